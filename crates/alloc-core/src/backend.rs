@@ -1,0 +1,284 @@
+//! The device contract: what an accelerator must offer, on one page.
+//!
+//! A vendor implements [`Backend`] and stops there, or adds any of the optional families
+//! ([`VirtualMemory`], [`Ipc`], [`Peers`], [`Capture`], [`DriverPools`], [`HostRegistration`],
+//! [`ManagedMemory`], [`StreamMemory`], [`Multicast`], [`HostAccess`]). The engine asks what is there; it never guesses, and a backend
+//! does not check again what the engine has checked.
+//!
+//! # Rules for every call
+//!
+//! Common preconditions, said once. `SAFETY:` comments cite them by number.
+//!
+//! 1. **Handles** (streams, events, physical handles) given to a call were made by this backend and not
+//!    destroyed. A backend compares [`Backend::id`] with the handle's and answers `InvalidValue`.
+//! 2. **Addresses** given to an `unsafe fn` lie in memory that this backend handed out and that is still
+//!    allocated (or mapped, with access) for the whole length of the operation, queued work included.
+//! 3. **Frees** (`free`, `unmap`, `release_address`, ...) name exactly what was handed out, once, and no
+//!    queued work still uses it.
+//! 4. **Sizes** are bytes, positive; size 0 is `InvalidValue`.
+//! 5. **The current device** is per thread. Any call leaves it as it found it, also on error.
+//! 6. **Errors are complete**: a failed call has changed nothing, and leaves no sticky error behind
+//!    ([`Backend::clear_error`] where a driver keeps one). "Not ready" is a value.
+//! 7. **Threads**: every method may be called from any thread at any time.
+//! 8. **Fatal errors** ([`ErrorKind::DeviceLost`]) repeat on every later call about that device.
+//!
+//! # Rules for implementors (`unsafe trait`)
+//!
+//! Safe code above relies on these for memory safety:
+//!
+//! * I1: memory handed out is disjoint from all other memory handed out and still held, is at least as
+//!   large as asked, and is aligned to 512 bytes.
+//! * I2: an event is ready only when all work queued on the stream before its record has finished.
+//! * I3: `synchronize_*` return only when that work has finished.
+//! * I4: physical memory stays alive while it is mapped, also after its handle was released.
+
+mod capture;
+mod error;
+mod families;
+mod guard;
+mod memory;
+mod virtual_memory;
+
+pub use capture::{Capture, CaptureMode, CaptureNode, CaptureStatus, Graph};
+pub use error::{BackendError, ErrorKind, Result, Unsupported};
+pub use families::{
+    DriverPoolAttribute, DriverPools, HostAccess, HostRegistration, Ipc, IpcEventHandle, IpcMemoryHandle,
+    ManagedMemory, Multicast, MulticastHandle, Peers, StreamMemory,
+};
+pub use guard::DeviceGuard;
+pub use memory::{
+    AddressRange, Attribute, CopyKind, DeviceProperties, EventFlags, HostFlags, MemoryInfo, PointerInfo,
+    PointerKind, PriorityRange, Readiness,
+};
+pub use virtual_memory::{
+    Access, Granularity, HandleType, PhysicalProperties, ShareableHandle, VirtualMemory,
+};
+
+use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
+use std::fmt::Debug;
+
+/// Work that runs on the host when a stream reaches it. It must not call the backend.
+pub type HostFunction = Box<dyn FnOnce() + Send>;
+
+/// One kind of accelerator.
+///
+/// # Safety
+/// An implementation keeps I1 to I4 of the [module's rules](self).
+#[rustfmt::skip]
+pub unsafe trait Backend: Debug + Send + Sync + 'static {
+    // --- identity ------------------------------------------------------------------------------
+
+    /// The id that this backend's handles carry. Never blocks; legal during capture.
+    fn id(&self) -> BackendId;
+
+    /// The label its devices carry towards frameworks. Never blocks; legal during capture.
+    fn kind(&self) -> DeviceKind;
+
+    /// A short lower-case name (`openreg`, `cuda`, `hip`). Never blocks; legal during capture.
+    fn name(&self) -> &'static str;
+
+    /// What the driver calls an error code (`CUDA_ERROR_OUT_OF_MEMORY`); "unknown" for one it does not
+    /// know. Never blocks. CUDA `cuGetErrorName`, HIP `hipGetErrorName`, OpenReg: three names.
+    fn error_name(&self, code: i32) -> String;
+
+    /// Clears the error that some drivers keep for the next caller, after an expected failure. Never
+    /// blocks. CUDA driver: nothing to do; HIP `hipGetLastError`; OpenReg: nothing to do.
+    fn clear_error(&self) {}
+
+    // --- devices -------------------------------------------------------------------------------
+
+    /// How many devices there are; 0 where the driver works and finds none. Does not block; legal during
+    /// capture. CUDA `cuDeviceGetCount`, HIP `hipGetDeviceCount`, OpenReg `orGetDeviceCount`.
+    fn device_count(&self) -> Result<u16>;
+
+    /// The calling thread's device. Does not block; legal during capture. CUDA `cuCtxGetDevice`,
+    /// HIP `hipGetDevice`, OpenReg `orGetDevice`.
+    fn current_device(&self) -> Result<DeviceIndex>;
+
+    /// Makes `device` the calling thread's device (the one exception to rule 5). May create its context,
+    /// which blocks. CUDA `cuCtxSetCurrent` with the primary context, HIP `hipSetDevice`, OpenReg `orSetDevice`.
+    fn set_device(&self, device: DeviceIndex) -> Result<()>;
+
+    /// [`set_device`](Self::set_device) that returns the device before. Prefer a [`DeviceGuard`].
+    fn exchange_device(&self, device: DeviceIndex) -> Result<DeviceIndex> {
+        let previous = self.current_device()?;
+        if previous != device {
+            self.set_device(device)?;
+        }
+        Ok(previous)
+    }
+
+    /// Whether the device's primary context exists; must not create it. Does not block.
+    /// CUDA `cuDevicePrimaryCtxGetState`, HIP `hipDevicePrimaryCtxGetState`, OpenReg: always.
+    fn has_primary_context(&self, device: DeviceIndex) -> Result<bool>;
+
+    /// One number about a device. Does not block; legal during capture. CUDA `cuDeviceGetAttribute`,
+    /// HIP `hipDeviceGetAttribute` (other numbers), OpenReg: a table. `NotSupported` where it has no answer.
+    fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64>;
+
+    /// Name, ids and total memory. Does not block. CUDA `cuDeviceGetName`, `cuDeviceGetUuid`,
+    /// `cuDeviceGetPCIBusId`, `cuDeviceTotalMem`; HIP `hipDeviceGetName` and so on; OpenReg: a table.
+    fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties>;
+
+    /// Waits for all work of the device. **Blocks.** Illegal during capture. CUDA `cuCtxSynchronize`,
+    /// HIP `hipDeviceSynchronize`, OpenReg `orDeviceSynchronize`.
+    fn synchronize_device(&self, device: DeviceIndex) -> Result<()>;
+
+    // --- device memory -------------------------------------------------------------------------
+
+    /// Takes `bytes` of device memory, aligned to 512 bytes at least. May block for all work of the device.
+    /// During capture only under the relaxed mode. Not stream-ordered.
+    /// CUDA `cuMemAlloc`, HIP `hipMalloc`, OpenReg `orMalloc`.
+    fn malloc(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr>;
+
+    /// Gives memory back. Null is fine. May block for all work of the device. During capture only under
+    /// the relaxed mode. Not stream-ordered. CUDA `cuMemFree`, HIP `hipFree`, OpenReg `orFree`.
+    ///
+    /// # Safety
+    /// Rule 3. A pointer that is no live base is answered with `InvalidValue`, never undefined.
+    unsafe fn free(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<()>;
+
+    /// Free and total bytes as the driver sees them, other processes included. Does not block.
+    /// CUDA `cuMemGetInfo`, HIP `hipMemGetInfo`, OpenReg: capacity and what is used of it.
+    fn memory_info(&self, device: DeviceIndex) -> Result<MemoryInfo>;
+
+    /// What kind of memory an address is, whose, and where its allocation begins. Any 64-bit value may be
+    /// asked; unknown ones are [`PointerKind::Unmanaged`]. Does not block; legal during capture.
+    /// CUDA `cuPointerGetAttribute`, HIP `hipPointerGetAttributes`, OpenReg `orPointerGetAttributes`.
+    fn pointer_info(&self, ptr: DevicePtr) -> Result<PointerInfo>;
+
+    /// Base and size of the allocation that holds `ptr`. Does not block. CUDA `cuMemGetAddressRange`,
+    /// HIP `hipMemGetAddressRange`, OpenReg: its registry.
+    fn address_range(&self, ptr: DevicePtr) -> Result<AddressRange>;
+
+    /// Copies and waits. **Blocks.** Illegal during capture. Host addresses are passed as their numeric value.
+    /// CUDA `cuMemcpyHtoD` and so on, HIP `hipMemcpy`, OpenReg `orMemcpy`.
+    ///
+    /// # Safety
+    /// Rule 2 for both ranges; they do not overlap; `kind` says truly which side is host memory.
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()>;
+
+    /// Queues a copy. Does not block (from pageable host memory it may). Legal during capture. Stream-ordered.
+    /// CUDA `cuMemcpyHtoDAsync` and so on, HIP `hipMemcpyAsync`, OpenReg `orMemcpyAsync`.
+    ///
+    /// # Safety
+    /// As for [`copy`](Self::copy), until the stream has passed it.
+    unsafe fn copy_async(&self, dst: DevicePtr, src: DevicePtr, bytes: u64, kind: CopyKind, stream: Stream) -> Result<()>;
+
+    /// Queues a fill with one byte value. Does not block. Legal during capture. Stream-ordered.
+    /// CUDA `cuMemsetD8Async`, HIP `hipMemsetAsync`, OpenReg: a task.
+    ///
+    /// # Safety
+    /// Rule 2 for the range, until the stream has passed it.
+    unsafe fn memset_async(&self, dst: DevicePtr, value: u8, bytes: u64, stream: Stream) -> Result<()>;
+
+    // --- streams -------------------------------------------------------------------------------
+
+    /// The stream that exists without being created (the null handle). Never blocks.
+    fn default_stream(&self, device: DeviceIndex) -> Stream {
+        Stream { raw: 0, device, backend: self.id() }
+    }
+
+    /// A new non-blocking stream. `priority`: 0 is normal, negative is more urgent; values out of range are
+    /// clamped. May block. CUDA `cuStreamCreateWithPriority`, HIP `hipStreamCreateWithPriority`,
+    /// OpenReg `orStreamCreateWithPriority` (inverted range).
+    fn create_stream(&self, device: DeviceIndex, priority: i32) -> Result<Stream>;
+
+    /// Destroys a stream; work queued on it still runs. Does not wait (OpenReg's C library does).
+    /// CUDA `cuStreamDestroy`, HIP `hipStreamDestroy`, OpenReg `orStreamDestroy`.
+    ///
+    /// # Safety
+    /// Rule 1, and the handle is not used again.
+    unsafe fn destroy_stream(&self, stream: Stream) -> Result<()>;
+
+    /// The priorities that make a difference, in this trait's sense. Does not block.
+    /// CUDA `cuCtxGetStreamPriorityRange`, HIP `hipDeviceGetStreamPriorityRange`, OpenReg `orDeviceGetStreamPriorityRange`.
+    fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange>;
+
+    /// Whether all work queued so far is done. Does not block. Illegal while the stream is captured.
+    /// CUDA `cuStreamQuery`, HIP `hipStreamQuery`, OpenReg `orStreamQuery`.
+    fn query_stream(&self, stream: Stream) -> Result<Readiness>;
+
+    /// Waits for all work queued so far. **Blocks.** Illegal while the stream is captured.
+    /// CUDA `cuStreamSynchronize`, HIP `hipStreamSynchronize`, OpenReg `orStreamSynchronize`.
+    fn synchronize_stream(&self, stream: Stream) -> Result<()>;
+
+    /// Makes later work of `stream` wait for what `event` stands for *at this call*; a later re-record of
+    /// the event changes nothing. Does not block. Legal during capture.
+    /// CUDA `cuStreamWaitEvent`, HIP `hipStreamWaitEvent`, OpenReg `orStreamWaitEvent`.
+    fn wait_event(&self, stream: Stream, event: Event) -> Result<()>;
+
+    /// Runs `function` on the host when the stream reaches it. Does not block. Legal during capture.
+    /// CUDA `cuLaunchHostFunc`, HIP `hipLaunchHostFunc`, OpenReg `addTaskToStream`.
+    fn launch_host_function(&self, stream: Stream, function: HostFunction) -> Result<()>;
+
+    // --- events --------------------------------------------------------------------------------
+
+    /// A new event, complete until first recorded. May block. CUDA `cuEventCreate`,
+    /// HIP `hipEventCreateWithFlags`, OpenReg `orEventCreateWithFlags`.
+    fn create_event(&self, device: DeviceIndex, flags: EventFlags) -> Result<Event>;
+
+    /// Destroys an event; waits already queued on it still hold. Does not block.
+    /// CUDA `cuEventDestroy`, HIP `hipEventDestroy`, OpenReg `orEventDestroy`.
+    ///
+    /// # Safety
+    /// Rule 1, and the handle is not used again.
+    unsafe fn destroy_event(&self, event: Event) -> Result<()>;
+
+    /// Sets the event to the end of what is queued on `stream` now. Both are of one device, else
+    /// `InvalidValue`. Does not block. Legal during capture (it then belongs to the graph).
+    /// CUDA `cuEventRecord`, HIP `hipEventRecord`, OpenReg `orEventRecord`.
+    fn record_event(&self, event: Event, stream: Stream) -> Result<()>;
+
+    /// Whether the event's last record has been passed. Does not block. Illegal during capture.
+    /// CUDA `cuEventQuery`, HIP `hipEventQuery`, OpenReg `orEventQuery`.
+    fn query_event(&self, event: Event) -> Result<Readiness>;
+
+    /// Waits until the event's last record has been passed. **Blocks.** Illegal during capture.
+    /// CUDA `cuEventSynchronize`, HIP `hipEventSynchronize`, OpenReg `orEventSynchronize`.
+    fn synchronize_event(&self, event: Event) -> Result<()>;
+
+    /// Milliseconds between two completed events made with [`EventFlags::TIMING`]; `NotSupported` without
+    /// timing. Does not block. CUDA `cuEventElapsedTime`, HIP `hipEventElapsedTime`, OpenReg `orEventElapsedTime`.
+    fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32>;
+
+    // --- host memory ---------------------------------------------------------------------------
+
+    /// Page-locked host memory, page aligned. **Blocks.** CUDA `cuMemHostAlloc`, HIP `hipHostMalloc`,
+    /// OpenReg `orMallocHost`.
+    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr>;
+
+    /// Gives page-locked memory back. Null is fine. **Blocks.** CUDA `cuMemFreeHost`, HIP `hipHostFree`,
+    /// OpenReg `orFreeHost`.
+    ///
+    /// # Safety
+    /// Rule 3.
+    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()>;
+
+    // --- optional families: probed by doing one cycle, absent with a reason ---------------------
+
+    /// Reserve addresses, create physical memory, map it.
+    fn virtual_memory(&self) -> std::result::Result<&dyn VirtualMemory, Unsupported> { Err(absent("virtual memory")) }
+    /// Share memory and events with other processes.
+    fn ipc(&self) -> std::result::Result<&dyn Ipc, Unsupported> { Err(absent("IPC")) }
+    /// Reach another device's memory.
+    fn peers(&self) -> std::result::Result<&dyn Peers, Unsupported> { Err(absent("peer access")) }
+    /// Record a stream's work into a graph.
+    fn capture(&self) -> std::result::Result<&dyn Capture, Unsupported> { Err(absent("graph capture")) }
+    /// The driver's own stream-ordered pools.
+    fn driver_pools(&self) -> std::result::Result<&dyn DriverPools, Unsupported> { Err(absent("driver pools")) }
+    /// Page-lock memory that exists.
+    fn host_registration(&self) -> std::result::Result<&dyn HostRegistration, Unsupported> { Err(absent("host registration")) }
+    /// Memory that migrates between host and device.
+    fn managed_memory(&self) -> std::result::Result<&dyn ManagedMemory, Unsupported> { Err(absent("managed memory")) }
+    /// Write a word from a stream.
+    fn stream_memory(&self) -> std::result::Result<&dyn StreamMemory, Unsupported> { Err(absent("stream memory operations")) }
+    /// One address that writes to many devices.
+    fn multicast(&self) -> std::result::Result<&dyn Multicast, Unsupported> { Err(absent("multicast")) }
+    /// Let the host touch device memory for a while (simulated devices only).
+    fn host_access(&self) -> std::result::Result<&dyn HostAccess, Unsupported> { Err(absent("host access to device memory")) }
+}
+
+fn absent(family: &'static str) -> Unsupported {
+    Unsupported { family, reason: "this backend does not implement it".into() }
+}

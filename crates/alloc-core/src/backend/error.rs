@@ -1,0 +1,87 @@
+//! Driver errors, as one small typed value.
+
+use crate::types::DeviceIndex;
+use thiserror::Error;
+
+/// What went wrong, in the terms in which the engine reacts to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// The device has not that much memory left: the only kind on which the engine's ladder retries.
+    OutOfMemory,
+    /// A driver resource other than memory ran out (file descriptors, address space): emptying a cache
+    /// does not help.
+    ResourceLimit,
+    /// An argument is wrong: unknown pointer, misaligned size, wrong device.
+    InvalidValue,
+    /// This backend, driver or device cannot do that; `detail` says why.
+    NotSupported,
+    /// The driver library, or a symbol in it, is missing or too old.
+    NoDriver,
+    /// The driver works and finds no device.
+    NoDevice,
+    /// The device or its context is gone: every later call fails the same way.
+    DeviceLost,
+    /// Not allowed while a stream is being captured.
+    CaptureViolation,
+    /// A deadline passed.
+    Timeout,
+    /// The process is a fork of the one that initialised the driver, or the driver is unloading.
+    Unusable,
+    /// Anything else; `code` and `detail` say what.
+    Other,
+}
+
+/// A failed driver call. "Not ready" is a [`Readiness`](super::Readiness), never an error.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{call} failed on device {device}: {detail} ({kind:?}, driver code {code})")]
+pub struct BackendError {
+    /// The class of the failure.
+    pub kind: ErrorKind,
+    /// The driver's own number; 0 where there is none.
+    pub code: i32,
+    /// The driver function (`cuMemAlloc`, `hipMalloc`, `orMalloc`, ...).
+    pub call: &'static str,
+    /// The device the call was about.
+    pub device: DeviceIndex,
+    /// What the driver says, or what to do.
+    pub detail: String,
+}
+
+impl BackendError {
+    /// A new error; `code` 0 stands for "no driver number".
+    pub fn new(
+        kind: ErrorKind,
+        code: i32,
+        call: &'static str,
+        device: DeviceIndex,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { kind, code, call, device, detail: detail.into() }
+    }
+
+    /// True where giving memory back and trying again can help.
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        self.kind == ErrorKind::OutOfMemory
+    }
+}
+
+/// Why an optional family is absent.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{family} is not available: {reason}")]
+pub struct Unsupported {
+    /// The family asked for (`virtual memory`, `IPC`, ...).
+    pub family: &'static str,
+    /// What was probed and what it answered.
+    pub reason: String,
+}
+
+impl From<Unsupported> for BackendError {
+    fn from(absent: Unsupported) -> Self {
+        Self::new(ErrorKind::NotSupported, 0, absent.family, DeviceIndex(0), absent.reason)
+    }
+}
+
+/// The result of a driver call.
+pub type Result<T> = std::result::Result<T, BackendError>;

@@ -1,0 +1,115 @@
+//! Settings: what they are, and the two ways to read them from text.
+
+use crate::types::MIB;
+
+/// Which allocator serves requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum AllocatorBackend {
+    /// The caching engine (`backend:native`).
+    #[default]
+    Native,
+    /// The driver's stream-ordered pools (`backend:cudaMallocAsync`).
+    DriverPools,
+}
+
+/// How much address space a growable segment reserves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ReserveSize {
+    /// A share of the device's memory.
+    Fraction(f64),
+    /// Bytes.
+    Bytes(u64),
+}
+
+/// Every option, already checked. Sizes are bytes.
+///
+/// Field names follow PyTorch's option names without their unit suffix.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `backend`.
+    pub backend: AllocatorBackend,
+    /// `large_segment_size_mb`: segment size for requests over 1 MiB and under 10 MiB, and the granule of
+    /// large growable segments. Default 20 MiB.
+    pub large_segment_size: u64,
+    /// `max_split_size_mb`: blocks of this size and more are not split. `u64::MAX` is unlimited.
+    pub max_split_size: u64,
+    /// `max_non_split_rounding_mb`: how much larger than the request an oversize block may be. Default the
+    /// large segment size.
+    pub max_non_split_rounding: u64,
+    /// `garbage_collection_threshold`: share of the allowed maximum above which old blocks are given back;
+    /// 0 is off.
+    pub garbage_collection_threshold: f64,
+    /// `roundup_power2_divisions` for sizes of 1 MiB, 2 MiB, ... 32 GiB; 0 and 1 are off.
+    pub roundup_power2_divisions: [u64; 16],
+    /// `expandable_segments`: growable segments where the device has virtual memory.
+    pub expandable_segments: bool,
+    /// `expandable_segments_reserve`.
+    pub expandable_segments_reserve: Option<ReserveSize>,
+    /// `expandable_segments_reserve_by_class`, in the order given.
+    pub expandable_segments_reserve_by_class: Vec<(String, ReserveSize)>,
+    /// `release_lock_on_cudamalloc`: accepted; no lock is ever held over a driver call here.
+    pub release_lock_on_malloc: bool,
+    /// `per_process_memory_fraction`, 0 to 1.
+    pub per_process_memory_fraction: f64,
+    /// `throw_on_cudamalloc_oom`: refuse before the driver is asked.
+    pub throw_on_oom: bool,
+    /// `graph_capture_record_stream_reuse`.
+    pub graph_capture_record_stream_reuse: bool,
+    /// `pinned_use_cuda_host_register`.
+    pub pinned_use_host_register: bool,
+    /// `pinned_num_register_threads`.
+    pub pinned_num_register_threads: u64,
+    /// `pinned_reserve_segment_size_mb`; 0 is off.
+    pub pinned_reserve_segment_size: u64,
+    /// `pinned_use_background_threads`.
+    pub pinned_use_background_threads: bool,
+    /// `pinned_max_round_threshold_mb`; `u64::MAX` is unlimited.
+    pub pinned_max_round_threshold: u64,
+    /// `pinned_max_cached_size_mb`; `u64::MAX` is unlimited.
+    pub pinned_max_cached_size: u64,
+    /// `pinned_free_catch_all`.
+    pub pinned_free_catch_all: bool,
+    /// The text these settings were read from, for the snapshot; empty if none.
+    pub text: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            backend: AllocatorBackend::Native,
+            large_segment_size: 20 * MIB,
+            max_split_size: u64::MAX,
+            max_non_split_rounding: 20 * MIB,
+            garbage_collection_threshold: 0.0,
+            roundup_power2_divisions: [0; 16],
+            expandable_segments: false,
+            expandable_segments_reserve: None,
+            expandable_segments_reserve_by_class: Vec::new(),
+            release_lock_on_malloc: false,
+            per_process_memory_fraction: 1.0,
+            throw_on_oom: false,
+            graph_capture_record_stream_reuse: false,
+            pinned_use_host_register: false,
+            pinned_num_register_threads: 1,
+            pinned_reserve_segment_size: 0,
+            pinned_use_background_threads: false,
+            pinned_max_round_threshold: u64::MAX,
+            pinned_max_cached_size: u64::MAX,
+            pinned_free_catch_all: false,
+            text: String::new(),
+        }
+    }
+}
+
+impl ReserveSize {
+    /// Bytes on a device with `total` bytes of memory, capped at 9/8 of it.
+    #[must_use]
+    pub fn bytes(self, total: u64) -> u64 {
+        let full = total + total / 8;
+        match self {
+            #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)]
+            Self::Fraction(share) => ((total as f64 * share) as u64).min(full),
+            Self::Bytes(bytes) => bytes.min(full),
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! x
+pub mod backend;
+pub mod config;
+pub mod snapshot;
+pub mod types;
