@@ -1,6 +1,72 @@
 //! Settings: what they are, and the two ways to read them from text.
+//!
+//! [`pytorch::parse`] takes what PyTorch takes, [`strict::parse`] takes only what is meant, and
+//! [`environment::read`] knows which variables hold which. [`options`] lists every option. Reading a text changes
+//! nothing by itself: it gives new [`Settings`], or an error that says what to write instead.
+
+pub mod environment;
+mod error;
+mod number;
+mod options;
+pub mod pytorch;
+pub mod strict;
+mod text;
+mod tokens;
+mod values;
+
+pub use error::{ConfigError, ExceptionClass, Warning};
+pub use options::{Grammar, OptionInfo, options};
+pub use text::Inexpressible;
 
 use crate::types::MIB;
+use std::fmt;
+
+/// Which vendor's names a text may use beside CUDA's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum Flavour {
+    /// A CUDA build of PyTorch.
+    #[default]
+    Cuda,
+    /// A ROCm build: `backend:hipMallocAsync` is known too.
+    Hip,
+}
+
+/// Settings read from a text, and what is dubious about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parsed {
+    /// The settings to use from now on.
+    pub settings: Settings,
+    /// What was accepted but is probably not meant; at most 64 per text.
+    pub warnings: Vec<Warning>,
+}
+
+/// The set of rules by which the engine rounds, places, splits, grows and releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum PolicyName {
+    /// PyTorch's native allocator, to the byte.
+    #[default]
+    Pytorch,
+}
+
+impl PolicyName {
+    /// Every policy there is.
+    pub const ALL: &'static [Self] = &[Self::Pytorch];
+
+    /// The name in a text.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pytorch => "pytorch",
+        }
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 /// Which allocator serves requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -10,6 +76,33 @@ pub enum AllocatorBackend {
     Native,
     /// The driver's stream-ordered pools (`backend:cudaMallocAsync`).
     DriverPools,
+}
+
+impl AllocatorBackend {
+    /// The name in a text: PyTorch's, which is CUDA's where there is only one.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::DriverPools => "cudaMallocAsync",
+        }
+    }
+
+    fn from_name(name: &str, flavour: Flavour) -> Option<Self> {
+        match (name, flavour) {
+            ("native", _) => Some(Self::Native),
+            ("cudaMallocAsync", _) | ("hipMallocAsync", Flavour::Hip) => Some(Self::DriverPools),
+            _ => None,
+        }
+    }
+
+    /// The names that exist, in PyTorch's words.
+    const fn names(flavour: Flavour) -> &'static str {
+        match flavour {
+            Flavour::Cuda => "native and cudaMallocAsync",
+            Flavour::Hip => "native, cudaMallocAsync, and hipMallocAsync",
+        }
+    }
 }
 
 /// How much address space a growable segment reserves.
@@ -69,6 +162,10 @@ pub struct Settings {
     pub pinned_max_cached_size: u64,
     /// `pinned_free_catch_all`.
     pub pinned_free_catch_all: bool,
+    /// `policy` (Granule's own).
+    pub policy: PolicyName,
+    /// `history_max_entries` (Granule's own): how many events the history keeps; 0 is off.
+    pub history_max_entries: u64,
     /// The text these settings were read from, for the snapshot; empty if none.
     pub text: String,
 }
@@ -96,8 +193,29 @@ impl Default for Settings {
             pinned_max_round_threshold: u64::MAX,
             pinned_max_cached_size: u64::MAX,
             pinned_free_catch_all: false,
+            policy: PolicyName::Pytorch,
+            history_max_entries: 0,
             text: String::new(),
         }
+    }
+}
+
+impl Settings {
+    /// Refuses `next` if it wants another backend than these settings, which are those of a running allocator.
+    /// Every other option may change at any time.
+    ///
+    /// # Errors
+    /// With PyTorch's text, where the backends differ.
+    pub fn check_backend_change(&self, next: &Self) -> Result<(), ConfigError> {
+        if self.backend == next.backend {
+            return Ok(());
+        }
+        let (old, new) = (self.backend.name(), next.backend.name());
+        let text = format!(
+            "Allocator backend parsed at runtime != allocator backend parsed at load time, {new} != {old}"
+        );
+        let why = format!("the running allocator is {old}; choose the backend before the first allocation");
+        Err(ConfigError::new(ExceptionClass::RuntimeError, text).because(why).of("backend").allowed(old))
     }
 }
 
@@ -105,7 +223,7 @@ impl ReserveSize {
     /// Bytes on a device with `total` bytes of memory, capped at 9/8 of it.
     #[must_use]
     pub fn bytes(self, total: u64) -> u64 {
-        let full = total + total / 8;
+        let full = total.saturating_add(total / 8);
         match self {
             #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss)]
             Self::Fraction(share) => ((total as f64 * share) as u64).min(full),

@@ -1,5 +1,41 @@
-//! x
+//! Granule's core: everything that needs no driver.
+//!
+//! * [`backend`]: the contract an accelerator implements, on one page.
+//! * [`allocator`]: the caching allocator a program uses; [`buffer`]: memory that frees itself.
+//! * [`policy`]: the decisions (rounding, placement, splitting, growth, remedies), exchangeable.
+//! * [`config`]: settings and how they are read from text.
+//! * [`stats`], [`snapshot`], [`oom`]: what can be seen of it.
+//!
+//! The engine validates, backends do not: a backend may rely on what [`backend`] promises it. No lock is
+//! held over a driver call, nothing is allocated on the heap once a program has reached its steady state, and the
+//! same order of events gives the same addresses.
+
+pub mod address_map;
+pub mod allocator;
+mod arena;
 pub mod backend;
+pub mod block;
+pub mod buffer;
 pub mod config;
+mod counters;
+pub mod device;
+mod directory;
+mod epoch;
+pub mod error;
+pub mod history;
+pub mod index;
+mod invariants;
+pub mod oom;
+mod pending;
+pub mod policy;
+pub mod region;
+pub mod round;
+pub mod segment;
 pub mod snapshot;
+pub mod stats;
+mod sync;
 pub mod types;
+
+pub use allocator::CachingAllocator;
+pub use buffer::DeviceBuffer;
+pub use error::AllocError;

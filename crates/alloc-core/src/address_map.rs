@@ -1,0 +1,340 @@
+//! From an address to the block that begins there, without a lock and for any 64-bit value.
+//!
+//! A two-level radix table over 2 MiB pages of address space. Each page has one cache line with seven
+//! entries, enough for pages that hold large blocks; a page with more gets a table with one entry for each
+//! of its 4096 possible block addresses. Look-ups read atomics only. Tables, once there, stay until
+//! the map is dropped, so a reader never sees freed memory; an entry that a reader got may be out of date,
+//! which is why the engine compares it with the block under the arena's lock.
+//!
+//! Only this module and the cells of [`Leaf`] use `unsafe`: all tables are zeroed allocations of atomics,
+//! for which zero is a valid value, reached through `AtomicPtr`s that go from null to a table once.
+
+use crate::block::BlockId;
+use crate::types::{DeviceIndex, DevicePtr};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+const PAGE_BITS: u32 = 21;
+const SLOT_BITS: u32 = 9;
+const SLOTS: usize = 1 << (PAGE_BITS - SLOT_BITS);
+const NODE_BITS: u32 = 18;
+const FANOUT: usize = 1 << NODE_BITS;
+/// Addresses have at most this many bits (five-level page tables).
+const ADDRESS_BITS: u32 = PAGE_BITS + 2 * NODE_BITS;
+const INLINE: usize = 7;
+
+/// Where a block's record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The device.
+    pub device: DeviceIndex,
+    /// The arena's number on that device.
+    pub arena: u16,
+    /// The block in that arena's table.
+    pub block: BlockId,
+}
+
+/// `slot:12 | device:8 | arena:16 | block + 1:28`; 0 is empty.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Entry(u64);
+
+impl Entry {
+    const EMPTY: Self = Self(0);
+
+    fn new(slot: usize, at: Location) -> Self {
+        debug_assert!(at.device.0 < 256 && at.block.index() < (1 << 28) - 1, "fits an entry");
+        Self(
+            (slot as u64) << 52
+                | u64::from(at.device.0) << 44
+                | u64::from(at.arena) << 28
+                | (u64::from(at.block.index()) + 1),
+        )
+    }
+
+    fn slot(self) -> usize {
+        (self.0 >> 52) as usize
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // the masks leave what fits
+    fn location(self) -> Location {
+        Location {
+            device: DeviceIndex((self.0 >> 44) as u16 & 0xff),
+            arena: (self.0 >> 28) as u16,
+            block: BlockId::new((self.0 & 0x0fff_ffff) as u32 - 1),
+        }
+    }
+}
+
+/// One page's entries: a cache line.
+#[repr(C, align(64))]
+struct Leaf {
+    dense: AtomicPtr<Dense>,
+    inline: [AtomicU64; INLINE],
+}
+
+/// A page's entries by slot.
+struct Dense([AtomicU64; SLOTS]);
+/// Leaves of 2^18 pages: 512 GiB of addresses, 16 MiB of lazily touched table.
+struct Node([Leaf; FANOUT]);
+struct Root([AtomicPtr<Node>; FANOUT]);
+
+/// Types that are valid when all their bytes are zero.
+///
+/// # Safety
+/// All-zero bytes are a valid value of the type.
+unsafe trait Zeroed: Sized {}
+// SAFETY: an array of `AtomicU64`, for which any bytes are valid.
+unsafe impl Zeroed for Dense {}
+// SAFETY: arrays of `AtomicU64` and of `AtomicPtr`, for which zero is 0 and null.
+unsafe impl Zeroed for Node {}
+// SAFETY: an array of `AtomicPtr`, for which zero is null.
+unsafe impl Zeroed for Root {}
+
+/// A zeroed table straight from the allocator, without passing over the stack: the system hands out
+/// untouched zero pages, so only what is used costs memory.
+fn new_zeroed<T: Zeroed>() -> NonNull<T> {
+    const { assert!(std::mem::size_of::<T>() > 0) };
+    let layout = Layout::new::<T>();
+    // SAFETY: the layout has a size above 0, asserted above.
+    let raw = unsafe { alloc_zeroed(layout) };
+    NonNull::new(raw.cast::<T>()).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// Gives a table of [`new_zeroed`] back.
+///
+/// # Safety
+/// `table` came from `new_zeroed` and is not used again.
+unsafe fn delete<T: Zeroed>(table: *mut T) {
+    // SAFETY: by this function's contract, allocated with this layout and not freed before. Tables hold
+    // atomics only, so there is nothing to drop.
+    unsafe { dealloc(table.cast::<u8>(), Layout::new::<T>()) };
+}
+
+/// The table behind `cell`, made on first use. Two threads may race; the loser's table is given back.
+fn get_or_make<T: Zeroed>(cell: &AtomicPtr<T>) -> &T {
+    let there = cell.load(Ordering::Acquire);
+    let table = if there.is_null() {
+        let fresh = new_zeroed::<T>();
+        match cell.compare_exchange(std::ptr::null_mut(), fresh.as_ptr(), Ordering::AcqRel, Ordering::Acquire)
+        {
+            Ok(_) => fresh.as_ptr(),
+            Err(winner) => {
+                // SAFETY: `fresh` was made above and never published.
+                unsafe { delete(fresh.as_ptr()) };
+                winner
+            }
+        }
+    } else {
+        there
+    };
+    // SAFETY: cells only ever go from null to a table of `new_zeroed`, which lives until the map is
+    // dropped, and `cell` is borrowed from the map.
+    unsafe { &*table }
+}
+
+fn get<T: Zeroed>(cell: &AtomicPtr<T>) -> Option<&T> {
+    let table = cell.load(Ordering::Acquire);
+    // SAFETY: as in `get_or_make`; null becomes `None`.
+    unsafe { table.as_ref() }
+}
+
+/// The map. Sharing it between devices lets a free name a pointer only.
+pub struct AddressMap {
+    root: NonNull<Root>,
+}
+
+// SAFETY: everything behind `root` is atomics, and tables are only freed by `drop`, which has `&mut`.
+unsafe impl Send for AddressMap {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for AddressMap {}
+
+impl Default for AddressMap {
+    fn default() -> Self {
+        Self { root: new_zeroed() }
+    }
+}
+
+impl AddressMap {
+    /// True for addresses that can be entered: 57 bits, aligned to 512.
+    #[must_use]
+    pub const fn can_hold(ptr: DevicePtr) -> bool {
+        ptr.0 >> ADDRESS_BITS == 0 && ptr.0.trailing_zeros() >= SLOT_BITS
+    }
+
+    fn root(&self) -> &Root {
+        // SAFETY: made in `default`, freed only in `drop`.
+        unsafe { self.root.as_ref() }
+    }
+
+    fn place(ptr: DevicePtr) -> (usize, usize, usize) {
+        let page = ptr.0 >> PAGE_BITS;
+        let slot = (ptr.0 >> SLOT_BITS) as usize & (SLOTS - 1);
+        ((page >> NODE_BITS) as usize, page as usize & (FANOUT - 1), slot)
+    }
+
+    /// What is entered at `ptr`. Takes no lock; any value may be asked.
+    #[must_use]
+    pub fn get(&self, ptr: DevicePtr) -> Option<Location> {
+        if !Self::can_hold(ptr) {
+            return None;
+        }
+        let (node, page, slot) = Self::place(ptr);
+        let leaf = &get(&self.root().0[node])?.0[page];
+        if let Some(dense) = get(&leaf.dense) {
+            let entry = Entry(dense.0[slot].load(Ordering::Acquire));
+            if entry != Entry::EMPTY {
+                return Some(entry.location());
+            }
+        }
+        leaf.inline
+            .iter()
+            .map(|cell| Entry(cell.load(Ordering::Acquire)))
+            .find(|entry| *entry != Entry::EMPTY && entry.slot() == slot)
+            .map(Entry::location)
+    }
+
+    /// Enters a block. The caller holds the lock of the arena that owns the address, and nothing is
+    /// entered there; `ptr` satisfies [`can_hold`](Self::can_hold).
+    pub fn insert(&self, ptr: DevicePtr, at: Location) {
+        debug_assert!(Self::can_hold(ptr), "the segment's address was checked when it was made");
+        let (node, page, slot) = Self::place(ptr);
+        let entry = Entry::new(slot, at).0;
+        let leaf = &get_or_make(&self.root().0[node]).0[page];
+        if get(&leaf.dense).is_none() {
+            // Segments of two arenas may share a page, so a free cell is claimed, not just written.
+            for cell in &leaf.inline {
+                if cell.load(Ordering::Relaxed) == 0
+                    && cell.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                {
+                    return;
+                }
+            }
+        }
+        get_or_make(&leaf.dense).0[slot].store(entry, Ordering::Release);
+    }
+
+    /// Takes an entry out. The caller holds the lock of the arena that owns the address.
+    pub fn remove(&self, ptr: DevicePtr) {
+        let (node, page, slot) = Self::place(ptr);
+        let Some(node) = get(&self.root().0[node]) else { return };
+        let leaf = &node.0[page];
+        if let Some(dense) = get(&leaf.dense)
+            && dense.0[slot].swap(0, Ordering::AcqRel) != 0
+        {
+            return;
+        }
+        for cell in &leaf.inline {
+            let entry = Entry(cell.load(Ordering::Relaxed));
+            if entry != Entry::EMPTY && entry.slot() == slot {
+                cell.store(0, Ordering::Release);
+                return;
+            }
+        }
+    }
+}
+
+impl fmt::Debug for AddressMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.root().0.iter().filter(|cell| get(cell).is_some()).count();
+        f.debug_struct("AddressMap").field("nodes", &nodes).finish()
+    }
+}
+
+impl Drop for AddressMap {
+    fn drop(&mut self) {
+        for node_cell in &self.root().0 {
+            let node = node_cell.load(Ordering::Relaxed);
+            // SAFETY: as in `get`.
+            if let Some(leaves) = unsafe { node.as_ref() } {
+                for leaf in &leaves.0 {
+                    let dense = leaf.dense.load(Ordering::Relaxed);
+                    if !dense.is_null() {
+                        // SAFETY: a table of `new_zeroed`; `&mut self` means no reader is left.
+                        unsafe { delete(dense) };
+                    }
+                }
+                // SAFETY: as above; `leaves` is not used after this.
+                unsafe { delete(node) };
+            }
+        }
+        // SAFETY: as above; `self.root` is not used after this.
+        unsafe { delete(self.root.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    fn at(block: u32) -> Location {
+        Location { device: DeviceIndex(3), arena: 777, block: BlockId::new(block) }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn behaves_like_a_map(ops in prop::collection::vec((any::<bool>(), 0u64..3, 0u64..40, 0u32..1 << 27), 0..400)) {
+            let map = AddressMap::default();
+            let mut model = HashMap::new();
+            for (add, page, slot, block) in ops {
+                let ptr = DevicePtr((1 << 50) + page * (1 << 40) + slot * 512);
+                if add && !model.contains_key(&ptr) {
+                    map.insert(ptr, at(block));
+                    model.insert(ptr, at(block));
+                } else if !add && model.remove(&ptr).is_some() {
+                    map.remove(ptr);
+                }
+                prop_assert_eq!(map.get(ptr), model.get(&ptr).copied());
+            }
+            for (ptr, location) in &model {
+                prop_assert_eq!(map.get(*ptr), Some(*location));
+            }
+        }
+
+        #[test]
+        fn any_value_may_be_asked(value in any::<u64>()) {
+            prop_assert_eq!(AddressMap::default().get(DevicePtr(value)), None);
+        }
+    }
+
+    #[test]
+    fn full_pages_and_extreme_locations_work() {
+        let map = AddressMap::default();
+        let last = Location { device: DeviceIndex(255), arena: u16::MAX, block: BlockId::new((1 << 28) - 2) };
+        for slot in 0..4096u64 {
+            map.insert(DevicePtr((1 << 56) + slot * 512), last);
+        }
+        for slot in 0..4096u64 {
+            assert_eq!(map.get(DevicePtr((1 << 56) + slot * 512)), Some(last));
+            map.remove(DevicePtr((1 << 56) + slot * 512));
+            assert_eq!(map.get(DevicePtr((1 << 56) + slot * 512)), None);
+        }
+        for odd in [1, 511, u64::MAX, 1 << 57, (1 << 56) + 1] {
+            assert_eq!(map.get(DevicePtr(odd)), None);
+        }
+    }
+
+    #[test]
+    fn threads_that_share_a_page_do_not_disturb_each_other() {
+        let map = AddressMap::default();
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let map = &map;
+                scope.spawn(move || {
+                    for round in 0..2000u64 {
+                        let ptr = DevicePtr((1 << 40) + (thread * 16 + round % 16) * 512);
+                        let mine = at(u32::try_from(thread * 1000 + round).unwrap());
+                        map.insert(ptr, mine);
+                        assert_eq!(map.get(ptr), Some(mine));
+                        map.remove(ptr);
+                        assert_eq!(map.get(ptr), None);
+                    }
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,260 @@
+//! Cutting and joining blocks, and the two-step changes of growable segments: take blocks out as
+//! [`State::Busy`], let the caller talk to the driver, then commit or undo.
+
+use super::ArenaState;
+use crate::block::{Block, BlockId, NO_USES, SegmentId, State, Tier};
+use crate::policy::Policy;
+use crate::region::RegionId;
+use crate::segment::Origin;
+
+/// A part of a growth: from the candidate upwards.
+#[derive(Clone, Copy, Debug)]
+enum Link {
+    /// Free memory that is there already.
+    Mapped(BlockId),
+    /// Address space of which the first bytes get memory.
+    ToMap(BlockId, u64),
+}
+
+/// Memory to be mapped so that one free block serves a request. Its blocks are busy until
+/// [`ArenaState::commit_growth`].
+#[derive(Debug)]
+pub(crate) struct Growth {
+    pub(crate) region: RegionId,
+    chain: Vec<Link>,
+}
+
+impl Growth {
+    /// What to map, in order: address and bytes, each whole granules.
+    pub(crate) fn maps<P: Policy>(&self, arena: &ArenaState<P>) -> Vec<(u64, u64)> {
+        let to_map = |link: &Link| match link {
+            Link::ToMap(id, bytes) => Some((arena.blocks[*id].addr, *bytes)),
+            Link::Mapped(_) => None,
+        };
+        self.chain.iter().filter_map(to_map).collect()
+    }
+}
+
+impl<P: Policy> ArenaState<P> {
+    /// Cuts a block after `size` bytes. The lower part keeps the record and the state; the upper part
+    /// gets `upper_state` and goes into the list of that state.
+    pub(crate) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
+        let block = &mut self.blocks[id];
+        debug_assert!(size > 0 && size < block.size, "both parts keep something");
+        let upper = Block {
+            addr: block.addr + size,
+            size: block.size - size,
+            uses: NO_USES,
+            pending: 0,
+            state: State::Busy,
+            ..block.clone()
+        };
+        block.size = size;
+        let upper = self.blocks.add(upper);
+        self.blocks.link_above(id, upper);
+        match upper_state {
+            State::Free => self.insert_free(upper),
+            State::Unmapped => self.insert_unmapped(upper),
+            _ => self.blocks[upper].state = upper_state,
+        }
+        upper
+    }
+
+    pub(crate) fn insert_unmapped(&mut self, id: BlockId) {
+        let block = &mut self.blocks[id];
+        block.state = State::Unmapped;
+        block.requested = 0;
+        let (tier, addr) = (block.tier, block.addr);
+        self.tier(tier).unmapped.insert((addr, id));
+    }
+
+    fn take_unmapped(&mut self, id: BlockId) {
+        let (tier, addr) = (self.blocks[id].tier, self.blocks[id].addr);
+        self.tier(tier).unmapped.remove(&(addr, id));
+    }
+
+    /// Joins a busy block that has memory with free neighbours; it stays busy, possibly under the lower
+    /// neighbour's id.
+    pub(crate) fn join_free(&mut self, mut id: BlockId) -> BlockId {
+        if let Some(below) = self.neighbour_in(State::Free, self.blocks[id].prev) {
+            self.take_from_index(below);
+            self.blocks.absorb_above(below, id);
+            self.blocks[below].state = State::Busy;
+            id = below;
+        }
+        if let Some(above) = self.neighbour_in(State::Free, self.blocks[id].next) {
+            self.take_from_index(above);
+            self.blocks.absorb_above(id, above);
+        }
+        id
+    }
+
+    /// Makes a busy block without memory part of the unmapped address space around it.
+    fn join_unmapped(&mut self, mut id: BlockId) -> BlockId {
+        if let Some(below) = self.neighbour_in(State::Unmapped, self.blocks[id].prev) {
+            self.take_unmapped(below);
+            self.blocks.absorb_above(below, id);
+            id = below;
+        }
+        if let Some(above) = self.neighbour_in(State::Unmapped, self.blocks[id].next) {
+            self.take_unmapped(above);
+            self.blocks.absorb_above(id, above);
+        }
+        self.insert_unmapped(id);
+        id
+    }
+
+    fn neighbour_in(&self, state: State, id: BlockId) -> Option<BlockId> {
+        id.some().filter(|id| self.blocks[*id].state == state)
+    }
+
+    /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2) and takes it out.
+    pub(crate) fn plan_growth(&mut self, tier: Tier, size: u64) -> Option<Growth> {
+        let start = self.tiers[tier as usize].unmapped.iter().find_map(|(_, unmapped)| {
+            let candidate = self.neighbour_in(State::Free, self.blocks[*unmapped].prev).unwrap_or(*unmapped);
+            let mut room = 0;
+            for (_, block) in self.upwards(candidate) {
+                if !matches!(block.state, State::Free | State::Unmapped) {
+                    break;
+                }
+                room += block.size;
+                if room >= size {
+                    return Some(candidate);
+                }
+            }
+            None
+        })?;
+        let segment = &self.segments[self.blocks[start].segment];
+        let Origin::Growable { region, granule } = segment.origin else { return None };
+        let base = segment.base;
+        let mut chain = Vec::new();
+        let mut have = 0;
+        let mut reached_the_end_of_a_map = true;
+        for (id, block) in self.upwards(start) {
+            // A mapped neighbour right above joins even when there is enough already.
+            if have >= size && !(reached_the_end_of_a_map && block.state == State::Free) {
+                break;
+            }
+            if block.state == State::Free {
+                chain.push(Link::Mapped(id));
+                have += block.size;
+                reached_the_end_of_a_map = false;
+            } else {
+                let wanted = block.size.min(size - have);
+                let end = (block.addr - base + wanted).next_multiple_of(granule) + base;
+                let bytes = (end - block.addr).min(block.size);
+                chain.push(Link::ToMap(id, bytes));
+                have += bytes;
+                reached_the_end_of_a_map = bytes == block.size;
+                if !reached_the_end_of_a_map {
+                    break;
+                }
+            }
+        }
+        for link in &chain {
+            match link {
+                Link::Mapped(id) => self.take_from_index(*id),
+                Link::ToMap(id, _) => self.take_unmapped(*id),
+            }
+            let (Link::Mapped(id) | Link::ToMap(id, _)) = *link;
+            self.blocks[id].state = State::Busy;
+        }
+        Some(Growth { region, chain })
+    }
+
+    fn upwards(&self, from: BlockId) -> impl Iterator<Item = (BlockId, &Block)> {
+        std::iter::successors(Some(from), |id| self.blocks[*id].next.some()).map(|id| (id, &self.blocks[id]))
+    }
+
+    /// Commits a growth of which the first `mapped` maps succeeded. Returns the block that now has room for
+    /// the request, in no index, if all did; otherwise what was mapped is free, the rest is as before.
+    pub(crate) fn commit_growth(&mut self, growth: Growth, mapped: usize) -> Option<BlockId> {
+        let mut maps = 0;
+        let mut run: Option<BlockId> = None;
+        let mut complete = true;
+        for link in growth.chain {
+            let id = match link {
+                Link::Mapped(id) => id,
+                Link::ToMap(id, bytes) if maps < mapped => {
+                    maps += 1;
+                    if bytes < self.blocks[id].size {
+                        let rest = self.cut_above(id, bytes, State::Busy);
+                        self.join_unmapped(rest);
+                    }
+                    id
+                }
+                Link::ToMap(id, _) => {
+                    complete = false;
+                    if let Some(run) = run.take() {
+                        self.return_free(run);
+                    }
+                    self.join_unmapped(id);
+                    continue;
+                }
+            };
+            match run {
+                Some(lower) => self.blocks.absorb_above(lower, id),
+                None => run = Some(id),
+            }
+        }
+        let run = self.join_free(run?);
+        if complete {
+            return Some(run);
+        }
+        self.insert_free(run);
+        None
+    }
+
+    /// Returns a busy block with memory to the free ones.
+    pub(crate) fn return_free(&mut self, id: BlockId) {
+        let id = self.join_free(id);
+        self.insert_free(id);
+    }
+
+    /// Cuts the whole granules out of a free block of a growable segment and takes them out as busy; what
+    /// is left at either end stays free. `None` when there is no whole granule.
+    pub(crate) fn begin_vacate(&mut self, id: BlockId) -> Option<BlockId> {
+        let block = &self.blocks[id];
+        let segment = &self.segments[block.segment];
+        let Origin::Growable { granule, .. } = segment.origin else { return None };
+        let base = segment.base;
+        let low = (block.addr - base).next_multiple_of(granule) + base;
+        let high = (block.end() - base) / granule * granule + base;
+        if high <= low {
+            return None;
+        }
+        let (front, back) = (low - block.addr, block.end() - high);
+        self.take_from_index(id);
+        let mut middle = id;
+        if front > 0 {
+            middle = self.cut_above(id, front, State::Busy);
+            self.insert_free(id);
+        }
+        if back > 0 {
+            self.cut_above(middle, high - low, State::Free);
+        }
+        self.blocks[middle].state = State::Busy;
+        Some(middle)
+    }
+
+    /// Commits a vacating of which the first `bytes` lost their memory. Returns the segment if nothing of
+    /// it has memory any more; its one block is busy then, ready to be given back.
+    pub(crate) fn commit_vacate(&mut self, id: BlockId, bytes: u64) -> Option<(SegmentId, BlockId)> {
+        if bytes == 0 {
+            self.return_free(id);
+            return None;
+        }
+        if bytes < self.blocks[id].size {
+            let rest = self.cut_above(id, bytes, State::Busy);
+            self.return_free(rest);
+        }
+        self.blocks[id].epoch = 0;
+        let id = self.join_unmapped(id);
+        if self.blocks[id].is_split() {
+            return None;
+        }
+        self.take_unmapped(id);
+        self.blocks[id].state = State::Busy;
+        Some((self.blocks[id].segment, id))
+    }
+}

@@ -1,0 +1,62 @@
+//! Lists of the other streams that use a block, in one recycled table per arena.
+
+use crate::block::NO_USES;
+use crate::types::Stream;
+
+/// All use lists of an arena.
+#[derive(Debug, Default)]
+pub(crate) struct UseLists {
+    nodes: Vec<(Option<Stream>, u32)>,
+    /// First vacant node plus one; 0 is none.
+    vacant: u32,
+}
+
+impl UseLists {
+    /// Adds `stream` to the list that begins at `head`, unless it is there; returns the new head, or `None` for
+    /// more streams than a block can count.
+    pub(crate) fn add(&mut self, head: u32, stream: Stream) -> Option<u32> {
+        let mut length = 0;
+        let mut at = head;
+        while at != NO_USES {
+            let (user, next) = self.nodes[at as usize];
+            if user == Some(stream) {
+                return Some(head);
+            }
+            length += 1;
+            at = next;
+        }
+        if length >= u32::from(u16::MAX) {
+            return None;
+        }
+        let node = (Some(stream), head);
+        if let Some(slot) = self.vacant.checked_sub(1) {
+            self.vacant = self.nodes[slot as usize].1;
+            self.nodes[slot as usize] = node;
+            return Some(slot);
+        }
+        self.nodes.push(node);
+        u32::try_from(self.nodes.len() - 1).ok()
+    }
+
+    /// The list's streams, in the order they were recorded.
+    pub(crate) fn iter(&self, head: u32) -> impl Iterator<Item = Stream> + '_ {
+        std::iter::successors((head != NO_USES).then_some(head), |at| {
+            let next = self.nodes[*at as usize].1;
+            (next != NO_USES).then_some(next)
+        })
+        .filter_map(|at| self.nodes[at as usize].0)
+    }
+
+    /// Empties a list and returns its streams, in the order they were recorded.
+    pub(crate) fn take(&mut self, head: u32) -> Vec<Stream> {
+        let mut streams: Vec<Stream> = self.iter(head).collect();
+        streams.reverse();
+        let mut at = head;
+        while at != NO_USES {
+            let next = std::mem::replace(&mut self.nodes[at as usize], (None, self.vacant)).1;
+            self.vacant = at + 1;
+            at = next;
+        }
+        streams
+    }
+}

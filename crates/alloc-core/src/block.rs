@@ -1,0 +1,235 @@
+//! Blocks: parts of a segment, linked to their neighbours by index.
+//!
+//! A block's record is one cache line. Records are kept in one table per arena and recycled, so handing
+//! out and taking back memory touches no heap.
+
+use crate::index::FitKey;
+
+/// Index of a block in its arena's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BlockId(u32);
+
+impl BlockId {
+    /// No block.
+    pub const NONE: Self = Self(u32::MAX);
+
+    pub(crate) const fn new(index: u32) -> Self {
+        Self(index)
+    }
+
+    /// The number itself.
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        self.0
+    }
+
+    /// This block, or `None` for [`BlockId::NONE`].
+    #[must_use]
+    pub fn some(self) -> Option<Self> {
+        (self != Self::NONE).then_some(self)
+    }
+}
+
+/// Index of a segment in its arena's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentId(pub(crate) u32);
+
+/// Which of an arena's two size ranges a block belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Tier {
+    /// Rounded sizes up to 1 MiB (PyTorch: small pool).
+    Small = 0,
+    /// Everything larger (PyTorch: large pool).
+    Large = 1,
+}
+
+impl Tier {
+    /// Both, small first.
+    pub const ALL: [Self; 2] = [Self::Small, Self::Large];
+
+    /// PyTorch's name in snapshots.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Small => "small",
+            Self::Large => "large",
+        }
+    }
+}
+
+/// What a block is at the moment.
+///
+/// ```text
+///            hand out            free, unused elsewhere
+///   Free ───────────────▶ Allocated ──────────────────▶ Free (merged)
+///    │ ▲                      │ free, used on other streams
+///    │ │ last event done      ▼
+///    │ └───────────────── Pending
+///    │ take for a driver call
+///    ▼           commit map / roll back
+///   Busy ◀──────────────▶ Unmapped   (growable segments)
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// In its tier's index.
+    Free,
+    /// In the program's hands.
+    Allocated,
+    /// Given back; other streams may still use it.
+    Pending,
+    /// Address space of a growable segment without memory, in its tier's list.
+    Unmapped,
+    /// Being mapped, unmapped or given back by a thread that holds no lock: nobody else may touch it.
+    Busy,
+    /// The record is not in use.
+    Vacant,
+}
+
+/// One block. Sizes and addresses are bytes and multiples of 512.
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// First address.
+    pub addr: u64,
+    /// Length.
+    pub size: u64,
+    /// What the program last asked for; stale once free.
+    pub requested: u64,
+    /// The stream's epoch at the last free: granules may leave once it has passed.
+    pub epoch: u64,
+    /// The tier's search counter when the block became free: its age for garbage collection.
+    pub born: u64,
+    /// Neighbour below in the segment.
+    pub prev: BlockId,
+    /// Neighbour above in the segment.
+    pub next: BlockId,
+    /// The segment.
+    pub segment: SegmentId,
+    /// First node of the list of other streams that use it.
+    pub uses: u32,
+    /// The segment's place in creation order; kept here because every index key has it.
+    pub registration: u32,
+    /// Events still awaited.
+    pub pending: u16,
+    /// What it is now.
+    pub state: State,
+    /// Its tier.
+    pub tier: Tier,
+}
+
+const _: () = assert!(std::mem::size_of::<Block>() == 64, "a block record is one cache line");
+
+/// End of a use list.
+pub const NO_USES: u32 = u32::MAX;
+
+impl Block {
+    /// Its place in the index of free blocks.
+    #[must_use]
+    pub fn key(&self) -> FitKey {
+        FitKey::new(self.size, self.registration, self.addr)
+    }
+
+    /// First address after it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.addr + self.size
+    }
+
+    /// Part of a segment that has other blocks too (PyTorch: `is_split`).
+    #[must_use]
+    pub fn is_split(&self) -> bool {
+        self.prev != BlockId::NONE || self.next != BlockId::NONE
+    }
+}
+
+/// All block records of an arena.
+#[derive(Debug, Default)]
+pub struct BlockTable {
+    records: Vec<Block>,
+    vacant: Vec<BlockId>,
+}
+
+impl BlockTable {
+    /// Stores a record.
+    ///
+    /// # Panics
+    /// Beyond 2^28 records, which is 128 GiB in blocks of 512 bytes: the address map has no room for more.
+    pub fn add(&mut self, block: Block) -> BlockId {
+        if let Some(id) = self.vacant.pop() {
+            self[id] = block;
+            return id;
+        }
+        assert!(self.records.len() < (1 << 28) - 1, "more than 2^28 blocks in one arena");
+        #[allow(clippy::cast_possible_truncation)] // checked above
+        let id = BlockId(self.records.len() as u32);
+        self.records.push(block);
+        id
+    }
+
+    /// Gives a record back for reuse.
+    pub fn remove(&mut self, id: BlockId) {
+        self[id].state = State::Vacant;
+        self.vacant.push(id);
+    }
+
+    /// The record, if the id is one this table ever gave out.
+    #[must_use]
+    pub fn get(&self, id: BlockId) -> Option<&Block> {
+        self.records.get(id.0 as usize)
+    }
+
+    /// All records in use, in table order.
+    pub fn iter(&self) -> impl Iterator<Item = (BlockId, &Block)> {
+        (0u32..).map(BlockId).zip(&self.records).filter(|(_, block)| block.state != State::Vacant)
+    }
+
+    /// Records in use.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len() - self.vacant.len()
+    }
+
+    /// True when no record is in use.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Links `upper` in above `lower`.
+    pub fn link_above(&mut self, lower: BlockId, upper: BlockId) {
+        let next = self[lower].next;
+        self[upper].prev = lower;
+        self[upper].next = next;
+        self[lower].next = upper;
+        if let Some(next) = next.some() {
+            self[next].prev = upper;
+        }
+    }
+
+    /// Lets `lower` take over `upper`, its neighbour above, whose record goes.
+    pub fn absorb_above(&mut self, lower: BlockId, upper: BlockId) {
+        let Block { size, next, epoch, .. } = self[upper];
+        let record = &mut self[lower];
+        record.size += size;
+        record.next = next;
+        record.epoch = record.epoch.max(epoch);
+        if let Some(next) = next.some() {
+            self[next].prev = lower;
+        }
+        self.remove(upper);
+    }
+}
+
+impl std::ops::Index<BlockId> for BlockTable {
+    type Output = Block;
+    fn index(&self, id: BlockId) -> &Block {
+        &self.records[id.0 as usize]
+    }
+}
+
+impl std::ops::IndexMut<BlockId> for BlockTable {
+    fn index_mut(&mut self, id: BlockId) -> &mut Block {
+        &mut self.records[id.0 as usize]
+    }
+}

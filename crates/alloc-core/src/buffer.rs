@@ -1,0 +1,77 @@
+//! An owning piece of device memory.
+
+use crate::allocator::CachingAllocator;
+use crate::error::Result;
+use crate::policy::{Policy, PytorchPolicy};
+use crate::sync::Arc;
+use crate::types::{DevicePtr, Stream};
+
+/// Device memory that is freed, in the order of its stream's work, when this is dropped.
+#[derive(Debug)]
+pub struct DeviceBuffer<P: Policy = PytorchPolicy> {
+    allocator: Arc<CachingAllocator<P>>,
+    ptr: DevicePtr,
+    bytes: u64,
+    stream: Stream,
+}
+
+impl<P: Policy> DeviceBuffer<P> {
+    /// Memory of `bytes` for work of `stream`. Blocks as [`CachingAllocator::malloc`] does.
+    ///
+    /// # Errors
+    /// Those of [`CachingAllocator::malloc`].
+    pub fn new(allocator: &Arc<CachingAllocator<P>>, bytes: u64, stream: Stream) -> Result<Self> {
+        let ptr = allocator.malloc(bytes, stream)?;
+        Ok(Self { allocator: Arc::clone(allocator), ptr, bytes, stream })
+    }
+
+    /// Its address; null for 0 bytes.
+    #[must_use]
+    pub fn ptr(&self) -> DevicePtr {
+        self.ptr
+    }
+
+    /// Its length in bytes, as requested.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// True for a buffer of 0 bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The stream it belongs to.
+    #[must_use]
+    pub fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// Says that work of `stream` uses it, too: it is not reused before that work is done.
+    ///
+    /// # Errors
+    /// Those of [`CachingAllocator::record_stream`].
+    pub fn record_stream(&self, stream: Stream) -> Result<()> {
+        self.allocator.record_stream(self.ptr, stream)
+    }
+
+    /// Gives the memory up without freeing it; free the address through the allocator.
+    #[must_use]
+    pub fn into_raw(self) -> DevicePtr {
+        let mut this = std::mem::ManuallyDrop::new(self);
+        let allocator = std::mem::replace(&mut this.ptr, DevicePtr::NULL);
+        // SAFETY: `this` is never dropped or used again, so the allocator's reference is taken out once.
+        drop(unsafe { std::ptr::read(&raw const this.allocator) });
+        allocator
+    }
+}
+
+impl<P: Policy> Drop for DeviceBuffer<P> {
+    fn drop(&mut self) {
+        if let Err(error) = self.allocator.free(self.ptr) {
+            tracing::error!(%error, "a buffer's memory was freed behind its back");
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! PyTorch's grammar as its parsers implement it, not as it is documented.
+//!
+//! A text is read in three passes, and which error comes first depends on that: the large segment size, which
+//! others are measured against, wherever its name stands; then the options that all accelerators share; then
+//! those of the CUDA allocator. Each of the latter two steps over what belongs to the other. Separators are
+//! told by position, whatever character stands there. What PyTorch takes is taken, and what is dubious
+//! about it becomes a warning.
+
+use super::error::{ConfigError, ExceptionClass, Warning, clip};
+use super::number::{self, NotANumber};
+use super::options::{Grammar, Key, OptionInfo, Owner, find, name_of, nearest};
+use super::tokens::{Token, inner_spaces, tokens};
+use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
+use super::{AllocatorBackend, Flavour, Parsed, ReserveSize, Settings};
+use rustc_hash::FxHashMap;
+
+/// More warnings than this about one text say nothing new.
+const MAX_WARNINGS: usize = 64;
+
+/// Reads `text` as PyTorch 2.15 does when a program passes it to `_accelerator_setAllocatorSettings`.
+///
+/// As there, `max_split_size_mb`, `max_non_split_rounding_mb`, `garbage_collection_threshold` and
+/// `roundup_power2_divisions` fall back to their defaults unless the text names them; other options keep what
+/// `previous` has. Unlike there, nothing changes when there is an error: keep `previous` then.
+///
+/// A change of `backend` is not judged here; see [`Settings::check_backend_change`]. Does not block.
+///
+/// # Errors
+/// Where PyTorch raises an exception, with its class and text; and on a text of more than 64 KiB.
+pub fn parse(text: &str, previous: &Settings, flavour: Flavour) -> Result<Parsed, ConfigError> {
+    parse_in(text, previous, flavour, [Owner::Common, Owner::Device])
+}
+
+/// Reads a text from the environment. There the CUDA parser is the first to run, so it reports unknown keys.
+pub(super) fn parse_environment(
+    text: &str,
+    previous: &Settings,
+    flavour: Flavour,
+) -> Result<Parsed, ConfigError> {
+    parse_in(text, previous, flavour, [Owner::Device, Owner::Common])
+}
+
+fn parse_in(
+    text: &str,
+    previous: &Settings,
+    flavour: Flavour,
+    order: [Owner; 2],
+) -> Result<Parsed, ConfigError> {
+    let tokens = tokens(text)?;
+    let defaults = Settings::default();
+    let settings = Settings {
+        max_split_size: defaults.max_split_size,
+        garbage_collection_threshold: defaults.garbage_collection_threshold,
+        roundup_power2_divisions: defaults.roundup_power2_divisions,
+        text: text.to_owned(),
+        ..previous.clone()
+    };
+    let mut parser = Parser { tokens: &tokens, settings, flavour, named: Vec::new(), warnings: Vec::new() };
+    inner_spaces(&tokens).for_each(|w| parser.warn(w));
+    for owner in order {
+        if owner == Owner::Common {
+            parser.large_segment_pass()?;
+        }
+        parser.pass(owner)?;
+    }
+    parser.resets(previous);
+    values::without_effect(&parser.settings, &parser.named).into_iter().for_each(|w| parser.warn(w));
+    Ok(Parsed { settings: parser.settings, warnings: parser.warnings })
+}
+
+struct Parser<'t> {
+    tokens: &'t [Token],
+    settings: Settings,
+    flavour: Flavour,
+    named: Vec<Key>,
+    warnings: Vec<Warning>,
+}
+
+impl<'t> Parser<'t> {
+    /// Passes walk over the same separators, so a warning may come up twice.
+    fn warn(&mut self, warning: Warning) {
+        if self.warnings.len() < MAX_WARNINGS && !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    fn token(&self, index: usize) -> Result<&'t Token, ConfigError> {
+        self.tokens.get(index).ok_or_else(|| {
+            let error =
+                ConfigError::new(ExceptionClass::RuntimeError, "Index out of bounds in ConfigTokenizer");
+            let last = self.tokens.last();
+            let error = last.map_or(error.clone(), |last| error.at(&last.text, last.start));
+            error
+                .because("the text ends where more is expected")
+                .allowed("key:value,key:value,... or key:[item:value,...]")
+        })
+    }
+
+    /// Steps over the separator at `index`.
+    fn separator(&mut self, index: usize, expected: &'static str) -> Result<(), ConfigError> {
+        let token = self.token(index)?;
+        if !token.is(expected) {
+            self.warn(Warning::Separator { expected, found: clip(&token.text), position: token.start });
+        }
+        Ok(())
+    }
+
+    fn large_segment_pass(&mut self) -> Result<(), ConfigError> {
+        let Some(option) = find(name_of(Key::LargeSegmentSize)) else { return Ok(()) };
+        for at in 0..self.tokens.len() {
+            if self.tokens[at].is(option.name) {
+                self.option(at, option).map_err(|e| e.of(option.name))?;
+            }
+        }
+        self.settings.max_non_split_rounding = self.settings.large_segment_size;
+        Ok(())
+    }
+
+    /// One parser's walk over the text.
+    fn pass(&mut self, owner: Owner) -> Result<(), ConfigError> {
+        let mut at = 0;
+        while at < self.tokens.len() {
+            let key = &self.tokens[at];
+            let option = find(&key.text).filter(|o| o.grammar == Grammar::Pytorch);
+            let Some(option) = option else { return Err(unknown_key(key, owner)) };
+            at = if option.owner == owner && option.key != Key::LargeSegmentSize {
+                self.option(at, option)
+            } else {
+                self.skip(at)
+            }
+            .map_err(|e| e.of(option.name))?;
+            if at + 1 < self.tokens.len() {
+                at += 1;
+                self.separator(at, ",")?;
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Steps over another parser's option: the index of the last token of its value.
+    fn skip(&mut self, key: usize) -> Result<usize, ConfigError> {
+        self.separator(key + 1, ":")?;
+        let value = key + 2;
+        if !self.token(value)?.is("[") {
+            return Ok(value);
+        }
+        let length = self.tokens[value..].iter().position(|t| t.is("]"));
+        length.map(|length| value + length).ok_or_else(unclosed)
+    }
+
+    /// Reads and stores an option's value: the index of its last token.
+    fn option(&mut self, key: usize, option: &'static OptionInfo) -> Result<usize, ConfigError> {
+        if self.named.contains(&option.key) {
+            self.warn(Warning::Duplicate { option: option.name });
+        } else {
+            self.named.push(option.key);
+        }
+        self.separator(key + 1, ":")?;
+        let at = key + 2;
+        let (value, last) = match values::kind(option.key) {
+            Kind::Divisions => self.divisions(at, option)?,
+            Kind::Classes => self.classes(at)?,
+            kind => match self.scalar(at, option, kind)? {
+                Some(value) => (value, at),
+                None => return Ok(at),
+            },
+        };
+        if let Some(text) = values::out_of_range(option, &value, self.settings.large_segment_size) {
+            let token = self.token(at)?;
+            return Err(value_error(text, "the value is out of range", token).allowed(option.range));
+        }
+        if matches!(value, Value::Megabytes(mb) if mb > MAX_MB) {
+            self.warn(Warning::Saturated { option: option.name, limit_mb: MAX_MB });
+        }
+        values::store(&mut self.settings, option.key, value);
+        Ok(last)
+    }
+
+    /// A value of one token; `None` for a reserve size that PyTorch warns about and passes over.
+    fn scalar(
+        &mut self,
+        at: usize,
+        option: &'static OptionInfo,
+        kind: Kind,
+    ) -> Result<Option<Value>, ConfigError> {
+        let token = self.token(at)?;
+        let value = match kind {
+            Kind::Backend => Value::Backend(self.backend(token)?),
+            Kind::Megabytes => Value::Megabytes(self.whole(token, option)?),
+            Kind::Count => Value::Count(self.whole(token, option)?),
+            Kind::Ratio => Value::Ratio(self.fraction(token, option)?),
+            Kind::Reserve => match self.reserve(token) {
+                Some(size) => Value::Reserve(Some(size)),
+                None => return Ok(None),
+            },
+            Kind::Switch | Kind::Divisions | Kind::Classes | Kind::Policy => {
+                let text = || {
+                    format!(
+                        "Expected 'True' or 'False' at index {at} in ConfigTokenizer but got '{}'",
+                        token.text
+                    )
+                };
+                let value = values::switch(&token.text);
+                Value::Switch(value.ok_or_else(|| {
+                    value_error(text(), "the value is not a boolean", token).allowed("True or False")
+                })?)
+            }
+        };
+        Ok(Some(value))
+    }
+
+    fn backend(&self, token: &Token) -> Result<AllocatorBackend, ConfigError> {
+        AllocatorBackend::from_name(&token.text, self.flavour).ok_or_else(|| {
+            let names = AllocatorBackend::names(self.flavour);
+            let text = format!("Unknown allocator backend, options are {names}");
+            value_error(text, "there is no such backend", token).allowed(names)
+        })
+    }
+
+    fn whole(&mut self, token: &Token, option: &OptionInfo) -> Result<u64, ConfigError> {
+        let read = number::whole(&token.text).map_err(|e| not_a_number(e, "stoull", token, option))?;
+        self.garbage(token, option, read.length, read.value);
+        if token.text.starts_with('-') && read.value != 0 {
+            let token = clip(&token.text);
+            self.warn(Warning::Negative { option: name_of(option.key), token, read_as: read.value });
+        }
+        Ok(read.value)
+    }
+
+    fn fraction(&mut self, token: &Token, option: &OptionInfo) -> Result<f64, ConfigError> {
+        let read = number::fraction(&token.text).map_err(|e| not_a_number(e, "stod", token, option))?;
+        self.garbage(token, option, read.length, read.value);
+        Ok(read.value)
+    }
+
+    fn garbage(&mut self, token: &Token, option: &OptionInfo, read: usize, value: impl ToString) {
+        if read < token.text.len() {
+            let (token, read_as) = (clip(&token.text), value.to_string());
+            self.warn(Warning::TrailingGarbage { option: name_of(option.key), token, read_as });
+        }
+    }
+
+    fn reserve(&mut self, token: &Token) -> Option<ReserveSize> {
+        let size = values::reserve(&token.text);
+        if size.is_none() {
+            self.warn(Warning::InvalidReserve { token: clip(&token.text) });
+        }
+        size
+    }
+
+    /// `4` or `[256:1,512:2,>:8]`.
+    fn divisions(&mut self, at: usize, option: &'static OptionInfo) -> Result<(Value, usize), ConfigError> {
+        let token = self.token(at)?;
+        if !token.is("[") {
+            let divisions = self.whole(token, option)?;
+            if !divisions.is_power_of_two() {
+                let text = "For roundups, the divisions has to be power of 2 ";
+                return Err(value_error(text, "the number of divisions is not a power of two", token)
+                    .allowed(option.range));
+            }
+            return Ok((Value::Divisions([divisions; 16]), at));
+        }
+        let mut table = DivisionTable::new();
+        let mut at = at + 1;
+        while let Some(boundary) = self.tokens.get(at).filter(|t| !t.is("]")) {
+            self.separator(at + 1, ":")?;
+            let token = self.token(at + 2)?;
+            let divisions = self.whole(token, option)?;
+            if divisions != 0 && !divisions.is_power_of_two() {
+                let text = "For roundups, the divisions has to be power of 2 or 0 to disable roundup ";
+                return Err(value_error(text, "the number of divisions is not a power of two", token)
+                    .allowed("0, 1, 2, 4, 8, ..."));
+            }
+            if boundary.is(">") {
+                table.rest(divisions);
+            } else {
+                let boundary_mb = self.whole(boundary, option)?;
+                if !boundary_mb.is_power_of_two() {
+                    let text = "For roundups, the intervals have to be power of 2 ";
+                    return Err(value_error(text, "the boundary is not a power of two", boundary)
+                        .allowed("1, 2, 4, ... 32768 (MiB), or >"));
+                }
+                table.class(boundary_mb, divisions);
+            }
+            at += 3;
+            if !self.token(at)?.is("]") {
+                self.separator(at, ",")?;
+                at += 1;
+            }
+        }
+        if at >= self.tokens.len() {
+            return Err(unclosed());
+        }
+        Ok((Value::Divisions(table.table), at))
+    }
+
+    /// `[name:0.5,other:40G]`. A comma after an entry is stepped over, anything else begins the next one.
+    fn classes(&mut self, at: usize) -> Result<(Value, usize), ConfigError> {
+        self.separator(at, "[")?;
+        let mut classes: Vec<(String, ReserveSize)> = Vec::new();
+        let mut known = FxHashMap::default();
+        let mut at = at + 1;
+        loop {
+            let name = self.token(at)?;
+            if name.is("]") {
+                return Ok((Value::Classes(classes), at));
+            }
+            self.separator(at + 1, ":")?;
+            let size = self.token(at + 2)?;
+            if let Some(size) = self.reserve(size) {
+                let place = *known.entry(name.text.as_str()).or_insert(classes.len());
+                if place == classes.len() {
+                    classes.push((name.text.clone(), size));
+                } else {
+                    classes[place].1 = size;
+                    self.warn(Warning::Duplicate { option: name_of(Key::ExpandableSegmentsReserveByClass) });
+                }
+            }
+            at += 3;
+            if self.tokens.get(at).is_some_and(|t| t.is(",")) {
+                at += 1;
+            } else if let Some(token) = self.tokens.get(at).filter(|t| !t.is("]")) {
+                let (found, position) = (clip(&token.text), token.start);
+                self.warn(Warning::Separator { expected: ",", found, position });
+            }
+        }
+    }
+
+    /// Says which earlier options this text silently put back.
+    fn resets(&mut self, previous: &Settings) {
+        let defaults = Settings::default();
+        let earlier = [
+            (Key::MaxSplitSize, previous.max_split_size != defaults.max_split_size),
+            (Key::MaxNonSplitRounding, previous.max_non_split_rounding != previous.large_segment_size),
+            (Key::GarbageCollectionThreshold, previous.garbage_collection_threshold > 0.0),
+            (
+                Key::RoundupPower2Divisions,
+                previous.roundup_power2_divisions != defaults.roundup_power2_divisions,
+            ),
+        ];
+        let gone = earlier.into_iter().filter(|(key, set)| *set && !self.named.contains(key));
+        let options: Vec<_> = gone.map(|(key, _)| name_of(key)).collect();
+        if !options.is_empty() {
+            self.warn(Warning::Reset { options });
+        }
+    }
+}
+
+fn value_error(pytorch: impl Into<String>, problem: &str, token: &Token) -> ConfigError {
+    ConfigError::new(ExceptionClass::ValueError, pytorch).because(problem).at(&token.text, token.start)
+}
+
+fn unclosed() -> ConfigError {
+    let text = "Expected closing bracket ']' in ConfigTokenizer but reached end of config";
+    ConfigError::new(ExceptionClass::RuntimeError, text)
+        .because("the list is not closed")
+        .allowed("] at its end")
+}
+
+/// PyTorch passes on what the C++ library throws, whose whole text is the name of its function.
+fn not_a_number(error: NotANumber, function: &str, token: &Token, option: &OptionInfo) -> ConfigError {
+    let (class, problem) = match error {
+        NotANumber::Invalid => (ExceptionClass::ValueError, "the value is not a number"),
+        NotANumber::OutOfRange => (ExceptionClass::IndexError, "the number is out of range"),
+    };
+    ConfigError::new(class, function).because(problem).at(&token.text, token.start).allowed(option.range)
+}
+
+fn unknown_key(key: &Token, owner: Owner) -> ConfigError {
+    let parser = if owner == Owner::Device { "CUDA" } else { "Accelerator" };
+    let text = format!("Unrecognized key '{}' in {parser} allocator config.", key.text);
+    let error = value_error(text, "there is no such option", key).meant(nearest(&key.text, Grammar::Pytorch));
+    match find(&key.text) {
+        Some(own) => error.because(format!("{} is Granule's own option; set it in GRANULE_CONF", own.name)),
+        None => error,
+    }
+}

@@ -1,0 +1,141 @@
+//! The out-of-memory report: PyTorch's message and figures, and what PyTorch does not say.
+
+use crate::round::format_bytes;
+use crate::types::{DeviceIndex, DevicePtr, Stream};
+use std::fmt;
+
+/// A live block that keeps free memory around it apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocker {
+    /// Its address.
+    pub ptr: DevicePtr,
+    /// Its size in bytes.
+    pub size: u64,
+    /// The contiguous free bytes there would be without it.
+    pub would_free: u64,
+}
+
+/// Something that would make memory available, and how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remedy {
+    /// What to do.
+    pub what: String,
+    /// Bytes it would make available.
+    pub bytes: u64,
+}
+
+/// Why a request could not be served. All sizes are bytes.
+#[derive(Clone, Debug)]
+pub struct OomReport {
+    /// `CUDA`, `HIP`, ...
+    pub label: &'static str,
+    /// The device.
+    pub device: DeviceIndex,
+    /// The stream the request was for.
+    pub stream: Stream,
+    /// As the program asked.
+    pub requested: u64,
+    /// The block that would serve it.
+    pub block_size: u64,
+    /// What was asked from the device (PyTorch's "Tried to allocate").
+    pub tried: u64,
+    /// The device's memory.
+    pub device_total: u64,
+    /// Of which the driver has free.
+    pub device_free: u64,
+    /// What this process may hold, if limited.
+    pub allowed: Option<u64>,
+    /// In the program's hands.
+    pub allocated: u64,
+    /// Held from the device.
+    pub reserved: u64,
+    /// Given back and waiting for other streams.
+    pub pending: u64,
+    /// The largest free block that this request's stream and tier has.
+    pub largest_fit: u64,
+    /// The largest free block of any stream.
+    pub largest_anywhere: u64,
+    /// Live blocks that keep the most free memory apart, worst first.
+    pub blockers: Vec<Blocker>,
+    /// What would help, most first. All remedies of the ladder were tried before this report.
+    pub remedies: Vec<Remedy>,
+    /// Whether growable segments are on.
+    pub growable: bool,
+    /// The address space a growable segment reserves, where it is too small for the request.
+    pub reserve_too_small: Option<u64>,
+}
+
+const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf";
+
+impl OomReport {
+    /// The text PyTorch's allocator would give, word for word.
+    #[must_use]
+    pub fn pytorch_message(&self) -> String {
+        let allowed = self.allowed.map(|a| format!("{} allowed; ", format_bytes(a))).unwrap_or_default();
+        format!(
+            "{} out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. \
+             {allowed}Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch but \
+             unallocated.{}",
+            self.label,
+            format_bytes(self.tried),
+            self.device,
+            format_bytes(self.device_total),
+            format_bytes(self.device_free),
+            format_bytes(self.allocated),
+            format_bytes(self.reserved.saturating_sub(self.allocated)),
+            self.hint()
+        )
+    }
+
+    fn hint(&self) -> String {
+        if !self.growable {
+            return format!(
+                " If reserved but unallocated memory is large try setting \
+                 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for \
+                 Memory Management  ({DOCUMENTATION})"
+            );
+        }
+        match self.reserve_too_small {
+            Some(reserve) => format!(
+                " This allocation exceeds the expandable-segment reserve of {} for this stream, and a single \
+                 allocation cannot span expandable segments. Raise PYTORCH_CUDA_ALLOC_CONF \
+                 expandable_segments_reserve or expandable_segments_reserve_by_class (or unset it) so that a \
+                 segment is at least {}.",
+                format_bytes(reserve),
+                format_bytes(self.tried)
+            ),
+            None => " expandable_segments is enabled. If instead the process is running out of virtual address \
+                     space (VSZ), expandable segments may be over-reserving VA (each segment reserves ~9/8 of \
+                     device memory, times the number of streams); reduce it via PYTORCH_CUDA_ALLOC_CONF \
+                     expandable_segments_reserve / expandable_segments_reserve_by_class."
+                .into(),
+        }
+    }
+}
+
+impl fmt::Display for OomReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.pytorch_message())?;
+        write!(
+            f,
+            "Granule: the request needs one block of {}; the largest free one it may use has {}, the largest of \
+             any stream {}.",
+            format_bytes(self.block_size),
+            format_bytes(self.largest_fit),
+            format_bytes(self.largest_anywhere),
+        )?;
+        for blocker in &self.blockers {
+            write!(
+                f,
+                "\n  blocker: {} ({}) keeps {} apart",
+                blocker.ptr,
+                format_bytes(blocker.size),
+                format_bytes(blocker.would_free)
+            )?;
+        }
+        for remedy in &self.remedies {
+            write!(f, "\n  remedy: {} would make {} available", remedy.what, format_bytes(remedy.bytes))?;
+        }
+        Ok(())
+    }
+}

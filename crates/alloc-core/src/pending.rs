@@ -1,0 +1,210 @@
+//! Pending frees: blocks that other streams still use, and the events that tell when they are done.
+//!
+//! A queue per used stream, in order; a stream that is slow does not hold up the others. No lock is held
+//! while the driver is asked: an entry is looked at, queried, and taken out only if it is still the first.
+
+use crate::backend::{Backend, EventFlags, Result};
+use crate::block::BlockId;
+use crate::sync::{AtomicUsize, Mutex, Ordering, Rank, assert_unlocked};
+use crate::types::{DeviceIndex, Event, Stream};
+use std::collections::VecDeque;
+
+/// A block that waits for an event.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// Tells entries apart, whatever event they reuse.
+    ticket: u64,
+    event: Event,
+    block: Waiting,
+}
+
+/// Which block waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) arena: u16,
+    pub(crate) block: BlockId,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    by_stream: Vec<(Stream, VecDeque<Entry>)>,
+    /// Blocks whose event could not be recorded: only a synchronisation of the stream frees them.
+    unrecorded: Vec<(Stream, Waiting)>,
+    /// Events ready for reuse.
+    spare: Vec<Event>,
+    tickets: u64,
+    /// How often an event could not be recorded.
+    failures: u64,
+}
+
+/// All pending frees of a device.
+#[derive(Debug)]
+pub(crate) struct PendingFrees {
+    /// Entries, so that the hot path can tell "none" without a lock.
+    count: AtomicUsize,
+    queues: Mutex<Queues>,
+    /// Held by the thread that waits for everything. Others that want the same wait for it.
+    synchronising: Mutex<()>,
+}
+
+impl Default for PendingFrees {
+    fn default() -> Self {
+        Self {
+            count: AtomicUsize::new(0),
+            queues: Mutex::new(Rank::Pending, Queues::default()),
+            synchronising: Mutex::new(Rank::Synchronisation, ()),
+        }
+    }
+}
+
+impl PendingFrees {
+    /// Whether anything waits.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Ordering::Acquire) != 0
+    }
+
+    /// How often an event could not be recorded.
+    pub(crate) fn failures(&self) -> u64 {
+        self.queues.lock().failures
+    }
+
+    /// Records an event on `stream` for a block. Never fails: a block whose event cannot be recorded waits
+    /// for the next synchronisation, is counted, and reported.
+    pub(crate) fn wait_for(&self, backend: &dyn Backend, stream: Stream, block: Waiting) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        assert_unlocked();
+        let recorded = self.event(backend, stream.device).and_then(|event| {
+            backend.record_event(event, stream).inspect_err(|_| self.queues.lock().spare.push(event))?;
+            Ok(event)
+        });
+        let mut queues = self.queues.lock();
+        match recorded {
+            Ok(event) => {
+                let ticket = queues.tickets;
+                queues.tickets += 1;
+                let entry = Entry { ticket, event, block };
+                match queues.by_stream.iter_mut().find(|(s, _)| *s == stream) {
+                    Some((_, queue)) => queue.push_back(entry),
+                    None => queues.by_stream.push((stream, VecDeque::from([entry]))),
+                }
+            }
+            Err(error) => {
+                queues.failures += 1;
+                queues.unrecorded.push((stream, block));
+                drop(queues);
+                backend.clear_error();
+                tracing::warn!(%error, "no event could be recorded for a freed block; it stays pending until the next synchronisation");
+            }
+        }
+    }
+
+    fn event(&self, backend: &dyn Backend, device: DeviceIndex) -> Result<Event> {
+        let spare = {
+            let mut queues = self.queues.lock();
+            let at = queues.spare.iter().rposition(|event| event.device == device);
+            at.map(|at| queues.spare.swap_remove(at))
+        };
+        spare.map_or_else(|| backend.create_event(device, EventFlags::empty()), Ok)
+    }
+
+    /// Notices completed events: calls `done` for each block that lost one. Does not block.
+    pub(crate) fn drain(&self, backend: &dyn Backend, mut done: impl FnMut(Waiting)) -> Result<()> {
+        let mut stream = 0;
+        loop {
+            let (head, at_end) = {
+                let queues = self.queues.lock();
+                (
+                    queues.by_stream.get(stream).and_then(|(_, q)| q.front().copied()),
+                    stream >= queues.by_stream.len(),
+                )
+            };
+            let Some(head) = head else {
+                if at_end {
+                    return Ok(());
+                }
+                stream += 1;
+                continue;
+            };
+            assert_unlocked();
+            if !backend.query_event(head.event)?.is_ready() {
+                stream += 1;
+                continue;
+            }
+            let taken = {
+                let mut queues = self.queues.lock();
+                let queue = &mut queues.by_stream[stream].1;
+                let mine = queue.front().is_some_and(|e| e.ticket == head.ticket);
+                if mine {
+                    queue.pop_front();
+                    queues.spare.push(head.event);
+                }
+                mine
+            };
+            if taken {
+                self.finish(head.block, &mut done);
+            }
+        }
+    }
+
+    /// Waits for all that is pending now. Blocks. On an error what is left stays pending.
+    pub(crate) fn synchronise(&self, backend: &dyn Backend, mut done: impl FnMut(Waiting)) -> Result<()> {
+        let _waiting = self.synchronising.lock();
+        loop {
+            let head = {
+                let queues = self.queues.lock();
+                queues.by_stream.iter().enumerate().find_map(|(n, (_, q))| Some((n, *q.front()?)))
+            };
+            let Some((stream, head)) = head else { break };
+            assert_unlocked();
+            backend.synchronize_event(head.event)?;
+            let mut queues = self.queues.lock();
+            let queue = &mut queues.by_stream[stream].1;
+            if queue.front().is_some_and(|e| e.ticket == head.ticket) {
+                queue.pop_front();
+                queues.spare.push(head.event);
+                drop(queues);
+                self.finish(head.block, &mut done);
+            }
+        }
+        loop {
+            let Some((stream, _)) = self.queues.lock().unrecorded.last().copied() else { return Ok(()) };
+            assert_unlocked();
+            // Blocks that join the list from here on are for the next round: their work may be later.
+            let covered: Vec<_> = {
+                let queues = self.queues.lock();
+                queues.unrecorded.iter().filter(|(s, _)| *s == stream).copied().collect()
+            };
+            backend.synchronize_stream(stream)?;
+            for entry in covered {
+                let mut queues = self.queues.lock();
+                let Some(at) = queues.unrecorded.iter().position(|e| *e == entry) else { continue };
+                queues.unrecorded.swap_remove(at);
+                drop(queues);
+                self.finish(entry.1, &mut done);
+            }
+        }
+    }
+
+    fn finish(&self, block: Waiting, done: &mut impl FnMut(Waiting)) {
+        done(block);
+        self.count.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Destroys the spare events; called when the allocator goes away.
+    pub(crate) fn destroy_events(&self, backend: &dyn Backend) {
+        let events = {
+            let mut queues = self.queues.lock();
+            let mut events = std::mem::take(&mut queues.spare);
+            events.extend(queues.by_stream.iter().flat_map(|(_, q)| q.iter().map(|e| e.event)));
+            queues.by_stream.clear();
+            events
+        };
+        for event in events {
+            // SAFETY: rule 1: made by `event`, in no queue any more, and not used again.
+            if let Err(error) = unsafe { backend.destroy_event(event) } {
+                tracing::debug!(%error, "an event could not be destroyed");
+            }
+        }
+    }
+}

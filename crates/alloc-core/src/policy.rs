@@ -1,0 +1,123 @@
+//! The seam between mechanism and decision.
+//!
+//! The engine keeps blocks, counters, streams and driver calls straight; a [`Policy`] decides: rounding,
+//! placement, splitting, growth, draining, the order of remedies, what to give back. The engine is generic
+//! over it, so a decision costs no dispatch.
+
+mod pytorch;
+
+pub use pytorch::PytorchPolicy;
+
+use crate::block::{BlockId, BlockTable, Tier};
+use crate::config::Settings;
+use crate::index::PlacementIndex;
+use crate::segment::SegmentTable;
+use std::fmt::Debug;
+
+/// A request after rounding. Sizes are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// As the program asked.
+    pub requested: u64,
+    /// The block size that serves it.
+    pub size: u64,
+    /// The tier that serves it.
+    pub tier: Tier,
+    /// What is asked from the device for it, where segments are fixed.
+    pub segment_bytes: u64,
+}
+
+/// When completed pending frees are noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drain {
+    /// At every request, all streams (PyTorch).
+    EveryRequest,
+    /// On a miss, when statistics are read, and at every n-th request while something is pending.
+    OnMissAndEvery(u32),
+}
+
+/// A remedy for a request that found no block, in the order the policy lists them. After each that changed
+/// something, the free blocks are searched again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rung {
+    /// Notice completed pending frees.
+    Drain,
+    /// Run the program's free-memory callbacks.
+    Callbacks,
+    /// Give old cached segments back, by age.
+    CollectGarbage,
+    /// Take memory from the device.
+    Grow,
+    /// Give back just enough cached oversize segments, then take memory from the device.
+    ReleaseEnough,
+    /// Wait for all pending frees and return what they hold.
+    WaitForPending,
+    /// Give all cached memory back, then take memory from the device: counted as a retry.
+    ReleaseAll,
+}
+
+impl Rung {
+    /// A short name for reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Drain => "drain finished frees",
+            Self::Callbacks => "run free-memory callbacks",
+            Self::CollectGarbage => "give old segments back",
+            Self::Grow => "take memory from the device",
+            Self::ReleaseEnough => "give oversize segments back",
+            Self::WaitForPending => "wait for pending frees",
+            Self::ReleaseAll => "empty the cache",
+        }
+    }
+}
+
+/// Every decision of an allocator.
+pub trait Policy: Clone + Debug + Send + Sync + 'static {
+    /// The index of free blocks it searches.
+    type Index: PlacementIndex;
+
+    /// Its name in configuration and reports.
+    const NAME: &'static str;
+    /// Remedies in order.
+    const LADDER: &'static [Rung];
+    /// When pending frees are drained.
+    const DRAIN: Drain;
+
+    /// The policy under `settings`, on a device that has virtual memory or not.
+    fn new(settings: &Settings, virtual_memory: bool) -> Self;
+
+    /// Rounds a request of `bytes` (over 0, under 2^60).
+    fn request(&self, bytes: u64) -> Request;
+
+    /// Whether new memory comes as growable segments.
+    fn grows(&self) -> bool;
+
+    /// The unit in which a growable segment of `tier` is mapped, in bytes: a multiple of `minimum`.
+    fn granule(&self, tier: Tier, minimum: u64) -> u64;
+
+    /// Address space for a growable segment on a device with `total` bytes of memory.
+    fn reserve(&self, total: u64) -> u64;
+
+    /// Chooses a free block for `request` and takes it out of the index.
+    fn take_fit(
+        &self,
+        index: &mut Self::Index,
+        blocks: &BlockTable,
+        segments: &SegmentTable,
+        request: &Request,
+    ) -> Option<BlockId>;
+
+    /// Whether a block of `block` bytes is cut for `request`.
+    fn splits(&self, block: u64, request: &Request) -> bool;
+
+    /// Whether a block or segment of this size counts as oversize.
+    fn is_oversize(&self, size: u64) -> bool;
+
+    /// What [`Rung::ReleaseEnough`] has to give back for `request`, in bytes; `None` where the rung is off.
+    fn release_target(&self, request: &Request) -> Option<u64>;
+
+    /// Held bytes above which [`Rung::CollectGarbage`] works, under an allowed maximum of `allowed` bytes;
+    /// `None` where it is off.
+    fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64>;
+}

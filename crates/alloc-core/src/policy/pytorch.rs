@@ -1,0 +1,159 @@
+//! PyTorch's decisions, exactly (torch 2.15; section numbers are those of the behaviour reference).
+
+use super::{Drain, Policy, Request, Rung};
+use crate::block::{BlockId, BlockTable, State, Tier};
+use crate::config::Settings;
+use crate::index::{BestFitIndex, Cursor, FitKey};
+use crate::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, round_size, segment_size};
+use crate::segment::SegmentTable;
+
+/// The `pytorch` policy.
+#[derive(Clone, Debug)]
+pub struct PytorchPolicy {
+    divisions: [u64; 16],
+    large_segment: u64,
+    max_split: u64,
+    max_non_split_rounding: u64,
+    garbage_threshold: f64,
+    grows: bool,
+    reserve: Option<crate::config::ReserveSize>,
+}
+
+impl PytorchPolicy {
+    /// How much room a growable block has: itself and the unmapped block right after it.
+    fn room(blocks: &BlockTable, id: BlockId) -> u64 {
+        let block = &blocks[id];
+        let above = block.next.some().map(|next| &blocks[next]);
+        block.size + above.filter(|next| next.state == State::Unmapped).map_or(0, |next| next.size)
+    }
+
+    /// Of the candidates in order, the one after which room stops shrinking: an almost full segment is
+    /// preferred to one that could still grow.
+    fn least_room(
+        index: &BestFitIndex,
+        blocks: &BlockTable,
+        segments: &SegmentTable,
+        from: Cursor,
+    ) -> Cursor {
+        let mut best = from;
+        let mut room = Self::room(blocks, index.block(best));
+        while let Some(next) = index.next(best) {
+            let id = index.block(next);
+            if !segments[blocks[id].segment].is_growable() {
+                break;
+            }
+            let next_room = Self::room(blocks, id);
+            if next_room >= room {
+                break;
+            }
+            (best, room) = (next, next_room);
+        }
+        best
+    }
+}
+
+impl Policy for PytorchPolicy {
+    type Index = BestFitIndex;
+
+    const NAME: &'static str = "pytorch";
+    const DRAIN: Drain = Drain::EveryRequest;
+    const LADDER: &'static [Rung] =
+        &[Rung::Callbacks, Rung::CollectGarbage, Rung::Grow, Rung::ReleaseEnough, Rung::ReleaseAll];
+
+    fn new(settings: &Settings, virtual_memory: bool) -> Self {
+        Self {
+            divisions: settings.roundup_power2_divisions,
+            large_segment: settings.large_segment_size,
+            max_split: settings.max_split_size,
+            max_non_split_rounding: settings.max_non_split_rounding,
+            garbage_threshold: settings.garbage_collection_threshold,
+            grows: settings.expandable_segments && virtual_memory,
+            reserve: settings.expandable_segments_reserve,
+        }
+    }
+
+    #[inline]
+    fn request(&self, bytes: u64) -> Request {
+        let size = round_size(bytes, &self.divisions);
+        Request {
+            requested: bytes,
+            size,
+            tier: if size <= SMALL_LIMIT { Tier::Small } else { Tier::Large },
+            segment_bytes: segment_size(size, self.large_segment),
+        }
+    }
+
+    fn grows(&self) -> bool {
+        self.grows
+    }
+
+    fn granule(&self, tier: Tier, minimum: u64) -> u64 {
+        let wanted = match tier {
+            Tier::Small => SMALL_SEGMENT,
+            Tier::Large => self.large_segment,
+        };
+        wanted.next_multiple_of(minimum)
+    }
+
+    fn reserve(&self, total: u64) -> u64 {
+        let full = total + total / 8;
+        self.reserve.map_or(full, |reserve| reserve.bytes(total))
+    }
+
+    /// §3.3.
+    #[inline]
+    fn take_fit(
+        &self,
+        index: &mut BestFitIndex,
+        blocks: &BlockTable,
+        segments: &SegmentTable,
+        request: &Request,
+    ) -> Option<BlockId> {
+        let mut at = index.lower_bound(FitKey::at_least(request.size))?;
+        if segments[blocks[index.block(at)].segment].is_growable() {
+            if self.grows {
+                at = Self::least_room(index, blocks, segments, at);
+            } else {
+                // Growable blocks are reused only while the option is on.
+                while segments[blocks[index.block(at)].segment].is_growable() {
+                    at = index.next(at)?;
+                }
+            }
+        }
+        let found = blocks[index.block(at)].size;
+        let oversize_for_a_normal_request = request.size < self.max_split && found >= self.max_split;
+        let too_large_for_an_oversize_request = request.size >= self.max_split
+            && found >= request.size.saturating_add(self.max_non_split_rounding);
+        if oversize_for_a_normal_request || too_large_for_an_oversize_request {
+            return None;
+        }
+        Some(index.remove_at(at))
+    }
+
+    /// §1.4.
+    #[inline]
+    fn splits(&self, block: u64, request: &Request) -> bool {
+        let rest = block - request.size;
+        if request.tier == Tier::Small || self.grows {
+            rest >= MIN_BLOCK
+        } else {
+            request.size < self.max_split && rest > SMALL_LIMIT
+        }
+    }
+
+    #[inline]
+    fn is_oversize(&self, size: u64) -> bool {
+        size >= self.max_split
+    }
+
+    fn release_target(&self, request: &Request) -> Option<u64> {
+        (self.max_split != u64::MAX).then(|| request.size.max(self.max_split))
+    }
+
+    fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64> {
+        let allowed = allowed.filter(|_| self.garbage_threshold > 0.0)?;
+        #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
+        let threshold = (self.garbage_threshold * allowed as f64) as u64;
+        Some(threshold)
+    }
+}

@@ -1,0 +1,255 @@
+//! Device level: reserved address space and the granules of physical memory behind it.
+//!
+//! A region is one reservation, cut into granules of one size. Each granule has one state; growing, giving
+//! back, sleeping, moving and sharing are all transitions of it, so that they compose. Driver work on
+//! granules is done by the free functions at the end, which hold no lock: the caller sets the granules to
+//! [`GranuleState::Pending`] first and commits the outcome afterwards.
+
+use crate::backend::{Access, Backend, BackendError, ErrorKind, HandleType, Result, VirtualMemory};
+use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+
+/// Index of a region on its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RegionId(pub(crate) u32);
+
+/// What a granule is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GranuleState {
+    /// Address space without memory.
+    Free,
+    /// A thread is changing it, without holding a lock.
+    Pending,
+    /// Backed by memory.
+    Mapped,
+    /// Backed, and not to be moved or given back: something outside knows its address.
+    Pinned,
+    /// Its memory was given up and its address kept.
+    Asleep,
+    /// Backed by memory that another process has, too.
+    Exported,
+}
+
+impl GranuleState {
+    /// Whether memory is behind it.
+    #[must_use]
+    pub const fn is_backed(self) -> bool {
+        matches!(self, Self::Mapped | Self::Pinned | Self::Exported)
+    }
+
+    /// Whether its memory may be taken for another place or given back.
+    #[must_use]
+    pub const fn may_leave(self) -> bool {
+        matches!(self, Self::Mapped)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Granule {
+    state: GranuleState,
+    handle: Option<PhysicalHandle>,
+}
+
+/// One reservation.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// Bytes of one granule.
+    pub(crate) granule: u64,
+    granules: Vec<Granule>,
+}
+
+impl Region {
+    fn range(&self, addr: u64, bytes: u64) -> std::ops::Range<usize> {
+        debug_assert!(addr.is_multiple_of(self.granule) || (addr - self.base).is_multiple_of(self.granule));
+        let first = ((addr - self.base) / self.granule) as usize;
+        first..first + (bytes / self.granule) as usize
+    }
+
+    /// Bytes that have memory behind them.
+    pub(crate) fn backed_bytes(&self) -> u64 {
+        self.granules.iter().filter(|g| g.state.is_backed()).count() as u64 * self.granule
+    }
+
+    /// The states in a range of whole granules.
+    pub(crate) fn states(&self, addr: u64, bytes: u64) -> impl Iterator<Item = GranuleState> + '_ {
+        self.granules[self.range(addr, bytes)].iter().map(|g| g.state)
+    }
+}
+
+/// A device's regions.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    records: Vec<Option<Region>>,
+    /// Handles whose release failed; tried again at the next release.
+    pub(crate) orphans: Vec<PhysicalHandle>,
+}
+
+impl Regions {
+    pub(crate) fn add(&mut self, base: DevicePtr, bytes: u64, granule: u64) -> RegionId {
+        let empty = Granule { state: GranuleState::Free, handle: None };
+        let granules = vec![empty; (bytes / granule) as usize];
+        let region = Some(Region { base: base.0, bytes, granule, granules });
+        let at = self.records.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.records.push(None);
+            self.records.len() - 1
+        });
+        self.records[at] = region;
+        #[allow(clippy::cast_possible_truncation)] // one per stream and tier
+        RegionId(at as u32)
+    }
+
+    pub(crate) fn remove(&mut self, id: RegionId) {
+        self.records[id.0 as usize] = None;
+    }
+
+    pub(crate) fn get(&self, id: RegionId) -> Option<&Region> {
+        self.records.get(id.0 as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, id: RegionId) -> &mut Region {
+        match &mut self.records[id.0 as usize] {
+            Some(region) => region,
+            None => unreachable!("a segment's region is there as long as the segment"),
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Region> {
+        self.records.iter().flatten()
+    }
+
+    /// Publishes the intent to back or vacate a range; returns its handles.
+    pub(crate) fn begin(&mut self, id: RegionId, addr: u64, bytes: u64) -> Vec<Option<PhysicalHandle>> {
+        let region = self.get_mut(id);
+        let range = region.range(addr, bytes);
+        region.granules[range]
+            .iter_mut()
+            .map(|granule| {
+                granule.state = GranuleState::Pending;
+                granule.handle
+            })
+            .collect()
+    }
+
+    /// Commits: `handles` are now behind the range.
+    pub(crate) fn commit_backed(&mut self, id: RegionId, addr: u64, handles: &[PhysicalHandle]) {
+        let region = self.get_mut(id);
+        let range = region.range(addr, handles.len() as u64 * region.granule);
+        for (granule, handle) in region.granules[range].iter_mut().zip(handles) {
+            *granule = Granule { state: GranuleState::Mapped, handle: Some(*handle) };
+        }
+    }
+
+    /// Commits: nothing is behind the range.
+    pub(crate) fn commit_vacant(&mut self, id: RegionId, addr: u64, bytes: u64) {
+        let region = self.get_mut(id);
+        let range = region.range(addr, bytes);
+        region.granules[range].fill(Granule { state: GranuleState::Free, handle: None });
+    }
+}
+
+/// How often a cleanup call is tried: a driver that fails once is survived, a dead one is not waited for.
+const CLEANUP_TRIES: usize = 3;
+
+fn persist(what: &str, mut call: impl FnMut() -> Result<()>) -> Result<()> {
+    let mut outcome = call();
+    for _ in 1..CLEANUP_TRIES {
+        match &outcome {
+            Err(error) if error.kind != ErrorKind::DeviceLost => {
+                tracing::warn!(%error, "{what} failed and is tried again");
+                outcome = call();
+            }
+            _ => break,
+        }
+    }
+    outcome
+}
+
+/// Puts fresh physical memory behind `count` granules at `at`. On an error everything is undone.
+/// Calls the driver; hold no lock.
+pub(crate) fn back(
+    backend: &dyn Backend,
+    vm: &dyn VirtualMemory,
+    device: DeviceIndex,
+    at: DevicePtr,
+    granule: u64,
+    count: usize,
+) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
+    crate::sync::assert_unlocked();
+    let mut handles = Vec::with_capacity(count);
+    let mut mapped = 0;
+    let attempt = (|| {
+        for _ in 0..count {
+            handles.push(vm.create_physical(device, granule, HandleType::None)?);
+        }
+        for (n, handle) in handles.iter().enumerate() {
+            let place = at.add(n as u64 * granule);
+            // SAFETY: rule 1: the handle was just created with this size. The range lies in a live
+            // reservation whose granules this thread has set to `Pending`, so nothing is mapped there.
+            unsafe { vm.map(place, granule, *handle) }?;
+            mapped += 1;
+        }
+        // SAFETY: the whole range was mapped just above.
+        unsafe { vm.set_access(at, count as u64 * granule, &[device], Access::ReadWrite) }
+    })();
+    let Err(error) = attempt else { return Ok(handles) };
+    backend.clear_error();
+    let mut failed = Failed { error, orphans: Vec::new() };
+    for n in (0..mapped).rev() {
+        let place = at.add(n as u64 * granule);
+        // SAFETY: rule 3: mapped above, never handed out, so no work can use it.
+        if let Err(error) = persist("undoing a mapping", || unsafe { vm.unmap(place, granule) }) {
+            tracing::error!(%error, %place, "a granule could not be unmapped; its address space is lost");
+        }
+    }
+    release(vm, handles, &mut failed.orphans);
+    Err(failed)
+}
+
+/// A driver failure, with handles that still have to be released.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: BackendError,
+    pub(crate) orphans: Vec<PhysicalHandle>,
+}
+
+/// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses.
+/// Returns how many were vacated, handles still to be released, and the refusal.
+/// Calls the driver; hold no lock.
+///
+/// # Safety
+/// Rule 3: each handle is mapped at its granule, and no queued work uses the range.
+pub(crate) unsafe fn vacate(
+    vm: &dyn VirtualMemory,
+    at: DevicePtr,
+    granule: u64,
+    handles: &[PhysicalHandle],
+) -> (usize, Vec<PhysicalHandle>, Result<()>) {
+    crate::sync::assert_unlocked();
+    let mut orphans = Vec::new();
+    for (n, handle) in handles.iter().enumerate() {
+        // SAFETY: by this function's contract.
+        let unmapped = unsafe { vm.unmap(at.add(n as u64 * granule), granule) };
+        if let Err(error) = unmapped {
+            return (n, orphans, Err(error));
+        }
+        release(vm, vec![*handle], &mut orphans);
+    }
+    (handles.len(), orphans, Ok(()))
+}
+
+/// Releases handles that nothing maps; those the driver refuses go to `orphans`.
+pub(crate) fn release(
+    vm: &dyn VirtualMemory,
+    handles: Vec<PhysicalHandle>,
+    orphans: &mut Vec<PhysicalHandle>,
+) {
+    for handle in handles {
+        // SAFETY: rule 1: created by this backend and released once; on an error it is kept and tried later.
+        if let Err(error) = persist("releasing memory", || unsafe { vm.release_physical(handle) }) {
+            tracing::error!(%error, "physical memory could not be released; it is tried again later");
+            orphans.push(handle);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Segments: what an arena holds from the device.
+
+use crate::block::{BlockId, SegmentId, Tier};
+use crate::region::RegionId;
+
+/// Where a segment's addresses come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// One `malloc` of the device.
+    Fixed,
+    /// Reserved address space, mapped on demand.
+    Growable {
+        /// The reservation.
+        region: RegionId,
+        /// The unit in which it is mapped, in bytes.
+        granule: u64,
+    },
+}
+
+/// One segment. Its lowest block's record never changes: splitting keeps the lower part's record, merging
+/// keeps the lower neighbour's.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// First address.
+    pub base: u64,
+    /// Length in bytes; address space for growable segments.
+    pub bytes: u64,
+    /// The lowest block.
+    pub first: BlockId,
+    /// Place in creation order.
+    pub registration: u32,
+    /// The tier it serves.
+    pub tier: Tier,
+    /// Fixed or growable.
+    pub origin: Origin,
+}
+
+impl Segment {
+    /// Whether it is reserved address space, mapped on demand.
+    #[must_use]
+    pub fn is_growable(&self) -> bool {
+        matches!(self.origin, Origin::Growable { .. })
+    }
+}
+
+/// An arena's segments.
+#[derive(Debug, Default)]
+pub struct SegmentTable {
+    records: Vec<Option<Segment>>,
+    vacant: Vec<SegmentId>,
+}
+
+impl SegmentTable {
+    pub(crate) fn add(&mut self, segment: Segment) -> SegmentId {
+        if let Some(id) = self.vacant.pop() {
+            self.records[id.0 as usize] = Some(segment);
+            return id;
+        }
+        #[allow(clippy::cast_possible_truncation)] // one per driver allocation: far fewer than 2^32
+        let id = SegmentId(self.records.len() as u32);
+        self.records.push(Some(segment));
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: SegmentId) -> Option<Segment> {
+        let segment = self.records[id.0 as usize].take();
+        if segment.is_some() {
+            self.vacant.push(id);
+        }
+        segment
+    }
+
+    pub(crate) fn set_first(&mut self, id: SegmentId, first: BlockId) {
+        if let Some(segment) = &mut self.records[id.0 as usize] {
+            segment.first = first;
+        }
+    }
+
+    /// All segments, in table order.
+    pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
+        (0u32..).map(SegmentId).zip(&self.records).filter_map(|(id, record)| Some((id, record.as_ref()?)))
+    }
+}
+
+impl std::ops::Index<SegmentId> for SegmentTable {
+    type Output = Segment;
+    #[inline]
+    fn index(&self, id: SegmentId) -> &Segment {
+        match &self.records[id.0 as usize] {
+            Some(segment) => segment,
+            None => unreachable!("a block's segment is there as long as the block"),
+        }
+    }
+}

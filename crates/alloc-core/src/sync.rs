@@ -1,0 +1,153 @@
+//! The only module that names synchronisation primitives.
+//!
+//! Every lock has a rank; in debug builds taking a lock whose rank is not above all ranks the thread holds
+//! panics, so a lock-order mistake fails the first test that meets it. The order is written down in
+//! ARCHITECTURE.md.
+
+pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+pub(crate) use std::sync::{Arc, OnceLock};
+
+/// Lock order: a thread takes locks with ascending ranks only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// Held while a thread waits for the device on behalf of all.
+    Synchronisation,
+    /// The recorded peaks, taken before all arenas.
+    Peaks,
+    /// Arena number n of a device.
+    Arena(u16),
+    /// A device's segments, regions and limits.
+    Device,
+    /// Queues of pending frees and spare events.
+    Pending,
+    /// The list of arenas, callbacks and other registries.
+    Registry,
+}
+
+/// A mutex with a rank. A panic while it is held does not poison it: the engine keeps its structures
+/// consistent at every point where foreign code could panic.
+#[derive(Debug)]
+pub(crate) struct Mutex<T> {
+    inner: std::sync::Mutex<T>,
+    rank: Rank,
+}
+
+impl<T> Mutex<T> {
+    pub(crate) const fn new(rank: Rank, value: T) -> Self {
+        Self { inner: std::sync::Mutex::new(value), rank }
+    }
+
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, T> {
+        order::enter(self.rank);
+        let inner = self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Guard { inner, rank: self.rank }
+    }
+}
+
+/// Access to what a [`Mutex`] guards.
+#[derive(Debug)]
+pub(crate) struct Guard<'a, T> {
+    inner: std::sync::MutexGuard<'a, T>,
+    rank: Rank,
+}
+
+impl<T> std::ops::Deref for Guard<'_, T> {
+    type Target = T;
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T> std::ops::DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.inner
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        order::leave(self.rank);
+    }
+}
+
+/// Panics in debug builds when the thread holds any lock: driver calls are made without.
+#[inline]
+pub(crate) fn assert_unlocked() {
+    order::assert_none_but(Rank::Synchronisation);
+}
+
+#[cfg(debug_assertions)]
+mod order {
+    use super::Rank;
+    use std::cell::RefCell;
+
+    thread_local! {
+        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(super) fn enter(rank: Rank) {
+        HELD.with_borrow_mut(|held| {
+            if let Some(highest) = held.iter().max() {
+                assert!(rank > *highest, "lock order: {rank:?} was asked for while {highest:?} is held");
+            }
+            held.push(rank);
+        });
+    }
+
+    pub(super) fn leave(rank: Rank) {
+        // A thread that is going away has lost its list; nothing to keep then.
+        let _ = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
+            if let Some(at) = held.iter().rposition(|r| *r == rank) {
+                held.remove(at);
+            }
+        });
+    }
+
+    pub(super) fn assert_none_but(allowed: Rank) {
+        HELD.with_borrow(|held| {
+            assert!(held.iter().all(|r| *r == allowed), "a driver call was made with locks held: {held:?}");
+        });
+    }
+}
+
+#[cfg(not(debug_assertions))]
+mod order {
+    use super::Rank;
+    #[inline(always)]
+    pub(super) fn enter(_: Rank) {}
+    #[inline(always)]
+    pub(super) fn leave(_: Rank) {}
+    #[inline(always)]
+    pub(super) fn assert_none_but(_: Rank) {}
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "lock order")]
+    fn descending_ranks_are_caught() {
+        let device = Mutex::new(Rank::Device, ());
+        let arena = Mutex::new(Rank::Arena(3), ());
+        let _device = device.lock();
+        let _arena = arena.lock();
+    }
+
+    #[test]
+    fn ascending_ranks_are_fine_and_leave_in_any_order() {
+        let low = Mutex::new(Rank::Arena(1), 1);
+        let high = Mutex::new(Rank::Arena(2), 2);
+        let first = low.lock();
+        let second = high.lock();
+        drop(first);
+        drop(second);
+        assert_unlocked();
+        assert_eq!(*low.lock(), 1);
+    }
+}
