@@ -1,1 +1,84 @@
-fn main() {}
+//! Project tasks. `cargo xtask --help` lists them.
+
+mod bench;
+mod process;
+mod viewer;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use process::{cargo, has_nextest};
+
+#[derive(Parser)]
+#[command(about = "Granule's project tasks", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Run all tests (with nextest where it is installed), doc tests included
+    Test {
+        /// Passed on to the test runner, after `--`
+        #[arg(last = true)]
+        rest: Vec<String>,
+    },
+    /// What CI runs: formatting, lints, documentation, then the tests
+    Ci,
+    /// Measure Granule beside its peers in one run; ratios first
+    Bench(bench::Options),
+    /// Long property, fuzz and fault-loop runs (CI runs a bounded slice of each)
+    Fuzz {
+        /// Cases per property; CI runs at most a few hundred
+        #[arg(long, default_value_t = 20_000)]
+        cases: u32,
+    },
+    /// Pass snapshots through PyTorch's own viewer (installs torch into target/viewer-venv the first time)
+    Viewer(viewer::Options),
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().task {
+        Task::Test { rest } => test(&rest),
+        Task::Ci => ci(),
+        Task::Bench(options) => bench::run(&options),
+        Task::Fuzz { cases } => fuzz(cases),
+        Task::Viewer(options) => viewer::run(&options),
+    }
+}
+
+fn test(rest: &[String]) -> Result<()> {
+    if has_nextest() {
+        // The runner's closing lines come last, so that whoever reads the end of the log sees the counts.
+        cargo(&["test", "--workspace", "--doc"])?;
+        let mut arguments = vec!["nextest", "run", "--workspace", "--no-fail-fast"];
+        arguments.extend(rest.iter().map(String::as_str));
+        cargo(&arguments)
+    } else {
+        let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
+        arguments.extend(rest.iter().map(String::as_str));
+        cargo(&arguments)
+    }
+}
+
+fn ci() -> Result<()> {
+    cargo(&["fmt", "--all", "--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    cargo(&["check", "-p", "granule", "--no-default-features"])?;
+    process::run(
+        process::command("cargo")
+            .args(["doc", "--workspace", "--no-deps", "--document-private-items"])
+            .env("RUSTDOCFLAGS", "-D warnings"),
+    )?;
+    test(&[])
+}
+
+fn fuzz(cases: u32) -> Result<()> {
+    process::run(
+        process::command("cargo")
+            .args(["test", "--release", "--workspace", "--features", "alloc-core/paranoid", "--"])
+            .arg("--nocapture")
+            .env("PROPTEST_CASES", cases.to_string())
+            .env("GRANULE_LONG", "1"),
+    )
+}

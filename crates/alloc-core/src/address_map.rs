@@ -1,10 +1,14 @@
 //! From an address to the block that begins there, without a lock and for any 64-bit value.
 //!
-//! A two-level radix table over 2 MiB pages of address space. Each page has one cache line with seven
-//! entries, enough for pages that hold large blocks; a page with more gets a table with one entry for each
-//! of its 4096 possible block addresses. Look-ups read atomics only. Tables, once there, stay until
-//! the map is dropped, so a reader never sees freed memory; an entry that a reader got may be out of date,
-//! which is why the engine compares it with the block under the arena's lock.
+//! A two-level radix table over 2 MiB pages of address space. Each page has one cache line with six
+//! entries, enough for pages that hold large blocks; a page with more gets a bucket table of 1 KiB, and one
+//! whose buckets overflow a table with an entry for each of its 4096 possible block addresses. Small tables
+//! matter more than short code: with many live blocks it is cache and TLB misses that a look-up costs.
+//!
+//! Look-ups read atomics only. An entry is written once and stays in its cell until it is removed, so a reader
+//! finds every block that was handed out before it asked. Tables, once there, stay until the map is dropped,
+//! so a reader never sees freed memory; an entry that a reader got may be out of date, which is why the
+//! engine compares it with the block under the arena's lock.
 //!
 //! Only this module and the cells of [`Leaf`] use `unsafe`: all tables are zeroed allocations of atomics,
 //! for which zero is a valid value, reached through `AtomicPtr`s that go from null to a table once.
@@ -23,7 +27,9 @@ const NODE_BITS: u32 = 18;
 const FANOUT: usize = 1 << NODE_BITS;
 /// Addresses have at most this many bits (five-level page tables).
 const ADDRESS_BITS: u32 = PAGE_BITS + 2 * NODE_BITS;
-const INLINE: usize = 7;
+const INLINE: usize = 6;
+const BUCKETS: usize = 16;
+const BUCKET: usize = 8;
 
 /// Where a block's record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +76,20 @@ impl Entry {
 /// One page's entries: a cache line.
 #[repr(C, align(64))]
 struct Leaf {
+    buckets: AtomicPtr<Buckets>,
     dense: AtomicPtr<Dense>,
     inline: [AtomicU64; INLINE],
+}
+
+/// Further entries of a page: a cache line for each value of a hash of the slot.
+#[repr(C, align(64))]
+struct Buckets([[AtomicU64; BUCKET]; BUCKETS]);
+
+impl Buckets {
+    /// The cells where `slot` may be. Slots are often multiples of a power of two.
+    fn of(&self, slot: usize) -> &[AtomicU64; BUCKET] {
+        &self.0[(slot ^ slot >> 4 ^ slot >> 8) % BUCKETS]
+    }
 }
 
 /// A page's entries by slot.
@@ -87,6 +105,8 @@ struct Root([AtomicPtr<Node>; FANOUT]);
 unsafe trait Zeroed: Sized {}
 // SAFETY: an array of `AtomicU64`, for which any bytes are valid.
 unsafe impl Zeroed for Dense {}
+// SAFETY: arrays of `AtomicU64`, for which any bytes are valid.
+unsafe impl Zeroed for Buckets {}
 // SAFETY: arrays of `AtomicU64` and of `AtomicPtr`, for which zero is 0 and null.
 unsafe impl Zeroed for Node {}
 // SAFETY: an array of `AtomicPtr`, for which zero is null.
@@ -182,17 +202,14 @@ impl AddressMap {
         }
         let (node, page, slot) = Self::place(ptr);
         let leaf = &get(&self.root().0[node])?.0[page];
-        if let Some(dense) = get(&leaf.dense) {
-            let entry = Entry(dense.0[slot].load(Ordering::Acquire));
-            if entry != Entry::EMPTY {
-                return Some(entry.location());
-            }
+        if let Some(entry) = find(&leaf.inline, slot) {
+            return Some(entry.location());
         }
-        leaf.inline
-            .iter()
-            .map(|cell| Entry(cell.load(Ordering::Acquire)))
-            .find(|entry| *entry != Entry::EMPTY && entry.slot() == slot)
-            .map(Entry::location)
+        if let Some(entry) = find(get(&leaf.buckets)?.of(slot), slot) {
+            return Some(entry.location());
+        }
+        let entry = Entry(get(&leaf.dense)?.0[slot].load(Ordering::Acquire));
+        (entry != Entry::EMPTY).then(|| entry.location())
     }
 
     /// Enters a block. The caller holds the lock of the arena that owns the address, and nothing is
@@ -202,17 +219,9 @@ impl AddressMap {
         let (node, page, slot) = Self::place(ptr);
         let entry = Entry::new(slot, at).0;
         let leaf = &get_or_make(&self.root().0[node]).0[page];
-        if get(&leaf.dense).is_none() {
-            // Segments of two arenas may share a page, so a free cell is claimed, not just written.
-            for cell in &leaf.inline {
-                if cell.load(Ordering::Relaxed) == 0
-                    && cell.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-                {
-                    return;
-                }
-            }
+        if !claim(&leaf.inline, entry) && !claim(get_or_make(&leaf.buckets).of(slot), entry) {
+            get_or_make(&leaf.dense).0[slot].store(entry, Ordering::Release);
         }
-        get_or_make(&leaf.dense).0[slot].store(entry, Ordering::Release);
     }
 
     /// Takes an entry out. The caller holds the lock of the arena that owns the address.
@@ -220,19 +229,45 @@ impl AddressMap {
         let (node, page, slot) = Self::place(ptr);
         let Some(node) = get(&self.root().0[node]) else { return };
         let leaf = &node.0[page];
-        if let Some(dense) = get(&leaf.dense)
-            && dense.0[slot].swap(0, Ordering::AcqRel) != 0
-        {
+        if clear(&leaf.inline, slot) {
             return;
         }
-        for cell in &leaf.inline {
-            let entry = Entry(cell.load(Ordering::Relaxed));
-            if entry != Entry::EMPTY && entry.slot() == slot {
-                cell.store(0, Ordering::Release);
-                return;
-            }
+        if get(&leaf.buckets).is_some_and(|buckets| clear(buckets.of(slot), slot)) {
+            return;
+        }
+        if let Some(dense) = get(&leaf.dense) {
+            dense.0[slot].store(0, Ordering::Release);
         }
     }
+}
+
+/// The entry of `slot` in a row of cells.
+#[inline]
+fn find(cells: &[AtomicU64], slot: usize) -> Option<Entry> {
+    cells
+        .iter()
+        .map(|cell| Entry(cell.load(Ordering::Acquire)))
+        .find(|entry| *entry != Entry::EMPTY && entry.slot() == slot)
+}
+
+/// Puts an entry into a free cell. Segments of two arenas may share a page, so a cell is claimed, not
+/// just written.
+#[inline]
+fn claim(cells: &[AtomicU64], entry: u64) -> bool {
+    cells.iter().any(|cell| {
+        cell.load(Ordering::Relaxed) == 0
+            && cell.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })
+}
+
+/// Empties the cell of `slot`, if it is in this row.
+#[inline]
+fn clear(cells: &[AtomicU64], slot: usize) -> bool {
+    let cell = cells.iter().find(|cell| {
+        let entry = Entry(cell.load(Ordering::Relaxed));
+        entry != Entry::EMPTY && entry.slot() == slot
+    });
+    cell.inspect(|cell| cell.store(0, Ordering::Release)).is_some()
 }
 
 impl fmt::Debug for AddressMap {
@@ -249,6 +284,11 @@ impl Drop for AddressMap {
             // SAFETY: as in `get`.
             if let Some(leaves) = unsafe { node.as_ref() } {
                 for leaf in &leaves.0 {
+                    let buckets = leaf.buckets.load(Ordering::Relaxed);
+                    if !buckets.is_null() {
+                        // SAFETY: a table of `new_zeroed`; `&mut self` means no reader is left.
+                        unsafe { delete(buckets) };
+                    }
                     let dense = leaf.dense.load(Ordering::Relaxed);
                     if !dense.is_null() {
                         // SAFETY: a table of `new_zeroed`; `&mut self` means no reader is left.

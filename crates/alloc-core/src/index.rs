@@ -133,6 +133,9 @@ impl BestFitIndex {
     /// The last block, the largest.
     #[must_use]
     pub fn last(&self) -> Option<Cursor> {
+        if self.len == 0 {
+            return None;
+        }
         let chunk = self.chunks.len().checked_sub(1)?;
         Some(Cursor { chunk, at: self.chunks[chunk].len - 1 })
     }
@@ -161,7 +164,12 @@ impl BestFitIndex {
         self.len -= 1;
         let left = inside.len;
         if left == 0 {
-            self.drop_chunk(chunk);
+            // The only chunk stays, so that a nearly empty index does not come and go.
+            if self.chunks.len() > 1 {
+                self.drop_chunk(chunk);
+            } else {
+                self.last[chunk] = FitKey(0);
+            }
             return block;
         }
         self.last[chunk] = inside.keys[left - 1];
@@ -239,7 +247,10 @@ impl PlacementIndex for BestFitIndex {
         let mut count = 0;
         let mut before: Option<FitKey> = None;
         for (chunk, last) in self.chunks.iter().zip(&self.last) {
-            assert!(chunk.len > 0, "no chunk is empty");
+            if chunk.len == 0 {
+                assert_eq!(self.chunks.len(), 1, "only the only chunk may be empty");
+                continue;
+            }
             assert_eq!(chunk.keys[chunk.len - 1], *last, "the top array holds each chunk's largest key");
             for key in &chunk.keys[..chunk.len] {
                 assert!(before.is_none_or(|b| b < *key), "keys ascend strictly");

@@ -1,1 +1,43 @@
-//! x
+//! A simulated accelerator.
+//!
+//! [`OpenReg`] behaves like a device, not like a malloc: its memory has a capacity, addresses and page
+//! protection; its streams run later than they are told, or exactly as much later as a test wants; driver
+//! calls cost time, can fail, hang, or lose the device; and wrong uses of memory are trapped instead of
+//! corrupting something.
+//!
+//! Two choices make a machine ([`OpenRegConfig`]):
+//!
+//! * [`MemoryMode`]: addresses only (an 80 GiB device costs nothing), or real bytes in memory files.
+//! * [`Clock`]: a worker thread per stream, or a virtual clock that is the same in every run.
+//!
+//! New ranges always take the lowest free address of their device, so that addresses are reproducible.
+//! Capacity is accounted as drivers do it: requests of 1 MiB and more in whole 2 MiB, smaller ones in
+//! 512 bytes, physical memory as it is asked for.
+//!
+//! What is not simulated: multicast objects, fabric handles, and the results of kernels. Linux only.
+
+mod call;
+mod config;
+mod contract;
+mod cost;
+mod fault;
+mod gate;
+mod graph;
+mod machine;
+mod memory;
+mod openreg;
+mod os;
+mod queue;
+mod refusal;
+mod slab;
+mod space;
+mod thread;
+mod trap;
+mod work;
+
+pub use call::{Call, CallCounts};
+pub use config::{Clock, Families, MemoryMode, OpenRegConfig};
+pub use cost::CostModel;
+pub use fault::{Effect, Fault, FaultPlan};
+pub use openreg::OpenReg;
+pub use trap::{Trap, TrapKind};

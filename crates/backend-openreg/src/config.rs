@@ -1,0 +1,217 @@
+//! How a simulated machine is set up.
+
+use crate::CostModel;
+use alloc_core::types::{DeviceIndex, GIB, MIB};
+use bitflags::bitflags;
+
+/// What device memory is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MemoryMode {
+    /// Addresses only. Memory of any size costs nothing; copies and fills are checked and move no bytes.
+    Reserved,
+    /// Real bytes, in memory files mapped at device addresses. The host faults when it touches them
+    /// outside of a [`HostAccess`](alloc_core::backend::HostAccess) scope.
+    Mapped,
+}
+
+/// How time passes on the streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Clock {
+    /// A thread per stream does the work while the caller goes on.
+    Workers,
+    /// No threads: an operation completes when `lag` further ticks have passed, in the calls that make them
+    /// pass. Every queued operation is one tick; [`OpenReg::advance`](crate::OpenReg::advance) adds more.
+    /// With a lag of 0 all work completes at once. Waiting calls complete what they wait for. The virtual
+    /// time is one microsecond per tick, plus the length of kernels and of delays in the fault plan.
+    Virtual {
+        /// Ticks between queueing an operation and its completion.
+        lag: u64,
+    },
+}
+
+bitflags! {
+    /// Optional parts of the contract that a machine offers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct Families: u32 {
+        /// Reserve, create, map.
+        const VIRTUAL_MEMORY = 1;
+        /// Sharing with other processes (mapped memory only).
+        const IPC = 1 << 1;
+        /// Reaching another device's memory.
+        const PEERS = 1 << 2;
+        /// Stream capture.
+        const CAPTURE = 1 << 3;
+        /// Stream-ordered driver pools.
+        const DRIVER_POOLS = 1 << 4;
+        /// Page-locking of memory that exists.
+        const HOST_REGISTRATION = 1 << 5;
+        /// Migrating memory.
+        const MANAGED_MEMORY = 1 << 6;
+        /// Words written by streams.
+        const STREAM_MEMORY = 1 << 7;
+        /// Opening device memory to the host (mapped memory only).
+        const HOST_ACCESS = 1 << 8;
+        /// Events with time stamps.
+        const EVENT_TIMING = 1 << 9;
+    }
+}
+
+/// The set-up of a simulated machine; see the setters for what can be chosen.
+///
+/// ```
+/// use alloc_core::types::DeviceIndex;
+/// use backend_openreg::{Clock, OpenReg, OpenRegConfig};
+///
+/// let config = OpenRegConfig::default().devices(1).capacity(8 << 30).clock(Clock::Virtual { lag: 3 });
+/// let machine = OpenReg::new(config)?;
+/// assert_eq!(machine.capacity(DeviceIndex(0)), 8 << 30);
+/// # Ok::<(), alloc_core::backend::BackendError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct OpenRegConfig {
+    pub(crate) devices: u16,
+    pub(crate) capacity: Option<u64>,
+    pub(crate) memory: MemoryMode,
+    pub(crate) clock: Clock,
+    pub(crate) granularity: u64,
+    pub(crate) families: Families,
+    pub(crate) costs: CostModel,
+    pub(crate) no_peer: Vec<(DeviceIndex, DeviceIndex)>,
+    pub(crate) concurrency: u32,
+    pub(crate) reuse_handles: bool,
+}
+
+impl Default for OpenRegConfig {
+    /// Two devices with reserved memory and a virtual clock without lag; every family; all devices are peers.
+    fn default() -> Self {
+        Self {
+            devices: 2,
+            capacity: None,
+            memory: MemoryMode::Reserved,
+            clock: Clock::Virtual { lag: 0 },
+            granularity: 2 * MIB,
+            families: Families::all(),
+            costs: CostModel::default(),
+            no_peer: Vec::new(),
+            concurrency: 16,
+            reuse_handles: false,
+        }
+    }
+}
+
+impl OpenRegConfig {
+    /// How many devices (0 to 64). Default 2.
+    #[must_use]
+    pub const fn devices(mut self, devices: u16) -> Self {
+        self.devices = devices;
+        self
+    }
+
+    /// Bytes of memory on each device. Default 80 GiB reserved, 256 MiB mapped.
+    #[must_use]
+    pub const fn capacity(mut self, bytes: u64) -> Self {
+        self.capacity = Some(bytes);
+        self
+    }
+
+    /// What memory is made of. Default [`MemoryMode::Reserved`].
+    #[must_use]
+    pub const fn memory(mut self, mode: MemoryMode) -> Self {
+        self.memory = mode;
+        self
+    }
+
+    /// How time passes. Default [`Clock::Virtual`] with lag 0.
+    #[must_use]
+    pub const fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// The unit of virtual memory in bytes: a power of two from 4 KiB. Default 2 MiB.
+    #[must_use]
+    pub const fn granularity(mut self, bytes: u64) -> Self {
+        self.granularity = bytes;
+        self
+    }
+
+    /// Exactly these families.
+    #[must_use]
+    pub const fn families(mut self, families: Families) -> Self {
+        self.families = families;
+        self
+    }
+
+    /// Switches families off.
+    #[must_use]
+    pub const fn without(mut self, families: Families) -> Self {
+        self.families = self.families.difference(families);
+        self
+    }
+
+    /// Switches virtual memory off.
+    #[must_use]
+    pub const fn without_virtual_memory(self) -> Self {
+        self.without(Families::VIRTUAL_MEMORY)
+    }
+
+    /// Switches event time stamps off.
+    #[must_use]
+    pub const fn without_event_timing(self) -> Self {
+        self.without(Families::EVENT_TIMING)
+    }
+
+    /// What calls cost. Default [`CostModel::default`].
+    #[must_use]
+    pub fn costs(mut self, costs: CostModel) -> Self {
+        self.costs = costs;
+        self
+    }
+
+    /// `from` cannot reach `to`'s memory. By default every device reaches every other.
+    #[must_use]
+    pub fn without_peer(mut self, from: DeviceIndex, to: DeviceIndex) -> Self {
+        self.no_peer.push((from, to));
+        self
+    }
+
+    /// How many kernels and copies a device runs at the same time under [`Clock::Workers`]; urgent streams
+    /// go first when there are more. Default 16.
+    #[must_use]
+    pub const fn concurrency(mut self, operations: u32) -> Self {
+        self.concurrency = operations;
+        self
+    }
+
+    /// Lets handle values of destroyed streams and events come back, as drivers do. By default they never
+    /// do, so that a handle kept too long is noticed.
+    #[must_use]
+    pub const fn reuse_handles(mut self, reuse: bool) -> Self {
+        self.reuse_handles = reuse;
+        self
+    }
+
+    pub(crate) fn capacity_or_default(&self) -> u64 {
+        self.capacity.unwrap_or(match self.memory {
+            MemoryMode::Reserved => 80 * GIB,
+            MemoryMode::Mapped => 256 * MIB,
+        })
+    }
+
+    /// What is wrong with it, if anything.
+    pub(crate) fn fault(&self) -> Option<String> {
+        if self.devices > 64 {
+            return Some(format!("{} devices were asked for; choose 64 or fewer", self.devices));
+        }
+        if !self.granularity.is_power_of_two() || !(4096..=GIB).contains(&self.granularity) {
+            return Some(format!(
+                "granularity {} is not a power of two from 4 KiB to 1 GiB",
+                self.granularity
+            ));
+        }
+        if self.concurrency == 0 {
+            return Some("a device that runs 0 operations at a time never finishes; choose 1 or more".into());
+        }
+        None
+    }
+}

@@ -1,0 +1,490 @@
+//! The required part of the device contract.
+
+mod capture;
+mod checks;
+mod device;
+mod host;
+mod ipc;
+mod peers;
+mod pools;
+mod virtual_memory;
+
+use crate::call::Call;
+use crate::config::Families;
+use crate::memory::{HostRange, Place, RangeKind, index};
+use crate::openreg::OpenReg;
+use crate::os::{HostPages, SharedFlag};
+use crate::queue::Queues;
+use crate::refusal::{Answer, Refusal};
+use crate::work::{HostCall, Span, Spans, Work};
+use alloc_core::backend::*;
+use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
+use checks::{not_captured, not_captured_event, prepare_copy, readiness, settle_pool};
+use std::sync::Arc;
+
+type Family<'b, T> = std::result::Result<&'b T, Unsupported>;
+
+/// The most urgent stream priority; 0 is the least.
+const GREATEST_PRIORITY: i32 = -3;
+const HOST: DeviceIndex = DeviceIndex(0);
+
+// SAFETY: I1: `Memory` takes every range from one `Space` per device, which never hands out an address
+// twice, at multiples of 512. I2, I3: an event is set, and a stream's `done` moves, only in `finish`, which
+// runs after the operation and, streams being queues, after all before it. I4: `Physical` counts its
+// mappings beside its handles.
+unsafe impl Backend for OpenReg {
+    fn id(&self) -> BackendId {
+        self.id
+    }
+
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::PrivateUse1
+    }
+
+    fn name(&self) -> &'static str {
+        "openreg"
+    }
+
+    fn error_name(&self, code: i32) -> String {
+        device::error_name(code).into()
+    }
+
+    fn device_count(&self) -> Result<u16> {
+        if self.config.devices > 0 {
+            self.enter(Call::DeviceCount, HOST)?;
+        }
+        Ok(self.config.devices)
+    }
+
+    fn current_device(&self) -> Result<DeviceIndex> {
+        let device = crate::thread::device(self.id);
+        self.enter(Call::CurrentDevice, device)?;
+        Ok(device)
+    }
+
+    fn set_device(&self, device: DeviceIndex) -> Result<()> {
+        self.enter(Call::SetDevice, device)?;
+        crate::thread::set_device(self.id, device);
+        Ok(())
+    }
+
+    fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
+        self.enter(Call::HasPrimaryContext, device)?;
+        Ok(true)
+    }
+
+    fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
+        self.call(Call::Attribute, device, |_| self.attribute_of(attribute))
+    }
+
+    fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties> {
+        self.call(Call::Properties, device, |state| {
+            let capacity = state.memory.devices[index(device)].capacity;
+            Ok(device::properties(device, self.memory_name(), capacity))
+        })
+    }
+
+    fn synchronize_device(&self, device: DeviceIndex) -> Result<()> {
+        self.call(Call::SynchronizeDevice, device, |mut state| {
+            self.not_during_capture(&mut state)?;
+            let streams = state.queues.streams_of(index(device));
+            let captures: Vec<u64> = streams.iter().filter_map(|&key| state.capture_of(key)).collect();
+            if !captures.is_empty() {
+                captures.into_iter().for_each(|capture| state.captures.invalidate(capture));
+                return Err(Refusal::capture(
+                    "a stream of the device is captured; the capture is broken now",
+                ));
+            }
+            for key in streams {
+                if let Some(end) = state.queues.end_of(key) {
+                    state = self.machine.wait_for(state, end);
+                }
+            }
+            settle_pool(&mut state, index(device))
+        })
+    }
+
+    fn malloc(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
+        let taken = self.unsafe_call(Call::Malloc, device, |mut state| {
+            state.memory.take(index(device), bytes, RangeKind::Plain).map(DevicePtr)
+        });
+        if taken.is_ok() {
+            self.gate.charge(Call::Malloc, bytes);
+        }
+        taken
+    }
+
+    unsafe fn free(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
+        self.unsafe_call(Call::Free, device, |mut state| {
+            if ptr.is_null() {
+                return Ok(());
+            }
+            let bytes = match state.memory.ranges.get(&ptr.0) {
+                Some(range) if range.device != index(device) => {
+                    return Err(Refusal::invalid(format!("{ptr} belongs to device {}", range.device)));
+                }
+                Some(range) if matches!(range.kind, RangeKind::Plain | RangeKind::Managed) => range.bytes,
+                _ => return Err(Refusal::invalid(format!("{ptr} is not the base of a live allocation"))),
+            };
+            state.not_in_use(ptr.0, bytes)?;
+            state.memory.give(ptr.0)
+        })
+    }
+
+    fn memory_info(&self, device: DeviceIndex) -> Result<MemoryInfo> {
+        self.call(Call::MemoryInfo, device, |state| {
+            Ok(device::memory_info(&state.memory.devices[index(device)]))
+        })
+    }
+
+    fn pointer_info(&self, ptr: DevicePtr) -> Result<PointerInfo> {
+        self.call(Call::PointerInfo, HOST, |state| {
+            let known = |kind, device: usize, base| PointerInfo {
+                kind,
+                device: Some(DeviceIndex(device as u16)),
+                base: DevicePtr(base),
+            };
+            Ok(match state.memory.place_of(ptr.0) {
+                Some(Place::Range(base, range)) => {
+                    let managed = matches!(range.kind, RangeKind::Managed);
+                    known(
+                        if managed { PointerKind::Managed } else { PointerKind::Device },
+                        range.device,
+                        base,
+                    )
+                }
+                Some(Place::Mapping(base, mapping)) => known(PointerKind::Device, mapping.device, base),
+                None => match state.memory.host_of(ptr.0) {
+                    Some((base, _)) => {
+                        PointerInfo { kind: PointerKind::Host, device: None, base: DevicePtr(base) }
+                    }
+                    None => PointerInfo { kind: PointerKind::Unmanaged, device: None, base: DevicePtr::NULL },
+                },
+            })
+        })
+    }
+
+    fn address_range(&self, ptr: DevicePtr) -> Result<AddressRange> {
+        self.call(Call::AddressRange, HOST, |state| {
+            let (base, bytes) = match state.memory.place_of(ptr.0) {
+                Some(Place::Range(base, range)) => (base, range.bytes),
+                Some(Place::Mapping(base, mapping)) => (base, mapping.bytes),
+                None => match state.memory.host_of(ptr.0) {
+                    Some((base, range)) => (base, range.bytes),
+                    None => return Err(Refusal::invalid(format!("{ptr} is not allocated"))),
+                },
+            };
+            Ok(AddressRange { base: DevicePtr(base), bytes })
+        })
+    }
+
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()> {
+        let device = crate::thread::device(self.id);
+        self.call(Call::Copy, device, |mut state| {
+            self.not_during_capture(&mut state)?;
+            let key = Queues::default_stream(index(device));
+            if let Some(capture) = state.capture_of(key) {
+                state.captures.invalidate(capture);
+                return Err(Refusal::capture("the default stream is captured; the capture is broken now"));
+            }
+            let (work, uses) = prepare_copy(&state, index(device), dst.0, src.0, bytes, kind)?;
+            self.gate.charge(Call::Copy, bytes);
+            let state = self.machine.submit(state, key, work, uses, None).map(|()| self.machine.lock())?;
+            if let Some(end) = state.queues.end_of(key) {
+                drop(self.machine.wait_for(state, end));
+            }
+            Ok(())
+        })
+    }
+
+    unsafe fn copy_async(
+        &self,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: u64,
+        kind: CopyKind,
+        stream: Stream,
+    ) -> Result<()> {
+        self.enqueue(Call::CopyAsync, stream, |state, device| {
+            let prepared = prepare_copy(state, device, dst.0, src.0, bytes, kind)?;
+            self.gate.charge(Call::CopyAsync, bytes);
+            Ok(prepared)
+        })
+    }
+
+    unsafe fn memset_async(&self, dst: DevicePtr, value: u8, bytes: u64, stream: Stream) -> Result<()> {
+        self.enqueue(Call::MemsetAsync, stream, |state, device| {
+            if bytes == 0 {
+                return Err(Refusal::invalid("0 bytes are no fill"));
+            }
+            state.memory.check(device, dst.0, bytes, true, false)?;
+            self.gate.charge(Call::MemsetAsync, bytes);
+            let to = state.memory.extents(dst.0, bytes);
+            let work = if to.is_empty() { Work::Touch } else { Work::Fill { to, value } };
+            Ok((work, [Span::new(dst.0, bytes), Span::default()]))
+        })
+    }
+
+    fn create_stream(&self, device: DeviceIndex, priority: i32) -> Result<Stream> {
+        self.call(Call::CreateStream, device, |mut state| {
+            let raw = state.queues.create_stream(index(device), priority.clamp(GREATEST_PRIORITY, 0));
+            Ok(Stream { raw, device, backend: self.id })
+        })
+    }
+
+    unsafe fn destroy_stream(&self, stream: Stream) -> Result<()> {
+        self.call(Call::DestroyStream, stream.device, |mut state| {
+            let key = self.key(&state, stream)?;
+            if key == Queues::default_stream(index(stream.device)) {
+                return Err(Refusal::invalid("a default stream cannot be destroyed"));
+            }
+            if let Some(capture) = state.capture_of(key) {
+                state.captures.invalidate(capture);
+                return Err(Refusal::capture("the stream is captured; the capture is broken now"));
+            }
+            state.queues.destroy_stream(key)
+        })
+    }
+
+    fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange> {
+        self.enter(Call::PriorityRange, device)?;
+        Ok(PriorityRange { least: 0, greatest: GREATEST_PRIORITY })
+    }
+
+    fn query_stream(&self, stream: Stream) -> Result<Readiness> {
+        self.call(Call::QueryStream, stream.device, |mut state| {
+            let key = self.key(&state, stream)?;
+            not_captured(&mut state, key)?;
+            Ok(readiness(state.queues.stream(key)?.is_idle()))
+        })
+    }
+
+    fn synchronize_stream(&self, stream: Stream) -> Result<()> {
+        self.call(Call::SynchronizeStream, stream.device, |mut state| {
+            let key = self.key(&state, stream)?;
+            not_captured(&mut state, key)?;
+            if let Some(end) = state.queues.end_of(key) {
+                state = self.machine.wait_for(state, end);
+            }
+            settle_pool(&mut state, index(stream.device))
+        })
+    }
+
+    fn wait_event(&self, stream: Stream, event: Event) -> Result<()> {
+        self.call(Call::WaitEvent, stream.device, |mut state| {
+            let key = self.key(&state, stream)?;
+            let event = self.event_key(&state, event)?;
+            if self.joins_capture(&mut state, key, event)? {
+                return Ok(());
+            }
+            let waits = state.queues.event(event)?;
+            let work = match (&waits.shared, waits.point) {
+                (Some(flag), _) if !waits.is_ready() => {
+                    Work::WaitShared { flag: Arc::clone(flag), record: flag.recorded() }
+                }
+                (None, Some(point)) if !waits.is_ready() => Work::Wait(point),
+                _ => return Ok(()),
+            };
+            self.machine.submit(state, key, work, Spans::default(), None)
+        })
+    }
+
+    fn launch_host_function(&self, stream: Stream, function: HostFunction) -> Result<()> {
+        self.enqueue(Call::LaunchHostFunction, stream, |_, _| {
+            Ok((Work::Host(HostCall::new(function)), Spans::default()))
+        })
+    }
+
+    fn create_event(&self, device: DeviceIndex, flags: EventFlags) -> Result<Event> {
+        self.call(Call::CreateEvent, device, |mut state| {
+            let shared = if flags.contains(EventFlags::INTERPROCESS) {
+                if flags.contains(EventFlags::TIMING) {
+                    return Err(Refusal::invalid(
+                        "an interprocess event keeps no time stamp; leave TIMING out",
+                    ));
+                }
+                self.offers(Families::IPC, "IPC", true)
+                    .map_err(|absent| Refusal::unsupported(absent.reason))?;
+                Some(Arc::new(SharedFlag::create()?))
+            } else {
+                None
+            };
+            let raw = state.queues.create_event(index(device), flags, shared);
+            Ok(Event { raw, device, backend: self.id })
+        })
+    }
+
+    unsafe fn destroy_event(&self, event: Event) -> Result<()> {
+        self.call(Call::DestroyEvent, event.device, |mut state| {
+            let key = self.event_key(&state, event)?;
+            state.queues.events.remove(key);
+            Ok(())
+        })
+    }
+
+    fn record_event(&self, event: Event, stream: Stream) -> Result<()> {
+        self.call(Call::RecordEvent, stream.device, |mut state| {
+            let key = self.key(&state, stream)?;
+            let event_key = self.event_key(&state, event)?;
+            if event.device != stream.device {
+                return Err(Refusal::invalid(format!(
+                    "an event of device {} cannot be recorded on a stream of device {}",
+                    event.device, stream.device
+                )));
+            }
+            if let Some(member) = state.queues.stream(key)?.member.clone() {
+                state.captured_member(key)?;
+                if let Some(event) = state.queues.events.get_mut(event_key) {
+                    event.captured = Some(member);
+                }
+                return Ok(());
+            }
+            self.machine.prepare(&mut state, key)?;
+            let version = state.queues.begin_record(event_key, key);
+            self.machine.submit(
+                state,
+                key,
+                Work::Record { event: event_key, version },
+                Spans::default(),
+                None,
+            )
+        })
+    }
+
+    fn query_event(&self, event: Event) -> Result<Readiness> {
+        self.call(Call::QueryEvent, event.device, |mut state| {
+            let key = self.event_key(&state, event)?;
+            self.not_during_capture(&mut state)?;
+            not_captured_event(&mut state, key)?;
+            Ok(readiness(state.queues.event(key)?.is_ready()))
+        })
+    }
+
+    fn synchronize_event(&self, event: Event) -> Result<()> {
+        self.call(Call::SynchronizeEvent, event.device, |mut state| {
+            let key = self.event_key(&state, event)?;
+            self.not_during_capture(&mut state)?;
+            not_captured_event(&mut state, key)?;
+            let (point, foreign) = {
+                let event = state.queues.event(key)?;
+                (event.point, event.shared.clone().map(|flag| (flag.recorded(), flag)))
+            };
+            if let Some(point) = point {
+                state = self.machine.wait_for(state, point);
+            }
+            if let Some((record, flag)) = foreign {
+                while !flag.passed(record) {
+                    state = self.machine.look_again(state);
+                }
+            }
+            settle_pool(&mut state, index(event.device))
+        })
+    }
+
+    fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32> {
+        self.call(Call::ElapsedMs, start.device, |state| {
+            if !self.has(Families::EVENT_TIMING) {
+                return Err(Refusal::unsupported("event timing was switched off in the OpenRegConfig"));
+            }
+            let stamp = |event: Event| -> Answer<u64> {
+                let event = state.queues.event(self.event_key(&state, event)?)?;
+                if !event.flags.contains(EventFlags::TIMING) {
+                    return Err(Refusal::unsupported("the event was made without TIMING"));
+                }
+                if event.point.is_none() || !event.is_ready() {
+                    return Err(Refusal::invalid(
+                        "the event is not recorded, or not complete; wait for it first",
+                    ));
+                }
+                Ok(event.stamp)
+            };
+            let (start, end) = (stamp(start)?, stamp(end)?);
+            Ok(((end as f64 - start as f64) / 1e6) as f32)
+        })
+    }
+
+    fn host_malloc(&self, bytes: u64, _flags: HostFlags) -> Result<DevicePtr> {
+        let taken = self.unsafe_call(Call::HostMalloc, HOST, |mut state| {
+            if bytes == 0 {
+                return Err(Refusal::invalid("0 bytes were asked for"));
+            }
+            let pages = HostPages::take(bytes)?;
+            let base = pages.base;
+            state.memory.host.insert(base, HostRange { bytes, pages: Some(pages) });
+            Ok(DevicePtr(base))
+        });
+        if taken.is_ok() {
+            self.gate.charge(Call::HostMalloc, bytes);
+        }
+        taken
+    }
+
+    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
+        self.unsafe_call(Call::HostFree, HOST, |mut state| {
+            if ptr.is_null() {
+                return Ok(());
+            }
+            let bytes = match state.memory.host.get(&ptr.0) {
+                Some(range) if range.pages.is_some() => range.bytes,
+                _ => {
+                    return Err(Refusal::invalid(format!(
+                        "{ptr} is not the base of live page-locked memory"
+                    )));
+                }
+            };
+            state.not_in_use(ptr.0, bytes)?;
+            state.memory.host.remove(&ptr.0);
+            Ok(())
+        })
+    }
+
+    fn virtual_memory(&self) -> Family<'_, dyn VirtualMemory> {
+        self.offers(Families::VIRTUAL_MEMORY, "virtual memory", false)?;
+        Ok(self)
+    }
+
+    fn ipc(&self) -> Family<'_, dyn Ipc> {
+        self.offers(Families::IPC, "IPC", true)?;
+        Ok(self)
+    }
+
+    fn peers(&self) -> Family<'_, dyn Peers> {
+        self.offers(Families::PEERS, "peer access", false)?;
+        Ok(self)
+    }
+
+    fn capture(&self) -> Family<'_, dyn Capture> {
+        self.offers(Families::CAPTURE, "graph capture", false)?;
+        Ok(self)
+    }
+
+    fn driver_pools(&self) -> Family<'_, dyn DriverPools> {
+        self.offers(Families::DRIVER_POOLS, "driver pools", false)?;
+        Ok(self)
+    }
+
+    fn host_registration(&self) -> Family<'_, dyn HostRegistration> {
+        self.offers(Families::HOST_REGISTRATION, "host registration", false)?;
+        Ok(self)
+    }
+
+    fn managed_memory(&self) -> Family<'_, dyn ManagedMemory> {
+        self.offers(Families::MANAGED_MEMORY, "managed memory", false)?;
+        Ok(self)
+    }
+
+    fn stream_memory(&self) -> Family<'_, dyn StreamMemory> {
+        self.offers(Families::STREAM_MEMORY, "stream memory operations", false)?;
+        Ok(self)
+    }
+
+    fn multicast(&self) -> Family<'_, dyn Multicast> {
+        let reason = "the simulated devices have no switch between them that could repeat a write".into();
+        Err(Unsupported { family: "multicast", reason })
+    }
+
+    fn host_access(&self) -> Family<'_, dyn HostAccess> {
+        self.offers(Families::HOST_ACCESS, "host access to device memory", true)?;
+        Ok(self)
+    }
+}

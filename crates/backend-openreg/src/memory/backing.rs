@@ -1,0 +1,102 @@
+//! Where the bytes of mapped memory are: one window of addresses and one sparse file per device.
+
+use crate::os::{SharedFile, Window};
+use crate::refusal::{Answer, Refusal};
+use crate::space::Space;
+use alloc_core::backend::ErrorKind;
+use std::io;
+use std::sync::Arc;
+
+/// Device addresses begin here and end below the places where programs and libraries are loaded, so a
+/// device address is never a host address.
+const FIRST: u64 = 1 << 44;
+const SPAN: u64 = 1 << 46;
+const RESERVED_WINDOW: u64 = 1 << 43;
+const MAPPED_WINDOW: u64 = 1 << 38;
+
+/// Base and length of a device's addresses where nothing backs them. Every machine uses the same.
+pub(crate) fn reserved_window(device: usize, devices: usize) -> (u64, u64) {
+    let bytes = RESERVED_WINDOW.min(SPAN / (devices as u64).next_power_of_two());
+    (FIRST + device as u64 * bytes, bytes)
+}
+
+/// A part of a memory file.
+#[derive(Clone, Debug)]
+pub(crate) struct Extent {
+    pub(crate) file: Arc<SharedFile>,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Extent {
+    pub(crate) fn part(&self, skip: u64, bytes: u64) -> Self {
+        Self { file: Arc::clone(&self.file), offset: self.offset + skip, bytes }
+    }
+}
+
+/// One device's window and the file behind it: an allocation's offset in the file is its offset in the
+/// window, so that finding room in one finds it in the other.
+#[derive(Debug)]
+pub(crate) struct Store {
+    pub(crate) window: Window,
+    base: u64,
+    file: Arc<SharedFile>,
+    /// Offsets behind the window's: physical memory that has no address of its own.
+    physical: Space,
+}
+
+impl Store {
+    /// Windows for all devices, side by side, at the first place where all are free: the same in every run
+    /// of a program unless something else took it.
+    pub(crate) fn for_devices(count: usize) -> io::Result<Vec<Self>> {
+        let all = MAPPED_WINDOW * count.max(1) as u64;
+        let mut refused = None;
+        for place in 0..SPAN / all {
+            let base = FIRST + place * all;
+            let windows: io::Result<Vec<Window>> = (0..count as u64)
+                .map(|device| Window::reserve(base + device * MAPPED_WINDOW, MAPPED_WINDOW))
+                .collect();
+            match windows {
+                Ok(windows) => {
+                    return windows
+                        .into_iter()
+                        .zip(0_u64..)
+                        .map(|(window, device)| {
+                            let file = Arc::new(SharedFile::create("openreg-device", 2 * MAPPED_WINDOW)?);
+                            let physical = Space::new(MAPPED_WINDOW, MAPPED_WINDOW);
+                            Ok(Self { window, base: base + device * MAPPED_WINDOW, file, physical })
+                        })
+                        .collect();
+                }
+                Err(error) => refused = Some(error),
+            }
+        }
+        Err(refused.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+    }
+
+    pub(crate) fn window(&self) -> (u64, u64) {
+        (self.base, MAPPED_WINDOW)
+    }
+
+    /// The part of the file that belongs to addresses of the window.
+    pub(crate) fn behind(&self, at: u64, bytes: u64) -> Extent {
+        Extent { file: Arc::clone(&self.file), offset: at - self.base, bytes }
+    }
+
+    pub(crate) fn take_physical(&mut self, bytes: u64) -> Answer<Extent> {
+        let offset = self
+            .physical
+            .take(bytes, 4096)
+            .ok_or_else(|| Refusal::new(ErrorKind::ResourceLimit, "the device's memory file is full"))?;
+        Ok(Extent { file: Arc::clone(&self.file), offset, bytes })
+    }
+
+    /// Takes physical memory back; memory in a file of its own goes with the file.
+    pub(crate) fn give_physical(&mut self, extent: &Extent) -> Answer<()> {
+        if Arc::ptr_eq(&self.file, &extent.file) {
+            self.file.discard(extent.offset, extent.bytes)?;
+            self.physical.give(extent.offset, extent.bytes);
+        }
+        Ok(())
+    }
+}

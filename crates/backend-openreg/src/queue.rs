@@ -1,0 +1,352 @@
+//! Streams and events: what is queued where, and how far each stream has come.
+
+use crate::config::Clock;
+use crate::graph::GraphBody;
+use crate::os::SharedFlag;
+use crate::refusal::{Answer, Refusal};
+use crate::slab::Slab;
+use crate::work::{Point, Span, Spans, Work};
+use alloc_core::backend::EventFlags;
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar};
+
+/// One queued operation.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    /// Its number among all operations of the machine.
+    pub(crate) sequence: u64,
+    /// The tick from which it may complete (virtual clock).
+    due: u64,
+    pub(crate) uses: Spans,
+    pub(crate) work: Work,
+    /// The graph it was launched with, kept alive until it is done.
+    pub(crate) graph: Option<Arc<GraphBody>>,
+}
+
+/// A stream that takes part in a capture.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) capture: u64,
+    pub(crate) frontier: Vec<u64>,
+}
+
+#[derive(Debug)]
+pub(crate) struct StreamState {
+    pub(crate) device: usize,
+    /// 0 is normal, negative is more urgent.
+    priority: i32,
+    /// The last operation that was queued, and the last that is done.
+    queued: u64,
+    done: u64,
+    operations: VecDeque<Operation>,
+    /// What the operation that runs now uses, and whether it takes a place of the device.
+    running: Option<(Spans, bool)>,
+    destroyed: bool,
+    /// Whether its worker was started.
+    pub(crate) has_worker: bool,
+    /// Wakes its worker.
+    pub(crate) wake: Arc<Condvar>,
+    pub(crate) member: Option<Member>,
+}
+
+impl StreamState {
+    fn new(device: usize, priority: i32) -> Self {
+        Self {
+            device,
+            priority,
+            queued: 0,
+            done: 0,
+            operations: VecDeque::new(),
+            running: None,
+            destroyed: false,
+            has_worker: false,
+            wake: Arc::new(Condvar::new()),
+            member: None,
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.operations.is_empty() && self.running.is_none()
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct EventState {
+    pub(crate) device: usize,
+    pub(crate) flags: EventFlags,
+    /// Counts its records; a record that was overtaken by another changes nothing.
+    version: u64,
+    /// Its last record.
+    pub(crate) point: Option<Point>,
+    pub(crate) complete: bool,
+    /// When the last record was passed, in nanoseconds.
+    pub(crate) stamp: u64,
+    /// The capture it was recorded in, and the nodes it stands for.
+    pub(crate) captured: Option<Member>,
+    pub(crate) shared: Option<Arc<SharedFlag>>,
+}
+
+impl EventState {
+    /// Whether its last record was passed.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.shared.as_ref().map_or(self.complete, |flag| flag.passed(flag.recorded()))
+    }
+}
+
+/// What the next operation of a stream waits for.
+#[derive(Debug)]
+pub(crate) enum Front {
+    Idle,
+    Running,
+    Ready,
+    Behind(Point),
+    /// Another process's event.
+    Foreign,
+}
+
+#[derive(Debug)]
+pub(crate) struct Queues {
+    pub(crate) streams: Slab<StreamState>,
+    pub(crate) events: Slab<EventState>,
+    /// Streams with work, in the order in which they became busy.
+    busy: Vec<u64>,
+    /// The last operation that was queued anywhere.
+    sequence: u64,
+    pub(crate) tick: u64,
+    lag: u64,
+    /// Work on an idle stream is done where it is queued: the virtual clock without lag.
+    at_once: bool,
+    concurrency: usize,
+}
+
+impl Queues {
+    /// With one default stream per device: device `d`'s has the key `d + 1`.
+    pub(crate) fn new(devices: usize, clock: Clock, concurrency: u32, reuse_handles: bool) -> Self {
+        let mut streams = Slab::new(reuse_handles);
+        for device in 0..devices {
+            streams.insert(StreamState::new(device, 0));
+        }
+        Self {
+            streams,
+            events: Slab::new(reuse_handles),
+            busy: Vec::new(),
+            sequence: 0,
+            tick: 0,
+            lag: if let Clock::Virtual { lag } = clock { lag } else { 0 },
+            at_once: clock == Clock::Virtual { lag: 0 },
+            concurrency: concurrency as usize,
+        }
+    }
+
+    pub(crate) const fn default_stream(device: usize) -> u64 {
+        device as u64 + 1
+    }
+
+    pub(crate) fn create_stream(&mut self, device: usize, priority: i32) -> u64 {
+        let mut stream = StreamState::new(device, priority);
+        // A key that came back must not look as if it still had its predecessor's work before it.
+        stream.queued = self.sequence;
+        stream.done = self.sequence;
+        self.streams.insert(stream)
+    }
+
+    /// Ends a stream; one with work ends when that is done.
+    pub(crate) fn destroy_stream(&mut self, key: u64) -> Answer<()> {
+        let stream = self.stream_mut(key)?;
+        stream.destroyed = true;
+        stream.wake.notify_all();
+        if stream.is_idle() {
+            self.streams.remove(key);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn stream(&self, key: u64) -> Answer<&StreamState> {
+        self.streams.get(key).filter(|stream| !stream.destroyed).ok_or_else(gone)
+    }
+
+    pub(crate) fn stream_mut(&mut self, key: u64) -> Answer<&mut StreamState> {
+        self.streams.get_mut(key).filter(|stream| !stream.destroyed).ok_or_else(gone)
+    }
+
+    pub(crate) fn create_event(
+        &mut self,
+        device: usize,
+        flags: EventFlags,
+        shared: Option<Arc<SharedFlag>>,
+    ) -> u64 {
+        self.events.insert(EventState {
+            device,
+            flags,
+            version: 0,
+            point: None,
+            complete: true,
+            stamp: 0,
+            captured: None,
+            shared,
+        })
+    }
+
+    pub(crate) fn event(&self, key: u64) -> Answer<&EventState> {
+        self.events
+            .get(key)
+            .ok_or_else(|| Refusal::invalid("the event is not, or no longer, one of this machine"))
+    }
+
+    /// All streams of a device, destroyed ones that still work included.
+    pub(crate) fn streams_of(&self, device: usize) -> Vec<u64> {
+        self.streams.iter().filter(|(_, stream)| stream.device == device).map(|(key, _)| key).collect()
+    }
+
+    /// The end of what is queued on the stream.
+    pub(crate) fn end_of(&self, key: u64) -> Option<Point> {
+        self.streams.get(key).map(|stream| Point { stream: key, sequence: stream.queued })
+    }
+
+    pub(crate) fn passed(&self, point: Point) -> bool {
+        self.streams.get(point.stream).is_none_or(|stream| stream.done >= point.sequence || stream.is_idle())
+    }
+
+    /// Queues an operation. `Err` gives it back where it can be done at once, without being queued.
+    pub(crate) fn push(
+        &mut self,
+        key: u64,
+        work: Work,
+        uses: Spans,
+        graph: Option<Arc<GraphBody>>,
+    ) -> Result<(), Operation> {
+        self.sequence += 1;
+        self.tick += 1;
+        let operation =
+            Operation { sequence: self.sequence, due: self.tick.saturating_add(self.lag), uses, work, graph };
+        let Some(stream) = self.streams.get_mut(key) else { return Err(operation) };
+        stream.queued = operation.sequence;
+        if self.at_once
+            && stream.is_idle()
+            && matches!(operation.work, Work::Touch | Work::Record { .. } | Work::PoolFree(_))
+        {
+            return Err(operation);
+        }
+        if stream.is_idle() {
+            self.busy.push(key);
+        }
+        stream.operations.push_back(operation);
+        Ok(())
+    }
+
+    /// The next record of an event, on a stream: its version.
+    pub(crate) fn begin_record(&mut self, event: u64, stream: u64) -> u64 {
+        let sequence = self.sequence + 1;
+        let Some(state) = self.events.get_mut(event) else { return 0 };
+        state.complete = false;
+        state.captured = None;
+        state.point = Some(Point { stream, sequence });
+        state.version = state.shared.as_ref().map_or(state.version + 1, |flag| flag.record());
+        state.version
+    }
+
+    /// What the stream's first operation waits for.
+    pub(crate) fn front(&self, key: u64) -> Front {
+        let Some(stream) = self.streams.get(key) else { return Front::Idle };
+        if stream.running.is_some() {
+            return Front::Running;
+        }
+        match stream.operations.front().map(|operation| &operation.work) {
+            None => Front::Idle,
+            Some(&Work::Wait(point)) if !self.passed(point) => Front::Behind(point),
+            Some(Work::WaitShared { flag, record }) if !flag.passed(*record) => Front::Foreign,
+            Some(_) => Front::Ready,
+        }
+    }
+
+    /// The stream whose first operation is due next, if one is (virtual clock).
+    pub(crate) fn next_due(&self) -> Option<u64> {
+        self.busy
+            .iter()
+            .filter_map(|&key| {
+                let stream = self.streams.get(key)?;
+                let operation = stream.operations.front()?;
+                let due = operation.due <= self.tick && matches!(self.front(key), Front::Ready);
+                due.then_some((operation.due, stream.priority, operation.sequence, key))
+            })
+            .min()
+            .map(|(.., key)| key)
+    }
+
+    /// Whether a worker may begin the stream's first operation: the device has a place for it, and no more
+    /// urgent stream wants that place.
+    pub(crate) fn may_start(&self, key: u64) -> bool {
+        let Some(stream) = self.streams.get(key) else { return false };
+        if !matches!(self.front(key), Front::Ready) {
+            return false;
+        }
+        let wants_place = |stream: &StreamState| {
+            stream.operations.front().is_some_and(|first| first.work.occupies_device())
+        };
+        if !wants_place(stream) {
+            return true;
+        }
+        let mut running = 0;
+        for &other in &self.busy {
+            let Some(rival) = self.streams.get(other).filter(|rival| rival.device == stream.device) else {
+                continue;
+            };
+            running += usize::from(matches!(rival.running, Some((_, true))));
+            if rival.priority < stream.priority
+                && wants_place(rival)
+                && matches!(self.front(other), Front::Ready)
+            {
+                return false;
+            }
+        }
+        running < self.concurrency
+    }
+
+    /// Takes the stream's first operation out to be done.
+    pub(crate) fn start(&mut self, key: u64) -> Option<Operation> {
+        let stream = self.streams.get_mut(key)?;
+        let operation = stream.operations.pop_front()?;
+        stream.running = Some((operation.uses, operation.work.occupies_device()));
+        Some(operation)
+    }
+
+    /// The operation is done; sets the event that it records.
+    pub(crate) fn finish(&mut self, key: u64, operation: &Operation, now: u64) {
+        if let Some(stream) = self.streams.get_mut(key) {
+            stream.running = None;
+            stream.done = operation.sequence;
+            if stream.operations.is_empty() {
+                if let Some(position) = self.busy.iter().position(|&busy| busy == key) {
+                    self.busy.remove(position);
+                }
+                if stream.destroyed {
+                    self.streams.remove(key);
+                }
+            }
+        }
+        if let Work::Record { event, version } = operation.work
+            && let Some(state) = self.events.get_mut(event)
+        {
+            if let Some(flag) = &state.shared {
+                flag.pass(version);
+            }
+            if state.version == version {
+                state.complete = true;
+                state.stamp = now;
+            }
+        }
+    }
+
+    /// Whether queued or running work uses any of the range.
+    pub(crate) fn uses(&self, span: Span) -> bool {
+        let touches = |uses: &Spans| uses.iter().any(|used| used.overlaps(span));
+        self.busy.iter().filter_map(|&key| self.streams.get(key)).any(|stream| {
+            stream.running.as_ref().is_some_and(|(uses, _)| touches(uses))
+                || stream.operations.iter().any(|operation| touches(&operation.uses))
+        })
+    }
+}
+
+fn gone() -> Refusal {
+    Refusal::invalid("the stream is not, or no longer, one of this machine")
+}

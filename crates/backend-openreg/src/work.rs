@@ -1,0 +1,220 @@
+//! What streams do: operations, and the memory they use.
+
+use crate::memory::Extent;
+use crate::os::SharedFlag;
+use alloc_core::backend::HostFunction;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// A position in a stream: the operation with this number and all before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) stream: u64,
+    pub(crate) sequence: u64,
+}
+
+/// A range of addresses that an operation uses; empty where `start == end`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+}
+
+impl Span {
+    pub(crate) const fn new(at: u64, bytes: u64) -> Self {
+        Self { start: at, end: at.saturating_add(bytes) }
+    }
+
+    pub(crate) const fn overlaps(self, other: Self) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
+
+/// The ranges one operation uses.
+pub(crate) type Spans = [Span; 2];
+
+/// A host function; it runs once, however often a graph that holds it is launched.
+#[derive(Clone)]
+pub(crate) struct HostCall(Arc<Mutex<Option<HostFunction>>>);
+
+impl HostCall {
+    pub(crate) fn new(function: HostFunction) -> Self {
+        Self(Arc::new(Mutex::new(Some(function))))
+    }
+
+    /// True where it returned, or had run before.
+    fn run(&self) -> bool {
+        let function = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        function
+            .is_none_or(|function| std::panic::catch_unwind(std::panic::AssertUnwindSafe(function)).is_ok())
+    }
+}
+
+impl std::fmt::Debug for HostCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HostCall")
+    }
+}
+
+/// One side of a copy.
+#[derive(Clone, Debug)]
+pub(crate) enum Side {
+    Host(u64),
+    Device(Vec<Extent>),
+}
+
+/// What an operation does when its stream reaches it.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// Nothing but take its place: memory operations on reserved memory.
+    Touch,
+    /// A kernel: keeps the device busy for that long.
+    Kernel(Duration),
+    Copy {
+        to: Side,
+        from: Side,
+        bytes: u64,
+    },
+    Fill {
+        to: Vec<Extent>,
+        value: u8,
+    },
+    Store {
+        to: Vec<Extent>,
+        value: u32,
+    },
+    Host(HostCall),
+    Record {
+        event: u64,
+        version: u64,
+    },
+    Wait(Point),
+    WaitShared {
+        flag: Arc<SharedFlag>,
+        record: u64,
+    },
+    PoolFree(u64),
+}
+
+/// How many bytes move at a time between two memory files.
+const CHUNK: usize = 1 << 18;
+
+impl Work {
+    /// Whether it takes one of the device's places for running work.
+    pub(crate) const fn occupies_device(&self) -> bool {
+        matches!(
+            self,
+            Self::Touch | Self::Kernel(_) | Self::Copy { .. } | Self::Fill { .. } | Self::Store { .. }
+        )
+    }
+
+    /// Whether [`run`](Self::run) does anything, and so must not run under the machine's lock.
+    pub(crate) const fn runs_unlocked(&self) -> bool {
+        matches!(
+            self,
+            Self::Kernel(_) | Self::Copy { .. } | Self::Fill { .. } | Self::Store { .. } | Self::Host(_)
+        )
+    }
+
+    /// Does it. False where a host function panicked.
+    pub(crate) fn run(&self) -> bool {
+        let moved = match self {
+            Self::Host(call) => return call.run(),
+            Self::Copy { to, from, bytes } => copy(to, from, *bytes),
+            Self::Fill { to, value } => {
+                let chunk = vec![*value; CHUNK];
+                each_chunk(to, |extent, skip, length, _| {
+                    extent.file.write(&chunk[..length], extent.offset + skip)
+                })
+            }
+            Self::Store { to, value } => {
+                let bytes = value.to_le_bytes();
+                each_chunk(to, |extent, skip, length, done| {
+                    extent.file.write(&bytes[done as usize..done as usize + length], extent.offset + skip)
+                })
+            }
+            Self::Touch
+            | Self::Kernel(_)
+            | Self::Record { .. }
+            | Self::Wait(_)
+            | Self::WaitShared { .. }
+            | Self::PoolFree(_) => Ok(()),
+        };
+        // A memory file that is open and long enough takes every read and write; a full disk is no concern
+        // of memory. What cannot be moved stays as it was, as on a device that lost a transfer.
+        debug_assert!(moved.is_ok(), "device memory could not be moved: {moved:?}");
+        true
+    }
+}
+
+/// Calls `visit(extent, skip, length, done)` for every chunk of the extents, in order.
+fn each_chunk(
+    extents: &[Extent],
+    mut visit: impl FnMut(&Extent, u64, usize, u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut done = 0;
+    for extent in extents {
+        let mut skip = 0;
+        while skip < extent.bytes {
+            let length = (extent.bytes - skip).min(CHUNK as u64) as usize;
+            visit(extent, skip, length, done)?;
+            skip += length as u64;
+            done += length as u64;
+        }
+    }
+    Ok(())
+}
+
+fn copy(to: &Side, from: &Side, bytes: u64) -> io::Result<()> {
+    match (to, from) {
+        (Side::Host(to), Side::Host(from)) => {
+            let to = std::ptr::with_exposed_provenance_mut::<u8>(*to as usize);
+            // SAFETY: rule 2, and the caller of the copy promised that the ranges do not overlap.
+            unsafe { std::ptr::copy_nonoverlapping(host(*from), to, bytes as usize) };
+            Ok(())
+        }
+        (Side::Device(to), Side::Host(from)) => each_chunk(to, |extent, skip, length, done| {
+            // SAFETY: rule 2: the host range is valid and not written while the copy is queued.
+            let bytes = unsafe { std::slice::from_raw_parts(host(from + done), length) };
+            extent.file.write(bytes, extent.offset + skip)
+        }),
+        (Side::Host(to), Side::Device(from)) => each_chunk(from, |extent, skip, length, done| {
+            let at = std::ptr::with_exposed_provenance_mut::<u8>((to + done) as usize);
+            // SAFETY: rule 2: the host range is valid and no one else's while the copy is queued.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(at, length) };
+            extent.file.read(bytes, extent.offset + skip)
+        }),
+        (Side::Device(to), Side::Device(from)) => {
+            let mut chunk = vec![0; CHUNK];
+            each_chunk(to, |extent, skip, length, done| {
+                let chunk = &mut chunk[..length];
+                gather(from, done, chunk)?;
+                extent.file.write(chunk, extent.offset + skip)
+            })
+        }
+    }
+}
+
+/// Reads what lies `skip` bytes into the extents.
+fn gather(extents: &[Extent], mut skip: u64, into: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    for extent in extents {
+        if filled == into.len() {
+            break;
+        }
+        if skip >= extent.bytes {
+            skip -= extent.bytes;
+            continue;
+        }
+        let length = (extent.bytes - skip).min((into.len() - filled) as u64) as usize;
+        extent.file.read(&mut into[filled..filled + length], extent.offset + skip)?;
+        filled += length;
+        skip = 0;
+    }
+    Ok(())
+}
+
+fn host(at: u64) -> *const u8 {
+    std::ptr::with_exposed_provenance(at as usize)
+}

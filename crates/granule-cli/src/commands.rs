@@ -1,0 +1,99 @@
+//! The commands. Each has a file with its arguments and a `run`; here they are named and nothing more.
+
+mod demo;
+mod devices;
+mod min_capacity;
+mod replay;
+
+use crate::failure::Failure;
+use clap::{Parser, Subcommand};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// One device-memory allocator for every accelerator.
+///
+/// Without a command, replays a recorded training run that comes with it and says what to try next.
+#[derive(Debug, Parser)]
+#[command(name = "granule", version, after_help = MORE)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const MORE: &str = "\
+Example:
+  granule replay train.trace.gz --capacity 24GiB
+
+Environment:
+  PYTORCH_CUDA_ALLOC_CONF, GRANULE_CONF  allocator settings, where no --conf is given
+  GRANULE_LOG                            what is logged, for example debug
+
+Exit codes:
+  0  done (requests that were refused are a result, not a failure)
+  1  something is wrong with the input or the settings; the message says what to do
+  2  wrong usage
+  3  a request was refused under --stop-on-oom";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Replays a recorded workload, beside what PyTorch's native allocator did with it
+    Replay(replay::Args),
+    /// Finds the smallest device on which a workload is never refused memory
+    MinCapacity(min_capacity::Args),
+    /// Shows the backends of this build, their devices and what these can do
+    Devices(devices::Args),
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It did its work.
+    Done,
+    /// It stopped at a refused request, as it was told to.
+    StoppedOnOom,
+}
+
+impl Outcome {
+    pub(crate) fn exit_code(self) -> ExitCode {
+        match self {
+            Self::Done => ExitCode::SUCCESS,
+            Self::StoppedOnOom => ExitCode::from(3),
+        }
+    }
+}
+
+/// Runs what the command line asks for; results go to `out`, everything else to standard error.
+pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    match &cli.command {
+        None => demo::run(out),
+        Some(Command::Replay(args)) => replay::run(args, out),
+        Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
+        Some(Command::Devices(args)) => devices::run(args, out),
+    }
+}
+
+/// One JSON object on one line.
+fn write_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains(&format!("granule {}", command.get_name())), "{}", command.get_name());
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! `granule devices`: what this build can run on.
+
+use super::{Outcome, write_json};
+use crate::backends::{self, Report, State};
+use crate::compare::{self, new_table};
+use crate::failure::Failure;
+use comfy_table::Cell;
+use granule::round::format_bytes;
+use serde::Serialize;
+use std::io::Write;
+
+/// The arguments of `granule devices`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  granule devices
+  granule devices --json | jq .chosen")]
+pub(crate) struct Args {
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    chosen: Option<&'static str>,
+    backends: &'a [Report],
+}
+
+/// Looks at every backend and prints what was found.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let backends = backends::survey();
+    let chosen = backends.iter().find(|b| b.state == State::Chosen).map(|b| b.name);
+    if args.json {
+        write_json(&Answer { chosen, backends: &backends }, out)?;
+        return Ok(Outcome::Done);
+    }
+    for backend in &backends {
+        let state = match backend.state {
+            State::Chosen => "chosen",
+            State::Available => "available",
+            State::Skipped => "skipped",
+        };
+        writeln!(out, "{} ({}): {state}: {}", backend.name, backend.what, backend.reason)?;
+        if backend.devices.is_empty() {
+            continue;
+        }
+        let mut devices = new_table(["device", "name", "memory", "free"]);
+        for device in &backend.devices {
+            devices.add_row([
+                Cell::new(device.index),
+                Cell::new(&device.name),
+                Cell::new(format_bytes(device.total_bytes)),
+                Cell::new(format_bytes(device.free_bytes)),
+            ]);
+        }
+        compare::align_right(&mut devices, [2, 3]);
+        writeln!(out, "{devices}")?;
+        let mut capabilities = new_table(["capability", "available", "why not"]);
+        for capability in &backend.capabilities {
+            let available = if capability.available { "yes" } else { "no" };
+            capabilities.add_row([
+                capability.name,
+                available,
+                capability.reason.as_deref().unwrap_or_default(),
+            ]);
+        }
+        writeln!(out, "{capabilities}")?;
+    }
+    Ok(Outcome::Done)
+}

@@ -1,0 +1,158 @@
+//! `granule replay`: a recorded workload, once through the allocator.
+
+use super::{Outcome, write_json};
+use crate::allocator_args::AllocatorArgs;
+use crate::compare::{self, Conditions};
+use crate::console;
+use crate::failure::Failure;
+use crate::size::Size;
+use crate::snapshot_file::SnapshotFile;
+use crate::workload::{Workload, WorkloadArgs};
+use granule::config::{PolicyName, Settings};
+use granule::policy::{Policy, PytorchPolicy};
+use granule::replay::{Replay, ReplayOptions, replay};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// The arguments of `granule replay`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  granule replay train.trace.gz
+  granule replay train.trace.gz --conf expandable_segments:True --capacity 24GiB
+  granule replay snapshot.pickle --json | jq .reserved_bytes_peak")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+
+    #[command(flatten)]
+    allocator: AllocatorArgs,
+
+    #[command(flatten)]
+    run: RunArgs,
+
+    /// Print the figures as one JSON object, under the names of trace headers
+    #[arg(long)]
+    json: bool,
+}
+
+/// How the replay is done.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct RunArgs {
+    /// The device's memory: 80GiB, 512MiB, 80G, or bytes
+    #[arg(long, value_name = "SIZE", default_value = "80GiB")]
+    capacity: Size,
+
+    /// Record the history and write a snapshot, which https://pytorch.org/memory_viz opens
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+
+    /// End at the first refused request (exit code 3) instead of skipping it with its later free
+    #[arg(long)]
+    stop_on_oom: bool,
+
+    /// How many events the device's work is behind; 0 completes everything at once
+    #[arg(long, value_name = "EVENTS", default_value_t = 0)]
+    lag: u64,
+}
+
+impl RunArgs {
+    /// The defaults, and a snapshot.
+    pub(crate) fn writing(snapshot: impl Into<PathBuf>) -> Self {
+        let snapshot = Some(snapshot.into());
+        Self { capacity: Size(80 << 30), snapshot, stop_on_oom: false, lag: 0 }
+    }
+}
+
+/// Replays and prints the figures.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let workload = Workload::read(&args.workload)?;
+    run_on(&workload, &args.allocator, &args.run, args.json, out)
+}
+
+/// As [`run`], with a workload that is already there.
+pub(crate) fn run_on(
+    workload: &Workload,
+    allocator: &AllocatorArgs,
+    args: &RunArgs,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let settings = allocator.settings()?;
+    match settings.policy {
+        PolicyName::Pytorch => run_with::<PytorchPolicy>(workload, settings, allocator, args, json, out),
+        other => Err(Failure::Policy(other)),
+    }
+}
+
+fn run_with<P: Policy>(
+    workload: &Workload,
+    settings: Settings,
+    allocator: &AllocatorArgs,
+    args: &RunArgs,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let file = args.snapshot.as_deref().map(SnapshotFile::create).transpose()?;
+    let options = ReplayOptions {
+        history: if file.is_some() { history_entries(workload, &settings) } else { 0 },
+        settings,
+        capacity: args.capacity.0,
+        lag: args.lag,
+        stop_on_oom: args.stop_on_oom,
+    };
+    let bar = console::progress_bar(workload.trace.events.len(), "replaying");
+    let replayed = replay::<P>(&workload.trace, &options, |done| bar.set_position(done as u64));
+    console::leave(&bar);
+    let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;
+    if let (Some(file), Some(path)) = (file, &args.snapshot) {
+        file.write(&replayed.allocator.snapshot(true))?;
+        console::note(format_args!(
+            "the snapshot is in {}; https://pytorch.org/memory_viz opens it",
+            path.display()
+        ));
+    }
+    if json {
+        write_json(&replayed.result, out)?;
+    } else {
+        let conditions = Conditions {
+            settings: &options.settings,
+            device: allocator.backend.device(),
+            lag: options.lag,
+            whole: replayed.result.events == workload.trace.events.len() as u64 && !workload.trace.is_cut(),
+        };
+        writeln!(out, "{}", compare::report(workload, &replayed.result, &conditions))?;
+    }
+    // The figures come before the messages that explain them.
+    out.flush()?;
+    report_refusals(&replayed);
+    let stopped = options.stop_on_oom && replayed.result.refused > 0;
+    Ok(if stopped { Outcome::StoppedOnOom } else { Outcome::Done })
+}
+
+/// Enough for every event: a request may make two records besides those of segments.
+fn history_entries(workload: &Workload, settings: &Settings) -> usize {
+    match usize::try_from(settings.history_max_entries) {
+        Ok(0) | Err(_) => workload.trace.events.len().saturating_mul(8).saturating_add(4096),
+        Ok(chosen) => chosen,
+    }
+}
+
+fn report_refusals<P: Policy>(replayed: &Replay<P>) {
+    let result = &replayed.result;
+    if result.traps > 0 {
+        console::warning(format_args!(
+            "the simulated device caught {} uses of memory after it had left; please report this",
+            result.traps
+        ));
+    }
+    if result.refused == 0 {
+        return;
+    }
+    match &replayed.first_oom {
+        Some(report) => console::warning(format_args!("the first refused request:\n{report}")),
+        None => console::warning("requests were refused before the device was asked"),
+    }
+    console::warning(format_args!("{} requests were refused, of {} operations", result.refused, result.ops));
+    console::hint("granule min-capacity finds the smallest device on which nothing is refused");
+}

@@ -1,0 +1,82 @@
+//! What people see besides results: messages and progress, all on standard error.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::fmt::Display;
+use std::io::Write;
+use std::time::Duration;
+
+/// Something worth knowing.
+pub(crate) fn note(text: impl Display) {
+    say("note", text);
+}
+
+/// Something that is probably not meant.
+pub(crate) fn warning(text: impl Display) {
+    say("warning", text);
+}
+
+/// Why the command ends.
+pub(crate) fn error(text: impl Display) {
+    say("error", text);
+}
+
+/// What to do next.
+pub(crate) fn hint(text: impl Display) {
+    say("hint", text);
+}
+
+/// A closed standard error is no reason to fail.
+fn say(kind: &str, text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{kind}: {text}");
+}
+
+/// A bar over `length` events, which indicatif draws on a terminal only.
+pub(crate) fn progress_bar(length: usize, what: &'static str) -> ProgressBar {
+    let template = "{msg} [{wide_bar:.cyan/blue}] {human_pos}/{human_len} events {percent:>3}%";
+    ProgressBar::new(length as u64)
+        .with_message(what)
+        .with_style(style(template, ProgressStyle::default_bar()))
+}
+
+/// Leaves the bar as it is, on a line of its own.
+pub(crate) fn leave(bar: &ProgressBar) {
+    let drawn = !bar.is_hidden();
+    bar.abandon();
+    if drawn {
+        let _ = writeln!(std::io::stderr());
+    }
+}
+
+/// A sign of life for work of unknown length.
+pub(crate) fn spinner(what: impl Into<String>) -> ProgressBar {
+    let spinner = ProgressBar::new_spinner()
+        .with_message(what.into())
+        .with_style(style("{spinner} {msg} {elapsed}", ProgressStyle::default_spinner()));
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner
+}
+
+fn style(template: &str, otherwise: ProgressStyle) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or(otherwise)
+}
+
+/// Nanoseconds in the unit that fits.
+pub(crate) fn format_time(ns: f64) -> String {
+    match ns {
+        ns if ns < 1e3 => format!("{ns:.1} ns"),
+        ns if ns < 1e6 => format!("{:.1} µs", ns / 1e3),
+        ns if ns < 1e9 => format!("{:.1} ms", ns / 1e6),
+        ns => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::format_time;
+
+    #[test]
+    fn times_get_the_unit_that_fits() {
+        let texts = [0.0, 71.26, 1500.0, 2.5e6, 3.21e9].map(format_time);
+        assert_eq!(texts, ["0.0 ns", "71.3 ns", "1.5 µs", "2.5 ms", "3.21 s"]);
+    }
+}

@@ -1,0 +1,99 @@
+//! What ends a command early, in words a user can act on.
+
+use granule::AllocError;
+use granule::config::{ConfigError, PolicyName};
+use granule::files::LoadError;
+use granule::files::convert::ConvertError;
+use granule::files::trace::TraceError;
+use granule::replay::ReplayError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a command could not do its work. Messages are whole; sources are in them already.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The workload's file cannot be read.
+    #[error("{0}")]
+    Load(LoadError),
+    /// The trace in this binary cannot be read.
+    #[error("the bundled trace: {0}")]
+    Bundled(TraceError),
+    /// A snapshot gives no trace.
+    #[error("{}: {error}", path.display())]
+    Convert { path: PathBuf, error: ConvertError },
+    /// The settings text was refused.
+    #[error("{place}{error}")]
+    Conf { place: &'static str, error: ConfigError },
+    /// A policy that exists in the configuration but cannot be replayed.
+    #[error("policy {0} cannot be replayed by this build")]
+    Policy(PolicyName),
+    /// The allocator or its device could not be set up.
+    #[error("{0}")]
+    SetUp(AllocError),
+    /// The replay could not be done.
+    #[error("{workload}: {error}")]
+    Replay { workload: String, error: ReplayError },
+    /// The snapshot could not be written.
+    #[error("{}: {error}", path.display())]
+    WriteSnapshot { path: PathBuf, error: io::Error },
+    /// Standard output failed.
+    #[error("writing the results failed: {0}")]
+    Output(#[from] io::Error),
+    /// The results could not be put into JSON.
+    #[error("writing the results as JSON failed: {0}")]
+    Json(serde_json::Error),
+}
+
+impl Failure {
+    /// A replay of this workload went wrong.
+    pub(crate) fn replay(workload: &str, error: ReplayError) -> Self {
+        match error {
+            ReplayError::Device(error) => Self::SetUp(error.into()),
+            // Before the first event, which the workload has nothing to do with.
+            ReplayError::Allocator { event: 0, source } => Self::SetUp(source),
+            error => Self::Replay { workload: workload.to_owned(), error },
+        }
+    }
+
+    /// What to do next, where the message does not say it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Bundled(_) => {
+                Some("this build is damaged; build it again, or replay a file of yours".into())
+            }
+            Self::Replay { error: ReplayError::NeverFits { capacity }, .. } => {
+                let twice = capacity.saturating_mul(2);
+                Some(format!("search larger devices too, with --capacity {twice}"))
+            }
+            Self::SetUp(AllocError::Backend(_)) => Some("try another --capacity".into()),
+            Self::Replay { error: ReplayError::Trace { .. }, .. } => {
+                Some("the file is damaged or was edited; record it again".into())
+            }
+            Self::WriteSnapshot { .. } => {
+                Some("give a path in a directory that exists and that you may write to".into())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the reader of standard output has gone.
+    pub(crate) fn is_closed_pipe(&self) -> bool {
+        match self {
+            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            Self::Json(error) => error.io_error_kind() == Some(io::ErrorKind::BrokenPipe),
+            _ => false,
+        }
+    }
+}
+
+impl From<LoadError> for Failure {
+    fn from(error: LoadError) -> Self {
+        Self::Load(error)
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
+}

@@ -1,0 +1,66 @@
+//! Writing a snapshot so that no half-written file is ever left behind.
+
+use crate::failure::Failure;
+use granule::files::pickle::{self, Protocol};
+use granule::snapshot::Snapshot;
+use std::fs::{self, File};
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A file that will hold a snapshot. Made before the work, so that a bad path is noticed first.
+#[derive(Debug)]
+pub(crate) struct SnapshotFile {
+    path: PathBuf,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    /// Written beside its place, and put there when it is whole.
+    Regular { unfinished: NamedTempFile, place: PathBuf },
+    /// A pipe or a device, which must not be replaced.
+    Special(File),
+}
+
+impl SnapshotFile {
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        let target = open(path).map_err(|error| failed(path, error))?;
+        Ok(Self { path: path.to_owned(), target })
+    }
+
+    /// Writes the snapshot and puts the file in its place. Blocks on file output.
+    pub(crate) fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
+        let written = match self.target {
+            Target::Regular { unfinished, place } => {
+                pickle::write(snapshot, BufWriter::new(unfinished.as_file()), Protocol::default())
+                    .and_then(|()| unfinished.persist(place).map_err(|error| error.error))
+                    .map(drop)
+            }
+            Target::Special(file) => pickle::write(snapshot, BufWriter::new(file), Protocol::default()),
+        };
+        written.map_err(|error| failed(&self.path, error))
+    }
+}
+
+fn open(path: &Path) -> io::Result<Target> {
+    let place = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => return Err(io::Error::from(io::ErrorKind::IsADirectory)),
+        Ok(there) if !there.is_file() => return Ok(Target::Special(File::options().write(true).open(path)?)),
+        // A link stays, what it leads to is replaced.
+        Ok(_) => path.canonicalize()?,
+        Err(_) => path.to_owned(),
+    };
+    let directory = place.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".granule-").suffix(".unfinished");
+    // A result, not a secret: the user's mask decides who may read it.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let unfinished = builder.tempfile_in(directory).map_err(|error| io::Error::from(error.kind()))?;
+    Ok(Target::Regular { unfinished, place })
+}
+
+fn failed(path: &Path, error: io::Error) -> Failure {
+    Failure::WriteSnapshot { path: path.to_owned(), error }
+}

@@ -1,0 +1,152 @@
+use super::{BUNDLED, Place, Ran, bundled_text, gzip};
+
+/// Fails with code 1 and one error that names the file and all of `parts`.
+#[track_caller]
+fn fails(ran: &Ran, parts: &[&str]) {
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert_eq!(ran.out, "");
+    let errors: Vec<_> = ran.err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{}", ran.err);
+    for part in parts {
+        assert!(errors[0].contains(part), "'{part}' is not in: {}", errors[0]);
+    }
+}
+
+#[test]
+fn missing_file() {
+    for command in ["replay", "min-capacity"] {
+        let ran = Place::new().run(&[command, "nowhere.gz"]);
+        fails(&ran, &["nowhere.gz", "No such file", "check the path"]);
+    }
+}
+
+#[test]
+fn a_directory() {
+    fails(&Place::new().run(&["replay", "."]), &[".: "]);
+}
+
+#[test]
+fn truncated_gzip() {
+    let place = Place::new();
+    for end in [3, 12, 500, BUNDLED.len() / 2, BUNDLED.len() - 9, BUNDLED.len() - 1] {
+        place.file("t.gz", &BUNDLED[..end]);
+        fails(&place.run(&["replay", "t.gz"]), &["t.gz: "]);
+    }
+    place.file("t.gz", &BUNDLED[..BUNDLED.len() / 2]);
+    fails(
+        &place.run(&["replay", "t.gz"]),
+        &["t.gz: line ", "gzip archive ends in the middle", "record it again"],
+    );
+}
+
+#[test]
+fn corrupt_gzip() {
+    let place = Place::new();
+    let mut bytes = BUNDLED.to_vec();
+    for byte in &mut bytes[40_000..40_064] {
+        *byte ^= 0x5a;
+    }
+    place.file("t.gz", &bytes);
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: line "]);
+}
+
+#[test]
+fn truncated_line() {
+    let place = Place::new();
+    let text = bundled_text();
+    // Inside the fifth event: its line has lost its end.
+    let lines: Vec<_> = text.lines().take(6).collect();
+    let cut = lines.join("\n");
+    place.file("t.gz", &gzip(&cut.as_bytes()[..cut.len() - 2]));
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: line 6: ", "record it again"]);
+}
+
+#[test]
+fn cut_between_lines_is_replayed_with_a_warning() {
+    let place = Place::new();
+    let text = bundled_text();
+    let lines: Vec<_> = text.lines().take(2001).collect();
+    place.file("t.gz", &gzip((lines.join("\n") + "\n").as_bytes()));
+    let ran = place.run(&["replay", "t.gz"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("holds 2000 of "), "{}", ran.err);
+    assert!(
+        ran.out.contains("Not the same conditions: native's figures are those of the whole run"),
+        "{}",
+        ran.out
+    );
+}
+
+#[test]
+fn garbage() {
+    let place = Place::new();
+    place.file("t.gz", b"PK\x03\x04 an archive of another kind");
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: neither a trace", "nor a snapshot pickle"]);
+    place.file("t.gz", b"");
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: "]);
+    place.file("t.gz", b"\x80\x04csubprocess\nPopen\n.");
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: "]);
+    for (line, lines) in [
+        (3, "a 0 512 0\nx 1\n"),
+        (2, "a 0 0 0\n"),
+        (3, "a 0 512 0\nf 7\n"),
+        (2, "a 0 99999999999999999999 0\n"),
+    ] {
+        place.trace("t.gz", lines);
+        fails(&place.run(&["replay", "t.gz"]), &[&format!("t.gz: line {line}: ")]);
+    }
+}
+
+#[test]
+fn a_snapshot_without_history() {
+    let place = Place::new();
+    let mut file = Vec::new();
+    granule::files::pickle::write(&granule::snapshot::Snapshot::default(), &mut file, Default::default())
+        .unwrap();
+    place.file("s.pickle", &file);
+    fails(&place.run(&["replay", "s.pickle"]), &["s.pickle: ", "has no history", "_record_memory_history"]);
+}
+
+#[test]
+fn settings_that_are_refused() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 512 0\n");
+    let ran = place.run(&["replay", "t.gz", "--conf", "expandable_segment:True"]);
+    fails(&ran, &["--conf: ", "expandable_segment", "did you mean 'expandable_segments'?"]);
+    let ran = place.run(&["replay", "t.gz", "--conf", "max_split_size_mb:tiny"]);
+    fails(&ran, &["--conf: max_split_size_mb: "]);
+    let ran = place.run_with(&["replay", "t.gz"], &[("PYTORCH_CUDA_ALLOC_CONF", "nonsense:1")]);
+    fails(&ran, &["PYTORCH_CUDA_ALLOC_CONF: ", "nonsense"]);
+}
+
+#[test]
+fn a_snapshot_path_that_cannot_be_written_is_noticed_before_the_replay() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 512 0\n");
+    let ran = place.run(&["replay", "t.gz", "--snapshot", "no/such/directory/s.pickle"]);
+    fails(&ran, &["no/such/directory/s.pickle: "]);
+    assert!(ran.err.contains("hint: give a path in a directory that exists"), "{}", ran.err);
+}
+
+#[test]
+fn wrong_usage() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 512 0\n");
+    for (args, part) in [
+        (&["replay", "t.gz", "--capacity", "80GB"][..], "write GiB for powers of 1024"),
+        (&["replay", "t.gz", "--capacity", "0"], "more than 0"),
+        (&["replay", "t.gz", "--policy", "granule"], "no such policy in this build; available: pytorch"),
+        (
+            &["replay", "t.gz", "--backend", "cuda"],
+            "cuda (NVIDIA GPUs) is not compiled in; this build has: openreg",
+        ),
+        (&["replay", "t.gz", "--backend", "abacus"], "there is no such backend; this build has: openreg"),
+        (&["replay", "t.gz", "--frobnicate"], "unexpected argument"),
+        (&["replay"], "<TRACE|SNAPSHOT>"),
+        (&["reply", "t.gz"], "similar subcommand exists: 'replay'"),
+    ] {
+        let ran = place.run(args);
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains(part), "'{part}' is not in: {}", ran.err);
+    }
+}

@@ -1,0 +1,207 @@
+use super::{BUNDLED, Place};
+use serde_json::Value;
+
+const EXPANDABLE: &str = "expandable_segments:True";
+
+fn with_bundled() -> Place {
+    let place = Place::new();
+    place.file("t.gz", BUNDLED);
+    place
+}
+
+fn native(name: &str) -> Value {
+    let text = super::bundled_text();
+    let header: Value = serde_json::from_str(text.lines().next().unwrap().trim_start_matches("# ")).unwrap();
+    header["native"][name].clone()
+}
+
+#[test]
+fn table() {
+    let ran = with_bundled().run(&["replay", "t.gz"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let filters = vec![(r"│ host time per operation [^\n]*", "│ host time per operation: some")];
+    insta::with_settings!({filters => filters}, { insta::assert_snapshot!(ran.out) });
+}
+
+#[test]
+fn json_has_the_names_of_trace_headers_and_natives_figures() {
+    let place = with_bundled();
+    for (name, conf) in [("default", ""), ("expandable", EXPANDABLE)] {
+        let ours = place.run(&["replay", "t.gz", "--conf", conf, "--json"]).json();
+        let native = native(name);
+        for figure in [
+            "capacity",
+            "requested_bytes_peak",
+            "allocated_bytes_peak",
+            "active_bytes_peak",
+            "reserved_bytes_peak",
+            "num_device_alloc",
+            "num_device_free",
+            "num_alloc_retries",
+            "num_ooms",
+            "marks",
+        ] {
+            assert_eq!(ours[figure], native[figure], "{name}: {figure}");
+        }
+        assert_eq!((ours["policy"].as_str(), ours["conf"].as_str()), (Some("pytorch"), Some(conf)));
+        assert_eq!(ours["refused"], 0);
+        assert!(ours["ops"].as_u64().unwrap() > 10_000);
+        assert!(ours["ns_per_op"].as_f64().unwrap() > 0.0);
+        assert!(!ours["device_calls"].as_object().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn settings_are_compared_by_meaning() {
+    let place = with_bundled();
+    let ran =
+        place.run(&["replay", "t.gz", "--conf", " expandable_segments : True , max_split_size_mb:unlimited"]);
+    // PyTorch has no such word.
+    assert_eq!(ran.code, 1);
+    let ran = place.run(&["replay", "t.gz", "--conf", " expandable_segments:True,expandable_segments:True"]);
+    assert_eq!(ran.code, 0);
+    assert!(ran.err.contains("warning: expandable_segments is given more than once"), "{}", ran.err);
+    assert!(ran.out.contains("PyTorch native") && !ran.out.contains("Not the same"), "{}", ran.out);
+}
+
+#[test]
+fn other_conditions_are_labelled() {
+    let place = with_bundled();
+    let other_conf = place.run(&["replay", "t.gz", "--conf", "max_split_size_mb:128"]).out;
+    assert!(!other_conf.contains("│ PyTorch native"), "{other_conf}");
+    assert!(
+        other_conf.contains("native results in the file have other settings: default (''), expandable ('expandable_segments:True')"),
+        "{other_conf}"
+    );
+    let other_device = place.run(&["replay", "t.gz", "--capacity", "40GiB"]).out;
+    assert!(other_device.contains("PyTorch native on 80.00 GiB"), "{other_device}");
+    assert!(
+        other_device.contains(
+            "Not the same conditions: native had a device of 80.00 GiB, this replay one of 40.00 GiB"
+        ),
+        "{other_device}"
+    );
+    let late = place.run(&["replay", "t.gz", "--lag", "100"]);
+    assert_eq!(late.code, 0, "{}", late.err);
+    assert!(
+        late.out.contains("native's device completed work at once, this one 100 events later"),
+        "{}",
+        late.out
+    );
+}
+
+#[test]
+fn the_environment_counts_where_conf_is_not_given() {
+    let place = with_bundled();
+    let environment = [("PYTORCH_CUDA_ALLOC_CONF", EXPANDABLE)];
+    let ran = place.run_with(&["replay", "t.gz", "--json"], &environment);
+    assert!(
+        ran.err.contains("'expandable_segments:True' come from the environment (PYTORCH_CUDA_ALLOC_CONF)"),
+        "{}",
+        ran.err
+    );
+    let answer = ran.json();
+    assert_eq!(answer["conf"], EXPANDABLE);
+    assert_eq!(answer["reserved_bytes_peak"], native("expandable")["reserved_bytes_peak"]);
+    let ran = place.run_with(&["replay", "t.gz", "--json", "--conf", ""], &environment);
+    assert_eq!(ran.err, "");
+    assert_eq!(ran.json()["conf"], "");
+}
+
+#[test]
+fn refused_requests_are_counted_and_the_first_is_reported() {
+    let place = with_bundled();
+    let ran = place.run(&["replay", "t.gz", "--capacity", "4GiB", "--json"]);
+    let answer = ran.json();
+    let refused = answer["refused"].as_u64().unwrap();
+    assert!(refused > 0);
+    assert_eq!(answer["num_ooms"].as_u64(), Some(refused));
+    assert_eq!(ran.err.matches("out of memory. Tried to allocate").count(), 1, "{}", ran.err);
+    assert!(ran.err.contains("has a total capacity of 4.00 GiB"), "{}", ran.err);
+    assert!(ran.err.contains("Granule: the request needs one block of"), "{}", ran.err);
+    assert!(ran.err.contains(&format!("{refused} requests were refused, of {} operations", answer["ops"])));
+    assert!(ran.err.contains("hint: granule min-capacity"));
+}
+
+#[test]
+fn stop_on_oom_stops_with_a_code_of_its_own() {
+    let place = with_bundled();
+    let ran = place.run(&["replay", "t.gz", "--capacity", "4GiB", "--stop-on-oom", "--json"]);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    let answer: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!(answer["refused"], 1);
+    assert_eq!(place.run(&["replay", "t.gz", "--stop-on-oom"]).code, 0);
+    let table = place.run(&["replay", "t.gz", "--capacity", "4GiB", "--stop-on-oom"]);
+    assert_eq!(table.code, 3);
+    assert!(table.out.contains("which this is a part"), "{}", table.out);
+}
+
+#[test]
+fn a_snapshot_replays_to_the_same_figures() {
+    let place = Place::new();
+    // Everything is made and given back after recording began, so nothing is lost.
+    let mut lines = String::new();
+    for n in 0..200u64 {
+        lines += &format!("a {n} {} {}\n", 1000 + n * n * 1777, n % 3);
+        if n >= 20 {
+            lines += &format!("f {}\n", n - 20);
+        }
+    }
+    place.trace("t.gz", &lines);
+    let first = place.run(&["replay", "t.gz", "--json", "--snapshot", "s.pickle"]).json();
+    let ran = place.run(&["replay", "s.pickle", "--json"]);
+    assert!(ran.err.contains("its history of device 0 became 380 events"), "{}", ran.err);
+    let second = ran.json();
+    for figure in
+        ["requested_bytes_peak", "allocated_bytes_peak", "reserved_bytes_peak", "num_device_alloc", "ops"]
+    {
+        assert_eq!(first[figure], second[figure], "{figure}");
+    }
+    let ran = place.run(&["replay", "s.pickle", "--device", "1"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("no device 1") || ran.err.contains("no history of device 1"), "{}", ran.err);
+}
+
+#[test]
+fn what_a_snapshot_cannot_tell_is_said() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 30000000 0\nf 0\ne\na 1 512 0\n");
+    assert_eq!(place.run(&["replay", "t.gz", "--snapshot", "s.pickle"]).code, 0);
+    let ran = place.run(&["replay", "s.pickle"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("note: not exact: 1 segments were given back"), "{}", ran.err);
+    assert!(ran.out.contains("no results of PyTorch's native allocator"), "{}", ran.out);
+}
+
+#[test]
+fn the_snapshot_replaces_a_file_and_follows_a_link() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 512 0\n").file("old.pickle", b"old");
+    std::os::unix::fs::symlink("old.pickle", place.path("link.pickle")).unwrap();
+    assert_eq!(place.run(&["replay", "t.gz", "--snapshot", "link.pickle"]).code, 0);
+    assert!(place.path("link.pickle").is_symlink());
+    let snapshot = granule::files::pickle::read_file(place.path("old.pickle")).unwrap();
+    assert_eq!(snapshot.segments.len(), 1);
+    assert_eq!(place.run(&["replay", "t.gz", "--snapshot", "/dev/null"]).code, 0);
+    assert!(!std::fs::metadata("/dev/null").unwrap().is_file());
+}
+
+#[test]
+fn equal_runs_give_equal_snapshots() {
+    let place = with_bundled();
+    for name in ["a", "b"] {
+        assert_eq!(place.run(&["replay", "t.gz", "--snapshot", name]).code, 0);
+    }
+    assert_eq!(std::fs::read(place.path("a")).unwrap(), std::fs::read(place.path("b")).unwrap());
+}
+
+#[test]
+fn the_log_goes_to_standard_error() {
+    let place = with_bundled();
+    let ran = place.run_with(&["replay", "t.gz", "--json"], &[("GRANULE_LOG", "info")]);
+    assert!(ran.err.contains("resnet_train"), "{}", ran.err);
+    ran.json();
+    let ran = place.run_with(&["replay", "t.gz", "--json"], &[("GRANULE_LOG", "a=b=c")]);
+    assert!(ran.err.contains("warning: GRANULE_LOG is ignored"), "{}", ran.err);
+    ran.json();
+}

@@ -1,0 +1,540 @@
+//! From what a pickle built to a snapshot.
+
+use super::error::PickleError;
+use super::heap::{Heap, Node, Val};
+use crate::schema::Word;
+use alloc_core::snapshot::{
+    Action, BlockInfo, BlockState, Frame, HistoryStatus, SegmentInfo, Snapshot, Stack, TraceEntry, Value,
+};
+use alloc_core::types::PoolId;
+use std::fmt;
+use std::sync::Arc;
+
+/// Where in the structure a value stands; written as Python would index it.
+#[derive(Clone, Copy)]
+enum Place<'p> {
+    Root,
+    Key(&'p Place<'p>, &'p str),
+    Index(&'p Place<'p>, usize),
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => f.write_str("snapshot"),
+            Self::Key(parent, key) => write!(f, "{parent}[{key:?}]"),
+            Self::Index(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, PickleError>;
+
+fn wrong(place: Place<'_>, what: impl Into<String>) -> PickleError {
+    PickleError::Schema { place: place.to_string(), what: what.into() }
+}
+
+impl Heap {
+    /// The snapshot that `root` is.
+    pub(super) fn into_snapshot(mut self, root: Val) -> Result<Snapshot> {
+        let mut snapshot = Snapshot::default();
+        let place = Place::Root;
+        if matches!(root, Val::Node(node) if matches!(self.nodes[node as usize], Node::List(_))) {
+            // What torch.cuda.memory_snapshot() gives.
+            snapshot.segments = self.segments(root, place)?;
+            return Ok(snapshot);
+        }
+        let (mut device_traces, mut host_trace) = (Vec::new(), None);
+        for index in 0..self.pairs(root, place)? {
+            let (key, text, value) = self.pair(root, index, place)?;
+            let place = Place::Key(&place, &text);
+            match key {
+                Some(Word::Segments) => snapshot.segments = self.segments(value, place)?,
+                Some(Word::DeviceTraces) => device_traces = self.items(value, place)?,
+                Some(Word::AllocatorSettings) => snapshot.allocator_settings = self.settings(value, place)?,
+                Some(Word::ExternalAnnotations) => {
+                    snapshot.external_annotations =
+                        self.each(value, place, |heap, value, place| heap.value(value, place, 1))?;
+                }
+                Some(Word::HostSegments) => snapshot.host_segments = self.segments(value, place)?,
+                Some(Word::HostTraces) => host_trace = Some(value),
+                Some(Word::Granule) => snapshot.history = Some(self.history(value, place)?),
+                _ => snapshot.extra.push((Arc::clone(&text), self.value(value, place, 1)?)),
+            }
+        }
+        let host_lists = usize::from(host_trace.is_some());
+        device_traces.extend(host_trace);
+        let mut traces = self.traces(&device_traces, host_lists)?;
+        if host_lists == 1 {
+            snapshot.host_traces = traces.pop().unwrap_or_default();
+        }
+        snapshot.device_traces = traces;
+        Ok(snapshot)
+    }
+
+    /// What a value is, for messages.
+    fn kind(&self, value: Val) -> &'static str {
+        match value {
+            Val::None => "None",
+            Val::Bool(_) => "a truth value",
+            Val::Int(_) | Val::Unsigned(_) => "a whole number",
+            Val::Float(_) => "a floating-point number",
+            Val::Text(_) => "a text",
+            Val::Pair(..) => "a tuple",
+            Val::Node(node) => match self.nodes[node as usize] {
+                Node::List(_) | Node::Stack(_) => "a list",
+                Node::Tuple(_) => "a tuple",
+                Node::Dict(_) | Node::Entry(_) => "a dictionary",
+            },
+        }
+    }
+
+    fn expected(&self, place: Place<'_>, what: &str, found: Val) -> PickleError {
+        wrong(place, format!("expected {what}, found {}", self.kind(found)))
+    }
+
+    /// How many keys a dictionary has.
+    fn pairs(&mut self, value: Val, place: Place<'_>) -> Result<usize> {
+        if let Val::Node(node) = value
+            && let Node::Dict(pairs) = &self.nodes[node as usize]
+        {
+            let count = pairs.len();
+            self.charge(count + 1)?;
+            return Ok(count);
+        }
+        Err(self.expected(place, "a dictionary", value))
+    }
+
+    /// A key, as a word if it is one and as text, and its value.
+    fn pair(&self, dict: Val, index: usize, place: Place<'_>) -> Result<(Option<Word>, Arc<str>, Val)> {
+        if let Val::Node(node) = dict
+            && let Node::Dict(pairs) = &self.nodes[node as usize]
+            && let Some(&(key, value)) = pairs.get(index)
+        {
+            let Val::Text(id) = key else { return Err(self.expected(place, "only texts as keys", key)) };
+            return Ok((Word::from_id(id), self.shared_text(id), value));
+        }
+        Err(self.expected(place, "a dictionary", dict))
+    }
+
+    fn items(&mut self, value: Val, place: Place<'_>) -> Result<Vec<Val>> {
+        if let Val::Node(node) = value {
+            let items = match &self.nodes[node as usize] {
+                Node::List(items) => Some(items.clone()),
+                Node::Tuple(items) => Some(items.to_vec()),
+                Node::Stack(stack) if stack.is_empty() => Some(Vec::new()),
+                _ => None,
+            };
+            if let Some(items) = items {
+                self.charge(items.len())?;
+                return Ok(items);
+            }
+        }
+        Err(self.expected(place, "a list", value))
+    }
+
+    /// A list with every item converted.
+    fn each<T>(
+        &mut self,
+        list: Val,
+        place: Place<'_>,
+        convert: impl Fn(&mut Self, Val, Place<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let items = self.items(list, place)?;
+        items
+            .into_iter()
+            .enumerate()
+            .map(|(index, item)| convert(self, item, Place::Index(&place, index)))
+            .collect()
+    }
+
+    fn unsigned(&self, value: Val, place: Place<'_>) -> Result<u64> {
+        value.unsigned().ok_or_else(|| self.expected(place, "a whole number from 0 to 2^64 - 1", value))
+    }
+
+    fn signed(&self, value: Val, place: Place<'_>) -> Result<i64> {
+        value.signed().ok_or_else(|| self.expected(place, "a whole number of 64 signed bits", value))
+    }
+
+    fn bool(&self, value: Val, place: Place<'_>) -> Result<bool> {
+        match value {
+            Val::Bool(value) => Ok(value),
+            _ => Err(self.expected(place, "True or False", value)),
+        }
+    }
+
+    fn text_of(&self, value: Val, place: Place<'_>) -> Result<Arc<str>> {
+        match value {
+            Val::Text(id) => Ok(self.shared_text(id)),
+            _ => Err(self.expected(place, "a text", value)),
+        }
+    }
+
+    fn pool(&mut self, value: Val, place: Place<'_>) -> Result<PoolId> {
+        if let Val::Pair(first, second) = value {
+            return Ok(PoolId(first.into(), second.into()));
+        }
+        match self.each(value, place, |heap, value, place| heap.unsigned(value, place))?[..] {
+            [first, second] => Ok(PoolId(first, second)),
+            _ => Err(wrong(place, "expected a pair of whole numbers")),
+        }
+    }
+
+    fn settings(&mut self, value: Val, place: Place<'_>) -> Result<Vec<(Arc<str>, Value)>> {
+        (0..self.pairs(value, place)?)
+            .map(|index| {
+                let (_, text, value) = self.pair(value, index, place)?;
+                let value = self.value(value, Place::Key(&place, &text), 2)?;
+                Ok((text, value))
+            })
+            .collect()
+    }
+
+    fn history(&mut self, value: Val, place: Place<'_>) -> Result<HistoryStatus> {
+        let mut history = HistoryStatus::default();
+        for index in 0..self.pairs(value, place)? {
+            let (key, text, value) = self.pair(value, index, place)?;
+            let place = Place::Key(&place, &text);
+            match key {
+                Some(Word::HistoryRecorded) => history.recorded = self.bool(value, place)?,
+                Some(Word::HistoryComplete) => history.complete = self.bool(value, place)?,
+                Some(Word::EntriesOverwritten) => history.overwritten = self.unsigned(value, place)?,
+                Some(Word::OperationsBeforeRecording) => {
+                    history.before_recording = self.unsigned(value, place)?;
+                }
+                _ => return Err(wrong(place, "a key that this version does not know")),
+            }
+        }
+        Ok(history)
+    }
+
+    fn segments(&mut self, list: Val, place: Place<'_>) -> Result<Vec<SegmentInfo>> {
+        self.each(list, place, Self::segment)
+    }
+
+    fn segment(&mut self, dict: Val, place: Place<'_>) -> Result<SegmentInfo> {
+        let mut segment = SegmentInfo {
+            device: 0,
+            address: 0,
+            total_size: 0,
+            allocated_size: 0,
+            active_size: 0,
+            requested_size: 0,
+            stream: 0,
+            segment_type: self.shared_text(Word::Nothing as u32),
+            pool_id: PoolId::DEFAULT,
+            is_expandable: false,
+            frames: None,
+            blocks: Vec::new(),
+            extra: Vec::new(),
+        };
+        let (mut address, mut total, mut allocated, mut active, mut requested) =
+            (None, None, None, None, None);
+        let mut blocks = None;
+        for index in 0..self.pairs(dict, place)? {
+            let (key, text, value) = self.pair(dict, index, place)?;
+            let place = Place::Key(&place, &text);
+            match key {
+                Some(Word::Device) => segment.device = self.signed(value, place)?,
+                Some(Word::Address) => address = Some(self.unsigned(value, place)?),
+                Some(Word::TotalSize) => total = Some(self.unsigned(value, place)?),
+                Some(Word::AllocatedSize) => allocated = Some(self.unsigned(value, place)?),
+                Some(Word::ActiveSize) => active = Some(self.unsigned(value, place)?),
+                Some(Word::RequestedSize) => requested = Some(self.unsigned(value, place)?),
+                Some(Word::Stream) => segment.stream = self.unsigned(value, place)?,
+                Some(Word::SegmentType) => segment.segment_type = self.text_of(value, place)?,
+                Some(Word::SegmentPoolId) => segment.pool_id = self.pool(value, place)?,
+                Some(Word::IsExpandable) => segment.is_expandable = self.bool(value, place)?,
+                Some(Word::Frames) => segment.frames = self.some_stack(value, place)?,
+                Some(Word::Blocks) => blocks = Some(value),
+                _ => segment.extra.push((Arc::clone(&text), self.value(value, place, 3)?)),
+            }
+        }
+        segment.address = address.ok_or_else(|| wrong(place, "the key 'address' is missing"))?;
+        if let Some(list) = blocks {
+            let place = Place::Key(&place, "blocks");
+            // Old files give blocks without addresses; they lie one after the other.
+            let mut next = segment.address;
+            for (index, item) in self.items(list, place)?.into_iter().enumerate() {
+                let block = self.block(item, next, Place::Index(&place, index))?;
+                next = block.address.saturating_add(block.size);
+                segment.blocks.push(block);
+            }
+        }
+        let sum = |of: fn(&BlockInfo) -> u64, counts: fn(BlockState) -> bool| {
+            let counted = segment.blocks.iter().filter(|block| counts(block.state));
+            counted.fold(0u64, |sum, block| sum.saturating_add(of(block)))
+        };
+        let is_active = |state| state != BlockState::Inactive;
+        segment.total_size = total.unwrap_or_else(|| sum(|block| block.size, |_| true));
+        segment.allocated_size = allocated
+            .unwrap_or_else(|| sum(|block| block.size, |state| state == BlockState::ActiveAllocated));
+        segment.active_size = active.unwrap_or_else(|| sum(|block| block.size, is_active));
+        segment.requested_size = requested.unwrap_or_else(|| sum(|block| block.requested_size, is_active));
+        Ok(segment)
+    }
+
+    fn block(&mut self, dict: Val, next_address: u64, place: Place<'_>) -> Result<BlockInfo> {
+        let (mut address, mut size, mut requested, mut state) = (next_address, None, None, None);
+        let (mut frames, mut extra) = (None, Vec::new());
+        for index in 0..self.pairs(dict, place)? {
+            let (key, text, value) = self.pair(dict, index, place)?;
+            let place = Place::Key(&place, &text);
+            match key {
+                Some(Word::Address) => address = self.unsigned(value, place)?,
+                Some(Word::Size) => size = Some(self.unsigned(value, place)?),
+                Some(Word::RequestedSize) => requested = Some(self.unsigned(value, place)?),
+                Some(Word::State) => {
+                    let name = self.text_of(value, place)?;
+                    let known = BlockState::from_name(&name);
+                    state = Some(known.ok_or_else(|| wrong(place, format!("unknown block state {name:?}")))?);
+                }
+                Some(Word::Frames) => frames = self.some_stack(value, place)?,
+                _ => extra.push((Arc::clone(&text), self.value(value, place, 5)?)),
+            }
+        }
+        let size = size.ok_or_else(|| wrong(place, "the key 'size' is missing"))?;
+        let state = state.ok_or_else(|| wrong(place, "the key 'state' is missing"))?;
+        Ok(BlockInfo { address, size, requested_size: requested.unwrap_or(size), state, frames, extra })
+    }
+
+    /// The call stack of a block or segment, where an empty list means that none was recorded.
+    fn some_stack(&mut self, value: Val, place: Place<'_>) -> Result<Option<Stack>> {
+        Ok(Some(self.stack_at(value, place)?).filter(|stack| !stack.is_empty()))
+    }
+
+    fn stack_at(&mut self, value: Val, place: Place<'_>) -> Result<Stack> {
+        let Val::Node(node) = value else { return Err(self.expected(place, "a list of frames", value)) };
+        if let Node::Stack(stack) = &self.nodes[node as usize] {
+            return Ok(Arc::clone(stack));
+        }
+        let frames = self.each(value, place, Self::frame_at)?;
+        let stack = if frames.is_empty() { Arc::clone(&self.no_frames) } else { frames.into() };
+        self.nodes[node as usize] = Node::Stack(Arc::clone(&stack));
+        Ok(stack)
+    }
+
+    fn frame_at(&mut self, dict: Val, place: Place<'_>) -> Result<Frame> {
+        let nothing = self.shared_text(Word::Nothing as u32);
+        let mut frame = Frame { name: Arc::clone(&nothing), filename: nothing, line: 0, extra: Vec::new() };
+        for index in 0..self.pairs(dict, place)? {
+            let (key, text, value) = self.pair(dict, index, place)?;
+            let place = Place::Key(&place, &text);
+            match key {
+                Some(Word::Name) => frame.name = self.text_of(value, place)?,
+                Some(Word::Filename) => frame.filename = self.text_of(value, place)?,
+                Some(Word::Line) => frame.line = self.unsigned(value, place)?,
+                _ => frame.extra.push((Arc::clone(&text), self.value(value, place, 6)?)),
+            }
+        }
+        Ok(frame)
+    }
+
+    /// Histories; the last `host_lists` of them (0 or 1) is the host's.
+    fn traces(&mut self, lists: &[Val], host_lists: usize) -> Result<Vec<Vec<TraceEntry>>> {
+        if let Some(traces) = self.traces_in_place(lists) {
+            return Ok(traces);
+        }
+        let devices = lists.len() - host_lists;
+        let (device_place, host_place) =
+            (Place::Key(&Place::Root, "device_traces"), Place::Key(&Place::Root, "host_traces"));
+        lists
+            .iter()
+            .enumerate()
+            .map(|(device, &list)| {
+                let place = if device < devices { Place::Index(&device_place, device) } else { host_place };
+                self.each(list, place, Self::entry_at)
+            })
+            .collect()
+    }
+
+    /// Takes histories as they are, if every list holds a run of the entries in order: then nothing is
+    /// copied for the longest (usually only) one.
+    fn traces_in_place(&mut self, lists: &[Val]) -> Option<Vec<Vec<TraceEntry>>> {
+        let mut starts = Vec::with_capacity(lists.len());
+        let mut next = 0;
+        for &list in lists {
+            let Val::Node(node) = list else { return None };
+            let items = match &self.nodes[node as usize] {
+                Node::List(items) => items.as_slice(),
+                Node::Stack(stack) if stack.is_empty() => &[],
+                _ => return None,
+            };
+            starts.push(next as usize);
+            for &item in items {
+                let Val::Node(node) = item else { return None };
+                match self.nodes[node as usize] {
+                    Node::Entry(entry) if entry == next => next += 1,
+                    _ => return None,
+                }
+            }
+        }
+        if next as usize != self.entries.len() {
+            return None;
+        }
+        let mut entries = std::mem::take(&mut self.entries);
+        let mut traces: Vec<_> = starts
+            .iter()
+            .rev()
+            .map(|&start| if start == 0 { std::mem::take(&mut entries) } else { entries.split_off(start) })
+            .collect();
+        traces.reverse();
+        Some(traces)
+    }
+
+    fn entry_at(&mut self, value: Val, place: Place<'_>) -> Result<TraceEntry> {
+        if let Val::Node(node) = value
+            && let Node::Entry(entry) = self.nodes[node as usize]
+        {
+            self.charge(1)?;
+            return Ok(self.entries[entry as usize].clone());
+        }
+        let (mut action, mut addr, mut device_free, mut size) = (None, None, None, None);
+        let mut entry = TraceEntry {
+            action: Action::Alloc,
+            addr: 0,
+            size: 0,
+            stream: 0,
+            time_us: 0,
+            compile_context: None,
+            user_metadata: None,
+            pool_id: None,
+            frames: None,
+            extra: Vec::new(),
+        };
+        for index in 0..self.pairs(value, place)? {
+            let (key, text, value) = self.pair(value, index, place)?;
+            let place = Place::Key(&place, &text);
+            match key {
+                Some(Word::Action) => {
+                    let name = self.text_of(value, place)?;
+                    let known = self.action(value);
+                    action = Some(known.ok_or_else(|| wrong(place, format!("unknown action {name:?}")))?);
+                }
+                Some(Word::Addr) => addr = Some(self.unsigned(value, place)?),
+                Some(Word::DeviceFree) => device_free = Some(self.unsigned(value, place)?),
+                Some(Word::Size) => size = Some(self.unsigned(value, place)?),
+                Some(Word::Stream) => entry.stream = self.unsigned(value, place)?,
+                Some(Word::TimeUs) => entry.time_us = self.signed(value, place)?,
+                Some(Word::CompileContext) => entry.compile_context = Some(self.text_of(value, place)?),
+                Some(Word::UserMetadata) => entry.user_metadata = Some(self.text_of(value, place)?),
+                Some(Word::PoolId) => entry.pool_id = Some(self.pool(value, place)?),
+                Some(Word::Frames) => entry.frames = Some(self.stack_at(value, place)?),
+                _ => entry.extra.push((Arc::clone(&text), self.value(value, place, 4)?)),
+            }
+        }
+        let missing = |key: &str| wrong(place, format!("the key '{key}' is missing"));
+        entry.action = action.ok_or_else(|| missing("action"))?;
+        entry.size = size.ok_or_else(|| missing("size"))?;
+        entry.addr = match entry.action {
+            Action::Oom => device_free.or(addr).ok_or_else(|| missing("device_free"))?,
+            _ => addr.ok_or_else(|| missing("addr"))?,
+        };
+        Ok(entry)
+    }
+
+    /// An open value, `depth` levels below the root.
+    fn value(&mut self, value: Val, place: Place<'_>, depth: usize) -> Result<Value> {
+        self.charge(1)?;
+        let Val::Node(node) = value else {
+            return Ok(match value {
+                Val::None | Val::Node(_) => Value::None,
+                Val::Bool(value) => Value::Bool(value),
+                Val::Int(value) => Value::Int(value),
+                Val::Unsigned(value) => Value::Unsigned(value),
+                Val::Float(value) => Value::Float(value),
+                Val::Text(id) => Value::Str(self.shared_text(id)),
+                Val::Pair(first, second) => {
+                    Value::Tuple(vec![Value::Int(first.into()), Value::Int(second.into())])
+                }
+            });
+        };
+        if depth > self.limits.max_depth {
+            return Err(PickleError::Limit {
+                offset: self.length,
+                what: format!("lists and dictionaries are nested deeper than {}", self.limits.max_depth),
+            });
+        }
+        let item = |heap: &mut Self, item, place: Place<'_>| heap.value(item, place, depth + 1);
+        Ok(match &self.nodes[node as usize] {
+            Node::List(_) => Value::List(self.each(value, place, item)?),
+            Node::Tuple(_) => Value::Tuple(self.each(value, place, item)?),
+            Node::Dict(pairs) => {
+                let pairs = pairs.clone();
+                self.charge(pairs.len())?;
+                let convert = |(key, value)| {
+                    Ok((item(self, key, Place::Key(&place, "a key"))?, {
+                        let name = if let Val::Text(id) = key { self.shared_text(id) } else { "?".into() };
+                        item(self, value, Place::Key(&place, &name))?
+                    }))
+                };
+                Value::Dict(pairs.into_iter().map(convert).collect::<Result<_>>()?)
+            }
+            Node::Entry(entry) => {
+                let entry = self.entries[*entry as usize].clone();
+                self.charge(24)?;
+                self.entry_value(&entry)?
+            }
+            Node::Stack(stack) => {
+                let stack = Arc::clone(stack);
+                self.stack_value(&stack)?
+            }
+        })
+    }
+
+    /// A dictionary that looks like a history entry and stands elsewhere. Its keys get the usual order.
+    fn entry_value(&mut self, entry: &TraceEntry) -> Result<Value> {
+        let address = if entry.action == Action::Oom { Word::DeviceFree } else { Word::Addr };
+        let mut pairs = vec![
+            named(Word::Action, entry.action.name().into()),
+            named(address, whole(entry.addr)),
+            named(Word::Size, whole(entry.size)),
+            named(Word::Stream, whole(entry.stream)),
+            named(Word::TimeUs, Value::Int(entry.time_us)),
+        ];
+        let texts =
+            [(Word::CompileContext, &entry.compile_context), (Word::UserMetadata, &entry.user_metadata)];
+        for (word, text) in texts {
+            pairs.extend(text.as_ref().map(|text| named(word, Value::Str(Arc::clone(text)))));
+        }
+        if let Some(pool) = entry.pool_id {
+            pairs.push(named(Word::PoolId, Value::Tuple(vec![whole(pool.0), whole(pool.1)])));
+        }
+        if let Some(stack) = &entry.frames {
+            pairs.push(named(Word::Frames, self.stack_value(stack)?));
+        }
+        Ok(Value::Dict(pairs))
+    }
+
+    /// A call stack as the list it was.
+    fn stack_value(&mut self, stack: &Stack) -> Result<Value> {
+        let frame = |frame: &Frame| {
+            self.charge(8 + frame.extra.iter().map(|(_, value)| 2 + weight(value)).sum::<usize>())?;
+            let mut pairs = vec![
+                named(Word::Name, Value::Str(Arc::clone(&frame.name))),
+                named(Word::Filename, Value::Str(Arc::clone(&frame.filename))),
+                named(Word::Line, whole(frame.line)),
+            ];
+            pairs.extend(frame.extra.iter().map(|(key, value)| (Value::Str(Arc::clone(key)), value.clone())));
+            Ok(Value::Dict(pairs))
+        };
+        Ok(Value::List(stack.iter().map(frame).collect::<Result<_>>()?))
+    }
+}
+
+/// How many values a value holds, itself included.
+fn weight(value: &Value) -> usize {
+    1 + match value {
+        Value::List(items) | Value::Tuple(items) => items.iter().map(weight).sum(),
+        Value::Dict(pairs) => pairs.iter().map(|(key, value)| weight(key) + weight(value)).sum(),
+        _ => 0,
+    }
+}
+
+fn named(word: Word, value: Value) -> (Value, Value) {
+    (word.text().into(), value)
+}
+
+fn whole(value: u64) -> Value {
+    i64::try_from(value).map_or(Value::Unsigned(value), Value::Int)
+}

@@ -1,0 +1,303 @@
+//! What a pickle has built so far: an arena of nodes, with history entries and call stacks in their final
+//! form as soon as they are complete. That keeps a long history small: an entry never exists as a
+//! dictionary.
+
+use super::Limits;
+use super::error::PickleError;
+use crate::schema::Word;
+use alloc_core::snapshot::{Action, Frame, Stack, TraceEntry};
+use alloc_core::types::PoolId;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// A value on the stack, in the memo or inside a container.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Val {
+    None,
+    Bool(bool),
+    Int(i64),
+    /// From 2^63 on.
+    Unsigned(u64),
+    Float(f64),
+    /// Index into the texts; a word's number if it is one.
+    Text(u32),
+    /// A tuple of two small numbers: every entry has one (its pool), which then needs no node.
+    Pair(u32, u32),
+    /// Index into the nodes.
+    Node(u32),
+}
+
+/// A container.
+#[derive(Debug)]
+pub(super) enum Node {
+    List(Vec<Val>),
+    Tuple(Box<[Val]>),
+    Dict(Vec<(Val, Val)>),
+    /// A dictionary that is a complete history entry; index into the entries.
+    Entry(u32),
+    /// A list that was used as a call stack.
+    Stack(Stack),
+}
+
+#[derive(Debug)]
+pub(super) struct Heap {
+    pub(super) nodes: Vec<Node>,
+    pub(super) entries: Vec<TraceEntry>,
+    pub(super) texts: Vec<Arc<str>>,
+    text_ids: FxHashMap<Arc<str>, u32>,
+    text_bytes: usize,
+    /// Values inside lists, tuples and dictionaries.
+    slots: usize,
+    /// The one empty stack.
+    pub(super) no_frames: Stack,
+    pub(super) limits: Limits,
+    /// Unpacked bytes read so far.
+    pub(super) length: u64,
+    /// Values made so far by copying parts out of the arena.
+    pub(super) copies: u64,
+}
+
+impl Heap {
+    pub(super) fn new(limits: Limits) -> Self {
+        let mut heap = Self {
+            nodes: Vec::new(),
+            entries: Vec::new(),
+            texts: Vec::new(),
+            text_ids: FxHashMap::default(),
+            text_bytes: 0,
+            slots: 0,
+            no_frames: Arc::from([]),
+            limits,
+            length: 0,
+            copies: 0,
+        };
+        for word in Word::ALL {
+            heap.text(word.text());
+        }
+        heap
+    }
+
+    /// Bytes of memory in use, nearly.
+    pub(super) fn footprint(&self) -> usize {
+        // A text costs its counts, two references and its share of the table.
+        const PER_TEXT: usize = 80;
+        self.nodes.capacity() * size_of::<Node>()
+            + self.entries.capacity() * size_of::<TraceEntry>()
+            + self.texts.len() * PER_TEXT
+            + self.text_bytes
+            + self.slots * size_of::<Val>()
+    }
+
+    /// The number of a text; equal texts get the same.
+    pub(super) fn text(&mut self, text: &str) -> u32 {
+        if let Some(&id) = self.text_ids.get(text) {
+            return id;
+        }
+        // The memory limit is far below 2^32 texts.
+        let id = self.texts.len() as u32;
+        let shared: Arc<str> = text.into();
+        self.text_bytes += text.len();
+        self.texts.push(Arc::clone(&shared));
+        self.text_ids.insert(shared, id);
+        id
+    }
+
+    /// As [`Heap::text`] for bytes that should be UTF-8; file names that are not (Python writes their odd
+    /// bytes as lone surrogates) keep what is readable.
+    pub(super) fn text_from(&mut self, bytes: &[u8]) -> u32 {
+        match std::str::from_utf8(bytes) {
+            Ok(text) => self.text(text),
+            Err(_) => self.text(&String::from_utf8_lossy(bytes)),
+        }
+    }
+
+    pub(super) fn shared_text(&self, id: u32) -> Arc<str> {
+        Arc::clone(&self.texts[id as usize])
+    }
+
+    pub(super) fn add(&mut self, node: Node) -> Val {
+        self.slots += match &node {
+            Node::List(items) => items.len(),
+            Node::Tuple(items) => items.len(),
+            Node::Dict(pairs) => 2 * pairs.len(),
+            Node::Entry(_) | Node::Stack(_) => 0,
+        };
+        let index = self.nodes.len() as u32;
+        self.nodes.push(node);
+        Val::Node(index)
+    }
+
+    pub(super) fn tuple(&mut self, items: &[Val]) -> Val {
+        if let [Val::Int(first), Val::Int(second)] = *items
+            && let (Ok(first), Ok(second)) = (u32::try_from(first), u32::try_from(second))
+        {
+            return Val::Pair(first, second);
+        }
+        self.add(Node::Tuple(items.into()))
+    }
+
+    /// Adds items to a list.
+    pub(super) fn append(&mut self, list: Val, items: &[Val]) -> Result<(), &'static str> {
+        let Val::Node(index) = list else { return Err("items are added to something that is not a list") };
+        match &mut self.nodes[index as usize] {
+            Node::List(known) => {
+                known.extend_from_slice(items);
+                self.slots += items.len();
+                Ok(())
+            }
+            Node::Stack(_) => Err("a call stack is changed after it was used"),
+            _ => Err("items are added to something that is not a list"),
+        }
+    }
+
+    /// Adds keys and values, alternating, to a dictionary.
+    pub(super) fn set_items(&mut self, dict: Val, items: &[Val]) -> Result<(), &'static str> {
+        let Val::Node(index) = dict else { return Err("keys are set in something that is not a dictionary") };
+        let pairs = match &self.nodes[index as usize] {
+            Node::Dict(pairs) => pairs,
+            Node::Entry(_) => return Err("a history entry is changed after it was complete"),
+            _ => return Err("keys are set in something that is not a dictionary"),
+        };
+        if !items.len().is_multiple_of(2) {
+            return Err("the last key has no value");
+        }
+        if pairs.is_empty()
+            && let Some(entry) = self.entry(items)
+        {
+            let number = self.entries.len() as u32;
+            self.entries.push(entry);
+            self.nodes[index as usize] = Node::Entry(number);
+        } else if let Node::Dict(pairs) = &mut self.nodes[index as usize] {
+            pairs.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
+            self.slots += items.len();
+        }
+        Ok(())
+    }
+
+    /// The history entry that a whole dictionary makes; `None` if it has anything unusual, for
+    /// [`super::convert`] to look at.
+    fn entry(&mut self, items: &[Val]) -> Option<TraceEntry> {
+        // Picklers set at most 1000 keys at a time, so more may follow.
+        if items.len() >= 2000 || items.first() != Some(&Val::Text(Word::Action as u32)) {
+            return None;
+        }
+        let mut action = None;
+        let (mut addr, mut device_free, mut size, mut stream, mut time_us) = (None, None, None, None, None);
+        let (mut compile_context, mut user_metadata, mut pool_id, mut frames) = (None, None, None, None);
+        for pair in items.chunks_exact(2) {
+            let Val::Text(key) = pair[0] else { return None };
+            let value = pair[1];
+            match Word::from_id(key)? {
+                Word::Action => action = Some(self.action(value)?),
+                Word::Addr => addr = Some(value.unsigned()?),
+                Word::DeviceFree => device_free = Some(value.unsigned()?),
+                Word::Size => size = Some(value.unsigned()?),
+                Word::Stream => stream = Some(value.unsigned()?),
+                Word::TimeUs => time_us = Some(value.signed()?),
+                Word::CompileContext => compile_context = Some(self.shared(value)?),
+                Word::UserMetadata => user_metadata = Some(self.shared(value)?),
+                Word::PoolId => pool_id = Some(value.pair()?),
+                Word::Frames => frames = Some(self.stack(value)?),
+                _ => return None,
+            }
+        }
+        let action = action?;
+        let addr = match (addr, device_free) {
+            (Some(addr), None) if action != Action::Oom => addr,
+            (None, Some(free)) if action == Action::Oom => free,
+            _ => return None,
+        };
+        Some(TraceEntry {
+            action,
+            addr,
+            size: size?,
+            stream: stream?,
+            time_us: time_us?,
+            compile_context,
+            user_metadata,
+            pool_id,
+            frames,
+            extra: Vec::new(),
+        })
+    }
+
+    /// The action a text names.
+    pub(super) fn action(&self, value: Val) -> Option<Action> {
+        let Val::Text(id) = value else { return None };
+        Word::from_id(id)?.action()
+    }
+
+    fn shared(&self, value: Val) -> Option<Arc<str>> {
+        match value {
+            Val::Text(id) => Some(self.shared_text(id)),
+            _ => None,
+        }
+    }
+
+    /// The call stack that a list makes, made once; `None` if a frame has anything unusual.
+    fn stack(&mut self, value: Val) -> Option<Stack> {
+        let Val::Node(index) = value else { return None };
+        let stack: Stack = match &self.nodes[index as usize] {
+            Node::Stack(stack) => return Some(Arc::clone(stack)),
+            Node::List(items) if items.is_empty() => Arc::clone(&self.no_frames),
+            Node::List(items) => items.iter().map(|&item| self.frame(item)).collect::<Option<_>>()?,
+            _ => return None,
+        };
+        self.nodes[index as usize] = Node::Stack(Arc::clone(&stack));
+        Some(stack)
+    }
+
+    fn frame(&self, value: Val) -> Option<Frame> {
+        let Val::Node(index) = value else { return None };
+        let Node::Dict(pairs) = &self.nodes[index as usize] else { return None };
+        let (mut name, mut filename, mut line) = (None, None, None);
+        for &(key, value) in pairs {
+            let Val::Text(key) = key else { return None };
+            match Word::from_id(key)? {
+                Word::Name => name = Some(self.shared(value)?),
+                Word::Filename => filename = Some(self.shared(value)?),
+                Word::Line => line = Some(value.unsigned()?),
+                _ => return None,
+            }
+        }
+        Some(Frame { name: name?, filename: filename?, line: line?, extra: Vec::new() })
+    }
+
+    /// Counts values that are copied out of the arena, so that shared parts cannot multiply without end.
+    pub(super) fn charge(&mut self, values: usize) -> Result<(), PickleError> {
+        const ALWAYS_ALLOWED: u64 = 1 << 16;
+        self.copies += values as u64;
+        let allowed = self.length.saturating_mul(self.limits.copies_per_byte).saturating_add(ALWAYS_ALLOWED);
+        if self.copies <= allowed {
+            return Ok(());
+        }
+        Err(PickleError::Limit {
+            offset: self.length,
+            what: format!("parts that are referred to several times would become more than {allowed} values"),
+        })
+    }
+}
+
+impl Val {
+    pub(super) fn unsigned(self) -> Option<u64> {
+        match self {
+            Self::Int(value) => u64::try_from(value).ok(),
+            Self::Unsigned(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    pub(super) fn signed(self) -> Option<i64> {
+        match self {
+            Self::Int(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    fn pair(self) -> Option<PoolId> {
+        match self {
+            Self::Pair(first, second) => Some(PoolId(first.into(), second.into())),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! The stack machine: carries out a pickle's operations on a [`Heap`].
+
+use super::Limits;
+use super::error::PickleError;
+use super::heap::{Heap, Node, Val};
+use super::input::Input;
+use super::opcode::{self, Foreign};
+use std::io::Read;
+
+/// Memory that is always allowed, whatever the input's length.
+const ALWAYS_ALLOWED: u64 = 64 << 20;
+
+/// How far a memo index may be ahead of the byte offset. Every store takes a byte at least, so that
+/// numbers without large gaps stay below it; a writer may reserve some (ours does).
+const MEMO_SLACK: u64 = 1024;
+
+struct Machine<R> {
+    input: Input<R>,
+    heap: Heap,
+    stack: Vec<Val>,
+    /// Heights of the stack at each mark.
+    marks: Vec<usize>,
+    memo: Vec<Option<Val>>,
+    /// Stored values, which is the next index of MEMOIZE.
+    memoised: usize,
+}
+
+/// Runs a pickle to its end; gives what it built and the value it ends with.
+pub(super) fn run<R: Read>(reader: R, limits: &Limits) -> Result<(Heap, Val), PickleError> {
+    let mut machine = Machine {
+        input: Input::new(reader, limits.max_bytes),
+        heap: Heap::new(*limits),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: Vec::new(),
+        memoised: 0,
+    };
+    loop {
+        if machine.input.is_low(32) {
+            machine.input.fill()?;
+            machine.check_memory()?;
+        }
+        let opcode = machine.input.opcode()?;
+        if opcode == opcode::STOP {
+            let root = machine.pop()?;
+            machine.heap.length = machine.input.offset();
+            return Ok((machine.heap, root));
+        }
+        machine.step(opcode)?;
+    }
+}
+
+impl<R: Read> Machine<R> {
+    fn check_memory(&self) -> Result<(), PickleError> {
+        let slots = self.stack.capacity() + self.memo.capacity() + self.marks.capacity();
+        let used = (self.heap.footprint() + slots * size_of::<Val>()) as u64;
+        let limits = &self.heap.limits;
+        let offset = self.input.offset();
+        let allowed = ALWAYS_ALLOWED
+            .saturating_add(offset.saturating_mul(limits.memory_per_byte))
+            .min(limits.max_memory);
+        if used <= allowed {
+            return Ok(());
+        }
+        let what = format!("its {offset} bytes so far need more than {allowed} bytes of memory");
+        Err(PickleError::Limit { offset, what })
+    }
+
+    #[inline]
+    fn step(&mut self, opcode: u8) -> Result<(), PickleError> {
+        let value = match opcode {
+            opcode::BINGET => {
+                let index = self.input.byte()?;
+                return self.get(index.into());
+            }
+            opcode::LONG_BINGET => {
+                let index = u32::from_le_bytes(self.input.array()?);
+                return self.get(index.into());
+            }
+            opcode::MEMOIZE => return self.put(self.memoised as u64),
+            opcode::BINPUT => {
+                let index = self.input.byte()?;
+                return self.put(index.into());
+            }
+            opcode::LONG_BINPUT => {
+                let index = u32::from_le_bytes(self.input.array()?);
+                return self.put(index.into());
+            }
+            opcode::BININT1 => Val::Int(self.input.byte()?.into()),
+            opcode::BININT2 => Val::Int(u16::from_le_bytes(self.input.array()?).into()),
+            opcode::BININT => Val::Int(i32::from_le_bytes(self.input.array()?).into()),
+            opcode::LONG1 => {
+                let length = self.input.byte()?;
+                self.long(length.into())?
+            }
+            opcode::LONG4 => {
+                let length = u32::from_le_bytes(self.input.array()?);
+                self.long(length.into())?
+            }
+            opcode::SHORT_BINUNICODE => {
+                let length = self.input.byte()?;
+                self.text(length.into())?
+            }
+            opcode::BINUNICODE => {
+                let length = u32::from_le_bytes(self.input.array()?);
+                self.text(length.into())?
+            }
+            opcode::BINUNICODE8 => {
+                let length = u64::from_le_bytes(self.input.array()?);
+                self.text(length)?
+            }
+            opcode::MARK => {
+                self.marks.push(self.stack.len());
+                return Ok(());
+            }
+            opcode::EMPTY_DICT => self.heap.add(Node::Dict(Vec::new())),
+            opcode::EMPTY_LIST => self.heap.add(Node::List(Vec::new())),
+            opcode::EMPTY_TUPLE => self.heap.tuple(&[]),
+            opcode::SETITEMS => {
+                let mark = self.pop_mark()?;
+                return self.set_items(mark);
+            }
+            opcode::SETITEM => return self.set_items(self.below(2)?),
+            opcode::APPENDS => {
+                let mark = self.pop_mark()?;
+                return self.append(mark);
+            }
+            opcode::APPEND => return self.append(self.below(1)?),
+            opcode::TUPLE1 => self.tuple(self.below(1)?),
+            opcode::TUPLE2 => self.tuple(self.below(2)?),
+            opcode::TUPLE3 => self.tuple(self.below(3)?),
+            opcode::NONE => Val::None,
+            opcode::NEWTRUE => Val::Bool(true),
+            opcode::NEWFALSE => Val::Bool(false),
+            opcode::BINFLOAT => Val::Float(f64::from_be_bytes(self.input.array()?)),
+            _ => return self.rare(opcode),
+        };
+        self.stack.push(value);
+        Ok(())
+    }
+
+    /// The operations of old protocols, and those that come once.
+    #[cold]
+    fn rare(&mut self, opcode: u8) -> Result<(), PickleError> {
+        let value = match opcode {
+            opcode::PROTO => {
+                let version = self.input.byte()?;
+                if version > 5 {
+                    return Err(self.input.malformed(format!("protocol {version} is not one of 0 to 5")));
+                }
+                return Ok(());
+            }
+            opcode::FRAME => {
+                // Frames only help readers that fetch bytes one by one.
+                self.input.array::<8>()?;
+                return Ok(());
+            }
+            opcode::TUPLE => {
+                let mark = self.pop_mark()?;
+                self.tuple(mark)
+            }
+            opcode::LIST => {
+                let mark = self.pop_mark()?;
+                let items = self.stack.split_off(mark);
+                self.heap.add(Node::List(items))
+            }
+            opcode::DICT => {
+                let mark = self.pop_mark()?;
+                let dict = self.heap.add(Node::Dict(Vec::new()));
+                let result = self.heap.set_items(dict, &self.stack[mark..]);
+                result.map_err(|what| self.input.malformed(what))?;
+                self.stack.truncate(mark);
+                dict
+            }
+            opcode::POP => {
+                // A pop at a mark takes the mark.
+                if self.marks.last() == Some(&self.stack.len()) {
+                    self.marks.pop();
+                } else {
+                    self.pop()?;
+                }
+                return Ok(());
+            }
+            opcode::POP_MARK => {
+                let mark = self.pop_mark()?;
+                self.stack.truncate(mark);
+                return Ok(());
+            }
+            opcode::DUP => self.stack[self.below(1)?],
+            opcode::GET => {
+                let index = self.memo_index()?;
+                return self.get(index);
+            }
+            opcode::PUT => {
+                let index = self.memo_index()?;
+                return self.put(index);
+            }
+            opcode::INT => self.decimal()?,
+            opcode::LONG => self.decimal()?,
+            opcode::FLOAT => {
+                let number = self.input.line(|line| std::str::from_utf8(line).ok()?.trim().parse().ok())?;
+                Val::Float(number.ok_or_else(|| self.input.malformed("its data is no number"))?)
+            }
+            opcode::UNICODE => {
+                let text = self.input.line(raw_unicode_escape)?;
+                let text = text.ok_or_else(|| self.input.malformed("its text has a bad escape"))?;
+                Val::Text(self.heap.text(&text))
+            }
+            _ => return Err(self.refuse(opcode)),
+        };
+        self.stack.push(value);
+        Ok(())
+    }
+
+    fn refuse(&self, opcode: u8) -> PickleError {
+        let at = self.input.at;
+        match opcode::foreign(opcode) {
+            Some(Foreign::CanCall) => PickleError::Refused { at },
+            Some(Foreign::Makes(what)) => PickleError::Unsupported { at, what },
+            None if at.offset == 0 => PickleError::NotAPickle { at },
+            None => PickleError::Unsupported { at, what: "no operation of pickle protocols 0 to 5" },
+        }
+    }
+
+    /// The stack's height with `count` items taken, none of them below the last mark.
+    fn below(&self, count: usize) -> Result<usize, PickleError> {
+        let floor = self.marks.last().copied().unwrap_or(0);
+        match self.stack.len().checked_sub(count) {
+            Some(height) if height >= floor => Ok(height),
+            _ => Err(self.input.malformed("it takes more values than there are")),
+        }
+    }
+
+    fn pop(&mut self) -> Result<Val, PickleError> {
+        let height = self.below(1)?;
+        let value = self.stack[height];
+        self.stack.truncate(height);
+        Ok(value)
+    }
+
+    fn pop_mark(&mut self) -> Result<usize, PickleError> {
+        self.marks.pop().ok_or_else(|| self.input.malformed("there is no mark for it"))
+    }
+
+    /// The container just below `start`, which gets what lies from there on.
+    fn container(&self, start: usize) -> Result<Val, PickleError> {
+        let floor = self.marks.last().copied().unwrap_or(0);
+        match start.checked_sub(1) {
+            Some(index) if index >= floor => Ok(self.stack[index]),
+            _ => Err(self.input.malformed("there is no container for it")),
+        }
+    }
+
+    fn set_items(&mut self, start: usize) -> Result<(), PickleError> {
+        let dict = self.container(start)?;
+        let result = self.heap.set_items(dict, &self.stack[start..]);
+        result.map_err(|what| self.input.malformed(what))?;
+        self.stack.truncate(start);
+        Ok(())
+    }
+
+    fn append(&mut self, start: usize) -> Result<(), PickleError> {
+        let list = self.container(start)?;
+        let result = self.heap.append(list, &self.stack[start..]);
+        result.map_err(|what| self.input.malformed(what))?;
+        self.stack.truncate(start);
+        Ok(())
+    }
+
+    fn tuple(&mut self, start: usize) -> Val {
+        let tuple = self.heap.tuple(&self.stack[start..]);
+        self.stack.truncate(start);
+        tuple
+    }
+
+    #[inline]
+    fn get(&mut self, index: u64) -> Result<(), PickleError> {
+        match usize::try_from(index).ok().and_then(|index| self.memo.get(index)) {
+            Some(Some(value)) => {
+                self.stack.push(*value);
+                Ok(())
+            }
+            _ => Err(self.input.malformed(format!("nothing was stored under memo index {index}"))),
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, index: u64) -> Result<(), PickleError> {
+        if index > self.input.at.offset + MEMO_SLACK {
+            let what = format!("memo index {index} is out of all proportion");
+            return Err(self.input.malformed(what));
+        }
+        let value = self.stack[self.below(1)?];
+        let index = index as usize;
+        if index == self.memo.len() {
+            self.memo.push(Some(value));
+            self.memoised += 1;
+            return Ok(());
+        }
+        if index > self.memo.len() {
+            self.memo.resize(index + 1, None);
+        }
+        self.memoised += usize::from(self.memo[index].is_none());
+        self.memo[index] = Some(value);
+        Ok(())
+    }
+
+    fn memo_index(&mut self) -> Result<u64, PickleError> {
+        let index = self.input.line(|line| std::str::from_utf8(line).ok()?.trim().parse().ok())?;
+        index.ok_or_else(|| self.input.malformed("its memo index is no number"))
+    }
+
+    #[inline]
+    fn text(&mut self, length: u64) -> Result<Val, PickleError> {
+        let heap = &mut self.heap;
+        Ok(Val::Text(self.input.bytes(length, |bytes| heap.text_from(bytes))?))
+    }
+
+    /// A whole number in two's complement, lowest byte first.
+    #[inline]
+    fn long(&mut self, length: u64) -> Result<Val, PickleError> {
+        let number = self.input.bytes(length, |bytes| {
+            let negative = bytes.last().is_some_and(|&byte| byte >= 0x80);
+            let fill = if negative { 0xff } else { 0 };
+            let mut wide = [fill; 8];
+            let low = bytes.len().min(8);
+            wide[..low].copy_from_slice(&bytes[..low]);
+            let high_is_sign = bytes[low..].iter().all(|&byte| byte == fill);
+            match (i64::from_le_bytes(wide), negative) {
+                _ if !high_is_sign => None,
+                (value, _) if (value < 0) == negative => Some(Val::Int(value)),
+                (value, false) => Some(Val::Unsigned(value.cast_unsigned())),
+                _ => None,
+            }
+        })?;
+        number.ok_or_else(|| self.input.malformed("the number does not fit 64 bits"))
+    }
+
+    /// A whole number in digits; `00` and `01` were how protocol 1 wrote booleans.
+    fn decimal(&mut self) -> Result<Val, PickleError> {
+        let is_int = self.input.at.opcode == opcode::INT;
+        let number = self.input.line(|line| {
+            let text = std::str::from_utf8(line).ok()?.trim();
+            if is_int && matches!(text, "00" | "01") {
+                return Some(Val::Bool(text == "01"));
+            }
+            let digits = text.strip_suffix('L').unwrap_or(text);
+            digits.parse().map(Val::Int).or_else(|_| digits.parse().map(Val::Unsigned)).ok()
+        })?;
+        number.ok_or_else(|| self.input.malformed("its data is no number of 64 bits"))
+    }
+}
+
+/// Text of protocol 0: Latin-1 with `\uXXXX` and `\UXXXXXXXX` for the rest.
+fn raw_unicode_escape(line: &[u8]) -> Option<String> {
+    let mut text = String::with_capacity(line.len());
+    let mut rest = line;
+    while let [byte, tail @ ..] = rest {
+        let digits = match rest {
+            [b'\\', b'u', ..] => 4,
+            [b'\\', b'U', ..] => 8,
+            _ => {
+                text.push(char::from(*byte));
+                rest = tail;
+                continue;
+            }
+        };
+        let hex = std::str::from_utf8(rest.get(2..2 + digits)?).ok()?;
+        let code = u32::from_str_radix(hex, 16).ok()?;
+        // A lone surrogate is an undecodable byte of a file name.
+        text.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
+        rest = &rest[2 + digits..];
+    }
+    Some(text)
+}

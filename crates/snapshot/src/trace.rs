@@ -1,0 +1,129 @@
+//! Allocation traces: what a program asked of an allocator, in order.
+//!
+//! A trace is a text file, usually gzip'd. The first line is `# ` and a JSON object ([`TraceHeader`]); every
+//! other line is one [`Event`]:
+//!
+//! | line | meaning |
+//! |---|---|
+//! | `a ID SIZE STREAM` | a request of SIZE bytes on STREAM, which gets the number ID |
+//! | `f ID` | the block is given back |
+//! | `r ID STREAM` | the block is used on STREAM too |
+//! | `e` | the cache is emptied |
+//! | `i N` | iteration N begins |
+//!
+//! SIZE is as requested, before any rounding, and never 0. IDs rise and are never reused. STREAM 0 is the
+//! default stream, others are numbered as they appear.
+
+mod error;
+mod header;
+mod read;
+mod write;
+
+pub use error::TraceError;
+pub use header::{Mark, NativeResult, NativeResults, TraceHeader};
+pub use read::TraceReader;
+pub use write::TraceWriter;
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::Path;
+
+/// One call of the traced program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// A request.
+    Alloc {
+        /// The block's number; larger than every earlier one.
+        id: u64,
+        /// Bytes as requested; not 0.
+        size: u64,
+        /// The stream it is for; 0 is the default stream.
+        stream: u32,
+    },
+    /// The block is given back.
+    Free {
+        /// A live block's number.
+        id: u64,
+    },
+    /// The block is used on another stream and may be reused only when that stream is done with it.
+    RecordStream {
+        /// A live block's number.
+        id: u64,
+        /// The stream that uses it.
+        stream: u32,
+    },
+    /// `empty_cache()`.
+    EmptyCache,
+    /// An iteration begins (a training step, a decode step, a request).
+    Iteration {
+        /// The iteration's number.
+        n: u64,
+    },
+}
+
+/// A whole trace in memory, 24 bytes an event.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Trace {
+    /// What the first line says.
+    pub header: TraceHeader,
+    /// The calls in order.
+    pub events: Vec<Event>,
+}
+
+impl Trace {
+    /// Reads a trace file, gzip'd or plain. Blocks on file input.
+    ///
+    /// # Errors
+    /// [`TraceError`]: the file is missing, damaged, cut short, or a line is wrong. The error does not name
+    /// the file; the caller knows it ([`crate::load`] adds it).
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, TraceError> {
+        let file = File::open(path).map_err(|source| TraceError::Open { source })?;
+        Self::from_reader(file)
+    }
+
+    /// Reads a trace, gzip'd or plain, to its end.
+    ///
+    /// # Errors
+    /// As [`Trace::load`].
+    pub fn from_reader(reader: impl io::Read) -> Result<Self, TraceError> {
+        let input = crate::gzip::open(reader).map_err(|source| TraceError::from_io(1, source))?;
+        Self::from_plain(BufReader::with_capacity(1 << 16, input))
+    }
+
+    /// Reads the text of a trace to its end.
+    pub(crate) fn from_plain(input: impl BufRead) -> Result<Self, TraceError> {
+        let mut reader = TraceReader::from_plain(input)?;
+        // The header's count is only a hint: it may be wrong, so it reserves no more than 24 MiB.
+        let mut events = Vec::with_capacity(reader.header().events.unwrap_or(0).min(1 << 20) as usize);
+        for event in &mut reader {
+            events.push(event?);
+        }
+        Ok(Self { header: reader.into_header(), events })
+    }
+
+    /// Writes the trace, gzip'd.
+    ///
+    /// # Errors
+    /// What `output` reports.
+    pub fn write(&self, output: impl Write) -> io::Result<()> {
+        let mut writer = TraceWriter::new(output, &self.header)?;
+        for event in &self.events {
+            writer.write(event)?;
+        }
+        writer.finish()?;
+        Ok(())
+    }
+
+    /// Whether the file holds fewer events than its header says: it was cut, and figures of the header
+    /// (peaks, native results) are those of the whole run.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
+        self.header.events.is_some_and(|events| events > self.events.len() as u64)
+    }
+
+    /// Fills the header's counts and sums (`events`, `allocs`, `streams`, `iterations`,
+    /// `peak_live_requested`, `live_at_end`, `bytes_requested_in_all`) from the events.
+    pub fn summarise(&mut self) {
+        self.header.summarise(&self.events);
+    }
+}

@@ -1,0 +1,63 @@
+//! Writing a trace.
+
+use super::{Event, TraceHeader};
+use flate2::{Compression, GzBuilder, write::GzEncoder};
+use std::io::{self, Write};
+
+/// Bytes collected before they go to the compressor.
+const BUFFER: usize = 1 << 16;
+
+/// Writes a gzip'd trace event by event. The same events give the same bytes: no time is put into the file.
+///
+/// [`TraceWriter::finish`] must be called, or the file stays incomplete.
+#[derive(Debug)]
+pub struct TraceWriter<W: Write> {
+    encoder: GzEncoder<W>,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// Writes the header line.
+    ///
+    /// # Errors
+    /// What `output` reports.
+    pub fn new(output: W, header: &TraceHeader) -> io::Result<Self> {
+        let encoder = GzBuilder::new().mtime(0).write(output, Compression::best());
+        let mut buffer = Vec::with_capacity(BUFFER + 128);
+        buffer.extend_from_slice(b"# ");
+        serde_json::to_writer(&mut buffer, header)?;
+        buffer.push(b'\n');
+        Ok(Self { encoder, buffer })
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// What the output reports.
+    pub fn write(&mut self, event: &Event) -> io::Result<()> {
+        let line = &mut self.buffer;
+        match *event {
+            Event::Alloc { id, size, stream } => writeln!(line, "a {id} {size} {stream}")?,
+            Event::Free { id } => writeln!(line, "f {id}")?,
+            Event::RecordStream { id, stream } => writeln!(line, "r {id} {stream}")?,
+            Event::EmptyCache => line.extend_from_slice(b"e\n"),
+            Event::Iteration { n } => writeln!(line, "i {n}")?,
+        }
+        if line.len() >= BUFFER {
+            self.encoder.write_all(line)?;
+            line.clear();
+        }
+        Ok(())
+    }
+
+    /// Completes the archive and gives the output back.
+    ///
+    /// # Errors
+    /// What the output reports.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.encoder.write_all(&self.buffer)?;
+        let mut output = self.encoder.finish()?;
+        output.flush()?;
+        Ok(output)
+    }
+}

@@ -1,0 +1,544 @@
+//! Behaviours of PyTorch's allocator, one test each, named after the reference's checklist where it has an id.
+
+use alloc_core::backend::{Backend, PointerKind};
+use alloc_core::config::{ReserveSize, Settings};
+use alloc_core::policy::PytorchPolicy;
+use alloc_core::snapshot::{Action, BlockState};
+use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, GIB, KIB, MIB, Stream};
+use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
+use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
+use granule::history::HistoryOptions;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const DEVICE: DeviceIndex = DeviceIndex(0);
+type Allocator = Arc<CachingAllocator<PytorchPolicy>>;
+
+fn on(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
+    let device = OpenReg::new(config).unwrap();
+    let stream = device.default_stream(DEVICE);
+    let allocator = Arc::new(CachingAllocator::new(device.clone(), settings).unwrap());
+    (device, allocator, stream)
+}
+
+fn setup(settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
+    on(OpenRegConfig::default().devices(1).capacity(8 * GIB), settings)
+}
+
+fn growable() -> Settings {
+    Settings { expandable_segments: true, ..Settings::default() }
+}
+
+/// The golden sequence; `None` rows for what growable segments do differently.
+#[test]
+fn a11_golden_sequence() {
+    // allocated, requested, reserved, inactive bytes, segments, active, inactive blocks, device allocs, frees
+    let table: [(&str, [i64; 9]); 16] = [
+        ("a=1", [512, 1, 2_097_152, 2_096_640, 1, 1, 1, 1, 0]),
+        ("b=1000", [1_536, 1_001, 2_097_152, 2_095_616, 1, 2, 1, 1, 0]),
+        ("c=3145728", [3_147_264, 3_146_729, 23_068_672, 19_921_408, 2, 3, 2, 2, 0]),
+        ("d=3145728", [6_292_992, 6_292_457, 23_068_672, 16_775_680, 2, 4, 2, 2, 0]),
+        ("del c", [3_147_264, 3_146_729, 23_068_672, 19_921_408, 2, 3, 3, 2, 0]),
+        ("e=2097152", [6_292_992, 5_243_881, 23_068_672, 16_775_680, 2, 4, 2, 2, 0]),
+        ("del d", [3_147_264, 2_098_153, 23_068_672, 19_921_408, 2, 3, 2, 2, 0]),
+        ("del e", [1_536, 1_001, 23_068_672, 2_095_616, 2, 2, 1, 2, 0]),
+        ("f=12582913", [12_584_960, 12_583_914, 23_068_672, 10_483_712, 2, 3, 2, 2, 0]),
+        ("del f", [1_536, 1_001, 23_068_672, 2_095_616, 2, 2, 1, 2, 0]),
+        ("g=11534336", [11_535_872, 11_535_337, 23_068_672, 11_532_800, 2, 3, 2, 2, 0]),
+        ("del a", [11_535_360, 11_535_336, 23_068_672, 11_533_312, 2, 2, 3, 2, 0]),
+        ("del b", [11_534_336, 11_534_336, 23_068_672, 9_437_184, 2, 1, 1, 2, 0]),
+        ("empty", [11_534_336, 11_534_336, 20_971_520, 9_437_184, 1, 1, 1, 2, 1]),
+        ("del g", [0, 0, 20_971_520, 0, 1, 0, 0, 2, 1]),
+        ("empty", [0, 0, 0, 0, 0, 0, 0, 2, 2]),
+    ];
+    for expandable in [false, true] {
+        let settings = Settings { expandable_segments: expandable, ..Settings::default() };
+        let (_device, allocator, stream) = setup(settings);
+        let mut blocks = std::collections::HashMap::new();
+        for (step, mut expected) in table {
+            if let Some(name) = step.strip_prefix("del ") {
+                allocator.free(blocks.remove(name).unwrap()).unwrap();
+            } else if let Some((name, bytes)) = step.split_once('=') {
+                blocks.insert(name, allocator.malloc(bytes.parse().unwrap(), stream).unwrap());
+            } else {
+                allocator.empty_cache().unwrap();
+            }
+            if expandable {
+                // e takes exactly 2 MiB; growable segments count neither as segments nor as inactive.
+                expected[0] = match step {
+                    "e=2097152" => 5_244_416,
+                    "del d" => 2_098_688,
+                    _ => expected[0],
+                };
+                (expected[3], expected[4], expected[6]) = (0, 0, 0);
+            }
+            let stats = allocator.stats(DEVICE).unwrap();
+            let got = [
+                stats.allocated_bytes.all.current,
+                stats.requested_bytes.all.current,
+                stats.reserved_bytes.all.current,
+                stats.inactive_split_bytes.all.current,
+                stats.segment.all.current,
+                stats.active.all.current,
+                stats.inactive_split.all.current,
+                stats.num_device_alloc,
+                stats.num_device_free,
+            ];
+            assert_eq!(got, expected, "after {step} (expandable: {expandable})");
+            allocator.check_invariants();
+        }
+    }
+}
+
+#[test]
+fn a04_a06_memory_stays_with_its_stream_and_its_own_stream_does_not_delay() {
+    let (device, allocator, home) = setup(Settings::default());
+    let side = device.create_stream(DEVICE, 0).unwrap();
+    let ptr = allocator.malloc(40 * MIB, side).unwrap();
+    allocator.record_stream(ptr, side).unwrap();
+    allocator.free(ptr).unwrap();
+    assert_ne!(allocator.malloc(40 * MIB, home).unwrap(), ptr, "another stream does not get it");
+    assert_eq!(allocator.malloc(40 * MIB, side).unwrap(), ptr, "its own gets it at once");
+}
+
+#[test]
+fn a05_record_stream_delays_reuse_until_that_streams_work_is_done() {
+    let config = OpenRegConfig::default().devices(1).clock(Clock::Virtual { lag: 50 });
+    let (device, allocator, home) = on(config, Settings::default());
+    let side = device.create_stream(DEVICE, 0).unwrap();
+    let ptr = allocator.malloc(40 * MIB, home).unwrap();
+    device.use_memory(side, ptr, 40 * MIB).unwrap();
+    allocator.record_stream(ptr, side).unwrap();
+    allocator.free(ptr).unwrap();
+    assert_eq!(allocator.stats(DEVICE).unwrap().granule.pending_bytes, 40 * 1024 * 1024);
+    let other = allocator.malloc(40 * MIB, home).unwrap();
+    assert_ne!(other, ptr, "still in use");
+    device.advance(100);
+    assert_eq!(allocator.malloc(40 * MIB, home).unwrap(), ptr, "free again");
+}
+
+/// A slow stream does not hold up blocks that only a fast one used.
+#[test]
+fn streams_do_not_wait_for_each_other() {
+    let config = OpenRegConfig::default().devices(1).clock(Clock::Virtual { lag: 1000 });
+    let (device, allocator, home) = on(config, Settings::default());
+    let (slow, fast) = (device.create_stream(DEVICE, 0).unwrap(), device.create_stream(DEVICE, 0).unwrap());
+    let held = allocator.malloc(30 * MIB, home).unwrap();
+    let quick = allocator.malloc(40 * MIB, home).unwrap();
+    allocator.record_stream(held, slow).unwrap();
+    device.use_memory(slow, held, MIB).unwrap();
+    allocator.free(held).unwrap();
+    allocator.record_stream(quick, fast).unwrap();
+    device.use_memory(fast, quick, MIB).unwrap();
+    allocator.free(quick).unwrap();
+    device.synchronize_stream(fast).unwrap();
+    assert_eq!(allocator.malloc(40 * MIB, home).unwrap(), quick);
+    assert_eq!(allocator.stats(DEVICE).unwrap().granule.pending_bytes, 30 * 1024 * 1024);
+}
+
+/// pytorch 189504: a request is not refused while a block that fits only waits for an event.
+#[test]
+fn pytorch_189504_pending_blocks_count_before_an_out_of_memory() {
+    let config = OpenRegConfig::default().devices(1).capacity(64 * MIB).clock(Clock::Virtual { lag: 1_000_000 });
+    let (device, allocator, home) = on(config, Settings::default());
+    let side = device.create_stream(DEVICE, 0).unwrap();
+    // One segment, half of it live: after the wait the rest can only be found in the cache.
+    let keep = allocator.malloc(30 * MIB, home).unwrap();
+    let whole = allocator.malloc(34 * MIB, home).unwrap();
+    allocator.free(whole).unwrap();
+    let part = allocator.malloc(16 * MIB, home).unwrap();
+    let waiting = allocator.malloc(18 * MIB, home).unwrap();
+    allocator.record_stream(waiting, side).unwrap();
+    device.use_memory(side, waiting, MIB).unwrap();
+    allocator.free(waiting).unwrap();
+    assert_eq!(allocator.malloc(18 * MIB, home).unwrap(), waiting);
+    assert_eq!(allocator.stats(DEVICE).unwrap().num_ooms, 0);
+    for ptr in [keep, part, waiting] {
+        allocator.free(ptr).unwrap();
+    }
+}
+
+#[test]
+fn a10_equal_blocks_are_reused_in_segment_creation_order() {
+    let (_device, allocator, stream) = setup(Settings::default());
+    let blocks: Vec<_> = (0..4).map(|_| allocator.malloc(40 * MIB, stream).unwrap()).collect();
+    for ptr in [2, 0, 3, 1].map(|n: usize| blocks[n]) {
+        allocator.free(ptr).unwrap();
+    }
+    let again: Vec<_> = (0..4).map(|_| allocator.malloc(40 * MIB, stream).unwrap()).collect();
+    assert_eq!(again, blocks);
+}
+
+#[test]
+fn wrong_pointers_are_typed_errors() {
+    let (_device, allocator, stream) = setup(Settings::default());
+    let ptr = allocator.malloc(4096, stream).unwrap();
+    for wrong in [1, ptr.0 + 512, ptr.0 + 1, u64::MAX, 1 << 56, ptr.0 ^ (1 << 63)] {
+        assert!(matches!(allocator.free(DevicePtr(wrong)), Err(AllocError::InvalidPointer { .. })), "{wrong:#x}");
+        assert!(allocator.record_stream(DevicePtr(wrong), stream).is_err());
+        assert!(allocator.base_allocation(DevicePtr(wrong)).is_err());
+    }
+    allocator.free(DevicePtr::NULL).unwrap();
+    allocator.free(ptr).unwrap();
+    assert!(allocator.free(ptr).is_err(), "a second free");
+    allocator.check_invariants();
+}
+
+#[test]
+fn foreign_streams_and_absent_devices_are_refused() {
+    let (device, allocator, stream) = setup(Settings::default());
+    let foreign = Stream { backend: BackendId::fresh(), ..stream };
+    assert!(matches!(allocator.malloc(1, foreign), Err(AllocError::ForeignStream)));
+    let absent = Stream { device: DeviceIndex(7), ..stream };
+    assert!(matches!(allocator.malloc(1, absent), Err(AllocError::InvalidDevice { .. })));
+    assert_eq!(allocator.malloc(0, stream).unwrap(), DevicePtr::NULL);
+    assert_eq!(device.calls().get(Call::Malloc), 0);
+}
+
+/// max_split 50 MiB: what the reference saw.
+#[test]
+fn c08_oversize_rules() {
+    let settings = Settings { max_split_size: 50 * MIB, ..Settings::default() };
+    let (_device, allocator, stream) = setup(settings);
+    let reserved = || allocator.stats(DEVICE).unwrap().reserved_bytes.all.current / (1 << 20);
+    let big = allocator.malloc(100 * MIB, stream).unwrap();
+    assert_eq!(allocator.stats(DEVICE).unwrap().oversize_allocations.current, 1);
+    allocator.free(big).unwrap();
+    let small = allocator.malloc(30 * MIB, stream).unwrap();
+    assert_eq!(reserved(), 130, "a normal request does not cut an oversize block");
+    assert_eq!(allocator.malloc(90 * MIB, stream).unwrap(), big, "a close one takes it whole");
+    allocator.free(big).unwrap();
+    let middle = allocator.malloc(79 * MIB, stream).unwrap();
+    assert_eq!(reserved(), 210, "one that would waste more than 20 MiB does not");
+    for ptr in [small, middle] {
+        allocator.free(ptr).unwrap();
+    }
+}
+
+#[test]
+fn c09_garbage_collection_frees_the_oldest_above_the_threshold() {
+    let settings = Settings { garbage_collection_threshold: 0.5, ..Settings::default() };
+    let (device, allocator, stream) =
+        on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
+    allocator.set_memory_fraction(0.4, DEVICE).unwrap();
+    let old = allocator.malloc(100 * MIB, stream).unwrap();
+    allocator.free(old).unwrap();
+    let young = allocator.malloc(120 * MIB, stream).unwrap();
+    // The old block ages while searches pass it by.
+    for _ in 0..20 {
+        let ptr = allocator.malloc(150 * MIB, stream);
+        ptr.map(|ptr| allocator.free(ptr)).unwrap().unwrap();
+    }
+    allocator.free(young).unwrap();
+    let more = allocator.malloc(180 * MIB, stream).unwrap();
+    let stats = allocator.stats(DEVICE).unwrap();
+    assert!(stats.num_device_free >= 1, "something was collected");
+    assert_eq!(stats.num_alloc_retries, 0, "without a flush");
+    allocator.free(more).unwrap();
+    drop(device);
+}
+
+#[test]
+fn c07_growable_segments_can_be_toggled_between_requests() {
+    let (_device, allocator, stream) = setup(Settings::default());
+    let fixed = allocator.malloc(40 * MIB, stream).unwrap();
+    allocator.configure(growable()).unwrap();
+    let grown = allocator.malloc(40 * MIB, stream).unwrap();
+    allocator.free(grown).unwrap();
+    allocator.configure(Settings::default()).unwrap();
+    let third = allocator.malloc(30 * MIB, stream).unwrap();
+    assert_ne!(third, grown, "growable blocks are reused only while the option is on");
+    allocator.free(fixed).unwrap();
+    allocator.free(third).unwrap();
+    allocator.check_invariants();
+    allocator.empty_cache().unwrap();
+    assert_eq!(allocator.stats(DEVICE).unwrap().reserved_bytes.all.current, 0);
+}
+
+#[test]
+fn e02_only_whole_free_granules_go_back_and_the_address_space_with_the_last() {
+    let (device, allocator, stream) = setup(growable());
+    let front = allocator.malloc(15 * MIB, stream).unwrap();
+    let tail = allocator.malloc(5 * MIB, stream).unwrap();
+    allocator.free(tail).unwrap();
+    allocator.empty_cache().unwrap();
+    let reserved = || allocator.stats(DEVICE).unwrap().reserved_bytes.all.current.unsigned_abs();
+    assert_eq!(reserved(), 20 * MIB, "5 MiB at the tail of a 20 MiB granule stay");
+    allocator.free(front).unwrap();
+    allocator.empty_cache().unwrap();
+    assert_eq!(reserved(), 0);
+    assert_eq!(device.calls().get(Call::ReserveAddress), device.calls().get(Call::ReleaseAddress));
+}
+
+#[test]
+fn a_growing_request_maps_in_one_step_up_to_a_granule() {
+    let (_device, allocator, stream) = setup(growable());
+    allocator.record_history(HistoryOptions { max_entries: 100, deterministic: true });
+    let ptr = allocator.malloc(30 * MIB, stream).unwrap();
+    let small = allocator.malloc(700, stream).unwrap();
+    allocator.free(ptr).unwrap();
+    allocator.empty_cache().unwrap();
+    let snapshot = allocator.snapshot(true);
+    let actions: Vec<_> = snapshot.device_traces[0].iter().map(|e| (e.action, e.size)).collect();
+    assert_eq!(
+        actions,
+        [
+            (Action::SegmentMap, 41_943_040),
+            (Action::Alloc, 31_457_280),
+            (Action::SegmentMap, 2_097_152),
+            (Action::Alloc, 700),
+            (Action::FreeRequested, 31_457_280),
+            (Action::FreeCompleted, 31_457_280),
+            (Action::SegmentUnmap, 41_943_040),
+        ]
+    );
+    allocator.free(small).unwrap();
+}
+
+/// The reference's example stream.
+#[test]
+fn h01_history_is_in_order_and_says_whether_it_is_complete() {
+    let (_device, allocator, stream) =
+        on(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
+    allocator.record_history(HistoryOptions { max_entries: 100, deterministic: true });
+    let a = allocator.malloc(1000, stream).unwrap();
+    let b = allocator.malloc(3 * MIB, stream).unwrap();
+    allocator.free(a).unwrap();
+    assert!(allocator.malloc(GIB, stream).unwrap_err().is_out_of_memory());
+    allocator.free(b).unwrap();
+    allocator.empty_cache().unwrap();
+    let snapshot = allocator.snapshot(true);
+    let actions: Vec<_> = snapshot.device_traces[0].iter().map(|e| (e.action.name(), e.size)).collect();
+    assert_eq!(
+        actions,
+        [
+            ("segment_alloc", 2_097_152),
+            ("alloc", 1000),
+            ("segment_alloc", 20_971_520),
+            ("alloc", 3_145_728),
+            ("free_requested", 1000),
+            ("free_completed", 1000),
+            ("segment_free", 2_097_152),
+            ("oom", GIB),
+            ("free_requested", 3_145_728),
+            ("free_completed", 3_145_728),
+            ("segment_free", 20_971_520),
+        ]
+    );
+    let history = snapshot.history.unwrap();
+    assert!(history.complete && history.recorded);
+    allocator.record_history(HistoryOptions { max_entries: 5, deterministic: true });
+    let cut = allocator.snapshot(true);
+    assert_eq!(cut.device_traces[0].len(), 5);
+    assert!(!cut.history.unwrap().complete, "a ring that lost entries says so");
+}
+
+#[test]
+fn a_snapshot_lists_blocks_by_address_with_their_states() {
+    let config = OpenRegConfig::default().devices(1).clock(Clock::Virtual { lag: 1000 });
+    let (device, allocator, stream) = on(config, Settings::default());
+    let side = device.create_stream(DEVICE, 0).unwrap();
+    let blocks: Vec<_> = (0..3).map(|_| allocator.malloc(1000, stream).unwrap()).collect();
+    allocator.record_stream(blocks[1], side).unwrap();
+    device.use_memory(side, blocks[1], 512).unwrap();
+    allocator.free(blocks[1]).unwrap();
+    let snapshot = allocator.snapshot(false);
+    let segment = &snapshot.segments[0];
+    assert_eq!(segment.total_size, 2 * MIB);
+    assert_eq!((segment.allocated_size, segment.active_size, segment.requested_size), (2048, 3072, 3000));
+    let states: Vec<_> = segment.blocks.iter().map(|b| b.state).collect();
+    assert_eq!(
+        states,
+        [
+            BlockState::ActiveAllocated,
+            BlockState::ActivePendingFree,
+            BlockState::ActiveAllocated,
+            BlockState::Inactive
+        ]
+    );
+}
+
+#[test]
+fn o01_the_message_has_pytorchs_words_and_figures() {
+    let (_device, allocator, stream) =
+        on(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
+    let held = allocator.malloc(30 * MIB, stream).unwrap();
+    let seen = Arc::new(AtomicU32::new(0));
+    let observer = Arc::clone(&seen);
+    allocator.add_out_of_memory_observer(move |report| {
+        assert_eq!(report.tried, 50 * MIB);
+        observer.fetch_add(1, Ordering::SeqCst);
+    });
+    let error = allocator.malloc(50 * MIB, stream).unwrap_err();
+    let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
+    assert_eq!(
+        report.pytorch_message(),
+        "PrivateUse1 out of memory. Tried to allocate 50.00 MiB. GPU 0 has a total capacity of 64.00 MiB of which \
+         34.00 MiB is free. Of the allocated memory 30.00 MiB is allocated by PyTorch, and 0 bytes is reserved by \
+         PyTorch but unallocated. If reserved but unallocated memory is large try setting \
+         PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory \
+         Management  (https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)"
+    );
+    assert_eq!(seen.load(Ordering::SeqCst), 1);
+    let stats = allocator.stats(DEVICE).unwrap();
+    assert_eq!((stats.num_ooms, stats.num_alloc_retries), (1, 1));
+    assert!(allocator.malloc(1 << 60, stream).unwrap_err().to_string().contains("more than 1EB"));
+    allocator.malloc(1000, stream).expect("the next request works");
+    allocator.free(held).unwrap();
+}
+
+/// Promise 1: the report names the largest fit, what keeps free memory apart, and what would help.
+#[test]
+fn the_report_names_blockers_and_remedies() {
+    let (device, allocator, stream) =
+        on(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
+    let side = device.create_stream(DEVICE, 0).unwrap();
+    let base = allocator.malloc(40 * MIB, stream).unwrap();
+    allocator.free(base).unwrap();
+    let parts: Vec<_> = (0..4).map(|_| allocator.malloc(10 * MIB, stream).unwrap()).collect();
+    let _others = allocator.malloc(4 * MIB, side).unwrap();
+    allocator.free(parts[0]).unwrap();
+    allocator.free(parts[2]).unwrap();
+    let error = allocator.malloc(24 * MIB, stream).unwrap_err();
+    let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
+    assert_eq!(report.largest_fit, 10 * MIB);
+    assert_eq!((report.blockers[0].ptr, report.blockers[0].would_free), (parts[1], 30 * MIB));
+    let remedies: Vec<_> = report.remedies.iter().map(|r| r.bytes).collect();
+    assert_eq!(remedies, [20 * MIB, 16 * MIB], "joining the pieces; the other stream's cache");
+    assert!(error.to_string().contains("keeps 30.00 MiB apart"), "{error}");
+}
+
+#[test]
+fn s09_a_fraction_limits_what_is_held() {
+    let (_device, allocator, stream) =
+        on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), Settings::default());
+    for bad in [-0.1, 1.1, f64::NAN] {
+        assert!(matches!(allocator.set_memory_fraction(bad, DEVICE), Err(AllocError::InvalidFraction { .. })));
+    }
+    allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+    assert!((allocator.memory_fraction(DEVICE).unwrap() - 0.5).abs() < 1e-9);
+    let half = allocator.malloc(499 * MIB, stream).unwrap();
+    let error = allocator.malloc(500 * MIB, stream).unwrap_err();
+    assert!(error.to_string().contains("500.00 MiB allowed; "), "{error}");
+    allocator.set_memory_fraction(1.0, DEVICE).unwrap();
+    let rest = allocator.malloc(500 * MIB, stream).unwrap();
+    for ptr in [half, rest] {
+        allocator.free(ptr).unwrap();
+    }
+}
+
+#[test]
+fn s11_rejections_come_before_the_driver_and_leave_the_rest_working() {
+    let settings =
+        Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
+    let (device, allocator, stream) =
+        on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
+    allocator.set_memory_fraction(1.0, DEVICE).unwrap();
+    let error = allocator.malloc(600 * MIB, stream).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "PrivateUse1 out of memory. Allocation was preemptively rejected because it would exceed \
+         per_process_memory_fraction limit. Requested size: 600.00 MiB"
+    );
+    assert_eq!(device.calls().get(Call::Malloc), 0);
+    let stats = allocator.stats(DEVICE).unwrap();
+    assert_eq!((stats.num_oom_rejections, stats.num_ooms), (1, 0));
+    let ptr = allocator.malloc(100 * MIB, stream).unwrap();
+    allocator.free(ptr).unwrap();
+}
+
+#[test]
+fn e07_a_request_above_the_reserve_fails_with_its_hint() {
+    let settings = Settings { expandable_segments_reserve: Some(ReserveSize::Bytes(100 * MIB)), ..growable() };
+    let (_device, allocator, stream) = setup(settings);
+    let error = allocator.malloc(200 * MIB, stream).unwrap_err();
+    assert!(error.is_out_of_memory());
+    assert!(error.to_string().contains("exceeds the expandable-segment reserve of 100.00 MiB"), "{error}");
+    let ptr = allocator.malloc(90 * MIB, stream).unwrap();
+    allocator.free(ptr).unwrap();
+}
+
+#[test]
+fn callbacks_run_before_the_device_is_asked() {
+    let (device, allocator, stream) =
+        on(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
+    let kept = Arc::new(std::sync::Mutex::new(Some(allocator.malloc(40 * MIB, stream).unwrap())));
+    let (weak, store) = (Arc::downgrade(&allocator), Arc::clone(&kept));
+    allocator.add_free_memory_callback(move || {
+        let Some(ptr) = store.lock().unwrap().take() else { return false };
+        weak.upgrade().is_some_and(|allocator| allocator.free(ptr).is_ok())
+    });
+    let before = device.calls().get(Call::Malloc);
+    let ptr = allocator.malloc(40 * MIB, stream).unwrap();
+    assert_eq!(device.calls().get(Call::Malloc), before, "the callback's memory served it");
+    allocator.free(ptr).unwrap();
+}
+
+#[test]
+fn base_allocation_and_cache_info_see_the_segment() {
+    let (device, allocator, stream) = setup(Settings::default());
+    let first = allocator.malloc(3 * MIB, stream).unwrap();
+    let second = allocator.malloc(3 * MIB, stream).unwrap();
+    let base = allocator.base_allocation(second).unwrap();
+    assert_eq!((base.base, base.bytes), (first, 20 * MIB));
+    assert_eq!(device.pointer_info(second).unwrap().kind, PointerKind::Device);
+    let info = allocator.cache_info(DEVICE).unwrap();
+    assert_eq!((info.largest_cached, info.device_free), (14 * MIB, 8 * GIB - 20 * MIB));
+    assert_eq!(info.largest(), 8 * GIB - 20 * MIB);
+    let grown = {
+        allocator.configure(growable()).unwrap();
+        allocator.malloc(30 * MIB, stream).unwrap()
+    };
+    assert!(allocator.base_allocation(grown).unwrap_err().to_string().contains("expandable_segments:True"));
+    for ptr in [first, second, grown] {
+        allocator.free(ptr).unwrap();
+    }
+}
+
+#[test]
+fn s04_resets_touch_their_part_only() {
+    let (_device, allocator, stream) = setup(Settings::default());
+    let ptr = allocator.malloc(3 * MIB, stream).unwrap();
+    allocator.free(ptr).unwrap();
+    allocator.reset_peak_stats(DEVICE).unwrap();
+    let stats = allocator.stats(DEVICE).unwrap();
+    assert_eq!((stats.allocated_bytes.all.peak, stats.allocated_bytes.all.allocated), (0, 3 * 1024 * 1024));
+    allocator.reset_accumulated_stats(DEVICE).unwrap();
+    let stats = allocator.stats(DEVICE).unwrap();
+    assert_eq!((stats.allocated_bytes.all.allocated, stats.allocated_bytes.all.freed), (0, 0));
+    assert_eq!((stats.num_device_alloc, stats.reserved_bytes.all.current), (0, 20 * 1024 * 1024));
+}
+
+#[test]
+fn a_buffer_frees_itself_and_can_be_given_up() {
+    let (_device, allocator, stream) = setup(Settings::default());
+    let live = || allocator.stats(DEVICE).unwrap().allocation.all.current;
+    let buffer = DeviceBuffer::new(&allocator, 10 * KIB, stream).unwrap();
+    assert_eq!((live(), buffer.len(), buffer.is_empty()), (1, 10 * KIB, false));
+    drop(buffer);
+    assert_eq!(live(), 0);
+    let references = Arc::strong_count(&allocator);
+    let raw = DeviceBuffer::new(&allocator, 10 * KIB, stream).unwrap().into_raw();
+    assert_eq!((live(), Arc::strong_count(&allocator)), (1, references));
+    allocator.free(raw).unwrap();
+    assert!(DeviceBuffer::new(&allocator, 0, stream).unwrap().is_empty());
+}
+
+#[test]
+fn dropping_the_allocator_gives_the_cache_back() {
+    let (device, allocator, stream) = setup(growable());
+    let ptr = allocator.malloc(100 * MIB, stream).unwrap();
+    allocator.free(ptr).unwrap();
+    drop(allocator);
+    assert_eq!(device.used(DEVICE), 0);
+    assert_eq!(device.calls().get(Call::CreateEvent), device.calls().get(Call::DestroyEvent));
+}
+
+#[test]
+fn driver_pools_are_refused_clearly() {
+    let device = OpenReg::new(OpenRegConfig::default()).unwrap();
+    let settings =
+        Settings { backend: alloc_core::config::AllocatorBackend::DriverPools, ..Settings::default() };
+    let error = CachingAllocator::<PytorchPolicy>::new(device, settings).unwrap_err();
+    assert!(error.to_string().contains("backend:native"), "{error}");
+}
