@@ -1,4 +1,5 @@
 //! Behaviours of PyTorch's allocator, one test each, named after the reference's checklist where it has an id.
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::backend::{Backend, PointerKind};
 use alloc_core::config::{ReserveSize, Settings};
@@ -139,7 +140,8 @@ fn streams_do_not_wait_for_each_other() {
 /// pytorch 189504: a request is not refused while a block that fits only waits for an event.
 #[test]
 fn pytorch_189504_pending_blocks_count_before_an_out_of_memory() {
-    let config = OpenRegConfig::default().devices(1).capacity(64 * MIB).clock(Clock::Virtual { lag: 1_000_000 });
+    let config =
+        OpenRegConfig::default().devices(1).capacity(64 * MIB).clock(Clock::Virtual { lag: 1_000_000 });
     let (device, allocator, home) = on(config, Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     // One segment, half of it live: after the wait the rest can only be found in the cache.
@@ -174,7 +176,10 @@ fn wrong_pointers_are_typed_errors() {
     let (_device, allocator, stream) = setup(Settings::default());
     let ptr = allocator.malloc(4096, stream).unwrap();
     for wrong in [1, ptr.0 + 512, ptr.0 + 1, u64::MAX, 1 << 56, ptr.0 ^ (1 << 63)] {
-        assert!(matches!(allocator.free(DevicePtr(wrong)), Err(AllocError::InvalidPointer { .. })), "{wrong:#x}");
+        assert!(
+            matches!(allocator.free(DevicePtr(wrong)), Err(AllocError::InvalidPointer { .. })),
+            "{wrong:#x}"
+        );
         assert!(allocator.record_stream(DevicePtr(wrong), stream).is_err());
         assert!(allocator.base_allocation(DevicePtr(wrong)).is_err());
     }
@@ -218,8 +223,7 @@ fn c08_oversize_rules() {
 #[test]
 fn c09_garbage_collection_frees_the_oldest_above_the_threshold() {
     let settings = Settings { garbage_collection_threshold: 0.5, ..Settings::default() };
-    let (device, allocator, stream) =
-        on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
+    let (device, allocator, stream) = on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
     allocator.set_memory_fraction(0.4, DEVICE).unwrap();
     let old = allocator.malloc(100 * MIB, stream).unwrap();
     allocator.free(old).unwrap();
@@ -334,6 +338,26 @@ fn h01_history_is_in_order_and_says_whether_it_is_complete() {
 }
 
 #[test]
+fn h10_annotations_are_entries_with_text_and_go_with_the_ring() {
+    let (_device, allocator, stream) = setup(Settings::default());
+    allocator.record_history(HistoryOptions { max_entries: 4, deterministic: true });
+    let ptr = allocator.malloc(1000, stream).unwrap();
+    allocator.annotate(ptr, "weights").unwrap();
+    assert!(allocator.annotate(DevicePtr(12345), "nothing").is_err());
+    let entries = allocator.snapshot(true).device_traces.remove(0);
+    let note = entries.last().unwrap();
+    assert_eq!((note.action, note.addr, note.size), (Action::Annotate, ptr.0, 1000));
+    assert_eq!(note.user_metadata.as_deref(), Some("weights"));
+    for _ in 0..3 {
+        allocator.annotate(ptr, "later").unwrap();
+    }
+    let newest = allocator.snapshot(true).device_traces.remove(0);
+    let texts: Vec<_> = newest.iter().filter_map(|e| e.user_metadata.as_deref()).collect();
+    assert_eq!(texts, ["", "later", "later", "later"], "the snapshot's own entry, then the newest notes");
+    allocator.free(ptr).unwrap();
+}
+
+#[test]
 fn a_snapshot_lists_blocks_by_address_with_their_states() {
     let config = OpenRegConfig::default().devices(1).clock(Clock::Virtual { lag: 1000 });
     let (device, allocator, stream) = on(config, Settings::default());
@@ -413,7 +437,10 @@ fn s09_a_fraction_limits_what_is_held() {
     let (_device, allocator, stream) =
         on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), Settings::default());
     for bad in [-0.1, 1.1, f64::NAN] {
-        assert!(matches!(allocator.set_memory_fraction(bad, DEVICE), Err(AllocError::InvalidFraction { .. })));
+        assert!(matches!(
+            allocator.set_memory_fraction(bad, DEVICE),
+            Err(AllocError::InvalidFraction { .. })
+        ));
     }
     allocator.set_memory_fraction(0.5, DEVICE).unwrap();
     assert!((allocator.memory_fraction(DEVICE).unwrap() - 0.5).abs() < 1e-9);
@@ -429,10 +456,8 @@ fn s09_a_fraction_limits_what_is_held() {
 
 #[test]
 fn s11_rejections_come_before_the_driver_and_leave_the_rest_working() {
-    let settings =
-        Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
-    let (device, allocator, stream) =
-        on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
+    let settings = Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
+    let (device, allocator, stream) = on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
     allocator.set_memory_fraction(1.0, DEVICE).unwrap();
     let error = allocator.malloc(600 * MIB, stream).unwrap_err();
     assert_eq!(
@@ -449,7 +474,8 @@ fn s11_rejections_come_before_the_driver_and_leave_the_rest_working() {
 
 #[test]
 fn e07_a_request_above_the_reserve_fails_with_its_hint() {
-    let settings = Settings { expandable_segments_reserve: Some(ReserveSize::Bytes(100 * MIB)), ..growable() };
+    let settings =
+        Settings { expandable_segments_reserve: Some(ReserveSize::Bytes(100 * MIB)), ..growable() };
     let (_device, allocator, stream) = setup(settings);
     let error = allocator.malloc(200 * MIB, stream).unwrap_err();
     assert!(error.is_out_of_memory());

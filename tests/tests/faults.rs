@@ -1,5 +1,6 @@
 //! Promise 3: whatever driver call fails, and whenever, statistics, maps and pools stay consistent, nothing
 //! is lost, and the call can be made again.
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
@@ -25,7 +26,9 @@ fn run(events: &[Event], settings: &Settings, capacity: u64, lag: u64, k: u64, k
     let config = OpenRegConfig::default().devices(1).capacity(capacity).clock(Clock::Virtual { lag });
     let device = OpenReg::new(config).unwrap();
     let streams: Vec<_> = (0..4)
-        .map(|n| if n == 0 { device.default_stream(DEVICE) } else { device.create_stream(DEVICE, 0).unwrap() })
+        .map(
+            |n| if n == 0 { device.default_stream(DEVICE) } else { device.create_stream(DEVICE, 0).unwrap() },
+        )
         .collect();
     let allocator = CachingAllocator::<PytorchPolicy>::new(device.clone(), settings.clone()).unwrap();
     let baseline = device.used(DEVICE);
@@ -35,7 +38,8 @@ fn run(events: &[Event], settings: &Settings, capacity: u64, lag: u64, k: u64, k
     }
     let mut struck = false;
     let mut live = vec![DevicePtr::NULL; events.len()];
-    let mut again = |result: Result<DevicePtr, AllocError>, retry: &dyn Fn() -> Result<DevicePtr, AllocError>| {
+    let mut again = |result: Result<DevicePtr, AllocError>,
+                     retry: &dyn Fn() -> Result<DevicePtr, AllocError>| {
         result.or_else(|error| {
             if let AllocError::Backend(_) = &error {
                 assert!(!struck, "one failing call fails one operation: {error}");
@@ -96,7 +100,8 @@ fn loop_over(trace: &Trace, settings: &Settings, capacity: u64, lag: u64, limit:
                         return;
                     }
                     // Every third failure claims a lack of memory, so that the ladder's answer is tested, too.
-                    let kind = [ErrorKind::Other, ErrorKind::InvalidValue, ErrorKind::OutOfMemory][k as usize % 3];
+                    let kind =
+                        [ErrorKind::Other, ErrorKind::InvalidValue, ErrorKind::OutOfMemory][k as usize % 3];
                     let outcome = run(&trace.events, settings, capacity, lag, k, kind);
                     struck.fetch_add(u64::from(outcome.struck), Ordering::Relaxed);
                 }

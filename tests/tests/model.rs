@@ -1,6 +1,7 @@
 //! Random programs against a naive model of what an allocator promises: live blocks never overlap, memory
 //! that another stream still uses is not handed out, every figure is what the program did, and all
 //! structures stay consistent.
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
@@ -53,16 +54,16 @@ fn settings() -> impl Strategy<Value = Settings> {
     let divisions = prop_oneof![3 => Just(0u64), 1 => Just(4)];
     let gc = prop_oneof![2 => Just(0.0), 1 => 0.1f64..0.9];
     let reserve = prop_oneof![3 => Just(None), 1 => Just(Some(ReserveSize::Bytes(80 * MIB)))];
-    (growable, split, divisions, gc, reserve).prop_map(|(expandable_segments, max_split_size, d, gc, reserve)| {
-        Settings {
+    (growable, split, divisions, gc, reserve).prop_map(
+        |(expandable_segments, max_split_size, d, gc, reserve)| Settings {
             expandable_segments,
             max_split_size,
             roundup_power2_divisions: [d; 16],
             garbage_collection_threshold: gc,
             expandable_segments_reserve: reserve,
             ..Settings::default()
-        }
-    })
+        },
+    )
 }
 
 struct Live {
@@ -118,7 +119,10 @@ impl Model {
                 let flag = Arc::clone(&done);
                 self.device.use_memory(self.streams[stream], block.ptr, block.requested).unwrap();
                 self.device
-                    .launch_host_function(self.streams[stream], Box::new(move || flag.store(true, Ordering::SeqCst)))
+                    .launch_host_function(
+                        self.streams[stream],
+                        Box::new(move || flag.store(true, Ordering::SeqCst)),
+                    )
                     .unwrap();
                 if stream != block.stream {
                     block.uses.push((stream, done));
@@ -195,7 +199,9 @@ impl Model {
         assert!(stats.requested_bytes.all.peak >= self.requested_peak_at_least);
         let used = i64::try_from(self.device.used(DEVICE)).unwrap();
         assert_eq!(stats.reserved_bytes.all.current, used, "what is reserved is what the device handed out");
-        for array in [&stats.allocated_bytes, &stats.active, &stats.reserved_bytes, &stats.inactive_split_bytes] {
+        for array in
+            [&stats.allocated_bytes, &stats.active, &stats.reserved_bytes, &stats.inactive_split_bytes]
+        {
             for stat in [&array.all, &array.small_pool, &array.large_pool] {
                 assert_eq!(stat.allocated - stat.freed, stat.current);
                 assert!(stat.peak >= stat.current);

@@ -1,5 +1,6 @@
 //! Promise 8 under other configurations and capacities: `data/native.json` has what PyTorch 2.15's own allocator
 //! did with the recorded traces (measured with its own library on a device that completes all work at once).
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::config::{Flavour, Settings, environment};
 use alloc_core::policy::PytorchPolicy;
@@ -21,8 +22,11 @@ fn every_measured_configuration_and_capacity_is_reproduced() {
         let conf = case["conf"].as_str().unwrap();
         let lookup = |variable: &str| (variable == "PYTORCH_CUDA_ALLOC_CONF").then(|| conf.to_owned());
         let settings: Settings = environment::read(lookup, Flavour::Cuda).unwrap().settings;
-        let options =
-            ReplayOptions { settings, capacity: case["capacity"].as_u64().unwrap(), ..ReplayOptions::default() };
+        let options = ReplayOptions {
+            settings,
+            capacity: case["capacity"].as_u64().unwrap(),
+            ..ReplayOptions::default()
+        };
         let ours = replay::<PytorchPolicy>(trace, &options, |_| {}).unwrap();
         ours.allocator.check_invariants();
         let result = serde_json::to_value(&ours.result).unwrap();
@@ -31,7 +35,10 @@ fn every_measured_configuration_and_capacity_is_reproduced() {
                 continue;
             }
             if result[figure] != *native {
-                wrong.push(format!("{name} [{conf}] {}: {figure} {} instead of {native}", case["capacity"], result[figure]));
+                wrong.push(format!(
+                    "{name} [{conf}] {}: {figure} {} instead of {native}",
+                    case["capacity"], result[figure]
+                ));
             }
         }
     }

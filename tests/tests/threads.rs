@@ -1,4 +1,5 @@
 //! Many threads at once: nothing overlaps, nothing is lost, every sum is exact.
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
@@ -77,7 +78,9 @@ fn stress(settings: Settings, capacity: u64, operations: u64) {
                         16 if !mine.is_empty() => {
                             // Another thread frees it.
                             let ptr = mine.swap_remove(0);
-                            if let Err(mpsc::SendError(ptr)) = senders[numbers.below(THREADS) as usize].send(ptr) {
+                            if let Err(mpsc::SendError(ptr)) =
+                                senders[numbers.below(THREADS) as usize].send(ptr)
+                            {
                                 mine.push(ptr);
                             }
                         }

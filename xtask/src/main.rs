@@ -67,7 +67,7 @@ fn ci() -> Result<()> {
     cargo(&["check", "-p", "granule", "--no-default-features"])?;
     process::run(
         process::command("cargo")
-            .args(["doc", "--workspace", "--no-deps", "--document-private-items"])
+            .args(["doc", "--workspace", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     test(&[])

@@ -1,7 +1,7 @@
 //! From an address to the block that begins there, without a lock and for any 64-bit value.
 //!
 //! A two-level radix table over 2 MiB pages of address space. Each page has one cache line with six
-//! entries, enough for pages that hold large blocks; a page with more gets a bucket table of 1 KiB, and one
+//! entries, enough for pages that hold large blocks; a page with more gets a bucket table of 512 bytes, and one
 //! whose buckets overflow a table with an entry for each of its 4096 possible block addresses. Small tables
 //! matter more than short code: with many live blocks it is cache and TLB misses that a look-up costs.
 //!
@@ -10,7 +10,7 @@
 //! so a reader never sees freed memory; an entry that a reader got may be out of date, which is why the
 //! engine compares it with the block under the arena's lock.
 //!
-//! Only this module and the cells of [`Leaf`] use `unsafe`: all tables are zeroed allocations of atomics,
+//! All `unsafe` here has one reason: tables are zeroed allocations of atomics,
 //! for which zero is a valid value, reached through `AtomicPtr`s that go from null to a table once.
 
 use crate::block::BlockId;
@@ -28,7 +28,7 @@ const FANOUT: usize = 1 << NODE_BITS;
 /// Addresses have at most this many bits (five-level page tables).
 const ADDRESS_BITS: u32 = PAGE_BITS + 2 * NODE_BITS;
 const INLINE: usize = 6;
-const BUCKETS: usize = 16;
+const BUCKETS: usize = 8;
 const BUCKET: usize = 8;
 
 /// Where a block's record is.

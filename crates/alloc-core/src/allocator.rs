@@ -302,6 +302,17 @@ impl<P: Policy> CachingAllocator<P> {
         }
     }
 
+    /// Writes `text` about a live block into the history, if it is on. PyTorch: `annotateMemory`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block.
+    pub fn annotate(&self, ptr: DevicePtr, text: &str) -> Result<()> {
+        match self.map.get(ptr) {
+            Some(at) if self.devices[at.device.0 as usize].annotate(ptr, at, text) => Ok(()),
+            _ => Err(AllocError::InvalidPointer { ptr }),
+        }
+    }
+
     /// Runs `callback` when memory is short, before the device is asked for more. It may free memory through this
     /// allocator; it returns whether it did. PyTorch: `FreeMemoryCallback`.
     pub fn add_free_memory_callback(&self, callback: impl Fn() -> bool + Send + Sync + 'static) {

@@ -160,6 +160,8 @@ impl<P: Policy> ArenaState<P> {
     /// Takes a block back from the program.
     #[inline]
     pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
+        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
+        let neighbours = self.free_neighbours(id);
         let block = &mut self.blocks[id];
         block.epoch = self.epochs.current();
         let (addr, size, tier, requested, uses) =
@@ -172,7 +174,7 @@ impl<P: Policy> ArenaState<P> {
         }
         self.history.record(Action::FreeRequested, addr, requested);
         if uses == NO_USES {
-            self.complete_free(id);
+            self.complete_free(id, neighbours);
             return FreeStep::Done;
         }
         let streams = self.uses.take(uses);
@@ -192,18 +194,18 @@ impl<P: Policy> ArenaState<P> {
         );
         block.pending -= 1;
         if block.pending == 0 {
-            self.complete_free(id);
+            self.complete_free(id, self.free_neighbours(id));
         }
     }
 
     /// Returns a block to the free ones, joining it with free neighbours.
     #[inline]
-    fn complete_free(&mut self, mut id: BlockId) {
+    fn complete_free(&mut self, mut id: BlockId, (below, above): (Option<BlockId>, Option<BlockId>)) {
         let Block { addr, size, requested, tier, segment, .. } = self.blocks[id];
         self.history.record(Action::FreeCompleted, addr, requested);
         let growable = self.segments[segment].is_growable();
         let (mut blocks, mut bytes) = (0, 0);
-        if let Some(below) = self.free_neighbour(self.blocks[id].prev) {
+        if let Some(below) = below {
             blocks -= 1;
             bytes -= signed(self.blocks[below].size);
             self.take_from_index(below);
@@ -212,7 +214,7 @@ impl<P: Policy> ArenaState<P> {
             self.blocks.absorb_above(below, id);
             id = below;
         }
-        if let Some(above) = self.free_neighbour(self.blocks[id].next) {
+        if let Some(above) = above {
             blocks -= 1;
             bytes -= signed(self.blocks[above].size);
             self.take_from_index(above);
@@ -233,8 +235,10 @@ impl<P: Policy> ArenaState<P> {
     }
 
     #[inline]
-    fn free_neighbour(&self, id: BlockId) -> Option<BlockId> {
-        id.some().filter(|id| self.blocks[*id].state == State::Free)
+    fn free_neighbours(&self, id: BlockId) -> (Option<BlockId>, Option<BlockId>) {
+        let block = &self.blocks[id];
+        let free = |id: BlockId| id.some().filter(|id| self.blocks[*id].state == State::Free);
+        (free(block.prev), free(block.next))
     }
 
     /// Remembers that `stream` uses the block, too; false when that many streams cannot be counted.

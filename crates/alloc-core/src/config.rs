@@ -1,7 +1,7 @@
 //! Settings: what they are, and the two ways to read them from text.
 //!
 //! [`pytorch::parse`] takes what PyTorch takes, [`strict::parse`] takes only what is meant, and
-//! [`environment::read`] knows which variables hold which. [`options`] lists every option. Reading a text changes
+//! [`environment::read`] knows which variables hold which. [`options()`] lists every option. Reading a text changes
 //! nothing by itself: it gives new [`Settings`], or an error that says what to write instead.
 
 pub mod environment;

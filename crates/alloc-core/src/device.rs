@@ -1,8 +1,8 @@
 //! The engine: one caching allocator for one device.
 //!
 //! A request takes the lock of its stream's arena, finds a free block, cuts it and returns. Only a miss
-//! goes further: up the policy's ladder of remedies ([`ladder`]), which takes memory from the device
-//! ([`grow`]) or gives some back ([`release`]), without a lock over any driver call.
+//! goes further: up the policy's ladder of remedies (`device/ladder.rs`), which takes memory from the device
+//! (`device/grow.rs`) or gives some back (`device/release.rs`), without a lock over any driver call.
 
 mod grow;
 mod ladder;
@@ -153,7 +153,11 @@ impl<P: Policy> DeviceAllocator<P> {
         if bytes >= EXABYTE {
             return Err(AllocError::MoreThanAnExabyte { label: self.backend.kind().label() });
         }
-        if matches!(P::DRAIN, Drain::EveryRequest) && self.pending.any() {
+        let due = match P::DRAIN {
+            Drain::EveryRequest => self.pending.any(),
+            Drain::OnMissAndEvery(n) => self.pending.any_at_every(n),
+        };
+        if due {
             self.drain()?;
         }
         let arena = self.arenas.for_stream(stream)?;
@@ -201,6 +205,16 @@ impl<P: Policy> DeviceAllocator<P> {
             return Ok(true);
         }
         Err(AllocError::Limit("a block can be used by at most 65535 streams besides its own"))
+    }
+
+    /// Notes `text` about the block at `ptr` in the history. `false` where that is no block.
+    pub(crate) fn annotate(&self, ptr: DevicePtr, location: Location, text: &str) -> bool {
+        let Some(arena) = self.arenas.get(location.arena) else { return false };
+        let mut state = arena.lock();
+        let Some(block) = state.handed_out(ptr, location.block) else { return false };
+        let (addr, requested) = (state.blocks[block].addr, state.blocks[block].requested);
+        state.history.annotate(addr, requested, text);
+        true
     }
 
     /// Unlocks an arena; settles the peaks before the call returns if it crossed a ceiling.

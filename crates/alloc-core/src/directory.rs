@@ -19,6 +19,8 @@ const STREAM_TABLE: usize = 1024;
 const PROBES: usize = 8;
 
 type Chunk<P> = Box<[OnceLock<Arc<Arena<P>>>]>;
+/// A place of the stream table: the handle, and its arena.
+type StreamPlace<P> = OnceLock<(u64, Arc<Arena<P>>)>;
 
 /// What a new arena starts with; changed together with all existing arenas.
 #[derive(Debug)]
@@ -42,7 +44,7 @@ pub(crate) struct Directory<P: Policy> {
     device: DeviceIndex,
     chunks: Box<[OnceLock<Chunk<P>>]>,
     /// Open addressing by stream handle; places are filled once and never emptied.
-    streams: Box<[OnceLock<(u64, Arc<Arena<P>>)>]>,
+    streams: Box<[StreamPlace<P>]>,
     registry: Mutex<Registry<P>>,
     searches: Arc<[AtomicU64; 2]>,
 }

@@ -5,6 +5,7 @@
 
 use crate::snapshot::Action;
 use crate::sync::{Arc, AtomicU64, Ordering};
+use rustc_hash::FxHashMap;
 use std::time::SystemTime;
 
 /// How history is kept.
@@ -70,30 +71,53 @@ pub(crate) struct Ring {
     /// Where the next record goes once the ring is full.
     cursor: usize,
     overwritten: u64,
+    /// The texts of annotations in the ring, by sequence number.
+    notes: FxHashMap<u64, Arc<str>>,
     stamps: Arc<Stamps>,
 }
 
 impl Ring {
     pub(crate) fn new(capacity: usize, stamps: Arc<Stamps>) -> Self {
-        Self { records: Vec::new(), capacity: capacity.max(1), cursor: 0, overwritten: 0, stamps }
+        Self {
+            records: Vec::new(),
+            capacity: capacity.max(1),
+            cursor: 0,
+            overwritten: 0,
+            notes: FxHashMap::default(),
+            stamps,
+        }
     }
 
-    fn push(&mut self, action: Action, addr: u64, size: u64) {
+    /// Adds a record; returns its sequence number.
+    fn push(&mut self, action: Action, addr: u64, size: u64) -> u64 {
         let ticks = if self.stamps.deterministic { 0 } else { self.stamps.clock.raw() };
         let sequence = self.stamps.next.fetch_add(1, Ordering::Relaxed);
         let record = Record { sequence, ticks, addr, size, action };
         if self.records.len() < self.capacity {
             self.records.push(record);
         } else {
-            self.records[self.cursor] = record;
+            let lost = std::mem::replace(&mut self.records[self.cursor], record);
+            self.forget(&lost);
             self.cursor = (self.cursor + 1) % self.capacity;
             self.overwritten += 1;
         }
+        sequence
     }
 
-    /// Records, oldest first.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Record> {
-        self.records[self.cursor..].iter().chain(&self.records[..self.cursor])
+    fn forget(&mut self, lost: &Record) {
+        if lost.action == Action::Annotate {
+            self.notes.remove(&lost.sequence);
+        }
+    }
+
+    /// Records, oldest first, with the texts of annotations.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Record, Option<&Arc<str>>)> {
+        let ordered = self.records[self.cursor..].iter().chain(&self.records[..self.cursor]);
+        ordered.map(|record| {
+            let note =
+                (record.action == Action::Annotate).then(|| self.notes.get(&record.sequence)).flatten();
+            (record, note)
+        })
     }
 
     /// Keeps the newest `capacity` records, in order.
@@ -102,7 +126,8 @@ impl Ring {
         self.cursor = 0;
         self.capacity = capacity.max(1);
         if let Some(excess) = self.records.len().checked_sub(self.capacity) {
-            self.records.drain(..excess);
+            let lost: Vec<Record> = self.records.drain(..excess).collect();
+            lost.iter().for_each(|record| self.forget(record));
             self.overwritten += excess as u64;
         }
     }
@@ -123,6 +148,14 @@ impl Recorder {
         }
     }
 
+    /// Records a program's note about a block, if history is on.
+    pub(crate) fn annotate(&mut self, addr: u64, size: u64, text: &str) {
+        if let Some(ring) = &mut self.ring {
+            let sequence = ring.push(Action::Annotate, addr, size);
+            ring.notes.insert(sequence, text.into());
+        }
+    }
+
     /// Turns history on (with `stamps`), changes its bound, or turns it off (0) and forgets.
     pub(crate) fn configure(&mut self, max_entries: usize, stamps: &Arc<Stamps>) {
         match &mut self.ring {
@@ -135,7 +168,7 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Record> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Record, Option<&Arc<str>>)> {
         self.ring.iter().flat_map(|ring| ring.iter())
     }
 }
@@ -146,12 +179,14 @@ mod tests {
 
     fn ring(capacity: usize, pushes: u64) -> Ring {
         let mut ring = Ring::new(capacity, Arc::new(Stamps::new(true)));
-        (0..pushes).for_each(|n| ring.push(Action::Alloc, n, 1));
+        for n in 0..pushes {
+            ring.push(Action::Alloc, n, 1);
+        }
         ring
     }
 
     fn addresses(ring: &Ring) -> Vec<u64> {
-        ring.iter().map(|r| r.addr).collect()
+        ring.iter().map(|(r, _)| r.addr).collect()
     }
 
     #[test]
@@ -170,7 +205,9 @@ mod tests {
         assert_eq!(addresses(&grown), [2, 3, 4, 5, 6]);
         let mut shrunk = ring(1000, 1600);
         shrunk.resize(10);
-        (1600..1605).for_each(|n| shrunk.push(Action::Alloc, n, 1));
+        for n in 1600..1605 {
+            shrunk.push(Action::Alloc, n, 1);
+        }
         assert_eq!(addresses(&shrunk), (1595..1605).collect::<Vec<_>>());
     }
 }

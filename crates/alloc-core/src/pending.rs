@@ -42,6 +42,8 @@ struct Queues {
 pub(crate) struct PendingFrees {
     /// Entries, so that the hot path can tell "none" without a lock.
     count: AtomicUsize,
+    /// Requests made while something was pending, for policies that drain every so often.
+    requests: AtomicUsize,
     queues: Mutex<Queues>,
     /// Held by the thread that waits for everything. Others that want the same wait for it.
     synchronising: Mutex<()>,
@@ -51,6 +53,7 @@ impl Default for PendingFrees {
     fn default() -> Self {
         Self {
             count: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
             queues: Mutex::new(Rank::Pending, Queues::default()),
             synchronising: Mutex::new(Rank::Synchronisation, ()),
         }
@@ -62,6 +65,12 @@ impl PendingFrees {
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether something waits and this request is the n-th since it was last so.
+    #[inline]
+    pub(crate) fn any_at_every(&self, n: u32) -> bool {
+        self.any() && self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(n.max(1) as usize)
     }
 
     /// How often an event could not be recorded.

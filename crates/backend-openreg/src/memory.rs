@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 const LARGE: u64 = MIB;
 const ACCOUNTED_GRANULE: u64 = 2 * MIB;
 const SMALL_UNIT: u64 = 512;
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 
 /// What a range of device addresses is.
 #[derive(Debug)]
@@ -156,11 +156,16 @@ impl Memory {
         let (unit, alignment) =
             if bytes >= LARGE { (ACCOUNTED_GRANULE, ACCOUNTED_GRANULE) } else { (SMALL_UNIT, SMALL_UNIT) };
         let memory = &mut self.devices[device];
-        let accounted = bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
-        memory.take_capacity(accounted)?;
         // Page protection is exact only where no two allocations share a page.
         let page = if memory.store.is_some() { PAGE } else { 1 };
-        let footprint = accounted.next_multiple_of(page);
+        let sizes = bytes.checked_next_multiple_of(unit);
+        let sizes = sizes.and_then(|accounted| Some((accounted, accounted.checked_next_multiple_of(page)?)));
+        // A size beyond all numbers is beyond the capacity too, however large that was set.
+        let Some((accounted, footprint)) = sizes else {
+            let detail = format!("{bytes} bytes fit on no device");
+            return Err(Refusal::new(ErrorKind::OutOfMemory, detail));
+        };
+        memory.take_capacity(accounted)?;
         let taken = memory.place(footprint, alignment.max(page), matches!(kind, RangeKind::Managed));
         match taken {
             Ok((at, extent)) => {

@@ -1,7 +1,7 @@
 //! The machine as a program holds it: what goes beyond the contract.
 
 use crate::call::{Call, CallCounts};
-use crate::config::{Clock, Families, MemoryMode, OpenRegConfig};
+use crate::config::{Families, MemoryMode, OpenRegConfig};
 use crate::fault::FaultPlan;
 use crate::gate::Gate;
 use crate::machine::{Locked, Machine};
@@ -97,7 +97,7 @@ impl OpenReg {
     // --- time and work ---------------------------------------------------------------------------
 
     /// Moves the virtual clock by `ticks` and does the work that falls due. Does nothing under
-    /// [`Clock::Workers`]. Costs no call.
+    /// [`Clock::Workers`](crate::Clock::Workers). Costs no call.
     pub fn advance(&self, ticks: u64) {
         self.machine.advance(ticks);
     }
@@ -118,7 +118,7 @@ impl OpenReg {
     }
 
     /// [`use_memory`](Self::use_memory) by a kernel that runs that long: real time under
-    /// [`Clock::Workers`], virtual time otherwise.
+    /// [`Clock::Workers`](crate::Clock::Workers), virtual time otherwise.
     ///
     /// # Errors
     /// As for [`use_memory`](Self::use_memory).
@@ -210,8 +210,7 @@ impl OpenReg {
     pub(crate) fn enter(&self, call: Call, device: DeviceIndex) -> Result<()> {
         if device.0 >= self.config.devices {
             let detail = format!("there is no device {device}; this machine has {}", self.config.devices);
-            let kind = if self.config.devices == 0 { ErrorKind::NoDevice } else { ErrorKind::InvalidValue };
-            return Err(self.error(call, device, Refusal::new(kind, detail)));
+            return Err(self.error(call, device, Refusal::invalid(detail)));
         }
         self.gate
             .pass(call, device, |time| self.machine.pause(time))
@@ -296,12 +295,6 @@ impl OpenReg {
             let (work, uses) = prepare(&mut state, index(stream.device))?;
             self.machine.queue(state, key, work, uses)
         })
-    }
-
-    /// Whether the machine runs without threads.
-    #[must_use]
-    pub const fn is_virtual(&self) -> bool {
-        matches!(self.config.clock, Clock::Virtual { .. })
     }
 }
 

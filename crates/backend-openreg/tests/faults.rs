@@ -1,5 +1,7 @@
 //! The fault plan, the counters and the cost model.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its machine has failed")]
+
 use alloc_core::backend::*;
 use alloc_core::types::{DeviceIndex, GIB, MIB};
 use backend_openreg::{Call, Clock, CostModel, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};

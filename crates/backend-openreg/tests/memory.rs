@@ -1,5 +1,7 @@
 //! Malloc and free on reserved memory: addresses, capacity, pointers, traps.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its machine has failed")]
+
 use alloc_core::backend::*;
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig, TrapKind};
@@ -193,7 +195,7 @@ fn a_set_up_that_makes_no_sense_is_refused_with_advice() {
     }
     let none = OpenReg::new(OpenRegConfig::default().devices(0)).unwrap();
     assert_eq!(none.device_count().unwrap(), 0);
-    assert_eq!(none.malloc(D0, 1).unwrap_err().kind, ErrorKind::NoDevice);
+    assert_eq!(none.malloc(D0, 1).unwrap_err().kind, ErrorKind::InvalidValue);
     let many = OpenReg::new(OpenRegConfig::default().devices(64)).unwrap();
     many.malloc(DeviceIndex(63), 80 * GIB).unwrap();
 }

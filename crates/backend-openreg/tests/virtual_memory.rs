@@ -1,5 +1,7 @@
 //! Virtual memory: the states of reservations, handles and mappings.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its machine has failed")]
+
 use alloc_core::backend::*;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};

@@ -245,3 +245,45 @@ pub(crate) fn align_right<const N: usize>(table: &mut Table, columns: [usize; N]
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Mark, native_like};
+    use granule::config::{PolicyName, Settings};
+    use granule::files::trace::{NativeResult, NativeResults, TraceHeader};
+
+    #[test]
+    fn marks_say_how_much_is_missing() {
+        assert_eq!(Mark::new(5, 5).text(true), "same");
+        assert_eq!(Mark::new(3 << 20, 1 << 20).text(true), "differs: +2.00 MiB");
+        assert_eq!(Mark::new(0, u64::MAX).text(false), "differs: -18446744073709551615");
+    }
+
+    #[test]
+    fn native_results_are_found_by_what_their_settings_mean() {
+        let native = |conf: &str, capacity| NativeResult {
+            conf: conf.into(),
+            capacity: Some(capacity),
+            ..NativeResult::default()
+        };
+        let header = TraceHeader {
+            native: NativeResults(vec![
+                ("unreadable".into(), native("no_such_option:1", 80)),
+                ("default".into(), native("", 80)),
+                ("small".into(), native("", 24)),
+                ("split".into(), native("max_split_size_mb:128", 80)),
+            ]),
+            ..TraceHeader::default()
+        };
+        let name =
+            |settings: &Settings, capacity| native_like(&header, settings, capacity).map(|(name, _)| name);
+        let plain =
+            Settings { text: "backend:native".into(), policy: PolicyName::Pytorch, ..Settings::default() };
+        assert_eq!(name(&plain, Some(24)), Some("small"));
+        assert_eq!(name(&plain, Some(99)), Some("default"), "the first, where none has this capacity");
+        let split = Settings { max_split_size: 128 << 20, history_max_entries: 7, ..Settings::default() };
+        assert_eq!(name(&split, None), Some("split"));
+        let growable = Settings { expandable_segments: true, ..Settings::default() };
+        assert_eq!(name(&growable, Some(80)), None);
+    }
+}

@@ -2,8 +2,8 @@
 #![cfg_attr(feature = "openreg", doc = include_str!("../../../README.md"))]
 
 pub use alloc_core::{
-    AllocError, CachingAllocator, DeviceBuffer, allocator, backend, buffer, config, device, error, history, oom,
-    policy, round, stats, types,
+    AllocError, CachingAllocator, DeviceBuffer, allocator, backend, buffer, config, device, error, history,
+    oom, policy, round, stats, types,
 };
 
 #[cfg(feature = "openreg")]

@@ -39,13 +39,7 @@ pub struct ReplayOptions {
 
 impl Default for ReplayOptions {
     fn default() -> Self {
-        Self {
-            settings: Settings::default(),
-            capacity: 80 << 30,
-            lag: 0,
-            stop_on_oom: false,
-            history: 0,
-        }
+        Self { settings: Settings::default(), capacity: 80 << 30, lag: 0, stop_on_oom: false, history: 0 }
     }
 }
 
@@ -154,8 +148,10 @@ pub fn replay<P: Policy>(
     options: &ReplayOptions,
     mut progress: impl FnMut(usize),
 ) -> Result<Replay<P>, ReplayError> {
-    let config =
-        OpenRegConfig::default().devices(1).capacity(options.capacity).clock(Clock::Virtual { lag: options.lag });
+    let config = OpenRegConfig::default()
+        .devices(1)
+        .capacity(options.capacity)
+        .clock(Clock::Virtual { lag: options.lag });
     let device = OpenReg::new(config)?;
     let backend: Arc<dyn Backend> = device.clone();
     let allocator = CachingAllocator::<P>::new(Arc::clone(&backend), options.settings.clone())
@@ -247,7 +243,11 @@ struct Run<'a, P: Policy> {
 }
 
 impl<'a, P: Policy> Run<'a, P> {
-    fn new(trace: &Trace, backend: &dyn Backend, allocator: &'a CachingAllocator<P>) -> Result<Self, ReplayError> {
+    fn new(
+        trace: &Trace,
+        backend: &dyn Backend,
+        allocator: &'a CachingAllocator<P>,
+    ) -> Result<Self, ReplayError> {
         let (mut blocks, mut last_stream) = (0, 0);
         for (n, event) in trace.events.iter().enumerate() {
             if let Event::Alloc { stream, .. } | Event::RecordStream { stream, .. } = event {
@@ -263,7 +263,10 @@ impl<'a, P: Policy> Run<'a, P> {
             }
         }
         if last_stream > u32::from(u16::MAX) {
-            return Err(ReplayError::Trace { event: 0, what: format!("stream {last_stream} is beyond 65535") });
+            return Err(ReplayError::Trace {
+                event: 0,
+                what: format!("stream {last_stream} is beyond 65535"),
+            });
         }
         let mut streams = vec![backend.default_stream(DEVICE)];
         for _ in 0..last_stream {

@@ -6,9 +6,10 @@ use crate::arena::ArenaState;
 use crate::block::{BlockId, State, Tier};
 use crate::counters::{Count, Counters};
 use crate::error::Result;
+use crate::history::{Record, Stamps};
 use crate::index::PlacementIndex;
 use crate::oom::{Blocker, OomReport, Remedy};
-use crate::policy::{Policy, Request};
+use crate::policy::{Drain, Policy, Request};
 use crate::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, TraceEntry};
 use crate::stats::{DeviceStats, GranuleStats, Stat};
 use crate::sync::{Guard, OnceLock};
@@ -21,6 +22,11 @@ const BLOCKERS: usize = 5;
 impl<P: Policy> DeviceAllocator<P> {
     /// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
     pub(crate) fn stats(&self) -> DeviceStats {
+        if matches!(P::DRAIN, Drain::OnMissAndEvery(_))
+            && let Err(error) = self.drain()
+        {
+            tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
+        }
         self.with_all(|peaks, arenas| {
             let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
             let mut stats = DeviceStats::default();
@@ -109,17 +115,21 @@ impl<P: Policy> DeviceAllocator<P> {
                 return (segments, Vec::new(), HistoryStatus::default());
             };
             let mut records: Vec<_> =
-                arenas.iter().flat_map(|a| a.history.iter().map(|r| (*r, a.id.stream.raw))).collect();
-            records.extend(device.history.iter().map(|r| (*r, 0)));
-            records.sort_unstable_by_key(|(record, _)| record.sequence);
+                arenas.iter().flat_map(|a| a.history.iter().map(|r| (r, a.id.stream.raw))).collect();
+            records.extend(device.history.iter().map(|r| (r, 0)));
+            records.sort_unstable_by_key(|((record, _), _)| record.sequence);
             let kept = records.len().min(recording.options.max_entries);
             records.drain(..records.len() - kept);
             let overwritten = recording.stamps.made() - kept as u64;
             let entries = if traces {
-                records.iter().map(|(r, stream)| self.entry(r, *stream, &recording.stamps)).collect()
+                records
+                    .iter()
+                    .map(|((r, note), stream)| self.entry(r, *note, *stream, &recording.stamps))
+                    .collect()
             } else {
                 Vec::new()
             };
+            drop(records);
             let active: i64 = arenas.iter().map(|a| a.counters.both(Count::ActiveBytes)).sum();
             device.history.record(Action::Snapshot, 0, active.unsigned_abs());
             let status = HistoryStatus {
@@ -132,12 +142,7 @@ impl<P: Policy> DeviceAllocator<P> {
         })
     }
 
-    fn entry(
-        &self,
-        record: &crate::history::Record,
-        stream: u64,
-        stamps: &crate::history::Stamps,
-    ) -> TraceEntry {
+    fn entry(&self, record: &Record, note: Option<&Arc<str>>, stream: u64, stamps: &Stamps) -> TraceEntry {
         static OUTSIDE: OnceLock<Arc<str>> = OnceLock::new();
         static NONE: OnceLock<Arc<str>> = OnceLock::new();
         TraceEntry {
@@ -147,7 +152,7 @@ impl<P: Policy> DeviceAllocator<P> {
             stream,
             time_us: stamps.microseconds(record),
             compile_context: Some(OUTSIDE.get_or_init(|| "N/A".into()).clone()),
-            user_metadata: Some(NONE.get_or_init(|| "".into()).clone()),
+            user_metadata: Some(note.unwrap_or_else(|| NONE.get_or_init(|| "".into())).clone()),
             pool_id: Some(Self::POOL),
             frames: None,
             extra: Vec::new(),

@@ -3,6 +3,7 @@
 use crate::machine::Locked;
 use crate::memory::{Place, RangeKind};
 use crate::refusal::{Answer, Refusal};
+use crate::trap::TrapKind;
 use crate::work::{Side, Span, Spans, Work};
 use alloc_core::backend::{CopyKind, Readiness};
 
@@ -69,6 +70,10 @@ pub(super) fn prepare_copy(
                 return Err(Refusal::invalid(format!(
                     "{at:#x} is device memory, and {kind:?} says it is not"
                 )));
+            }
+            None if state.memory.is_device_address(at) => {
+                let detail = format!("{at:#x} is a device address where nothing is allocated");
+                return Err(Refusal::trap(TrapKind::Unallocated, at, bytes, detail));
             }
             None => {}
         }

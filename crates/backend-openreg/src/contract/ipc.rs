@@ -3,7 +3,7 @@
 
 use super::HOST;
 use crate::call::Call;
-use crate::memory::{Extent, Place, RangeKind, index};
+use crate::memory::{Extent, PAGE, Place, RangeKind, index};
 use crate::openreg::OpenReg;
 use crate::os::{SharedFile, SharedFlag};
 use crate::refusal::{Answer, Refusal};
@@ -113,6 +113,12 @@ impl Ipc for OpenReg {
                 return Ok(DevicePtr(at));
             }
             let ticket = Ticket::from_bytes(&handle.0, MEMORY)?;
+            let whole_pages = ticket.bytes.is_multiple_of(PAGE) && ticket.offset.is_multiple_of(PAGE);
+            if ticket.bytes == 0 || !whole_pages {
+                return Err(Refusal::invalid(
+                    "the handle names no whole pages; it was not exported like that",
+                ));
+            }
             let file = Arc::new(ticket.open()?);
             let kind = RangeKind::Imported { handle: handle.0, references: 1 };
             let at = state.memory.take_addresses(index(device), ticket.bytes, 2 << 20, 0, kind)?;

@@ -1,6 +1,6 @@
 //! A driver pool: freed memory is kept for the next request until a synchronisation gives it back.
 
-use super::{Memory, RangeKind};
+use super::{Memory, RangeKind, SMALL_UNIT};
 use crate::refusal::{Answer, Refusal};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,11 @@ impl Memory {
             return Err(Refusal::invalid("0 bytes were asked for"));
         }
         let pool = &mut self.devices[device].pool;
+        // Idle memory is kept by its accounted size, of which 512 bytes are the least.
+        let least = bytes.max(SMALL_UNIT);
         let found = pool
             .idle
-            .range(bytes..=bytes.saturating_mul(2))
+            .range(least..=least.saturating_mul(2))
             .next()
             .and_then(|(&size, places)| places.first().map(|&at| (size, at)));
         let at = match found {

@@ -1,6 +1,8 @@
-//! What the simulated machine promises, family by family.
+//! What the simulated machine does with unusual, wrong, and concurrent requests.
 
 mod devices;
-mod memory;
+mod edges;
+mod handles;
+mod sharing;
+mod stress;
 mod support;
-mod virtual_memory;

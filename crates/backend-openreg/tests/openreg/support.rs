@@ -7,7 +7,7 @@ use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-pub(crate) use alloc_core::types::{GIB, KIB, MIB};
+pub(crate) use alloc_core::types::{GIB, MIB};
 
 pub(crate) const D0: DeviceIndex = DeviceIndex(0);
 pub(crate) const D1: DeviceIndex = DeviceIndex(1);
@@ -125,4 +125,9 @@ pub(crate) fn map_new(machine: &OpenReg, device: DeviceIndex, bytes: u64) -> Res
     release_physical(machine, handle)?;
     set_access(machine, at, bytes, &[device], Access::ReadWrite)?;
     Ok(at)
+}
+
+pub(crate) fn free_async(machine: &OpenReg, ptr: DevicePtr, stream: Stream) -> Result<()> {
+    // SAFETY: rule 3 is checked by the machine.
+    unsafe { machine.driver_pools()?.free_async(ptr, stream) }
 }

@@ -11,16 +11,13 @@ use std::io::Write;
 /// Written into the current directory.
 const SNAPSHOT: &str = "granule-snapshot.pickle";
 
-/// Arguments worth trying, and what they give.
+/// What is worth knowing next, and the arguments that answer it.
 const NEXT: [(&str, &str); 5] = [
-    ("replay FILE", "your own trace, or a snapshot from PyTorch"),
-    (
-        "replay FILE --conf expandable_segments:True --capacity 24GiB",
-        "with other settings, on another device",
-    ),
-    ("min-capacity FILE", "the smallest device it fits on"),
-    ("devices", "what this build can run on"),
-    ("--help", "everything else"),
+    ("your own trace, or a snapshot from PyTorch", "replay FILE"),
+    ("other settings, on another device", "replay FILE --conf expandable_segments:True --capacity 24GiB"),
+    ("the smallest device it fits on", "min-capacity FILE"),
+    ("what this build can run on", "devices"),
+    ("everything else", "--help"),
 ];
 
 /// Replays the trace that comes with the command.
@@ -31,9 +28,10 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
         replay::run_on(&workload, &AllocatorArgs::default(), &RunArgs::writing(SNAPSHOT), false, out)?;
     // Whoever came here through cargo has no `granule` in the search path.
     let command = std::env::args().next().unwrap_or_else(|| "granule".into());
-    writeln!(out, "\nTry next:\n  open https://pytorch.org/memory_viz and drop {SNAPSHOT} on it")?;
-    for (arguments, what) in NEXT {
-        writeln!(out, "  {command} {arguments:<61} # {what}")?;
+    writeln!(out, "\nTry next:")?;
+    writeln!(out, "  {:<45} drop {SNAPSHOT} on https://pytorch.org/memory_viz", "what memory looked like:")?;
+    for (what, arguments) in NEXT {
+        writeln!(out, "  {:<45} {command} {arguments}", format!("{what}:"))?;
     }
     Ok(outcome)
 }

@@ -43,7 +43,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE", default_value = "80GiB")]
     capacity: Size,
 
-    /// Record the history and write a snapshot, which https://pytorch.org/memory_viz opens
+    /// Record the history and write a snapshot, which pytorch.org/memory_viz opens
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
 

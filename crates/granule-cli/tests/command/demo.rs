@@ -68,3 +68,18 @@ fn a_reader_that_leaves_early_is_no_failure() {
     drop(child.stdout.take());
     assert!(child.wait().unwrap().success());
 }
+
+#[test]
+fn what_it_says_to_try_next_works() {
+    let place = Place::new();
+    let ran = place.run(&[]);
+    let exe = env!("CARGO_BIN_EXE_granule");
+    let commands: Vec<_> = ran.out.lines().filter_map(|line| Some(line.split_once(exe)?.1.trim())).collect();
+    assert_eq!(commands.len(), 5, "{}", ran.out);
+    for command in commands {
+        let args: Vec<_> =
+            command.split(' ').map(|word| if word == "FILE" { SNAPSHOT } else { word }).collect();
+        let next = place.run(&args);
+        assert_eq!(next.code, 0, "{command}: {}", next.err);
+    }
+}
