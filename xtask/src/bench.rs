@@ -3,7 +3,7 @@
 use crate::process::{cargo, command, root, run as run_process, target};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What is measured.
 #[derive(Args)]
@@ -29,6 +29,9 @@ pub(crate) struct Options {
     /// Count instructions with callgrind instead of measuring time
     #[arg(long)]
     instructions: bool,
+    /// Measure only how cost grows from 1 000 to 100 000 live blocks of the same sizes
+    #[arg(long)]
+    growth: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -46,6 +49,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let library = target().join("release/libgranule_peer_adaptor.so");
     let library = library.to_str().context("the build folder's path is not UTF-8")?;
     let add = [format!("granule={library}:"), format!("granule-exp={library}:conf=expandable_segments:True")];
+    if options.growth {
+        return growth(&peers, library, options.rounds);
+    }
     let bench = |verb: &str| {
         let mut bench = command("python3");
         bench.arg(rig.join("bench.py")).arg(verb).arg("--build").arg(&peers);
@@ -75,7 +81,77 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     run_process(command("python3").arg(rig.join("bench.py")).arg("report").arg(&results))
 }
 
-fn traces(shared: &std::path::Path) -> Result<Vec<PathBuf>> {
+/// Sizes of the growth measurement: log-uniform, the same for every number of blocks.
+const MIX: [&str; 4] = ["--lo", "512", "--hi", "2M"];
+
+/// Churn among 1 000 and among 100 000 live blocks, in turn: medians of nanoseconds and instructions per pair.
+fn growth(peers: &Path, library: &str, rounds: u32) -> Result<()> {
+    let peer = peers.join("ad_torch_native.so");
+    let mut subjects = vec![("granule", library.to_owned())];
+    if peer.exists() {
+        subjects.push(("PyTorch native", peer.display().to_string()));
+    }
+    println!(
+        "| allocator | ns at 1 000 | ns at 100 000 | growth | instructions at 1 000 | at 100 000 | growth |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for (name, adaptor) in subjects {
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..rounds {
+            for (n, times) in ["1000", "100000"].into_iter().zip(&mut times) {
+                times.push(churn_ns(peers, &adaptor, n)?);
+            }
+        }
+        let [small, large] = times.map(|mut t| {
+            t.sort_by(f64::total_cmp);
+            t[t.len() / 2]
+        });
+        let counts =
+            [churn_instructions(peers, &adaptor, "1000")?, churn_instructions(peers, &adaptor, "100000")?];
+        println!(
+            "| {name} | {small:.0} | {large:.0} | {:.2} | {:.0} | {:.0} | {:.2} |",
+            large / small,
+            counts[0],
+            counts[1],
+            counts[1] / counts[0]
+        );
+    }
+    Ok(())
+}
+
+fn churn_ns(peers: &Path, adaptor: &str, n: &str) -> Result<f64> {
+    let mut bench = command(peers.join("bench"));
+    bench.args(["--adaptor", adaptor, "--work", "W2", "--n", n, "--secs", "0.5"]).args(MIX);
+    let output = bench.output().context("could not start the peer benchmark")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text
+        .lines()
+        .rev()
+        .find(|line| line.starts_with('{'))
+        .context("the peer benchmark printed no result")?;
+    let result: serde_json::Value = serde_json::from_str(line)?;
+    result["ns"].as_f64().context("the result has no ns")
+}
+
+/// Instructions of 20 000 pairs more, over 20 000.
+fn churn_instructions(peers: &Path, adaptor: &str, n: &str) -> Result<f64> {
+    let count = |pairs: &str| -> Result<f64> {
+        let mut valgrind = command("valgrind");
+        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(peers.join("bench"));
+        valgrind.args(["--adaptor", adaptor, "--work", "W2", "--n", n, "--pairs", pairs]).args(MIX);
+        // Valgrind has little address space for the fake device.
+        let output = valgrind.env("FK_VA_BITS", "36").output().context("could not start valgrind")?;
+        let text = String::from_utf8_lossy(&output.stderr);
+        let line = text
+            .lines()
+            .find_map(|line| line.split("Collected :").nth(1))
+            .context("callgrind counted nothing")?;
+        Ok(line.trim().parse()?)
+    };
+    Ok((count("22000")? - count("2000")?) / 20_000.0)
+}
+
+fn traces(shared: &Path) -> Result<Vec<PathBuf>> {
     let Ok(folder) = std::fs::read_dir(shared.join("traces")) else { return Ok(Vec::new()) };
     let mut traces: Vec<PathBuf> = Vec::new();
     for entry in folder {

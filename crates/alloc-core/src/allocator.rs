@@ -54,7 +54,7 @@ pub struct CachingAllocator<P: Policy = PytorchPolicy> {
 }
 
 impl<P: Policy> CachingAllocator<P> {
-    /// An allocator for all devices of `backend`.
+    /// An allocator for all devices of `backend`. History is on from the start where the settings say so.
     ///
     /// # Errors
     /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it
@@ -79,7 +79,12 @@ impl<P: Policy> CachingAllocator<P> {
         let devices = (0..count)
             .map(|n| DeviceAllocator::new(Arc::clone(&backend), DeviceIndex(n), Arc::clone(&map), &settings))
             .collect::<Result<_>>()?;
-        Ok(Self { backend, map, devices, settings: Mutex::new(Rank::Registry, settings) })
+        let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
+        let allocator = Self { backend, map, devices, settings: Mutex::new(Rank::Registry, settings) };
+        if history > 0 {
+            allocator.record_history(HistoryOptions { max_entries: history, deterministic: false });
+        }
+        Ok(allocator)
     }
 
     /// The backend.

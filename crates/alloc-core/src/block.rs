@@ -3,6 +3,7 @@
 //! A block's record is one cache line. Records are kept in one table per arena and recycled, so handing
 //! out and taking back memory touches no heap.
 
+use crate::growth;
 use crate::index::FitKey;
 
 /// Index of a block in its arena's table.
@@ -163,7 +164,7 @@ impl BlockTable {
         assert!(self.records.len() < (1 << 28) - 1, "more than 2^28 blocks in one arena");
         #[allow(clippy::cast_possible_truncation)] // checked above
         let id = BlockId(self.records.len() as u32);
-        self.records.push(block);
+        growth::push(&mut self.records, block);
         id
     }
 

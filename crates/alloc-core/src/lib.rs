@@ -22,6 +22,7 @@ pub mod device;
 mod directory;
 mod epoch;
 pub mod error;
+mod growth;
 pub mod history;
 pub mod index;
 mod invariants;

@@ -106,6 +106,25 @@ calls! {
     UseMemory => "orLaunchKernel",
 }
 
+impl Call {
+    /// Whether it is about one device and fails when that is lost. The others are about the thread, the
+    /// host, or whatever an address may be.
+    pub(crate) const fn is_about_a_device(self) -> bool {
+        !matches!(
+            self,
+            Self::DeviceCount
+                | Self::CurrentDevice
+                | Self::PointerInfo
+                | Self::HostMalloc
+                | Self::HostFree
+                | Self::RegisterHost
+                | Self::UnregisterHost
+                | Self::ExchangeCaptureMode
+                | Self::DestroyGraph
+        )
+    }
+}
+
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -165,7 +165,7 @@ unsafe impl Backend for OpenReg {
     }
 
     fn address_range(&self, ptr: DevicePtr) -> Result<AddressRange> {
-        self.call(Call::AddressRange, HOST, |state| {
+        self.call(Call::AddressRange, self.device_at(ptr), |state| {
             let (base, bytes) = match state.memory.place_of(ptr.0) {
                 Some(Place::Range(base, range)) => (base, range.bytes),
                 Some(Place::Mapping(base, mapping)) => (base, mapping.bytes),

@@ -67,7 +67,8 @@ impl Gate {
         if struck == Some(Effect::LoseDevice) {
             trouble.lost |= bit(device);
         }
-        if trouble.lost & bit(device) != 0 {
+        let is_lost = call.is_about_a_device() && trouble.lost & bit(device) != 0;
+        if is_lost || struck == Some(Effect::LoseDevice) {
             return Err(Stopped {
                 kind: ErrorKind::DeviceLost,
                 detail: "the device is lost; only a new machine brings it back".into(),

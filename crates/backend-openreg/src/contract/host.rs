@@ -100,15 +100,15 @@ impl StreamMemory for OpenReg {
 
 impl HostAccess for OpenReg {
     unsafe fn unprotect(&self, ptr: DevicePtr) -> Result<()> {
-        self.call(Call::Unprotect, HOST, |mut state| state.memory.open_to_host(ptr.0, 1))
+        self.call(Call::Unprotect, self.device_at(ptr), |mut state| state.memory.open_to_host(ptr.0, 1))
     }
 
     fn protect(&self, ptr: DevicePtr) -> Result<()> {
-        self.call(Call::Protect, HOST, |mut state| state.memory.open_to_host(ptr.0, -1))
+        self.call(Call::Protect, self.device_at(ptr), |mut state| state.memory.open_to_host(ptr.0, -1))
     }
 
     fn host_access_of(&self, ptr: DevicePtr) -> Result<Access> {
-        self.call(Call::HostAccessOf, HOST, |state| {
+        self.call(Call::HostAccessOf, self.device_at(ptr), |state| {
             Ok(if state.memory.is_open_to_host(ptr.0)? { Access::ReadWrite } else { Access::None })
         })
     }

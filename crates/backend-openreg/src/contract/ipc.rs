@@ -1,7 +1,6 @@
 //! Sharing with other processes: handles name a memory file of the exporter, which importers open through
 //! the process file system. The exporter must be alive, and of the same user, when a handle is opened.
 
-use super::HOST;
 use crate::call::Call;
 use crate::memory::{Extent, PAGE, Place, RangeKind, index};
 use crate::openreg::OpenReg;
@@ -84,19 +83,23 @@ impl Ticket {
 
 impl Ipc for OpenReg {
     fn export_memory(&self, base: DevicePtr) -> Result<IpcMemoryHandle> {
-        self.unsafe_call(Call::ExportMemory, HOST, |state| match state.memory.place_of(base.0) {
-            Some(Place::Range(at, range)) if at == base.0 && matches!(range.kind, RangeKind::Plain) => {
-                let extent = range
-                    .extent
-                    .as_ref()
-                    .ok_or_else(|| Refusal::unsupported("reserved memory has no bytes"))?;
-                let ticket = Ticket::new(MEMORY, &extent.file, extent.offset, extent.bytes)?;
-                Ok(IpcMemoryHandle(ticket.to_bytes()))
+        self.unsafe_call(Call::ExportMemory, self.device_at(base), |state| {
+            match state.memory.place_of(base.0) {
+                Some(Place::Range(at, range)) if at == base.0 && matches!(range.kind, RangeKind::Plain) => {
+                    let extent = range
+                        .extent
+                        .as_ref()
+                        .ok_or_else(|| Refusal::unsupported("reserved memory has no bytes"))?;
+                    let ticket = Ticket::new(MEMORY, &extent.file, extent.offset, extent.bytes)?;
+                    Ok(IpcMemoryHandle(ticket.to_bytes()))
+                }
+                Some(Place::Mapping(..)) => {
+                    Err(Refusal::unsupported("virtual memory is shared by exporting its physical handles"))
+                }
+                _ => {
+                    Err(Refusal::invalid(format!("{base} is not the base of an allocation made with malloc")))
+                }
             }
-            Some(Place::Mapping(..)) => {
-                Err(Refusal::unsupported("virtual memory is shared by exporting its physical handles"))
-            }
-            _ => Err(Refusal::invalid(format!("{base} is not the base of an allocation made with malloc"))),
         })
     }
 
@@ -132,7 +135,7 @@ impl Ipc for OpenReg {
     }
 
     unsafe fn close_memory(&self, ptr: DevicePtr) -> Result<()> {
-        self.unsafe_call(Call::CloseMemory, HOST, |mut state| {
+        self.unsafe_call(Call::CloseMemory, self.device_at(ptr), |mut state| {
             let wrong = || Refusal::invalid(format!("{ptr} was not opened from a handle"));
             let (last, bytes) = match state.memory.ranges.get(&ptr.0) {
                 Some(range) => match range.kind {

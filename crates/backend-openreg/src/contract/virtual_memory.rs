@@ -25,7 +25,8 @@ impl OpenReg {
         }
     }
 
-    fn device_at(&self, at: DevicePtr) -> DeviceIndex {
+    /// The device in whose addresses `at` lies; the first where it lies in none.
+    pub(super) fn device_at(&self, at: DevicePtr) -> DeviceIndex {
         let state = self.machine.lock();
         let device = state.memory.ranges.range(..=at.0).next_back().map_or(0, |(_, range)| range.device);
         DeviceIndex(device as u16)

@@ -119,3 +119,30 @@ fn families_can_be_switched_off_and_say_why() {
     let reserved = crate::support::machine(OpenRegConfig::default());
     assert!(reserved.ipc().unwrap_err().reason.contains("Mapped"), "bytes are needed to share them");
 }
+
+#[test]
+fn a_lost_device_takes_neither_the_host_nor_its_neighbour_along() {
+    let machine = mapped();
+    let (lost, kept) = (machine.malloc(D0, 512).unwrap(), machine.malloc(D1, 512).unwrap());
+    machine.lose_device(D0);
+    for answer in [
+        kind(free(&machine, D0, lost)),
+        kind(machine.address_range(lost)),
+        kind(machine.ipc().unwrap().export_memory(lost)),
+        kind(machine.host_access().unwrap().host_access_of(lost)),
+        kind(machine.set_device(D0)),
+    ] {
+        assert_eq!(answer, ErrorKind::DeviceLost);
+    }
+    assert_eq!(machine.current_device().unwrap(), D0, "which device a thread has is no question to it");
+    let guard = DeviceGuard::new(&*machine, D1).unwrap();
+    assert_eq!(machine.pointer_info(kept).unwrap().device, Some(D1));
+    assert_eq!(machine.address_range(kept).unwrap().base, kept);
+    machine.ipc().unwrap().export_memory(kept).unwrap();
+    let host = machine.host_malloc(64, HostFlags::empty()).unwrap();
+    host_free(&machine, host).unwrap();
+    free(&machine, D1, kept).unwrap();
+    assert_eq!(machine.device_count().unwrap(), 2);
+    drop(guard);
+    assert_eq!(machine.current_device().unwrap(), D1, "a lost device cannot be made current again");
+}
