@@ -426,10 +426,20 @@ fn the_report_names_blockers_and_remedies() {
     let error = allocator.malloc(24 * MIB, stream).unwrap_err();
     let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
     assert_eq!(report.largest_fit, 10 * MIB);
-    assert_eq!((report.blockers[0].ptr, report.blockers[0].would_free), (parts[1], 30 * MIB));
-    let remedies: Vec<_> = report.remedies.iter().map(|r| r.bytes).collect();
-    assert_eq!(remedies, [20 * MIB, 16 * MIB], "joining the pieces; the other stream's cache");
-    assert!(error.to_string().contains("keeps 30.00 MiB apart"), "{error}");
+    let worst = report.blockers[0];
+    assert_eq!((worst.ptr, worst.beside, worst.would_free()), (parts[1], 20 * MIB, 30 * MIB));
+    let remedies: Vec<_> = report.remedies.iter().map(|r| (r.bytes, r.enough)).collect();
+    assert_eq!(
+        remedies,
+        [(24 * MIB, true), (16 * MIB, false)],
+        "joining the pieces; the other stream's cache"
+    );
+    let text = error.to_string();
+    assert!(text.contains("30.00 MiB would be free in one piece"), "{text}");
+    assert!(text.contains("expandable_segments:True") && text.contains(": enough"), "{text}");
+    assert_eq!(report.shortfall(), 0);
+    let too_much = allocator.malloc(100 * MIB, stream).unwrap_err();
+    assert!(too_much.to_string().contains("need 60.00 MiB more than can be held"), "{too_much}");
 }
 
 #[test]

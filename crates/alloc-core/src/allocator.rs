@@ -73,6 +73,7 @@ impl<P: Policy> CachingAllocator<P> {
                  backend:native"
             )));
         }
+        settings.validate().map_err(AllocError::Settings)?;
         let map = Arc::new(AddressMap::default());
         // An address map entry has 8 bits for the device.
         let count = backend.device_count()?.min(256);
@@ -161,6 +162,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// [`AllocError::InvalidPointer`] where `ptr` is no live block.
     pub fn record_stream(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
         self.own(stream)?;
+        self.device(stream.device)?;
         if ptr.is_null() {
             return Ok(());
         }
@@ -265,6 +267,18 @@ impl<P: Policy> CachingAllocator<P> {
         self.device(device)?.set_memory_fraction(fraction)
     }
 
+    /// Gives a stream a reserve class, so that its growable segments reserve what
+    /// `expandable_segments_reserve_by_class` says for that class; an empty class takes it away.
+    /// PyTorch: `setExpandableSegmentReserveClassForStream`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`].
+    pub fn set_reserve_class(&self, stream: Stream, class: &str) -> Result<()> {
+        self.own(stream)?;
+        self.device(stream.device)?.set_reserve_class(stream, class);
+        Ok(())
+    }
+
     /// The share in force. PyTorch: `getMemoryFraction`.
     ///
     /// # Errors
@@ -277,7 +291,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// it was set, as in PyTorch.
     ///
     /// # Errors
-    /// [`AllocError::Settings`] when `settings` names another allocator backend.
+    /// [`AllocError::Settings`] when `settings` names another allocator backend, or a value out of range.
     pub fn configure(&self, settings: Settings) -> Result<()> {
         if settings.backend != AllocatorBackend::Native {
             return Err(AllocError::Settings(
@@ -286,6 +300,7 @@ impl<P: Policy> CachingAllocator<P> {
                     .into(),
             ));
         }
+        settings.validate().map_err(AllocError::Settings)?;
         for device in &self.devices {
             device.configure(&settings);
         }

@@ -19,6 +19,7 @@ use crate::segment::{Segment, SegmentTable};
 use crate::snapshot::Action;
 use crate::sync::{Arc, AtomicU64, Ordering};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
+use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
 /// One size range of an arena.
@@ -62,7 +63,7 @@ pub(crate) enum FreeStep {
     /// The block is free.
     Done,
     /// The block waits for these streams; an event has to be recorded on each.
-    Wait(Vec<Stream>),
+    Wait(SmallVec<[Stream; 4]>),
 }
 
 #[allow(clippy::cast_possible_wrap)] // block sizes are under 2^60
@@ -117,7 +118,7 @@ impl<P: Policy> ArenaState<P> {
         let was_split = self.blocks[id].is_split();
         let whole = self.blocks[id].size;
         let tier = self.blocks[id].tier;
-        if self.policy.splits(whole, request) {
+        if self.policy.splits(whole, request) && self.blocks.may_cut() {
             self.cut_above(id, request.size, State::Free);
             if !growable {
                 let (blocks, bytes) =
@@ -241,11 +242,12 @@ impl<P: Policy> ArenaState<P> {
         (free(block.prev), free(block.next))
     }
 
-    /// Remembers that `stream` uses the block, too; false when that many streams cannot be counted.
-    pub(crate) fn record_use(&mut self, id: BlockId, stream: Stream) -> bool {
-        let added = self.uses.add(self.blocks[id].uses, stream);
-        self.blocks[id].uses = added.unwrap_or(self.blocks[id].uses);
-        added.is_some()
+    /// Remembers that `stream` uses the block, too: whether that is new, or `None` when that many streams
+    /// cannot be counted.
+    pub(crate) fn record_use(&mut self, id: BlockId, stream: Stream) -> Option<bool> {
+        let before = self.blocks[id].uses;
+        self.blocks[id].uses = self.uses.add(before, stream)?;
+        Some(self.blocks[id].uses != before)
     }
 
     /// Puts a block that is in no index among the free ones, as it is.

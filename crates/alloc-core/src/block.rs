@@ -152,10 +152,17 @@ pub struct BlockTable {
 }
 
 impl BlockTable {
+    /// Whether a block may still be cut for a request. The address map can name 2^28 records, which is
+    /// 128 GiB in blocks of 512 bytes; some are kept for segments and for giving memory back.
+    #[must_use]
+    pub fn may_cut(&self) -> bool {
+        self.len() < (1 << 28) - (1 << 20)
+    }
+
     /// Stores a record.
     ///
     /// # Panics
-    /// Beyond 2^28 records, which is 128 GiB in blocks of 512 bytes: the address map has no room for more.
+    /// Beyond 2^28 records; [`may_cut`](Self::may_cut) keeps well away from it.
     pub fn add(&mut self, block: Block) -> BlockId {
         if let Some(id) = self.vacant.pop() {
             self[id] = block;

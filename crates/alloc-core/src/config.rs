@@ -219,6 +219,46 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Checks what the parsers check, for settings made in code.
+    ///
+    /// # Errors
+    /// A text that names the field, its value and what is allowed.
+    pub fn validate(&self) -> Result<(), String> {
+        let refuse = |field: &str, value: &dyn std::fmt::Debug, allowed: &str| {
+            Err(format!("{field} is {value:?}; it must be {allowed}"))
+        };
+        let large = self.large_segment_size;
+        if large <= 10 * MIB || !large.is_multiple_of(MIB) || large >= 1 << 50 {
+            return refuse("large_segment_size", &large, "whole MiB, over 10 MiB");
+        }
+        if self.max_split_size < large {
+            return refuse("max_split_size", &self.max_split_size, "at least large_segment_size");
+        }
+        if self.max_non_split_rounding < large {
+            return refuse(
+                "max_non_split_rounding",
+                &self.max_non_split_rounding,
+                "at least large_segment_size",
+            );
+        }
+        if !(0.0..1.0).contains(&self.garbage_collection_threshold) {
+            return refuse(
+                "garbage_collection_threshold",
+                &self.garbage_collection_threshold,
+                "0 (off) or between 0 and 1",
+            );
+        }
+        if !(0.0..=1.0).contains(&self.per_process_memory_fraction) {
+            return refuse("per_process_memory_fraction", &self.per_process_memory_fraction, "from 0 to 1");
+        }
+        if let Some(wrong) = self.roundup_power2_divisions.iter().find(|d| **d != 0 && !d.is_power_of_two()) {
+            return refuse("roundup_power2_divisions", wrong, "0 (off) or a power of two");
+        }
+        Ok(())
+    }
+}
+
 impl ReserveSize {
     /// Bytes on a device with `total` bytes of memory, capped at 9/8 of it.
     #[must_use]

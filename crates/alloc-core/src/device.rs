@@ -23,8 +23,9 @@ use crate::policy::{Drain, Policy};
 use crate::region::Regions;
 use crate::round::EXABYTE;
 use crate::stats::{Stat, StatArray};
-use crate::sync::{Arc, Guard, Mutex, Rank};
+use crate::sync::{Arc, Guard, Mutex, Rank, Transit};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use rustc_hash::FxHashMap;
 
 /// Called when memory is short; returns whether it freed something through this allocator.
 pub type FreeMemoryCallback = Box<dyn Fn() -> bool + Send + Sync>;
@@ -50,13 +51,15 @@ struct DeviceCounters {
 struct DeviceState {
     settings: Settings,
     /// Bytes being taken from the device at the moment, by threads that hold no lock.
-    intents: u64,
+    intents: u128,
     /// The most that may be held, if limited.
     allowed: Option<u64>,
     regions: Regions,
     counters: DeviceCounters,
     next_registration: u32,
     max_split_size: i64,
+    /// Reserve classes by stream handle.
+    reserve_classes: FxHashMap<u64, String>,
     history: Recorder,
     /// Bounds of the history rings; `None` while history is off.
     recording: Option<Recording>,
@@ -74,7 +77,15 @@ struct Recording {
 impl DeviceState {
     /// Bytes held from the device, those being taken at the moment included.
     fn held(&self) -> u64 {
-        self.counters.reserved_bytes.all.current.unsigned_abs() + self.intents
+        let reserved = u128::from(self.counters.reserved_bytes.all.current.unsigned_abs());
+        u64::try_from(reserved + self.intents).unwrap_or(u64::MAX)
+    }
+
+    /// What the stream's reserve class says about a growable segment, on a device with `total` bytes.
+    fn class_reserve(&self, stream: Stream, total: u64) -> Option<u64> {
+        let class = self.reserve_classes.get(&stream.raw)?;
+        let sizes = &self.settings.expandable_segments_reserve_by_class;
+        sizes.iter().find(|(name, _)| name == class).map(|(_, size)| size.bytes(total))
     }
 
     fn register(&mut self) -> u32 {
@@ -96,6 +107,10 @@ pub struct DeviceAllocator<P: Policy> {
     state: Mutex<DeviceState>,
     peaks: Mutex<Peaks>,
     pending: PendingFrees,
+    transit: Transit,
+    last_resort: Mutex<()>,
+    /// One change of settings at a time.
+    configuring: Mutex<()>,
     callbacks: Mutex<Vec<Arc<FreeMemoryCallback>>>,
     observers: Mutex<Vec<Arc<OutOfMemoryObserver>>>,
 }
@@ -129,6 +144,7 @@ impl<P: Policy> DeviceAllocator<P> {
             counters: DeviceCounters::default(),
             next_registration: 0,
             max_split_size: i64::try_from(settings.max_split_size).unwrap_or(-1),
+            reserve_classes: FxHashMap::default(),
             history: Recorder::default(),
             recording: None,
         };
@@ -142,6 +158,9 @@ impl<P: Policy> DeviceAllocator<P> {
             state: Mutex::new(Rank::Device, state),
             peaks: Mutex::new(Rank::Peaks, Peaks::default()),
             pending: PendingFrees::default(),
+            transit: Transit::default(),
+            last_resort: Mutex::new(Rank::LastResort, ()),
+            configuring: Mutex::new(Rank::LastResort, ()),
             callbacks: Mutex::new(Rank::Registry, Vec::new()),
             observers: Mutex::new(Rank::Registry, Vec::new()),
         })
@@ -201,10 +220,17 @@ impl<P: Policy> DeviceAllocator<P> {
         let Some(arena) = self.arenas.get(location.arena) else { return Ok(false) };
         let mut state = arena.lock();
         let Some(block) = state.handed_out(ptr, location.block) else { return Ok(false) };
-        if stream == state.id.stream || state.record_use(block, stream) {
+        if stream == state.id.stream {
             return Ok(true);
         }
-        Err(AllocError::Limit("a block can be used by at most 65535 streams besides its own"))
+        let Some(is_new) = state.record_use(block, stream) else {
+            return Err(AllocError::Limit("a block can be used by at most 65535 streams besides its own"));
+        };
+        drop(state);
+        if is_new {
+            self.pending.prepare(&*self.backend, stream.device);
+        }
+        Ok(true)
     }
 
     /// Notes `text` about the block at `ptr` in the history. `false` where that is no block.
@@ -237,8 +263,9 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Runs `work` with the peaks and every arena locked, and the peaks settled: what another thread has
     /// just done is seen with its peak.
     fn with_all<R>(&self, work: impl FnOnce(&mut Peaks, &mut [Guard<'_, ArenaState<P>>]) -> R) -> R {
-        let all = self.arenas.all();
         let mut peaks = self.peaks.lock();
+        // Listed under the lock: an arena whose first request has returned has settled, so it is there.
+        let all = self.arenas.all();
         let mut arenas: Vec<_> = all.iter().map(|arena| arena.lock()).collect();
         if arenas.iter().any(|a| a.counters.crossed()) {
             let mut counters: Vec<&mut Counters> = arenas.iter_mut().map(|a| &mut a.counters).collect();
@@ -250,12 +277,14 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Returns blocks whose events are complete. Does not block.
     #[cold]
     fn drain(&self) -> Result<()> {
+        let _blocks = self.transit.begin();
         Ok(self.pending.drain(&*self.backend, |waiting| self.event_done(waiting))?)
     }
 
     /// Waits for all pending frees. Blocks.
     fn synchronise_pending(&self) -> Result<()> {
         self.state.lock().counters.sync_all_streams += 1;
+        let _blocks = self.transit.begin();
         Ok(self.pending.synchronise(&*self.backend, |waiting| self.event_done(waiting))?)
     }
 
@@ -291,6 +320,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Replaces the settings. What is handed out or cached stays as it is.
     pub(crate) fn configure(&self, settings: &Settings) {
+        let _alone = self.configuring.lock();
         let policy = P::new(settings, self.virtual_memory);
         let allowed = {
             let mut state = self.state.lock();
@@ -312,6 +342,16 @@ impl<P: Policy> DeviceAllocator<P> {
         });
         for arena in self.arenas.all() {
             arena.lock().ages = ages;
+        }
+    }
+
+    /// See [`CachingAllocator::set_reserve_class`](crate::allocator::CachingAllocator::set_reserve_class).
+    pub(crate) fn set_reserve_class(&self, stream: Stream, class: &str) {
+        let classes = &mut self.state.lock().reserve_classes;
+        if class.is_empty() {
+            classes.remove(&stream.raw);
+        } else {
+            classes.insert(stream.raw, class.to_owned());
         }
     }
 

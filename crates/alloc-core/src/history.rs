@@ -160,12 +160,15 @@ impl Recorder {
     pub(crate) fn configure(&mut self, max_entries: usize, stamps: &Arc<Stamps>) {
         match &mut self.ring {
             _ if max_entries == 0 => self.ring = None,
-            Some(ring) => {
-                ring.resize(max_entries);
-                ring.stamps = Arc::clone(stamps);
-            }
-            None => self.ring = Some(Box::new(Ring::new(max_entries, Arc::clone(stamps)))),
+            Some(ring) if Arc::ptr_eq(&ring.stamps, stamps) => ring.resize(max_entries),
+            // Records of another numbering cannot be merged with new ones.
+            _ => self.ring = Some(Box::new(Ring::new(max_entries, Arc::clone(stamps)))),
         }
+    }
+
+    /// Records kept.
+    pub(crate) fn len(&self) -> usize {
+        self.ring.as_ref().map_or(0, |ring| ring.records.len())
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Record, Option<&Arc<str>>)> {

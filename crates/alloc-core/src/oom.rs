@@ -11,8 +11,16 @@ pub struct Blocker {
     pub ptr: DevicePtr,
     /// Its size in bytes.
     pub size: u64,
+    /// The free bytes on both its sides.
+    pub beside: u64,
+}
+
+impl Blocker {
     /// The contiguous free bytes there would be without it.
-    pub would_free: u64,
+    #[must_use]
+    pub const fn would_free(&self) -> u64 {
+        self.size + self.beside
+    }
 }
 
 /// Something that would make memory available, and how much.
@@ -22,6 +30,8 @@ pub struct Remedy {
     pub what: String,
     /// Bytes it would make available.
     pub bytes: u64,
+    /// Whether that is enough for the request.
+    pub enough: bool,
 }
 
 /// Why a request could not be served. All sizes are bytes.
@@ -55,9 +65,9 @@ pub struct OomReport {
     pub largest_fit: u64,
     /// The largest free block of any stream.
     pub largest_anywhere: u64,
-    /// Live blocks that keep the most free memory apart, worst first.
+    /// Live blocks of this stream and tier with the most free memory beside them, worst first.
     pub blockers: Vec<Blocker>,
-    /// What would help, most first. All remedies of the ladder were tried before this report.
+    /// What would help, what is enough first. All remedies of the ladder were tried before this report.
     pub remedies: Vec<Remedy>,
     /// Whether growable segments are on.
     pub growable: bool,
@@ -113,28 +123,47 @@ impl OomReport {
     }
 }
 
+impl OomReport {
+    /// Bytes that live memory and the request need beyond what may be held: no setting helps with those.
+    #[must_use]
+    pub fn shortfall(&self) -> u64 {
+        let limit = self.allowed.unwrap_or(u64::MAX).min(self.device_total);
+        (self.allocated + self.pending).saturating_add(self.block_size).saturating_sub(limit)
+    }
+}
+
 impl fmt::Display for OomReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.pytorch_message())?;
         write!(
             f,
-            "Granule: the request needs one block of {}; the largest free one it may use has {}, the largest of \
-             any stream {}.",
+            "Granule: {} were asked for, which takes one block of {}. The largest free block this request may use has \
+             {}, the largest of any stream {}.",
+            format_bytes(self.requested),
             format_bytes(self.block_size),
             format_bytes(self.largest_fit),
             format_bytes(self.largest_anywhere),
         )?;
+        if self.shortfall() > 0 {
+            write!(
+                f,
+                "\n  live memory and the request need {} more than can be held: free that much, or use a larger device",
+                format_bytes(self.shortfall())
+            )?;
+        }
         for blocker in &self.blockers {
             write!(
                 f,
-                "\n  blocker: {} ({}) keeps {} apart",
+                "\n  blocker: {} ({}) has {} free beside it; without it {} would be free in one piece",
                 blocker.ptr,
                 format_bytes(blocker.size),
-                format_bytes(blocker.would_free)
+                format_bytes(blocker.beside),
+                format_bytes(blocker.would_free())
             )?;
         }
         for remedy in &self.remedies {
-            write!(f, "\n  remedy: {} would make {} available", remedy.what, format_bytes(remedy.bytes))?;
+            let verdict = if remedy.enough { "enough" } else { "not enough by itself" };
+            write!(f, "\n  remedy: {} would give {}: {verdict}", remedy.what, format_bytes(remedy.bytes))?;
         }
         Ok(())
     }

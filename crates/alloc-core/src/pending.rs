@@ -3,7 +3,7 @@
 //! A queue per used stream, in order; a stream that is slow does not hold up the others. No lock is held
 //! while the driver is asked: an entry is looked at, queried, and taken out only if it is still the first.
 
-use crate::backend::{Backend, EventFlags, Result};
+use crate::backend::{Backend, ErrorKind, EventFlags, Result};
 use crate::block::BlockId;
 use crate::sync::{AtomicUsize, Mutex, Ordering, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, Event, Stream};
@@ -32,9 +32,21 @@ struct Queues {
     unrecorded: Vec<(Stream, Waiting)>,
     /// Events ready for reuse.
     spare: Vec<Event>,
+    /// Uses recorded and not freed yet, by device: that many spare events are kept.
+    expected: Vec<(DeviceIndex, usize)>,
     tickets: u64,
     /// How often an event could not be recorded.
     failures: u64,
+}
+
+impl Queues {
+    fn expect(&mut self, device: DeviceIndex) -> &mut usize {
+        let at = self.expected.iter().position(|(d, _)| *d == device).unwrap_or_else(|| {
+            self.expected.push((device, 0));
+            self.expected.len() - 1
+        });
+        &mut self.expected[at].1
+    }
 }
 
 /// All pending frees of a device.
@@ -108,9 +120,34 @@ impl PendingFrees {
         }
     }
 
+    /// Makes sure that the free of a block that a stream of `device` has just been recorded on finds an event.
+    /// Creating one may block, which a free must not; a refusal is met again, and counted, at the free.
+    pub(crate) fn prepare(&self, backend: &dyn Backend, device: DeviceIndex) {
+        let enough = {
+            let mut queues = self.queues.lock();
+            let expected = queues.expect(device);
+            *expected += 1;
+            let expected = *expected;
+            queues.spare.iter().filter(|event| event.device == device).count() >= expected
+        };
+        if enough {
+            return;
+        }
+        assert_unlocked();
+        match backend.create_event(device, EventFlags::empty()) {
+            Ok(event) => self.queues.lock().spare.push(event),
+            Err(error) => {
+                backend.clear_error();
+                tracing::debug!(%error, "no event could be made ahead of a free");
+            }
+        }
+    }
+
     fn event(&self, backend: &dyn Backend, device: DeviceIndex) -> Result<Event> {
         let spare = {
             let mut queues = self.queues.lock();
+            let expected = queues.expect(device);
+            *expected = expected.saturating_sub(1);
             let at = queues.spare.iter().rposition(|event| event.device == device);
             at.map(|at| queues.spare.swap_remove(at))
         };
@@ -156,41 +193,72 @@ impl PendingFrees {
         }
     }
 
-    /// Waits for all that is pending now. Blocks. On an error what is left stays pending.
+    /// Waits for all that is pending at this call. Blocks. A stream that cannot be waited for (it was
+    /// destroyed, or its event is broken) is covered by waiting for its whole device; where that fails, too, what
+    /// it has stays pending, the other streams are done all the same, and the first error is returned.
     pub(crate) fn synchronise(&self, backend: &dyn Backend, mut done: impl FnMut(Waiting)) -> Result<()> {
         let _waiting = self.synchronising.lock();
-        loop {
-            let head = {
-                let queues = self.queues.lock();
-                queues.by_stream.iter().enumerate().find_map(|(n, (_, q))| Some((n, *q.front()?)))
+        let (streams, bound, unrecorded) = {
+            let queues = self.queues.lock();
+            (queues.by_stream.len(), queues.tickets, queues.unrecorded.clone())
+        };
+        let mut outcome = Ok(());
+        for stream in 0..streams {
+            let waited = self.synchronise_stream(backend, stream, bound, &mut done);
+            outcome = outcome.and(waited);
+        }
+        // What joins the list from here on is for the next round: its work may be later.
+        let mut reached: Vec<(Stream, bool)> = Vec::new();
+        for entry in unrecorded {
+            let ready = match reached.iter().find(|(stream, _)| *stream == entry.0) {
+                Some((_, ready)) => *ready,
+                None => {
+                    assert_unlocked();
+                    let waited = wait_for_stream(backend, entry.0);
+                    reached.push((entry.0, waited.is_ok()));
+                    let ready = waited.is_ok();
+                    outcome = outcome.and(waited);
+                    ready
+                }
             };
-            let Some((stream, head)) = head else { break };
+            let mut queues = self.queues.lock();
+            if let Some(at) = queues.unrecorded.iter().position(|e| ready && *e == entry) {
+                queues.unrecorded.swap_remove(at);
+                drop(queues);
+                self.finish(entry.1, &mut done);
+            }
+        }
+        outcome
+    }
+
+    /// Waits for one stream's entries older than ticket `bound`.
+    fn synchronise_stream(
+        &self,
+        backend: &dyn Backend,
+        stream: usize,
+        bound: u64,
+        done: &mut impl FnMut(Waiting),
+    ) -> Result<()> {
+        loop {
+            let (used, head) = {
+                let queues = self.queues.lock();
+                let (used, queue) = &queues.by_stream[stream];
+                (*used, queue.front().copied())
+            };
+            let Some(head) = head.filter(|head| head.ticket < bound) else { return Ok(()) };
             assert_unlocked();
-            backend.synchronize_event(head.event)?;
+            if let Err(error) = backend.synchronize_event(head.event) {
+                backend.clear_error();
+                tracing::warn!(%error, "an event could not be waited for; waiting for its stream instead");
+                wait_for_stream(backend, used)?;
+            }
             let mut queues = self.queues.lock();
             let queue = &mut queues.by_stream[stream].1;
             if queue.front().is_some_and(|e| e.ticket == head.ticket) {
                 queue.pop_front();
                 queues.spare.push(head.event);
                 drop(queues);
-                self.finish(head.block, &mut done);
-            }
-        }
-        loop {
-            let Some((stream, _)) = self.queues.lock().unrecorded.last().copied() else { return Ok(()) };
-            assert_unlocked();
-            // Blocks that join the list from here on are for the next round: their work may be later.
-            let covered: Vec<_> = {
-                let queues = self.queues.lock();
-                queues.unrecorded.iter().filter(|(s, _)| *s == stream).copied().collect()
-            };
-            backend.synchronize_stream(stream)?;
-            for entry in covered {
-                let mut queues = self.queues.lock();
-                let Some(at) = queues.unrecorded.iter().position(|e| *e == entry) else { continue };
-                queues.unrecorded.swap_remove(at);
-                drop(queues);
-                self.finish(entry.1, &mut done);
+                self.finish(head.block, done);
             }
         }
     }
@@ -216,4 +284,15 @@ impl PendingFrees {
             }
         }
     }
+}
+
+/// Waits for a stream, or for its whole device where the stream is gone. Blocks.
+pub(crate) fn wait_for_stream(backend: &dyn Backend, stream: Stream) -> Result<()> {
+    let Err(error) = backend.synchronize_stream(stream) else { return Ok(()) };
+    backend.clear_error();
+    if error.kind == ErrorKind::DeviceLost {
+        return Err(error);
+    }
+    tracing::debug!(%error, "a stream could not be waited for; waiting for its device instead");
+    backend.synchronize_device(stream.device)
 }

@@ -82,8 +82,41 @@ impl Region {
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     records: Vec<Option<Region>>,
-    /// Handles whose release failed; tried again at the next release.
-    pub(crate) orphans: Vec<PhysicalHandle>,
+    /// What the driver refused to undo; tried again at the next growth or release.
+    pub(crate) leftovers: Leftovers,
+}
+
+/// What the driver refused to take back.
+#[derive(Debug, Default)]
+pub(crate) struct Leftovers {
+    /// Mappings, by address and bytes, where nothing should be.
+    mappings: Vec<(DevicePtr, u64)>,
+    /// Handles that nothing maps on purpose.
+    handles: Vec<PhysicalHandle>,
+}
+
+impl Leftovers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.mappings.is_empty() && self.handles.is_empty()
+    }
+
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.mappings.append(&mut other.mappings);
+        self.handles.append(&mut other.handles);
+    }
+
+    /// Tries again to take everything back; returns what is still refused. Calls the driver; hold no lock.
+    pub(crate) fn retry(self, vm: &dyn VirtualMemory) -> Self {
+        let mut left = Self::default();
+        for (place, bytes) in self.mappings {
+            // SAFETY: rule 3: mapped by `back`, which failed, so it was never handed out.
+            if unsafe { vm.unmap(place, bytes) }.is_err() {
+                left.mappings.push((place, bytes));
+            }
+        }
+        release(vm, self.handles, &mut left);
+        left
+    }
 }
 
 impl Regions {
@@ -195,27 +228,28 @@ pub(crate) fn back(
     })();
     let Err(error) = attempt else { return Ok(handles) };
     backend.clear_error();
-    let mut failed = Failed { error, orphans: Vec::new() };
+    let mut failed = Failed { error, leftovers: Leftovers::default() };
     for n in (0..mapped).rev() {
         let place = at.add(n as u64 * granule);
         // SAFETY: rule 3: mapped above, never handed out, so no work can use it.
         if let Err(error) = persist("undoing a mapping", || unsafe { vm.unmap(place, granule) }) {
-            tracing::error!(%error, %place, "a granule could not be unmapped; its address space is lost");
+            tracing::error!(%error, %place, "a granule could not be unmapped; it is tried again later");
+            failed.leftovers.mappings.push((place, granule));
         }
     }
-    release(vm, handles, &mut failed.orphans);
+    release(vm, handles, &mut failed.leftovers);
     Err(failed)
 }
 
-/// A driver failure, with handles that still have to be released.
+/// A driver failure, and what could not be undone.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: BackendError,
-    pub(crate) orphans: Vec<PhysicalHandle>,
+    pub(crate) leftovers: Leftovers,
 }
 
 /// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses.
-/// Returns how many were vacated, handles still to be released, and the refusal.
+/// Returns how many were vacated, what is left over, and the refusal.
 /// Calls the driver; hold no lock.
 ///
 /// # Safety
@@ -225,31 +259,27 @@ pub(crate) unsafe fn vacate(
     at: DevicePtr,
     granule: u64,
     handles: &[PhysicalHandle],
-) -> (usize, Vec<PhysicalHandle>, Result<()>) {
+) -> (usize, Leftovers, Result<()>) {
     crate::sync::assert_unlocked();
-    let mut orphans = Vec::new();
+    let mut leftovers = Leftovers::default();
     for (n, handle) in handles.iter().enumerate() {
         // SAFETY: by this function's contract.
         let unmapped = unsafe { vm.unmap(at.add(n as u64 * granule), granule) };
         if let Err(error) = unmapped {
-            return (n, orphans, Err(error));
+            return (n, leftovers, Err(error));
         }
-        release(vm, vec![*handle], &mut orphans);
+        release(vm, vec![*handle], &mut leftovers);
     }
-    (handles.len(), orphans, Ok(()))
+    (handles.len(), leftovers, Ok(()))
 }
 
-/// Releases handles that nothing maps; those the driver refuses go to `orphans`.
-pub(crate) fn release(
-    vm: &dyn VirtualMemory,
-    handles: Vec<PhysicalHandle>,
-    orphans: &mut Vec<PhysicalHandle>,
-) {
+/// Releases handles; those the driver refuses are left over.
+fn release(vm: &dyn VirtualMemory, handles: Vec<PhysicalHandle>, leftovers: &mut Leftovers) {
     for handle in handles {
         // SAFETY: rule 1: created by this backend and released once; on an error it is kept and tried later.
         if let Err(error) = persist("releasing memory", || unsafe { vm.release_physical(handle) }) {
             tracing::error!(%error, "physical memory could not be released; it is tried again later");
-            orphans.push(handle);
+            leftovers.handles.push(handle);
         }
     }
 }

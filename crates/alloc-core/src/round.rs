@@ -54,7 +54,7 @@ pub fn segment_size(rounded: u64, large_segment: u64) -> u64 {
     if rounded <= SMALL_LIMIT {
         SMALL_SEGMENT
     } else if rounded < LARGE_LIMIT {
-        large_segment
+        large_segment.max(rounded)
     } else {
         rounded.next_multiple_of(LARGE_ROUND)
     }

@@ -2,6 +2,7 @@
 
 use crate::block::{BlockId, SegmentId, Tier};
 use crate::region::RegionId;
+use crate::types::DevicePtr;
 
 /// Where a segment's addresses come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,11 @@ pub struct Segment {
 }
 
 impl Segment {
+    /// A segment that has no block yet; the arena gives it one.
+    pub(crate) fn new(base: DevicePtr, bytes: u64, registration: u32, tier: Tier, origin: Origin) -> Self {
+        Self { base: base.0, bytes, first: BlockId::NONE, registration, tier, origin }
+    }
+
     /// Whether it is reserved address space, mapped on demand.
     #[must_use]
     pub fn is_growable(&self) -> bool {

@@ -6,10 +6,13 @@
 
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, OnceLock};
+use std::sync::{Condvar, PoisonError};
 
 /// Lock order: a thread takes locks with ascending ranks only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    /// Held by the one thread that is about to report out of memory.
+    LastResort,
     /// Held while a thread waits for the device on behalf of all.
     Synchronisation,
     /// The recorded peaks, taken before all arenas.
@@ -40,7 +43,7 @@ impl<T> Mutex<T> {
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         order::enter(self.rank);
-        let inner = self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         Guard { inner, rank: self.rank }
     }
 }
@@ -74,10 +77,46 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
+/// Counts threads that hold memory in transit: taken out of every index, on the way to or from the driver.
+/// A thread that finds no fit can wait for them before it gives up.
+#[derive(Debug, Default)]
+pub(crate) struct Transit {
+    under_way: std::sync::Mutex<usize>,
+    ended: Condvar,
+}
+
+/// Memory is in transit while this lives.
+#[derive(Debug)]
+pub(crate) struct InTransit<'t>(&'t Transit);
+
+impl Transit {
+    pub(crate) fn begin(&self) -> InTransit<'_> {
+        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        InTransit(self)
+    }
+
+    /// Waits until one of the transits under way ends. `false`, at once, where there is none.
+    pub(crate) fn wait_for_one(&self) -> bool {
+        let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if *under_way == 0 {
+            return false;
+        }
+        drop(self.ended.wait(under_way).unwrap_or_else(PoisonError::into_inner));
+        true
+    }
+}
+
+impl Drop for InTransit<'_> {
+    fn drop(&mut self) {
+        *self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
+        self.0.ended.notify_all();
+    }
+}
+
 /// Panics in debug builds when the thread holds any lock: driver calls are made without.
 #[inline]
 pub(crate) fn assert_unlocked() {
-    order::assert_none_but(Rank::Synchronisation);
+    order::assert_none_above(Rank::Synchronisation);
 }
 
 #[cfg(debug_assertions)]
@@ -90,7 +129,9 @@ mod order {
     }
 
     pub(super) fn enter(rank: Rank) {
-        HELD.with_borrow_mut(|held| {
+        // A thread that is going away has lost its list; nothing to check then.
+        let _ = HELD.try_with(|held| {
+            let mut held = held.borrow_mut();
             if let Some(highest) = held.iter().max() {
                 assert!(rank > *highest, "lock order: {rank:?} was asked for while {highest:?} is held");
             }
@@ -99,7 +140,6 @@ mod order {
     }
 
     pub(super) fn leave(rank: Rank) {
-        // A thread that is going away has lost its list; nothing to keep then.
         let _ = HELD.try_with(|held| {
             let mut held = held.borrow_mut();
             if let Some(at) = held.iter().rposition(|r| *r == rank) {
@@ -108,9 +148,10 @@ mod order {
         });
     }
 
-    pub(super) fn assert_none_but(allowed: Rank) {
-        HELD.with_borrow(|held| {
-            assert!(held.iter().all(|r| *r == allowed), "a driver call was made with locks held: {held:?}");
+    pub(super) fn assert_none_above(allowed: Rank) {
+        let _ = HELD.try_with(|held| {
+            let held = held.borrow();
+            assert!(held.iter().all(|r| *r <= allowed), "a driver call was made with locks held: {held:?}");
         });
     }
 }
@@ -123,7 +164,7 @@ mod order {
     #[inline(always)]
     pub(super) fn leave(_: Rank) {}
     #[inline(always)]
-    pub(super) fn assert_none_but(_: Rank) {}
+    pub(super) fn assert_none_above(_: Rank) {}
 }
 
 #[cfg(all(test, debug_assertions))]

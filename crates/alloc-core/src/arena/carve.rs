@@ -237,6 +237,21 @@ impl<P: Policy> ArenaState<P> {
         Some(middle)
     }
 
+    /// Takes out, as busy, the block of every growable segment of `tier` that has no memory at all.
+    pub(crate) fn take_empty_regions(&mut self, tier: Tier) -> Vec<(SegmentId, BlockId, RegionId)> {
+        let whole = self.tiers[tier as usize].unmapped.iter().map(|(_, id)| *id);
+        let whole: Vec<BlockId> = whole.filter(|id| !self.blocks[*id].is_split()).collect();
+        let mut empty = Vec::new();
+        for id in whole {
+            let segment = self.blocks[id].segment;
+            let Origin::Growable { region, .. } = self.segments[segment].origin else { continue };
+            self.take_unmapped(id);
+            self.blocks[id].state = State::Busy;
+            empty.push((segment, id, region));
+        }
+        empty
+    }
+
     /// Commits a vacating of which the first `bytes` lost their memory. Returns the segment if nothing of
     /// it has memory any more; its one block is busy then, ready to be given back.
     pub(crate) fn commit_vacate(&mut self, id: BlockId, bytes: u64) -> Option<(SegmentId, BlockId)> {

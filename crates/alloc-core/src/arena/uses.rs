@@ -2,6 +2,7 @@
 
 use crate::block::NO_USES;
 use crate::types::Stream;
+use smallvec::SmallVec;
 
 /// All use lists of an arena.
 #[derive(Debug, Default)]
@@ -48,8 +49,8 @@ impl UseLists {
     }
 
     /// Empties a list and returns its streams, in the order they were recorded.
-    pub(crate) fn take(&mut self, head: u32) -> Vec<Stream> {
-        let mut streams: Vec<Stream> = self.iter(head).collect();
+    pub(crate) fn take(&mut self, head: u32) -> SmallVec<[Stream; 4]> {
+        let mut streams: SmallVec<[Stream; 4]> = self.iter(head).collect();
         streams.reverse();
         let mut at = head;
         while at != NO_USES {

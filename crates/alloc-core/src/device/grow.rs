@@ -8,6 +8,7 @@ use crate::directory::Arena;
 use crate::error::{AllocError, Result};
 use crate::policy::{Policy, Request};
 use crate::region::{self, Failed};
+use crate::round::MIN_BLOCK;
 use crate::segment::{Origin, Segment};
 use crate::snapshot::Action;
 use crate::sync::assert_unlocked;
@@ -29,14 +30,20 @@ impl<P: Policy> DeviceAllocator<P> {
         if !self.admit(request, is_retry)? {
             return Ok(None);
         }
+        let _memory = self.transit.begin();
+        self.retry_leftovers();
         let growable = arena.lock().policy.grows();
         match self.backend.virtual_memory() {
-            Ok(vm) if growable => self.grow_region(arena, request, vm),
+            Ok(vm) if growable => {
+                let grown = self.grow_region(arena, request, vm);
+                self.state.lock().intents -= u128::from(request.segment_bytes);
+                grown
+            }
             _ => self.grow_fixed(arena, request),
         }
     }
 
-    /// Counts the retry and applies the limits.
+    /// Counts the retry and applies the limits. What is admitted counts as held from then on, as an intent.
     fn admit(&self, request: &Request, is_retry: bool) -> Result<bool> {
         let mut state = self.state.lock();
         state.counters.alloc_retries += i64::from(is_retry);
@@ -49,9 +56,11 @@ impl<P: Policy> DeviceAllocator<P> {
             let limit = (state.settings.per_process_memory_fraction * self.total_memory as f64) as u64;
             if wanted > limit {
                 state.counters.oom_rejections += 1;
+                let held = state.held();
+                drop(state);
                 tracing::warn!(
                     requested = request.requested,
-                    held = state.held(),
+                    held,
                     limit,
                     "request rejected before the driver was asked; set throw_on_cudamalloc_oom:False to disable"
                 );
@@ -59,27 +68,34 @@ impl<P: Policy> DeviceAllocator<P> {
                 return Err(AllocError::Rejected { label, requested: request.requested });
             }
         }
+        state.intents += u128::from(request.segment_bytes);
         Ok(true)
+    }
+
+    /// Whether the address map can hold every block of a new range.
+    fn can_serve(base: DevicePtr, bytes: u64) -> bool {
+        let last = base.0.checked_add(bytes).map(|end| DevicePtr(end - MIN_BLOCK));
+        !base.is_null() && AddressMap::can_hold(base) && last.is_some_and(AddressMap::can_hold)
     }
 
     fn grow_fixed(&self, arena: &Arena<P>, request: &Request) -> Result<Option<DevicePtr>> {
         let bytes = request.segment_bytes;
-        self.state.lock().intents += bytes;
         assert_unlocked();
         let outcome = self.backend.malloc(self.device, bytes).and_then(|base| {
-            if AddressMap::can_hold(base) {
+            if Self::can_serve(base, bytes) {
                 return Ok(base);
             }
             // SAFETY: rule 3: handed out just now and not used.
             let _ = unsafe { self.backend.free(self.device, base) };
-            let detail =
-                format!("the driver returned {base}, which is not aligned to 512 bytes or has over 57 bits");
+            let detail = format!(
+                "the driver returned {base}, which is null, not aligned to 512 bytes, or beyond 57 bits"
+            );
             Err(BackendError::new(ErrorKind::Other, 0, "malloc", self.device, detail))
         });
         let base = match outcome {
             Ok(base) => base,
             Err(error) => {
-                self.state.lock().intents -= bytes;
+                self.state.lock().intents -= u128::from(bytes);
                 return self.refused(error, bytes);
             }
         };
@@ -87,7 +103,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let oversize = state.policy.is_oversize(bytes);
         let registration = {
             let mut device = self.state.lock();
-            device.intents -= bytes;
+            device.intents -= u128::from(bytes);
             let counters = &mut device.counters;
             counters.segment.increase(request.tier, 1);
             counters.reserved_bytes.increase(request.tier, signed(bytes));
@@ -98,14 +114,7 @@ impl<P: Policy> DeviceAllocator<P> {
             device.register()
         };
         state.history.record(Action::SegmentAlloc, base.0, bytes);
-        let segment = Segment {
-            base: base.0,
-            bytes,
-            first: crate::block::BlockId::NONE,
-            registration,
-            tier: request.tier,
-            origin: Origin::Fixed,
-        };
+        let segment = Segment::new(base, bytes, registration, request.tier, Origin::Fixed);
         let (_, block) = state.add_segment(segment, State::Busy);
         let ptr = state.hand_out(&self.map, block, request);
         self.leave(state);
@@ -141,10 +150,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 return Ok(None);
             };
             let maps = growth.maps(&state);
-            let planned: u64 = maps.iter().map(|(_, bytes)| bytes).sum();
             let granule = {
                 let mut device = self.state.lock();
-                device.intents += planned;
                 for (addr, bytes) in &maps {
                     device.regions.begin(growth.region, *addr, *bytes);
                 }
@@ -167,7 +174,6 @@ impl<P: Policy> DeviceAllocator<P> {
             let done = backed.len();
             {
                 let mut device = self.state.lock();
-                device.intents -= planned;
                 for (n, (addr, bytes)) in maps.iter().enumerate() {
                     if let Some(handles) = backed.get(n) {
                         device.regions.commit_backed(growth.region, *addr, handles);
@@ -177,8 +183,8 @@ impl<P: Policy> DeviceAllocator<P> {
                         device.regions.commit_vacant(growth.region, *addr, *bytes);
                     }
                 }
-                if let Some(Failed { orphans, .. }) = &mut failure {
-                    device.regions.orphans.append(orphans);
+                if let Some(Failed { leftovers, .. }) = &mut failure {
+                    device.regions.leftovers.append(std::mem::take(leftovers));
                 }
             }
             for (addr, bytes) in &maps[..done] {
@@ -204,13 +210,24 @@ impl<P: Policy> DeviceAllocator<P> {
         let (granule, bytes) = {
             let state = arena.lock();
             let granule = state.policy.granule(request.tier, minimum);
-            (granule, state.policy.reserve(self.total_memory).next_multiple_of(granule))
+            let class = self.state.lock().class_reserve(state.id.stream, self.total_memory);
+            let reserve = class.unwrap_or_else(|| state.policy.reserve(self.total_memory));
+            (granule, reserve.next_multiple_of(granule))
         };
         if bytes < request.size {
             return Ok(false);
         }
-        let base = vm.reserve_address(self.device, bytes, 0, DevicePtr::NULL)?;
-        if !AddressMap::can_hold(base) || !AddressMap::can_hold(base.add(bytes)) {
+        let base = match vm.reserve_address(self.device, bytes, 0, DevicePtr::NULL) {
+            Ok(base) => base,
+            // The ladder gives whole regions back, so a lack of addresses is no end.
+            Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {
+                self.backend.clear_error();
+                tracing::warn!(%error, bytes, "no address space for another growable segment");
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if !Self::can_serve(base, bytes) {
             // SAFETY: rule 3: reserved just now, nothing mapped.
             let _ = unsafe { vm.release_address(base, bytes) };
             let detail = format!("the driver reserved {bytes} bytes at {base}, beyond 57 bits of address");
@@ -221,14 +238,8 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut device = self.state.lock();
             (device.regions.add(base, bytes, granule), device.register())
         };
-        let segment = Segment {
-            base: base.0,
-            bytes,
-            first: crate::block::BlockId::NONE,
-            registration,
-            tier: request.tier,
-            origin: Origin::Growable { region, granule },
-        };
+        let origin = Origin::Growable { region, granule };
+        let segment = Segment::new(base, bytes, registration, request.tier, origin);
         let (_, block) = state.add_segment(segment, State::Busy);
         state.insert_unmapped(block);
         Ok(true)

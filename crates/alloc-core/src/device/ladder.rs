@@ -34,11 +34,33 @@ impl<P: Policy> DeviceAllocator<P> {
                 return Ok(ptr);
             }
         }
-        // Another thread may have freed something while this one was with the driver.
-        if let Some(ptr) = self.search(arena, request, false) {
-            return Ok(ptr);
+        match self.last_resort(arena, request)? {
+            Some(ptr) => Ok(ptr),
+            None => Err(self.out_of_memory(arena, request)),
         }
-        Err(self.out_of_memory(arena, request))
+    }
+
+    /// What this thread did not find, others may have had in their hands: blocks on the way to or from the
+    /// driver are in no index. Waits for them, one thread at a time, and tries again as long as any are, up to
+    /// a bound that keeps a request from waiting for ever on a busy device.
+    fn last_resort(&self, arena: &Arena<P>, request: &Request) -> Result<Option<DevicePtr>> {
+        const ROUNDS: usize = 256;
+        let _alone = self.last_resort.lock();
+        for _ in 0..ROUNDS {
+            if let Some(ptr) = self.search(arena, request, false) {
+                return Ok(Some(ptr));
+            }
+            if !self.transit.wait_for_one() {
+                return Ok(None);
+            }
+            if let Some(ptr) = self.search(arena, request, false) {
+                return Ok(Some(ptr));
+            }
+            if let Some(ptr) = self.grow(arena, request, false)? {
+                return Ok(Some(ptr));
+            }
+        }
+        Ok(None)
     }
 
     /// Searches the free blocks again. PyTorch ages them only after callbacks.

@@ -114,22 +114,20 @@ impl<P: Policy> DeviceAllocator<P> {
             let Some(recording) = device.recording.clone() else {
                 return (segments, Vec::new(), HistoryStatus::default());
             };
-            let mut records: Vec<_> =
-                arenas.iter().flat_map(|a| a.history.iter().map(|r| (r, a.id.stream.raw))).collect();
-            records.extend(device.history.iter().map(|r| (r, 0)));
-            records.sort_unstable_by_key(|((record, _), _)| record.sequence);
-            let kept = records.len().min(recording.options.max_entries);
-            records.drain(..records.len() - kept);
-            let overwritten = recording.stamps.made() - kept as u64;
-            let entries = if traces {
-                records
-                    .iter()
-                    .map(|((r, note), stream)| self.entry(r, *note, *stream, &recording.stamps))
-                    .collect()
-            } else {
-                Vec::new()
-            };
-            drop(records);
+            let held = arenas.iter().map(|a| a.history.len()).sum::<usize>() + device.history.len();
+            let kept = held.min(recording.options.max_entries);
+            let overwritten = recording.stamps.made().saturating_sub(kept as u64);
+            let mut entries = Vec::new();
+            if traces {
+                let mut records: Vec<_> =
+                    arenas.iter().flat_map(|a| a.history.iter().map(|r| (r, a.id.stream.raw))).collect();
+                records.extend(device.history.iter().map(|r| (r, 0)));
+                records.sort_unstable_by_key(|((record, _), _)| record.sequence);
+                let newest = records[held - kept..].iter();
+                entries.extend(
+                    newest.map(|((r, note), stream)| self.entry(r, *note, *stream, &recording.stamps)),
+                );
+            }
             let active: i64 = arenas.iter().map(|a| a.counters.both(Count::ActiveBytes)).sum();
             device.history.record(Action::Snapshot, 0, active.unsigned_abs());
             let status = HistoryStatus {
@@ -239,25 +237,35 @@ impl<P: Policy> DeviceAllocator<P> {
             let reserve = policy.as_ref().map_or(u64::MAX, |p| p.reserve(self.total_memory));
             let device_free = memory.map_or(0, |m| m.free);
             let mut remedies = Vec::new();
-            let mut remedy = |what: &str, bytes: u64| {
+            let mut remedy = |what: &str, bytes: u64, enough: bool| {
                 if bytes > 0 {
-                    remedies.push(Remedy { what: what.into(), bytes });
+                    remedies.push(Remedy { what: what.into(), bytes, enough });
                 }
             };
-            let of_others: u64 = arenas.iter().filter(|a| a.id.stream != stream).map(|a| free_bytes(a)).sum();
-            remedy("using what other streams have cached (it is tied to their streams)", of_others);
+            let largest_anywhere = arenas.iter().map(|a| largest(a, Some(request.tier))).max().unwrap_or(0);
+            let of_others = arenas.iter().filter(|a| a.id.stream != stream);
+            let of_others: u64 = of_others.map(|a| free_bytes(a, request.tier)).sum();
             remedy(
-                "joining the free pieces of this stream's segments (growable segments do that)",
-                if growable { 0 } else { own.map_or(0, |a| free_bytes(a)) },
+                "using what other streams have cached, on their streams",
+                of_others,
+                largest_anywhere >= request.size,
             );
-            remedy("waiting for other streams to finish with freed blocks", active - allocated);
+            let pieces = own.map_or(0, |a| free_bytes(a, request.tier));
+            if !growable && self.virtual_memory && pieces > 0 {
+                let joined = pieces + device_free;
+                remedy(
+                    "expandable_segments:True, which joins free pieces with what the device has free,",
+                    joined,
+                    joined >= request.size,
+                );
+            }
             if let Some(allowed) = state.allowed {
                 let above = device_free.min(self.total_memory.saturating_sub(allowed));
-                remedy("raising the memory fraction", above);
+                remedy("raising the memory fraction", above, above >= request.segment_bytes);
             }
-            remedies.sort_by_key(|r| std::cmp::Reverse(r.bytes));
-            let mut blockers: Vec<_> = own.into_iter().flat_map(|a| blockers(a)).collect();
-            blockers.sort_by_key(|b| (std::cmp::Reverse(b.would_free), b.ptr));
+            remedies.sort_by_key(|r| (!r.enough, std::cmp::Reverse(r.bytes)));
+            let mut blockers: Vec<_> = own.into_iter().flat_map(|a| blockers(a, request.tier)).collect();
+            blockers.sort_by_key(|b| (std::cmp::Reverse(b.beside), b.ptr));
             blockers.truncate(BLOCKERS);
             OomReport {
                 label: self.backend.kind().label(),
@@ -273,7 +281,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 reserved,
                 pending: active - allocated,
                 largest_fit: own.map_or(0, |a| largest(a, Some(request.tier))),
-                largest_anywhere: arenas.iter().map(|a| largest(a, None)).max().unwrap_or(0),
+                largest_anywhere,
                 blockers,
                 remedies,
                 growable,
@@ -302,7 +310,9 @@ impl<P: Policy> DeviceAllocator<P> {
             let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
             peaks.check(&counters);
             let state = self.state.lock();
-            if !busy && state.intents == 0 {
+            // An arena made since then may hold memory that was not added up.
+            let all = self.arenas.all().len() == arenas.len();
+            if all && !busy && state.intents == 0 {
                 let backed: u64 = state.regions.iter().map(crate::region::Region::backed_bytes).sum();
                 let reserved = state.counters.reserved_bytes.all.current.unsigned_abs();
                 assert_eq!(fixed + backed, reserved, "reserved bytes are those of segments and granules");
@@ -336,24 +346,21 @@ fn largest<P: Policy>(arena: &Guard<'_, ArenaState<P>>, tier: Option<Tier>) -> u
         .unwrap_or(0)
 }
 
-fn free_bytes<P: Policy>(arena: &Guard<'_, ArenaState<P>>) -> u64 {
-    arena.blocks.iter().filter(|(_, b)| b.state == State::Free).map(|(_, b)| b.size).sum()
+fn free_bytes<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> u64 {
+    let free = arena.blocks.iter().filter(|(_, b)| b.state == State::Free && b.tier == tier);
+    free.map(|(_, b)| b.size).sum()
 }
 
-/// Live blocks with free memory next to them.
-fn blockers<P: Policy>(arena: &ArenaState<P>) -> Vec<Blocker> {
+/// Live blocks of a tier with free memory next to them.
+fn blockers<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> Vec<Blocker> {
     let free = |id: BlockId| {
         id.some().map(|id| &arena.blocks[id]).filter(|b| b.state == State::Free).map_or(0, |b| b.size)
     };
     arena
         .blocks
         .iter()
-        .filter(|(_, b)| b.state == State::Allocated)
-        .map(|(_, b)| Blocker {
-            ptr: DevicePtr(b.addr),
-            size: b.size,
-            would_free: free(b.prev) + b.size + free(b.next),
-        })
-        .filter(|b| b.would_free > b.size)
+        .filter(|(_, b)| b.state == State::Allocated && b.tier == tier)
+        .map(|(_, b)| Blocker { ptr: DevicePtr(b.addr), size: b.size, beside: free(b.prev) + free(b.next) })
+        .filter(|b| b.beside > 0)
         .collect()
 }

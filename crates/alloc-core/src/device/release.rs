@@ -12,6 +12,7 @@ use crate::block::{BlockId, Tier};
 use crate::directory::Arena;
 use crate::error::Result;
 use crate::index::PlacementIndex;
+use crate::pending::wait_for_stream;
 use crate::policy::{Policy, Request};
 use crate::region::{self, RegionId};
 use crate::segment::Origin;
@@ -21,18 +22,20 @@ use crate::types::DevicePtr;
 
 impl<P: Policy> DeviceAllocator<P> {
     /// Waits for pending frees, then gives back all that is cached (PyTorch: `release_cached_blocks`).
+    /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release_all(&self) -> Result<()> {
-        self.synchronise_pending()?;
+        let mut outcome = self.synchronise_pending();
         for tier in [Tier::Large, Tier::Small] {
             for arena in self.arena_states() {
-                self.release_fixed(arena, tier, |state| unsplit_fixed(state, tier))?;
+                let released = self.release_fixed(arena, tier, |state| unsplit_fixed(state, tier));
+                outcome = outcome.and(released);
             }
             for arena in self.arena_states() {
-                self.vacate_tier(arena, tier)?;
+                outcome = outcome.and(self.vacate_tier(arena, tier));
             }
         }
-        self.release_orphans();
-        Ok(())
+        self.retry_leftovers();
+        outcome
     }
 
     /// Gives back oversize segments until `request` would fit (reference §3.5,
@@ -79,7 +82,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let state = arena.lock();
             for id in unsplit_fixed(&state, Tier::Large) {
                 let block = &state.blocks[id];
-                candidates.push((state.id.number, id, block.size, now - block.born));
+                candidates.push((state.id.number, id, block.size, now.saturating_sub(block.born)));
             }
         }
         let mut chosen = Vec::new();
@@ -116,6 +119,7 @@ impl<P: Policy> DeviceAllocator<P> {
         tier: Tier,
         pick: impl FnOnce(&ArenaState<P>) -> Vec<BlockId>,
     ) -> Result<()> {
+        let _blocks = self.transit.begin();
         let mut state = arena.lock();
         let picked = pick(&state);
         self.take_out(&mut state, &picked);
@@ -171,7 +175,7 @@ impl<P: Policy> DeviceAllocator<P> {
             (state.id.stream, state.epochs.seal())
         };
         assert_unlocked();
-        self.backend.synchronize_stream(stream)?;
+        wait_for_stream(&*self.backend, stream)?;
         arena.lock().epochs.close(sealed);
         Ok(())
     }
@@ -180,6 +184,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// has nothing mapped any more.
     fn vacate_tier(&self, arena: &Arena<P>, tier: Tier) -> Result<()> {
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
+        let _blocks = self.transit.begin();
         let mut state = arena.lock();
         let growable: Vec<_> = state.tiers[tier as usize]
             .index
@@ -187,8 +192,14 @@ impl<P: Policy> DeviceAllocator<P> {
             .filter(|id| state.segments[state.blocks[*id].segment].is_growable())
             .collect();
         let parts: Vec<_> = growable.into_iter().filter_map(|id| state.begin_vacate(id)).collect();
+        // Address space that has nothing mapped, because giving it back failed before.
+        let empty = state.take_empty_regions(tier);
         drop(state);
-        let mut outcome = self.quiesce(arena, &parts);
+        let mut outcome = Ok(());
+        for (segment, block, region) in empty {
+            outcome = outcome.and(self.remove_region(arena, segment, block, region, vm));
+        }
+        outcome = outcome.and(self.quiesce(arena, &parts));
         for part in parts {
             let done = match outcome {
                 Ok(()) => self.vacate(arena, part, tier, vm),
@@ -217,12 +228,12 @@ impl<P: Policy> DeviceAllocator<P> {
         let handles: Vec<_> = handles.into_iter().flatten().collect();
         debug_assert_eq!(handles.len() as u64 * granule, bytes, "free memory is backed throughout");
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
-        let (count, orphans, outcome) = unsafe { region::vacate(vm, DevicePtr(addr), granule, &handles) };
+        let (count, leftovers, outcome) = unsafe { region::vacate(vm, DevicePtr(addr), granule, &handles) };
         let vacated = count as u64 * granule;
         let mut state = arena.lock();
         {
             let mut device = self.state.lock();
-            device.regions.orphans.extend(orphans);
+            device.regions.leftovers.append(leftovers);
             device.regions.commit_vacant(region, addr, vacated);
             device.regions.commit_backed(region, addr + vacated, &handles[count..]);
             if vacated > 0 {
@@ -267,13 +278,14 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(())
     }
 
-    /// Tries again to release handles that the driver refused to take back.
-    fn release_orphans(&self) {
-        let orphans = std::mem::take(&mut self.state.lock().regions.orphans);
-        if let Ok(vm) = self.backend.virtual_memory() {
-            let mut left = Vec::new();
-            region::release(vm, orphans, &mut left);
-            self.state.lock().regions.orphans.extend(left);
+    /// Tries again to undo what the driver refused to.
+    pub(super) fn retry_leftovers(&self) {
+        let leftovers = std::mem::take(&mut self.state.lock().regions.leftovers);
+        if let Ok(vm) = self.backend.virtual_memory()
+            && !leftovers.is_empty()
+        {
+            let left = leftovers.retry(vm);
+            self.state.lock().regions.leftovers.append(left);
         }
     }
 }
