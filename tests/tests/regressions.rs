@@ -1,0 +1,251 @@
+//! Defects that were found and must not come back: one test each, saying what went wrong.
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
+
+use alloc_core::backend::{Backend, ErrorKind};
+use alloc_core::config::{ReserveSize, Settings};
+use alloc_core::history::HistoryOptions;
+use alloc_core::policy::PytorchPolicy;
+use alloc_core::types::{DeviceIndex, MIB, Stream};
+use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
+use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+
+const DEVICE: DeviceIndex = DeviceIndex(0);
+type Allocator = Arc<CachingAllocator<PytorchPolicy>>;
+
+fn setup(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
+    let device = OpenReg::new(config.devices(1)).unwrap();
+    let stream = device.default_stream(DEVICE);
+    let allocator = Arc::new(CachingAllocator::new(device.clone(), settings).unwrap());
+    (device, allocator, stream)
+}
+
+fn of(mebibytes: u64) -> OpenRegConfig {
+    OpenRegConfig::default().capacity(mebibytes * MIB)
+}
+
+fn both() -> [Settings; 2] {
+    [Settings::default(), Settings { expandable_segments: true, ..Settings::default() }]
+}
+
+/// A request was refused while another thread was giving the memory it needed back.
+#[test]
+fn memory_in_another_threads_hands_is_waited_for() {
+    for settings in both() {
+        let (device, allocator, home) = setup(of(100).clock(Clock::Workers), settings);
+        let cached = allocator.malloc(90 * MIB, home).unwrap();
+        allocator.free(cached).unwrap();
+        let slow = Effect::Delay(Duration::from_millis(200));
+        device.set_faults(FaultPlan::none().with(Fault::at(1, slow).of(Call::SynchronizeStream)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| allocator.empty_cache().unwrap());
+            while device.calls().get(Call::SynchronizeStream) == 0 {
+                std::thread::yield_now();
+            }
+            let ptr = allocator.malloc(80 * MIB, home).expect("90 MiB are free");
+            allocator.free(ptr).unwrap();
+        });
+        allocator.check_invariants();
+    }
+}
+
+/// One stream's destruction made every later flush of the device fail, and leaked its memory.
+#[test]
+fn a_destroyed_stream_does_not_stop_the_flush() {
+    for settings in both() {
+        let (device, allocator, home) = setup(of(100), settings);
+        let side = device.create_stream(DEVICE, 0).unwrap();
+        let ptr = allocator.malloc(60 * MIB, side).unwrap();
+        allocator.free(ptr).unwrap();
+        // SAFETY: nothing uses the stream's handle after this but the allocator, which has to cope.
+        unsafe { device.destroy_stream(side) }.unwrap();
+        let ptr = allocator.malloc(60 * MIB, home).expect("the dead stream's memory can be had");
+        allocator.free(ptr).unwrap();
+        allocator.empty_cache().unwrap();
+        assert_eq!(device.used(DEVICE), 0);
+    }
+}
+
+/// A block recorded on a stream that was then destroyed stayed pending for ever, and stopped every flush.
+#[test]
+fn a_recorded_stream_may_be_destroyed_before_the_free() {
+    let (device, allocator, home) = setup(of(100), Settings::default());
+    let side = device.create_stream(DEVICE, 0).unwrap();
+    let ptr = allocator.malloc(60 * MIB, home).unwrap();
+    allocator.record_stream(ptr, side).unwrap();
+    // SAFETY: as above.
+    unsafe { device.destroy_stream(side) }.unwrap();
+    allocator.free(ptr).unwrap();
+    let again = allocator.malloc(70 * MIB, home).expect("the block comes back");
+    assert_eq!(allocator.stats(DEVICE).unwrap().granule.pending_bytes, 0);
+    allocator.free(again).unwrap();
+    let absent = Stream { device: DeviceIndex(200), ..home };
+    let ptr = allocator.malloc(1, home).unwrap();
+    assert!(matches!(allocator.record_stream(ptr, absent), Err(AllocError::InvalidDevice { .. })));
+}
+
+/// A mapping that could not be undone made its address space, and every later request, fail for ever.
+#[test]
+fn what_a_driver_refuses_to_undo_is_tried_again() {
+    let [_, growable] = both();
+    let (device, allocator, home) = setup(of(200), growable);
+    let stuck = FaultPlan::none().fail_all(Call::SetAccess, ErrorKind::Other);
+    device.set_faults(stuck.fail_all(Call::Unmap, ErrorKind::Other));
+    assert!(matches!(allocator.malloc(30 * MIB, home), Err(AllocError::Backend(_))));
+    device.set_faults(FaultPlan::none());
+    let ptr = allocator.malloc(30 * MIB, home).expect("the driver works again");
+    allocator.free(ptr).unwrap();
+    allocator.empty_cache().unwrap();
+    allocator.check_invariants();
+    assert_eq!(device.used(DEVICE), 0);
+}
+
+/// A synchronisation went on for as long as other threads freed blocks.
+#[test]
+fn a_synchronisation_waits_only_for_what_was_pending() {
+    let (device, allocator, home) = setup(of(4000).clock(Clock::Workers), Settings::default());
+    let side = device.create_stream(DEVICE, 0).unwrap();
+    let (started, stop) = (Barrier::new(2), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..50_000 {
+                if round == 20 {
+                    started.wait();
+                }
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
+                let ptr = allocator.malloc(MIB, home).unwrap();
+                device.use_memory_for(side, ptr, 512, Duration::from_micros(300)).unwrap();
+                allocator.record_stream(ptr, side).unwrap();
+                allocator.free(ptr).unwrap();
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            panic!("the synchronisation did not end while blocks were freed");
+        });
+        started.wait();
+        allocator.synchronise(DEVICE).unwrap();
+        stop.store(true, Ordering::SeqCst);
+    });
+}
+
+/// Two threads could take more than the memory fraction allows: it was checked, and taken later.
+#[test]
+fn the_fraction_holds_under_threads() {
+    for _ in 0..300 {
+        let (device, allocator, home) = setup(of(1000), Settings::default());
+        let other = device.create_stream(DEVICE, 0).unwrap();
+        allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for stream in [home, other] {
+                let (allocator, start) = (&allocator, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    let _ = allocator.malloc(300 * MIB, stream);
+                });
+            }
+        });
+        assert!(allocator.stats(DEVICE).unwrap().reserved_bytes.all.peak <= 500 << 20);
+    }
+}
+
+/// A snapshot after a change of the history's clock mixed two numberings and panicked.
+#[test]
+fn the_history_clock_can_be_changed() {
+    let (_device, allocator, home) = setup(of(100), Settings::default());
+    for deterministic in [true, false, true] {
+        allocator.record_history(HistoryOptions { max_entries: 100, deterministic });
+        for _ in 0..5 {
+            let ptr = allocator.malloc(100, home).unwrap();
+            allocator.free(ptr).unwrap();
+        }
+        let snapshot = allocator.snapshot(true);
+        assert!(snapshot.device_traces[0].len() >= 15);
+        assert_eq!(snapshot.history.unwrap().overwritten, 0);
+    }
+}
+
+/// A lack of address space was raised as a driver error, without the ladder that gives regions back.
+#[test]
+fn a_lack_of_address_space_is_a_lack_of_memory() {
+    let [_, growable] = both();
+    let (device, allocator, home) = setup(of(100), growable);
+    device.set_faults(FaultPlan::none().fail_all(Call::ReserveAddress, ErrorKind::OutOfMemory));
+    assert!(allocator.malloc(MIB, home).unwrap_err().is_out_of_memory());
+    device.set_faults(FaultPlan::none().fail_nth_of(Call::ReserveAddress, 1, ErrorKind::OutOfMemory));
+    let ptr = allocator.malloc(MIB, home).expect("the retry reserves");
+    assert_eq!(allocator.stats(DEVICE).unwrap().num_alloc_retries, 2);
+    allocator.free(ptr).unwrap();
+}
+
+/// Settings made in code were not checked; a small large segment handed out memory beyond its segment.
+#[test]
+fn settings_made_in_code_are_checked() {
+    let device = OpenReg::new(of(100)).unwrap();
+    let wrong = [
+        Settings { large_segment_size: MIB, ..Settings::default() },
+        Settings { large_segment_size: 0, ..Settings::default() },
+        Settings { max_split_size: MIB, ..Settings::default() },
+        Settings { garbage_collection_threshold: 1.5, ..Settings::default() },
+        Settings { per_process_memory_fraction: f64::NAN, ..Settings::default() },
+        Settings { roundup_power2_divisions: [3; 16], ..Settings::default() },
+    ];
+    for settings in wrong {
+        let error = CachingAllocator::<PytorchPolicy>::new(device.clone(), settings.clone()).unwrap_err();
+        assert!(error.to_string().contains("it must be"), "{error}");
+        let allocator = CachingAllocator::<PytorchPolicy>::new(device.clone(), Settings::default()).unwrap();
+        assert!(allocator.configure(settings).is_err());
+    }
+}
+
+thread_local! {
+    static KEPT: RefCell<Option<DeviceBuffer>> = const { RefCell::new(None) };
+}
+
+/// A buffer dropped with its thread panicked in debug builds.
+#[test]
+fn a_buffer_may_go_with_its_thread() {
+    let (_device, allocator, home) = setup(of(100), Settings::default());
+    let inside = Arc::clone(&allocator);
+    let thread = std::thread::spawn(move || {
+        KEPT.with_borrow_mut(|kept| *kept = Some(DeviceBuffer::new(&inside, 100, home).unwrap()));
+    });
+    thread.join().unwrap();
+    assert_eq!(allocator.stats(DEVICE).unwrap().allocation.all.current, 0);
+}
+
+#[test]
+fn absurd_sizes_are_refused_and_change_nothing() {
+    let rounded = Settings { roundup_power2_divisions: [4; 16], ..Settings::default() };
+    for settings in both().into_iter().chain([rounded]) {
+        let (_device, allocator, home) = setup(of(100), settings);
+        for bytes in [(1u64 << 60) - 1, (1 << 59) + 1, u64::MAX, 1 << 60] {
+            assert!(allocator.malloc(bytes, home).unwrap_err().is_out_of_memory());
+        }
+        allocator.check_invariants();
+    }
+}
+
+/// Reserve classes were read and not used.
+#[test]
+fn a_streams_reserve_class_sizes_its_regions() {
+    let settings = Settings {
+        expandable_segments: true,
+        expandable_segments_reserve_by_class: vec![("side".into(), ReserveSize::Bytes(40 * MIB))],
+        ..Settings::default()
+    };
+    let (device, allocator, home) = setup(of(400), settings);
+    let side = device.create_stream(DEVICE, 0).unwrap();
+    allocator.set_reserve_class(side, "side").unwrap();
+    assert!(
+        allocator.malloc(100 * MIB, side).unwrap_err().is_out_of_memory(),
+        "40 MiB of addresses are too few"
+    );
+    allocator.malloc(100 * MIB, home).unwrap();
+    allocator.set_reserve_class(side, "").unwrap();
+    allocator.malloc(100 * MIB, side).unwrap();
+}
