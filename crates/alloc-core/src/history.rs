@@ -213,4 +213,12 @@ mod tests {
         }
         assert_eq!(addresses(&shrunk), (1595..1605).collect::<Vec<_>>());
     }
+
+    #[test]
+    fn notes_go_with_their_records() {
+        let mut recorder = Recorder::default();
+        recorder.configure(4, &Arc::new(Stamps::new(true)));
+        (0..100).for_each(|n| recorder.annotate(n, 1, "x"));
+        assert_eq!(recorder.ring.as_ref().unwrap().notes.len(), 4);
+    }
 }

@@ -61,3 +61,20 @@ impl UseLists {
         streams
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::{BackendId, DeviceIndex};
+
+    #[test]
+    fn nodes_are_recycled_and_streams_come_once_and_in_order() {
+        let stream = |raw| Stream { raw, device: DeviceIndex(0), backend: BackendId(1) };
+        let mut lists = UseLists::default();
+        for _ in 0..100 {
+            let head = [1, 2, 1].iter().try_fold(NO_USES, |head, raw| lists.add(head, stream(*raw)));
+            assert_eq!(lists.take(head.unwrap()).as_slice(), [stream(1), stream(2)]);
+        }
+        assert_eq!(lists.nodes.len(), 2);
+    }
+}
