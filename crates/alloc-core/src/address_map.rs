@@ -1,9 +1,10 @@
 //! From an address to the block that begins there, without a lock and for any 64-bit value.
 //!
-//! A two-level radix table over 2 MiB pages of address space. Each page has one cache line with six
-//! entries, enough for pages that hold large blocks; a page with more gets a bucket table of 512 bytes, and one
-//! whose buckets overflow a table with an entry for each of its 4096 possible block addresses. Small tables
-//! matter more than short code: with many live blocks it is cache and TLB misses that a look-up costs.
+//! A two-level radix table over 2 MiB pages of address space. Each page has eight cache lines, and a hash of
+//! the block's place in its page says in which of them its entry is: a look-up costs one cache line, however
+//! many blocks there are. Pages whose lines overflow get a table with an entry for each of their 4096 possible
+//! block addresses. Tables are zeroed memory that the system backs when it is touched, on huge pages where it
+//! offers them, since with many live blocks it is TLB misses that a look-up costs.
 //!
 //! Look-ups read atomics only. An entry is written once and stays in its cell until it is removed, so a reader
 //! finds every block that was handed out before it asked. Tables, once there, stay until the map is dropped,
@@ -14,6 +15,7 @@
 //! for which zero is a valid value, reached through `AtomicPtr`s that go from null to a table once.
 
 use crate::block::BlockId;
+use crate::growth;
 use crate::types::{DeviceIndex, DevicePtr};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
@@ -23,13 +25,14 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 const PAGE_BITS: u32 = 21;
 const SLOT_BITS: u32 = 9;
 const SLOTS: usize = 1 << (PAGE_BITS - SLOT_BITS);
-const NODE_BITS: u32 = 18;
-const FANOUT: usize = 1 << NODE_BITS;
+const NODE_BITS: u32 = 14;
+const PAGES: usize = 1 << NODE_BITS;
+const ROOT_BITS: u32 = 22;
 /// Addresses have at most this many bits (five-level page tables).
-const ADDRESS_BITS: u32 = PAGE_BITS + 2 * NODE_BITS;
-const INLINE: usize = 6;
-const BUCKETS: usize = 8;
-const BUCKET: usize = 8;
+const ADDRESS_BITS: u32 = PAGE_BITS + NODE_BITS + ROOT_BITS;
+/// Lines of a page, and entries of a line.
+const LINES: usize = 8;
+const LINE: usize = 8;
 
 /// Where a block's record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,42 +76,43 @@ impl Entry {
     }
 }
 
-/// One page's entries: a cache line.
+/// Entries that share a cache line.
 #[repr(C, align(64))]
-struct Leaf {
-    buckets: AtomicPtr<Buckets>,
-    dense: AtomicPtr<Dense>,
-    inline: [AtomicU64; INLINE],
-}
-
-/// Further entries of a page: a cache line for each value of a hash of the slot.
-#[repr(C, align(64))]
-struct Buckets([[AtomicU64; BUCKET]; BUCKETS]);
-
-impl Buckets {
-    /// The cells where `slot` may be. Slots are often multiples of a power of two.
-    fn of(&self, slot: usize) -> &[AtomicU64; BUCKET] {
-        &self.0[(slot ^ slot >> 4 ^ slot >> 8) % BUCKETS]
-    }
-}
+struct Line([AtomicU64; LINE]);
 
 /// A page's entries by slot.
 struct Dense([AtomicU64; SLOTS]);
-/// Leaves of 2^18 pages: 512 GiB of addresses, 16 MiB of lazily touched table.
-struct Node([Leaf; FANOUT]);
-struct Root([AtomicPtr<Node>; FANOUT]);
+
+/// 2^14 pages, which is 32 GiB of addresses: 8 MiB of table.
+#[repr(C)]
+struct Node {
+    lines: [[Line; LINES]; PAGES],
+    dense: [AtomicPtr<Dense>; PAGES],
+}
+
+impl Node {
+    /// The line where `slot` of a page is. Slots are often multiples of a power of two.
+    fn line(&self, page: usize, slot: usize) -> &[AtomicU64; LINE] {
+        &self.lines[page][(slot ^ slot >> 3 ^ slot >> 6 ^ slot >> 9) % LINES].0
+    }
+}
+
+struct Root([AtomicPtr<Node>; 1 << ROOT_BITS]);
 
 /// Types that are valid when all their bytes are zero.
 ///
 /// # Safety
 /// All-zero bytes are a valid value of the type.
-unsafe trait Zeroed: Sized {}
+unsafe trait Zeroed: Sized {
+    /// Whether neighbouring parts are used together, so that huge pages are no waste.
+    const DENSELY_USED: bool = false;
+}
 // SAFETY: an array of `AtomicU64`, for which any bytes are valid.
 unsafe impl Zeroed for Dense {}
-// SAFETY: arrays of `AtomicU64`, for which any bytes are valid.
-unsafe impl Zeroed for Buckets {}
 // SAFETY: arrays of `AtomicU64` and of `AtomicPtr`, for which zero is 0 and null.
-unsafe impl Zeroed for Node {}
+unsafe impl Zeroed for Node {
+    const DENSELY_USED: bool = true;
+}
 // SAFETY: an array of `AtomicPtr`, for which zero is null.
 unsafe impl Zeroed for Root {}
 
@@ -119,7 +123,11 @@ fn new_zeroed<T: Zeroed>() -> NonNull<T> {
     let layout = Layout::new::<T>();
     // SAFETY: the layout has a size above 0, asserted above.
     let raw = unsafe { alloc_zeroed(layout) };
-    NonNull::new(raw.cast::<T>()).unwrap_or_else(|| handle_alloc_error(layout))
+    let table = NonNull::new(raw.cast::<T>()).unwrap_or_else(|| handle_alloc_error(layout));
+    if T::DENSELY_USED {
+        growth::prefer_huge_pages(raw, layout.size());
+    }
+    table
 }
 
 /// Gives a table of [`new_zeroed`] back.
@@ -188,54 +196,51 @@ impl AddressMap {
         unsafe { self.root.as_ref() }
     }
 
+    #[inline]
     fn place(ptr: DevicePtr) -> (usize, usize, usize) {
         let page = ptr.0 >> PAGE_BITS;
         let slot = (ptr.0 >> SLOT_BITS) as usize & (SLOTS - 1);
-        ((page >> NODE_BITS) as usize, page as usize & (FANOUT - 1), slot)
+        ((page >> NODE_BITS) as usize, page as usize & (PAGES - 1), slot)
     }
 
     /// What is entered at `ptr`. Takes no lock; any value may be asked.
     #[must_use]
+    #[inline]
     pub fn get(&self, ptr: DevicePtr) -> Option<Location> {
         if !Self::can_hold(ptr) {
             return None;
         }
         let (node, page, slot) = Self::place(ptr);
-        let leaf = &get(&self.root().0[node])?.0[page];
-        if let Some(entry) = find(&leaf.inline, slot) {
+        let node = get(&self.root().0[node])?;
+        if let Some(entry) = find(node.line(page, slot), slot) {
             return Some(entry.location());
         }
-        if let Some(entry) = find(get(&leaf.buckets)?.of(slot), slot) {
-            return Some(entry.location());
-        }
-        let entry = Entry(get(&leaf.dense)?.0[slot].load(Ordering::Acquire));
+        let entry = Entry(get(&node.dense[page])?.0[slot].load(Ordering::Acquire));
         (entry != Entry::EMPTY).then(|| entry.location())
     }
 
     /// Enters a block. The caller holds the lock of the arena that owns the address, and nothing is
     /// entered there; `ptr` satisfies [`can_hold`](Self::can_hold).
+    #[inline]
     pub fn insert(&self, ptr: DevicePtr, at: Location) {
         debug_assert!(Self::can_hold(ptr), "the segment's address was checked when it was made");
         let (node, page, slot) = Self::place(ptr);
         let entry = Entry::new(slot, at).0;
-        let leaf = &get_or_make(&self.root().0[node]).0[page];
-        if !claim(&leaf.inline, entry) && !claim(get_or_make(&leaf.buckets).of(slot), entry) {
-            get_or_make(&leaf.dense).0[slot].store(entry, Ordering::Release);
+        let node = get_or_make(&self.root().0[node]);
+        if !claim(node.line(page, slot), entry) {
+            get_or_make(&node.dense[page]).0[slot].store(entry, Ordering::Release);
         }
     }
 
     /// Takes an entry out. The caller holds the lock of the arena that owns the address.
+    #[inline]
     pub fn remove(&self, ptr: DevicePtr) {
         let (node, page, slot) = Self::place(ptr);
         let Some(node) = get(&self.root().0[node]) else { return };
-        let leaf = &node.0[page];
-        if clear(&leaf.inline, slot) {
+        if clear(node.line(page, slot), slot) {
             return;
         }
-        if get(&leaf.buckets).is_some_and(|buckets| clear(buckets.of(slot), slot)) {
-            return;
-        }
-        if let Some(dense) = get(&leaf.dense) {
+        if let Some(dense) = get(&node.dense[page]) {
             dense.0[slot].store(0, Ordering::Release);
         }
     }
@@ -279,25 +284,19 @@ impl fmt::Debug for AddressMap {
 
 impl Drop for AddressMap {
     fn drop(&mut self) {
-        for node_cell in &self.root().0 {
-            let node = node_cell.load(Ordering::Relaxed);
+        for cell in &self.root().0 {
+            let node = cell.load(Ordering::Relaxed);
             // SAFETY: as in `get`.
-            if let Some(leaves) = unsafe { node.as_ref() } {
-                for leaf in &leaves.0 {
-                    let buckets = leaf.buckets.load(Ordering::Relaxed);
-                    if !buckets.is_null() {
-                        // SAFETY: a table of `new_zeroed`; `&mut self` means no reader is left.
-                        unsafe { delete(buckets) };
-                    }
-                    let dense = leaf.dense.load(Ordering::Relaxed);
-                    if !dense.is_null() {
-                        // SAFETY: a table of `new_zeroed`; `&mut self` means no reader is left.
-                        unsafe { delete(dense) };
-                    }
+            let Some(tables) = (unsafe { node.as_ref() }) else { continue };
+            for dense in &tables.dense {
+                let dense = dense.load(Ordering::Relaxed);
+                if !dense.is_null() {
+                    // SAFETY: a table of `new_zeroed`; `&mut self` means no reader is left.
+                    unsafe { delete(dense) };
                 }
-                // SAFETY: as above; `leaves` is not used after this.
-                unsafe { delete(node) };
             }
+            // SAFETY: as above; `tables` is not used after this.
+            unsafe { delete(node) };
         }
         // SAFETY: as above; `self.root` is not used after this.
         unsafe { delete(self.root.as_ptr()) };

@@ -10,30 +10,29 @@ const HUGE: usize = 2 << 20;
 pub(crate) fn push<T>(table: &mut Vec<T>, value: T) {
     if table.len() == table.capacity() {
         // Fresh memory instead of a grown one: the advice works on pages that were not touched yet.
-        let mut roomier = Vec::with_capacity((table.capacity() * 2).max(64));
-        prefer_huge_pages(&mut roomier);
+        let mut roomier: Vec<T> = Vec::with_capacity((table.capacity() * 2).max(64));
+        prefer_huge_pages(roomier.as_mut_ptr().cast(), roomier.capacity() * size_of::<T>());
         roomier.append(table);
         *table = roomier;
     }
     table.push(value);
 }
 
-/// Asks for huge pages behind a table's room; a refusal changes nothing.
+/// Asks for huge pages behind `bytes` at `start`, an allocation of this process; a refusal changes nothing.
 #[cfg(target_os = "linux")]
-fn prefer_huge_pages<T>(table: &mut Vec<T>) {
+pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
     use rustix::mm::{Advice, madvise};
     const PAGE: usize = 4096;
-    let start = table.as_mut_ptr().addr().next_multiple_of(PAGE);
-    let end = (table.as_mut_ptr().addr() + table.capacity() * size_of::<T>()) / PAGE * PAGE;
-    if end.saturating_sub(start) >= HUGE {
-        let first = table.as_mut_ptr().with_addr(start).cast();
-        // SAFETY: whole pages inside the table's own allocation; this advice changes no content.
-        let _ = unsafe { madvise(first, end - start, Advice::LinuxHugepage) };
+    let first = start.addr().next_multiple_of(PAGE);
+    let end = (start.addr() + bytes) / PAGE * PAGE;
+    if end.saturating_sub(first) >= HUGE {
+        // SAFETY: whole pages inside one allocation of the caller's; this advice changes no content.
+        let _ = unsafe { madvise(start.with_addr(first).cast(), end - first, Advice::LinuxHugepage) };
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn prefer_huge_pages<T>(_: &mut Vec<T>) {}
+pub(crate) fn prefer_huge_pages(_: *mut u8, _: usize) {}
 
 #[cfg(test)]
 mod tests {

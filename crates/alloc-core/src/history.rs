@@ -33,27 +33,27 @@ pub(crate) struct Record {
 #[derive(Debug)]
 pub(crate) struct Stamps {
     next: AtomicU64,
-    clock: quanta::Clock,
+    /// `None` in deterministic mode. Made only when needed: calibration takes a while.
+    clock: Option<quanta::Clock>,
     start_ticks: u64,
     start_us: i64,
-    deterministic: bool,
 }
 
 impl Stamps {
     pub(crate) fn new(deterministic: bool) -> Self {
-        let clock = quanta::Clock::new();
-        let start_ticks = clock.raw();
+        let clock = (!deterministic).then(quanta::Clock::new);
+        let start_ticks = clock.as_ref().map_or(0, quanta::Clock::raw);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let start_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-        Self { next: AtomicU64::new(0), clock, start_ticks, start_us, deterministic }
+        Self { next: AtomicU64::new(0), clock, start_ticks, start_us }
     }
 
     /// Microseconds since the Unix epoch; the sequence number in deterministic mode.
     pub(crate) fn microseconds(&self, record: &Record) -> i64 {
-        if self.deterministic {
+        let Some(clock) = &self.clock else {
             return i64::try_from(record.sequence).unwrap_or(i64::MAX);
-        }
-        let nanos = self.clock.delta_as_nanos(self.start_ticks, record.ticks);
+        };
+        let nanos = clock.delta_as_nanos(self.start_ticks, record.ticks);
         self.start_us.saturating_add(i64::try_from(nanos / 1000).unwrap_or(i64::MAX))
     }
 
@@ -90,7 +90,7 @@ impl Ring {
 
     /// Adds a record; returns its sequence number.
     fn push(&mut self, action: Action, addr: u64, size: u64) -> u64 {
-        let ticks = if self.stamps.deterministic { 0 } else { self.stamps.clock.raw() };
+        let ticks = self.stamps.clock.as_ref().map_or(0, quanta::Clock::raw);
         let sequence = self.stamps.next.fetch_add(1, Ordering::Relaxed);
         let record = Record { sequence, ticks, addr, size, action };
         if self.records.len() < self.capacity {
