@@ -140,7 +140,7 @@ fn churn_instructions(peers: &Path, adaptor: &str, n: &str) -> Result<f64> {
         valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(peers.join("bench"));
         valgrind.args(["--adaptor", adaptor, "--work", "W2", "--n", n, "--pairs", pairs]).args(MIX);
         // Valgrind has little address space for the fake device.
-        let output = valgrind.env("FK_VA_BITS", "36").output().context("could not start valgrind")?;
+        let output = valgrind.env("FK_VA_BITS", "34").output().context("could not start valgrind")?;
         let text = String::from_utf8_lossy(&output.stderr);
         let line = text
             .lines()
