@@ -4,12 +4,12 @@ use crate::backends::{self, ReplayBackend};
 use crate::console;
 use crate::failure::Failure;
 use clap::Args;
-use granule::config::{Flavour, PolicyName, Settings, Warning, environment, pytorch};
+use granule::config::{ConfigError, Flavour, Parsed, PolicyName, Settings, Warning, environment, pytorch};
 
 /// The allocator, and what it allocates from.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AllocatorArgs {
-    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF [default: those of the environment]
+    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF [default: those of the environment, else those a snapshot was recorded with]
     #[arg(long, value_name = "STR")]
     conf: Option<String>,
 
@@ -29,13 +29,25 @@ impl Default for AllocatorArgs {
 }
 
 impl AllocatorArgs {
-    /// The settings that the options and the environment give; says on standard error where they come from
-    /// and what is dubious.
-    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
-        let (mut settings, warnings) = match &self.conf {
-            Some(text) => from_text(text)?,
-            None => from_environment()?,
+    /// The settings that the options, the environment and the recording give, in this order; says on standard
+    /// error where they come from and what is dubious. `recorded` are those a snapshot was recorded with.
+    pub(crate) fn settings(&self, recorded: Option<&str>) -> Result<Settings, Failure> {
+        for name in environment::BYPASS_VARIABLES {
+            if std::env::var(name).as_deref() == Ok("1") {
+                console::warning(format_args!("{name}=1 is ignored: a replay is of the caching allocator"));
+            }
+        }
+        let used = variables_used();
+        let (mut settings, warnings) = match (&self.conf, recorded) {
+            (Some(text), _) => from_text(text)?,
+            (None, Some(text)) if used.is_empty() => from_recording(text),
+            _ => from_environment(&used)?,
         };
+        if let Some(text) =
+            recorded.filter(|text| *text != settings.text && !(used.is_empty() && self.conf.is_none()))
+        {
+            console::note(format_args!("the snapshot was recorded with other settings: '{text}'"));
+        }
         for warning in warnings {
             console::warning(warning);
         }
@@ -53,19 +65,50 @@ fn from_text(text: &str) -> Result<(Settings, Vec<Warning>), Failure> {
     Ok((parsed.settings, parsed.warnings))
 }
 
-fn from_environment() -> Result<(Settings, Vec<Warning>), Failure> {
+/// The variables that count: the first of PyTorch's, and Granule's, which is read on top.
+fn variables_used() -> Vec<&'static str> {
+    let is_set = |name: &&'static str| std::env::var(name).is_ok();
+    let pytorch = environment::PYTORCH_VARIABLES.into_iter().find(is_set);
+    pytorch.into_iter().chain([environment::GRANULE_VARIABLE].into_iter().filter(is_set)).collect()
+}
+
+fn from_environment(used: &[&str]) -> Result<(Settings, Vec<Warning>), Failure> {
     // The error names the variable.
     let parsed = environment::from_env(Flavour::Cuda).map_err(|error| Failure::Conf { place: "", error })?;
-    let variables = environment::PYTORCH_VARIABLES.into_iter().chain([environment::GRANULE_VARIABLE]);
-    let set: Vec<_> = variables.filter(|name| std::env::var_os(name).is_some()).collect();
-    if !set.is_empty() {
+    if !used.is_empty() {
         console::note(format_args!(
             "settings '{}' come from the environment ({}); --conf overrides them",
             parsed.settings.text,
-            set.join(", ")
+            used.join(", ")
         ));
     }
     Ok((parsed.settings, parsed.warnings))
+}
+
+/// Settings as a file has them: PyTorch's, or those of a snapshot that Granule wrote, which has options of its own.
+pub(crate) fn parse_recorded(text: &str) -> Result<Parsed, ConfigError> {
+    pytorch::parse(text, &Settings::default(), Flavour::Cuda).or_else(|error| {
+        let own = |name: &str| (name == environment::GRANULE_VARIABLE).then(|| text.to_owned());
+        environment::read(own, Flavour::Cuda).map_err(|_| error)
+    })
+}
+
+/// What a snapshot was recorded with; text that is not understood is no reason not to replay it.
+fn from_recording(text: &str) -> (Settings, Vec<Warning>) {
+    match parse_recorded(text) {
+        Ok(parsed) => {
+            console::note(format_args!(
+                "settings '{text}' are those the snapshot was recorded with; --conf overrides them"
+            ));
+            (parsed.settings, parsed.warnings)
+        }
+        Err(error) => {
+            console::warning(format_args!(
+                "the settings '{text}' that the snapshot was recorded with are not used: {error}"
+            ));
+            (Settings::default(), Vec::new())
+        }
+    }
 }
 
 fn parse_policy(name: &str) -> Result<PolicyName, String> {

@@ -51,7 +51,9 @@ pub(crate) fn parse(name: &str) -> std::result::Result<ReplayBackend, String> {
     let there: Vec<_> = KNOWN.iter().filter(|b| b.open.is_some()).map(|b| b.name).collect();
     let there = there.join(", ");
     Err(match KNOWN.iter().find(|b| b.name == name) {
-        Some(known) => format!("{} ({}) is not compiled in; this build has: {there}", known.name, known.what),
+        Some(known) => {
+            format!("{} ({}) is not available yet; this build has: {there}", known.name, known.what)
+        }
         None => format!("there is no such backend; this build has: {there}"),
     })
 }
@@ -117,7 +119,7 @@ fn look(known: &Known) -> Report {
         what: known.what,
         compiled_in: known.open.is_some(),
         state: State::Skipped,
-        reason: "not compiled into this build".into(),
+        reason: "not available yet".into(),
         devices: Vec::new(),
         capabilities: Vec::new(),
     };

@@ -25,8 +25,10 @@ Example:
   granule replay train.trace.gz --capacity 24GiB
 
 Environment:
-  PYTORCH_CUDA_ALLOC_CONF, GRANULE_CONF  allocator settings, where no --conf is given
-  GRANULE_LOG                            what is logged, for example debug
+  PYTORCH_CUDA_ALLOC_CONF, PYTORCH_HIP_ALLOC_CONF, PYTORCH_ALLOC_CONF
+                allocator settings, where no --conf is given; the first that is set counts
+  GRANULE_CONF  settings on top of those, for example policy:pytorch,history_max_entries:100000
+  GRANULE_LOG   what is logged, for example debug
 
 Exit codes:
   0  done (requests that were refused are a result, not a failure)

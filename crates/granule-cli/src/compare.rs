@@ -1,12 +1,15 @@
 //! Figures of a replay beside those of PyTorch's native allocator from the trace header.
 
+use crate::allocator_args::parse_recorded;
 use crate::console::format_time;
-use crate::workload::Workload;
+use crate::workload::{Recording, Workload};
 use comfy_table::{Cell, CellAlignment, Table, presets};
-use granule::config::{Flavour, PolicyName, Settings, pytorch};
+use granule::config::{PolicyName, Settings};
 use granule::files::trace::{NativeResult, TraceHeader};
 use granule::replay::ReplayResult;
 use granule::round::format_bytes;
+use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// What figures depend on, besides the workload.
@@ -19,6 +22,8 @@ pub(crate) struct Conditions<'a> {
     pub(crate) lag: u64,
     /// All events of the recorded program were replayed.
     pub(crate) whole: bool,
+    /// Reserved bytes at the end.
+    pub(crate) reserved_end: u64,
 }
 
 /// Whether two figures are the same.
@@ -62,8 +67,7 @@ pub(crate) fn native_like<'h>(
         .native
         .iter()
         .filter(|(_, native)| {
-            let theirs = pytorch::parse(&native.conf, &Settings::default(), Flavour::Cuda);
-            theirs.is_ok_and(|theirs| comparable(&theirs.settings) == wanted)
+            parse_recorded(&native.conf).is_ok_and(|theirs| comparable(&theirs.settings) == wanted)
         })
         .collect();
     same.iter().find(|(_, native)| native.capacity == capacity).or(same.first()).copied()
@@ -92,16 +96,119 @@ pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Co
         result.policy,
         result.conf
     );
-    let _ = write!(text, "{}", table(result, native.map(|(_, native)| native)));
+    let native = native.map(|(_, native)| Native::new(native, workload, result, conditions));
+    let _ = write!(text, "{}", table(result, conditions, native.as_ref()));
     match native {
-        Some((_, native)) => {
-            for reason in differences(native, result, conditions) {
+        Some(native) => {
+            for reason in native.differences {
                 let _ = write!(text, "\nNot the same conditions: {reason}.");
             }
         }
         None => text.push_str(&without_native(&workload.trace.header)),
     }
     text
+}
+
+/// The results that a replay is put beside.
+struct Native<'a> {
+    result: &'a NativeResult,
+    /// Why the figures are not to be compared; empty if they are.
+    differences: Vec<String>,
+    /// Where a snapshot has them.
+    recording: Option<&'a Recording>,
+}
+
+impl<'a> Native<'a> {
+    fn new(
+        native: &'a NativeResult,
+        workload: &'a Workload,
+        result: &ReplayResult,
+        conditions: &Conditions<'_>,
+    ) -> Self {
+        let recording = workload.recording.as_ref();
+        let differences = match recording {
+            Some(recording) => recorded_differently(recording),
+            None => differences(native, result, conditions),
+        };
+        Self { result: native, differences, recording }
+    }
+
+    fn comparable(&self) -> bool {
+        self.differences.is_empty()
+    }
+
+    /// Names the device where it was another one, and says if figures are only shown.
+    fn title(&self, capacity: u64) -> String {
+        let whose = match (self.recording, self.result.capacity) {
+            (Some(recording), _) => format!("recorded by {}", recording.by()),
+            (None, Some(theirs)) if theirs != capacity => {
+                format!("PyTorch native on {}", format_bytes(theirs))
+            }
+            _ => "PyTorch native".into(),
+        };
+        if self.comparable() { whose } else { format!("{whose} (not compared)") }
+    }
+}
+
+/// What `--json` says about native results.
+#[derive(Debug, Serialize)]
+pub(crate) struct NativeAnswer<'a> {
+    /// The configuration's name in the file.
+    name: &'a str,
+    recorded_by: &'static str,
+    conf: &'a str,
+    capacity: Option<u64>,
+    comparable: bool,
+    /// Why not.
+    differences: Vec<String>,
+    /// By the names of trace headers.
+    figures: BTreeMap<&'static str, FigureAnswer>,
+}
+
+#[derive(Debug, Serialize)]
+struct FigureAnswer {
+    native: u64,
+    /// `same` or `differs`; null where the figures are not to be compared.
+    verdict: Option<&'static str>,
+}
+
+/// The native results under the same settings.
+pub(crate) fn native_answer<'a>(
+    workload: &'a Workload,
+    result: &ReplayResult,
+    conditions: &Conditions<'_>,
+) -> Option<NativeAnswer<'a>> {
+    let (name, native) = native_like(&workload.trace.header, conditions.settings, Some(result.capacity))?;
+    let native = Native::new(native, workload, result, conditions);
+    let figures = figures(result, conditions, Some(&native)).into_iter().filter_map(|figure| {
+        let theirs = figure.theirs?;
+        let verdict = match Mark::new(figure.ours, theirs) {
+            _ if !native.comparable() => None,
+            Mark::Same => Some("same"),
+            Mark::Differs(_) => Some("differs"),
+        };
+        Some((figure.key, FigureAnswer { native: theirs, verdict }))
+    });
+    Some(NativeAnswer {
+        name,
+        recorded_by: native.recording.map_or("PyTorch", Recording::by),
+        conf: &native.result.conf,
+        capacity: native.result.capacity,
+        comparable: native.comparable(),
+        figures: figures.collect(),
+        differences: native.differences,
+    })
+}
+
+/// Why a replay does not repeat the run that a snapshot is of.
+fn recorded_differently(recording: &Recording) -> Vec<String> {
+    let by = recording.by();
+    let mut reasons = vec![format!("the snapshot does not say how large {by}'s device was")];
+    if recording.figures.window {
+        reasons
+            .push(format!("{by}'s figures are those of the recorded window, and the replay begins with it"));
+    }
+    reasons
 }
 
 /// What was not alike, although the settings were.
@@ -137,6 +244,69 @@ fn without_native(header: &TraceHeader) -> String {
     format!("\nPyTorch's native results in the file have other settings: {}.", recorded.join(", "))
 }
 
+/// A figure that native may have too.
+struct Figure {
+    /// Its name in trace headers.
+    key: &'static str,
+    /// Its name in the table.
+    name: &'static str,
+    ours: u64,
+    theirs: Option<u64>,
+    is_bytes: bool,
+}
+
+/// All of them, in the table's order.
+fn figures(result: &ReplayResult, conditions: &Conditions<'_>, native: Option<&Native<'_>>) -> Vec<Figure> {
+    let of = |figure: fn(&NativeResult) -> Option<u64>| native.and_then(|native| figure(native.result));
+    // Figures of a whole run are never negative.
+    let figure = |key, name, ours: i64, theirs, is_bytes| Figure {
+        key,
+        name,
+        ours: ours.unsigned_abs(),
+        theirs,
+        is_bytes,
+    };
+    let bytes = |key, name, ours, theirs| figure(key, name, ours, theirs, true);
+    let count = |key, name, ours, theirs| figure(key, name, ours, theirs, false);
+    let mut figures = vec![
+        bytes(
+            "requested_bytes_peak",
+            "peak requested",
+            result.requested_bytes_peak,
+            of(|n| n.requested_bytes_peak),
+        ),
+        bytes(
+            "allocated_bytes_peak",
+            "peak allocated",
+            result.allocated_bytes_peak,
+            of(|n| n.allocated_bytes_peak),
+        ),
+        bytes("active_bytes_peak", "peak active", result.active_bytes_peak, of(|n| n.active_bytes_peak)),
+        bytes(
+            "reserved_bytes_peak",
+            "peak reserved",
+            result.reserved_bytes_peak,
+            of(|n| n.reserved_bytes_peak),
+        ),
+    ];
+    if let Some(recording) = native.and_then(|native| native.recording) {
+        figures.push(Figure {
+            key: "reserved_bytes_end",
+            name: "reserved at the end",
+            ours: conditions.reserved_end,
+            theirs: Some(recording.figures.reserved_end),
+            is_bytes: true,
+        });
+    }
+    figures.extend([
+        count("num_device_alloc", "device allocations", result.num_device_alloc, of(|n| n.num_device_alloc)),
+        count("num_device_free", "device frees", result.num_device_free, of(|n| n.num_device_free)),
+        count("num_alloc_retries", "retries", result.num_alloc_retries, of(|n| n.num_alloc_retries)),
+        count("num_ooms", "OOMs", result.num_ooms, of(|n| n.num_ooms)),
+    ]);
+    figures
+}
+
 /// A line of the table.
 struct Row {
     name: &'static str,
@@ -146,21 +316,15 @@ struct Row {
 }
 
 impl Row {
-    /// A figure that native has too, if the file says so.
-    fn both(name: &'static str, ours: i64, theirs: Option<u64>, bytes: bool) -> Self {
-        // Figures of a whole run are never negative.
-        let ours = ours.unsigned_abs();
-        let show = |figure: u64| if bytes { format_bytes(figure) } else { figure.to_string() };
-        let mark = theirs.map(|theirs| Mark::new(ours, theirs).text(bytes)).unwrap_or_default();
-        Self { name, ours: show(ours), theirs: theirs.map(show).unwrap_or_default(), mark }
-    }
-
-    fn bytes(name: &'static str, ours: i64, theirs: Option<u64>) -> Self {
-        Self::both(name, ours, theirs, true)
-    }
-
-    fn count(name: &'static str, ours: i64, theirs: Option<u64>) -> Self {
-        Self::both(name, ours, theirs, false)
+    fn new(figure: &Figure) -> Self {
+        let show = |value: u64| if figure.is_bytes { format_bytes(value) } else { value.to_string() };
+        let mark = figure.theirs.map(|theirs| Mark::new(figure.ours, theirs).text(figure.is_bytes));
+        Self {
+            name: figure.name,
+            ours: show(figure.ours),
+            theirs: figure.theirs.map(show).unwrap_or_default(),
+            mark: mark.unwrap_or_default(),
+        }
     }
 
     /// A figure that is not marked.
@@ -169,22 +333,20 @@ impl Row {
     }
 }
 
-fn table(result: &ReplayResult, native: Option<&NativeResult>) -> Table {
-    let of = |figure: fn(&NativeResult) -> Option<u64>| native.and_then(figure);
-    let native_efficiency = native.and_then(native_efficiency).map(|e| format!("{e:.4}"));
-    let mut rows = vec![
-        Row::bytes("peak requested", result.requested_bytes_peak, of(|n| n.requested_bytes_peak)),
-        Row::bytes("peak allocated", result.allocated_bytes_peak, of(|n| n.allocated_bytes_peak)),
-        Row::bytes("peak active", result.active_bytes_peak, of(|n| n.active_bytes_peak)),
-        Row::bytes("peak reserved", result.reserved_bytes_peak, of(|n| n.reserved_bytes_peak)),
-        Row::plain("E (peak requested / reserved)", format!("{:.4}", result.efficiency), native_efficiency),
-        Row::count("device allocations", result.num_device_alloc, of(|n| n.num_device_alloc)),
-        Row::count("device frees", result.num_device_free, of(|n| n.num_device_free)),
-        Row::count("retries", result.num_alloc_retries, of(|n| n.num_alloc_retries)),
-        Row::count("OOMs", result.num_ooms, of(|n| n.num_ooms)),
-        Row::plain("refused requests", result.refused.to_string(), None),
-    ];
-    rows.extend(native.and_then(|native| iteration_marks(result, native)));
+fn table(result: &ReplayResult, conditions: &Conditions<'_>, native: Option<&Native<'_>>) -> Table {
+    let figures = figures(result, conditions, native);
+    let mut rows = Vec::with_capacity(figures.len() + 5);
+    for figure in &figures {
+        if figure.key == "num_device_alloc" {
+            let ratio = |ratio: f64| format!("{ratio:.4}");
+            let theirs = native.and_then(|native| native_efficiency(native.result)).map(ratio);
+            let ours = result.efficiency.map_or_else(|| "nothing reserved".into(), ratio);
+            rows.push(Row::plain("E (peak requested / reserved)", ours, theirs));
+        }
+        rows.push(Row::new(figure));
+    }
+    rows.push(Row::plain("refused requests", result.refused.to_string(), None));
+    rows.extend(native.and_then(|native| iteration_marks(result, native.result)));
     rows.push(Row::plain("host time per operation", format_time(result.ns_per_op), None));
     #[allow(clippy::cast_precision_loss)]
     let driver_time = format_time(result.modelled_driver_ns as f64);
@@ -192,7 +354,10 @@ fn table(result: &ReplayResult, native: Option<&NativeResult>) -> Table {
 
     let ours = format!("granule {}", result.policy);
     let mut table = match native {
-        Some(native) => new_table(["figure", &ours, &native_title(native, result), ""]),
+        Some(native) if native.comparable() => {
+            new_table(["figure", &ours, &native.title(result.capacity), ""])
+        }
+        Some(native) => new_table(["figure", &ours, &native.title(result.capacity)]),
         None => new_table(["figure", &ours]),
     };
     let columns = table.column_count();
@@ -202,14 +367,6 @@ fn table(result: &ReplayResult, native: Option<&NativeResult>) -> Table {
     }
     align_right(&mut table, [1, 2]);
     table
-}
-
-/// Names the device where it was another one.
-fn native_title(native: &NativeResult, result: &ReplayResult) -> String {
-    match native.capacity {
-        Some(theirs) if theirs != result.capacity => format!("PyTorch native on {}", format_bytes(theirs)),
-        _ => "PyTorch native".into(),
-    }
 }
 
 /// Figures at the beginning of each iteration, compared as a whole.

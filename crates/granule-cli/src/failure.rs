@@ -7,7 +7,7 @@ use granule::files::convert::ConvertError;
 use granule::files::trace::TraceError;
 use granule::replay::ReplayError;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a command could not do its work. Messages are whole; sources are in them already.
 #[derive(Debug, thiserror::Error)]
@@ -61,17 +61,16 @@ impl Failure {
             Self::Bundled(_) => {
                 Some("this build is damaged; build it again, or replay a file of yours".into())
             }
-            Self::Replay { error: ReplayError::NeverFits { capacity }, .. } => {
-                let twice = capacity.saturating_mul(2);
-                Some(format!("search larger devices too, with --capacity {twice}"))
+            Self::Replay { error: ReplayError::NeverFits { capacity, peak_live }, .. } => {
+                // Beyond both, with room for fragments, in whole GiB, which is how devices come and how --capacity is written.
+                let beyond = capacity.saturating_mul(2).max(peak_live.saturating_add(peak_live / 4));
+                Some(format!("search larger devices too, with --capacity {}GiB", beyond.div_ceil(1 << 30)))
             }
             Self::SetUp(AllocError::Backend(_)) => Some("try another --capacity".into()),
             Self::Replay { error: ReplayError::Trace { .. }, .. } => {
                 Some("the file is damaged or was edited; record it again".into())
             }
-            Self::WriteSnapshot { .. } => {
-                Some("give a path in a directory that exists and that you may write to".into())
-            }
+            Self::WriteSnapshot { path, error } => Some(writing_hint(path, error)),
             _ => None,
         }
     }
@@ -83,6 +82,23 @@ impl Failure {
             Self::Json(error) => error.io_error_kind() == Some(io::ErrorKind::BrokenPipe),
             _ => false,
         }
+    }
+}
+
+fn writing_hint(path: &Path, error: &io::Error) -> String {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "the disk is full; free space on it, or give a path on another one".into()
+        }
+        io::ErrorKind::NotFound => {
+            format!(
+                "the directory {} does not exist; create it, or give a path in another",
+                directory.display()
+            )
+        }
+        io::ErrorKind::IsADirectory => "this is a directory; give the path of a file".into(),
+        _ => "give a path in a directory that exists and that you may write to".into(),
     }
 }
 

@@ -6,6 +6,8 @@ mod commands;
 mod compare;
 mod console;
 mod failure;
+mod logging;
+mod refusal;
 mod size;
 mod snapshot_file;
 mod workload;
@@ -15,14 +17,10 @@ use commands::{Cli, Outcome};
 use failure::Failure;
 use std::io::Write;
 use std::process::ExitCode;
-use tracing_subscriber::EnvFilter;
-
-/// The variable that says what is logged, in `tracing`'s filter language.
-const LOG_VARIABLE: &str = "GRANULE_LOG";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    start_logging();
+    logging::start();
     let mut out = std::io::stdout().lock();
     let outcome = commands::run(&cli, &mut out).and_then(|outcome| {
         out.flush()?;
@@ -44,15 +42,4 @@ fn report(failure: &Failure) {
     if let Some(hint) = failure.hint() {
         console::hint(hint);
     }
-}
-
-fn start_logging() {
-    let filter = match std::env::var(LOG_VARIABLE) {
-        Ok(text) => EnvFilter::try_new(&text).unwrap_or_else(|error| {
-            console::warning(format_args!("{LOG_VARIABLE} is ignored: {error}; write for example debug"));
-            EnvFilter::new("warn")
-        }),
-        Err(_) => EnvFilter::new("warn"),
-    };
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }

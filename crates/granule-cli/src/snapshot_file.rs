@@ -1,10 +1,12 @@
 //! Writing a snapshot so that no half-written file is ever left behind.
 
 use crate::failure::Failure;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use granule::files::pickle::{self, Protocol};
 use granule::snapshot::Snapshot;
 use std::fs::{self, File};
-use std::io::{self, BufWriter};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
@@ -12,6 +14,8 @@ use tempfile::NamedTempFile;
 #[derive(Debug)]
 pub(crate) struct SnapshotFile {
     path: PathBuf,
+    /// By the path's ending.
+    packed: bool,
     target: Target,
 }
 
@@ -26,21 +30,30 @@ enum Target {
 impl SnapshotFile {
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let target = open(path).map_err(|error| failed(path, error))?;
-        Ok(Self { path: path.to_owned(), target })
+        let packed = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
+        Ok(Self { path: path.to_owned(), packed, target })
     }
 
     /// Writes the snapshot and puts the file in its place. Blocks on file output.
     pub(crate) fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
         let written = match self.target {
-            Target::Regular { unfinished, place } => {
-                pickle::write(snapshot, BufWriter::new(unfinished.as_file()), Protocol::default())
-                    .and_then(|()| unfinished.persist(place).map_err(|error| error.error))
-                    .map(drop)
-            }
-            Target::Special(file) => pickle::write(snapshot, BufWriter::new(file), Protocol::default()),
+            Target::Regular { unfinished, place } => encode(snapshot, unfinished.as_file(), self.packed)
+                .and_then(|()| unfinished.persist(place).map_err(|error| error.error))
+                .map(drop),
+            Target::Special(file) => encode(snapshot, &file, self.packed),
         };
         written.map_err(|error| failed(&self.path, error))
     }
+}
+
+fn encode(snapshot: &Snapshot, file: &File, packed: bool) -> io::Result<()> {
+    let file = BufWriter::new(file);
+    if !packed {
+        return pickle::write(snapshot, file, Protocol::default());
+    }
+    let mut encoder = GzEncoder::new(file, Compression::default());
+    pickle::write(snapshot, &mut encoder, Protocol::default())?;
+    encoder.finish()?.flush()
 }
 
 fn open(path: &Path) -> io::Result<Target> {
@@ -57,6 +70,9 @@ fn open(path: &Path) -> io::Result<Target> {
     // A result, not a secret: the user's mask decides who may read it.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    // What it says of a missing directory is clearer than what is left of tempfile's error without its path,
+    // the name of an unfinished file, which means nothing to users.
+    fs::metadata(directory)?;
     let unfinished = builder.tempfile_in(directory).map_err(|error| io::Error::from(error.kind()))?;
     Ok(Target::Regular { unfinished, place })
 }

@@ -3,8 +3,9 @@
 use crate::console;
 use crate::failure::Failure;
 use clap::Args;
-use granule::files::trace::Trace;
-use granule::files::{Loaded, convert, load};
+use granule::files::convert::{self, Conversion, Recorded};
+use granule::files::trace::{NativeResult, NativeResults, Trace};
+use granule::files::{Loaded, load, load_from};
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,8 @@ const BUNDLED: &[u8] = include_bytes!("../data/resnet_train.trace.gz");
 /// Where the workload comes from.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WorkloadArgs {
-    /// A trace, or a snapshot that PyTorch's torch.cuda.memory._dump_snapshot wrote (plain or gzip'd)
+    /// A trace, or a snapshot that PyTorch's torch.cuda.memory._dump_snapshot wrote (plain or gzip'd); - reads
+    /// it from standard input
     #[arg(value_name = "TRACE|SNAPSHOT")]
     input: PathBuf,
 
@@ -27,7 +29,28 @@ pub(crate) struct WorkloadArgs {
 #[derive(Debug)]
 pub(crate) struct Workload {
     pub(crate) name: String,
+    /// The file it comes from; `None` for the one in this binary.
+    pub(crate) file: Option<PathBuf>,
     pub(crate) trace: Trace,
+    /// What is not exact about it.
+    pub(crate) notes: Vec<String>,
+    /// Where it comes from a snapshot.
+    pub(crate) recording: Option<Recording>,
+}
+
+/// What a snapshot says about the run it is of.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    /// The settings, if there were any.
+    pub(crate) conf: Option<String>,
+    pub(crate) figures: Recorded,
+}
+
+impl Recording {
+    /// Who recorded it.
+    pub(crate) fn by(&self) -> &'static str {
+        if self.figures.by_granule { "Granule" } else { "PyTorch" }
+    }
 }
 
 impl Workload {
@@ -35,26 +58,37 @@ impl Workload {
     pub(crate) fn read(args: &WorkloadArgs) -> Result<Self, Failure> {
         let path = args.input.as_path();
         let spinner = console::spinner(format!("reading {}", path.display()));
-        let loaded = load(path);
+        let loaded = if path == Path::new("-") {
+            load_from(std::io::stdin().lock(), "standard input")
+        } else {
+            load(path)
+        };
         spinner.finish_and_clear();
-        let workload = match loaded? {
+        let mut workload = match loaded? {
             Loaded::Trace(trace) => {
                 if args.device.is_some() {
                     console::warning("--device is ignored: a trace has one device");
                 }
-                Self { name: name(&trace, path), trace: *trace }
+                Self {
+                    name: name(&trace, path),
+                    file: Some(path.to_owned()),
+                    trace: *trace,
+                    notes: Vec::new(),
+                    recording: None,
+                }
             }
             Loaded::Snapshot(snapshot) => Self::convert(&snapshot, args)?,
         };
         let trace = &workload.trace;
         tracing::info!(name = workload.name, events = trace.events.len(), "read");
         if trace.is_cut() {
-            console::warning(format_args!(
-                "{}: holds {} of {} events; it was cut: figures in its header are those of the whole run",
-                path.display(),
+            let cut = format!(
+                "holds {} of {} events; it was cut: figures in its header are those of the whole run",
                 trace.events.len(),
                 trace.header.events.unwrap_or_default()
-            ));
+            );
+            console::warning(format_args!("{}: {cut}", path.display()));
+            workload.notes.push(cut);
         }
         Ok(workload)
     }
@@ -62,7 +96,8 @@ impl Workload {
     /// The workload in this binary.
     pub(crate) fn bundled() -> Result<Self, Failure> {
         let trace = Trace::from_reader(BUNDLED).map_err(Failure::Bundled)?;
-        Ok(Self { name: name(&trace, Path::new("bundled")), trace })
+        let name = name(&trace, Path::new("bundled"));
+        Ok(Self { name, file: None, trace, notes: Vec::new(), recording: None })
     }
 
     fn convert(snapshot: &Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
@@ -91,13 +126,28 @@ impl Workload {
         for reason in &conversion.reasons {
             console::note(format_args!("not exact: {reason}"));
         }
-        if let Some(conf) = recorded_conf(snapshot) {
-            console::note(format_args!(
-                "the recorded program ran with the settings '{conf}'; --conf can replay it with them"
-            ));
-        }
-        Ok(Self { name: file_name(&args.input), trace: conversion.trace })
+        let Conversion { mut trace, reasons, recorded, .. } = conversion;
+        let conf = recorded_conf(snapshot).map(ToOwned::to_owned);
+        let recording = Recording { conf, figures: recorded };
+        trace.header.native = native(&recording);
+        Ok(Self {
+            name: file_name(&args.input),
+            file: Some(args.input.clone()),
+            trace,
+            notes: reasons,
+            recording: Some(recording),
+        })
     }
+}
+
+/// The recorded figures, in the place where a trace has them.
+fn native(recording: &Recording) -> NativeResults {
+    let result = NativeResult {
+        conf: recording.conf.clone().unwrap_or_default(),
+        reserved_bytes_peak: Some(recording.figures.reserved_peak),
+        ..NativeResult::default()
+    };
+    NativeResults(vec![("snapshot".into(), result)])
 }
 
 fn name(trace: &Trace, path: &Path) -> String {

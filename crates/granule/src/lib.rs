@@ -22,7 +22,7 @@ pub mod openreg {
 /// Snapshots and traces: reading, writing, converting.
 #[cfg(feature = "openreg")]
 pub mod files {
-    pub use snapshot::{LoadError, Loaded, convert, json, load, pickle, trace};
+    pub use snapshot::{LoadError, Loaded, convert, json, load, load_from, pickle, trace};
 }
 
 /// The snapshot model.

@@ -5,13 +5,14 @@
 
 mod capacity;
 
-pub use capacity::{MinCapacity, min_capacity};
+pub use capacity::{MinCapacity, min_capacity, peak_live};
 
 use alloc_core::backend::{Backend, BackendError};
 use alloc_core::config::Settings;
 use alloc_core::history::HistoryOptions;
 use alloc_core::oom::OomReport;
 use alloc_core::policy::{Policy, PytorchPolicy};
+use alloc_core::round::format_bytes;
 use alloc_core::stats::DeviceStats;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use alloc_core::{AllocError, CachingAllocator};
@@ -66,10 +67,16 @@ pub enum ReplayError {
         what: String,
     },
     /// The trace needs more memory than was searched up to.
-    #[error("the workload is refused memory even with {capacity} bytes")]
+    #[error(
+        "the workload is refused memory even with {}; it has up to {} live at once",
+        format_bytes(*capacity),
+        format_bytes(*peak_live)
+    )]
     NeverFits {
-        /// The largest capacity tried.
+        /// The largest capacity tried, in bytes.
         capacity: u64,
+        /// Most requested bytes live at once.
+        peak_live: u64,
     },
 }
 
@@ -90,8 +97,8 @@ pub struct ReplayResult {
     pub active_bytes_peak: i64,
     /// Most reserved bytes.
     pub reserved_bytes_peak: i64,
-    /// Peak requested over peak reserved.
-    pub efficiency: f64,
+    /// Peak requested over peak reserved; `None` if nothing was reserved.
+    pub efficiency: Option<f64>,
     /// Segments taken and map steps.
     pub num_device_alloc: i64,
     /// Segments given back and unmap steps.
@@ -127,12 +134,29 @@ pub struct Replay<P: Policy = PytorchPolicy> {
     pub result: ReplayResult,
     /// All statistics at the end.
     pub stats: DeviceStats,
-    /// The first refusal's report.
-    pub first_oom: Option<Box<OomReport>>,
+    /// The first refused request.
+    pub first_refusal: Option<Refusal>,
     /// The allocator, for snapshots; blocks alive at the end are still handed out.
     pub allocator: CachingAllocator<P>,
     /// The device.
     pub device: Arc<OpenReg>,
+}
+
+/// A request that was refused, and where in the trace it is.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The event's number, from 1; in a trace file it is on the line after.
+    pub event: usize,
+    /// The block's number.
+    pub id: u64,
+    /// The iteration it is in; `None` before the first.
+    pub iteration: Option<u64>,
+    /// The stream it is for, as the trace numbers them.
+    pub stream: u32,
+    /// Bytes as requested.
+    pub requested: u64,
+    /// The allocator's report; `None` if the request was refused before the device was asked.
+    pub report: Option<Box<OomReport>>,
 }
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
@@ -178,7 +202,7 @@ pub fn replay<P: Policy>(
     }
     let elapsed = start.elapsed().saturating_sub(outside);
     progress(trace.events.len());
-    let Run { marks, refused, first_oom, ops, done, .. } = run;
+    let Run { marks, refused, first_refusal, ops, done, .. } = run;
     let stats = allocator.stats(DEVICE).map_err(|source| ReplayError::Allocator { event: done, source })?;
     #[allow(clippy::cast_precision_loss)]
     let ns_per_op = elapsed.as_nanos() as f64 / ops.max(1) as f64;
@@ -190,7 +214,7 @@ pub fn replay<P: Policy>(
         allocated_bytes_peak: stats.allocated_bytes.all.peak,
         active_bytes_peak: stats.active_bytes.all.peak,
         reserved_bytes_peak: stats.reserved_bytes.all.peak,
-        efficiency: stats.efficiency(),
+        efficiency: (stats.reserved_bytes.all.peak > 0).then(|| stats.efficiency()),
         num_device_alloc: stats.num_device_alloc,
         num_device_free: stats.num_device_free,
         num_alloc_retries: stats.num_alloc_retries,
@@ -205,7 +229,7 @@ pub fn replay<P: Policy>(
         modelled_driver_ns: device.modelled_driver_time(),
         traps: device.traps().len() as u64,
     };
-    Ok(Replay { result, stats, first_oom, allocator, device })
+    Ok(Replay { result, stats, first_refusal, allocator, device })
 }
 
 /// A failure at an event whose number is not known yet.
@@ -237,7 +261,8 @@ struct Run<'a, P: Policy> {
     live: Vec<DevicePtr>,
     marks: Vec<Mark>,
     refused: u64,
-    first_oom: Option<Box<OomReport>>,
+    first_refusal: Option<Refusal>,
+    iteration: Option<u64>,
     ops: u64,
     done: usize,
 }
@@ -252,6 +277,10 @@ impl<'a, P: Policy> Run<'a, P> {
         for (n, event) in trace.events.iter().enumerate() {
             if let Event::Alloc { stream, .. } | Event::RecordStream { stream, .. } = event {
                 last_stream = last_stream.max(*stream);
+                if last_stream > u32::from(u16::MAX) {
+                    let what = format!("stream {last_stream} is beyond 65535");
+                    return Err(ReplayError::Trace { event: n + 1, what });
+                }
             }
             if let Event::Alloc { id, .. } = event {
                 blocks = blocks.max(id.saturating_add(1));
@@ -261,12 +290,6 @@ impl<'a, P: Policy> Run<'a, P> {
                     return Err(ReplayError::Trace { event: n + 1, what });
                 }
             }
-        }
-        if last_stream > u32::from(u16::MAX) {
-            return Err(ReplayError::Trace {
-                event: 0,
-                what: format!("stream {last_stream} is beyond 65535"),
-            });
         }
         let mut streams = vec![backend.default_stream(DEVICE)];
         for _ in 0..last_stream {
@@ -278,7 +301,8 @@ impl<'a, P: Policy> Run<'a, P> {
             live: vec![DevicePtr::NULL; blocks as usize],
             marks: Vec::new(),
             refused: 0,
-            first_oom: None,
+            first_refusal: None,
+            iteration: None,
             ops: 0,
             done: 0,
         })
@@ -294,9 +318,14 @@ impl<'a, P: Policy> Run<'a, P> {
                     Ok(ptr) => self.live[id as usize] = ptr,
                     Err(error) if error.is_out_of_memory() => {
                         self.refused += 1;
-                        if let AllocError::OutOfMemory(report) = error {
-                            self.first_oom.get_or_insert(report);
-                        }
+                        let (event, iteration) = (self.done, self.iteration);
+                        self.first_refusal.get_or_insert_with(|| {
+                            let report = match error {
+                                AllocError::OutOfMemory(report) => Some(report),
+                                _ => None,
+                            };
+                            Refusal { event, id, iteration, stream, requested: size, report }
+                        });
                     }
                     Err(error) => return Err(error.into()),
                 }
@@ -314,6 +343,7 @@ impl<'a, P: Policy> Run<'a, P> {
             }
             Event::EmptyCache => self.allocator.empty_cache()?,
             Event::Iteration { n } => {
+                self.iteration = Some(n);
                 let stats = self.allocator.stats(DEVICE)?;
                 self.marks.push(Mark {
                     iteration: n,

@@ -10,6 +10,8 @@
 //! - **Pools**: a trace has one pool; what private pools served is asked of it too.
 //! - Blocks that were **live before the history began** are requested first, by ascending address; in what
 //!   order and between which other blocks they were really made is lost.
+//! - **Refused requests** are requested again and given back at once, as the program never got a block. Their
+//!   size is the rounded one that the history has.
 //!
 //! [`Conversion::exact`] says whether any of this happened, [`Conversion::reasons`] what.
 
@@ -33,6 +35,21 @@ pub struct Conversion {
     pub reasons: Vec<String>,
     /// What was counted on the way.
     pub counts: Counts,
+    /// What the recording allocator held, as far as the snapshot tells.
+    pub recorded: Recorded,
+}
+
+/// What the recording allocator itself did within the history. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recorded {
+    /// Reserved bytes at the end: the sum of the device's segments.
+    pub reserved_end: u64,
+    /// Most reserved bytes within the history.
+    pub reserved_peak: u64,
+    /// Whether earlier history is missing, so that every peak is a lower bound.
+    pub window: bool,
+    /// Whether Granule recorded it, and not PyTorch.
+    pub by_granule: bool,
 }
 
 /// What a history holds that a trace cannot.
@@ -44,7 +61,7 @@ pub struct Counts {
     pub delayed_frees: u64,
     /// Segments, or parts of growable ones, that were given back to the device.
     pub segments_returned: u64,
-    /// Requests that were refused; they are not in the trace.
+    /// Requests that were refused; in the trace they are given back at once.
     pub refused: u64,
     /// Requests that a private pool served.
     pub private_pool_requests: u64,
@@ -116,10 +133,41 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
         maker.entry(entry, history.get(index + 1))?;
     }
     let Maker { events, counts, .. } = maker;
-    let reasons = reasons(snapshot, history, &counts);
+    let recorded = Recorded {
+        window: is_window(snapshot, history, &counts),
+        by_granule: snapshot.history.is_some(),
+        ..reserved(snapshot, device, history)
+    };
+    let reasons = reasons(snapshot, &counts, recorded.window);
     let mut trace = Trace { header: header(snapshot, device, &reasons), events };
     trace.summarise();
-    Ok(Conversion { device, trace, exact: reasons.is_empty(), reasons, counts })
+    Ok(Conversion { device, trace, exact: reasons.is_empty(), reasons, counts, recorded })
+}
+
+/// Walks back from the segments at the end: what was taken was not there before, what was given back was.
+fn reserved(snapshot: &Snapshot, device: usize, history: &[TraceEntry]) -> Recorded {
+    let segments = snapshot.segments.iter().filter(|segment| usize::try_from(segment.device) == Ok(device));
+    let reserved_end = segments.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
+    let (mut held, mut reserved_peak) = (reserved_end, reserved_end);
+    for entry in history.iter().rev() {
+        match entry.action {
+            Action::SegmentAlloc | Action::SegmentMap => held = held.saturating_sub(entry.size),
+            Action::SegmentFree | Action::SegmentUnmap => {
+                held = held.saturating_add(entry.size);
+                reserved_peak = reserved_peak.max(held);
+            }
+            _ => {}
+        }
+    }
+    Recorded { reserved_end, reserved_peak, ..Recorded::default() }
+}
+
+/// Whether earlier history is missing.
+fn is_window(snapshot: &Snapshot, history: &[TraceEntry], counts: &Counts) -> bool {
+    match &snapshot.history {
+        Some(status) => !status.complete,
+        None => counts.live_before > 0 || begins_late(history),
+    }
 }
 
 /// Blocks that were live when the history began, as size and stream by address: those given back without
@@ -180,18 +228,39 @@ impl Maker {
                 }
             }
             Action::SegmentFree | Action::SegmentUnmap => self.counts.segments_returned += 1,
-            Action::Oom => self.counts.refused += 1,
+            Action::Oom => {
+                self.counts.refused += 1;
+                self.refused(entry.size, entry.stream)?;
+            }
             _ => {}
         }
         Ok(())
     }
 
-    fn alloc(&mut self, address: u64, size: u64, stream: u64) -> Result<(), ConvertError> {
+    /// A request without a block: given back at once, so that a device it fits on goes on as recorded.
+    fn refused(&mut self, size: u64, stream: u64) -> Result<(), ConvertError> {
+        if size > 0 {
+            let stream = self.stream(stream)?;
+            let id = self.number();
+            self.events.extend([Event::Alloc { id, size, stream }, Event::Free { id }]);
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    fn stream(&mut self, handle: u64) -> Result<u32, ConvertError> {
         // Stream 0 is the default one, seen or not.
         let next_stream = u32::try_from(self.streams.len() + 1).map_err(|_| ConvertError::TooManyStreams)?;
-        let stream = if stream == 0 { 0 } else { *self.streams.entry(stream).or_insert(next_stream) };
-        let id = self.next_id;
-        self.next_id += 1;
+        Ok(if handle == 0 { 0 } else { *self.streams.entry(handle).or_insert(next_stream) })
+    }
+
+    fn alloc(&mut self, address: u64, size: u64, stream: u64) -> Result<(), ConvertError> {
+        let stream = self.stream(stream)?;
+        let id = self.number();
         if let Some(lost) = self.live.insert(address, id) {
             self.counts.missing_frees += 1;
             self.events.push(Event::Free { id: lost });
@@ -201,29 +270,62 @@ impl Maker {
     }
 }
 
-fn reasons(snapshot: &Snapshot, history: &[TraceEntry], counts: &Counts) -> Vec<String> {
+fn reasons(snapshot: &Snapshot, counts: &Counts, window: bool) -> Vec<String> {
     let mut reasons = Vec::new();
-    match &snapshot.history {
-        Some(status) if !status.complete => reasons.push(format!(
-            "the history is incomplete: {} entries were overwritten, {} operations came before it",
-            status.overwritten, status.before_recording
-        )),
-        None if counts.live_before == 0 && begins_late(history) => reasons.push(
-            "the history begins after the first request: segments that it does not create were there".into(),
-        ),
-        _ => {}
+    if window {
+        let why = match &snapshot.history {
+            Some(status) => format!(
+                "{} entries were overwritten, {} operations came before it",
+                status.overwritten, status.before_recording
+            ),
+            None => "it uses memory that it does not show being taken".into(),
+        };
+        reasons.push(format!(
+            "earlier history is missing ({why}): peaks and the smallest device are those of the recorded \
+             window, which are lower bounds"
+        ));
     }
-    let mut say = |count: u64, what: &str| {
-        if count > 0 {
-            reasons.push(format!("{count} {what}"));
-        }
+    let mut say = |count: u64, one: &str, several: &str, what: &str| match count {
+        0 => {}
+        1 => reasons.push(format!("1 {one} {what}")),
+        count => reasons.push(format!("{count} {several} {what}")),
     };
-    say(counts.live_before, "blocks were live before the history began; they are requested first");
-    say(counts.delayed_frees, "frees waited for other streams; the trace has no record_stream for them");
-    say(counts.segments_returned, "segments were given back; whether by empty_cache is not recorded");
-    say(counts.refused, "requests were refused; they are left out");
-    say(counts.private_pool_requests, "requests were served by private pools; a trace has only one pool");
-    say(counts.missing_frees, "frees are missing; they are put before the next request of the address");
+    say(
+        counts.live_before,
+        "block was",
+        "blocks were",
+        "live before the history began; the replay begins by requesting what was there",
+    );
+    say(
+        counts.delayed_frees,
+        "free",
+        "frees",
+        "waited for other streams; the trace has no record_stream for that",
+    );
+    say(
+        counts.segments_returned,
+        "segment was",
+        "segments were",
+        "given back; whether by empty_cache is not recorded",
+    );
+    say(
+        counts.refused,
+        "request was",
+        "requests were",
+        "refused when it was recorded; the replay asks again, for the rounded size, and gives back at once",
+    );
+    say(
+        counts.private_pool_requests,
+        "request was",
+        "requests were",
+        "served by private pools; a trace has only one pool",
+    );
+    say(
+        counts.missing_frees,
+        "free is",
+        "frees are",
+        "missing, taken to come before the next request of the address",
+    );
     reasons
 }
 

@@ -78,9 +78,18 @@ pub enum LoadError {
 /// [`LoadError`] says which file, what is wrong where in it, and what to do.
 pub fn load(path: impl AsRef<Path>) -> Result<Loaded, LoadError> {
     let path = path.as_ref();
+    let file = File::open(path).map_err(|source| LoadError::Open { path: path.to_owned(), source })?;
+    load_from(file, path)
+}
+
+/// As [`load`], from a reader; `name` stands for the path in errors. Blocks on the reader.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_from(reader: impl Read, name: impl AsRef<Path>) -> Result<Loaded, LoadError> {
+    let path = name.as_ref();
     let open_error = |source| LoadError::Open { path: path.to_owned(), source };
-    let file = File::open(path).map_err(open_error)?;
-    let mut input = BufReader::with_capacity(1 << 16, gzip::open(file).map_err(open_error)?);
+    let mut input = BufReader::with_capacity(1 << 16, gzip::open(reader).map_err(open_error)?);
     let first = match input.fill_buf() {
         Ok(bytes) => bytes.first().copied(),
         // A damaged archive: the trace reader words that best.

@@ -93,6 +93,8 @@ fn what_was_live_before_comes_first_by_address() {
             Event::Alloc { id: 1, size: 30, stream: 2 },
             Event::Free { id: 1 },
             Event::Alloc { id: 2, size: 40, stream: 2 },
+            Event::Alloc { id: 3, size: 9, stream: 0 },
+            Event::Free { id: 3 },
         ]
     );
     let counts = converted.counts;
@@ -101,7 +103,36 @@ fn what_was_live_before_comes_first_by_address() {
         (counts.live_before, counts.delayed_frees, counts.segments_returned, counts.refused),
         (2, 1, 1, 1)
     );
-    assert_eq!(converted.reasons.len(), 4, "{:?}", converted.reasons);
+    assert_eq!(converted.reasons.len(), 5, "{:?}", converted.reasons);
+}
+
+#[test]
+fn what_was_reserved_is_found_by_walking_back() {
+    let history = vec![
+        entry(Action::SegmentAlloc, 0, 100, 0),
+        entry(Action::SegmentMap, 1000, 30, 0),
+        entry(Action::Alloc, 1000, 20, 0),
+        entry(Action::SegmentUnmap, 1010, 20, 0),
+        entry(Action::SegmentFree, 0, 100, 0),
+        entry(Action::SegmentAlloc, 0, 10, 0),
+    ];
+    let mut here = segment(vec![block(1000, 20, BlockState::ActiveAllocated)]);
+    here.total_size = 4096 + 20;
+    let elsewhere = SegmentInfo { device: 1, ..segment(Vec::new()) };
+    let mut snapshot =
+        Snapshot { segments: vec![here, elsewhere], device_traces: vec![history], ..Snapshot::default() };
+    let converted = convert::to_trace(&snapshot, 0).unwrap();
+    // 4096 were there before, less the 10 and the 10 that are left of the 30, which the history took.
+    assert_eq!(converted.recorded.reserved_end, 4116);
+    assert_eq!(converted.recorded.reserved_peak, 4116 - 10 + 100 + 20);
+    assert!(!converted.recorded.window && !converted.recorded.by_granule);
+
+    snapshot.history =
+        Some(HistoryStatus { recorded: true, complete: false, overwritten: 5, before_recording: 2 });
+    let converted = convert::to_trace(&snapshot, 0).unwrap();
+    assert!(converted.recorded.window && converted.recorded.by_granule && !converted.exact);
+    let told = &converted.reasons[0];
+    assert!(told.contains("5 entries were overwritten") && told.contains("lower bounds"), "{told}");
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn what_could_call_is_refused_with_name_and_offset() {
 
 #[test]
 fn damaged_files_are_explained() {
-    let cases: [(&[u8], &str); 16] = [
+    let cases: [(&[u8], &str); 17] = [
         (b"hello", "not a pickle"),
         (b"\x80\x09.", "protocol 9"),
         (b"\x80\x04.", "STOP (0x2e): it takes more values"),
@@ -202,6 +202,7 @@ fn damaged_files_are_explained() {
         (b"\x80\x04\x8a\x09\0\0\0\0\0\0\0\0\x01.", "64 bits"),
         (b"\x80\x04I12x\n.", "no number"),
         (b"\x80\x04K\x01.", "expected a dictionary, found a whole number"),
+        (b"\x80\x04}.", "not a PyTorch memory snapshot: the pickle is a dictionary without 'segments'"),
         (b"\x80\x04\xf0", "no operation"),
     ];
     for (bytes, expected) in cases {
@@ -270,7 +271,8 @@ fn bomb(levels: u8, width: usize) -> Vec<u8> {
     bytes.splice(2..2, *b"(");
     bytes.extend_from_slice(&[b'1', b'}', 0x8c, 4]);
     bytes.extend_from_slice(b"bomb");
-    bytes.extend_from_slice(&[b'h', levels, b's', b'.']);
+    bytes.extend_from_slice(&[b'h', levels, b's']);
+    bytes.extend_from_slice(b"\x8c\x08segments]s.");
     bytes
 }
 

@@ -5,8 +5,10 @@ use super::replay::{self, RunArgs};
 use crate::allocator_args::AllocatorArgs;
 use crate::console;
 use crate::failure::Failure;
+use crate::snapshot_file::SnapshotFile;
 use crate::workload::Workload;
 use std::io::Write;
+use std::path::Path;
 
 /// Written into the current directory.
 const SNAPSHOT: &str = "granule-snapshot.pickle";
@@ -24,12 +26,26 @@ const NEXT: [(&str, &str); 5] = [
 pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
     let workload = Workload::bundled()?;
     console::note("no command given: this replays a PyTorch training run of ResNet, recorded before");
+    // A directory that cannot be written is no reason to show nothing.
+    let snapshot = match SnapshotFile::create(Path::new(SNAPSHOT)) {
+        Ok(_) => Some(SNAPSHOT),
+        Err(failure) => {
+            console::warning(format_args!("no snapshot is written: {failure}"));
+            None
+        }
+    };
     let outcome =
-        replay::run_on(&workload, &AllocatorArgs::default(), &RunArgs::writing(SNAPSHOT), false, out)?;
+        replay::run_on(&workload, &AllocatorArgs::default(), &RunArgs::writing(snapshot), false, out)?;
     // Whoever came here through cargo has no `granule` in the search path.
     let command = std::env::args().next().unwrap_or_else(|| "granule".into());
     writeln!(out, "\nTry next:")?;
-    writeln!(out, "  {:<45} drop {SNAPSHOT} on https://pytorch.org/memory_viz", "what memory looked like:")?;
+    if let Some(snapshot) = snapshot {
+        writeln!(
+            out,
+            "  {:<45} drop {snapshot} on https://pytorch.org/memory_viz",
+            "what memory looked like:"
+        )?;
+    }
     for (what, arguments) in NEXT {
         writeln!(out, "  {:<45} {command} {arguments}", format!("{what}:"))?;
     }

@@ -10,10 +10,12 @@ use crate::workload::{Workload, WorkloadArgs};
 use comfy_table::Cell;
 use granule::config::PolicyName;
 use granule::policy::PytorchPolicy;
-use granule::replay::{MinCapacity, ReplayOptions, min_capacity};
+use granule::replay::{MinCapacity, ReplayOptions, min_capacity, peak_live};
 use granule::round::format_bytes;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::io::Write;
+use std::path::Path;
 
 /// The step of the search in recorded results, which only compare at that step.
 const NATIVE_STEP: u64 = 16 << 20;
@@ -41,6 +43,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     step: Size,
 
+    /// How many events the device's work is behind; 0 completes everything at once
+    #[arg(long, value_name = "EVENTS", default_value_t = 0)]
+    lag: u64,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -48,8 +54,15 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Answer<'a> {
+    workload: &'a str,
+    file: Option<Cow<'a, str>>,
+    /// This command's.
+    version: &'static str,
+    /// What is not exact about the workload.
+    notes: &'a [String],
     policy: &'a str,
     conf: &'a str,
+    lag: u64,
     #[serde(flatten)]
     found: MinCapacity,
     native: Option<Native>,
@@ -60,49 +73,86 @@ struct Answer<'a> {
 struct Native {
     min_capacity: u64,
     retries_at_min_capacity: Option<u64>,
+    /// `same` or `differs`; null where the answers are not to be compared.
+    verdict: Option<&'static str>,
 }
 
 /// Searches and prints the answer.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let workload = Workload::read(&args.workload)?;
-    let settings = args.allocator.settings()?;
-    let options = ReplayOptions { capacity: args.capacity.0, settings, ..ReplayOptions::default() };
+    let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
+    let settings = args.allocator.settings(recorded)?;
+    let step = useful_step(args.step.0, &workload);
+    let options =
+        ReplayOptions { capacity: args.capacity.0, settings, lag: args.lag, ..ReplayOptions::default() };
     let spinner = console::spinner("searching the smallest device");
     let width =
         |steps: u64| spinner.set_message(format!("searching the smallest device: {steps} steps left"));
     let found = match options.settings.policy {
-        PolicyName::Pytorch => min_capacity::<PytorchPolicy>(&workload.trace, &options, args.step.0, width),
+        PolicyName::Pytorch => min_capacity::<PytorchPolicy>(&workload.trace, &options, step, width),
         other => return Err(Failure::Policy(other)),
     };
     spinner.finish_and_clear();
     let found = found.map_err(|error| Failure::replay(&workload.name, error))?;
-    let native =
-        compare::native_like(&workload.trace.header, &options.settings, None).and_then(|(_, native)| {
-            let retries_at_min_capacity = native.retries_at_min_capacity;
-            native.min_capacity.map(|min_capacity| Native { min_capacity, retries_at_min_capacity })
-        });
+    let comparable = found.step == NATIVE_STEP && options.lag == 0 && !workload.trace.is_cut();
+    let recorded = compare::native_like(&workload.trace.header, &options.settings, None);
+    let native = recorded.and_then(|(_, native)| {
+        let min_capacity = native.min_capacity?;
+        let verdict = if found.min_capacity == min_capacity { "same" } else { "differs" };
+        Some(Native {
+            min_capacity,
+            retries_at_min_capacity: native.retries_at_min_capacity,
+            verdict: comparable.then_some(verdict),
+        })
+    });
     if args.json {
         let policy = options.settings.policy.name();
-        write_json(&Answer { policy, conf: &options.settings.text, found, native }, out)?;
+        let answer = Answer {
+            workload: &workload.name,
+            file: workload.file.as_deref().map(Path::to_string_lossy),
+            version: env!("CARGO_PKG_VERSION"),
+            notes: &workload.notes,
+            policy,
+            conf: &options.settings.text,
+            lag: options.lag,
+            found,
+            native,
+        };
+        write_json(&answer, out)?;
     } else {
-        print(&workload.name, &found, native.as_ref(), out)?;
+        print(&workload.name, &found, native.as_ref(), comparable, out)?;
     }
     Ok(Outcome::Done)
+}
+
+/// Steps larger than the workload would only say that one step is enough.
+fn useful_step(step: u64, workload: &Workload) -> u64 {
+    let peak = peak_live(&workload.trace);
+    if step <= peak || step <= NATIVE_STEP {
+        return step;
+    }
+    console::warning(format_args!(
+        "--step {} is larger than the workload, which has up to {} live at once; searching in steps of {}",
+        format_bytes(step),
+        format_bytes(peak),
+        format_bytes(NATIVE_STEP)
+    ));
+    NATIVE_STEP
 }
 
 fn print(
     name: &str,
     found: &MinCapacity,
     native: Option<&Native>,
+    comparable: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     writeln!(out, "{name}: {} replays, exact to {}", found.replays, format_bytes(found.step))?;
     let mut table = new_table(["figure", "granule", "PyTorch native", ""]);
-    // A search in other steps ends elsewhere.
-    let comparable = found.step == NATIVE_STEP;
     let mark = |ours: u64, theirs: Option<u64>, bytes: bool| match theirs {
         Some(theirs) if comparable => Mark::new(ours, theirs).text(bytes),
-        Some(_) => "found in other steps".into(),
+        // A search in other steps, or on a device that is behind, ends elsewhere.
+        Some(_) => "not compared".into(),
         None => String::new(),
     };
     let theirs = native.map(|n| n.min_capacity);

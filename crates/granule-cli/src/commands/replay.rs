@@ -2,17 +2,20 @@
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
-use crate::compare::{self, Conditions};
+use crate::compare::{self, Conditions, NativeAnswer};
 use crate::console;
 use crate::failure::Failure;
+use crate::refusal::{self, FirstOom};
 use crate::size::Size;
 use crate::snapshot_file::SnapshotFile;
 use crate::workload::{Workload, WorkloadArgs};
 use granule::config::{PolicyName, Settings};
 use granule::policy::{Policy, PytorchPolicy};
-use granule::replay::{Replay, ReplayOptions, replay};
+use granule::replay::{ReplayOptions, ReplayResult, replay};
+use serde::Serialize;
+use std::borrow::Cow;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The arguments of `granule replay`.
 #[derive(clap::Args, Clone, Debug)]
@@ -57,11 +60,27 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// The defaults, and a snapshot.
-    pub(crate) fn writing(snapshot: impl Into<PathBuf>) -> Self {
-        let snapshot = Some(snapshot.into());
+    /// The defaults, and a snapshot if there is a path.
+    pub(crate) fn writing(snapshot: Option<impl Into<PathBuf>>) -> Self {
+        let snapshot = snapshot.map(Into::into);
         Self { capacity: Size(80 << 30), snapshot, stop_on_oom: false, lag: 0 }
     }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer<'a> {
+    workload: &'a str,
+    /// Absent (null) for the workload in this binary.
+    file: Option<Cow<'a, str>>,
+    /// This command's.
+    version: &'static str,
+    /// What is not exact about the workload.
+    notes: &'a [String],
+    #[serde(flatten)]
+    result: &'a ReplayResult,
+    first_oom: Option<FirstOom<'a>>,
+    native: Option<NativeAnswer<'a>>,
 }
 
 /// Replays and prints the figures.
@@ -78,7 +97,8 @@ pub(crate) fn run_on(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
-    let settings = allocator.settings()?;
+    let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
+    let settings = allocator.settings(recorded)?;
     match settings.policy {
         PolicyName::Pytorch => run_with::<PytorchPolicy>(workload, settings, allocator, args, json, out),
         other => Err(Failure::Policy(other)),
@@ -105,6 +125,29 @@ fn run_with<P: Policy>(
     let replayed = replay::<P>(&workload.trace, &options, |done| bar.set_position(done as u64));
     console::leave(&bar);
     let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;
+    let conditions = Conditions {
+        settings: &options.settings,
+        device: allocator.backend.device(),
+        lag: options.lag,
+        whole: replayed.result.events == workload.trace.events.len() as u64 && !workload.trace.is_cut(),
+        reserved_end: replayed.stats.reserved_bytes.all.current.unsigned_abs(),
+    };
+    if json {
+        let answer = Answer {
+            workload: &workload.name,
+            file: workload.file.as_deref().map(Path::to_string_lossy),
+            version: env!("CARGO_PKG_VERSION"),
+            notes: &workload.notes,
+            result: &replayed.result,
+            first_oom: replayed.first_refusal.as_ref().map(FirstOom::from),
+            native: compare::native_answer(workload, &replayed.result, &conditions),
+        };
+        write_json(&answer, out)?;
+    } else {
+        writeln!(out, "{}", compare::report(workload, &replayed.result, &conditions))?;
+    }
+    // The figures come before the messages that explain them, and before what may still fail.
+    out.flush()?;
     if let (Some(file), Some(path)) = (file, &args.snapshot) {
         file.write(&replayed.allocator.snapshot(true))?;
         console::note(format_args!(
@@ -112,20 +155,13 @@ fn run_with<P: Policy>(
             path.display()
         ));
     }
-    if json {
-        write_json(&replayed.result, out)?;
-    } else {
-        let conditions = Conditions {
-            settings: &options.settings,
-            device: allocator.backend.device(),
-            lag: options.lag,
-            whole: replayed.result.events == workload.trace.events.len() as u64 && !workload.trace.is_cut(),
-        };
-        writeln!(out, "{}", compare::report(workload, &replayed.result, &conditions))?;
+    if replayed.result.traps > 0 {
+        console::warning(format_args!(
+            "the simulated device caught {} uses of memory after it had left; please report this",
+            replayed.result.traps
+        ));
     }
-    // The figures come before the messages that explain them.
-    out.flush()?;
-    report_refusals(&replayed);
+    refusal::report(replayed.first_refusal.as_ref(), &replayed.result, workload.recording.is_none());
     let stopped = options.stop_on_oom && replayed.result.refused > 0;
     Ok(if stopped { Outcome::StoppedOnOom } else { Outcome::Done })
 }
@@ -136,23 +172,4 @@ fn history_entries(workload: &Workload, settings: &Settings) -> usize {
         Ok(0) | Err(_) => workload.trace.events.len().saturating_mul(8).saturating_add(4096),
         Ok(chosen) => chosen,
     }
-}
-
-fn report_refusals<P: Policy>(replayed: &Replay<P>) {
-    let result = &replayed.result;
-    if result.traps > 0 {
-        console::warning(format_args!(
-            "the simulated device caught {} uses of memory after it had left; please report this",
-            result.traps
-        ));
-    }
-    if result.refused == 0 {
-        return;
-    }
-    match &replayed.first_oom {
-        Some(report) => console::warning(format_args!("the first refused request:\n{report}")),
-        None => console::warning("requests were refused before the device was asked"),
-    }
-    console::warning(format_args!("{} requests were refused, of {} operations", result.refused, result.ops));
-    console::hint("granule min-capacity finds the smallest device on which nothing is refused");
 }

@@ -51,14 +51,15 @@ fn python_reads_the_snapshot() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_written_is_an_error_with_a_remedy() {
+fn a_directory_that_cannot_be_written_still_shows_the_table() {
     let place = Place::new();
     // A directory in the snapshot's place, as permissions do not stop every user.
     std::fs::create_dir(place.path(SNAPSHOT)).unwrap();
     let ran = place.run(&[]);
-    assert_eq!(ran.code, 1);
-    assert_eq!(ran.out, "");
-    assert!(ran.err.contains(SNAPSHOT) && ran.err.contains("hint: give a path"), "{}", ran.err);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("PyTorch native") && ran.out.contains("Try next:"), "{}", ran.out);
+    assert!(!ran.out.contains("memory_viz"), "there is nothing to drop there: {}", ran.out);
+    assert!(ran.err.contains("warning: no snapshot is written: granule-snapshot.pickle: "), "{}", ran.err);
 }
 
 #[test]

@@ -77,6 +77,8 @@ fn granule(directory: &Path) -> Command {
         "PYTORCH_CUDA_ALLOC_CONF",
         "PYTORCH_HIP_ALLOC_CONF",
         "PYTORCH_ALLOC_CONF",
+        "PYTORCH_NO_CUDA_MEMORY_CACHING",
+        "PYTORCH_NO_HIP_MEMORY_CACHING",
         "GRANULE_CONF",
         "GRANULE_LOG",
     ] {

@@ -74,7 +74,8 @@ fn other_conditions_are_labelled() {
         "{other_conf}"
     );
     let other_device = place.run(&["replay", "t.gz", "--capacity", "40GiB"]).out;
-    assert!(other_device.contains("PyTorch native on 80.00 GiB"), "{other_device}");
+    assert!(other_device.contains("PyTorch native on 80.00 GiB (not compared)"), "{other_device}");
+    assert!(!other_device.contains("differs") && !other_device.contains("┆ same"), "{other_device}");
     assert!(
         other_device.contains(
             "Not the same conditions: native had a device of 80.00 GiB, this replay one of 40.00 GiB"
@@ -118,8 +119,19 @@ fn refused_requests_are_counted_and_the_first_is_reported() {
     assert_eq!(answer["num_ooms"].as_u64(), Some(refused));
     assert_eq!(ran.err.matches("out of memory. Tried to allocate").count(), 1, "{}", ran.err);
     assert!(ran.err.contains("has a total capacity of 4.00 GiB"), "{}", ran.err);
-    assert!(ran.err.contains("Granule: the request needs one block of"), "{}", ran.err);
-    assert!(ran.err.contains(&format!("{refused} requests were refused, of {} operations", answer["ops"])));
+    assert!(ran.err.contains("which takes one block of"), "{}", ran.err);
+    let told =
+        format!("{refused} requests were refused, of {} operations; {} after", answer["ops"], refused - 1);
+    assert!(ran.err.contains(&told), "{}", ran.err);
+    let first = &answer["first_oom"];
+    let event = first["event"].as_u64().unwrap();
+    let line = super::bundled_text().lines().nth(usize::try_from(event).unwrap()).unwrap().to_owned();
+    assert_eq!(line, format!("a {} {} {}", first["block"], first["requested"], first["stream"]));
+    assert!(ran.err.contains(&format!("event {event} (line {}), block ", event + 1)), "{}", ran.err);
+    assert!(ran.err.contains(&format!("{} bytes", first["requested"])), "{}", ran.err);
+    assert_eq!(first["device_total"], 4u64 << 30);
+    assert!(first["device_free"].as_u64() < first["tried"].as_u64(), "{first}");
+    assert!(!first["blockers"].as_array().unwrap().is_empty() && first["remedies"].is_array(), "{first}");
     assert!(ran.err.contains("hint: granule min-capacity"));
 }
 
@@ -169,8 +181,18 @@ fn what_a_snapshot_cannot_tell_is_said() {
     assert_eq!(place.run(&["replay", "t.gz", "--snapshot", "s.pickle"]).code, 0);
     let ran = place.run(&["replay", "s.pickle"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("note: not exact: 1 segments were given back"), "{}", ran.err);
-    assert!(ran.out.contains("no results of PyTorch's native allocator"), "{}", ran.out);
+    assert!(ran.err.contains("note: not exact: 1 segment was given back"), "{}", ran.err);
+    assert!(ran.out.contains("recorded by Granule (not compared)"), "{}", ran.out);
+    let answer = place.run(&["replay", "s.pickle", "--json"]).json();
+    assert!(answer["notes"][0].as_str().unwrap().starts_with("1 segment was given back"), "{answer}");
+    let native = &answer["native"];
+    assert_eq!(
+        (native["recorded_by"].as_str(), native["comparable"].as_bool()),
+        (Some("Granule"), Some(false))
+    );
+    assert_eq!(native["figures"]["reserved_bytes_peak"]["native"], 30 << 20, "{native}");
+    assert_eq!(native["figures"]["reserved_bytes_end"]["native"], 2 << 20, "{native}");
+    assert!(native["figures"]["reserved_bytes_end"]["verdict"].is_null(), "{native}");
 }
 
 #[test]
@@ -204,4 +226,148 @@ fn the_log_goes_to_standard_error() {
     let ran = place.run_with(&["replay", "t.gz", "--json"], &[("GRANULE_LOG", "a=b=c")]);
     assert!(ran.err.contains("warning: GRANULE_LOG is ignored"), "{}", ran.err);
     ran.json();
+}
+
+#[test]
+fn json_says_what_was_replayed_and_how_it_compares() {
+    let place = with_bundled();
+    let answer = place.run(&["replay", "t.gz", "--json"]).json();
+    assert_eq!((answer["workload"].as_str(), answer["file"].as_str()), (Some("resnet_train"), Some("t.gz")));
+    assert_eq!(answer["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(answer["notes"], serde_json::json!([]));
+    assert!(answer["first_oom"].is_null());
+    let compared = &answer["native"];
+    assert_eq!((compared["name"].as_str(), compared["comparable"].as_bool()), (Some("default"), Some(true)));
+    for (name, figure) in compared["figures"].as_object().unwrap() {
+        assert_eq!(figure["native"], native("default")[name], "{name}");
+        assert_eq!(figure["verdict"], "same", "{name}");
+    }
+    assert!(compared["figures"].as_object().unwrap().len() >= 8, "{compared}");
+    place.trace("empty.gz", "e\n");
+    let answer = place.run(&["replay", "empty.gz", "--json"]).json();
+    assert!(answer["efficiency"].is_null() && answer["native"].is_null(), "{answer}");
+}
+
+#[test]
+fn a_refused_request_survives_in_the_snapshot() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 300000000 0\ni 4\na 1 900000000 3\n");
+    let args = ["replay", "t.gz", "--capacity", "1GiB", "--stop-on-oom", "--snapshot", "oom.pickle"];
+    let ran = place.run(&args);
+    assert_eq!(ran.code, 3, "{}", ran.err);
+    let told = "first refused request: event 3 (line 4), block 1, iteration 4, stream 3, 900000000 bytes";
+    assert!(ran.err.contains(told) && ran.err.contains("1 request was refused, of 2"), "{}", ran.err);
+
+    let again = place.run(&["replay", "oom.pickle", "--capacity", "1GiB", "--json"]);
+    let answer = again.json();
+    assert_eq!(answer["refused"], 1, "{}", again.err);
+    let requested = answer["first_oom"]["requested"].as_u64().unwrap();
+    assert!((900_000_000..902 << 20).contains(&requested), "{requested}: rounded to blocks");
+    assert!(
+        again.err.contains("1 request was refused when it was recorded; the replay asks again"),
+        "{}",
+        again.err
+    );
+    let smallest = |file: &str| place.run(&["min-capacity", file, "--json"]).json()["min_capacity"].as_u64();
+    assert_eq!(smallest("oom.pickle"), smallest("t.gz"));
+}
+
+#[test]
+fn a_window_of_a_history_gives_lower_bounds() {
+    let place = Place::new();
+    let mut lines = String::new();
+    for n in 0..300 {
+        lines += &format!("a {n} 3000000 0\n");
+        if n > 0 {
+            lines += &format!("f {}\n", n - 1);
+        }
+    }
+    place.trace("t.gz", &lines);
+    let environment = [("GRANULE_CONF", "history_max_entries:50")];
+    let ran = place.run_with(&["replay", "t.gz", "--snapshot", "w.pickle"], &environment);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let ran = place.run(&["replay", "w.pickle", "--json"]);
+    assert!(
+        ran.err.contains("earlier history is missing") && ran.err.contains("lower bounds"),
+        "{}",
+        ran.err
+    );
+    let answer = ran.json();
+    assert!(answer["notes"][0].as_str().unwrap().starts_with("earlier history is missing"), "{answer}");
+    let native = &answer["native"];
+    assert_eq!(native["differences"].as_array().unwrap().len(), 2, "{native}");
+    // Two blocks of 3 MB share a segment of 20 MiB.
+    assert_eq!(native["figures"]["reserved_bytes_peak"]["native"], 20 << 20, "{native}");
+    let ran = place.run_with(&["replay", "w.pickle"], &[("GRANULE_CONF", "policy:pytorch")]);
+    let told = "note: the snapshot was recorded with other settings: 'history_max_entries:50'";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert!(ran.out.contains("those of the recorded window"), "{}", ran.out);
+}
+
+#[test]
+fn a_snapshot_is_replayed_with_its_own_settings() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 30000000 0\n");
+    place.run(&["replay", "t.gz", "--conf", EXPANDABLE, "--snapshot", "s.pickle"]);
+    let ran = place.run(&["replay", "s.pickle", "--json"]);
+    let told = "settings 'expandable_segments:True' are those the snapshot was recorded with";
+    assert!(ran.err.contains(told), "{}", ran.err);
+    assert_eq!(ran.json()["conf"], EXPANDABLE);
+    assert_eq!(place.run(&["replay", "s.pickle", "--json", "--conf", ""]).json()["conf"], "");
+    let environment = [("PYTORCH_ALLOC_CONF", "max_split_size_mb:128")];
+    let ran = place.run_with(&["replay", "s.pickle", "--json"], &environment);
+    assert_eq!(ran.json()["conf"], "max_split_size_mb:128");
+}
+
+#[test]
+fn only_the_variable_that_counts_is_named() {
+    let place = with_bundled();
+    let environment =
+        [("PYTORCH_CUDA_ALLOC_CONF", EXPANDABLE), ("PYTORCH_ALLOC_CONF", "max_split_size_mb:128")];
+    let ran = place.run_with(&["replay", "t.gz", "--json"], &environment);
+    assert!(ran.err.contains("come from the environment (PYTORCH_CUDA_ALLOC_CONF);"), "{}", ran.err);
+    let environment = [("PYTORCH_NO_HIP_MEMORY_CACHING", "1"), ("GRANULE_CONF", "policy:pytorch")];
+    let ran = place.run_with(&["replay", "t.gz", "--json"], &environment);
+    assert!(ran.err.contains("warning: PYTORCH_NO_HIP_MEMORY_CACHING=1 is ignored"), "{}", ran.err);
+    assert!(ran.err.contains("come from the environment (GRANULE_CONF);"), "{}", ran.err);
+}
+
+#[test]
+fn standard_input_is_a_file_too() {
+    let place = with_bundled();
+    let mut child = super::granule(place.0.path())
+        .args(["replay", "-", "--json"])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), BUNDLED).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["workload"], "resnet_train");
+}
+
+#[test]
+fn a_snapshot_path_that_ends_in_gz_is_packed() {
+    let place = with_bundled();
+    for name in ["s.pickle", "s.pickle.gz"] {
+        assert_eq!(place.run(&["replay", "t.gz", "--snapshot", name]).code, 0);
+    }
+    let (plain, packed) =
+        (std::fs::read(place.path("s.pickle")).unwrap(), std::fs::read(place.path("s.pickle.gz")).unwrap());
+    assert_eq!(packed[..2], [0x1f, 0x8b]);
+    assert!(packed.len() < plain.len() / 2);
+    let mut unpacked = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&packed[..]), &mut unpacked).unwrap();
+    assert!(unpacked == plain);
+}
+
+#[test]
+fn the_log_has_no_colours_in_a_file_and_typing_errors_are_noticed() {
+    let place = with_bundled();
+    let ran = place.run_with(&["replay", "t.gz", "--json"], &[("GRANULE_LOG", "info")]);
+    assert!(ran.err.contains("resnet_train") && !ran.err.contains('\u{1b}'), "{}", ran.err);
+    let ran = place.run_with(&["replay", "t.gz", "--json"], &[("GRANULE_LOG", "debg")]);
+    assert!(ran.err.contains("warning: GRANULE_LOG: 'debg' is neither a level"), "{}", ran.err);
 }

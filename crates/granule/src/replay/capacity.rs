@@ -38,7 +38,8 @@ pub fn min_capacity<P: Policy>(
         let result = replay::<P>(trace, &options, |_| {})?.result;
         Ok::<_, ReplayError>((result.refused == 0).then_some(result))
     };
-    let whole = attempt(options.capacity)?.ok_or(ReplayError::NeverFits { capacity: options.capacity })?;
+    let whole = attempt(options.capacity)?
+        .ok_or_else(|| ReplayError::NeverFits { capacity: options.capacity, peak_live: peak_live(trace) })?;
     let mut low = i128::from(peak_live(trace) / step) - 1;
     let mut high = i128::from(whole.driver_peak_held.div_ceil(step));
     let mut retries = 0;
@@ -76,7 +77,8 @@ pub fn min_capacity<P: Policy>(
 }
 
 /// The most requested bytes live at once: no device can be smaller.
-fn peak_live(trace: &Trace) -> u64 {
+#[must_use]
+pub fn peak_live(trace: &Trace) -> u64 {
     let mut sizes = std::collections::HashMap::new();
     let (mut live, mut peak) = (0u64, 0u64);
     for event in &trace.events {

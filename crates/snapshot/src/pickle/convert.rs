@@ -45,11 +45,15 @@ impl Heap {
             return Ok(snapshot);
         }
         let (mut device_traces, mut host_trace) = (Vec::new(), None);
+        let mut has_segments = false;
         for index in 0..self.pairs(root, place)? {
             let (key, text, value) = self.pair(root, index, place)?;
             let place = Place::Key(&place, &text);
             match key {
-                Some(Word::Segments) => snapshot.segments = self.segments(value, place)?,
+                Some(Word::Segments) => {
+                    has_segments = true;
+                    snapshot.segments = self.segments(value, place)?;
+                }
                 Some(Word::DeviceTraces) => device_traces = self.items(value, place)?,
                 Some(Word::AllocatorSettings) => snapshot.allocator_settings = self.settings(value, place)?,
                 Some(Word::ExternalAnnotations) => {
@@ -69,7 +73,7 @@ impl Heap {
             snapshot.host_traces = traces.pop().unwrap_or_default();
         }
         snapshot.device_traces = traces;
-        Ok(snapshot)
+        if has_segments { Ok(snapshot) } else { Err(PickleError::NotASnapshot) }
     }
 
     /// What a value is, for messages.

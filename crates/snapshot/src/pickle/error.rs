@@ -96,6 +96,12 @@ pub enum PickleError {
         /// Which limit.
         what: String,
     },
+    /// A dictionary without the key that every snapshot has.
+    #[error(
+        "not a PyTorch memory snapshot: the pickle is a dictionary without 'segments'; \
+         give a file that torch.cuda.memory._dump_snapshot wrote"
+    )]
+    NotASnapshot,
     /// A well-formed pickle that is not a snapshot.
     #[error("{place}: {what}; this is not a memory snapshot of a known PyTorch version")]
     Schema {

@@ -1,0 +1,68 @@
+//! The log: what `GRANULE_LOG` asks for, on standard error.
+
+use crate::console;
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// The variable that says what is logged, in `tracing`'s filter language.
+const VARIABLE: &str = "GRANULE_LOG";
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+/// What logs something.
+const TARGETS: [&str; 4] = ["granule", "alloc_core", "backend_openreg", "snapshot"];
+
+/// Starts the log.
+pub(crate) fn start() {
+    let filter = match std::env::var(VARIABLE) {
+        Ok(text) => filter(&text),
+        Err(_) => EnvFilter::new("warn"),
+    };
+    let stderr = std::io::stderr;
+    let colours = stderr().is_terminal();
+    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(stderr).init();
+}
+
+fn filter(text: &str) -> EnvFilter {
+    for word in text.split(',').filter_map(unknown) {
+        console::warning(format_args!(
+            "{VARIABLE}: '{word}' is neither a level nor something that logs; levels: {}; targets: {}",
+            LEVELS.join(", "),
+            TARGETS.join(", ")
+        ));
+    }
+    EnvFilter::try_new(text).unwrap_or_else(|error| {
+        console::warning(format_args!("{VARIABLE} is ignored: {error}; write for example debug"));
+        EnvFilter::new("warn")
+    })
+}
+
+/// The target of a directive, if nothing of that name logs. A typing error in a level reads as a target.
+fn unknown(directive: &str) -> Option<&str> {
+    let end = directive.find(['=', '[']).unwrap_or(directive.len());
+    let target = directive[..end].trim();
+    let bare = end == directive.len();
+    let is_level = || LEVELS.iter().any(|level| level.eq_ignore_ascii_case(target)) || is_number(target);
+    // Filters go by the beginning of a target.
+    let is_target = || TARGETS.iter().any(|known| known.starts_with(target) || target.starts_with(known));
+    let known = target.is_empty() || bare && is_level() || is_target();
+    (!known).then_some(target)
+}
+
+/// Levels can be written as numbers too.
+fn is_number(text: &str) -> bool {
+    matches!(text, "0" | "1" | "2" | "3" | "4" | "5")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unknown;
+
+    #[test]
+    fn typing_errors_are_noticed() {
+        for fine in ["debug", "INFO", "3", "alloc_core=debug", "granule::commands", "granule[span]=trace", ""]
+        {
+            assert_eq!(unknown(fine), None, "{fine}");
+        }
+        assert_eq!(unknown("debg"), Some("debg"));
+        assert_eq!(unknown("aloc_core=debug"), Some("aloc_core"));
+    }
+}
