@@ -1,7 +1,29 @@
 //! Helpers for tests that span crates.
 
+use alloc_core::CachingAllocator;
+use alloc_core::backend::Backend;
+use alloc_core::config::Settings;
+use alloc_core::policy::PytorchPolicy;
+use alloc_core::types::{DeviceIndex, Stream};
+use backend_openreg::{OpenReg, OpenRegConfig};
 use snapshot::trace::Trace;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The allocator most tests use.
+pub type Allocator = Arc<CachingAllocator<PytorchPolicy>>;
+
+/// A simulated machine, an allocator on it, and the default stream of its first device.
+///
+/// # Panics
+/// Where the set-up or the settings are refused.
+#[must_use]
+pub fn on(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
+    let device = OpenReg::new(config).expect("the machine can be set up");
+    let stream = device.default_stream(DeviceIndex(0));
+    let allocator = CachingAllocator::new(device.clone(), settings).expect("the settings are valid");
+    (device, Arc::new(allocator), stream)
+}
 
 /// The folder with recorded traces, if it is there: `GRANULE_SHARED`, or `shared` beside the checkout.
 #[must_use]

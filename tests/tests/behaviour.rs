@@ -9,18 +9,11 @@ use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, GIB, KIB, MIB, Stream
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
 use granule::history::HistoryOptions;
+use granule_tests::{Allocator, on};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
-type Allocator = Arc<CachingAllocator<PytorchPolicy>>;
-
-fn on(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
-    let device = OpenReg::new(config).unwrap();
-    let stream = device.default_stream(DEVICE);
-    let allocator = Arc::new(CachingAllocator::new(device.clone(), settings).unwrap());
-    (device, allocator, stream)
-}
 
 fn setup(settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
     on(OpenRegConfig::default().devices(1).capacity(8 * GIB), settings)

@@ -4,24 +4,17 @@
 
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
-use alloc_core::policy::PytorchPolicy;
 use alloc_core::snapshot::Action;
-use alloc_core::types::{DeviceIndex, GIB, MIB, Stream};
-use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
-use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
+use alloc_core::types::{DeviceIndex, GIB, MIB};
+use alloc_core::{AllocError, DeviceBuffer};
+use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
 use granule::history::HistoryOptions;
+use granule_tests::on;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
-type Allocator = Arc<CachingAllocator<PytorchPolicy>>;
 
-fn on(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
-    let device = OpenReg::new(config).unwrap();
-    let stream = device.default_stream(DEVICE);
-    let allocator = Arc::new(CachingAllocator::new(device.clone(), settings).unwrap());
-    (device, allocator, stream)
-}
 fn one(capacity: u64) -> OpenRegConfig {
     OpenRegConfig::default().devices(1).capacity(capacity)
 }

@@ -8,19 +8,16 @@ use alloc_core::policy::PytorchPolicy;
 use alloc_core::types::{DeviceIndex, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
+use granule_tests::{Allocator, on};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
-type Allocator = Arc<CachingAllocator<PytorchPolicy>>;
 
 fn setup(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
-    let device = OpenReg::new(config.devices(1)).unwrap();
-    let stream = device.default_stream(DEVICE);
-    let allocator = Arc::new(CachingAllocator::new(device.clone(), settings).unwrap());
-    (device, allocator, stream)
+    on(config.devices(1), settings)
 }
 
 fn of(mebibytes: u64) -> OpenRegConfig {

@@ -87,14 +87,18 @@ fn comparable(settings: &Settings) -> Settings {
 /// the comparison goes.
 pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Conditions<'_>) -> String {
     let native = native_like(&workload.trace.header, conditions.settings, Some(result.capacity));
+    let settings = if result.conf.is_empty() {
+        "default settings".to_owned()
+    } else {
+        format!("settings '{}'", result.conf)
+    };
     let mut text = format!(
-        "{}: {} events on {} of {}, policy {}, settings '{}'\n",
+        "{}: {} events on {} of {}, policy {}, {settings}\n",
         workload.name,
         result.events,
         conditions.device,
         format_bytes(result.capacity),
-        result.policy,
-        result.conf
+        result.policy
     );
     let native = native.map(|(_, native)| Native::new(native, workload, result, conditions));
     let _ = write!(text, "{}", table(result, conditions, native.as_ref()));
