@@ -314,7 +314,8 @@ fn events_are_reused() {
         allocator.free(ptr).unwrap();
         allocator.poll(DEVICE).unwrap();
     }
-    assert_eq!(device.calls().get(Call::CreateEvent), 1);
+    // The event whose record failed may be broken: it is destroyed, and one other serves all the rest.
+    assert_eq!((device.calls().get(Call::CreateEvent), device.calls().get(Call::DestroyEvent)), (2, 1));
 }
 
 #[test]

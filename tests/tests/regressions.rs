@@ -10,8 +10,8 @@ use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
 use granule_tests::{Allocator, on};
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
@@ -245,4 +245,140 @@ fn a_streams_reserve_class_sizes_its_regions() {
     allocator.malloc(100 * MIB, home).unwrap();
     allocator.set_reserve_class(side, "").unwrap();
     allocator.malloc(100 * MIB, side).unwrap();
+}
+
+/// A flush released an address range in which a mapping was left over, and failed with that.
+#[test]
+fn leftovers_are_tried_before_the_rest_is_given_back() {
+    let [_, growable] = both();
+    let (device, allocator, home) = setup(of(200), growable);
+    let stuck = FaultPlan::none().fail_all(Call::SetAccess, ErrorKind::OutOfMemory);
+    device.set_faults(stuck.fail_all(Call::Unmap, ErrorKind::Other));
+    assert!(allocator.malloc(30 * MIB, home).is_err());
+    device.set_faults(FaultPlan::none());
+    allocator.empty_cache().expect("the driver works again");
+    assert_eq!(device.used(DEVICE), 0);
+    assert_eq!(device.calls().get(Call::ReserveAddress), device.calls().get(Call::ReleaseAddress));
+}
+
+/// One segment that could not be given back failed a request that another segment would have served.
+#[test]
+fn one_refusal_of_the_driver_does_not_fail_a_request_that_fits() {
+    let (device, allocator, home) = setup(of(100), Settings::default());
+    let blocks: Vec<_> = (0..2).map(|_| allocator.malloc(45 * MIB, home).unwrap()).collect();
+    for ptr in blocks {
+        allocator.free(ptr).unwrap();
+    }
+    device.set_faults(FaultPlan::none().fail_nth_of(Call::Free, 2, ErrorKind::Other));
+    let ptr = allocator.malloc(50 * MIB, home).expect("one of the two went back");
+    allocator.free(ptr).unwrap();
+    allocator.check_invariants();
+}
+
+/// The address map touched megabytes for its first entry.
+#[test]
+fn an_allocator_costs_little_until_it_is_used() {
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let before = resident();
+    let machines: Vec<_> = (0..16)
+        .map(|_| {
+            let (device, allocator, home) = setup(of(100), Settings::default());
+            (allocator.malloc(1000, home).unwrap(), device, allocator)
+        })
+        .collect();
+    let each = (resident() - before) / machines.len() as u64;
+    // A huge page for the map's first entries is 2 MiB; other tests of this process run beside.
+    assert!(each < 4096, "{each} KiB for an allocator with one block");
+}
+
+/// Lets a test act at the moment of the n-th log line of its thread.
+struct AtLine {
+    left: AtomicUsize,
+    act: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl tracing::Subscriber for AtLine {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::INFO
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        if self.left.fetch_sub(1, Ordering::SeqCst) == 1
+            && let Some(act) = self.act.lock().unwrap().take()
+        {
+            act();
+        }
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+/// A machine on which another thread's flush has `mebibytes` in its hands until the returned function is called.
+fn flush_under_way(capacity: u64, mebibytes: u64) -> (Arc<OpenReg>, Allocator, impl FnOnce() + Send) {
+    let (device, allocator, _) = setup(of(capacity).clock(Clock::Workers), Settings::default());
+    let stream = device.create_stream(DEVICE, 0).unwrap();
+    let ptr = allocator.malloc(mebibytes * MIB, stream).unwrap();
+    let (open, gate) = mpsc::channel::<()>();
+    device.launch_host_function(stream, Box::new(move || gate.recv().unwrap_or(()))).unwrap();
+    allocator.free(ptr).unwrap();
+    let flusher = Arc::clone(&allocator);
+    let thread = std::thread::spawn(move || flusher.empty_cache().unwrap());
+    while device.calls().get(Call::SynchronizeStream) == 0 {
+        std::thread::yield_now();
+    }
+    let finish = move || {
+        open.send(()).unwrap();
+        thread.join().unwrap();
+    };
+    (device, allocator, finish)
+}
+
+/// The other thread's flush ended between the last refusal and the look at what is under way.
+#[test]
+fn memory_that_comes_back_at_the_last_moment_is_found() {
+    let (device, allocator, finish) = flush_under_way(100, 80);
+    let other = device.create_stream(DEVICE, 0).unwrap();
+    // The driver's second refusal is the last before the request would fail.
+    let at_line = AtLine { left: AtomicUsize::new(2), act: Mutex::new(Some(Box::new(finish))) };
+    let ptr = tracing::subscriber::with_default(at_line, || allocator.malloc(80 * MIB, other));
+    allocator.free(ptr.expect("80 MiB went back to the device")).unwrap();
+}
+
+/// Short operations of busy threads used up the patience for the one that had the memory.
+#[test]
+fn busy_threads_do_not_use_up_the_patience_for_a_slow_one() {
+    let (device, allocator, finish) = flush_under_way(1000, 70);
+    allocator.set_memory_fraction(0.1, DEVICE).unwrap();
+    let [wanting, busy, user] = [0; 3].map(|_| device.create_stream(DEVICE, 0).unwrap());
+    let (open, gate) = mpsc::channel::<()>();
+    device.launch_host_function(user, Box::new(move || gate.recv().unwrap_or(()))).unwrap();
+    let pending = allocator.malloc(100, busy).unwrap();
+    allocator.record_stream(pending, user).unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let request = scope.spawn(|| allocator.malloc(70 * MIB, wanting).map_err(|e| e.to_string()));
+        scope.spawn(|| {
+            // Long enough for the request to wait for the flush.
+            std::thread::sleep(Duration::from_millis(50));
+            allocator.free(pending).unwrap();
+            while !stop.load(Ordering::SeqCst) {
+                let ptr = allocator.malloc(100, busy).unwrap();
+                allocator.free(ptr).unwrap();
+            }
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        finish();
+        open.send(()).unwrap();
+        let served = request.join().unwrap();
+        stop.store(true, Ordering::SeqCst);
+        allocator.free(served.expect("70 MiB were on their way")).unwrap();
+    });
 }

@@ -25,9 +25,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 const PAGE_BITS: u32 = 21;
 const SLOT_BITS: u32 = 9;
 const SLOTS: usize = 1 << (PAGE_BITS - SLOT_BITS);
-const NODE_BITS: u32 = 14;
+const NODE_BITS: u32 = 17;
 const PAGES: usize = 1 << NODE_BITS;
-const ROOT_BITS: u32 = 22;
+const ROOT_BITS: u32 = 19;
 /// Addresses have at most this many bits (five-level page tables).
 const ADDRESS_BITS: u32 = PAGE_BITS + NODE_BITS + ROOT_BITS;
 /// Lines of a page, and entries of a line.
@@ -83,7 +83,7 @@ struct Line([AtomicU64; LINE]);
 /// A page's entries by slot.
 struct Dense([AtomicU64; SLOTS]);
 
-/// 2^14 pages, which is 32 GiB of addresses: 8 MiB of table.
+/// 2^17 pages, which is 256 GiB of addresses: 65 MiB of table, of which what is used gets memory.
 #[repr(C)]
 struct Node {
     lines: [[Line; LINES]; PAGES],
@@ -121,13 +121,13 @@ unsafe impl Zeroed for Root {}
 fn new_zeroed<T: Zeroed>() -> NonNull<T> {
     const { assert!(std::mem::size_of::<T>() > 0) };
     let layout = Layout::new::<T>();
+    if T::DENSELY_USED {
+        // The allocator would clear memory that is aligned to cache lines by hand, and so touch all of it.
+        return growth::reserve_zeroed(layout).cast();
+    }
     // SAFETY: the layout has a size above 0, asserted above.
     let raw = unsafe { alloc_zeroed(layout) };
-    let table = NonNull::new(raw.cast::<T>()).unwrap_or_else(|| handle_alloc_error(layout));
-    if T::DENSELY_USED {
-        growth::prefer_huge_pages(raw, layout.size());
-    }
-    table
+    NonNull::new(raw.cast::<T>()).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
 /// Gives a table of [`new_zeroed`] back.
@@ -135,9 +135,15 @@ fn new_zeroed<T: Zeroed>() -> NonNull<T> {
 /// # Safety
 /// `table` came from `new_zeroed` and is not used again.
 unsafe fn delete<T: Zeroed>(table: *mut T) {
-    // SAFETY: by this function's contract, allocated with this layout and not freed before. Tables hold
-    // atomics only, so there is nothing to drop.
-    unsafe { dealloc(table.cast::<u8>(), Layout::new::<T>()) };
+    let (raw, layout) = (table.cast::<u8>(), Layout::new::<T>());
+    // Tables hold atomics only, so there is nothing to drop.
+    if T::DENSELY_USED {
+        // SAFETY: by this function's contract, from `reserve_zeroed` with this layout, and given back once.
+        unsafe { growth::release_zeroed(raw, layout) };
+    } else {
+        // SAFETY: by this function's contract, allocated with this layout and not freed before.
+        unsafe { dealloc(raw, layout) };
+    }
 }
 
 /// The table behind `cell`, made on first use. Two threads may race; the loser's table is given back.

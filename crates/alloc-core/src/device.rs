@@ -109,6 +109,8 @@ pub struct DeviceAllocator<P: Policy> {
     pending: PendingFrees,
     transit: Transit,
     last_resort: Mutex<()>,
+    /// Held while leftovers are tried again.
+    retrying: Mutex<()>,
     /// One change of settings at a time.
     configuring: Mutex<()>,
     callbacks: Mutex<Vec<Arc<FreeMemoryCallback>>>,
@@ -160,6 +162,7 @@ impl<P: Policy> DeviceAllocator<P> {
             pending: PendingFrees::default(),
             transit: Transit::default(),
             last_resort: Mutex::new(Rank::LastResort, ()),
+            retrying: Mutex::new(Rank::Synchronisation, ()),
             configuring: Mutex::new(Rank::LastResort, ()),
             callbacks: Mutex::new(Rank::Registry, Vec::new()),
             observers: Mutex::new(Rank::Registry, Vec::new()),
@@ -306,6 +309,7 @@ impl<P: Policy> DeviceAllocator<P> {
         if !(0.0..=1.0).contains(&fraction) {
             return Err(AllocError::InvalidFraction { fraction });
         }
+        let _alone = self.configuring.lock();
         let allowed = fraction_of(self.total_memory, fraction);
         self.state.lock().allowed = allowed;
         self.refresh_ages(allowed);

@@ -3,6 +3,9 @@
 //! A table of many megabytes that is read at random costs a TLB miss for nearly every read when it lies on
 //! small pages. Where the system offers huge pages on request, large tables ask for them.
 
+use std::alloc::{Layout, handle_alloc_error};
+use std::ptr::NonNull;
+
 /// Tables from this size on ask for huge pages: 2 MiB is the size of one.
 const HUGE: usize = 2 << 20;
 
@@ -33,6 +36,50 @@ pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
 
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn prefer_huge_pages(_: *mut u8, _: usize) {}
+
+/// Zeroed memory that the system backs when it is touched, on huge pages where it offers them.
+#[cfg(target_os = "linux")]
+pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the system's choice disturbs nothing.
+    let raw = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), layout.size(), access, MapFlags::PRIVATE | MapFlags::NORESERVE)
+    };
+    let raw = raw.ok().and_then(|raw| NonNull::new(raw.cast::<u8>()));
+    let raw = raw.unwrap_or_else(|| handle_alloc_error(layout));
+    prefer_huge_pages(raw.as_ptr(), layout.size());
+    raw
+}
+
+/// Gives memory of [`reserve_zeroed`] back.
+///
+/// # Safety
+/// `raw` came from there with this layout, and is not used again.
+#[cfg(target_os = "linux")]
+pub(crate) unsafe fn release_zeroed(raw: *mut u8, layout: Layout) {
+    // SAFETY: by this function's contract, one whole mapping that nothing uses.
+    if let Err(error) = unsafe { rustix::mm::munmap(raw.cast(), layout.size()) } {
+        tracing::debug!(%error, "a table could not be unmapped");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
+    // SAFETY: tables have a size above 0.
+    let raw = unsafe { std::alloc::alloc_zeroed(layout) };
+    NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+/// Gives memory of [`reserve_zeroed`] back.
+///
+/// # Safety
+/// `raw` came from there with this layout, and is not used again.
+#[cfg(not(target_os = "linux"))]
+pub(crate) unsafe fn release_zeroed(raw: *mut u8, layout: Layout) {
+    // SAFETY: by this function's contract.
+    unsafe { std::alloc::dealloc(raw, layout) };
+}
 
 #[cfg(test)]
 mod tests {

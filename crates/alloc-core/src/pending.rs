@@ -96,7 +96,7 @@ impl PendingFrees {
         self.count.fetch_add(1, Ordering::AcqRel);
         assert_unlocked();
         let recorded = self.event(backend, stream.device).and_then(|event| {
-            backend.record_event(event, stream).inspect_err(|_| self.queues.lock().spare.push(event))?;
+            backend.record_event(event, stream).inspect_err(|_| destroy(backend, event))?;
             Ok(event)
         });
         let mut queues = self.queues.lock();
@@ -128,7 +128,12 @@ impl PendingFrees {
             let expected = queues.expect(device);
             *expected += 1;
             let expected = *expected;
-            queues.spare.iter().filter(|event| event.device == device).count() >= expected
+            let spare = if queues.expected.len() == 1 {
+                queues.spare.len()
+            } else {
+                queues.spare.iter().filter(|event| event.device == device).count()
+            };
+            spare >= expected
         };
         if enough {
             return;
@@ -247,7 +252,9 @@ impl PendingFrees {
             };
             let Some(head) = head.filter(|head| head.ticket < bound) else { return Ok(()) };
             assert_unlocked();
-            if let Err(error) = backend.synchronize_event(head.event) {
+            let waited = backend.synchronize_event(head.event);
+            let works = waited.is_ok();
+            if let Err(error) = waited {
                 backend.clear_error();
                 tracing::warn!(%error, "an event could not be waited for; waiting for its stream instead");
                 wait_for_stream(backend, used)?;
@@ -256,8 +263,14 @@ impl PendingFrees {
             let queue = &mut queues.by_stream[stream].1;
             if queue.front().is_some_and(|e| e.ticket == head.ticket) {
                 queue.pop_front();
-                queues.spare.push(head.event);
+                if works {
+                    queues.spare.push(head.event);
+                }
                 drop(queues);
+                if !works {
+                    // A broken event must not come back for the next free.
+                    destroy(backend, head.event);
+                }
                 self.finish(head.block, done);
             }
         }
@@ -277,12 +290,16 @@ impl PendingFrees {
             queues.by_stream.clear();
             events
         };
-        for event in events {
-            // SAFETY: rule 1: made by `event`, in no queue any more, and not used again.
-            if let Err(error) = unsafe { backend.destroy_event(event) } {
-                tracing::debug!(%error, "an event could not be destroyed");
-            }
-        }
+        events.into_iter().for_each(|event| destroy(backend, event));
+    }
+}
+
+/// Destroys an event that is in no queue any more.
+fn destroy(backend: &dyn Backend, event: Event) {
+    // SAFETY: rule 1: made by this module, taken out of its queues, and not used again.
+    if let Err(error) = unsafe { backend.destroy_event(event) } {
+        backend.clear_error();
+        tracing::debug!(%error, "an event could not be destroyed");
     }
 }
 

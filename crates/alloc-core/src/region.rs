@@ -100,6 +100,11 @@ impl Leftovers {
         self.mappings.is_empty() && self.handles.is_empty()
     }
 
+    /// Whether something is still mapped in a range where nothing should be.
+    pub(crate) fn lie_in(&self, base: u64, bytes: u64) -> bool {
+        self.mappings.iter().any(|(at, _)| (base..base + bytes).contains(&at.0))
+    }
+
     pub(crate) fn append(&mut self, mut other: Self) {
         self.mappings.append(&mut other.mappings);
         self.handles.append(&mut other.handles);

@@ -4,6 +4,7 @@
 //! panics, so a lock-order mistake fails the first test that meets it. The order is written down in
 //! ARCHITECTURE.md.
 
+use std::collections::BTreeSet;
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 pub(crate) use std::sync::{Arc, OnceLock};
 use std::sync::{Condvar, PoisonError};
@@ -81,35 +82,59 @@ impl<T> Drop for Guard<'_, T> {
 /// A thread that finds no fit can wait for them before it gives up.
 #[derive(Debug, Default)]
 pub(crate) struct Transit {
-    under_way: std::sync::Mutex<usize>,
+    state: std::sync::Mutex<Tickets>,
     ended: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Tickets {
+    next: u64,
+    under_way: BTreeSet<u64>,
 }
 
 /// Memory is in transit while this lives.
 #[derive(Debug)]
-pub(crate) struct InTransit<'t>(&'t Transit);
+pub(crate) struct InTransit<'t> {
+    transit: &'t Transit,
+    ticket: u64,
+}
 
 impl Transit {
     pub(crate) fn begin(&self) -> InTransit<'_> {
-        *self.under_way.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-        InTransit(self)
+        let mut state = self.lock();
+        let ticket = state.next;
+        state.next += 1;
+        state.under_way.insert(ticket);
+        InTransit { transit: self, ticket }
     }
 
-    /// Waits until one of the transits under way ends. `false`, at once, where there is none.
-    pub(crate) fn wait_for_one(&self) -> bool {
-        let under_way = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
-        if *under_way == 0 {
+    /// The ticket of the next transit: all that are under way now have smaller ones.
+    pub(crate) fn next(&self) -> u64 {
+        self.lock().next
+    }
+
+    /// Waits until one of the transits with tickets under `bound` ends. `false`, at once, where there is none.
+    pub(crate) fn wait_for_one_before(&self, bound: u64) -> bool {
+        let earlier = |state: &Tickets| state.under_way.range(..bound).count();
+        let state = self.lock();
+        let before = earlier(&state);
+        if before == 0 {
             return false;
         }
-        drop(self.ended.wait(under_way).unwrap_or_else(PoisonError::into_inner));
+        let ended = self.ended.wait_while(state, |state| earlier(state) == before);
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
         true
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Tickets> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for InTransit<'_> {
     fn drop(&mut self) {
-        *self.0.under_way.lock().unwrap_or_else(PoisonError::into_inner) -= 1;
-        self.0.ended.notify_all();
+        self.transit.lock().under_way.remove(&self.ticket);
+        self.transit.ended.notify_all();
     }
 }
 

@@ -27,16 +27,17 @@ impl<P: Policy> DeviceAllocator<P> {
         request: &Request,
         is_retry: bool,
     ) -> Result<Option<DevicePtr>> {
+        let _memory = self.transit.begin();
         if !self.admit(request, is_retry)? {
             return Ok(None);
         }
-        let _memory = self.transit.begin();
         self.retry_leftovers();
         let growable = arena.lock().policy.grows();
         match self.backend.virtual_memory() {
             Ok(vm) if growable => {
-                let grown = self.grow_region(arena, request, vm);
-                self.state.lock().intents -= u128::from(request.segment_bytes);
+                let mut intent = u128::from(request.segment_bytes);
+                let grown = self.grow_region(arena, request, vm, &mut intent);
+                self.state.lock().intents -= intent;
                 grown
             }
             _ => self.grow_fixed(arena, request),
@@ -139,6 +140,7 @@ impl<P: Policy> DeviceAllocator<P> {
         arena: &Arena<P>,
         request: &Request,
         vm: &dyn VirtualMemory,
+        intent: &mut u128,
     ) -> Result<Option<DevicePtr>> {
         loop {
             let mut state = arena.lock();
@@ -174,6 +176,8 @@ impl<P: Policy> DeviceAllocator<P> {
             let done = backed.len();
             {
                 let mut device = self.state.lock();
+                // From here on it is counted as reserved.
+                device.intents -= std::mem::take(intent);
                 for (n, (addr, bytes)) in maps.iter().enumerate() {
                     if let Some(handles) = backed.get(n) {
                         device.regions.commit_backed(growth.region, *addr, handles);

@@ -41,26 +41,23 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// What this thread did not find, others may have had in their hands: blocks on the way to or from the
-    /// driver are in no index. Waits for them, one thread at a time, and tries again as long as any are, up to
-    /// a bound that keeps a request from waiting for ever on a busy device.
+    /// driver are in no index. Waits, one thread at a time, for all that are on their way now, and tries again
+    /// after each; the last try comes when none is left.
     fn last_resort(&self, arena: &Arena<P>, request: &Request) -> Result<Option<DevicePtr>> {
-        const ROUNDS: usize = 256;
         let _alone = self.last_resort.lock();
-        for _ in 0..ROUNDS {
-            if let Some(ptr) = self.search(arena, request, false) {
-                return Ok(Some(ptr));
-            }
-            if !self.transit.wait_for_one() {
-                return Ok(None);
-            }
+        let bound = self.transit.next();
+        loop {
+            let waited = self.transit.wait_for_one_before(bound);
             if let Some(ptr) = self.search(arena, request, false) {
                 return Ok(Some(ptr));
             }
             if let Some(ptr) = self.grow(arena, request, false)? {
                 return Ok(Some(ptr));
             }
+            if !waited {
+                return Ok(None);
+            }
         }
-        Ok(None)
     }
 
     /// Searches the free blocks again. PyTorch ages them only after callbacks.
@@ -99,12 +96,17 @@ impl<P: Policy> DeviceAllocator<P> {
                 Outcome::Changed
             }
             Rung::ReleaseAll => {
-                self.release_all()?;
+                // What one stream or region refuses to give back is no reason to refuse what others gave.
+                let released = self.release_all();
                 // Pending blocks that came back may fit as they are.
                 if let Some(ptr) = self.search(arena, request, false) {
                     return Ok(Outcome::Served(ptr));
                 }
-                served(self.grow(arena, request, true)?)
+                let grown = self.grow(arena, request, true)?;
+                if grown.is_none() {
+                    released?;
+                }
+                served(grown)
             }
         })
     }

@@ -234,7 +234,8 @@ impl<P: Policy> DeviceAllocator<P> {
             let reserved = state.counters.reserved_bytes.all.current.unsigned_abs();
             let policy = own.map(|a| a.policy.clone());
             let growable = policy.as_ref().is_some_and(Policy::grows);
-            let reserve = policy.as_ref().map_or(u64::MAX, |p| p.reserve(self.total_memory));
+            let by_policy = policy.as_ref().map_or(u64::MAX, |p| p.reserve(self.total_memory));
+            let reserve = state.class_reserve(stream, self.total_memory).unwrap_or(by_policy);
             let device_free = memory.map_or(0, |m| m.free);
             let mut remedies = Vec::new();
             let mut remedy = |what: &str, bytes: u64, enough: bool| {

@@ -24,6 +24,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Waits for pending frees, then gives back all that is cached (PyTorch: `release_cached_blocks`).
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release_all(&self) -> Result<()> {
+        self.retry_leftovers();
         let mut outcome = self.synchronise_pending();
         for tier in [Tier::Large, Tier::Small] {
             for arena in self.arena_states() {
@@ -262,11 +263,17 @@ impl<P: Policy> DeviceAllocator<P> {
         vm: &dyn VirtualMemory,
     ) -> Result<()> {
         let (base, bytes) = {
-            let state = arena.lock();
-            (state.segments[segment].base, state.segments[segment].bytes)
+            let mut state = arena.lock();
+            let (base, bytes) = (state.segments[segment].base, state.segments[segment].bytes);
+            if self.state.lock().regions.leftovers.lie_in(base, bytes) {
+                // Kept until those are gone, which every flush tries.
+                state.insert_unmapped(block);
+                return Ok(());
+            }
+            (base, bytes)
         };
         assert_unlocked();
-        // SAFETY: rule 3: one whole reservation; its one block is busy and unmapped, so nothing is there.
+        // SAFETY: rule 3: one whole reservation; its one block is busy and unmapped, and nothing is left over in it.
         let released = unsafe { vm.release_address(DevicePtr(base), bytes) };
         let mut state = arena.lock();
         if let Err(error) = released {
@@ -279,7 +286,9 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Tries again to undo what the driver refused to.
+    /// One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
     pub(super) fn retry_leftovers(&self) {
+        let _alone = self.retrying.lock();
         let leftovers = std::mem::take(&mut self.state.lock().regions.leftovers);
         if let Ok(vm) = self.backend.virtual_memory()
             && !leftovers.is_empty()
