@@ -74,11 +74,26 @@ fn ci() -> Result<()> {
 }
 
 fn fuzz(cases: u32) -> Result<()> {
+    // Properties, with every structure walked after every operation.
     process::run(
         process::command("cargo")
-            .args(["test", "--release", "--workspace", "--features", "alloc-core/paranoid", "--"])
-            .arg("--nocapture")
-            .env("PROPTEST_CASES", cases.to_string())
+            .args(["test", "--release", "-p", "alloc-core", "-p", "snapshot", "-p", "granule-tests"])
+            .args([
+                "--features",
+                "alloc-core/paranoid",
+                "--lib",
+                "--test",
+                "model",
+                "--test",
+                "config_properties",
+            ])
+            .args(["--test", "trace", "--test", "pickle"])
+            .env("PROPTEST_CASES", cases.to_string()),
+    )?;
+    // The fault loop over whole traces; it checks invariants itself, where a call failed.
+    process::run(
+        process::command("cargo")
+            .args(["test", "--release", "-p", "granule-tests", "--test", "faults", "--", "--nocapture"])
             .env("GRANULE_LONG", "1"),
     )
 }

@@ -129,26 +129,19 @@ impl<P: Policy> ArenaState<P> {
         let base = segment.base;
         let mut chain = Vec::new();
         let mut have = 0;
-        let mut reached_the_end_of_a_map = true;
         for (id, block) in self.upwards(start) {
-            // A mapped neighbour right above joins even when there is enough already.
-            if have >= size && !(reached_the_end_of_a_map && block.state == State::Free) {
+            if have >= size {
                 break;
             }
             if block.state == State::Free {
                 chain.push(Link::Mapped(id));
                 have += block.size;
-                reached_the_end_of_a_map = false;
             } else {
                 let wanted = block.size.min(size - have);
                 let end = (block.addr - base + wanted).next_multiple_of(granule) + base;
                 let bytes = (end - block.addr).min(block.size);
                 chain.push(Link::ToMap(id, bytes));
                 have += bytes;
-                reached_the_end_of_a_map = bytes == block.size;
-                if !reached_the_end_of_a_map {
-                    break;
-                }
             }
         }
         for link in &chain {
