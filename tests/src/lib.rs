@@ -1,5 +1,8 @@
 //! Helpers for tests that span crates.
 
+pub mod fault_loop;
+pub mod lookalike;
+
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;

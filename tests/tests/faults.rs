@@ -2,12 +2,13 @@
 //! is lost, and the call can be made again.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::policy::PytorchPolicy;
-use alloc_core::types::{DeviceIndex, DevicePtr};
-use alloc_core::{AllocError, CachingAllocator};
+use alloc_core::types::DeviceIndex;
 use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
+use granule_tests::fault_loop::{self, Simulated};
 use granule_tests::recorded;
 use snapshot::trace::{Event, Trace};
 use std::sync::Arc;
@@ -15,80 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
 
-struct Outcome {
-    calls: u64,
-    struck: bool,
-}
-
-/// Replays `events` with call `k` failing (0: none). Every operation that fails is made again at once and
-/// must work then.
-fn run(events: &[Event], settings: &Settings, capacity: u64, lag: u64, k: u64, kind: ErrorKind) -> Outcome {
-    let config = OpenRegConfig::default().devices(1).capacity(capacity).clock(Clock::Virtual { lag });
-    let device = OpenReg::new(config).unwrap();
-    let streams: Vec<_> = (0..4)
-        .map(
-            |n| if n == 0 { device.default_stream(DEVICE) } else { device.create_stream(DEVICE, 0).unwrap() },
-        )
-        .collect();
-    let allocator = CachingAllocator::<PytorchPolicy>::new(device.clone(), settings.clone()).unwrap();
-    let baseline = device.used(DEVICE);
-    device.reset_calls();
-    if k > 0 {
-        device.set_faults(FaultPlan::none().fail_nth(k, kind));
-    }
-    let mut struck = false;
-    let mut live = vec![DevicePtr::NULL; events.len()];
-    let mut again = |result: Result<DevicePtr, AllocError>,
-                     retry: &dyn Fn() -> Result<DevicePtr, AllocError>| {
-        result.or_else(|error| {
-            if let AllocError::Backend(_) = &error {
-                assert!(!struck, "one failing call fails one operation: {error}");
-            }
-            struck = true;
-            allocator.check_invariants();
-            retry()
-        })
-    };
-    for event in events {
-        device.advance(u64::from(lag > 0));
-        match *event {
-            Event::Alloc { id, size, stream } => {
-                let malloc = || allocator.malloc(size, streams[stream as usize]);
-                live[id as usize] = again(malloc(), &malloc).expect("the call after a failed one works");
-            }
-            Event::Free { id } => {
-                let ptr = std::mem::replace(&mut live[id as usize], DevicePtr::NULL);
-                allocator.free(ptr).expect("free never fails");
-            }
-            Event::RecordStream { id, stream } => {
-                // Work that uses the block on that stream, so that a lost free would be noticed.
-                let _ = device.use_memory(streams[stream as usize], live[id as usize], 512);
-                allocator.record_stream(live[id as usize], streams[stream as usize]).unwrap();
-            }
-            Event::EmptyCache => {
-                let empty = || allocator.empty_cache().map(|()| DevicePtr::NULL);
-                again(empty(), &empty).expect("emptying after a failed one works");
-            }
-            Event::Iteration { .. } => {}
-        }
-    }
-    for ptr in live.into_iter().filter(|ptr| !ptr.is_null()) {
-        allocator.free(ptr).expect("free never fails");
-    }
-    let empty = || allocator.empty_cache().map(|()| DevicePtr::NULL);
-    again(empty(), &empty).expect("emptying after a failed one works");
-    allocator.empty_cache().expect("and once more: what a failure left behind goes now");
-    allocator.check_invariants();
-    assert_eq!(device.used(DEVICE), baseline, "bytes return to the baseline (call {k})");
-    assert_eq!(device.traps(), [], "no memory left while work used it (call {k})");
-    let stats = allocator.stats(DEVICE).unwrap();
-    assert_eq!(stats.reserved_bytes.all.current, 0);
-    assert_eq!(stats.active_bytes.all.current, 0);
-    Outcome { calls: device.calls().total(), struck }
-}
-
 fn loop_over(trace: &Trace, settings: &Settings, capacity: u64, lag: u64, limit: u64) {
-    let calls = run(&trace.events, settings, capacity, lag, 0, ErrorKind::Other).calls;
+    let config = OpenRegConfig::default().devices(1).capacity(capacity).clock(Clock::Virtual { lag });
+    // Each run has a machine of its own.
+    let run = |k| {
+        let machine = Simulated { device: OpenReg::new(config.clone()).unwrap(), lag };
+        fault_loop::run(&machine, &trace.events, settings, k, fault_loop::kind_of(k))
+    };
+    let calls = run(0).calls;
     let last = calls.min(limit);
     let (next, struck) = (AtomicU64::new(1), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -99,10 +34,7 @@ fn loop_over(trace: &Trace, settings: &Settings, capacity: u64, lag: u64, limit:
                     if k > last {
                         return;
                     }
-                    // Every third failure claims a lack of memory, so that the ladder's answer is tested, too.
-                    let kind =
-                        [ErrorKind::Other, ErrorKind::InvalidValue, ErrorKind::OutOfMemory][k as usize % 3];
-                    let outcome = run(&trace.events, settings, capacity, lag, k, kind);
+                    let outcome = run(k);
                     struck.fetch_add(u64::from(outcome.struck), Ordering::Relaxed);
                 }
             });

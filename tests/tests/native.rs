@@ -25,7 +25,7 @@ fn every_measured_configuration_and_capacity_is_reproduced() {
         let settings: Settings = environment::read(lookup, Flavour::Cuda).unwrap().settings;
         let options = ReplayOptions {
             settings,
-            capacity: case["capacity"].as_u64().unwrap(),
+            capacity: Some(case["capacity"].as_u64().unwrap()),
             ..ReplayOptions::default()
         };
         let ours = replay::<PytorchPolicy>(trace, &options, |_| {}).unwrap();

@@ -32,9 +32,15 @@ pub(crate) struct Options {
     /// Measure only how cost grows from 1 000 to 100 000 live blocks of the same sizes
     #[arg(long)]
     growth: bool,
+    /// Measure only what the masquerade costs the hot path, in instructions (needs valgrind, and no rig)
+    #[arg(long)]
+    masquerade: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.masquerade {
+        return masquerade();
+    }
     let shared = root().join("../shared");
     let rig = options.rig.clone().unwrap_or_else(|| shared.join("peer-bench"));
     if !rig.join("bench.py").exists() {
@@ -133,20 +139,43 @@ fn churn_ns(peers: &Path, adaptor: &str, n: &str) -> Result<f64> {
     result["ns"].as_f64().context("the result has no ns")
 }
 
+/// Instructions of a pair of allocate and free, over a backend and over the masquerade before it.
+fn masquerade() -> Result<()> {
+    cargo(&["build", "--release", "-p", "granule-tests", "--bin", "hot-path"])?;
+    let program = target().join("release/hot-path");
+    let count = |subject: &str| -> Result<f64> {
+        let run = |pairs: &str| {
+            instructions(command("valgrind").args(CALLGRIND).arg(&program).args([subject, pairs]))
+        };
+        Ok((run("22000")? - run("2000")?) / 20_000.0)
+    };
+    let (bare, masked) = (count("bare")?, count("masquerade")?);
+    println!("| instructions a pair, bare | through the masquerade | ratio |\n|---|---|---|");
+    println!("| {bare:.1} | {masked:.1} | {:.4} |", masked / bare);
+    Ok(())
+}
+
+const CALLGRIND: [&str; 2] = ["--tool=callgrind", "--callgrind-out-file=/dev/null"];
+
+/// What callgrind counts of a command.
+fn instructions(valgrind: &mut std::process::Command) -> Result<f64> {
+    let output = valgrind.output().context("could not start valgrind")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text
+        .lines()
+        .find_map(|line| line.split("Collected :").nth(1))
+        .with_context(|| format!("callgrind counted nothing: {text}"))?;
+    Ok(line.trim().parse()?)
+}
+
 /// Instructions of 20 000 pairs more, over 20 000.
 fn churn_instructions(peers: &Path, adaptor: &str, n: &str) -> Result<f64> {
     let count = |pairs: &str| -> Result<f64> {
         let mut valgrind = command("valgrind");
-        valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(peers.join("bench"));
+        valgrind.args(CALLGRIND).arg(peers.join("bench"));
         valgrind.args(["--adaptor", adaptor, "--work", "W2", "--n", n, "--pairs", pairs]).args(MIX);
         // Valgrind has little address space for the fake device.
-        let output = valgrind.env("FK_VA_BITS", "34").output().context("could not start valgrind")?;
-        let text = String::from_utf8_lossy(&output.stderr);
-        let line = text
-            .lines()
-            .find_map(|line| line.split("Collected :").nth(1))
-            .context("callgrind counted nothing")?;
-        Ok(line.trim().parse()?)
+        instructions(valgrind.env("FK_VA_BITS", "34"))
     };
     Ok((count("22000")? - count("2000")?) / 20_000.0)
 }

@@ -1,6 +1,10 @@
 //! Project tasks. `cargo xtask --help` lists them.
 
 mod bench;
+mod bindgen;
+mod codegen;
+mod gpu;
+mod new_backend;
 mod process;
 mod viewer;
 
@@ -27,6 +31,14 @@ enum Task {
     Ci,
     /// Measure Granule beside its peers in one run; ratios first
     Bench(bench::Options),
+    /// Make the C declarations in the tree anew from headers (needs libclang)
+    Bindgen(bindgen::Options),
+    /// Make the code that follows from the Backend trait anew: delegation and the C table
+    Codegen(codegen::Options),
+    /// Write a crate for a new accelerator that compiles and passes the required part of the conformance kit
+    NewBackend(new_backend::Options),
+    /// Run the conformance kit and the recorded workloads on the real devices of this machine
+    Gpu(gpu::Options),
     /// Long property, fuzz and fault-loop runs (CI runs a bounded slice of each)
     Fuzz {
         /// Cases per property; CI runs at most a few hundred
@@ -42,6 +54,10 @@ fn main() -> Result<()> {
         Task::Test { rest } => test(&rest),
         Task::Ci => ci(),
         Task::Bench(options) => bench::run(&options),
+        Task::Bindgen(options) => bindgen::run(&options),
+        Task::Codegen(options) => codegen::run(&options),
+        Task::NewBackend(options) => new_backend::run(&options),
+        Task::Gpu(options) => gpu::run(&options),
         Task::Fuzz { cases } => fuzz(cases),
         Task::Viewer(options) => viewer::run(&options),
     }
@@ -64,13 +80,28 @@ fn test(rest: &[String]) -> Result<()> {
 fn ci() -> Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
-    cargo(&["check", "-p", "granule", "--no-default-features"])?;
+    feature_combinations()?;
+    bindgen::check_where_headers_are()?;
     process::run(
         process::command("cargo")
             .args(["doc", "--workspace", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     test(&[])
+}
+
+/// Every combination of the facade's features builds on a bare machine.
+fn feature_combinations() -> Result<()> {
+    process::install_if_missing("cargo-hack")?;
+    for package in ["granule", "cuda-program"] {
+        let mut arguments = vec!["hack", "check", "-p", package, "--feature-powerset"];
+        if package == "cuda-program" {
+            // It is a program for one of the two.
+            arguments.extend(["--at-least-one-of", "cuda,hip-as-cuda"]);
+        }
+        cargo(&arguments)?;
+    }
+    Ok(())
 }
 
 fn fuzz(cases: u32) -> Result<()> {

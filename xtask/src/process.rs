@@ -33,9 +33,29 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Runs a command to its end and gives what it printed.
+pub(crate) fn output(command: &mut Command) -> Result<String> {
+    let line = format!("{command:?}");
+    let output = command.output().with_context(|| format!("could not start {line}"))?;
+    if !output.status.success() {
+        bail!("{line} ended with {}", output.status);
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// Runs cargo.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     run(command("cargo").args(arguments))
+}
+
+/// Installs a cargo command from the registry unless it is there.
+pub(crate) fn install_if_missing(name: &str) -> Result<()> {
+    let probe = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if probe.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    println!("installing {name}");
+    cargo(&["install", "--locked", "--quiet", name])
 }
 
 /// Whether cargo-nextest is installed.

@@ -36,6 +36,7 @@ mod capture;
 mod error;
 mod families;
 mod guard;
+mod label;
 mod memory;
 mod virtual_memory;
 
@@ -46,6 +47,7 @@ pub use families::{
     ManagedMemory, Multicast, MulticastHandle, Peers, StreamMemory,
 };
 pub use guard::DeviceGuard;
+pub use label::{LabelOwner, LabelTaken};
 pub use memory::{
     AddressRange, Attribute, CopyKind, DeviceProperties, EventFlags, HostFlags, MemoryInfo, PointerInfo,
     PointerKind, PriorityRange, Readiness,

@@ -1,13 +1,12 @@
 //! How the allocator is set up: options that several commands share.
 
-use crate::backends::{self, ReplayBackend};
 use crate::console;
 use crate::failure::Failure;
 use clap::Args;
 use granule::config::{ConfigError, Flavour, Parsed, PolicyName, Settings, Warning, environment, pytorch};
 
-/// The allocator, and what it allocates from.
-#[derive(Args, Clone, Debug)]
+/// The allocator.
+#[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AllocatorArgs {
     /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF [default: those of the environment, else those a snapshot was recorded with]
     #[arg(long, value_name = "STR")]
@@ -17,15 +16,6 @@ pub(crate) struct AllocatorArgs {
     #[arg(long, value_name = "NAME", value_parser = parse_policy)]
     policy: Option<PolicyName>,
 
-    /// What the device is; openreg is the simulated accelerator
-    #[arg(long, value_name = "NAME", default_value = "openreg", value_parser = backends::parse)]
-    pub(crate) backend: ReplayBackend,
-}
-
-impl Default for AllocatorArgs {
-    fn default() -> Self {
-        Self { conf: None, policy: None, backend: ReplayBackend::OpenReg }
-    }
 }
 
 impl AllocatorArgs {

@@ -1,5 +1,6 @@
 //! The commands. Each has a file with its arguments and a `run`; here they are named and nothing more.
 
+mod conformance;
 mod demo;
 mod devices;
 mod min_capacity;
@@ -28,13 +29,17 @@ Environment:
   PYTORCH_CUDA_ALLOC_CONF, PYTORCH_HIP_ALLOC_CONF, PYTORCH_ALLOC_CONF
                 allocator settings, where no --conf is given; the first that is set counts
   GRANULE_CONF  settings on top of those, for example policy:pytorch,history_max_entries:100000
+  GRANULE_BACKEND  the backend where several have devices: cuda, hip, hip-as-cuda or openreg
+  GRANULE_CUDA_LIBRARY, GRANULE_HIP_LIBRARY
+                path of the driver library, instead of the usual places
   GRANULE_LOG   what is logged, for example debug
 
 Exit codes:
   0  done (requests that were refused are a result, not a failure)
   1  something is wrong with the input or the settings; the message says what to do
   2  wrong usage
-  3  a request was refused under --stop-on-oom";
+  3  a request was refused under --stop-on-oom
+  4  a backend broke a rule of the contract (granule conformance)";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -42,17 +47,23 @@ enum Command {
     Replay(replay::Args),
     /// Finds the smallest device on which a workload is never refused memory
     MinCapacity(min_capacity::Args),
+    /// Checks a backend against every rule of the device contract
+    Conformance(conformance::Args),
     /// Shows the backends of this build, their devices and what these can do
     Devices(devices::Args),
 }
 
 /// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Outcome {
     /// It did its work.
     Done,
     /// It stopped at a refused request, as it was told to.
     StoppedOnOom,
+    /// A backend broke a rule of the contract.
+    BrokenContract,
+    /// It was a second process of a conformance run.
+    Child(ExitCode),
 }
 
 impl Outcome {
@@ -60,6 +71,8 @@ impl Outcome {
         match self {
             Self::Done => ExitCode::SUCCESS,
             Self::StoppedOnOom => ExitCode::from(3),
+            Self::BrokenContract => ExitCode::from(4),
+            Self::Child(code) => code,
         }
     }
 }
@@ -70,6 +83,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         None => demo::run(out),
         Some(Command::Replay(args)) => replay::run(args, out),
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
+        Some(Command::Conformance(args)) => conformance::run(args, out),
         Some(Command::Devices(args)) => devices::run(args, out),
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct Conditions<'a> {
     pub(crate) settings: &'a Settings,
     /// What it ran on, with its article.
     pub(crate) device: &'a str,
+    /// What every request was multiplied by.
+    pub(crate) scale: Option<f64>,
     /// Events that the device was behind; it was 0 in recorded results.
     pub(crate) lag: u64,
     /// All events of the recorded program were replayed.
@@ -233,6 +235,9 @@ fn differences(native: &NativeResult, result: &ReplayResult, conditions: &Condit
             conditions.lag
         ));
     }
+    if let Some(factor) = conditions.scale {
+        reasons.push(format!("every request was multiplied by {factor}"));
+    }
     if !conditions.whole {
         reasons.push("native's figures are those of the whole run, of which this is a part".into());
     }
@@ -352,9 +357,11 @@ fn table(result: &ReplayResult, conditions: &Conditions<'_>, native: Option<&Nat
     rows.push(Row::plain("refused requests", result.refused.to_string(), None));
     rows.extend(native.and_then(|native| iteration_marks(result, native.result)));
     rows.push(Row::plain("host time per operation", format_time(result.ns_per_op), None));
-    #[allow(clippy::cast_precision_loss)]
-    let driver_time = format_time(result.modelled_driver_ns as f64);
-    rows.push(Row::plain("modelled driver time", driver_time, None));
+    if let Some(simulated) = &result.simulated {
+        #[allow(clippy::cast_precision_loss)]
+        let driver_time = format_time(simulated.modelled_driver_ns as f64);
+        rows.push(Row::plain("modelled driver time", driver_time, None));
+    }
 
     let ours = format!("granule {}", result.policy);
     let mut table = match native {

@@ -30,11 +30,12 @@ fn say(kind: &str, text: impl Display) {
     let _ = writeln!(std::io::stderr(), "{kind}: {text}");
 }
 
-/// A bar over `length` events, which indicatif draws on a terminal only.
-pub(crate) fn progress_bar(length: usize, what: &'static str) -> ProgressBar {
-    let template = "{msg} [{wide_bar:.cyan/blue}] {human_pos}/{human_len} events {percent:>3}%";
+/// A bar over `length` of some unit, which indicatif draws on a terminal only.
+pub(crate) fn progress_bar(length: usize, what: &'static str, unit: &'static str) -> ProgressBar {
+    let template = "{msg} [{wide_bar:.cyan/blue}] {human_pos}/{human_len} {prefix} {percent:>3}%";
     ProgressBar::new(length as u64)
         .with_message(what)
+        .with_prefix(unit)
         .with_style(style(template, ProgressStyle::default_bar()))
 }
 

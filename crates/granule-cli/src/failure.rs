@@ -1,6 +1,8 @@
 //! What ends a command early, in words a user can act on.
 
 use granule::AllocError;
+use granule::backend::BackendError;
+use granule::backends::Name;
 use granule::config::{ConfigError, PolicyName};
 use granule::files::LoadError;
 use granule::files::convert::ConvertError;
@@ -30,6 +32,9 @@ pub(crate) enum Failure {
     /// The allocator or its device could not be set up.
     #[error("{0}")]
     SetUp(AllocError),
+    /// A backend does not start.
+    #[error("the backend {name} cannot be used: {error}")]
+    Backend { name: Name, error: BackendError },
     /// The replay could not be done.
     #[error("{workload}: {error}")]
     Replay { workload: String, error: ReplayError },
@@ -45,6 +50,11 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// A backend does not start.
+    pub(crate) fn backend(name: Name, error: BackendError) -> Self {
+        Self::Backend { name, error }
+    }
+
     /// A replay of this workload went wrong.
     pub(crate) fn replay(workload: &str, error: ReplayError) -> Self {
         match error {
@@ -66,6 +76,9 @@ impl Failure {
                 let beyond = capacity.saturating_mul(2).max(peak_live.saturating_add(peak_live / 4));
                 Some(format!("search larger devices too, with --capacity {}GiB", beyond.div_ceil(1 << 30)))
             }
+            Self::Backend { .. } => Some(
+                "granule devices shows what this machine has; --backend openreg is the simulated accelerator".into(),
+            ),
             Self::SetUp(AllocError::Backend(_)) => Some("try another --capacity".into()),
             Self::Replay { error: ReplayError::Trace { .. }, .. } => {
                 Some("the file is damaged or was edited; record it again".into())

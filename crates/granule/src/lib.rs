@@ -1,17 +1,54 @@
 //! One device-memory allocator for every accelerator: the facade.
 //!
 //! [`CachingAllocator`] serves every device of a [`backend`]; [`DeviceBuffer`] is memory that frees itself in
-//! the order of its stream's work. With the feature `openreg` (on by default) there are the simulated
-//! accelerator (`openreg`), the replay of recorded workloads on it (`replay`), and the files of both worlds
-//! (`files`). The README has an example, which is a test of this crate.
+//! the order of its stream's work. [`backends`] says which backends this build has, what they find, and which
+//! one is used.
+//!
+//! Features choose the backends; any combination builds on any machine, and drivers are loaded at run time:
+//!
+//! | feature | gives |
+//! |---|---|
+//! | `openreg` (default) | the simulated accelerator (`openreg`), replay of recorded workloads (`replay`), and the files of both worlds (`files`) |
+//! | `cuda` | NVIDIA GPUs: `cuda` |
+//! | `hip` | AMD GPUs: `hip` |
+//! | `hip-as-cuda` | AMD GPUs under CUDA's label: `hip_as_cuda`, and `cuda` where the feature `cuda` is off |
+//!
+//! Source written against `granule::cuda` alone compiles unchanged with `cuda` and with `hip-as-cuda`. The
+//! types of the modules ([`labelled`]) carry the label, so that a stream of one is not given to the other.
 
 pub use alloc_core::{
     AllocError, CachingAllocator, DeviceBuffer, allocator, backend, buffer, config, device, error, history,
     oom, policy, round, stats, types,
 };
 
+pub mod backends;
+pub mod labelled;
+
 #[cfg(feature = "openreg")]
 pub mod replay;
+
+cfg_if::cfg_if! {
+    if #[cfg(feature = "cuda")] {
+        labelled::module!(
+            /// NVIDIA GPUs.
+            cuda, Cuda, backends::Name::Cuda
+        );
+    } else if #[cfg(feature = "hip-as-cuda")] {
+        pub use hip_as_cuda as cuda;
+    }
+}
+
+#[cfg(feature = "hip-as-cuda")]
+labelled::module!(
+    /// AMD GPUs under CUDA's label.
+    hip_as_cuda, HipAsCuda, backends::Name::HipAsCuda
+);
+
+#[cfg(feature = "hip")]
+labelled::module!(
+    /// AMD GPUs.
+    hip, Hip, backends::Name::Hip
+);
 
 /// The simulated accelerator.
 #[cfg(feature = "openreg")]

@@ -1,4 +1,4 @@
-//! Replaying a recorded workload on the simulated accelerator.
+//! Replaying a recorded workload: on a simulated accelerator ([`replay`]), or on any backend ([`replay_on`]).
 //!
 //! The allocator sees what the recorded program told it, and nothing else: requests, frees, stream uses
 //! and cache flushes. Iteration marks only say when figures are read.
@@ -24,13 +24,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How a replay is done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ReplayOptions {
     /// The allocator's settings.
     pub settings: Settings,
-    /// The device's memory in bytes.
-    pub capacity: u64,
-    /// How many events a stream's work is behind: 0 completes everything at once.
+    /// The device's memory in bytes. Of a real device, at most so much is used; `None` is all of it, and 80 GiB
+    /// of a simulated one.
+    pub capacity: Option<u64>,
+    /// How many events a stream's work is behind: 0 completes everything at once. Simulated devices only.
     pub lag: u64,
     /// End at the first refused request instead of skipping it.
     pub stop_on_oom: bool,
@@ -38,18 +39,35 @@ pub struct ReplayOptions {
     pub history: usize,
 }
 
-impl Default for ReplayOptions {
-    fn default() -> Self {
-        Self { settings: Settings::default(), capacity: 80 << 30, lag: 0, stop_on_oom: false, history: 0 }
+impl ReplayOptions {
+    /// The memory of the simulated device that [`replay`] makes.
+    #[must_use]
+    pub fn simulated_capacity(&self) -> u64 {
+        self.capacity.unwrap_or(SIMULATED_CAPACITY)
     }
 }
 
 /// A replay that could not be done, as opposed to one in which requests were refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The simulated device could not be set up.
-    #[error("the simulated device could not be set up: {0}")]
+    /// The device could not be set up.
+    #[error("the device could not be set up: {0}")]
     Device(#[from] BackendError),
+    /// The device has less memory than was asked for.
+    #[error(
+        "the device has {} of memory, less than the capacity of {} that was asked for; ask for less, or for none",
+        format_bytes(*total),
+        format_bytes(*asked)
+    )]
+    DeviceTooSmall {
+        /// The capacity asked for, in bytes.
+        asked: u64,
+        /// The device's memory, in bytes.
+        total: u64,
+    },
+    /// There is no device.
+    #[error("the backend {0} finds no device")]
+    NoDevice(&'static str),
     /// The allocator failed for another reason than memory.
     #[error("event {event}: {source}")]
     Allocator {
@@ -109,8 +127,6 @@ pub struct ReplayResult {
     pub num_ooms: i64,
     /// Requests refused; each was skipped with its later free.
     pub refused: u64,
-    /// The most the device had handed out at once.
-    pub driver_peak_held: u64,
     /// `[iteration, requested, allocated, reserved, device allocations]` at each iteration mark.
     pub marks: Vec<Mark>,
     /// Events replayed.
@@ -119,12 +135,37 @@ pub struct ReplayResult {
     pub ops: u64,
     /// Nanoseconds of host time per event, progress and marks included.
     pub ns_per_op: f64,
+    /// What only a simulated device can tell.
+    #[serde(flatten)]
+    pub simulated: Option<SimulatedFigures>,
+}
+
+/// Figures of a simulated device.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SimulatedFigures {
+    /// The most the device had handed out at once.
+    pub driver_peak_held: u64,
     /// Calls by driver function.
     pub device_calls: BTreeMap<String, u64>,
     /// Modelled driver time in nanoseconds; see the cost model of the simulated device.
     pub modelled_driver_ns: u64,
     /// Times the simulator caught memory leaving while queued work still used it. Always 0.
     pub traps: u64,
+}
+
+impl SimulatedFigures {
+    fn of(device: &OpenReg) -> Self {
+        Self {
+            driver_peak_held: device.peak_used(DEVICE),
+            device_calls: device
+                .calls()
+                .iter()
+                .map(|(call, count)| (call.name().to_owned(), count))
+                .collect(),
+            modelled_driver_ns: device.modelled_driver_time(),
+            traps: device.traps().len() as u64,
+        }
+    }
 }
 
 /// A finished replay: the figures, and the allocator as the program left it.
@@ -138,8 +179,6 @@ pub struct Replay<P: Policy = PytorchPolicy> {
     pub first_refusal: Option<Refusal>,
     /// The allocator, for snapshots; blocks alive at the end are still handed out.
     pub allocator: CachingAllocator<P>,
-    /// The device.
-    pub device: Arc<OpenReg>,
 }
 
 /// A request that was refused, and where in the trace it is.
@@ -162,24 +201,67 @@ pub struct Refusal {
 const DEVICE: DeviceIndex = DeviceIndex(0);
 /// Events between two calls of the progress function.
 const STRIDE: usize = 4096;
+/// What a simulated device has where nothing else was asked for.
+const SIMULATED_CAPACITY: u64 = 80 << 30;
 
-/// Replays `trace` with the allocator policy `P`. `progress` is told how many events are done.
+/// Replays `trace` on a simulated device with the allocator policy `P`. `progress` is told how many events are done.
 ///
 /// # Errors
 /// [`ReplayError`]; a refused request is no error but a figure of the result.
 pub fn replay<P: Policy>(
     trace: &Trace,
     options: &ReplayOptions,
-    mut progress: impl FnMut(usize),
+    progress: impl FnMut(usize),
 ) -> Result<Replay<P>, ReplayError> {
     let config = OpenRegConfig::default()
         .devices(1)
-        .capacity(options.capacity)
+        .capacity(options.simulated_capacity())
         .clock(Clock::Virtual { lag: options.lag });
     let device = OpenReg::new(config)?;
-    let backend: Arc<dyn Backend> = device.clone();
+    let tick = (options.lag > 0).then_some(&*device);
+    let mut replayed = run::<P>(trace, options, device.clone(), tick, progress)?;
+    replayed.result.simulated = Some(SimulatedFigures::of(&device));
+    Ok(replayed)
+}
+
+/// Replays `trace` on the first device of any backend, with at most [`ReplayOptions::capacity`] of its memory.
+/// Nothing is written to the memory; streams carry no work.
+///
+/// # Errors
+/// As [`replay`]; [`ReplayError::DeviceTooSmall`] where the device has less than the capacity asked for.
+pub fn replay_on<P: Policy>(
+    backend: Arc<dyn Backend>,
+    trace: &Trace,
+    options: &ReplayOptions,
+    progress: impl FnMut(usize),
+) -> Result<Replay<P>, ReplayError> {
+    if backend.device_count()? == 0 {
+        return Err(ReplayError::NoDevice(backend.name()));
+    }
+    let total = backend.memory_info(DEVICE)?.total;
+    match options.capacity {
+        Some(asked) if asked > total => Err(ReplayError::DeviceTooSmall { asked, total }),
+        _ => run::<P>(trace, options, backend, None, progress),
+    }
+}
+
+/// `tick` is told when an event passes.
+fn run<P: Policy>(
+    trace: &Trace,
+    options: &ReplayOptions,
+    backend: Arc<dyn Backend>,
+    tick: Option<&OpenReg>,
+    mut progress: impl FnMut(usize),
+) -> Result<Replay<P>, ReplayError> {
+    let total = backend.memory_info(DEVICE)?.total;
     let allocator = CachingAllocator::<P>::new(Arc::clone(&backend), options.settings.clone())
         .map_err(|source| ReplayError::Allocator { event: 0, source })?;
+    if let Some(capacity) = options.capacity.filter(|capacity| *capacity < total) {
+        #[allow(clippy::cast_precision_loss)]
+        let fraction = capacity as f64 / total as f64;
+        let limited = allocator.set_memory_fraction(fraction, DEVICE);
+        limited.map_err(|source| ReplayError::Allocator { event: 0, source })?;
+    }
     if options.history > 0 {
         allocator.record_history(HistoryOptions { max_entries: options.history, deterministic: true });
     }
@@ -192,7 +274,7 @@ pub fn replay<P: Policy>(
             progress(n);
             outside += pause.elapsed();
         }
-        if options.lag > 0 {
+        if let Some(device) = tick {
             device.advance(1);
         }
         run.step(event).map_err(|source| source.at(n + 1))?;
@@ -209,7 +291,7 @@ pub fn replay<P: Policy>(
     let result = ReplayResult {
         policy: allocator.policy_name().into(),
         conf: options.settings.text.clone(),
-        capacity: options.capacity,
+        capacity: options.capacity.unwrap_or(total),
         requested_bytes_peak: stats.requested_bytes.all.peak,
         allocated_bytes_peak: stats.allocated_bytes.all.peak,
         active_bytes_peak: stats.active_bytes.all.peak,
@@ -220,16 +302,13 @@ pub fn replay<P: Policy>(
         num_alloc_retries: stats.num_alloc_retries,
         num_ooms: stats.num_ooms,
         refused,
-        driver_peak_held: device.peak_used(DEVICE),
         marks,
         events: done as u64,
         ops,
         ns_per_op,
-        device_calls: device.calls().iter().map(|(call, count)| (call.name().to_owned(), count)).collect(),
-        modelled_driver_ns: device.modelled_driver_time(),
-        traps: device.traps().len() as u64,
+        simulated: None,
     };
-    Ok(Replay { result, stats, first_refusal, allocator, device })
+    Ok(Replay { result, stats, first_refusal, allocator })
 }
 
 /// A failure at an event whose number is not known yet.

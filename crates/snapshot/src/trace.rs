@@ -90,6 +90,23 @@ impl Trace {
         Self::from_plain(BufReader::with_capacity(1 << 16, input))
     }
 
+    /// The same program with every request multiplied by `factor`, rounded up to a byte: for a device of another
+    /// size. The header's results are those of the program as recorded.
+    #[must_use]
+    pub fn scaled(&self, factor: f64) -> Self {
+        let mut scaled = self.clone();
+        for event in &mut scaled.events {
+            if let Event::Alloc { size, .. } = event
+                && *size > 0
+            {
+                #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                let bytes = (*size as f64 * factor).ceil() as u64;
+                *size = bytes.max(1);
+            }
+        }
+        scaled
+    }
+
     /// Reads the text of a trace to its end.
     pub(crate) fn from_plain(input: impl BufRead) -> Result<Self, TraceError> {
         let mut reader = TraceReader::from_plain(input)?;

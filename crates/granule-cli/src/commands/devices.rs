@@ -1,10 +1,10 @@
 //! `granule devices`: what this build can run on.
 
 use super::{Outcome, write_json};
-use crate::backends::{self, Report, State};
 use crate::compare::{self, new_table};
 use crate::failure::Failure;
 use comfy_table::Cell;
+use granule::backends::{self, Name, Report, State};
 use granule::round::format_bytes;
 use serde::Serialize;
 use std::io::Write;
@@ -23,7 +23,7 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Answer<'a> {
-    chosen: Option<&'static str>,
+    chosen: Option<Name>,
     backends: &'a [Report],
 }
 

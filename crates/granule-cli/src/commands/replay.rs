@@ -2,6 +2,7 @@
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
+use crate::backends::{self, Named};
 use crate::compare::{self, Conditions, NativeAnswer};
 use crate::console;
 use crate::failure::Failure;
@@ -11,7 +12,8 @@ use crate::snapshot_file::SnapshotFile;
 use crate::workload::{Workload, WorkloadArgs};
 use granule::config::{PolicyName, Settings};
 use granule::policy::{Policy, PytorchPolicy};
-use granule::replay::{ReplayOptions, ReplayResult, replay};
+use granule::backends::Name;
+use granule::replay::{ReplayOptions, ReplayResult, replay, replay_on};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;
@@ -23,6 +25,7 @@ use std::path::{Path, PathBuf};
 Examples:
   granule replay train.trace.gz
   granule replay train.trace.gz --conf expandable_segments:True --capacity 24GiB
+  granule replay train.trace.gz --backend cuda
   granule replay snapshot.pickle --json | jq .reserved_bytes_peak")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -42,9 +45,17 @@ pub(crate) struct Args {
 /// How the replay is done.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RunArgs {
-    /// The device's memory: 80GiB, 512MiB, 80G, or bytes
-    #[arg(long, value_name = "SIZE", default_value = "80GiB")]
-    capacity: Size,
+    /// What the device is: openreg (the simulated accelerator), cuda, hip or hip-as-cuda
+    #[arg(long, value_name = "NAME", default_value = "openreg", value_parser = backends::parse)]
+    backend: Named,
+
+    /// The device's memory: 80GiB, 512MiB, 80G, or bytes [default: 80GiB simulated, all that a real device has]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+
+    /// Multiply every request by this, for a device of another size
+    #[arg(long, value_name = "FACTOR", value_parser = parse_scale)]
+    scale: Option<f64>,
 
     /// Record the history and write a snapshot, which pytorch.org/memory_viz opens
     #[arg(long, value_name = "FILE")]
@@ -54,7 +65,7 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     stop_on_oom: bool,
 
-    /// How many events the device's work is behind; 0 completes everything at once
+    /// How many events the simulated device's work is behind; 0 completes everything at once
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
     lag: u64,
 }
@@ -63,7 +74,7 @@ impl RunArgs {
     /// The defaults, and a snapshot if there is a path.
     pub(crate) fn writing(snapshot: Option<impl Into<PathBuf>>) -> Self {
         let snapshot = snapshot.map(Into::into);
-        Self { capacity: Size(80 << 30), snapshot, stop_on_oom: false, lag: 0 }
+        Self { backend: Named(Name::OpenReg), capacity: None, scale: None, snapshot, stop_on_oom: false, lag: 0 }
     }
 }
 
@@ -77,6 +88,7 @@ struct Answer<'a> {
     version: &'static str,
     /// What is not exact about the workload.
     notes: &'a [String],
+    backend: Name,
     #[serde(flatten)]
     result: &'a ReplayResult,
     first_oom: Option<FirstOom<'a>>,
@@ -100,7 +112,7 @@ pub(crate) fn run_on(
     let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
     let settings = allocator.settings(recorded)?;
     match settings.policy {
-        PolicyName::Pytorch => run_with::<PytorchPolicy>(workload, settings, allocator, args, json, out),
+        PolicyName::Pytorch => run_with::<PytorchPolicy>(workload, settings, args, json, out),
         other => Err(Failure::Policy(other)),
     }
 }
@@ -108,7 +120,6 @@ pub(crate) fn run_on(
 fn run_with<P: Policy>(
     workload: &Workload,
     settings: Settings,
-    allocator: &AllocatorArgs,
     args: &RunArgs,
     json: bool,
     out: &mut dyn Write,
@@ -117,17 +128,34 @@ fn run_with<P: Policy>(
     let options = ReplayOptions {
         history: if file.is_some() { history_entries(workload, &settings) } else { 0 },
         settings,
-        capacity: args.capacity.0,
+        capacity: args.capacity.map(|size| size.0),
         lag: args.lag,
         stop_on_oom: args.stop_on_oom,
     };
-    let bar = console::progress_bar(workload.trace.events.len(), "replaying");
-    let replayed = replay::<P>(&workload.trace, &options, |done| bar.set_position(done as u64));
+    let backend = args.backend.open_real().map_err(|error| Failure::backend(args.backend.0, error))?;
+    if backend.is_some() && args.lag > 0 {
+        console::warning("--lag is ignored: a real device takes the time it takes");
+    }
+    let scaled;
+    let trace = match args.scale {
+        Some(factor) => {
+            scaled = workload.trace.scaled(factor);
+            &scaled
+        }
+        None => &workload.trace,
+    };
+    let bar = console::progress_bar(trace.events.len(), "replaying", "events");
+    let progress = |done| bar.set_position(done as u64);
+    let replayed = match backend {
+        Some(backend) => replay_on::<P>(backend, trace, &options, progress),
+        None => replay::<P>(trace, &options, progress),
+    };
     console::leave(&bar);
     let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;
     let conditions = Conditions {
         settings: &options.settings,
-        device: allocator.backend.device(),
+        device: args.backend.device(),
+        scale: args.scale,
         lag: options.lag,
         whole: replayed.result.events == workload.trace.events.len() as u64 && !workload.trace.is_cut(),
         reserved_end: replayed.stats.reserved_bytes.all.current.unsigned_abs(),
@@ -138,6 +166,7 @@ fn run_with<P: Policy>(
             file: workload.file.as_deref().map(Path::to_string_lossy),
             version: env!("CARGO_PKG_VERSION"),
             notes: &workload.notes,
+            backend: args.backend.0,
             result: &replayed.result,
             first_oom: replayed.first_refusal.as_ref().map(FirstOom::from),
             native: compare::native_answer(workload, &replayed.result, &conditions),
@@ -155,15 +184,22 @@ fn run_with<P: Policy>(
             path.display()
         ));
     }
-    if replayed.result.traps > 0 {
+    if let Some(simulated) = replayed.result.simulated.as_ref().filter(|figures| figures.traps > 0) {
         console::warning(format_args!(
             "the simulated device caught {} uses of memory after it had left; please report this",
-            replayed.result.traps
+            simulated.traps
         ));
     }
     refusal::report(replayed.first_refusal.as_ref(), &replayed.result, workload.recording.is_none());
     let stopped = options.stop_on_oom && replayed.result.refused > 0;
     Ok(if stopped { Outcome::StoppedOnOom } else { Outcome::Done })
+}
+
+fn parse_scale(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
+        _ => Err("a factor is a positive number, for example 0.5".into()),
+    }
 }
 
 /// Enough for every event: a request may make two records besides those of segments.

@@ -34,14 +34,17 @@ pub fn min_capacity<P: Policy>(
 ) -> Result<MinCapacity, ReplayError> {
     let step = step.max(1);
     let attempt = |capacity: u64| {
-        let options = ReplayOptions { capacity, stop_on_oom: true, history: 0, ..options.clone() };
+        let options =
+            ReplayOptions { capacity: Some(capacity), stop_on_oom: true, history: 0, ..options.clone() };
         let result = replay::<P>(trace, &options, |_| {})?.result;
         Ok::<_, ReplayError>((result.refused == 0).then_some(result))
     };
-    let whole = attempt(options.capacity)?
-        .ok_or_else(|| ReplayError::NeverFits { capacity: options.capacity, peak_live: peak_live(trace) })?;
+    let largest = options.simulated_capacity();
+    let whole = attempt(largest)?
+        .ok_or_else(|| ReplayError::NeverFits { capacity: largest, peak_live: peak_live(trace) })?;
+    let held = whole.simulated.map_or(largest, |figures| figures.driver_peak_held);
     let mut low = i128::from(peak_live(trace) / step) - 1;
-    let mut high = i128::from(whole.driver_peak_held.div_ceil(step));
+    let mut high = i128::from(held.div_ceil(step));
     let mut retries = 0;
     let mut replays = 1;
     let mut known: BTreeMap<i128, Option<i64>> = BTreeMap::new();

@@ -1,0 +1,155 @@
+//! Finding the driver's library, loading it, and seeing that it is one.
+
+use crate::driver::{Driver, Site};
+use crate::error;
+use crate::symbols::Functions;
+use alloc_core::backend::{BackendError, ErrorKind, Result};
+use alloc_core::types::DeviceIndex;
+use libloading::Library;
+use std::error::Error;
+use std::ffi::{OsStr, OsString, c_int};
+
+/// The environment variable that names the driver's library; then no other is tried.
+pub const LIBRARY_VARIABLE: &str = "GRANULE_CUDA_LIBRARY";
+
+/// The oldest driver that has all required functions in the form used here (CUDA 11.4).
+const OLDEST: c_int = 11_040;
+const INSUFFICIENT_DRIVER: c_int = 35;
+
+/// The names to try, in order. The driver installs the first; the second is often the toolkit's stub.
+pub(crate) fn candidates(named: Option<OsString>) -> Vec<OsString> {
+    match named.filter(|name| !name.is_empty()) {
+        Some(name) => vec![name],
+        None => vec!["libcuda.so.1".into(), "libcuda.so".into()],
+    }
+}
+
+/// Loads the first candidate that opens, and initialises it.
+pub(crate) fn load(candidates: &[OsString]) -> Result<Driver> {
+    let (library, name) = open(candidates)?;
+    let functions = Functions::look_up(&library);
+    // Never unloaded: the driver runs threads and exit handlers of its own, and handles outlive the backend.
+    std::mem::forget(library);
+    let mut driver = Driver { functions, library: name, version: 0 };
+
+    driver.version = version(&driver)?;
+    if driver.version < OLDEST {
+        return Err(no_driver(
+            "cuDriverGetVersion",
+            INSUFFICIENT_DRIVER,
+            format!(
+                "{} is a driver for CUDA {}; CUDA {} is the oldest that works: update NVIDIA's driver",
+                driver.library,
+                version_text(driver.version),
+                version_text(OLDEST),
+            ),
+        ));
+    }
+    let missing = driver.functions.missing();
+    if !missing.is_empty() {
+        return Err(no_driver(
+            "dlsym",
+            0,
+            format!(
+                "{} (CUDA {}) lacks {}: install a complete driver from NVIDIA, or name another library in {LIBRARY_VARIABLE}",
+                driver.library,
+                version_text(driver.version),
+                missing.join(", "),
+            ),
+        ));
+    }
+    let site = Site::of_driver(&driver);
+    // SAFETY: the function takes one integer, which must be 0.
+    unsafe { call!(site.cuInit(0)) }?;
+    tracing::debug!(library = driver.library, version = driver.version, "CUDA driver loaded");
+    Ok(driver)
+}
+
+fn open(candidates: &[OsString]) -> Result<(Library, String)> {
+    let mut tried = Vec::new();
+    for name in candidates {
+        // SAFETY: loading runs the library's initialisers; the names are those of NVIDIA's driver, or what the
+        // user named, who answers for it.
+        match unsafe { Library::new(name) } {
+            Ok(library) => return Ok((library, display(name))),
+            Err(error) => {
+                let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+                tried.push(format!("{}: {cause}", display(name)));
+            }
+        }
+    }
+    Err(no_driver(
+        "dlopen",
+        0,
+        format!(
+            "NVIDIA's driver library was not found; tried {}. Install NVIDIA's driver, or name the library in {LIBRARY_VARIABLE}",
+            tried.join("; "),
+        ),
+    ))
+}
+
+fn version(driver: &Driver) -> Result<c_int> {
+    let site = Site::of_driver(driver);
+    let mut version = 0;
+    // SAFETY: the function writes one integer, and may be called before the driver is initialised.
+    let asked = unsafe { call!(site.cuDriverGetVersion(&raw mut version)) };
+    asked.map(|()| version).map_err(|error| match error.code {
+        // Not a CUDA driver at all.
+        0 => no_driver("dlsym", 0, format!("{} is no CUDA driver: {}", driver.library, error.detail)),
+        error::NO_DEVICE => error,
+        code => no_driver(error.call, code, error.detail),
+    })
+}
+
+fn no_driver(call: &'static str, code: c_int, detail: String) -> BackendError {
+    BackendError::new(ErrorKind::NoDriver, code, call, DeviceIndex(0), detail)
+}
+
+fn display(name: &OsStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+/// `12010` is 12.1.
+pub(crate) fn version_text(version: c_int) -> String {
+    format!("{}.{}", version / 1000, version % 1000 / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drivers_own_name_comes_first() {
+        assert_eq!(candidates(None), ["libcuda.so.1", "libcuda.so"]);
+        assert_eq!(candidates(Some(OsString::new())), ["libcuda.so.1", "libcuda.so"]);
+    }
+
+    #[test]
+    fn a_named_library_is_the_only_candidate() {
+        assert_eq!(candidates(Some("/opt/driver.so".into())), ["/opt/driver.so"]);
+    }
+
+    #[test]
+    fn a_missing_library_is_a_typed_error_that_says_what_was_tried() {
+        let error = load(&["/nonexistent/libcuda.so.1".into()]).unwrap_err();
+        assert_eq!((error.kind, error.call), (ErrorKind::NoDriver, "dlopen"));
+        assert!(error.detail.contains("/nonexistent/libcuda.so.1"), "{}", error.detail);
+        assert!(error.detail.contains("Install NVIDIA's driver"), "{}", error.detail);
+        assert!(error.detail.contains("No such file"), "the system's reason: {}", error.detail);
+    }
+
+    #[test]
+    fn a_library_that_is_no_driver_is_a_typed_error() {
+        let error = load(&["libc.so.6".into()]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoDriver);
+        assert!(error.detail.contains("libc.so.6"), "{}", error.detail);
+        assert!(error.detail.contains("cuDriverGetVersion"), "{}", error.detail);
+    }
+
+    #[test]
+    fn versions_read_as_the_driver_prints_them() {
+        assert_eq!(version_text(12_010), "12.1");
+        assert_eq!(version_text(11_040), "11.4");
+        assert_eq!(version_text(13_000), "13.0");
+    }
+}

@@ -1,0 +1,160 @@
+//! Devices, and the thread's current one.
+
+use crate::driver::Site;
+use crate::hip::Hip;
+use alloc_core::backend::{BackendError, ErrorKind, Result};
+use alloc_core::types::{BackendId, DeviceIndex};
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::OnceLock;
+
+/// One device.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// The driver-like calls' number for it; the others take the index.
+    pub(crate) number: c_int,
+    /// The first fatal error.
+    lost: OnceLock<c_int>,
+}
+
+impl Device {
+    pub(crate) fn new(number: c_int) -> Self {
+        Self { number, lost: OnceLock::new() }
+    }
+}
+
+/// While this lives, a device is the thread's current one; dropping it puts the one before back. It is also
+/// the [`Site`] of calls about that device.
+#[derive(Debug)]
+#[must_use = "the previous device comes back when this is dropped"]
+pub(crate) struct Entered<'c> {
+    site: Site<'c>,
+    previous: Option<c_int>,
+    // The current device is a property of the thread: this must not travel.
+    _thread: PhantomData<*const ()>,
+}
+
+impl<'c> Deref for Entered<'c> {
+    type Target = Site<'c>;
+
+    fn deref(&self) -> &Site<'c> {
+        &self.site
+    }
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let Some(previous) = self.previous else {
+            return;
+        };
+        let site = self.site;
+        // SAFETY: the function takes one integer, and this one was its own answer.
+        if let Err(error) = unsafe { call!(site.hipSetDevice(previous)) } {
+            tracing::error!(%error, "could not restore the current device");
+        }
+    }
+}
+
+impl Hip {
+    /// The device with this index.
+    pub(crate) fn device(&self, device: DeviceIndex, call: &'static str) -> Result<&Device> {
+        self.devices.get(usize::from(device.0)).ok_or_else(|| {
+            let detail = format!("there is no device {device}; there are {}", self.devices.len());
+            BackendError::new(ErrorKind::InvalidValue, 0, call, device, detail)
+        })
+    }
+
+    /// The site of calls for which the thread's device does not matter. Refuses a device that does not exist
+    /// or is lost, and a process that is a fork.
+    pub(crate) fn site(&self, device: DeviceIndex, call: &'static str) -> Result<Site<'_>> {
+        let known = self.device(device, call)?;
+        self.no_fork(device, call)?;
+        match known.lost.get() {
+            Some(&code) => Err(self.driver.error(code, call, device)),
+            None => Ok(Site::of_device(&self.driver, device, &known.lost)),
+        }
+    }
+
+    /// The site of calls about no device.
+    pub(crate) fn any_site(&self, call: &'static str) -> Result<Site<'_>> {
+        self.no_fork(DeviceIndex(0), call)?;
+        Ok(Site::of_driver(&self.driver))
+    }
+
+    fn no_fork(&self, device: DeviceIndex, call: &'static str) -> Result<()> {
+        if std::process::id() == self.process {
+            return Ok(());
+        }
+        let detail =
+            "this process is a fork of the one that initialised the runtime; load the backend after forking";
+        Err(BackendError::new(ErrorKind::Unusable, 0, call, device, detail))
+    }
+
+    /// Makes the device current until the answer is dropped.
+    pub(crate) fn enter(&self, device: DeviceIndex, call: &'static str) -> Result<Entered<'_>> {
+        let site = self.site(device, call)?;
+        let current = current(site)?;
+        if current == ordinal(device) {
+            return Ok(Entered { site, previous: None, _thread: PhantomData });
+        }
+        // SAFETY: the function takes one integer; the device exists.
+        unsafe { call!(site.hipSetDevice(ordinal(device))) }?;
+        Ok(Entered { site, previous: Some(current), _thread: PhantomData })
+    }
+
+    /// [`enter`](Self::enter) for the device of a handle, which must be one of this backend's.
+    pub(crate) fn enter_handle(
+        &self,
+        backend: BackendId,
+        device: DeviceIndex,
+        call: &'static str,
+    ) -> Result<Entered<'_>> {
+        self.own(backend, device, call)?;
+        self.enter(device, call)
+    }
+
+    /// Refuses a handle that another backend made.
+    pub(crate) fn own(&self, backend: BackendId, device: DeviceIndex, call: &'static str) -> Result<()> {
+        if backend == self.id {
+            return Ok(());
+        }
+        let detail =
+            format!("the handle belongs to backend {}, and this is backend {}", backend.0, self.id.0);
+        Err(BackendError::new(ErrorKind::InvalidValue, 0, call, device, detail))
+    }
+
+    /// The thread's current device.
+    pub(crate) fn device_of_thread(&self) -> Result<DeviceIndex> {
+        let site = self.any_site("hipGetDevice")?;
+        let current = current(site)?;
+        self.index_of(current).ok_or_else(|| {
+            site.invalid("hipGetDevice", format!("the runtime's device {current} is not known here"))
+        })
+    }
+
+    /// The device with the runtime's number.
+    pub(crate) fn index_of(&self, ordinal: c_int) -> Option<DeviceIndex> {
+        let index = u16::try_from(ordinal).ok().filter(|&index| usize::from(index) < self.devices.len());
+        index.map(DeviceIndex)
+    }
+
+    /// Makes the device the thread's, for good.
+    pub(crate) fn make_current(&self, device: DeviceIndex) -> Result<()> {
+        let site = self.site(device, "hipSetDevice")?;
+        // SAFETY: the function takes one integer; the device exists.
+        unsafe { call!(site.hipSetDevice(ordinal(device))) }
+    }
+}
+
+/// The runtime's number of a device.
+pub(crate) fn ordinal(device: DeviceIndex) -> c_int {
+    c_int::from(device.0)
+}
+
+fn current(site: Site<'_>) -> Result<c_int> {
+    let mut device = 0;
+    // SAFETY: the function writes one integer.
+    unsafe { call!(site.hipGetDevice(&raw mut device)) }?;
+    Ok(device)
+}

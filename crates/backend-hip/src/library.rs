@@ -1,0 +1,89 @@
+//! Seeing that the library that was opened can serve as the runtime. Finding it is `hip-sys`'s business.
+
+use crate::driver::Driver;
+use alloc_core::backend::{BackendError, ErrorKind, Result};
+use alloc_core::types::DeviceIndex;
+use hip_sys::abi6::Functions;
+use hip_sys::{LIBRARY_VARIABLE, Library, LoadError};
+
+macro_rules! missing {
+    ($functions:ident: $($name:ident),+ $(,)?) => {{
+        let mut missing: Vec<&'static str> = Vec::new();
+        $(if $functions.$name.is_none() { missing.push(stringify!($name)); })+
+        missing
+    }};
+}
+
+/// The functions without which there is no backend, where the library lacks them.
+fn missing(functions: &Functions) -> Vec<&'static str> {
+    missing!(functions:
+        hipGetDeviceCount, hipDeviceGet, hipGetDevice, hipSetDevice, hipDeviceGetAttribute, hipDeviceGetName,
+        hipDeviceTotalMem, hipDevicePrimaryCtxGetState, hipDeviceSynchronize, hipDeviceGetStreamPriorityRange,
+        hipMalloc, hipFree, hipMemGetInfo, hipPointerGetAttributes, hipMemGetAddressRange,
+        hipMemcpy, hipMemcpyAsync, hipMemsetAsync,
+        hipStreamCreateWithPriority, hipStreamDestroy, hipStreamQuery, hipStreamSynchronize, hipStreamWaitEvent,
+        hipEventCreateWithFlags, hipEventDestroy, hipEventRecord, hipEventQuery, hipEventSynchronize,
+        hipEventElapsedTime, hipHostMalloc, hipHostFree, hipGetLastError,
+    )
+}
+
+/// Takes the library's functions, and refuses one that lacks what every backend needs.
+pub(crate) fn check(opened: std::result::Result<Library, LoadError>) -> Result<Driver> {
+    let library = opened.map_err(|error| no_driver("dlopen", error.to_string()))?;
+    // SAFETY: where 5 or 7 have another layout than 6, the functions differ behind a pointer only: the
+    // declarations fit all generations, and whoever fills or reads such a struct asks for the generation. The
+    // library is never unloaded.
+    let functions = unsafe { Functions::load(|name| library.symbol(name)) };
+    let driver = Driver {
+        functions,
+        library: library.path().display().to_string(),
+        version: library.version(),
+        generation: library.generation(),
+    };
+    match missing(&driver.functions).as_slice() {
+        [] => Ok(driver),
+        names => Err(no_driver(
+            "dlsym",
+            format!(
+                "{} (HIP {}) lacks {}: install a complete HIP runtime, or name another library in {LIBRARY_VARIABLE}",
+                driver.library,
+                driver.version,
+                names.join(", "),
+            ),
+        )),
+    }
+}
+
+fn no_driver(call: &'static str, detail: String) -> BackendError {
+    BackendError::new(ErrorKind::NoDriver, 0, call, DeviceIndex(0), detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn a_missing_library_is_a_typed_error_that_says_what_was_tried() {
+        let error = check(Library::open_file(Path::new("/nonexistent/libamdhip64.so.6"))).unwrap_err();
+        assert_eq!((error.kind, error.call), (ErrorKind::NoDriver, "dlopen"));
+        assert!(error.detail.contains("/nonexistent/libamdhip64.so.6"), "{}", error.detail);
+        assert!(error.detail.contains(LIBRARY_VARIABLE), "{}", error.detail);
+    }
+
+    #[test]
+    fn a_library_that_is_no_runtime_is_a_typed_error() {
+        let error = check(Library::open_file(Path::new("libc.so.6"))).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoDriver);
+        assert!(error.detail.contains("hipRuntimeGetVersion"), "{}", error.detail);
+    }
+
+    #[test]
+    fn what_a_library_lacks_is_named() {
+        // SAFETY: there is no address, so none that could be wrong.
+        let nothing = unsafe { Functions::load(|_| None) };
+        let missing = missing(&nothing);
+        assert!(missing.contains(&"hipMalloc") && missing.contains(&"hipGetLastError"));
+        assert!(!missing.contains(&"hipMemCreate"), "virtual memory is optional");
+    }
+}

@@ -1,0 +1,121 @@
+//! What a check is, and how it ends.
+
+use crate::Context;
+use alloc_core::backend::{BackendError, Unsupported};
+use serde::Serialize;
+
+/// The part of the contract that a check belongs to; the first part of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Area {
+    /// Ids, kinds, counts, attributes, the current device.
+    Device,
+    /// Device memory, its addresses and its limits.
+    Memory,
+    /// Copies and fills.
+    Copies,
+    /// Streams, their priorities and host functions.
+    Streams,
+    /// Events.
+    Events,
+    /// What waits for what.
+    Ordering,
+    /// Page-locked host memory.
+    Host,
+    /// Kinds, codes and completeness of errors.
+    Errors,
+    /// Several threads at once.
+    Threads,
+    /// Virtual memory.
+    VirtualMemory,
+    /// Other processes.
+    Ipc,
+    /// Other devices.
+    Peers,
+    /// Stream capture.
+    Capture,
+    /// The driver's pools.
+    Pools,
+    /// Registered, managed and stream-written memory, multicast, host access.
+    Families,
+    /// The allocator's promises over this backend.
+    Engine,
+}
+
+/// One rule of the contract, and how it is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Check {
+    /// `area.what`, unique.
+    pub name: &'static str,
+    /// The part of the contract.
+    pub area: Area,
+    /// The rule in one sentence, with its number where it has one.
+    pub rule: &'static str,
+    /// Checks it.
+    pub run: fn(&Context) -> Verdict,
+}
+
+/// How a check ends: `Ok` where the rule holds.
+pub type Verdict = std::result::Result<(), Stop>;
+
+/// Why a check ended early.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The rule is broken.
+    Failed(String),
+    /// The rule does not apply here, and why.
+    Skipped(String),
+}
+
+/// A driver call that should have worked did not.
+impl From<BackendError> for Stop {
+    fn from(error: BackendError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// A family that is absent has nothing to check.
+impl From<Unsupported> for Stop {
+    fn from(absent: Unsupported) -> Self {
+        Self::Skipped(absent.to_string())
+    }
+}
+
+/// Something around the check went wrong: a pipe, a child process.
+impl From<std::io::Error> for Stop {
+    fn from(error: std::io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Ends the check as failed unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            return Err($crate::Stop::Failed(format!($($text)+)));
+        }
+    };
+}
+
+/// Ends the check as failed unless both sides are equal.
+macro_rules! ensure_eq {
+    ($left:expr, $right:expr, $($text:tt)+) => {
+        match (&$left, &$right) {
+            (left, right) => if left != right {
+                return Err($crate::Stop::Failed(format!("{}: {left:?} where {right:?} was due", format!($($text)+))));
+            },
+        }
+    };
+}
+
+/// Makes the table of an area's checks: `checks!(Memory; name: "rule" => function, ...)`.
+macro_rules! checks {
+    ($area:ident; $($name:literal: $rule:literal => $function:path,)+) => {
+        /// The checks of this area.
+        pub(crate) const CHECKS: &[$crate::Check] = &[$(
+            $crate::Check { name: $name, area: $crate::Area::$area, rule: $rule, run: $function },
+        )+];
+    };
+}
+
+pub(crate) use {checks, ensure, ensure_eq};

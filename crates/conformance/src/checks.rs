@@ -1,0 +1,49 @@
+//! The checks, one module per area.
+
+mod capture;
+mod copies;
+mod device;
+mod engine;
+mod errors;
+mod events;
+mod families;
+mod host;
+mod ipc;
+mod memory;
+mod ordering;
+mod peers;
+mod pools;
+mod room;
+mod streams;
+mod threads;
+mod virtual_memory;
+
+use crate::Check;
+
+/// Every check of the kit, area by area.
+pub fn all() -> impl Iterator<Item = &'static Check> {
+    [
+        device::CHECKS,
+        memory::CHECKS,
+        memory::INFO_CHECKS,
+        copies::CHECKS,
+        copies::QUEUED_CHECKS,
+        streams::CHECKS,
+        streams::RUNNING_CHECKS,
+        events::CHECKS,
+        ordering::CHECKS,
+        host::CHECKS,
+        errors::CHECKS,
+        errors::CURRENT_CHECKS,
+        threads::CHECKS,
+        virtual_memory::CHECKS,
+        ipc::CHECKS,
+        peers::CHECKS,
+        capture::CHECKS,
+        pools::CHECKS,
+        families::CHECKS,
+        engine::CHECKS,
+    ]
+    .into_iter()
+    .flatten()
+}

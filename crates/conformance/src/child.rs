@@ -1,0 +1,112 @@
+//! The second process: this program again, over a backend of its own.
+//!
+//! Parent and child talk over a socket that the child has as its standard input, so that whatever a driver or
+//! a test harness prints does not disturb them. The parent sends one request at a time, the child does it
+//! and sends an answer; a file descriptor may travel with either.
+
+mod link;
+mod service;
+
+pub(crate) use link::{Answer, Request};
+
+use crate::{Stop, Subject};
+use link::Link;
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+const MARK: &str = "GRANULE_CONFORMANCE_CHILD";
+
+/// How to start this program again so that it reaches [`serve`].
+#[derive(Clone, Debug)]
+pub struct ChildCommand {
+    arguments: Vec<String>,
+}
+
+impl ChildCommand {
+    /// This program without arguments: for a `main` that calls [`serve`] when [`is_child`].
+    #[must_use]
+    pub fn this_program() -> Self {
+        Self::with_arguments([])
+    }
+
+    /// This program with arguments that lead it to [`serve`] with the same subject.
+    pub fn with_arguments(arguments: impl IntoIterator<Item = String>) -> Self {
+        Self { arguments: arguments.into_iter().collect() }
+    }
+
+    /// Starts a child.
+    pub(crate) fn start(&self) -> Result<Peer, Stop> {
+        let (link, theirs) = Link::pair()?;
+        let child = Command::new(std::env::current_exe()?)
+            .args(&self.arguments)
+            .env(MARK, "1")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Peer { child, link })
+    }
+}
+
+/// Whether this process was started as a child.
+#[must_use]
+pub fn is_child() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
+/// Does what the parent asks for, over a backend of its own, until the parent has gone.
+pub fn serve(subject: &Subject) -> ExitCode {
+    let Ok(link) = Link::standard_input() else { return ExitCode::FAILURE };
+    let backend = match subject.open() {
+        Ok(backend) => backend,
+        Err(error) => {
+            eprintln!("{} did not start in the second process: {error}", subject.name());
+            return ExitCode::FAILURE;
+        }
+    };
+    match service::run(&link, &*backend) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// The parent's end of the conversation. The child is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    child: Child,
+    link: Link,
+}
+
+impl Peer {
+    /// Has something done, with a descriptor on the way there and on the way back.
+    pub(crate) fn exchange(
+        &mut self,
+        request: &Request,
+        descriptor: Option<&OwnedFd>,
+    ) -> Result<(Answer, Option<OwnedFd>), Stop> {
+        self.link.send(request, descriptor)?;
+        let answer = self.link.receive()?;
+        answer.ok_or_else(|| Stop::Failed("the second process ended without an answer".into()))
+    }
+
+    /// Has something done that must work.
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Answer, Stop> {
+        match self.exchange(request, None)? {
+            (Answer::Refused { text }, _) => Err(Stop::Failed(format!("in the second process: {text}"))),
+            (answer, _) => Ok(answer),
+        }
+    }
+
+    /// Kills the child, as a crash would.
+    pub(crate) fn kill(mut self) -> Result<(), Stop> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,347 @@
+//! What checks work with: memory, streams and events that clean up after themselves, and ways to hold a
+//! stream still.
+
+mod held;
+
+pub use held::{Buffer, Gate, HostBuffer, LocalEvent, LocalStream};
+
+use crate::child::ChildCommand;
+use crate::{Options, Stop, Verdict};
+use alloc_core::backend::{Backend, BackendError, CopyKind, ErrorKind, EventFlags, HostFlags, Readiness};
+use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a check watches that something does *not* happen.
+pub(crate) const A_WHILE: Duration = Duration::from_millis(20);
+/// How long a call may take that does not block.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// The backend under check, with helpers. One per check and thread.
+#[derive(Debug)]
+pub struct Context {
+    backend: Arc<dyn Backend>,
+    child: Option<ChildCommand>,
+    patience: Duration,
+}
+
+impl Context {
+    pub(crate) fn new(backend: Arc<dyn Backend>, options: &Options) -> Self {
+        Self { backend, child: options.child.clone(), patience: options.patience }
+    }
+
+    /// The backend.
+    #[must_use]
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+
+    /// The backend, for threads.
+    #[must_use]
+    pub fn shared(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.backend)
+    }
+
+    /// How to start a second process.
+    ///
+    /// # Errors
+    /// Skips where the run has none.
+    pub fn child(&self) -> Result<&ChildCommand, Stop> {
+        self.child.as_ref().ok_or_else(|| Stop::Skipped("this run starts no second process".into()))
+    }
+
+    /// Runs `work` on a thread of its own, which never chose a device.
+    ///
+    /// # Errors
+    /// What `work` says; that it panicked.
+    pub fn on_thread<T: Send>(&self, work: impl FnOnce(&Self) -> Result<T, Stop> + Send) -> Result<T, Stop> {
+        std::thread::scope(|scope| {
+            let panicked = |_| Err(Stop::Failed("a thread of the check panicked".into()));
+            scope.spawn(|| work(self)).join().unwrap_or_else(panicked)
+        })
+    }
+
+    /// Every device.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn devices(&self) -> Result<Vec<DeviceIndex>, Stop> {
+        Ok((0..self.backend.device_count()?).map(DeviceIndex).collect())
+    }
+
+    /// The first device.
+    ///
+    /// # Errors
+    /// Skips where there is none.
+    pub fn device(&self) -> Result<DeviceIndex, Stop> {
+        match self.backend.device_count()? {
+            0 => Err(Stop::Skipped("there is no device".into())),
+            _ => Ok(DeviceIndex(0)),
+        }
+    }
+
+    /// The second device.
+    ///
+    /// # Errors
+    /// Skips where there is none.
+    pub fn second_device(&self) -> Result<DeviceIndex, Stop> {
+        match self.backend.device_count()? {
+            0 | 1 => Err(Stop::Skipped("there is no second device".into())),
+            _ => Ok(DeviceIndex(1)),
+        }
+    }
+
+    /// An index that no device has.
+    ///
+    /// # Errors
+    /// Skips where there is no device at all: everything is refused then.
+    pub fn no_device(&self) -> Result<DeviceIndex, Stop> {
+        self.device()?;
+        Ok(DeviceIndex(self.backend.device_count()?))
+    }
+
+    /// Memory of the first device.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn buffer(&self, bytes: u64) -> Result<Buffer, Stop> {
+        self.buffer_on(self.device()?, bytes)
+    }
+
+    /// Memory of a device.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn buffer_on(&self, device: DeviceIndex, bytes: u64) -> Result<Buffer, Stop> {
+        let ptr = self.backend.malloc(device, bytes)?;
+        Ok(Buffer { backend: self.shared(), device, ptr, bytes, live: true })
+    }
+
+    /// Page-locked host memory, zeroed.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn host_buffer(&self, bytes: usize) -> Result<HostBuffer, Stop> {
+        let ptr = self.backend.host_malloc(bytes as u64, HostFlags::empty())?;
+        if ptr.is_null() {
+            return Err(Stop::Failed(format!("{bytes} bytes of page-locked memory are at null")));
+        }
+        let mut buffer = HostBuffer { backend: self.shared(), ptr, bytes };
+        buffer.bytes_mut().fill(0);
+        Ok(buffer)
+    }
+
+    /// A stream of the first device.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn stream(&self) -> Result<LocalStream, Stop> {
+        self.stream_on(self.device()?)
+    }
+
+    /// A stream of a device.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn stream_on(&self, device: DeviceIndex) -> Result<LocalStream, Stop> {
+        Ok(self.adopt_stream(self.backend.create_stream(device, 0)?))
+    }
+
+    /// Takes charge of a stream that a check made itself.
+    #[must_use]
+    pub fn adopt_stream(&self, handle: Stream) -> LocalStream {
+        LocalStream { handle, backend: self.shared(), live: true }
+    }
+
+    /// An event of the first device, without timing.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn event(&self) -> Result<LocalEvent, Stop> {
+        self.event_on(self.device()?, EventFlags::empty())
+    }
+
+    /// An event of a device.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn event_on(&self, device: DeviceIndex, flags: EventFlags) -> Result<LocalEvent, Stop> {
+        let handle = self.backend.create_event(device, flags)?;
+        Ok(LocalEvent { handle, backend: self.shared(), live: true })
+    }
+
+    /// Writes bytes to device memory and waits.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn write(&self, to: DevicePtr, bytes: &[u8]) -> Verdict {
+        let from = DevicePtr(bytes.as_ptr().addr() as u64);
+        // SAFETY: rule 2: checks pass ranges inside their own live memory, and the slice is read before this returns.
+        unsafe { self.backend.copy(to, from, bytes.len() as u64, CopyKind::HostToDevice)? };
+        Ok(())
+    }
+
+    /// Reads device memory and waits.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn read(&self, from: DevicePtr, bytes: usize) -> Result<Vec<u8>, Stop> {
+        let mut read = vec![0u8; bytes];
+        let to = DevicePtr(read.as_mut_ptr().addr() as u64);
+        // SAFETY: rule 2: checks pass ranges inside their own live memory, and the vector is filled before this returns.
+        unsafe { self.backend.copy(to, from, bytes as u64, CopyKind::DeviceToHost)? };
+        Ok(read)
+    }
+
+    /// Holds `stream` still until the gate opens: a host function that waits.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn close(&self, stream: Stream) -> Result<Gate, Stop> {
+        // A check that died must not hold the driver's thread for ever.
+        let (gate, wait) = Gate::closed(self.patience * 2);
+        self.backend.launch_host_function(stream, wait)?;
+        Ok(gate)
+    }
+
+    /// Waits until `condition` holds; fails with `what` where it does not hold soon.
+    ///
+    /// # Errors
+    /// What the condition says, or that the deadline passed.
+    pub fn eventually(&self, what: &str, mut condition: impl FnMut() -> Result<bool, Stop>) -> Verdict {
+        let deadline = Instant::now() + self.patience;
+        while !condition()? {
+            if Instant::now() > deadline {
+                return Err(Stop::Failed(format!("not within {:?}: {what}", self.patience)));
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    /// Watches for a while that `condition` does not come true.
+    ///
+    /// # Errors
+    /// What the condition says, or that it came true.
+    pub fn never(&self, what: &str, mut condition: impl FnMut() -> Result<bool, Stop>) -> Verdict {
+        let end = Instant::now() + A_WHILE;
+        while Instant::now() < end {
+            if condition()? {
+                return Err(Stop::Failed(format!("{what}, and should not")));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Watches for a while that a stream is held: it has work that is not done.
+    ///
+    /// # Errors
+    /// What the backend says, or that the stream is ready.
+    pub fn stays_busy(&self, stream: Stream) -> Verdict {
+        self.never("the stream became ready", || Ok(self.backend.query_stream(stream)?.is_ready()))
+    }
+
+    /// Queues a fill.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn fill(&self, at: DevicePtr, value: u8, bytes: u64, stream: Stream) -> Verdict {
+        // SAFETY: rule 2: checks pass ranges inside their own live memory, which outlives the queued work.
+        unsafe { self.backend.memset_async(at, value, bytes, stream)? };
+        Ok(())
+    }
+
+    /// Queues a copy.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn queue_copy(
+        &self,
+        to: DevicePtr,
+        from: DevicePtr,
+        bytes: u64,
+        kind: CopyKind,
+        on: Stream,
+    ) -> Verdict {
+        // SAFETY: rule 2: checks pass ranges inside their own live memory, which outlives the queued work.
+        unsafe { self.backend.copy_async(to, from, bytes, kind, on)? };
+        Ok(())
+    }
+
+    /// Queues a host function that raises a flag.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn flag(&self, stream: Stream) -> Result<Arc<AtomicBool>, Stop> {
+        let flag = Arc::new(AtomicBool::new(false));
+        let raised = Arc::clone(&flag);
+        self.backend.launch_host_function(stream, Box::new(move || raised.store(true, Ordering::SeqCst)))?;
+        Ok(flag)
+    }
+
+    /// Waits until a stream is done although another one is held: well before the gate gives up.
+    ///
+    /// # Errors
+    /// What the backend says, or that the stream is held too.
+    pub fn soon_idle(&self, stream: Stream) -> Verdict {
+        let deadline = Instant::now() + self.patience / 2;
+        while !self.backend.query_stream(stream)?.is_ready() {
+            if Instant::now() > deadline {
+                return Err(Stop::Failed("a stream is held by another one".into()));
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    /// Waits until a stream is done, without the blocking call.
+    ///
+    /// # Errors
+    /// What the backend says, or that the deadline passed.
+    pub fn eventually_idle(&self, stream: Stream) -> Verdict {
+        self.eventually("the stream becomes ready", || {
+            Ok(self.backend.query_stream(stream)? == Readiness::Ready)
+        })
+    }
+}
+
+/// Fails unless `result` is an error of one of `kinds`.
+pub(crate) fn refused<T: std::fmt::Debug>(
+    what: &str,
+    result: std::result::Result<T, BackendError>,
+    kinds: &[ErrorKind],
+) -> std::result::Result<BackendError, Stop> {
+    match result {
+        Err(error) if kinds.contains(&error.kind) => Ok(error),
+        Err(error) => {
+            Err(Stop::Failed(format!("{what}: refused with the wrong kind (due is {kinds:?}): {error}")))
+        }
+        Ok(value) => Err(Stop::Failed(format!("{what}: accepted ({value:?}); due is {kinds:?}"))),
+    }
+}
+
+/// Fails unless `call` returns at once. The best of three tries counts, because a busy machine may stop any
+/// one of them for a while.
+pub(crate) fn prompt(what: &str, mut call: impl FnMut() -> Verdict) -> Verdict {
+    let mut best = Duration::MAX;
+    for _ in 0..3 {
+        let start = Instant::now();
+        call()?;
+        best = best.min(start.elapsed());
+        if best < AT_ONCE {
+            return Ok(());
+        }
+        // What held it may have given up by now, so that a next try would say nothing.
+        if best > 10 * AT_ONCE {
+            break;
+        }
+    }
+    Err(Stop::Failed(format!("{what} took {} ms, behind work that waits", best.as_millis())))
+}
+
+/// `bytes` bytes that differ with `seed` and from place to place.
+pub(crate) fn pattern(seed: u8, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|n| (n as u8).wrapping_mul(31).wrapping_add((n >> 8) as u8).wrapping_add(seed)).collect()
+}

@@ -1,0 +1,188 @@
+//! What a check holds, and what cleans up after itself.
+
+use alloc_core::backend::{Backend, HostFunction};
+use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Holds a stream still while closed; opens when dropped.
+#[derive(Debug)]
+pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
+
+impl Gate {
+    /// A gate, and what waits for it, though not longer than `limit`.
+    pub(super) fn closed(limit: Duration) -> (Self, HostFunction) {
+        let gate = Self(Arc::new((Mutex::new(false), Condvar::new())));
+        let inner = Arc::clone(&gate.0);
+        (gate, Box::new(move || wait_open(&inner, limit)))
+    }
+
+    /// Lets the stream go on.
+    pub fn open(&self) {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.1.notify_all();
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open();
+    }
+}
+
+/// Device memory that is freed when dropped. Drop gates before it.
+#[derive(Debug)]
+pub struct Buffer {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) device: DeviceIndex,
+    pub(super) ptr: DevicePtr,
+    pub(super) bytes: u64,
+    /// Not yet freed.
+    pub(super) live: bool,
+}
+
+impl Buffer {
+    /// Its address.
+    #[must_use]
+    pub fn ptr(&self) -> DevicePtr {
+        self.ptr
+    }
+
+    /// Its size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Frees it now, with the backend's answer.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn free(mut self) -> alloc_core::backend::Result<()> {
+        self.live = false;
+        // SAFETY: rule 3: a live base, freed once because the drop is told; the check has ended its work.
+        unsafe { self.backend.free(self.device, self.ptr) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if !self.live {
+            return;
+        }
+        // A check that ends early may have work queued: memory must not leave under it.
+        let _ = self.backend.synchronize_device(self.device);
+        // SAFETY: rule 3: a live base, freed once; the device has finished.
+        let _ = unsafe { self.backend.free(self.device, self.ptr) };
+    }
+}
+
+/// Page-locked host memory that is freed when dropped.
+#[derive(Debug)]
+pub struct HostBuffer {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) ptr: DevicePtr,
+    pub(super) bytes: usize,
+}
+
+impl HostBuffer {
+    /// Its address.
+    #[must_use]
+    pub fn ptr(&self) -> DevicePtr {
+        self.ptr
+    }
+
+    /// Its bytes; only while no queued work writes them.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        let address = std::ptr::with_exposed_provenance::<u8>(self.ptr.0 as usize);
+        // SAFETY: I1: page-locked memory of this size that lives as long as `self`; checks read it when the work is done.
+        unsafe { std::slice::from_raw_parts(address, self.bytes) }
+    }
+
+    /// Its bytes, for writing; only while no queued work uses them.
+    #[must_use]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let address = std::ptr::with_exposed_provenance_mut::<u8>(self.ptr.0 as usize);
+        // SAFETY: I1, and `&mut self` makes it the only view; checks write it when no work is queued.
+        unsafe { std::slice::from_raw_parts_mut(address, self.bytes) }
+    }
+}
+
+impl Drop for HostBuffer {
+    fn drop(&mut self) {
+        // As for device memory; a copy on any device may use it.
+        for device in 0..self.backend.device_count().unwrap_or(0) {
+            let _ = self.backend.synchronize_device(DeviceIndex(device));
+        }
+        // SAFETY: rule 3: a live base, freed once; the devices have finished.
+        let _ = unsafe { self.backend.host_free(self.ptr) };
+    }
+}
+
+/// A stream that is destroyed when dropped.
+#[derive(Debug)]
+pub struct LocalStream {
+    pub(super) backend: Arc<dyn Backend>,
+    /// The handle.
+    pub handle: Stream,
+    /// Not yet destroyed.
+    pub(super) live: bool,
+}
+
+impl LocalStream {
+    /// Destroys it now, with the backend's answer.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn destroy(mut self) -> alloc_core::backend::Result<()> {
+        self.live = false;
+        // SAFETY: rule 1: made by this backend, destroyed once because the drop is told.
+        unsafe { self.backend.destroy_stream(self.handle) }
+    }
+}
+
+impl Drop for LocalStream {
+    fn drop(&mut self) {
+        if self.live {
+            // SAFETY: rule 1: made by this backend, destroyed once, here.
+            let _ = unsafe { self.backend.destroy_stream(self.handle) };
+        }
+    }
+}
+
+/// An event that is destroyed when dropped.
+#[derive(Debug)]
+pub struct LocalEvent {
+    pub(super) backend: Arc<dyn Backend>,
+    /// The handle.
+    pub handle: Event,
+    /// Not yet destroyed.
+    pub(super) live: bool,
+}
+
+impl LocalEvent {
+    /// Destroys it now, with the backend's answer.
+    ///
+    /// # Errors
+    /// What the backend says.
+    pub fn destroy(mut self) -> alloc_core::backend::Result<()> {
+        self.live = false;
+        // SAFETY: rule 1: made by this backend, destroyed once because the drop is told.
+        unsafe { self.backend.destroy_event(self.handle) }
+    }
+}
+
+impl Drop for LocalEvent {
+    fn drop(&mut self) {
+        if self.live {
+            // SAFETY: rule 1: made by this backend, destroyed once, here.
+            let _ = unsafe { self.backend.destroy_event(self.handle) };
+        }
+    }
+}
+
+fn wait_open(gate: &(Mutex<bool>, Condvar), limit: Duration) {
+    let open = gate.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = gate.1.wait_timeout_while(open, limit, |open| !*open);
+}

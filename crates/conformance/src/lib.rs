@@ -1,0 +1,42 @@
+//! The device contract as a test kit.
+//!
+//! Every rule of [`alloc_core::backend`] is a named [`Check`]; a run over a backend gives a [`Scorecard`]. A
+//! backend in or out of this tree runs the kit in a program of its own:
+//!
+//! ```no_run
+//! use alloc_core::backend::{Backend, Result};
+//! use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
+//! use std::sync::Arc;
+//!
+//! fn open() -> Result<Arc<dyn Backend>> {
+//!     let config = OpenRegConfig::default().memory(MemoryMode::Mapped).clock(Clock::Workers);
+//!     Ok(OpenReg::new(config)?)
+//! }
+//!
+//! fn main() -> std::process::ExitCode {
+//!     conformance::main("openreg", open)
+//! }
+//! ```
+//!
+//! What a backend needs for it: streams that run beside the host (a host function that waits must not block
+//! the caller), and memory that keeps its bytes. A family that the backend does not offer is skipped with the
+//! backend's own reason. Checks that need a second process start this program again ([`child`]).
+//!
+//! That the kit fails when it should is proved by [`mutants`]: backends that are wrong in one way each. Every
+//! check fails on one of them at least, and every one of them is caught by a check that names it.
+
+mod check;
+pub mod checks;
+pub mod child;
+mod context;
+pub mod interpose;
+pub mod mutants;
+mod program;
+mod runner;
+mod scorecard;
+
+pub use check::{Area, Check, Stop, Verdict};
+pub use context::{Buffer, Context, Gate, HostBuffer, LocalEvent, LocalStream};
+pub use program::main;
+pub use runner::{Options, Subject, run};
+pub use scorecard::{Outcome, Scorecard, Scored};

@@ -1,0 +1,95 @@
+//! The result of a run, as text and as JSON.
+
+use crate::Area;
+use serde::Serialize;
+use std::fmt;
+
+/// How one check ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "outcome", content = "why", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The rule holds.
+    Passed,
+    /// The rule is broken, and how.
+    Failed(String),
+    /// The rule does not apply, and why.
+    Skipped(String),
+}
+
+/// One check and how it ended.
+#[derive(Clone, Debug, Serialize)]
+pub struct Scored {
+    /// The check's name.
+    pub name: &'static str,
+    /// Its part of the contract.
+    pub area: Area,
+    /// The rule it checks.
+    pub rule: &'static str,
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// All checks of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Scorecard {
+    /// What was checked.
+    pub subject: String,
+    /// Checks that hold.
+    pub passed: usize,
+    /// Checks that are broken.
+    pub failed: usize,
+    /// Checks that do not apply.
+    pub skipped: usize,
+    /// Each check, in the order of the kit.
+    pub checks: Vec<Scored>,
+}
+
+impl Scorecard {
+    pub(crate) fn new(subject: &str, checks: Vec<Scored>) -> Self {
+        let count = |wanted: fn(&Outcome) -> bool| checks.iter().filter(|c| wanted(&c.outcome)).count();
+        Self {
+            subject: subject.to_owned(),
+            passed: count(|o| matches!(o, Outcome::Passed)),
+            failed: count(|o| matches!(o, Outcome::Failed(_))),
+            skipped: count(|o| matches!(o, Outcome::Skipped(_))),
+            checks,
+        }
+    }
+
+    /// True where no check failed and one passed at least.
+    #[must_use]
+    pub fn is_green(&self) -> bool {
+        self.failed == 0 && self.passed > 0
+    }
+
+    /// The names of the checks that failed.
+    pub fn failures(&self) -> impl Iterator<Item = &'static str> + '_ {
+        self.checks.iter().filter(|c| matches!(c.outcome, Outcome::Failed(_))).map(|c| c.name)
+    }
+}
+
+/// A line per area, then what failed and what was skipped, then the counts.
+impl fmt::Display for Scorecard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "conformance of {}", self.subject)?;
+        let mut rest = self.checks.as_slice();
+        while let Some(first) = rest.first() {
+            let (area, others) = rest.split_at(rest.iter().take_while(|c| c.area == first.area).count());
+            let passed = area.iter().filter(|c| c.outcome == Outcome::Passed).count();
+            let name = first.name.split('.').next().unwrap_or(first.name);
+            writeln!(f, "  {name:<16} {passed:>3} of {:>3}", area.len())?;
+            rest = others;
+        }
+        for check in &self.checks {
+            match &check.outcome {
+                Outcome::Failed(why) => {
+                    writeln!(f, "FAILED  {}\n        rule: {}\n        {why}", check.name, check.rule)?;
+                }
+                Outcome::Skipped(why) => writeln!(f, "skipped {}: {why}", check.name)?,
+                Outcome::Passed => {}
+            }
+        }
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}

@@ -1,0 +1,73 @@
+//! What the kit runs over here, by name: a second process finds its subject by the same name.
+
+use alloc_core::backend::{Backend, Result};
+use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
+use conformance::child::{self, ChildCommand};
+use conformance::mutants::{self, Mutant};
+use conformance::{Options, Subject};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A set-up of the simulator.
+pub(crate) struct Setup {
+    pub(crate) name: &'static str,
+    config: fn(OpenRegConfig) -> OpenRegConfig,
+}
+
+pub(crate) static SETUPS: [Setup; 6] = [
+    Setup { name: "two_devices", config: |config| config },
+    Setup { name: "one_device", config: |config| config.devices(1) },
+    Setup { name: "eight_devices", config: |config| config.devices(8) },
+    Setup { name: "without_virtual_memory", config: OpenRegConfig::without_virtual_memory },
+    Setup { name: "without_event_timing", config: OpenRegConfig::without_event_timing },
+    Setup { name: "small_pages", config: |config| config.granularity(4096) },
+];
+
+impl Setup {
+    fn open(&self) -> Result<Arc<dyn Backend>> {
+        let real = OpenRegConfig::default().memory(MemoryMode::Mapped).clock(Clock::Workers);
+        Ok(OpenReg::new((self.config)(real))?)
+    }
+
+    pub(crate) fn subject(&'static self) -> Subject {
+        Subject::new(format!("openreg, {}", self.name), || self.open())
+    }
+
+    pub(crate) fn options(&self) -> Options {
+        Options { child: Some(child_command(self.name)), ..Options::default() }
+    }
+}
+
+/// A mutant over the first set-up, on a machine of its own.
+pub(crate) fn mutated(mutant: &'static Mutant) -> Subject {
+    Subject::new(mutant.name, || Ok((mutant.make)(SETUPS[0].open()?)))
+}
+
+/// What a wrong backend delays is not waited for as long as what a right one does.
+pub(crate) fn impatient(mutant: &'static Mutant) -> Options {
+    // Only where the mutant is about other processes are they started: they take most of the time.
+    let needs_child = mutant.caught_by.starts_with("ipc.");
+    Options {
+        deadline: Duration::from_secs(10),
+        patience: Duration::from_millis(600),
+        child: needs_child.then(|| child_command(mutant.name)),
+        ..Options::default()
+    }
+}
+
+fn child_command(subject: &str) -> ChildCommand {
+    ChildCommand::with_arguments([subject.to_owned()])
+}
+
+/// Plays the child over the set-up or the mutant that the last argument names.
+pub(crate) fn serve_child() -> ExitCode {
+    let name = std::env::args().next_back().unwrap_or_default();
+    if let Some(setup) = SETUPS.iter().find(|setup| setup.name == name) {
+        return child::serve(&setup.subject());
+    }
+    match mutants::all().find(|mutant| mutant.name == name) {
+        Some(mutant) => child::serve(&mutated(mutant)),
+        None => ExitCode::FAILURE,
+    }
+}

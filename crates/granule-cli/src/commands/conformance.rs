@@ -1,0 +1,82 @@
+//! `granule conformance`: a backend against every rule of the device contract.
+
+use super::{Outcome, write_json};
+use crate::backends::{self, Named};
+use crate::console;
+use crate::failure::Failure;
+use conformance::child::{self, ChildCommand};
+use conformance::{Options, Subject};
+use granule::backend::{Backend, Result as BackendResult};
+use granule::backends::Name;
+use granule::openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
+use std::io::Write;
+use std::sync::Arc;
+
+/// The arguments of `granule conformance`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  granule conformance --backend openreg
+  granule conformance --backend cuda --only virtual_memory
+  granule conformance --backend hip --json | jq .failed")]
+pub(crate) struct Args {
+    /// The backend: openreg (the simulated accelerator), cuda, hip or hip-as-cuda
+    #[arg(long, value_name = "NAME", value_parser = backends::parse)]
+    backend: Named,
+
+    /// Only checks whose names contain this; can be given several times
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
+
+    /// Print one JSON object: passed, failed, skipped, and the checks
+    #[arg(long)]
+    json: bool,
+
+    /// Name the checks and their rules, and run nothing
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the kit and prints the scorecard.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let name = args.backend.0;
+    let subject = Subject::new(name.as_str(), move || open(name));
+    if child::is_child() {
+        return Ok(Outcome::Child(child::serve(&subject)));
+    }
+    let wanted = |check: &str| args.only.is_empty() || args.only.iter().any(|part| check.contains(part.as_str()));
+    let checks: Vec<_> = conformance::checks::all().filter(|check| wanted(check.name)).collect();
+    if args.list {
+        for check in &checks {
+            writeln!(out, "{:<48} {}", check.name, check.rule)?;
+        }
+        return Ok(Outcome::Done);
+    }
+    let again = ["conformance", "--backend", name.as_str()].map(ToOwned::to_owned);
+    let options =
+        Options { only: args.only.clone(), child: Some(ChildCommand::with_arguments(again)), ..Options::default() };
+    let bar = console::progress_bar(checks.len(), "checking", "checks");
+    let card = conformance::run(&subject, &options, |check| {
+        bar.set_message(check.name);
+        bar.inc(1);
+    });
+    console::leave(&bar);
+    let card = card.map_err(|error| Failure::backend(name, error))?;
+    if args.json {
+        write_json(&card, out)?;
+    } else {
+        writeln!(out, "{card}")?;
+    }
+    Ok(if card.failed == 0 { Outcome::Done } else { Outcome::BrokenContract })
+}
+
+/// The simulated accelerator with real bytes and real time: checks look at both.
+fn open(name: Name) -> BackendResult<Arc<dyn Backend>> {
+    match name {
+        Name::OpenReg => {
+            let config = OpenRegConfig::default().memory(MemoryMode::Mapped).clock(Clock::Workers);
+            Ok(OpenReg::new(config)?)
+        }
+        name => name.open(),
+    }
+}

@@ -1,0 +1,301 @@
+//! Which backends this build has, what they find, and which one is used.
+//!
+//! The order of [`choose`]: the explicit name, else the variable `GRANULE_BACKEND`, else the first of `cuda`,
+//! `hip` and (where `hip` is not compiled in) `hip-as-cuda` that has a device. The simulated accelerator is
+//! taken only if it is named, or if nothing else is compiled in.
+
+mod survey;
+
+pub use survey::{Capability, Device, Report, State, survey};
+
+use alloc_core::backend::{Backend, BackendError, ErrorKind};
+use alloc_core::types::DeviceIndex;
+use serde::Serialize;
+use std::fmt;
+use std::sync::Arc;
+
+/// The variable that names the backend.
+pub const VARIABLE: &str = "GRANULE_BACKEND";
+
+/// A backend by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Name {
+    /// NVIDIA GPUs.
+    Cuda,
+    /// AMD GPUs.
+    Hip,
+    /// AMD GPUs under CUDA's label.
+    HipAsCuda,
+    /// The simulated accelerator.
+    #[serde(rename = "openreg")]
+    OpenReg,
+}
+
+impl Name {
+    /// Every name, by preference.
+    pub const ALL: [Self; 4] = [Self::Cuda, Self::Hip, Self::HipAsCuda, Self::OpenReg];
+
+    /// As it is written on a command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cuda => "cuda",
+            Self::Hip => "hip",
+            Self::HipAsCuda => "hip-as-cuda",
+            Self::OpenReg => "openreg",
+        }
+    }
+
+    /// What its devices are.
+    #[must_use]
+    pub const fn what(self) -> &'static str {
+        match self {
+            Self::Cuda => "NVIDIA GPUs",
+            Self::Hip => "AMD GPUs",
+            Self::HipAsCuda => "AMD GPUs seen as NVIDIA ones",
+            Self::OpenReg => "simulated accelerator",
+        }
+    }
+
+    /// Whether this build has it.
+    #[must_use]
+    pub const fn is_compiled_in(self) -> bool {
+        match self {
+            Self::Cuda => cfg!(feature = "cuda"),
+            Self::Hip => cfg!(feature = "hip"),
+            Self::HipAsCuda => cfg!(feature = "hip-as-cuda"),
+            Self::OpenReg => cfg!(feature = "openreg"),
+        }
+    }
+
+    /// The name that `text` is.
+    ///
+    /// # Errors
+    /// [`ChoiceError::Unknown`].
+    pub fn parse(text: &str) -> Result<Self, ChoiceError> {
+        let known = Self::ALL.into_iter().find(|name| name.as_str() == text);
+        known.ok_or_else(|| ChoiceError::Unknown { asked: text.to_owned() })
+    }
+
+    /// Starts the backend. May block while a driver starts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotSupported`] where this build does not have it, else what the backend says: a driver that
+    /// is missing or too old, no device.
+    pub fn open(self) -> alloc_core::backend::Result<Arc<dyn Backend>> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Cuda => Ok(backend_cuda::Cuda::load()?),
+            #[cfg(feature = "hip")]
+            Self::Hip => Ok(backend_hip::Hip::load()?),
+            #[cfg(feature = "hip-as-cuda")]
+            Self::HipAsCuda => {
+                let hip = backend_hip::Hip::load()?;
+                let presented = masquerade::Masquerade::new(hip, masquerade::Policy::Flip);
+                Ok(presented.map_err(|error| refused("present HIP as CUDA", error.to_string()))?)
+            }
+            #[cfg(feature = "openreg")]
+            Self::OpenReg => Ok(backend_openreg::OpenReg::new(backend_openreg::OpenRegConfig::default())?),
+            #[allow(unreachable_patterns)] // Reachable unless every feature is on.
+            absent => Err(refused(
+                "open a backend",
+                format!("this build does not have {absent}; build it with the feature `{absent}`"),
+            )),
+        }
+    }
+
+    /// Taken without being named, where it has a device.
+    fn is_automatic(self) -> bool {
+        match self {
+            Self::Cuda | Self::Hip => true,
+            // The same devices as `hip`, which comes first.
+            Self::HipAsCuda => !Self::Hip.is_compiled_in(),
+            Self::OpenReg => ![Self::Cuda, Self::Hip, Self::HipAsCuda].into_iter().any(Self::is_compiled_in),
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+fn refused(what: &'static str, why: String) -> BackendError {
+    BackendError::new(ErrorKind::NotSupported, 0, what, DeviceIndex(0), why)
+}
+
+/// A backend that was considered and not taken.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Skipped {
+    /// Which.
+    pub name: Name,
+    /// Why.
+    pub reason: String,
+}
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.reason)
+    }
+}
+
+/// The backend that is used.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// Its name.
+    pub name: Name,
+    /// Started, with a device at least.
+    pub backend: Arc<dyn Backend>,
+    /// Why it is this one.
+    pub reason: String,
+    /// What came before it.
+    pub skipped: Vec<Skipped>,
+}
+
+/// Why no backend is used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// There is no backend of that name.
+    #[error(
+        "there is no backend '{asked}'; there are {}, of which this build has {}",
+        list(|_| true),
+        list(Name::is_compiled_in)
+    )]
+    Unknown {
+        /// What was asked for.
+        asked: String,
+    },
+    /// The one that was named cannot be used.
+    #[error("{wanted} asks for the backend {}, which cannot be used: {}", skipped.name, skipped.reason)]
+    Named {
+        /// Who named it.
+        wanted: String,
+        /// The backend and the reason.
+        skipped: Skipped,
+    },
+    /// None can be used.
+    #[error(
+        "no backend can be used.{} Install a driver, or name the simulated accelerator: {VARIABLE}=openreg",
+        skipped.iter().map(|one| format!(" {one}.")).collect::<String>()
+    )]
+    Nothing {
+        /// All that were considered.
+        skipped: Vec<Skipped>,
+    },
+}
+
+fn list(wanted: impl Fn(Name) -> bool) -> String {
+    let names: Vec<_> = Name::ALL.into_iter().filter(|name| wanted(*name)).map(Name::as_str).collect();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+/// Picks and starts a backend; the order is that of the [module](self). May block while drivers start.
+///
+/// # Errors
+/// [`ChoiceError`] with the reason for every backend that was considered.
+pub fn choose(explicit: Option<Name>) -> Result<Chosen, ChoiceError> {
+    let variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
+    choose_from(explicit, variable.as_deref())
+}
+
+fn choose_from(explicit: Option<Name>, variable: Option<&str>) -> Result<Chosen, ChoiceError> {
+    let named = match (explicit, variable) {
+        (Some(name), _) => Some((name, "the caller".to_owned())),
+        (None, Some(text)) => Some((Name::parse(text)?, format!("{VARIABLE}={text}"))),
+        (None, None) => None,
+    };
+    if let Some((name, wanted)) = named {
+        return match start(name) {
+            Ok(backend) => {
+                Ok(Chosen { name, backend, reason: format!("{wanted} asks for it"), skipped: Vec::new() })
+            }
+            Err(reason) => Err(ChoiceError::Named { wanted, skipped: Skipped { name, reason } }),
+        };
+    }
+    let mut skipped = Vec::new();
+    for name in Name::ALL {
+        match passed_over(name).map_or_else(|| start(name), Err) {
+            Ok(backend) => {
+                let reason = "the first, by preference, that has a device".into();
+                return Ok(Chosen { name, backend, reason, skipped });
+            }
+            Err(reason) => skipped.push(Skipped { name, reason }),
+        }
+    }
+    Err(ChoiceError::Nothing { skipped })
+}
+
+/// Why a backend is not even tried where none is named.
+fn passed_over(name: Name) -> Option<String> {
+    if !name.is_compiled_in() {
+        return Some(format!("not in this build (feature `{name}`)"));
+    }
+    if name.is_automatic() {
+        return None;
+    }
+    Some(match name {
+        Name::HipAsCuda => "the same devices as hip; it is used where it is named".into(),
+        _ => "it is used where it is named".into(),
+    })
+}
+
+/// A backend with a device, or why not.
+fn start(name: Name) -> Result<Arc<dyn Backend>, String> {
+    let backend = name.open().map_err(|error| error.to_string())?;
+    match backend.device_count() {
+        Ok(0) => Err("the driver works and finds no device".into()),
+        Ok(_) => Ok(backend),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChoiceError, Name, choose_from};
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_right_ones() {
+        let error = choose_from(None, Some("cude")).unwrap_err();
+        assert!(matches!(error, ChoiceError::Unknown { .. }));
+        assert!(error.to_string().contains("cuda, hip, hip-as-cuda, openreg"), "{error}");
+    }
+
+    #[test]
+    fn a_backend_that_is_not_compiled_in_is_refused_with_the_feature() {
+        for name in Name::ALL.into_iter().filter(|name| !name.is_compiled_in()) {
+            let error = choose_from(Some(name), None).unwrap_err().to_string();
+            assert!(error.contains(&format!("feature `{name}`")), "{error}");
+        }
+    }
+
+    #[cfg(feature = "openreg")]
+    #[test]
+    fn the_simulated_accelerator_is_taken_where_it_is_named() {
+        let by_variable = choose_from(None, Some("openreg")).unwrap();
+        assert_eq!((by_variable.name, by_variable.backend.name()), (Name::OpenReg, "openreg"));
+        assert_eq!(choose_from(Some(Name::OpenReg), Some("nonsense")).unwrap().name, Name::OpenReg);
+    }
+
+    #[cfg(all(feature = "openreg", not(any(feature = "cuda", feature = "hip", feature = "hip-as-cuda"))))]
+    #[test]
+    fn the_simulated_accelerator_is_taken_where_nothing_else_is_compiled_in() {
+        let chosen = choose_from(None, None).unwrap();
+        assert_eq!(chosen.name, Name::OpenReg);
+        assert_eq!(chosen.skipped.len(), 3);
+    }
+
+    #[cfg(all(feature = "openreg", feature = "cuda", feature = "hip"))]
+    #[test]
+    fn the_simulated_accelerator_is_never_a_silent_fallback() {
+        match choose_from(None, None) {
+            Ok(chosen) => assert_ne!(chosen.name, Name::OpenReg),
+            Err(ChoiceError::Nothing { skipped }) => {
+                assert_eq!(skipped.len(), 4);
+                assert!(skipped.iter().all(|one| !one.reason.is_empty()));
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A look at every backend.
+
+use super::{Name, passed_over, start};
+use alloc_core::backend::{Backend, Result, Unsupported};
+use alloc_core::types::DeviceIndex;
+use serde::Serialize;
+
+/// What became of a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// It is used unless another is asked for.
+    Chosen,
+    /// It works; a preferred one is used, or it has to be named.
+    Available,
+    /// It cannot be used.
+    Skipped,
+}
+
+/// One backend, as found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Which.
+    pub name: Name,
+    /// What its devices are.
+    pub what: &'static str,
+    /// Whether this build has it.
+    pub compiled_in: bool,
+    /// What became of it.
+    pub state: State,
+    /// Why it has that state.
+    pub reason: String,
+    /// Its devices.
+    pub devices: Vec<Device>,
+    /// The optional families of the contract.
+    pub capabilities: Vec<Capability>,
+}
+
+/// One device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Device {
+    /// Its index.
+    pub index: u16,
+    /// The product's name.
+    pub name: String,
+    /// All its memory, in bytes.
+    pub total_bytes: u64,
+    /// What of it is free, in bytes.
+    pub free_bytes: u64,
+}
+
+/// An optional family of the contract.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capability {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is offered.
+    pub available: bool,
+    /// Why not; absent where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// Looks at every backend there is, by preference, starting and leaving each. What [`choose`](super::choose)
+/// would take without being told is the chosen one. Blocks while drivers start.
+#[must_use]
+pub fn survey() -> Vec<Report> {
+    let mut reports = Vec::new();
+    for name in Name::ALL {
+        let mut report = look(name);
+        if report.state == State::Available {
+            let taken = reports.iter().any(|r: &Report| r.state == State::Chosen);
+            match passed_over(name) {
+                None if !taken => {
+                    report.state = State::Chosen;
+                    report.reason = "the first, by preference, that has a device".into();
+                }
+                None => report.reason = "it works; another comes first by preference".into(),
+                Some(why) => report.reason = format!("it works; {why}"),
+            }
+        }
+        reports.push(report);
+    }
+    reports
+}
+
+fn look(name: Name) -> Report {
+    let mut report = Report {
+        name,
+        what: name.what(),
+        compiled_in: name.is_compiled_in(),
+        state: State::Skipped,
+        reason: String::new(),
+        devices: Vec::new(),
+        capabilities: Vec::new(),
+    };
+    let found = start(name).and_then(|backend| {
+        let devices = devices(&*backend).map_err(|error| error.to_string())?;
+        Ok((devices, capabilities(&*backend)))
+    });
+    match found {
+        Ok((devices, capabilities)) => {
+            report.state = State::Available;
+            report.devices = devices;
+            report.capabilities = capabilities;
+        }
+        Err(reason) => report.reason = reason,
+    }
+    report
+}
+
+fn devices(backend: &dyn Backend) -> Result<Vec<Device>> {
+    (0..backend.device_count()?)
+        .map(|index| {
+            let properties = backend.properties(DeviceIndex(index))?;
+            let memory = backend.memory_info(DeviceIndex(index))?;
+            Ok(Device { index, name: properties.name, total_bytes: memory.total, free_bytes: memory.free })
+        })
+        .collect()
+}
+
+fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
+    fn capability<T>(name: &'static str, probed: std::result::Result<T, Unsupported>) -> Capability {
+        Capability { name, available: probed.is_ok(), reason: probed.err().map(|absent| absent.reason) }
+    }
+    vec![
+        capability("virtual memory", backend.virtual_memory()),
+        capability("IPC", backend.ipc()),
+        capability("peer access", backend.peers()),
+        capability("graph capture", backend.capture()),
+        capability("driver pools", backend.driver_pools()),
+        capability("host registration", backend.host_registration()),
+        capability("managed memory", backend.managed_memory()),
+        capability("stream memory operations", backend.stream_memory()),
+        capability("multicast", backend.multicast()),
+        capability("host access", backend.host_access()),
+    ]
+}

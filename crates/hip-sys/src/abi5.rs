@@ -1,0 +1,1798 @@
+//! HIP declarations. Do not edit: made from HIP 5.2.21153's header by
+//! `cargo xtask bindgen --api hip --headers <include folder>`.
+
+pub type hipUUID = hipUUID_t;
+pub type hipMemoryType = core::ffi::c_uint;
+pub type hipError_t = core::ffi::c_uint;
+pub type hipDeviceAttribute_t = core::ffi::c_uint;
+pub type hipDeviceptr_t = *mut core::ffi::c_void;
+pub type hipMemcpyKind = core::ffi::c_uint;
+pub type hipPointer_attribute = core::ffi::c_uint;
+pub type hipCtx_t = *mut ihipCtx_t;
+pub type hipDevice_t = core::ffi::c_int;
+pub type hipStream_t = *mut ihipStream_t;
+pub type hipIpcMemHandle_t = hipIpcMemHandle_st;
+pub type hipIpcEventHandle_t = hipIpcEventHandle_st;
+pub type hipMemPool_t = *mut ihipMemPoolHandle_t;
+pub type hipEvent_t = *mut ihipEvent_t;
+pub type hipMemoryAdvise = core::ffi::c_uint;
+pub type hipMemPoolAttr = core::ffi::c_uint;
+pub type hipMemLocationType = core::ffi::c_uint;
+pub type hipMemAccessFlags = core::ffi::c_uint;
+pub type hipMemAllocationType = core::ffi::c_uint;
+pub type hipMemAllocationHandleType = core::ffi::c_uint;
+pub type hipGraph_t = *mut ihipGraph;
+pub type hipGraphNode_t = *mut hipGraphNode;
+pub type hipGraphExec_t = *mut hipGraphExec;
+pub type hipHostFn_t = ::core::option::Option<unsafe extern "C" fn(userData: *mut core::ffi::c_void)>;
+pub type hipStreamCaptureMode = core::ffi::c_uint;
+pub type hipStreamCaptureStatus = core::ffi::c_uint;
+pub type hipGraphInstantiateFlags = core::ffi::c_uint;
+pub type hipStreamCallback_t = ::core::option::Option<
+    unsafe extern "C" fn(stream: hipStream_t, status: hipError_t, userData: *mut core::ffi::c_void),
+>;
+pub type hipMemGenericAllocationHandle_t = *mut ihipMemGenericAllocationHandle;
+pub type hipMemAllocationGranularity_flags = core::ffi::c_uint;
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipDeviceArch_t {
+    pub _bindgen_align: [u32; 0],
+    pub _bindgen_opaque_blob: u32,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipUUID_t {
+    pub bytes: [core::ffi::c_char; 16usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipDeviceProp_t {
+    pub name: [core::ffi::c_char; 256usize],
+    pub totalGlobalMem: usize,
+    pub sharedMemPerBlock: usize,
+    pub regsPerBlock: core::ffi::c_int,
+    pub warpSize: core::ffi::c_int,
+    pub maxThreadsPerBlock: core::ffi::c_int,
+    pub maxThreadsDim: [core::ffi::c_int; 3usize],
+    pub maxGridSize: [core::ffi::c_int; 3usize],
+    pub clockRate: core::ffi::c_int,
+    pub memoryClockRate: core::ffi::c_int,
+    pub memoryBusWidth: core::ffi::c_int,
+    pub totalConstMem: usize,
+    pub major: core::ffi::c_int,
+    pub minor: core::ffi::c_int,
+    pub multiProcessorCount: core::ffi::c_int,
+    pub l2CacheSize: core::ffi::c_int,
+    pub maxThreadsPerMultiProcessor: core::ffi::c_int,
+    pub computeMode: core::ffi::c_int,
+    pub clockInstructionRate: core::ffi::c_int,
+    pub arch: hipDeviceArch_t,
+    pub concurrentKernels: core::ffi::c_int,
+    pub pciDomainID: core::ffi::c_int,
+    pub pciBusID: core::ffi::c_int,
+    pub pciDeviceID: core::ffi::c_int,
+    pub maxSharedMemoryPerMultiProcessor: usize,
+    pub isMultiGpuBoard: core::ffi::c_int,
+    pub canMapHostMemory: core::ffi::c_int,
+    pub gcnArch: core::ffi::c_int,
+    pub gcnArchName: [core::ffi::c_char; 256usize],
+    pub integrated: core::ffi::c_int,
+    pub cooperativeLaunch: core::ffi::c_int,
+    pub cooperativeMultiDeviceLaunch: core::ffi::c_int,
+    pub maxTexture1DLinear: core::ffi::c_int,
+    pub maxTexture1D: core::ffi::c_int,
+    pub maxTexture2D: [core::ffi::c_int; 2usize],
+    pub maxTexture3D: [core::ffi::c_int; 3usize],
+    pub hdpMemFlushCntl: *mut core::ffi::c_uint,
+    pub hdpRegFlushCntl: *mut core::ffi::c_uint,
+    pub memPitch: usize,
+    pub textureAlignment: usize,
+    pub texturePitchAlignment: usize,
+    pub kernelExecTimeoutEnabled: core::ffi::c_int,
+    pub ECCEnabled: core::ffi::c_int,
+    pub tccDriver: core::ffi::c_int,
+    pub cooperativeMultiDeviceUnmatchedFunc: core::ffi::c_int,
+    pub cooperativeMultiDeviceUnmatchedGridDim: core::ffi::c_int,
+    pub cooperativeMultiDeviceUnmatchedBlockDim: core::ffi::c_int,
+    pub cooperativeMultiDeviceUnmatchedSharedMem: core::ffi::c_int,
+    pub isLargeBar: core::ffi::c_int,
+    pub asicRevision: core::ffi::c_int,
+    pub managedMemory: core::ffi::c_int,
+    pub directManagedMemAccessFromHost: core::ffi::c_int,
+    pub concurrentManagedAccess: core::ffi::c_int,
+    pub pageableMemoryAccess: core::ffi::c_int,
+    pub pageableMemoryAccessUsesHostPageTables: core::ffi::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipPointerAttribute_t {
+    pub memoryType: hipMemoryType,
+    pub device: core::ffi::c_int,
+    pub devicePointer: *mut core::ffi::c_void,
+    pub hostPointer: *mut core::ffi::c_void,
+    pub isManaged: core::ffi::c_int,
+    pub allocationFlags: core::ffi::c_uint,
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct ihipCtx_t {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct ihipStream_t {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipIpcMemHandle_st {
+    pub reserved: [core::ffi::c_char; 64usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipIpcEventHandle_st {
+    pub reserved: [core::ffi::c_char; 64usize],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct ihipMemPoolHandle_t {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct ihipEvent_t {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipMemLocation {
+    pub type_: hipMemLocationType,
+    pub id: core::ffi::c_int,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipMemAccessDesc {
+    pub location: hipMemLocation,
+    pub flags: hipMemAccessFlags,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipMemPoolProps {
+    pub allocType: hipMemAllocationType,
+    pub handleTypes: hipMemAllocationHandleType,
+    pub location: hipMemLocation,
+    pub win32SecurityAttributes: *mut core::ffi::c_void,
+    pub reserved: [core::ffi::c_uchar; 64usize],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipMemPoolPtrExportData {
+    pub reserved: [core::ffi::c_uchar; 64usize],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct ihipGraph {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct hipGraphNode {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct hipGraphExec {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hipMemAllocationProp {
+    pub compressionType: core::ffi::c_uchar,
+    pub location: hipMemLocation,
+    pub requestedHandleType: hipMemAllocationHandleType,
+    pub type_: hipMemAllocationType,
+    pub usage: core::ffi::c_ushort,
+    pub win32HandleMetaData: *mut core::ffi::c_void,
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct ihipMemGenericAllocationHandle {
+    _unused: [u8; 0],
+}
+pub const HIP_VERSION_MAJOR: u32 = 5;
+pub const HIP_VERSION_MINOR: u32 = 2;
+pub const HIP_VERSION_PATCH: u32 = 21153;
+pub const HIP_VERSION: u32 = 50221153;
+pub const hipIpcMemLazyEnablePeerAccess: u32 = 0;
+pub const HIP_IPC_HANDLE_SIZE: u32 = 64;
+pub const hipStreamDefault: u32 = 0;
+pub const hipStreamNonBlocking: u32 = 1;
+pub const hipEventDefault: u32 = 0;
+pub const hipEventBlockingSync: u32 = 1;
+pub const hipEventDisableTiming: u32 = 2;
+pub const hipEventInterprocess: u32 = 4;
+pub const hipEventReleaseToDevice: u32 = 1073741824;
+pub const hipEventReleaseToSystem: u32 = 2147483648;
+pub const hipHostMallocDefault: u32 = 0;
+pub const hipHostMallocPortable: u32 = 1;
+pub const hipHostMallocMapped: u32 = 2;
+pub const hipHostMallocWriteCombined: u32 = 4;
+pub const hipHostMallocNumaUser: u32 = 536870912;
+pub const hipHostMallocCoherent: u32 = 1073741824;
+pub const hipHostMallocNonCoherent: u32 = 2147483648;
+pub const hipMemAttachGlobal: u32 = 1;
+pub const hipMemAttachHost: u32 = 2;
+pub const hipMemAttachSingle: u32 = 4;
+pub const hipDeviceMallocDefault: u32 = 0;
+pub const hipDeviceMallocFinegrained: u32 = 1;
+pub const hipMallocSignalMemory: u32 = 2;
+pub const hipHostRegisterDefault: u32 = 0;
+pub const hipHostRegisterPortable: u32 = 1;
+pub const hipHostRegisterMapped: u32 = 2;
+pub const hipHostRegisterIoMemory: u32 = 4;
+pub const hipExtHostRegisterCoarseGrained: u32 = 8;
+pub const hipStreamWaitValueGte: u32 = 0;
+pub const hipStreamWaitValueEq: u32 = 1;
+pub const hipStreamWaitValueAnd: u32 = 2;
+pub const hipStreamWaitValueNor: u32 = 3;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipDeviceArch_t"][::core::mem::size_of::<hipDeviceArch_t>() - 4usize];
+    ["Alignment of hipDeviceArch_t"][::core::mem::align_of::<hipDeviceArch_t>() - 4usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipUUID_t"][::core::mem::size_of::<hipUUID_t>() - 16usize];
+    ["Alignment of hipUUID_t"][::core::mem::align_of::<hipUUID_t>() - 1usize];
+    ["Offset of field: hipUUID_t::bytes"][::core::mem::offset_of!(hipUUID_t, bytes) - 0usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipDeviceProp_t"][::core::mem::size_of::<hipDeviceProp_t>() - 792usize];
+    ["Alignment of hipDeviceProp_t"][::core::mem::align_of::<hipDeviceProp_t>() - 8usize];
+    ["Offset of field: hipDeviceProp_t::name"][::core::mem::offset_of!(hipDeviceProp_t, name) - 0usize];
+    ["Offset of field: hipDeviceProp_t::totalGlobalMem"]
+        [::core::mem::offset_of!(hipDeviceProp_t, totalGlobalMem) - 256usize];
+    ["Offset of field: hipDeviceProp_t::sharedMemPerBlock"]
+        [::core::mem::offset_of!(hipDeviceProp_t, sharedMemPerBlock) - 264usize];
+    ["Offset of field: hipDeviceProp_t::regsPerBlock"]
+        [::core::mem::offset_of!(hipDeviceProp_t, regsPerBlock) - 272usize];
+    ["Offset of field: hipDeviceProp_t::warpSize"]
+        [::core::mem::offset_of!(hipDeviceProp_t, warpSize) - 276usize];
+    ["Offset of field: hipDeviceProp_t::maxThreadsPerBlock"]
+        [::core::mem::offset_of!(hipDeviceProp_t, maxThreadsPerBlock) - 280usize];
+    ["Offset of field: hipDeviceProp_t::maxThreadsDim"]
+        [::core::mem::offset_of!(hipDeviceProp_t, maxThreadsDim) - 284usize];
+    ["Offset of field: hipDeviceProp_t::maxGridSize"]
+        [::core::mem::offset_of!(hipDeviceProp_t, maxGridSize) - 296usize];
+    ["Offset of field: hipDeviceProp_t::clockRate"]
+        [::core::mem::offset_of!(hipDeviceProp_t, clockRate) - 308usize];
+    ["Offset of field: hipDeviceProp_t::memoryClockRate"]
+        [::core::mem::offset_of!(hipDeviceProp_t, memoryClockRate) - 312usize];
+    ["Offset of field: hipDeviceProp_t::memoryBusWidth"]
+        [::core::mem::offset_of!(hipDeviceProp_t, memoryBusWidth) - 316usize];
+    ["Offset of field: hipDeviceProp_t::totalConstMem"]
+        [::core::mem::offset_of!(hipDeviceProp_t, totalConstMem) - 320usize];
+    ["Offset of field: hipDeviceProp_t::major"][::core::mem::offset_of!(hipDeviceProp_t, major) - 328usize];
+    ["Offset of field: hipDeviceProp_t::minor"][::core::mem::offset_of!(hipDeviceProp_t, minor) - 332usize];
+    ["Offset of field: hipDeviceProp_t::multiProcessorCount"]
+        [::core::mem::offset_of!(hipDeviceProp_t, multiProcessorCount) - 336usize];
+    ["Offset of field: hipDeviceProp_t::l2CacheSize"]
+        [::core::mem::offset_of!(hipDeviceProp_t, l2CacheSize) - 340usize];
+    ["Offset of field: hipDeviceProp_t::maxThreadsPerMultiProcessor"]
+        [::core::mem::offset_of!(hipDeviceProp_t, maxThreadsPerMultiProcessor) - 344usize];
+    ["Offset of field: hipDeviceProp_t::computeMode"]
+        [::core::mem::offset_of!(hipDeviceProp_t, computeMode) - 348usize];
+    ["Offset of field: hipDeviceProp_t::clockInstructionRate"]
+        [::core::mem::offset_of!(hipDeviceProp_t, clockInstructionRate) - 352usize];
+    ["Offset of field: hipDeviceProp_t::arch"][::core::mem::offset_of!(hipDeviceProp_t, arch) - 356usize];
+    ["Offset of field: hipDeviceProp_t::concurrentKernels"]
+        [::core::mem::offset_of!(hipDeviceProp_t, concurrentKernels) - 360usize];
+    ["Offset of field: hipDeviceProp_t::pciDomainID"]
+        [::core::mem::offset_of!(hipDeviceProp_t, pciDomainID) - 364usize];
+    ["Offset of field: hipDeviceProp_t::pciBusID"]
+        [::core::mem::offset_of!(hipDeviceProp_t, pciBusID) - 368usize];
+    ["Offset of field: hipDeviceProp_t::pciDeviceID"]
+        [::core::mem::offset_of!(hipDeviceProp_t, pciDeviceID) - 372usize];
+    ["Offset of field: hipDeviceProp_t::maxSharedMemoryPerMultiProcessor"]
+        [::core::mem::offset_of!(hipDeviceProp_t, maxSharedMemoryPerMultiProcessor) - 376usize];
+    ["Offset of field: hipDeviceProp_t::isMultiGpuBoard"]
+        [::core::mem::offset_of!(hipDeviceProp_t, isMultiGpuBoard) - 384usize];
+    ["Offset of field: hipDeviceProp_t::canMapHostMemory"]
+        [::core::mem::offset_of!(hipDeviceProp_t, canMapHostMemory) - 388usize];
+    ["Offset of field: hipDeviceProp_t::gcnArch"]
+        [::core::mem::offset_of!(hipDeviceProp_t, gcnArch) - 392usize];
+    ["Offset of field: hipDeviceProp_t::gcnArchName"]
+        [::core::mem::offset_of!(hipDeviceProp_t, gcnArchName) - 396usize];
+    ["Offset of field: hipDeviceProp_t::integrated"]
+        [::core::mem::offset_of!(hipDeviceProp_t, integrated) - 652usize];
+    ["Offset of field: hipDeviceProp_t::cooperativeLaunch"]
+        [::core::mem::offset_of!(hipDeviceProp_t, cooperativeLaunch) - 656usize];
+    ["Offset of field: hipDeviceProp_t::cooperativeMultiDeviceLaunch"]
+        [::core::mem::offset_of!(hipDeviceProp_t, cooperativeMultiDeviceLaunch) - 660usize];
+    ["Offset of field: hipDeviceProp_t::maxTexture1DLinear"]
+        [::core::mem::offset_of!(hipDeviceProp_t, maxTexture1DLinear) - 664usize];
+    ["Offset of field: hipDeviceProp_t::maxTexture1D"]
+        [::core::mem::offset_of!(hipDeviceProp_t, maxTexture1D) - 668usize];
+    ["Offset of field: hipDeviceProp_t::maxTexture2D"]
+        [::core::mem::offset_of!(hipDeviceProp_t, maxTexture2D) - 672usize];
+    ["Offset of field: hipDeviceProp_t::maxTexture3D"]
+        [::core::mem::offset_of!(hipDeviceProp_t, maxTexture3D) - 680usize];
+    ["Offset of field: hipDeviceProp_t::hdpMemFlushCntl"]
+        [::core::mem::offset_of!(hipDeviceProp_t, hdpMemFlushCntl) - 696usize];
+    ["Offset of field: hipDeviceProp_t::hdpRegFlushCntl"]
+        [::core::mem::offset_of!(hipDeviceProp_t, hdpRegFlushCntl) - 704usize];
+    ["Offset of field: hipDeviceProp_t::memPitch"]
+        [::core::mem::offset_of!(hipDeviceProp_t, memPitch) - 712usize];
+    ["Offset of field: hipDeviceProp_t::textureAlignment"]
+        [::core::mem::offset_of!(hipDeviceProp_t, textureAlignment) - 720usize];
+    ["Offset of field: hipDeviceProp_t::texturePitchAlignment"]
+        [::core::mem::offset_of!(hipDeviceProp_t, texturePitchAlignment) - 728usize];
+    ["Offset of field: hipDeviceProp_t::kernelExecTimeoutEnabled"]
+        [::core::mem::offset_of!(hipDeviceProp_t, kernelExecTimeoutEnabled) - 736usize];
+    ["Offset of field: hipDeviceProp_t::ECCEnabled"]
+        [::core::mem::offset_of!(hipDeviceProp_t, ECCEnabled) - 740usize];
+    ["Offset of field: hipDeviceProp_t::tccDriver"]
+        [::core::mem::offset_of!(hipDeviceProp_t, tccDriver) - 744usize];
+    ["Offset of field: hipDeviceProp_t::cooperativeMultiDeviceUnmatchedFunc"]
+        [::core::mem::offset_of!(hipDeviceProp_t, cooperativeMultiDeviceUnmatchedFunc) - 748usize];
+    ["Offset of field: hipDeviceProp_t::cooperativeMultiDeviceUnmatchedGridDim"]
+        [::core::mem::offset_of!(hipDeviceProp_t, cooperativeMultiDeviceUnmatchedGridDim) - 752usize];
+    ["Offset of field: hipDeviceProp_t::cooperativeMultiDeviceUnmatchedBlockDim"]
+        [::core::mem::offset_of!(hipDeviceProp_t, cooperativeMultiDeviceUnmatchedBlockDim) - 756usize];
+    ["Offset of field: hipDeviceProp_t::cooperativeMultiDeviceUnmatchedSharedMem"]
+        [::core::mem::offset_of!(hipDeviceProp_t, cooperativeMultiDeviceUnmatchedSharedMem) - 760usize];
+    ["Offset of field: hipDeviceProp_t::isLargeBar"]
+        [::core::mem::offset_of!(hipDeviceProp_t, isLargeBar) - 764usize];
+    ["Offset of field: hipDeviceProp_t::asicRevision"]
+        [::core::mem::offset_of!(hipDeviceProp_t, asicRevision) - 768usize];
+    ["Offset of field: hipDeviceProp_t::managedMemory"]
+        [::core::mem::offset_of!(hipDeviceProp_t, managedMemory) - 772usize];
+    ["Offset of field: hipDeviceProp_t::directManagedMemAccessFromHost"]
+        [::core::mem::offset_of!(hipDeviceProp_t, directManagedMemAccessFromHost) - 776usize];
+    ["Offset of field: hipDeviceProp_t::concurrentManagedAccess"]
+        [::core::mem::offset_of!(hipDeviceProp_t, concurrentManagedAccess) - 780usize];
+    ["Offset of field: hipDeviceProp_t::pageableMemoryAccess"]
+        [::core::mem::offset_of!(hipDeviceProp_t, pageableMemoryAccess) - 784usize];
+    ["Offset of field: hipDeviceProp_t::pageableMemoryAccessUsesHostPageTables"]
+        [::core::mem::offset_of!(hipDeviceProp_t, pageableMemoryAccessUsesHostPageTables) - 788usize];
+};
+pub const hipMemoryTypeHost: hipMemoryType = 0;
+pub const hipMemoryTypeDevice: hipMemoryType = 1;
+pub const hipMemoryTypeArray: hipMemoryType = 2;
+pub const hipMemoryTypeUnified: hipMemoryType = 3;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipPointerAttribute_t"][::core::mem::size_of::<hipPointerAttribute_t>() - 32usize];
+    ["Alignment of hipPointerAttribute_t"][::core::mem::align_of::<hipPointerAttribute_t>() - 8usize];
+    ["Offset of field: hipPointerAttribute_t::memoryType"]
+        [::core::mem::offset_of!(hipPointerAttribute_t, memoryType) - 0usize];
+    ["Offset of field: hipPointerAttribute_t::device"]
+        [::core::mem::offset_of!(hipPointerAttribute_t, device) - 4usize];
+    ["Offset of field: hipPointerAttribute_t::devicePointer"]
+        [::core::mem::offset_of!(hipPointerAttribute_t, devicePointer) - 8usize];
+    ["Offset of field: hipPointerAttribute_t::hostPointer"]
+        [::core::mem::offset_of!(hipPointerAttribute_t, hostPointer) - 16usize];
+    ["Offset of field: hipPointerAttribute_t::isManaged"]
+        [::core::mem::offset_of!(hipPointerAttribute_t, isManaged) - 24usize];
+    ["Offset of field: hipPointerAttribute_t::allocationFlags"]
+        [::core::mem::offset_of!(hipPointerAttribute_t, allocationFlags) - 28usize];
+};
+pub const hipSuccess: hipError_t = 0;
+pub const hipErrorInvalidValue: hipError_t = 1;
+pub const hipErrorOutOfMemory: hipError_t = 2;
+pub const hipErrorMemoryAllocation: hipError_t = 2;
+pub const hipErrorNotInitialized: hipError_t = 3;
+pub const hipErrorInitializationError: hipError_t = 3;
+pub const hipErrorDeinitialized: hipError_t = 4;
+pub const hipErrorProfilerDisabled: hipError_t = 5;
+pub const hipErrorProfilerNotInitialized: hipError_t = 6;
+pub const hipErrorProfilerAlreadyStarted: hipError_t = 7;
+pub const hipErrorProfilerAlreadyStopped: hipError_t = 8;
+pub const hipErrorInvalidConfiguration: hipError_t = 9;
+pub const hipErrorInvalidPitchValue: hipError_t = 12;
+pub const hipErrorInvalidSymbol: hipError_t = 13;
+pub const hipErrorInvalidDevicePointer: hipError_t = 17;
+pub const hipErrorInvalidMemcpyDirection: hipError_t = 21;
+pub const hipErrorInsufficientDriver: hipError_t = 35;
+pub const hipErrorMissingConfiguration: hipError_t = 52;
+pub const hipErrorPriorLaunchFailure: hipError_t = 53;
+pub const hipErrorInvalidDeviceFunction: hipError_t = 98;
+pub const hipErrorNoDevice: hipError_t = 100;
+pub const hipErrorInvalidDevice: hipError_t = 101;
+pub const hipErrorInvalidImage: hipError_t = 200;
+pub const hipErrorInvalidContext: hipError_t = 201;
+pub const hipErrorContextAlreadyCurrent: hipError_t = 202;
+pub const hipErrorMapFailed: hipError_t = 205;
+pub const hipErrorMapBufferObjectFailed: hipError_t = 205;
+pub const hipErrorUnmapFailed: hipError_t = 206;
+pub const hipErrorArrayIsMapped: hipError_t = 207;
+pub const hipErrorAlreadyMapped: hipError_t = 208;
+pub const hipErrorNoBinaryForGpu: hipError_t = 209;
+pub const hipErrorAlreadyAcquired: hipError_t = 210;
+pub const hipErrorNotMapped: hipError_t = 211;
+pub const hipErrorNotMappedAsArray: hipError_t = 212;
+pub const hipErrorNotMappedAsPointer: hipError_t = 213;
+pub const hipErrorECCNotCorrectable: hipError_t = 214;
+pub const hipErrorUnsupportedLimit: hipError_t = 215;
+pub const hipErrorContextAlreadyInUse: hipError_t = 216;
+pub const hipErrorPeerAccessUnsupported: hipError_t = 217;
+pub const hipErrorInvalidKernelFile: hipError_t = 218;
+pub const hipErrorInvalidGraphicsContext: hipError_t = 219;
+pub const hipErrorInvalidSource: hipError_t = 300;
+pub const hipErrorFileNotFound: hipError_t = 301;
+pub const hipErrorSharedObjectSymbolNotFound: hipError_t = 302;
+pub const hipErrorSharedObjectInitFailed: hipError_t = 303;
+pub const hipErrorOperatingSystem: hipError_t = 304;
+pub const hipErrorInvalidHandle: hipError_t = 400;
+pub const hipErrorInvalidResourceHandle: hipError_t = 400;
+pub const hipErrorIllegalState: hipError_t = 401;
+pub const hipErrorNotFound: hipError_t = 500;
+pub const hipErrorNotReady: hipError_t = 600;
+pub const hipErrorIllegalAddress: hipError_t = 700;
+pub const hipErrorLaunchOutOfResources: hipError_t = 701;
+pub const hipErrorLaunchTimeOut: hipError_t = 702;
+pub const hipErrorPeerAccessAlreadyEnabled: hipError_t = 704;
+pub const hipErrorPeerAccessNotEnabled: hipError_t = 705;
+pub const hipErrorSetOnActiveProcess: hipError_t = 708;
+pub const hipErrorContextIsDestroyed: hipError_t = 709;
+pub const hipErrorAssert: hipError_t = 710;
+pub const hipErrorHostMemoryAlreadyRegistered: hipError_t = 712;
+pub const hipErrorHostMemoryNotRegistered: hipError_t = 713;
+pub const hipErrorLaunchFailure: hipError_t = 719;
+pub const hipErrorCooperativeLaunchTooLarge: hipError_t = 720;
+pub const hipErrorNotSupported: hipError_t = 801;
+pub const hipErrorStreamCaptureUnsupported: hipError_t = 900;
+pub const hipErrorStreamCaptureInvalidated: hipError_t = 901;
+pub const hipErrorStreamCaptureMerge: hipError_t = 902;
+pub const hipErrorStreamCaptureUnmatched: hipError_t = 903;
+pub const hipErrorStreamCaptureUnjoined: hipError_t = 904;
+pub const hipErrorStreamCaptureIsolation: hipError_t = 905;
+pub const hipErrorStreamCaptureImplicit: hipError_t = 906;
+pub const hipErrorCapturedEvent: hipError_t = 907;
+pub const hipErrorStreamCaptureWrongThread: hipError_t = 908;
+pub const hipErrorGraphExecUpdateFailure: hipError_t = 910;
+pub const hipErrorUnknown: hipError_t = 999;
+pub const hipErrorRuntimeMemory: hipError_t = 1052;
+pub const hipErrorRuntimeOther: hipError_t = 1053;
+pub const hipErrorTbd: hipError_t = 1054;
+pub const hipDeviceAttributeCudaCompatibleBegin: hipDeviceAttribute_t = 0;
+pub const hipDeviceAttributeEccEnabled: hipDeviceAttribute_t = 0;
+pub const hipDeviceAttributeAccessPolicyMaxWindowSize: hipDeviceAttribute_t = 1;
+pub const hipDeviceAttributeAsyncEngineCount: hipDeviceAttribute_t = 2;
+pub const hipDeviceAttributeCanMapHostMemory: hipDeviceAttribute_t = 3;
+pub const hipDeviceAttributeCanUseHostPointerForRegisteredMem: hipDeviceAttribute_t = 4;
+pub const hipDeviceAttributeClockRate: hipDeviceAttribute_t = 5;
+pub const hipDeviceAttributeComputeMode: hipDeviceAttribute_t = 6;
+pub const hipDeviceAttributeComputePreemptionSupported: hipDeviceAttribute_t = 7;
+pub const hipDeviceAttributeConcurrentKernels: hipDeviceAttribute_t = 8;
+pub const hipDeviceAttributeConcurrentManagedAccess: hipDeviceAttribute_t = 9;
+pub const hipDeviceAttributeCooperativeLaunch: hipDeviceAttribute_t = 10;
+pub const hipDeviceAttributeCooperativeMultiDeviceLaunch: hipDeviceAttribute_t = 11;
+pub const hipDeviceAttributeDeviceOverlap: hipDeviceAttribute_t = 12;
+pub const hipDeviceAttributeDirectManagedMemAccessFromHost: hipDeviceAttribute_t = 13;
+pub const hipDeviceAttributeGlobalL1CacheSupported: hipDeviceAttribute_t = 14;
+pub const hipDeviceAttributeHostNativeAtomicSupported: hipDeviceAttribute_t = 15;
+pub const hipDeviceAttributeIntegrated: hipDeviceAttribute_t = 16;
+pub const hipDeviceAttributeIsMultiGpuBoard: hipDeviceAttribute_t = 17;
+pub const hipDeviceAttributeKernelExecTimeout: hipDeviceAttribute_t = 18;
+pub const hipDeviceAttributeL2CacheSize: hipDeviceAttribute_t = 19;
+pub const hipDeviceAttributeLocalL1CacheSupported: hipDeviceAttribute_t = 20;
+pub const hipDeviceAttributeLuid: hipDeviceAttribute_t = 21;
+pub const hipDeviceAttributeLuidDeviceNodeMask: hipDeviceAttribute_t = 22;
+pub const hipDeviceAttributeComputeCapabilityMajor: hipDeviceAttribute_t = 23;
+pub const hipDeviceAttributeManagedMemory: hipDeviceAttribute_t = 24;
+pub const hipDeviceAttributeMaxBlocksPerMultiProcessor: hipDeviceAttribute_t = 25;
+pub const hipDeviceAttributeMaxBlockDimX: hipDeviceAttribute_t = 26;
+pub const hipDeviceAttributeMaxBlockDimY: hipDeviceAttribute_t = 27;
+pub const hipDeviceAttributeMaxBlockDimZ: hipDeviceAttribute_t = 28;
+pub const hipDeviceAttributeMaxGridDimX: hipDeviceAttribute_t = 29;
+pub const hipDeviceAttributeMaxGridDimY: hipDeviceAttribute_t = 30;
+pub const hipDeviceAttributeMaxGridDimZ: hipDeviceAttribute_t = 31;
+pub const hipDeviceAttributeMaxSurface1D: hipDeviceAttribute_t = 32;
+pub const hipDeviceAttributeMaxSurface1DLayered: hipDeviceAttribute_t = 33;
+pub const hipDeviceAttributeMaxSurface2D: hipDeviceAttribute_t = 34;
+pub const hipDeviceAttributeMaxSurface2DLayered: hipDeviceAttribute_t = 35;
+pub const hipDeviceAttributeMaxSurface3D: hipDeviceAttribute_t = 36;
+pub const hipDeviceAttributeMaxSurfaceCubemap: hipDeviceAttribute_t = 37;
+pub const hipDeviceAttributeMaxSurfaceCubemapLayered: hipDeviceAttribute_t = 38;
+pub const hipDeviceAttributeMaxTexture1DWidth: hipDeviceAttribute_t = 39;
+pub const hipDeviceAttributeMaxTexture1DLayered: hipDeviceAttribute_t = 40;
+pub const hipDeviceAttributeMaxTexture1DLinear: hipDeviceAttribute_t = 41;
+pub const hipDeviceAttributeMaxTexture1DMipmap: hipDeviceAttribute_t = 42;
+pub const hipDeviceAttributeMaxTexture2DWidth: hipDeviceAttribute_t = 43;
+pub const hipDeviceAttributeMaxTexture2DHeight: hipDeviceAttribute_t = 44;
+pub const hipDeviceAttributeMaxTexture2DGather: hipDeviceAttribute_t = 45;
+pub const hipDeviceAttributeMaxTexture2DLayered: hipDeviceAttribute_t = 46;
+pub const hipDeviceAttributeMaxTexture2DLinear: hipDeviceAttribute_t = 47;
+pub const hipDeviceAttributeMaxTexture2DMipmap: hipDeviceAttribute_t = 48;
+pub const hipDeviceAttributeMaxTexture3DWidth: hipDeviceAttribute_t = 49;
+pub const hipDeviceAttributeMaxTexture3DHeight: hipDeviceAttribute_t = 50;
+pub const hipDeviceAttributeMaxTexture3DDepth: hipDeviceAttribute_t = 51;
+pub const hipDeviceAttributeMaxTexture3DAlt: hipDeviceAttribute_t = 52;
+pub const hipDeviceAttributeMaxTextureCubemap: hipDeviceAttribute_t = 53;
+pub const hipDeviceAttributeMaxTextureCubemapLayered: hipDeviceAttribute_t = 54;
+pub const hipDeviceAttributeMaxThreadsDim: hipDeviceAttribute_t = 55;
+pub const hipDeviceAttributeMaxThreadsPerBlock: hipDeviceAttribute_t = 56;
+pub const hipDeviceAttributeMaxThreadsPerMultiProcessor: hipDeviceAttribute_t = 57;
+pub const hipDeviceAttributeMaxPitch: hipDeviceAttribute_t = 58;
+pub const hipDeviceAttributeMemoryBusWidth: hipDeviceAttribute_t = 59;
+pub const hipDeviceAttributeMemoryClockRate: hipDeviceAttribute_t = 60;
+pub const hipDeviceAttributeComputeCapabilityMinor: hipDeviceAttribute_t = 61;
+pub const hipDeviceAttributeMultiGpuBoardGroupID: hipDeviceAttribute_t = 62;
+pub const hipDeviceAttributeMultiprocessorCount: hipDeviceAttribute_t = 63;
+pub const hipDeviceAttributeName: hipDeviceAttribute_t = 64;
+pub const hipDeviceAttributePageableMemoryAccess: hipDeviceAttribute_t = 65;
+pub const hipDeviceAttributePageableMemoryAccessUsesHostPageTables: hipDeviceAttribute_t = 66;
+pub const hipDeviceAttributePciBusId: hipDeviceAttribute_t = 67;
+pub const hipDeviceAttributePciDeviceId: hipDeviceAttribute_t = 68;
+pub const hipDeviceAttributePciDomainID: hipDeviceAttribute_t = 69;
+pub const hipDeviceAttributePersistingL2CacheMaxSize: hipDeviceAttribute_t = 70;
+pub const hipDeviceAttributeMaxRegistersPerBlock: hipDeviceAttribute_t = 71;
+pub const hipDeviceAttributeMaxRegistersPerMultiprocessor: hipDeviceAttribute_t = 72;
+pub const hipDeviceAttributeReservedSharedMemPerBlock: hipDeviceAttribute_t = 73;
+pub const hipDeviceAttributeMaxSharedMemoryPerBlock: hipDeviceAttribute_t = 74;
+pub const hipDeviceAttributeSharedMemPerBlockOptin: hipDeviceAttribute_t = 75;
+pub const hipDeviceAttributeSharedMemPerMultiprocessor: hipDeviceAttribute_t = 76;
+pub const hipDeviceAttributeSingleToDoublePrecisionPerfRatio: hipDeviceAttribute_t = 77;
+pub const hipDeviceAttributeStreamPrioritiesSupported: hipDeviceAttribute_t = 78;
+pub const hipDeviceAttributeSurfaceAlignment: hipDeviceAttribute_t = 79;
+pub const hipDeviceAttributeTccDriver: hipDeviceAttribute_t = 80;
+pub const hipDeviceAttributeTextureAlignment: hipDeviceAttribute_t = 81;
+pub const hipDeviceAttributeTexturePitchAlignment: hipDeviceAttribute_t = 82;
+pub const hipDeviceAttributeTotalConstantMemory: hipDeviceAttribute_t = 83;
+pub const hipDeviceAttributeTotalGlobalMem: hipDeviceAttribute_t = 84;
+pub const hipDeviceAttributeUnifiedAddressing: hipDeviceAttribute_t = 85;
+pub const hipDeviceAttributeUuid: hipDeviceAttribute_t = 86;
+pub const hipDeviceAttributeWarpSize: hipDeviceAttribute_t = 87;
+pub const hipDeviceAttributeMemoryPoolsSupported: hipDeviceAttribute_t = 88;
+pub const hipDeviceAttributeCudaCompatibleEnd: hipDeviceAttribute_t = 9999;
+pub const hipDeviceAttributeAmdSpecificBegin: hipDeviceAttribute_t = 10000;
+pub const hipDeviceAttributeClockInstructionRate: hipDeviceAttribute_t = 10000;
+pub const hipDeviceAttributeArch: hipDeviceAttribute_t = 10001;
+pub const hipDeviceAttributeMaxSharedMemoryPerMultiprocessor: hipDeviceAttribute_t = 10002;
+pub const hipDeviceAttributeGcnArch: hipDeviceAttribute_t = 10003;
+pub const hipDeviceAttributeGcnArchName: hipDeviceAttribute_t = 10004;
+pub const hipDeviceAttributeHdpMemFlushCntl: hipDeviceAttribute_t = 10005;
+pub const hipDeviceAttributeHdpRegFlushCntl: hipDeviceAttribute_t = 10006;
+pub const hipDeviceAttributeCooperativeMultiDeviceUnmatchedFunc: hipDeviceAttribute_t = 10007;
+pub const hipDeviceAttributeCooperativeMultiDeviceUnmatchedGridDim: hipDeviceAttribute_t = 10008;
+pub const hipDeviceAttributeCooperativeMultiDeviceUnmatchedBlockDim: hipDeviceAttribute_t = 10009;
+pub const hipDeviceAttributeCooperativeMultiDeviceUnmatchedSharedMem: hipDeviceAttribute_t = 10010;
+pub const hipDeviceAttributeIsLargeBar: hipDeviceAttribute_t = 10011;
+pub const hipDeviceAttributeAsicRevision: hipDeviceAttribute_t = 10012;
+pub const hipDeviceAttributeCanUseStreamWaitValue: hipDeviceAttribute_t = 10013;
+pub const hipDeviceAttributeImageSupport: hipDeviceAttribute_t = 10014;
+pub const hipDeviceAttributePhysicalMultiProcessorCount: hipDeviceAttribute_t = 10015;
+pub const hipDeviceAttributeFineGrainSupport: hipDeviceAttribute_t = 10016;
+pub const hipDeviceAttributeAmdSpecificEnd: hipDeviceAttribute_t = 19999;
+pub const hipDeviceAttributeVendorSpecificBegin: hipDeviceAttribute_t = 20000;
+pub const hipMemcpyHostToHost: hipMemcpyKind = 0;
+pub const hipMemcpyHostToDevice: hipMemcpyKind = 1;
+pub const hipMemcpyDeviceToHost: hipMemcpyKind = 2;
+pub const hipMemcpyDeviceToDevice: hipMemcpyKind = 3;
+pub const hipMemcpyDefault: hipMemcpyKind = 4;
+pub const HIP_POINTER_ATTRIBUTE_CONTEXT: hipPointer_attribute = 1;
+pub const HIP_POINTER_ATTRIBUTE_MEMORY_TYPE: hipPointer_attribute = 2;
+pub const HIP_POINTER_ATTRIBUTE_DEVICE_POINTER: hipPointer_attribute = 3;
+pub const HIP_POINTER_ATTRIBUTE_HOST_POINTER: hipPointer_attribute = 4;
+pub const HIP_POINTER_ATTRIBUTE_P2P_TOKENS: hipPointer_attribute = 5;
+pub const HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS: hipPointer_attribute = 6;
+pub const HIP_POINTER_ATTRIBUTE_BUFFER_ID: hipPointer_attribute = 7;
+pub const HIP_POINTER_ATTRIBUTE_IS_MANAGED: hipPointer_attribute = 8;
+pub const HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL: hipPointer_attribute = 9;
+pub const HIP_POINTER_ATTRIBUTE_IS_LEGACY_HIP_IPC_CAPABLE: hipPointer_attribute = 10;
+pub const HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR: hipPointer_attribute = 11;
+pub const HIP_POINTER_ATTRIBUTE_RANGE_SIZE: hipPointer_attribute = 12;
+pub const HIP_POINTER_ATTRIBUTE_MAPPED: hipPointer_attribute = 13;
+pub const HIP_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES: hipPointer_attribute = 14;
+pub const HIP_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE: hipPointer_attribute = 15;
+pub const HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS: hipPointer_attribute = 16;
+pub const HIP_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: hipPointer_attribute = 17;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipIpcMemHandle_st"][::core::mem::size_of::<hipIpcMemHandle_st>() - 64usize];
+    ["Alignment of hipIpcMemHandle_st"][::core::mem::align_of::<hipIpcMemHandle_st>() - 1usize];
+    ["Offset of field: hipIpcMemHandle_st::reserved"]
+        [::core::mem::offset_of!(hipIpcMemHandle_st, reserved) - 0usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipIpcEventHandle_st"][::core::mem::size_of::<hipIpcEventHandle_st>() - 64usize];
+    ["Alignment of hipIpcEventHandle_st"][::core::mem::align_of::<hipIpcEventHandle_st>() - 1usize];
+    ["Offset of field: hipIpcEventHandle_st::reserved"]
+        [::core::mem::offset_of!(hipIpcEventHandle_st, reserved) - 0usize];
+};
+pub const hipMemAdviseSetReadMostly: hipMemoryAdvise = 1;
+pub const hipMemAdviseUnsetReadMostly: hipMemoryAdvise = 2;
+pub const hipMemAdviseSetPreferredLocation: hipMemoryAdvise = 3;
+pub const hipMemAdviseUnsetPreferredLocation: hipMemoryAdvise = 4;
+pub const hipMemAdviseSetAccessedBy: hipMemoryAdvise = 5;
+pub const hipMemAdviseUnsetAccessedBy: hipMemoryAdvise = 6;
+pub const hipMemAdviseSetCoarseGrain: hipMemoryAdvise = 100;
+pub const hipMemAdviseUnsetCoarseGrain: hipMemoryAdvise = 101;
+pub const hipMemPoolReuseFollowEventDependencies: hipMemPoolAttr = 1;
+pub const hipMemPoolReuseAllowOpportunistic: hipMemPoolAttr = 2;
+pub const hipMemPoolReuseAllowInternalDependencies: hipMemPoolAttr = 3;
+pub const hipMemPoolAttrReleaseThreshold: hipMemPoolAttr = 4;
+pub const hipMemPoolAttrReservedMemCurrent: hipMemPoolAttr = 5;
+pub const hipMemPoolAttrReservedMemHigh: hipMemPoolAttr = 6;
+pub const hipMemPoolAttrUsedMemCurrent: hipMemPoolAttr = 7;
+pub const hipMemPoolAttrUsedMemHigh: hipMemPoolAttr = 8;
+pub const hipMemLocationTypeInvalid: hipMemLocationType = 0;
+pub const hipMemLocationTypeDevice: hipMemLocationType = 1;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipMemLocation"][::core::mem::size_of::<hipMemLocation>() - 8usize];
+    ["Alignment of hipMemLocation"][::core::mem::align_of::<hipMemLocation>() - 4usize];
+    ["Offset of field: hipMemLocation::type_"][::core::mem::offset_of!(hipMemLocation, type_) - 0usize];
+    ["Offset of field: hipMemLocation::id"][::core::mem::offset_of!(hipMemLocation, id) - 4usize];
+};
+pub const hipMemAccessFlagsProtNone: hipMemAccessFlags = 0;
+pub const hipMemAccessFlagsProtRead: hipMemAccessFlags = 1;
+pub const hipMemAccessFlagsProtReadWrite: hipMemAccessFlags = 3;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipMemAccessDesc"][::core::mem::size_of::<hipMemAccessDesc>() - 12usize];
+    ["Alignment of hipMemAccessDesc"][::core::mem::align_of::<hipMemAccessDesc>() - 4usize];
+    ["Offset of field: hipMemAccessDesc::location"]
+        [::core::mem::offset_of!(hipMemAccessDesc, location) - 0usize];
+    ["Offset of field: hipMemAccessDesc::flags"][::core::mem::offset_of!(hipMemAccessDesc, flags) - 8usize];
+};
+pub const hipMemAllocationTypeInvalid: hipMemAllocationType = 0;
+pub const hipMemAllocationTypePinned: hipMemAllocationType = 1;
+pub const hipMemAllocationTypeMax: hipMemAllocationType = 2147483647;
+pub const hipMemHandleTypeNone: hipMemAllocationHandleType = 0;
+pub const hipMemHandleTypePosixFileDescriptor: hipMemAllocationHandleType = 1;
+pub const hipMemHandleTypeWin32: hipMemAllocationHandleType = 2;
+pub const hipMemHandleTypeWin32Kmt: hipMemAllocationHandleType = 4;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipMemPoolProps"][::core::mem::size_of::<hipMemPoolProps>() - 88usize];
+    ["Alignment of hipMemPoolProps"][::core::mem::align_of::<hipMemPoolProps>() - 8usize];
+    ["Offset of field: hipMemPoolProps::allocType"]
+        [::core::mem::offset_of!(hipMemPoolProps, allocType) - 0usize];
+    ["Offset of field: hipMemPoolProps::handleTypes"]
+        [::core::mem::offset_of!(hipMemPoolProps, handleTypes) - 4usize];
+    ["Offset of field: hipMemPoolProps::location"]
+        [::core::mem::offset_of!(hipMemPoolProps, location) - 8usize];
+    ["Offset of field: hipMemPoolProps::win32SecurityAttributes"]
+        [::core::mem::offset_of!(hipMemPoolProps, win32SecurityAttributes) - 16usize];
+    ["Offset of field: hipMemPoolProps::reserved"]
+        [::core::mem::offset_of!(hipMemPoolProps, reserved) - 24usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipMemPoolPtrExportData"][::core::mem::size_of::<hipMemPoolPtrExportData>() - 64usize];
+    ["Alignment of hipMemPoolPtrExportData"][::core::mem::align_of::<hipMemPoolPtrExportData>() - 1usize];
+    ["Offset of field: hipMemPoolPtrExportData::reserved"]
+        [::core::mem::offset_of!(hipMemPoolPtrExportData, reserved) - 0usize];
+};
+pub const hipStreamCaptureModeGlobal: hipStreamCaptureMode = 0;
+pub const hipStreamCaptureModeThreadLocal: hipStreamCaptureMode = 1;
+pub const hipStreamCaptureModeRelaxed: hipStreamCaptureMode = 2;
+pub const hipStreamCaptureStatusNone: hipStreamCaptureStatus = 0;
+pub const hipStreamCaptureStatusActive: hipStreamCaptureStatus = 1;
+pub const hipStreamCaptureStatusInvalidated: hipStreamCaptureStatus = 2;
+pub const hipGraphInstantiateFlagAutoFreeOnLaunch: hipGraphInstantiateFlags = 1;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hipMemAllocationProp"][::core::mem::size_of::<hipMemAllocationProp>() - 32usize];
+    ["Alignment of hipMemAllocationProp"][::core::mem::align_of::<hipMemAllocationProp>() - 8usize];
+    ["Offset of field: hipMemAllocationProp::compressionType"]
+        [::core::mem::offset_of!(hipMemAllocationProp, compressionType) - 0usize];
+    ["Offset of field: hipMemAllocationProp::location"]
+        [::core::mem::offset_of!(hipMemAllocationProp, location) - 4usize];
+    ["Offset of field: hipMemAllocationProp::requestedHandleType"]
+        [::core::mem::offset_of!(hipMemAllocationProp, requestedHandleType) - 12usize];
+    ["Offset of field: hipMemAllocationProp::type_"]
+        [::core::mem::offset_of!(hipMemAllocationProp, type_) - 16usize];
+    ["Offset of field: hipMemAllocationProp::usage"]
+        [::core::mem::offset_of!(hipMemAllocationProp, usage) - 20usize];
+    ["Offset of field: hipMemAllocationProp::win32HandleMetaData"]
+        [::core::mem::offset_of!(hipMemAllocationProp, win32HandleMetaData) - 24usize];
+};
+pub const hipMemAllocationGranularityMinimum: hipMemAllocationGranularity_flags = 0;
+pub const hipMemAllocationGranularityRecommended: hipMemAllocationGranularity_flags = 1;
+pub type hipInit_t = unsafe extern "C" fn(flags: core::ffi::c_uint) -> hipError_t;
+pub type hipDriverGetVersion_t = unsafe extern "C" fn(driverVersion: *mut core::ffi::c_int) -> hipError_t;
+pub type hipRuntimeGetVersion_t = unsafe extern "C" fn(runtimeVersion: *mut core::ffi::c_int) -> hipError_t;
+pub type hipDeviceGet_t =
+    unsafe extern "C" fn(device: *mut hipDevice_t, ordinal: core::ffi::c_int) -> hipError_t;
+pub type hipDeviceGetName_t = unsafe extern "C" fn(
+    name: *mut core::ffi::c_char,
+    len: core::ffi::c_int,
+    device: hipDevice_t,
+) -> hipError_t;
+pub type hipDeviceGetUuid_t = unsafe extern "C" fn(uuid: *mut hipUUID, device: hipDevice_t) -> hipError_t;
+pub type hipDeviceGetPCIBusId_t = unsafe extern "C" fn(
+    pciBusId: *mut core::ffi::c_char,
+    len: core::ffi::c_int,
+    device: core::ffi::c_int,
+) -> hipError_t;
+pub type hipDeviceTotalMem_t = unsafe extern "C" fn(bytes: *mut usize, device: hipDevice_t) -> hipError_t;
+pub type hipDeviceSynchronize_t = unsafe extern "C" fn() -> hipError_t;
+pub type hipSetDevice_t = unsafe extern "C" fn(deviceId: core::ffi::c_int) -> hipError_t;
+pub type hipGetDevice_t = unsafe extern "C" fn(deviceId: *mut core::ffi::c_int) -> hipError_t;
+pub type hipGetDeviceCount_t = unsafe extern "C" fn(count: *mut core::ffi::c_int) -> hipError_t;
+pub type hipDeviceGetAttribute_t = unsafe extern "C" fn(
+    pi: *mut core::ffi::c_int,
+    attr: hipDeviceAttribute_t,
+    deviceId: core::ffi::c_int,
+) -> hipError_t;
+pub type hipDeviceGetDefaultMemPool_t =
+    unsafe extern "C" fn(mem_pool: *mut hipMemPool_t, device: core::ffi::c_int) -> hipError_t;
+pub type hipDeviceSetMemPool_t =
+    unsafe extern "C" fn(device: core::ffi::c_int, mem_pool: hipMemPool_t) -> hipError_t;
+pub type hipDeviceGetMemPool_t =
+    unsafe extern "C" fn(mem_pool: *mut hipMemPool_t, device: core::ffi::c_int) -> hipError_t;
+pub type hipGetDeviceProperties_t =
+    unsafe extern "C" fn(prop: *mut hipDeviceProp_t, deviceId: core::ffi::c_int) -> hipError_t;
+pub type hipIpcGetMemHandle_t =
+    unsafe extern "C" fn(handle: *mut hipIpcMemHandle_t, devPtr: *mut core::ffi::c_void) -> hipError_t;
+pub type hipIpcOpenMemHandle_t = unsafe extern "C" fn(
+    devPtr: *mut *mut core::ffi::c_void,
+    handle: hipIpcMemHandle_t,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipIpcCloseMemHandle_t = unsafe extern "C" fn(devPtr: *mut core::ffi::c_void) -> hipError_t;
+pub type hipIpcGetEventHandle_t =
+    unsafe extern "C" fn(handle: *mut hipIpcEventHandle_t, event: hipEvent_t) -> hipError_t;
+pub type hipIpcOpenEventHandle_t =
+    unsafe extern "C" fn(event: *mut hipEvent_t, handle: hipIpcEventHandle_t) -> hipError_t;
+pub type hipGetLastError_t = unsafe extern "C" fn() -> hipError_t;
+pub type hipPeekAtLastError_t = unsafe extern "C" fn() -> hipError_t;
+pub type hipGetErrorName_t = unsafe extern "C" fn(hip_error: hipError_t) -> *const core::ffi::c_char;
+pub type hipGetErrorString_t = unsafe extern "C" fn(hipError: hipError_t) -> *const core::ffi::c_char;
+pub type hipStreamCreate_t = unsafe extern "C" fn(stream: *mut hipStream_t) -> hipError_t;
+pub type hipStreamCreateWithFlags_t =
+    unsafe extern "C" fn(stream: *mut hipStream_t, flags: core::ffi::c_uint) -> hipError_t;
+pub type hipStreamCreateWithPriority_t = unsafe extern "C" fn(
+    stream: *mut hipStream_t,
+    flags: core::ffi::c_uint,
+    priority: core::ffi::c_int,
+) -> hipError_t;
+pub type hipDeviceGetStreamPriorityRange_t = unsafe extern "C" fn(
+    leastPriority: *mut core::ffi::c_int,
+    greatestPriority: *mut core::ffi::c_int,
+) -> hipError_t;
+pub type hipStreamDestroy_t = unsafe extern "C" fn(stream: hipStream_t) -> hipError_t;
+pub type hipStreamQuery_t = unsafe extern "C" fn(stream: hipStream_t) -> hipError_t;
+pub type hipStreamSynchronize_t = unsafe extern "C" fn(stream: hipStream_t) -> hipError_t;
+pub type hipStreamWaitEvent_t =
+    unsafe extern "C" fn(stream: hipStream_t, event: hipEvent_t, flags: core::ffi::c_uint) -> hipError_t;
+pub type hipStreamGetFlags_t =
+    unsafe extern "C" fn(stream: hipStream_t, flags: *mut core::ffi::c_uint) -> hipError_t;
+pub type hipStreamGetPriority_t =
+    unsafe extern "C" fn(stream: hipStream_t, priority: *mut core::ffi::c_int) -> hipError_t;
+pub type hipStreamAddCallback_t = unsafe extern "C" fn(
+    stream: hipStream_t,
+    callback: hipStreamCallback_t,
+    userData: *mut core::ffi::c_void,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipStreamWaitValue32_t = unsafe extern "C" fn(
+    stream: hipStream_t,
+    ptr: *mut core::ffi::c_void,
+    value: u32,
+    flags: core::ffi::c_uint,
+    mask: u32,
+) -> hipError_t;
+pub type hipStreamWriteValue32_t = unsafe extern "C" fn(
+    stream: hipStream_t,
+    ptr: *mut core::ffi::c_void,
+    value: u32,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipEventCreateWithFlags_t =
+    unsafe extern "C" fn(event: *mut hipEvent_t, flags: core::ffi::c_uint) -> hipError_t;
+pub type hipEventCreate_t = unsafe extern "C" fn(event: *mut hipEvent_t) -> hipError_t;
+pub type hipEventRecord_t = unsafe extern "C" fn(event: hipEvent_t, stream: hipStream_t) -> hipError_t;
+pub type hipEventDestroy_t = unsafe extern "C" fn(event: hipEvent_t) -> hipError_t;
+pub type hipEventSynchronize_t = unsafe extern "C" fn(event: hipEvent_t) -> hipError_t;
+pub type hipEventElapsedTime_t =
+    unsafe extern "C" fn(ms: *mut f32, start: hipEvent_t, stop: hipEvent_t) -> hipError_t;
+pub type hipEventQuery_t = unsafe extern "C" fn(event: hipEvent_t) -> hipError_t;
+pub type hipPointerGetAttributes_t =
+    unsafe extern "C" fn(attributes: *mut hipPointerAttribute_t, ptr: *const core::ffi::c_void) -> hipError_t;
+pub type hipPointerGetAttribute_t = unsafe extern "C" fn(
+    data: *mut core::ffi::c_void,
+    attribute: hipPointer_attribute,
+    ptr: hipDeviceptr_t,
+) -> hipError_t;
+pub type hipMalloc_t = unsafe extern "C" fn(ptr: *mut *mut core::ffi::c_void, size: usize) -> hipError_t;
+pub type hipExtMallocWithFlags_t = unsafe extern "C" fn(
+    ptr: *mut *mut core::ffi::c_void,
+    sizeBytes: usize,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipHostMalloc_t = unsafe extern "C" fn(
+    ptr: *mut *mut core::ffi::c_void,
+    size: usize,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipMallocManaged_t = unsafe extern "C" fn(
+    dev_ptr: *mut *mut core::ffi::c_void,
+    size: usize,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipMemPrefetchAsync_t = unsafe extern "C" fn(
+    dev_ptr: *const core::ffi::c_void,
+    count: usize,
+    device: core::ffi::c_int,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipMemAdvise_t = unsafe extern "C" fn(
+    dev_ptr: *const core::ffi::c_void,
+    count: usize,
+    advice: hipMemoryAdvise,
+    device: core::ffi::c_int,
+) -> hipError_t;
+pub type hipMallocAsync_t = unsafe extern "C" fn(
+    dev_ptr: *mut *mut core::ffi::c_void,
+    size: usize,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipFreeAsync_t =
+    unsafe extern "C" fn(dev_ptr: *mut core::ffi::c_void, stream: hipStream_t) -> hipError_t;
+pub type hipMemPoolTrimTo_t =
+    unsafe extern "C" fn(mem_pool: hipMemPool_t, min_bytes_to_hold: usize) -> hipError_t;
+pub type hipMemPoolSetAttribute_t = unsafe extern "C" fn(
+    mem_pool: hipMemPool_t,
+    attr: hipMemPoolAttr,
+    value: *mut core::ffi::c_void,
+) -> hipError_t;
+pub type hipMemPoolGetAttribute_t = unsafe extern "C" fn(
+    mem_pool: hipMemPool_t,
+    attr: hipMemPoolAttr,
+    value: *mut core::ffi::c_void,
+) -> hipError_t;
+pub type hipMemPoolSetAccess_t = unsafe extern "C" fn(
+    mem_pool: hipMemPool_t,
+    desc_list: *const hipMemAccessDesc,
+    count: usize,
+) -> hipError_t;
+pub type hipMemPoolGetAccess_t = unsafe extern "C" fn(
+    flags: *mut hipMemAccessFlags,
+    mem_pool: hipMemPool_t,
+    location: *mut hipMemLocation,
+) -> hipError_t;
+pub type hipMemPoolCreate_t =
+    unsafe extern "C" fn(mem_pool: *mut hipMemPool_t, pool_props: *const hipMemPoolProps) -> hipError_t;
+pub type hipMemPoolDestroy_t = unsafe extern "C" fn(mem_pool: hipMemPool_t) -> hipError_t;
+pub type hipMallocFromPoolAsync_t = unsafe extern "C" fn(
+    dev_ptr: *mut *mut core::ffi::c_void,
+    size: usize,
+    mem_pool: hipMemPool_t,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipMemPoolExportToShareableHandle_t = unsafe extern "C" fn(
+    shared_handle: *mut core::ffi::c_void,
+    mem_pool: hipMemPool_t,
+    handle_type: hipMemAllocationHandleType,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipMemPoolImportFromShareableHandle_t = unsafe extern "C" fn(
+    mem_pool: *mut hipMemPool_t,
+    shared_handle: *mut core::ffi::c_void,
+    handle_type: hipMemAllocationHandleType,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipMemPoolExportPointer_t = unsafe extern "C" fn(
+    export_data: *mut hipMemPoolPtrExportData,
+    dev_ptr: *mut core::ffi::c_void,
+) -> hipError_t;
+pub type hipMemPoolImportPointer_t = unsafe extern "C" fn(
+    dev_ptr: *mut *mut core::ffi::c_void,
+    mem_pool: hipMemPool_t,
+    export_data: *mut hipMemPoolPtrExportData,
+) -> hipError_t;
+pub type hipHostAlloc_t = unsafe extern "C" fn(
+    ptr: *mut *mut core::ffi::c_void,
+    size: usize,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipHostGetDevicePointer_t = unsafe extern "C" fn(
+    devPtr: *mut *mut core::ffi::c_void,
+    hstPtr: *mut core::ffi::c_void,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipHostGetFlags_t =
+    unsafe extern "C" fn(flagsPtr: *mut core::ffi::c_uint, hostPtr: *mut core::ffi::c_void) -> hipError_t;
+pub type hipHostRegister_t = unsafe extern "C" fn(
+    hostPtr: *mut core::ffi::c_void,
+    sizeBytes: usize,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipHostUnregister_t = unsafe extern "C" fn(hostPtr: *mut core::ffi::c_void) -> hipError_t;
+pub type hipFree_t = unsafe extern "C" fn(ptr: *mut core::ffi::c_void) -> hipError_t;
+pub type hipFreeHost_t = unsafe extern "C" fn(ptr: *mut core::ffi::c_void) -> hipError_t;
+pub type hipHostFree_t = unsafe extern "C" fn(ptr: *mut core::ffi::c_void) -> hipError_t;
+pub type hipMemcpy_t = unsafe extern "C" fn(
+    dst: *mut core::ffi::c_void,
+    src: *const core::ffi::c_void,
+    sizeBytes: usize,
+    kind: hipMemcpyKind,
+) -> hipError_t;
+pub type hipMemcpyHtoD_t =
+    unsafe extern "C" fn(dst: hipDeviceptr_t, src: *mut core::ffi::c_void, sizeBytes: usize) -> hipError_t;
+pub type hipMemcpyDtoH_t =
+    unsafe extern "C" fn(dst: *mut core::ffi::c_void, src: hipDeviceptr_t, sizeBytes: usize) -> hipError_t;
+pub type hipMemcpyDtoD_t =
+    unsafe extern "C" fn(dst: hipDeviceptr_t, src: hipDeviceptr_t, sizeBytes: usize) -> hipError_t;
+pub type hipMemcpyHtoDAsync_t = unsafe extern "C" fn(
+    dst: hipDeviceptr_t,
+    src: *mut core::ffi::c_void,
+    sizeBytes: usize,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipMemcpyDtoHAsync_t = unsafe extern "C" fn(
+    dst: *mut core::ffi::c_void,
+    src: hipDeviceptr_t,
+    sizeBytes: usize,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipMemcpyDtoDAsync_t = unsafe extern "C" fn(
+    dst: hipDeviceptr_t,
+    src: hipDeviceptr_t,
+    sizeBytes: usize,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipMemcpyAsync_t = unsafe extern "C" fn(
+    dst: *mut core::ffi::c_void,
+    src: *const core::ffi::c_void,
+    sizeBytes: usize,
+    kind: hipMemcpyKind,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipMemset_t = unsafe extern "C" fn(
+    dst: *mut core::ffi::c_void,
+    value: core::ffi::c_int,
+    sizeBytes: usize,
+) -> hipError_t;
+pub type hipMemsetD8_t =
+    unsafe extern "C" fn(dest: hipDeviceptr_t, value: core::ffi::c_uchar, count: usize) -> hipError_t;
+pub type hipMemsetD8Async_t = unsafe extern "C" fn(
+    dest: hipDeviceptr_t,
+    value: core::ffi::c_uchar,
+    count: usize,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipMemsetAsync_t = unsafe extern "C" fn(
+    dst: *mut core::ffi::c_void,
+    value: core::ffi::c_int,
+    sizeBytes: usize,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipMemGetInfo_t = unsafe extern "C" fn(free: *mut usize, total: *mut usize) -> hipError_t;
+pub type hipDeviceCanAccessPeer_t = unsafe extern "C" fn(
+    canAccessPeer: *mut core::ffi::c_int,
+    deviceId: core::ffi::c_int,
+    peerDeviceId: core::ffi::c_int,
+) -> hipError_t;
+pub type hipDeviceEnablePeerAccess_t =
+    unsafe extern "C" fn(peerDeviceId: core::ffi::c_int, flags: core::ffi::c_uint) -> hipError_t;
+pub type hipDeviceDisablePeerAccess_t = unsafe extern "C" fn(peerDeviceId: core::ffi::c_int) -> hipError_t;
+pub type hipMemGetAddressRange_t =
+    unsafe extern "C" fn(pbase: *mut hipDeviceptr_t, psize: *mut usize, dptr: hipDeviceptr_t) -> hipError_t;
+pub type hipMemcpyPeer_t = unsafe extern "C" fn(
+    dst: *mut core::ffi::c_void,
+    dstDeviceId: core::ffi::c_int,
+    src: *const core::ffi::c_void,
+    srcDeviceId: core::ffi::c_int,
+    sizeBytes: usize,
+) -> hipError_t;
+pub type hipMemcpyPeerAsync_t = unsafe extern "C" fn(
+    dst: *mut core::ffi::c_void,
+    dstDeviceId: core::ffi::c_int,
+    src: *const core::ffi::c_void,
+    srcDevice: core::ffi::c_int,
+    sizeBytes: usize,
+    stream: hipStream_t,
+) -> hipError_t;
+pub type hipDevicePrimaryCtxGetState_t = unsafe extern "C" fn(
+    dev: hipDevice_t,
+    flags: *mut core::ffi::c_uint,
+    active: *mut core::ffi::c_int,
+) -> hipError_t;
+pub type hipDevicePrimaryCtxRelease_t = unsafe extern "C" fn(dev: hipDevice_t) -> hipError_t;
+pub type hipDevicePrimaryCtxRetain_t =
+    unsafe extern "C" fn(pctx: *mut hipCtx_t, dev: hipDevice_t) -> hipError_t;
+pub type hipGetStreamDeviceId_t = unsafe extern "C" fn(stream: hipStream_t) -> core::ffi::c_int;
+pub type hipStreamBeginCapture_t =
+    unsafe extern "C" fn(stream: hipStream_t, mode: hipStreamCaptureMode) -> hipError_t;
+pub type hipStreamEndCapture_t =
+    unsafe extern "C" fn(stream: hipStream_t, pGraph: *mut hipGraph_t) -> hipError_t;
+pub type hipStreamGetCaptureInfo_t = unsafe extern "C" fn(
+    stream: hipStream_t,
+    pCaptureStatus: *mut hipStreamCaptureStatus,
+    pId: *mut core::ffi::c_ulonglong,
+) -> hipError_t;
+pub type hipStreamGetCaptureInfo_v2_t = unsafe extern "C" fn(
+    stream: hipStream_t,
+    captureStatus_out: *mut hipStreamCaptureStatus,
+    id_out: *mut core::ffi::c_ulonglong,
+    graph_out: *mut hipGraph_t,
+    dependencies_out: *mut *const hipGraphNode_t,
+    numDependencies_out: *mut usize,
+) -> hipError_t;
+pub type hipStreamIsCapturing_t =
+    unsafe extern "C" fn(stream: hipStream_t, pCaptureStatus: *mut hipStreamCaptureStatus) -> hipError_t;
+pub type hipStreamUpdateCaptureDependencies_t = unsafe extern "C" fn(
+    stream: hipStream_t,
+    dependencies: *mut hipGraphNode_t,
+    numDependencies: usize,
+    flags: core::ffi::c_uint,
+) -> hipError_t;
+pub type hipLaunchHostFunc_t = unsafe extern "C" fn(
+    stream: hipStream_t,
+    fn_: hipHostFn_t,
+    userData: *mut core::ffi::c_void,
+) -> hipError_t;
+pub type hipThreadExchangeStreamCaptureMode_t =
+    unsafe extern "C" fn(mode: *mut hipStreamCaptureMode) -> hipError_t;
+pub type hipGraphCreate_t =
+    unsafe extern "C" fn(pGraph: *mut hipGraph_t, flags: core::ffi::c_uint) -> hipError_t;
+pub type hipGraphDestroy_t = unsafe extern "C" fn(graph: hipGraph_t) -> hipError_t;
+pub type hipGraphGetNodes_t =
+    unsafe extern "C" fn(graph: hipGraph_t, nodes: *mut hipGraphNode_t, numNodes: *mut usize) -> hipError_t;
+pub type hipGraphNodeGetDependencies_t = unsafe extern "C" fn(
+    node: hipGraphNode_t,
+    pDependencies: *mut hipGraphNode_t,
+    pNumDependencies: *mut usize,
+) -> hipError_t;
+pub type hipGraphInstantiate_t = unsafe extern "C" fn(
+    pGraphExec: *mut hipGraphExec_t,
+    graph: hipGraph_t,
+    pErrorNode: *mut hipGraphNode_t,
+    pLogBuffer: *mut core::ffi::c_char,
+    bufferSize: usize,
+) -> hipError_t;
+pub type hipGraphInstantiateWithFlags_t = unsafe extern "C" fn(
+    pGraphExec: *mut hipGraphExec_t,
+    graph: hipGraph_t,
+    flags: core::ffi::c_ulonglong,
+) -> hipError_t;
+pub type hipGraphLaunch_t =
+    unsafe extern "C" fn(graphExec: hipGraphExec_t, stream: hipStream_t) -> hipError_t;
+pub type hipGraphExecDestroy_t = unsafe extern "C" fn(graphExec: hipGraphExec_t) -> hipError_t;
+pub type hipMemAddressFree_t =
+    unsafe extern "C" fn(devPtr: *mut core::ffi::c_void, size: usize) -> hipError_t;
+pub type hipMemAddressReserve_t = unsafe extern "C" fn(
+    ptr: *mut *mut core::ffi::c_void,
+    size: usize,
+    alignment: usize,
+    addr: *mut core::ffi::c_void,
+    flags: core::ffi::c_ulonglong,
+) -> hipError_t;
+pub type hipMemCreate_t = unsafe extern "C" fn(
+    handle: *mut hipMemGenericAllocationHandle_t,
+    size: usize,
+    prop: *const hipMemAllocationProp,
+    flags: core::ffi::c_ulonglong,
+) -> hipError_t;
+pub type hipMemExportToShareableHandle_t = unsafe extern "C" fn(
+    shareableHandle: *mut core::ffi::c_void,
+    handle: hipMemGenericAllocationHandle_t,
+    handleType: hipMemAllocationHandleType,
+    flags: core::ffi::c_ulonglong,
+) -> hipError_t;
+pub type hipMemGetAccess_t = unsafe extern "C" fn(
+    flags: *mut core::ffi::c_ulonglong,
+    location: *const hipMemLocation,
+    ptr: *mut core::ffi::c_void,
+) -> hipError_t;
+pub type hipMemGetAllocationGranularity_t = unsafe extern "C" fn(
+    granularity: *mut usize,
+    prop: *const hipMemAllocationProp,
+    option: hipMemAllocationGranularity_flags,
+) -> hipError_t;
+pub type hipMemGetAllocationPropertiesFromHandle_t = unsafe extern "C" fn(
+    prop: *mut hipMemAllocationProp,
+    handle: hipMemGenericAllocationHandle_t,
+) -> hipError_t;
+pub type hipMemImportFromShareableHandle_t = unsafe extern "C" fn(
+    handle: *mut hipMemGenericAllocationHandle_t,
+    osHandle: *mut core::ffi::c_void,
+    shHandleType: hipMemAllocationHandleType,
+) -> hipError_t;
+pub type hipMemMap_t = unsafe extern "C" fn(
+    ptr: *mut core::ffi::c_void,
+    size: usize,
+    offset: usize,
+    handle: hipMemGenericAllocationHandle_t,
+    flags: core::ffi::c_ulonglong,
+) -> hipError_t;
+pub type hipMemRelease_t = unsafe extern "C" fn(handle: hipMemGenericAllocationHandle_t) -> hipError_t;
+pub type hipMemRetainAllocationHandle_t = unsafe extern "C" fn(
+    handle: *mut hipMemGenericAllocationHandle_t,
+    addr: *mut core::ffi::c_void,
+) -> hipError_t;
+pub type hipMemSetAccess_t = unsafe extern "C" fn(
+    ptr: *mut core::ffi::c_void,
+    size: usize,
+    desc: *const hipMemAccessDesc,
+    count: usize,
+) -> hipError_t;
+pub type hipMemUnmap_t = unsafe extern "C" fn(ptr: *mut core::ffi::c_void, size: usize) -> hipError_t;
+/// The functions that are declared here.
+pub const NAMES: &[&str] = &[
+    "hipDeviceCanAccessPeer",
+    "hipDeviceDisablePeerAccess",
+    "hipDeviceEnablePeerAccess",
+    "hipDeviceGet",
+    "hipDeviceGetAttribute",
+    "hipDeviceGetDefaultMemPool",
+    "hipDeviceGetMemPool",
+    "hipDeviceGetName",
+    "hipDeviceGetPCIBusId",
+    "hipDeviceGetStreamPriorityRange",
+    "hipDeviceGetUuid",
+    "hipDevicePrimaryCtxGetState",
+    "hipDevicePrimaryCtxRelease",
+    "hipDevicePrimaryCtxRetain",
+    "hipDeviceSetMemPool",
+    "hipDeviceSynchronize",
+    "hipDeviceTotalMem",
+    "hipDriverGetVersion",
+    "hipEventCreate",
+    "hipEventCreateWithFlags",
+    "hipEventDestroy",
+    "hipEventElapsedTime",
+    "hipEventQuery",
+    "hipEventRecord",
+    "hipEventSynchronize",
+    "hipExtMallocWithFlags",
+    "hipFree",
+    "hipFreeAsync",
+    "hipFreeHost",
+    "hipGetDevice",
+    "hipGetDeviceCount",
+    "hipGetDeviceProperties",
+    "hipGetErrorName",
+    "hipGetErrorString",
+    "hipGetLastError",
+    "hipGetStreamDeviceId",
+    "hipGraphCreate",
+    "hipGraphDestroy",
+    "hipGraphExecDestroy",
+    "hipGraphGetNodes",
+    "hipGraphInstantiate",
+    "hipGraphInstantiateWithFlags",
+    "hipGraphLaunch",
+    "hipGraphNodeGetDependencies",
+    "hipHostAlloc",
+    "hipHostFree",
+    "hipHostGetDevicePointer",
+    "hipHostGetFlags",
+    "hipHostMalloc",
+    "hipHostRegister",
+    "hipHostUnregister",
+    "hipInit",
+    "hipIpcCloseMemHandle",
+    "hipIpcGetEventHandle",
+    "hipIpcGetMemHandle",
+    "hipIpcOpenEventHandle",
+    "hipIpcOpenMemHandle",
+    "hipLaunchHostFunc",
+    "hipMalloc",
+    "hipMallocAsync",
+    "hipMallocFromPoolAsync",
+    "hipMallocManaged",
+    "hipMemAddressFree",
+    "hipMemAddressReserve",
+    "hipMemAdvise",
+    "hipMemCreate",
+    "hipMemExportToShareableHandle",
+    "hipMemGetAccess",
+    "hipMemGetAddressRange",
+    "hipMemGetAllocationGranularity",
+    "hipMemGetAllocationPropertiesFromHandle",
+    "hipMemGetInfo",
+    "hipMemImportFromShareableHandle",
+    "hipMemMap",
+    "hipMemPoolCreate",
+    "hipMemPoolDestroy",
+    "hipMemPoolExportPointer",
+    "hipMemPoolExportToShareableHandle",
+    "hipMemPoolGetAccess",
+    "hipMemPoolGetAttribute",
+    "hipMemPoolImportFromShareableHandle",
+    "hipMemPoolImportPointer",
+    "hipMemPoolSetAccess",
+    "hipMemPoolSetAttribute",
+    "hipMemPoolTrimTo",
+    "hipMemPrefetchAsync",
+    "hipMemRelease",
+    "hipMemRetainAllocationHandle",
+    "hipMemSetAccess",
+    "hipMemUnmap",
+    "hipMemcpy",
+    "hipMemcpyAsync",
+    "hipMemcpyDtoD",
+    "hipMemcpyDtoDAsync",
+    "hipMemcpyDtoH",
+    "hipMemcpyDtoHAsync",
+    "hipMemcpyHtoD",
+    "hipMemcpyHtoDAsync",
+    "hipMemcpyPeer",
+    "hipMemcpyPeerAsync",
+    "hipMemset",
+    "hipMemsetAsync",
+    "hipMemsetD8",
+    "hipMemsetD8Async",
+    "hipPeekAtLastError",
+    "hipPointerGetAttribute",
+    "hipPointerGetAttributes",
+    "hipRuntimeGetVersion",
+    "hipSetDevice",
+    "hipStreamAddCallback",
+    "hipStreamBeginCapture",
+    "hipStreamCreate",
+    "hipStreamCreateWithFlags",
+    "hipStreamCreateWithPriority",
+    "hipStreamDestroy",
+    "hipStreamEndCapture",
+    "hipStreamGetCaptureInfo",
+    "hipStreamGetCaptureInfo_v2",
+    "hipStreamGetFlags",
+    "hipStreamGetPriority",
+    "hipStreamIsCapturing",
+    "hipStreamQuery",
+    "hipStreamSynchronize",
+    "hipStreamUpdateCaptureDependencies",
+    "hipStreamWaitEvent",
+    "hipStreamWaitValue32",
+    "hipStreamWriteValue32",
+    "hipThreadExchangeStreamCaptureMode",
+];
+/// The library's functions; `None` where it has none of that name.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Functions {
+    pub hipDeviceCanAccessPeer: Option<hipDeviceCanAccessPeer_t>,
+    pub hipDeviceDisablePeerAccess: Option<hipDeviceDisablePeerAccess_t>,
+    pub hipDeviceEnablePeerAccess: Option<hipDeviceEnablePeerAccess_t>,
+    pub hipDeviceGet: Option<hipDeviceGet_t>,
+    pub hipDeviceGetAttribute: Option<hipDeviceGetAttribute_t>,
+    pub hipDeviceGetDefaultMemPool: Option<hipDeviceGetDefaultMemPool_t>,
+    pub hipDeviceGetMemPool: Option<hipDeviceGetMemPool_t>,
+    pub hipDeviceGetName: Option<hipDeviceGetName_t>,
+    pub hipDeviceGetPCIBusId: Option<hipDeviceGetPCIBusId_t>,
+    pub hipDeviceGetStreamPriorityRange: Option<hipDeviceGetStreamPriorityRange_t>,
+    pub hipDeviceGetUuid: Option<hipDeviceGetUuid_t>,
+    pub hipDevicePrimaryCtxGetState: Option<hipDevicePrimaryCtxGetState_t>,
+    pub hipDevicePrimaryCtxRelease: Option<hipDevicePrimaryCtxRelease_t>,
+    pub hipDevicePrimaryCtxRetain: Option<hipDevicePrimaryCtxRetain_t>,
+    pub hipDeviceSetMemPool: Option<hipDeviceSetMemPool_t>,
+    pub hipDeviceSynchronize: Option<hipDeviceSynchronize_t>,
+    pub hipDeviceTotalMem: Option<hipDeviceTotalMem_t>,
+    pub hipDriverGetVersion: Option<hipDriverGetVersion_t>,
+    pub hipEventCreate: Option<hipEventCreate_t>,
+    pub hipEventCreateWithFlags: Option<hipEventCreateWithFlags_t>,
+    pub hipEventDestroy: Option<hipEventDestroy_t>,
+    pub hipEventElapsedTime: Option<hipEventElapsedTime_t>,
+    pub hipEventQuery: Option<hipEventQuery_t>,
+    pub hipEventRecord: Option<hipEventRecord_t>,
+    pub hipEventSynchronize: Option<hipEventSynchronize_t>,
+    pub hipExtMallocWithFlags: Option<hipExtMallocWithFlags_t>,
+    pub hipFree: Option<hipFree_t>,
+    pub hipFreeAsync: Option<hipFreeAsync_t>,
+    pub hipFreeHost: Option<hipFreeHost_t>,
+    pub hipGetDevice: Option<hipGetDevice_t>,
+    pub hipGetDeviceCount: Option<hipGetDeviceCount_t>,
+    pub hipGetDeviceProperties: Option<hipGetDeviceProperties_t>,
+    pub hipGetErrorName: Option<hipGetErrorName_t>,
+    pub hipGetErrorString: Option<hipGetErrorString_t>,
+    pub hipGetLastError: Option<hipGetLastError_t>,
+    pub hipGetStreamDeviceId: Option<hipGetStreamDeviceId_t>,
+    pub hipGraphCreate: Option<hipGraphCreate_t>,
+    pub hipGraphDestroy: Option<hipGraphDestroy_t>,
+    pub hipGraphExecDestroy: Option<hipGraphExecDestroy_t>,
+    pub hipGraphGetNodes: Option<hipGraphGetNodes_t>,
+    pub hipGraphInstantiate: Option<hipGraphInstantiate_t>,
+    pub hipGraphInstantiateWithFlags: Option<hipGraphInstantiateWithFlags_t>,
+    pub hipGraphLaunch: Option<hipGraphLaunch_t>,
+    pub hipGraphNodeGetDependencies: Option<hipGraphNodeGetDependencies_t>,
+    pub hipHostAlloc: Option<hipHostAlloc_t>,
+    pub hipHostFree: Option<hipHostFree_t>,
+    pub hipHostGetDevicePointer: Option<hipHostGetDevicePointer_t>,
+    pub hipHostGetFlags: Option<hipHostGetFlags_t>,
+    pub hipHostMalloc: Option<hipHostMalloc_t>,
+    pub hipHostRegister: Option<hipHostRegister_t>,
+    pub hipHostUnregister: Option<hipHostUnregister_t>,
+    pub hipInit: Option<hipInit_t>,
+    pub hipIpcCloseMemHandle: Option<hipIpcCloseMemHandle_t>,
+    pub hipIpcGetEventHandle: Option<hipIpcGetEventHandle_t>,
+    pub hipIpcGetMemHandle: Option<hipIpcGetMemHandle_t>,
+    pub hipIpcOpenEventHandle: Option<hipIpcOpenEventHandle_t>,
+    pub hipIpcOpenMemHandle: Option<hipIpcOpenMemHandle_t>,
+    pub hipLaunchHostFunc: Option<hipLaunchHostFunc_t>,
+    pub hipMalloc: Option<hipMalloc_t>,
+    pub hipMallocAsync: Option<hipMallocAsync_t>,
+    pub hipMallocFromPoolAsync: Option<hipMallocFromPoolAsync_t>,
+    pub hipMallocManaged: Option<hipMallocManaged_t>,
+    pub hipMemAddressFree: Option<hipMemAddressFree_t>,
+    pub hipMemAddressReserve: Option<hipMemAddressReserve_t>,
+    pub hipMemAdvise: Option<hipMemAdvise_t>,
+    pub hipMemCreate: Option<hipMemCreate_t>,
+    pub hipMemExportToShareableHandle: Option<hipMemExportToShareableHandle_t>,
+    pub hipMemGetAccess: Option<hipMemGetAccess_t>,
+    pub hipMemGetAddressRange: Option<hipMemGetAddressRange_t>,
+    pub hipMemGetAllocationGranularity: Option<hipMemGetAllocationGranularity_t>,
+    pub hipMemGetAllocationPropertiesFromHandle: Option<hipMemGetAllocationPropertiesFromHandle_t>,
+    pub hipMemGetInfo: Option<hipMemGetInfo_t>,
+    pub hipMemImportFromShareableHandle: Option<hipMemImportFromShareableHandle_t>,
+    pub hipMemMap: Option<hipMemMap_t>,
+    pub hipMemPoolCreate: Option<hipMemPoolCreate_t>,
+    pub hipMemPoolDestroy: Option<hipMemPoolDestroy_t>,
+    pub hipMemPoolExportPointer: Option<hipMemPoolExportPointer_t>,
+    pub hipMemPoolExportToShareableHandle: Option<hipMemPoolExportToShareableHandle_t>,
+    pub hipMemPoolGetAccess: Option<hipMemPoolGetAccess_t>,
+    pub hipMemPoolGetAttribute: Option<hipMemPoolGetAttribute_t>,
+    pub hipMemPoolImportFromShareableHandle: Option<hipMemPoolImportFromShareableHandle_t>,
+    pub hipMemPoolImportPointer: Option<hipMemPoolImportPointer_t>,
+    pub hipMemPoolSetAccess: Option<hipMemPoolSetAccess_t>,
+    pub hipMemPoolSetAttribute: Option<hipMemPoolSetAttribute_t>,
+    pub hipMemPoolTrimTo: Option<hipMemPoolTrimTo_t>,
+    pub hipMemPrefetchAsync: Option<hipMemPrefetchAsync_t>,
+    pub hipMemRelease: Option<hipMemRelease_t>,
+    pub hipMemRetainAllocationHandle: Option<hipMemRetainAllocationHandle_t>,
+    pub hipMemSetAccess: Option<hipMemSetAccess_t>,
+    pub hipMemUnmap: Option<hipMemUnmap_t>,
+    pub hipMemcpy: Option<hipMemcpy_t>,
+    pub hipMemcpyAsync: Option<hipMemcpyAsync_t>,
+    pub hipMemcpyDtoD: Option<hipMemcpyDtoD_t>,
+    pub hipMemcpyDtoDAsync: Option<hipMemcpyDtoDAsync_t>,
+    pub hipMemcpyDtoH: Option<hipMemcpyDtoH_t>,
+    pub hipMemcpyDtoHAsync: Option<hipMemcpyDtoHAsync_t>,
+    pub hipMemcpyHtoD: Option<hipMemcpyHtoD_t>,
+    pub hipMemcpyHtoDAsync: Option<hipMemcpyHtoDAsync_t>,
+    pub hipMemcpyPeer: Option<hipMemcpyPeer_t>,
+    pub hipMemcpyPeerAsync: Option<hipMemcpyPeerAsync_t>,
+    pub hipMemset: Option<hipMemset_t>,
+    pub hipMemsetAsync: Option<hipMemsetAsync_t>,
+    pub hipMemsetD8: Option<hipMemsetD8_t>,
+    pub hipMemsetD8Async: Option<hipMemsetD8Async_t>,
+    pub hipPeekAtLastError: Option<hipPeekAtLastError_t>,
+    pub hipPointerGetAttribute: Option<hipPointerGetAttribute_t>,
+    pub hipPointerGetAttributes: Option<hipPointerGetAttributes_t>,
+    pub hipRuntimeGetVersion: Option<hipRuntimeGetVersion_t>,
+    pub hipSetDevice: Option<hipSetDevice_t>,
+    pub hipStreamAddCallback: Option<hipStreamAddCallback_t>,
+    pub hipStreamBeginCapture: Option<hipStreamBeginCapture_t>,
+    pub hipStreamCreate: Option<hipStreamCreate_t>,
+    pub hipStreamCreateWithFlags: Option<hipStreamCreateWithFlags_t>,
+    pub hipStreamCreateWithPriority: Option<hipStreamCreateWithPriority_t>,
+    pub hipStreamDestroy: Option<hipStreamDestroy_t>,
+    pub hipStreamEndCapture: Option<hipStreamEndCapture_t>,
+    pub hipStreamGetCaptureInfo: Option<hipStreamGetCaptureInfo_t>,
+    pub hipStreamGetCaptureInfo_v2: Option<hipStreamGetCaptureInfo_v2_t>,
+    pub hipStreamGetFlags: Option<hipStreamGetFlags_t>,
+    pub hipStreamGetPriority: Option<hipStreamGetPriority_t>,
+    pub hipStreamIsCapturing: Option<hipStreamIsCapturing_t>,
+    pub hipStreamQuery: Option<hipStreamQuery_t>,
+    pub hipStreamSynchronize: Option<hipStreamSynchronize_t>,
+    pub hipStreamUpdateCaptureDependencies: Option<hipStreamUpdateCaptureDependencies_t>,
+    pub hipStreamWaitEvent: Option<hipStreamWaitEvent_t>,
+    pub hipStreamWaitValue32: Option<hipStreamWaitValue32_t>,
+    pub hipStreamWriteValue32: Option<hipStreamWriteValue32_t>,
+    pub hipThreadExchangeStreamCaptureMode: Option<hipThreadExchangeStreamCaptureMode_t>,
+}
+impl Functions {
+    /// Asks `symbol` for the address of every function.
+    ///
+    /// # Safety
+    ///
+    /// Each address is that of a C function of this generation's signature, and stays one for as long as
+    /// any copy of the table is used.
+    pub unsafe fn load(mut symbol: impl FnMut(&core::ffi::CStr) -> Option<*mut core::ffi::c_void>) -> Self {
+        Self {
+            hipDeviceCanAccessPeer: symbol(c"hipDeviceCanAccessPeer").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceCanAccessPeer_t>(address)
+            }),
+            hipDeviceDisablePeerAccess: symbol(c"hipDeviceDisablePeerAccess").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceDisablePeerAccess_t>(address)
+            }),
+            hipDeviceEnablePeerAccess: symbol(c"hipDeviceEnablePeerAccess").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceEnablePeerAccess_t>(address)
+            }),
+            hipDeviceGet: symbol(c"hipDeviceGet").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGet_t>(address)
+            }),
+            hipDeviceGetAttribute: symbol(c"hipDeviceGetAttribute").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetAttribute_t>(address)
+            }),
+            hipDeviceGetDefaultMemPool: symbol(c"hipDeviceGetDefaultMemPool").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetDefaultMemPool_t>(address)
+            }),
+            hipDeviceGetMemPool: symbol(c"hipDeviceGetMemPool").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetMemPool_t>(address)
+            }),
+            hipDeviceGetName: symbol(c"hipDeviceGetName").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetName_t>(address)
+            }),
+            hipDeviceGetPCIBusId: symbol(c"hipDeviceGetPCIBusId").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetPCIBusId_t>(address)
+            }),
+            hipDeviceGetStreamPriorityRange: symbol(c"hipDeviceGetStreamPriorityRange").map(
+                |address| unsafe {
+                    core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetStreamPriorityRange_t>(address)
+                },
+            ),
+            hipDeviceGetUuid: symbol(c"hipDeviceGetUuid").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetUuid_t>(address)
+            }),
+            hipDevicePrimaryCtxGetState: symbol(c"hipDevicePrimaryCtxGetState").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDevicePrimaryCtxGetState_t>(address)
+            }),
+            hipDevicePrimaryCtxRelease: symbol(c"hipDevicePrimaryCtxRelease").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDevicePrimaryCtxRelease_t>(address)
+            }),
+            hipDevicePrimaryCtxRetain: symbol(c"hipDevicePrimaryCtxRetain").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDevicePrimaryCtxRetain_t>(address)
+            }),
+            hipDeviceSetMemPool: symbol(c"hipDeviceSetMemPool").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceSetMemPool_t>(address)
+            }),
+            hipDeviceSynchronize: symbol(c"hipDeviceSynchronize").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceSynchronize_t>(address)
+            }),
+            hipDeviceTotalMem: symbol(c"hipDeviceTotalMem").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceTotalMem_t>(address)
+            }),
+            hipDriverGetVersion: symbol(c"hipDriverGetVersion").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipDriverGetVersion_t>(address)
+            }),
+            hipEventCreate: symbol(c"hipEventCreate").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipEventCreate_t>(address)
+            }),
+            hipEventCreateWithFlags: symbol(c"hipEventCreateWithFlags").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipEventCreateWithFlags_t>(address)
+            }),
+            hipEventDestroy: symbol(c"hipEventDestroy").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipEventDestroy_t>(address)
+            }),
+            hipEventElapsedTime: symbol(c"hipEventElapsedTime").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipEventElapsedTime_t>(address)
+            }),
+            hipEventQuery: symbol(c"hipEventQuery").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipEventQuery_t>(address)
+            }),
+            hipEventRecord: symbol(c"hipEventRecord").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipEventRecord_t>(address)
+            }),
+            hipEventSynchronize: symbol(c"hipEventSynchronize").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipEventSynchronize_t>(address)
+            }),
+            hipExtMallocWithFlags: symbol(c"hipExtMallocWithFlags").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipExtMallocWithFlags_t>(address)
+            }),
+            hipFree: symbol(c"hipFree")
+                .map(|address| unsafe { core::mem::transmute::<*mut core::ffi::c_void, hipFree_t>(address) }),
+            hipFreeAsync: symbol(c"hipFreeAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipFreeAsync_t>(address)
+            }),
+            hipFreeHost: symbol(c"hipFreeHost").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipFreeHost_t>(address)
+            }),
+            hipGetDevice: symbol(c"hipGetDevice").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGetDevice_t>(address)
+            }),
+            hipGetDeviceCount: symbol(c"hipGetDeviceCount").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGetDeviceCount_t>(address)
+            }),
+            hipGetDeviceProperties: symbol(c"hipGetDeviceProperties").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGetDeviceProperties_t>(address)
+            }),
+            hipGetErrorName: symbol(c"hipGetErrorName").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGetErrorName_t>(address)
+            }),
+            hipGetErrorString: symbol(c"hipGetErrorString").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGetErrorString_t>(address)
+            }),
+            hipGetLastError: symbol(c"hipGetLastError").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGetLastError_t>(address)
+            }),
+            hipGetStreamDeviceId: symbol(c"hipGetStreamDeviceId").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGetStreamDeviceId_t>(address)
+            }),
+            hipGraphCreate: symbol(c"hipGraphCreate").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGraphCreate_t>(address)
+            }),
+            hipGraphDestroy: symbol(c"hipGraphDestroy").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGraphDestroy_t>(address)
+            }),
+            hipGraphExecDestroy: symbol(c"hipGraphExecDestroy").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGraphExecDestroy_t>(address)
+            }),
+            hipGraphGetNodes: symbol(c"hipGraphGetNodes").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGraphGetNodes_t>(address)
+            }),
+            hipGraphInstantiate: symbol(c"hipGraphInstantiate").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGraphInstantiate_t>(address)
+            }),
+            hipGraphInstantiateWithFlags: symbol(c"hipGraphInstantiateWithFlags").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGraphInstantiateWithFlags_t>(address)
+            }),
+            hipGraphLaunch: symbol(c"hipGraphLaunch").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGraphLaunch_t>(address)
+            }),
+            hipGraphNodeGetDependencies: symbol(c"hipGraphNodeGetDependencies").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipGraphNodeGetDependencies_t>(address)
+            }),
+            hipHostAlloc: symbol(c"hipHostAlloc").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipHostAlloc_t>(address)
+            }),
+            hipHostFree: symbol(c"hipHostFree").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipHostFree_t>(address)
+            }),
+            hipHostGetDevicePointer: symbol(c"hipHostGetDevicePointer").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipHostGetDevicePointer_t>(address)
+            }),
+            hipHostGetFlags: symbol(c"hipHostGetFlags").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipHostGetFlags_t>(address)
+            }),
+            hipHostMalloc: symbol(c"hipHostMalloc").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipHostMalloc_t>(address)
+            }),
+            hipHostRegister: symbol(c"hipHostRegister").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipHostRegister_t>(address)
+            }),
+            hipHostUnregister: symbol(c"hipHostUnregister").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipHostUnregister_t>(address)
+            }),
+            hipInit: symbol(c"hipInit")
+                .map(|address| unsafe { core::mem::transmute::<*mut core::ffi::c_void, hipInit_t>(address) }),
+            hipIpcCloseMemHandle: symbol(c"hipIpcCloseMemHandle").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipIpcCloseMemHandle_t>(address)
+            }),
+            hipIpcGetEventHandle: symbol(c"hipIpcGetEventHandle").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipIpcGetEventHandle_t>(address)
+            }),
+            hipIpcGetMemHandle: symbol(c"hipIpcGetMemHandle").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipIpcGetMemHandle_t>(address)
+            }),
+            hipIpcOpenEventHandle: symbol(c"hipIpcOpenEventHandle").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipIpcOpenEventHandle_t>(address)
+            }),
+            hipIpcOpenMemHandle: symbol(c"hipIpcOpenMemHandle").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipIpcOpenMemHandle_t>(address)
+            }),
+            hipLaunchHostFunc: symbol(c"hipLaunchHostFunc").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipLaunchHostFunc_t>(address)
+            }),
+            hipMalloc: symbol(c"hipMalloc").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMalloc_t>(address)
+            }),
+            hipMallocAsync: symbol(c"hipMallocAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMallocAsync_t>(address)
+            }),
+            hipMallocFromPoolAsync: symbol(c"hipMallocFromPoolAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMallocFromPoolAsync_t>(address)
+            }),
+            hipMallocManaged: symbol(c"hipMallocManaged").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMallocManaged_t>(address)
+            }),
+            hipMemAddressFree: symbol(c"hipMemAddressFree").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemAddressFree_t>(address)
+            }),
+            hipMemAddressReserve: symbol(c"hipMemAddressReserve").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemAddressReserve_t>(address)
+            }),
+            hipMemAdvise: symbol(c"hipMemAdvise").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemAdvise_t>(address)
+            }),
+            hipMemCreate: symbol(c"hipMemCreate").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemCreate_t>(address)
+            }),
+            hipMemExportToShareableHandle: symbol(c"hipMemExportToShareableHandle").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemExportToShareableHandle_t>(address)
+            }),
+            hipMemGetAccess: symbol(c"hipMemGetAccess").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemGetAccess_t>(address)
+            }),
+            hipMemGetAddressRange: symbol(c"hipMemGetAddressRange").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemGetAddressRange_t>(address)
+            }),
+            hipMemGetAllocationGranularity: symbol(c"hipMemGetAllocationGranularity").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemGetAllocationGranularity_t>(address)
+            }),
+            hipMemGetAllocationPropertiesFromHandle: symbol(c"hipMemGetAllocationPropertiesFromHandle").map(
+                |address| unsafe {
+                    core::mem::transmute::<*mut core::ffi::c_void, hipMemGetAllocationPropertiesFromHandle_t>(
+                        address,
+                    )
+                },
+            ),
+            hipMemGetInfo: symbol(c"hipMemGetInfo").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemGetInfo_t>(address)
+            }),
+            hipMemImportFromShareableHandle: symbol(c"hipMemImportFromShareableHandle").map(
+                |address| unsafe {
+                    core::mem::transmute::<*mut core::ffi::c_void, hipMemImportFromShareableHandle_t>(address)
+                },
+            ),
+            hipMemMap: symbol(c"hipMemMap").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemMap_t>(address)
+            }),
+            hipMemPoolCreate: symbol(c"hipMemPoolCreate").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolCreate_t>(address)
+            }),
+            hipMemPoolDestroy: symbol(c"hipMemPoolDestroy").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolDestroy_t>(address)
+            }),
+            hipMemPoolExportPointer: symbol(c"hipMemPoolExportPointer").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolExportPointer_t>(address)
+            }),
+            hipMemPoolExportToShareableHandle: symbol(c"hipMemPoolExportToShareableHandle").map(
+                |address| unsafe {
+                    core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolExportToShareableHandle_t>(
+                        address,
+                    )
+                },
+            ),
+            hipMemPoolGetAccess: symbol(c"hipMemPoolGetAccess").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolGetAccess_t>(address)
+            }),
+            hipMemPoolGetAttribute: symbol(c"hipMemPoolGetAttribute").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolGetAttribute_t>(address)
+            }),
+            hipMemPoolImportFromShareableHandle: symbol(c"hipMemPoolImportFromShareableHandle").map(
+                |address| unsafe {
+                    core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolImportFromShareableHandle_t>(
+                        address,
+                    )
+                },
+            ),
+            hipMemPoolImportPointer: symbol(c"hipMemPoolImportPointer").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolImportPointer_t>(address)
+            }),
+            hipMemPoolSetAccess: symbol(c"hipMemPoolSetAccess").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolSetAccess_t>(address)
+            }),
+            hipMemPoolSetAttribute: symbol(c"hipMemPoolSetAttribute").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolSetAttribute_t>(address)
+            }),
+            hipMemPoolTrimTo: symbol(c"hipMemPoolTrimTo").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolTrimTo_t>(address)
+            }),
+            hipMemPrefetchAsync: symbol(c"hipMemPrefetchAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemPrefetchAsync_t>(address)
+            }),
+            hipMemRelease: symbol(c"hipMemRelease").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemRelease_t>(address)
+            }),
+            hipMemRetainAllocationHandle: symbol(c"hipMemRetainAllocationHandle").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemRetainAllocationHandle_t>(address)
+            }),
+            hipMemSetAccess: symbol(c"hipMemSetAccess").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemSetAccess_t>(address)
+            }),
+            hipMemUnmap: symbol(c"hipMemUnmap").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemUnmap_t>(address)
+            }),
+            hipMemcpy: symbol(c"hipMemcpy").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpy_t>(address)
+            }),
+            hipMemcpyAsync: symbol(c"hipMemcpyAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyAsync_t>(address)
+            }),
+            hipMemcpyDtoD: symbol(c"hipMemcpyDtoD").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyDtoD_t>(address)
+            }),
+            hipMemcpyDtoDAsync: symbol(c"hipMemcpyDtoDAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyDtoDAsync_t>(address)
+            }),
+            hipMemcpyDtoH: symbol(c"hipMemcpyDtoH").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyDtoH_t>(address)
+            }),
+            hipMemcpyDtoHAsync: symbol(c"hipMemcpyDtoHAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyDtoHAsync_t>(address)
+            }),
+            hipMemcpyHtoD: symbol(c"hipMemcpyHtoD").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyHtoD_t>(address)
+            }),
+            hipMemcpyHtoDAsync: symbol(c"hipMemcpyHtoDAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyHtoDAsync_t>(address)
+            }),
+            hipMemcpyPeer: symbol(c"hipMemcpyPeer").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyPeer_t>(address)
+            }),
+            hipMemcpyPeerAsync: symbol(c"hipMemcpyPeerAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyPeerAsync_t>(address)
+            }),
+            hipMemset: symbol(c"hipMemset").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemset_t>(address)
+            }),
+            hipMemsetAsync: symbol(c"hipMemsetAsync").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemsetAsync_t>(address)
+            }),
+            hipMemsetD8: symbol(c"hipMemsetD8").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemsetD8_t>(address)
+            }),
+            hipMemsetD8Async: symbol(c"hipMemsetD8Async").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipMemsetD8Async_t>(address)
+            }),
+            hipPeekAtLastError: symbol(c"hipPeekAtLastError").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipPeekAtLastError_t>(address)
+            }),
+            hipPointerGetAttribute: symbol(c"hipPointerGetAttribute").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipPointerGetAttribute_t>(address)
+            }),
+            hipPointerGetAttributes: symbol(c"hipPointerGetAttributes").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipPointerGetAttributes_t>(address)
+            }),
+            hipRuntimeGetVersion: symbol(c"hipRuntimeGetVersion").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipRuntimeGetVersion_t>(address)
+            }),
+            hipSetDevice: symbol(c"hipSetDevice").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipSetDevice_t>(address)
+            }),
+            hipStreamAddCallback: symbol(c"hipStreamAddCallback").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamAddCallback_t>(address)
+            }),
+            hipStreamBeginCapture: symbol(c"hipStreamBeginCapture").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamBeginCapture_t>(address)
+            }),
+            hipStreamCreate: symbol(c"hipStreamCreate").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamCreate_t>(address)
+            }),
+            hipStreamCreateWithFlags: symbol(c"hipStreamCreateWithFlags").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamCreateWithFlags_t>(address)
+            }),
+            hipStreamCreateWithPriority: symbol(c"hipStreamCreateWithPriority").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamCreateWithPriority_t>(address)
+            }),
+            hipStreamDestroy: symbol(c"hipStreamDestroy").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamDestroy_t>(address)
+            }),
+            hipStreamEndCapture: symbol(c"hipStreamEndCapture").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamEndCapture_t>(address)
+            }),
+            hipStreamGetCaptureInfo: symbol(c"hipStreamGetCaptureInfo").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamGetCaptureInfo_t>(address)
+            }),
+            hipStreamGetCaptureInfo_v2: symbol(c"hipStreamGetCaptureInfo_v2").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamGetCaptureInfo_v2_t>(address)
+            }),
+            hipStreamGetFlags: symbol(c"hipStreamGetFlags").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamGetFlags_t>(address)
+            }),
+            hipStreamGetPriority: symbol(c"hipStreamGetPriority").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamGetPriority_t>(address)
+            }),
+            hipStreamIsCapturing: symbol(c"hipStreamIsCapturing").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamIsCapturing_t>(address)
+            }),
+            hipStreamQuery: symbol(c"hipStreamQuery").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamQuery_t>(address)
+            }),
+            hipStreamSynchronize: symbol(c"hipStreamSynchronize").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamSynchronize_t>(address)
+            }),
+            hipStreamUpdateCaptureDependencies: symbol(c"hipStreamUpdateCaptureDependencies").map(
+                |address| unsafe {
+                    core::mem::transmute::<*mut core::ffi::c_void, hipStreamUpdateCaptureDependencies_t>(
+                        address,
+                    )
+                },
+            ),
+            hipStreamWaitEvent: symbol(c"hipStreamWaitEvent").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamWaitEvent_t>(address)
+            }),
+            hipStreamWaitValue32: symbol(c"hipStreamWaitValue32").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamWaitValue32_t>(address)
+            }),
+            hipStreamWriteValue32: symbol(c"hipStreamWriteValue32").map(|address| unsafe {
+                core::mem::transmute::<*mut core::ffi::c_void, hipStreamWriteValue32_t>(address)
+            }),
+            hipThreadExchangeStreamCaptureMode: symbol(c"hipThreadExchangeStreamCaptureMode").map(
+                |address| unsafe {
+                    core::mem::transmute::<*mut core::ffi::c_void, hipThreadExchangeStreamCaptureMode_t>(
+                        address,
+                    )
+                },
+            ),
+        }
+    }
+}

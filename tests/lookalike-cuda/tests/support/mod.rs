@@ -1,0 +1,213 @@
+//! Loads the built driver as a backend does, in a process of its own for each test.
+
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
+#![allow(clippy::unwrap_used, clippy::borrow_as_ptr, reason = "as in the tests")]
+
+#[path = "../../src/header.rs"]
+#[rustfmt::skip]
+#[allow(missing_docs, unused_imports, reason = "generated")]
+#[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, reason = "generated")]
+#[allow(clippy::pedantic, reason = "generated")]
+pub mod header;
+
+use header::*;
+use std::ffi::{c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const SETTINGS: &str = "GRANULE_LOOKALIKE";
+const CHILD: &str = "LOOKALIKE_TEST_CHILD";
+
+/// Calls a function of the driver.
+#[macro_export]
+macro_rules! cu {
+    ($driver:ident.$name:ident($($argument:expr),* $(,)?)) => {{
+        let called = $driver.$name;
+        // SAFETY: the test passes places and sizes as the header asks.
+        #[allow(unused_unsafe)]
+        unsafe { called($($argument),*) }
+    }};
+}
+
+/// The same, for a call that must succeed.
+#[macro_export]
+macro_rules! ok {
+    ($driver:ident.$name:ident($($argument:expr),* $(,)?)) => {
+        assert_eq!($crate::cu!($driver.$name($($argument),*)), 0, stringify!($name))
+    };
+}
+
+macro_rules! functions {
+    ($($name:ident: $type:ty,)*) => {
+        /// The driver's functions by name.
+        #[allow(non_snake_case)]
+        pub struct Driver {
+            $(pub $name: $type,)*
+            library: libloading::Library,
+        }
+
+        impl Driver {
+            pub fn load(path: &Path) -> Self {
+                // SAFETY: the library's initialisers are Rust's own and do nothing.
+                let library = unsafe { libloading::Library::new(path) }.unwrap();
+                Self {
+                    // SAFETY: the type is the header's for that name; the library lives as long as the struct.
+                    $($name: unsafe { *library.get(stringify!($name)).unwrap() },)*
+                    library,
+                }
+            }
+        }
+    };
+}
+
+functions! {
+    cuInit: cuInit_t,
+    cuDriverGetVersion: cuDriverGetVersion_t,
+    cuGetErrorName: cuGetErrorName_t,
+    cuGetErrorString: cuGetErrorString_t,
+    cuGetProcAddress_v2: cuGetProcAddress_v2_t,
+    cuDeviceGetCount: cuDeviceGetCount_t,
+    cuDeviceGetName: cuDeviceGetName_t,
+    cuDeviceGetAttribute: cuDeviceGetAttribute_t,
+    cuDevicePrimaryCtxRetain: cuDevicePrimaryCtxRetain_t,
+    cuDevicePrimaryCtxRelease_v2: cuDevicePrimaryCtxRelease_v2_t,
+    cuDevicePrimaryCtxGetState: cuDevicePrimaryCtxGetState_t,
+    cuCtxSetCurrent: cuCtxSetCurrent_t,
+    cuCtxPushCurrent_v2: cuCtxPushCurrent_v2_t,
+    cuCtxPopCurrent_v2: cuCtxPopCurrent_v2_t,
+    cuCtxGetDevice: cuCtxGetDevice_t,
+    cuCtxSynchronize: cuCtxSynchronize_t,
+    cuCtxEnablePeerAccess: cuCtxEnablePeerAccess_t,
+    cuMemAlloc_v2: cuMemAlloc_v2_t,
+    cuMemFree_v2: cuMemFree_v2_t,
+    cuMemGetInfo_v2: cuMemGetInfo_v2_t,
+    cuPointerGetAttribute: cuPointerGetAttribute_t,
+    cuPointerGetAttributes: cuPointerGetAttributes_t,
+    cuMemcpyHtoD_v2: cuMemcpyHtoD_v2_t,
+    cuMemcpyDtoH_v2: cuMemcpyDtoH_v2_t,
+    cuMemcpyDtoHAsync_v2: cuMemcpyDtoHAsync_v2_t,
+    cuMemcpyPeerAsync: cuMemcpyPeerAsync_t,
+    cuMemsetD8Async: cuMemsetD8Async_t,
+    cuMemHostAlloc: cuMemHostAlloc_t,
+    cuMemFreeHost: cuMemFreeHost_t,
+    cuMemHostRegister_v2: cuMemHostRegister_v2_t,
+    cuMemHostUnregister: cuMemHostUnregister_t,
+    cuStreamCreateWithPriority: cuStreamCreateWithPriority_t,
+    cuStreamDestroy_v2: cuStreamDestroy_v2_t,
+    cuStreamSynchronize: cuStreamSynchronize_t,
+    cuStreamQuery: cuStreamQuery_t,
+    cuStreamWaitEvent: cuStreamWaitEvent_t,
+    cuLaunchHostFunc: cuLaunchHostFunc_t,
+    cuEventCreate: cuEventCreate_t,
+    cuEventDestroy_v2: cuEventDestroy_v2_t,
+    cuEventRecord: cuEventRecord_t,
+    cuEventQuery: cuEventQuery_t,
+    cuEventSynchronize: cuEventSynchronize_t,
+    cuEventElapsedTime: cuEventElapsedTime_t,
+    cuMemGetAllocationGranularity: cuMemGetAllocationGranularity_t,
+    cuMemAddressReserve: cuMemAddressReserve_t,
+    cuMemAddressFree: cuMemAddressFree_t,
+    cuMemCreate: cuMemCreate_t,
+    cuMemRelease: cuMemRelease_t,
+    cuMemMap: cuMemMap_t,
+    cuMemUnmap: cuMemUnmap_t,
+    cuMemSetAccess: cuMemSetAccess_t,
+    cuMemGetAccess: cuMemGetAccess_t,
+    cuMemRetainAllocationHandle: cuMemRetainAllocationHandle_t,
+    cuMemExportToShareableHandle: cuMemExportToShareableHandle_t,
+    cuMemImportFromShareableHandle: cuMemImportFromShareableHandle_t,
+    cuIpcGetMemHandle: cuIpcGetMemHandle_t,
+    cuIpcOpenMemHandle_v2: cuIpcOpenMemHandle_v2_t,
+    cuIpcCloseMemHandle: cuIpcCloseMemHandle_t,
+    cuIpcGetEventHandle: cuIpcGetEventHandle_t,
+    cuIpcOpenEventHandle: cuIpcOpenEventHandle_t,
+    cuStreamBeginCapture_v2: cuStreamBeginCapture_v2_t,
+    cuStreamEndCapture: cuStreamEndCapture_t,
+    cuStreamGetCaptureInfo_v2: cuStreamGetCaptureInfo_v2_t,
+    cuThreadExchangeStreamCaptureMode: cuThreadExchangeStreamCaptureMode_t,
+    cuGraphGetNodes: cuGraphGetNodes_t,
+    cuGraphNodeGetDependencies: cuGraphNodeGetDependencies_t,
+    cuGraphInstantiateWithFlags: cuGraphInstantiateWithFlags_t,
+    cuGraphLaunch: cuGraphLaunch_t,
+    cuGraphExecDestroy: cuGraphExecDestroy_t,
+    cuGraphDestroy: cuGraphDestroy_t,
+    cuUserObjectCreate: cuUserObjectCreate_t,
+    cuGraphRetainUserObject: cuGraphRetainUserObject_t,
+    cuDeviceGetDefaultMemPool: cuDeviceGetDefaultMemPool_t,
+    cuMemAllocAsync: cuMemAllocAsync_t,
+    cuMemFreeAsync: cuMemFreeAsync_t,
+    cuMemPoolGetAttribute: cuMemPoolGetAttribute_t,
+    cuMulticastGetGranularity: cuMulticastGetGranularity_t,
+    granule_lookalike_calls: extern "C" fn() -> u64,
+    granule_lookalike_fail: extern "C" fn(u64, c_int),
+    granule_lookalike_fail_function: unsafe extern "C" fn(*const c_char, u64, c_int),
+    granule_lookalike_used: extern "C" fn(u16) -> u64,
+    granule_lookalike_traps: extern "C" fn() -> u64,
+    granule_lookalike_lose_device: extern "C" fn(u16),
+}
+
+impl Driver {
+    /// Whether the library exports a name.
+    pub fn exports(&self, name: &str) -> bool {
+        // SAFETY: the symbol is looked for and not used.
+        unsafe { self.library.get::<*const ()>(name) }.is_ok()
+    }
+
+    /// Initialises it and makes the primary context of a device current.
+    pub fn enter(&self, device: CUdevice) -> CUcontext {
+        ok!(self.cuInit(0));
+        let mut context = std::ptr::null_mut();
+        ok!(self.cuDevicePrimaryCtxRetain(&mut context, device));
+        ok!(self.cuCtxSetCurrent(context));
+        context
+    }
+
+    /// A non-blocking stream.
+    pub fn stream(&self) -> CUstream {
+        let mut stream = std::ptr::null_mut();
+        ok!(self.cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, 0));
+        stream
+    }
+
+    /// An event.
+    pub fn event(&self, flags: u32) -> CUevent {
+        let mut event = std::ptr::null_mut();
+        ok!(self.cuEventCreate(&mut event, flags));
+        event
+    }
+
+    /// Device memory.
+    pub fn memory(&self, bytes: usize) -> CUdeviceptr {
+        let mut pointer = 0;
+        ok!(self.cuMemAlloc_v2(&mut pointer, bytes));
+        pointer
+    }
+}
+
+/// The library that cargo built beside this test.
+pub fn library() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("liblookalike_cuda.so")
+}
+
+/// Runs `body` in a process of its own, with the driver that `settings` asks for. `test` is the name of the
+/// calling test.
+pub fn in_process(test: &str, settings: &str, body: impl FnOnce()) {
+    if std::env::var(CHILD).as_deref() == Ok(settings) {
+        return body();
+    }
+    let output = child(test, settings, &[]).output().unwrap();
+    assert!(output.status.success(), "{test} with `{settings}`:\n{}", text(&output));
+}
+
+/// A process that runs one test of this program.
+pub fn child(test: &str, settings: &str, variables: &[(&str, &str)]) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([test, "--exact", "--nocapture"]).env(SETTINGS, settings).env(CHILD, settings);
+    command.envs(variables.iter().copied());
+    command
+}
+
+/// What a process printed.
+pub fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}

@@ -1,0 +1,103 @@
+//! What devices say about themselves.
+
+use crate::entry::{device, ready};
+use crate::personality::{Release, personality};
+use alloc_core::backend::{Attribute, Backend};
+use alloc_core::types::DeviceIndex;
+use hip_sys::abi6::*;
+use lookalike::argument::Out;
+use lookalike::{Answer, Code};
+use std::ffi::{c_char, c_int};
+
+/// Numbers that no machine setting changes.
+const FIXED: &[(hipDeviceAttribute_t, c_int)] = &[
+    (hipDeviceAttributeCanMapHostMemory, 1),
+    (hipDeviceAttributeConcurrentKernels, 1),
+    (hipDeviceAttributeMaxThreadsPerBlock, 1024),
+    (hipDeviceAttributeMaxThreadsPerMultiProcessor, 2048),
+    (hipDeviceAttributeStreamPrioritiesSupported, 1),
+    (hipDeviceAttributeUnifiedAddressing, 1),
+];
+
+/// Whether a release knows a number.
+const fn is_known(number: hipDeviceAttribute_t, release: Release) -> bool {
+    let (last_common, last_own) = match release {
+        Release::V5_2 => (hipDeviceAttributeMemoryPoolsSupported, hipDeviceAttributeFineGrainSupport),
+        _ => (hipDeviceAttributeMemoryPoolSupportedHandleTypes, hipDeviceAttributeWallClockRate),
+    };
+    number <= last_common || (number >= hipDeviceAttributeAmdSpecificBegin && number <= last_own)
+}
+
+fn attribute(index: DeviceIndex, number: hipDeviceAttribute_t) -> Answer<c_int> {
+    if !is_known(number, personality()?.release) {
+        return Err(Code::INVALID_VALUE);
+    }
+    let machine = ready()?;
+    let of_machine = match number {
+        hipDeviceAttributeComputeCapabilityMajor => Attribute::ComputeCapabilityMajor,
+        hipDeviceAttributeComputeCapabilityMinor => Attribute::ComputeCapabilityMinor,
+        hipDeviceAttributeMultiprocessorCount => Attribute::MultiprocessorCount,
+        hipDeviceAttributeWarpSize => Attribute::WarpSize,
+        hipDeviceAttributeIntegrated => Attribute::Integrated,
+        hipDeviceAttributeVirtualMemoryManagementSupported => Attribute::VirtualMemoryManagement,
+        hipDeviceAttributeMemoryPoolsSupported => Attribute::MemoryPools,
+        hipDeviceAttributeManagedMemory | hipDeviceAttributeConcurrentManagedAccess => {
+            Attribute::ManagedMemory
+        }
+        hipDeviceAttributeCanUseStreamWaitValue => Attribute::StreamMemoryOperations,
+        hipDeviceAttributeHostRegisterSupported => {
+            return Ok(c_int::from(machine.host_registration().is_ok()));
+        }
+        hipDeviceAttributePciBusId => return Ok(c_int::from(index.0) + 1),
+        // An `int` is too small for what the machines have; so it is for the runtime's devices.
+        hipDeviceAttributeTotalGlobalMem => {
+            return Ok(c_int::try_from(machine.properties(index)?.total_memory).unwrap_or(c_int::MAX));
+        }
+        other => {
+            let fixed = FIXED.iter().find(|(number, _)| *number == other);
+            return Ok(fixed.map_or(0, |&(_, value)| value));
+        }
+    };
+    Ok(machine.attribute(index, of_machine)? as c_int)
+}
+
+/// Copies a text with its end mark into `length` bytes, cut where it is longer.
+fn put_text(place: &Out<c_char>, length: c_int, text: &str) -> Answer {
+    let room = usize::try_from(length).ok().filter(|&room| room > 0).ok_or(Code::INVALID_VALUE)?;
+    place.fill(text.bytes().take(room - 1).chain([0]).map(u8::cast_signed))
+}
+
+lookalike::entries! {
+    run: crate::entry::run, status: hipError_t;
+
+    /// The product's name.
+    fn hipDeviceGetName as hipDeviceGetName_t(out name: *mut c_char, val length: c_int, val number: hipDevice_t) {
+        put_text(&name, length, &ready()?.properties(device(number)?)?.name)
+    }
+
+    /// The device's identity.
+    fn hipDeviceGetUuid as hipDeviceGetUuid_t(out uuid: *mut hipUUID, val number: hipDevice_t) {
+        let known = ready()?.properties(device(number)?)?.uuid.ok_or(Code::NOT_SUPPORTED)?;
+        uuid.put(hipUUID { bytes: known.map(u8::cast_signed) })
+    }
+
+    /// Where on the bus the device is.
+    fn hipDeviceGetPCIBusId as hipDeviceGetPCIBusId_t(out text: *mut c_char, val length: c_int, val number: c_int) {
+        let id = ready()?.properties(device(number)?)?.pci_bus_id.ok_or(Code::NOT_SUPPORTED)?;
+        put_text(&text, length, &id)
+    }
+
+    /// Bytes of memory.
+    fn hipDeviceTotalMem as hipDeviceTotalMem_t(out bytes: *mut usize, val number: hipDevice_t) {
+        bytes.put(ready()?.properties(device(number)?)?.total_memory as usize)
+    }
+
+    /// One number about a device.
+    fn hipDeviceGetAttribute as hipDeviceGetAttribute_t(
+        out value: *mut c_int, val number: hipDeviceAttribute_t, val of: c_int,
+    ) {
+        let of = device(of)?;
+        value.wanted()?;
+        value.put(attribute(of, number)?)
+    }
+}

@@ -1,0 +1,141 @@
+//! What the library exports: what its release does, and no more.
+//!
+//! Names that came later are taken out of the library's string table when it is loaded, in memory, before
+//! any look-up. So one file is every release, and a program that looks a name up finds out as on a real
+//! machine.
+
+use crate::personality::{Release, personality};
+use std::ffi::{CStr, c_void};
+use std::mem::MaybeUninit;
+
+/// What 5.2 lacks of 6.4's.
+const SINCE_6: &[&str] = &[
+    "hipEventRecordWithFlags",
+    "hipExtGetLastError",
+    "hipGetDevicePropertiesR0600",
+    "hipGetProcAddress",
+    "hipGraphReleaseUserObject",
+    "hipGraphRetainUserObject",
+    "hipGraphUpload",
+    "hipLaunchHostFunc",
+    "hipStreamGetDevice",
+    "hipUserObjectCreate",
+    "hipUserObjectRelease",
+    "hipUserObjectRetain",
+];
+const SINCE_7_0: &[&str] = &["hipMemGetHandleForAddressRange"];
+const SINCE_7_1: &[&str] = &["hipMemAdvise_v2", "hipMemPrefetchAsync_v2", "hipStreamGetId"];
+
+/// What a release does not export.
+fn absent(release: Release) -> impl Iterator<Item = &'static str> {
+    let later = [(Release::V6_4, SINCE_6), (Release::V7_0, SINCE_7_0), (Release::V7_1, SINCE_7_1)];
+    later.into_iter().filter(move |(since, _)| release < *since).flat_map(|(_, names)| names.iter().copied())
+}
+
+/// The path under which this library was loaded.
+fn own_path() -> Option<&'static CStr> {
+    let mut own = MaybeUninit::<libc::Dl_info>::uninit();
+    let inside = own_path as fn() -> Option<&'static CStr>;
+    // SAFETY: the address of a function of this library, and a place for the answer.
+    let is_found = unsafe { libc::dladdr(inside as *const c_void, own.as_mut_ptr()) } != 0;
+    if !is_found {
+        return None;
+    }
+    // SAFETY: `dladdr` filled it.
+    let path = unsafe { own.assume_init() }.dli_fname;
+    // SAFETY: the loader's own text, which stays while the library is loaded.
+    Some(unsafe { CStr::from_ptr(path) })
+}
+
+/// The address of an exported symbol.
+#[must_use]
+pub fn find(name: &CStr) -> Option<*mut c_void> {
+    let path = own_path()?.as_ptr();
+    // SAFETY: the path of this library, which is loaded; nothing is loaded anew. The handle is one more
+    // reference, never given back: the library stays.
+    let library = unsafe { libc::dlopen(path, libc::RTLD_NOLOAD | libc::RTLD_NOW) };
+    if library.is_null() {
+        return None;
+    }
+    // SAFETY: a handle and a text that live through the call.
+    let place = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!place.is_null()).then_some(place)
+}
+
+#[cfg(target_os = "linux")]
+mod at_load {
+    use super::{absent, personality};
+    use std::ffi::c_void;
+
+    /// An entry of the dynamic section.
+    #[repr(C)]
+    struct Dynamic {
+        tag: usize,
+        value: usize,
+    }
+
+    const END: usize = 0;
+    const STRING_TABLE: usize = 5;
+    const STRING_TABLE_SIZE: usize = 10;
+
+    unsafe extern "C" {
+        /// Made by the linker.
+        static _DYNAMIC: [Dynamic; 0];
+    }
+
+    /// What the loader runs before `dlopen` returns.
+    #[used]
+    #[unsafe(link_section = ".init_array")]
+    static AT_LOAD: extern "C" fn() = hide_absent;
+
+    extern "C" fn hide_absent() {
+        let Ok(personality) = personality() else { return };
+        let names: Vec<&str> = absent(personality.release).collect();
+        if names.is_empty() {
+            return;
+        }
+        let hidden = with_string_table(|table| lookalike::absence::hide(table, &names));
+        if hidden.is_none_or(|not_there| !not_there.is_empty()) {
+            eprintln!("lookalike driver: the names that this release lacks could not be hidden");
+        }
+    }
+
+    /// The value of an entry, as glibc leaves it in memory: an address, or a number.
+    fn dynamic(tag: usize) -> Option<usize> {
+        let mut entry = (&raw const _DYNAMIC).cast::<Dynamic>();
+        loop {
+            // SAFETY: the section ends with an entry of tag 0, and is not read beyond.
+            let known = unsafe { entry.read() };
+            match known.tag {
+                END => return None,
+                found if found == tag => return Some(known.value),
+                // SAFETY: not the last entry.
+                _ => entry = unsafe { entry.add(1) },
+            }
+        }
+    }
+
+    /// Changes the table of symbol names.
+    fn with_string_table<T>(change: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
+        let (table, bytes) = (dynamic(STRING_TABLE)?, dynamic(STRING_TABLE_SIZE)?);
+        // SAFETY: asks for a number.
+        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+        let first = table & !(page - 1);
+        let length = table + bytes - first;
+        let at = std::ptr::with_exposed_provenance_mut::<c_void>(first);
+        let protect = |protection| {
+            // SAFETY: pages of this library's own read-only part, which the loader mapped for this process alone.
+            let failed = unsafe { libc::mprotect(at, length, protection) };
+            failed == 0
+        };
+        if !protect(libc::PROT_READ | libc::PROT_WRITE) {
+            return None;
+        }
+        let start = std::ptr::with_exposed_provenance_mut::<u8>(table);
+        // SAFETY: the table, writable now. The loader holds its lock while this runs, so that no one looks a
+        // name up.
+        let changed = change(unsafe { std::slice::from_raw_parts_mut(start, bytes) });
+        protect(libc::PROT_READ);
+        Some(changed)
+    }
+}

@@ -1,0 +1,29 @@
+//! Entry points by name.
+
+use crate::exports::find;
+use crate::personality::personality;
+use hip_sys::abi6::*;
+use lookalike::Code;
+use std::ffi::{CString, c_char, c_int, c_void};
+
+lookalike::entries! {
+    run: crate::entry::run, status: hipError_t;
+
+    /// Finds an entry point; nothing for a program of a later version than the runtime's.
+    fn hipGetProcAddress as hipGetProcAddress_t(
+        input symbol: *const c_char, out place: *mut *mut c_void, val version: c_int, val _flags: u64,
+        out status: *mut hipDriverProcAddressQueryResult,
+    ) {
+        let name = symbol.text()?;
+        place.wanted()?;
+        let name = CString::new(name).map_err(|_| Code::INVALID_VALUE)?;
+        let (found, answer) = match find(&name) {
+            _ if version > personality()?.version() => (None, HIP_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT),
+            None => (None, HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
+            found => (found, HIP_GET_PROC_ADDRESS_SUCCESS),
+        };
+        place.put(found.unwrap_or(std::ptr::null_mut()))?;
+        status.put_if_wanted(answer);
+        found.map(drop).ok_or(Code::INVALID_VALUE)
+    }
+}

@@ -1,0 +1,280 @@
+//! Virtual memory.
+
+mod sharing;
+
+use crate::entry::{current, device, ready};
+use crate::imports;
+use crate::personality::personality;
+use alloc_core::backend::{Access, Backend, Granularity, HandleType, VirtualMemory};
+use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_openreg::OpenReg;
+use hip_sys::abi7::hipMemAllocationTypeUncached;
+use hip_sys::{Generation, abi5, abi6::*};
+use lookalike::argument::{In, Out};
+use lookalike::{Answer, Code};
+use std::collections::HashMap;
+use std::ffi::{c_int, c_ulonglong, c_void};
+use std::fs::File;
+use std::ptr::{null_mut, without_provenance_mut};
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+/// A descriptor for each physical handle, for a runtime that takes them.
+static DESCRIPTORS: LazyLock<Mutex<HashMap<u64, File>>> = LazyLock::new(Mutex::default);
+
+fn family() -> Answer<(&'static OpenReg, &'static dyn VirtualMemory)> {
+    let machine = ready()?;
+    Ok((machine, machine.virtual_memory()?))
+}
+
+/// A handle as the machine knows it; its numbers are the runtime's.
+fn known(machine: &OpenReg, handle: hipMemGenericAllocationHandle_t) -> PhysicalHandle {
+    PhysicalHandle { raw: handle.addr() as u64, backend: machine.id() }
+}
+
+const fn number(handle: PhysicalHandle) -> hipMemGenericAllocationHandle_t {
+    without_provenance_mut(handle.raw as usize)
+}
+
+const fn handle_type(number: hipMemAllocationHandleType) -> Answer<HandleType> {
+    match number {
+        hipMemHandleTypeNone => Ok(HandleType::None),
+        hipMemHandleTypePosixFileDescriptor => Ok(HandleType::PosixFd),
+        // Of another operating system.
+        hipMemHandleTypeWin32 | hipMemHandleTypeWin32Kmt => Err(Code::NOT_SUPPORTED),
+        // Fabric handles came after 7.1.
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+fn place(location: hipMemLocation) -> Answer<DeviceIndex> {
+    if location.type_ == hipMemLocationTypeDevice { device(location.id) } else { Err(Code::INVALID_VALUE) }
+}
+
+/// What memory with these properties is asked for. 5 has the same fields in the same bytes otherwise.
+fn wanted(properties: &In<hipMemAllocationProp>) -> Answer<(DeviceIndex, HandleType)> {
+    let (kind, requested, location) = match personality()?.generation() {
+        Generation::Five => {
+            let old = properties.cast::<abi5::hipMemAllocationProp>().get()?;
+            let location = hipMemLocation { type_: old.location.type_, id: old.location.id };
+            (old.type_, old.requestedHandleType, location)
+        }
+        _ => {
+            let new = properties.get()?;
+            (new.type_, new.requestedHandleType, new.location)
+        }
+    };
+    let is_uncached =
+        kind == hipMemAllocationTypeUncached && personality()?.generation() == Generation::Seven;
+    if kind != hipMemAllocationTypePinned && !is_uncached {
+        return Err(Code::INVALID_VALUE);
+    }
+    Ok((place(location)?, handle_type(requested)?))
+}
+
+fn put_properties(place: &Out<hipMemAllocationProp>, device: DeviceIndex, handle_type: HandleType) -> Answer {
+    let requested = match handle_type {
+        HandleType::PosixFd => hipMemHandleTypePosixFileDescriptor,
+        _ => hipMemHandleTypeNone,
+    };
+    let id = c_int::from(device.0);
+    if personality()?.generation() == Generation::Five {
+        return place.cast::<abi5::hipMemAllocationProp>().put(abi5::hipMemAllocationProp {
+            compressionType: 0,
+            location: abi5::hipMemLocation { type_: abi5::hipMemLocationTypeDevice, id },
+            requestedHandleType: requested,
+            type_: abi5::hipMemAllocationTypePinned,
+            usage: 0,
+            win32HandleMetaData: null_mut(),
+        });
+    }
+    place.put(hipMemAllocationProp {
+        type_: hipMemAllocationTypePinned,
+        requestedHandleType: requested,
+        location: hipMemLocation { type_: hipMemLocationTypeDevice, id },
+        win32HandleMetaData: null_mut(),
+        allocFlags: hipMemAllocationProp__bindgen_ty_1 {
+            compressionType: 0,
+            gpuDirectRDMACapable: 0,
+            usage: 0,
+        },
+    })
+}
+
+const fn no_flags(flags: c_ulonglong) -> Answer {
+    if flags == 0 { Ok(()) } else { Err(Code::INVALID_VALUE) }
+}
+
+fn address(pointer: *mut c_void) -> DevicePtr {
+    DevicePtr(pointer.addr() as u64)
+}
+
+/// Takes a descriptor for a handle. Where there is none left, the runtime says that memory is out.
+fn take_descriptor(handle: PhysicalHandle) -> Answer {
+    if personality()?.takes_descriptors {
+        let file = File::open("/dev/null").map_err(|_| Code::OUT_OF_MEMORY)?;
+        DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle.raw, file);
+    }
+    Ok(())
+}
+
+fn release(family: &dyn VirtualMemory, handle: PhysicalHandle) -> Answer {
+    // SAFETY: the machine refuses what is no live handle.
+    unsafe { family.release_physical(handle) }?;
+    if personality()?.takes_descriptors && family.physical_properties(handle).is_err() {
+        DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.raw);
+    }
+    imports::released(handle.raw);
+    Ok(())
+}
+
+lookalike::entries! {
+    run: crate::entry::run, status: hipError_t;
+
+    /// The unit of sizes.
+    fn hipMemGetAllocationGranularity as hipMemGetAllocationGranularity_t(
+        out bytes: *mut usize, input properties: *const hipMemAllocationProp,
+        val option: hipMemAllocationGranularity_flags,
+    ) {
+        let (_, family) = family()?;
+        let (device, _) = wanted(&properties)?;
+        let which = match option {
+            hipMemAllocationGranularityMinimum => Granularity::Minimum,
+            hipMemAllocationGranularityRecommended => Granularity::Recommended,
+            _ => return Err(Code::INVALID_VALUE),
+        };
+        bytes.wanted()?;
+        bytes.put(family.granularity(device, which)? as usize)
+    }
+
+    /// Reserves addresses.
+    fn hipMemAddressReserve as hipMemAddressReserve_t(
+        out base: *mut *mut c_void, val bytes: usize, val alignment: usize, val hint: *mut c_void,
+        val flags: c_ulonglong,
+    ) {
+        let (_, family) = family()?;
+        no_flags(flags)?;
+        base.wanted()?;
+        let (_, device) = current()?;
+        let at = family.reserve_address(device, bytes as u64, alignment as u64, address(hint))?;
+        base.put(without_provenance_mut(at.0 as usize))
+    }
+
+    /// Gives addresses back.
+    fn hipMemAddressFree as hipMemAddressFree_t(val base: *mut c_void, val bytes: usize) {
+        let (_, family) = family()?;
+        // SAFETY: the machine refuses what is no whole reservation, and while something is mapped.
+        Ok(unsafe { family.release_address(address(base), bytes as u64) }?)
+    }
+
+    /// Creates physical memory.
+    fn hipMemCreate as hipMemCreate_t(
+        out handle: *mut hipMemGenericAllocationHandle_t, val bytes: usize,
+        input properties: *const hipMemAllocationProp, val flags: c_ulonglong,
+    ) {
+        let (_, family) = family()?;
+        no_flags(flags)?;
+        handle.wanted()?;
+        let (device, handle_type) = wanted(&properties)?;
+        let created = family.create_physical(device, bytes as u64, handle_type)?;
+        take_descriptor(created).or_else(|code| release(family, created).and(Err(code)))?;
+        handle.put(number(created))
+    }
+
+    /// Gives a handle up.
+    fn hipMemRelease as hipMemRelease_t(val handle: hipMemGenericAllocationHandle_t) {
+        let (machine, family) = family()?;
+        release(family, known(machine, handle))
+    }
+
+    /// Maps physical memory.
+    fn hipMemMap as hipMemMap_t(
+        val at: *mut c_void, val bytes: usize, val offset: usize, val handle: hipMemGenericAllocationHandle_t,
+        val flags: c_ulonglong,
+    ) {
+        let (machine, family) = family()?;
+        no_flags(flags)?;
+        if offset != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let (at, handle) = (address(at), known(machine, handle));
+        // SAFETY: the machine checks the reservation, the handle and its size.
+        unsafe { family.map(at, bytes as u64, handle) }?;
+        imports::mapped(handle.raw, at.0);
+        Ok(())
+    }
+
+    /// Takes mappings away.
+    fn hipMemUnmap as hipMemUnmap_t(val at: *mut c_void, val bytes: usize) {
+        let (_, family) = family()?;
+        let at = address(at);
+        // SAFETY: the machine refuses what is not whole mappings, and what queued work uses.
+        unsafe { family.unmap(at, bytes as u64) }?;
+        imports::unmapped(at.0, bytes as u64);
+        Ok(())
+    }
+
+    /// Sets what devices may do with one mapping: the runtime takes no range of several.
+    fn hipMemSetAccess as hipMemSetAccess_t(
+        val at: *mut c_void, val bytes: usize, input access: *const hipMemAccessDesc, val count: usize,
+    ) {
+        let (machine, family) = family()?;
+        let at = address(at);
+        if count == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let read = |one: hipMemAccessDesc| {
+            let access = match one.flags {
+                hipMemAccessFlagsProtNone => Access::None,
+                hipMemAccessFlagsProtRead => Access::Read,
+                hipMemAccessFlagsProtReadWrite => Access::ReadWrite,
+                _ => return Err(Code::INVALID_VALUE),
+            };
+            Ok((place(one.location)?, access))
+        };
+        // All are read before any is set: an error changes nothing.
+        let all = access.list(count)?.into_iter().map(read).collect::<Answer<Vec<_>>>()?;
+        let mapping = machine.address_range(at)?;
+        if (mapping.base, mapping.bytes) != (at, bytes as u64) {
+            return Err(Code::INVALID_VALUE);
+        }
+        imports::opened(at.0)?;
+        for (device, access) in all {
+            // SAFETY: the machine refuses what is no mapping, and to take away what queued work uses.
+            unsafe { family.set_access(at, bytes as u64, &[device], access) }?;
+        }
+        Ok(())
+    }
+
+    /// What a device may do with mapped memory.
+    fn hipMemGetAccess as hipMemGetAccess_t(
+        out flags: *mut c_ulonglong, input location: *const hipMemLocation, val at: *mut c_void,
+    ) {
+        let (_, family) = family()?;
+        flags.wanted()?;
+        let access = match family.access(address(at), place(location.get()?)?)? {
+            Access::None => hipMemAccessFlagsProtNone,
+            Access::Read => hipMemAccessFlagsProtRead,
+            Access::ReadWrite => hipMemAccessFlagsProtReadWrite,
+        };
+        flags.put(c_ulonglong::from(access))
+    }
+
+    /// The handle mapped at an address, with one more reference.
+    fn hipMemRetainAllocationHandle as hipMemRetainAllocationHandle_t(
+        out handle: *mut hipMemGenericAllocationHandle_t, val at: *mut c_void,
+    ) {
+        let (_, family) = family()?;
+        handle.wanted()?;
+        handle.put(number(family.retain_physical(address(at))?))
+    }
+
+    /// What a handle is.
+    fn hipMemGetAllocationPropertiesFromHandle as hipMemGetAllocationPropertiesFromHandle_t(
+        out properties: *mut hipMemAllocationProp, val handle: hipMemGenericAllocationHandle_t,
+    ) {
+        let (machine, family) = family()?;
+        properties.wanted()?;
+        let found = family.physical_properties(known(machine, handle))?;
+        put_properties(&properties, found.device, found.handle_type)
+    }
+}

@@ -1,0 +1,100 @@
+//! Sharing between two processes.
+
+#![allow(clippy::borrow_as_ptr, clippy::macro_metavars_in_unsafe, reason = "tests call as C does")]
+
+mod support;
+
+use hip_sys::abi6::*;
+use std::ptr::null_mut;
+use support::{Runtime, child, in_process, text};
+
+const HANDLES: &str = "LOOKALIKE_TEST_HANDLES";
+const TEST: &str = "memory_and_events_reach_another_process";
+
+fn hex(bytes: &[i8; 64]) -> String {
+    bytes.iter().map(|byte| format!("{:02x}", byte.cast_unsigned())).collect()
+}
+
+fn from_hex(text: &str) -> [i8; 64] {
+    std::array::from_fn(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_or(0, u8::cast_signed))
+}
+
+#[test]
+fn memory_and_events_reach_another_process() {
+    for (name, lazy) in [("rocm5", 0), ("rocm6", 1), ("rocm7", 1)] {
+        let settings = format!("personality={name}");
+        in_process(TEST, &settings, |h| match std::env::var(HANDLES) {
+            Ok(handles) => import(h, &handles, lazy),
+            Err(_) => export(h, &settings, lazy),
+        });
+    }
+}
+
+fn export(h: &Runtime, settings: &str, lazy: u32) {
+    let pointer = h.memory(2 << 20);
+    h.write(pointer, 1);
+    let event = h.event(hipEventDisableTiming | hipEventInterprocess);
+    ok!(h.hipEventRecord(event, null_mut()));
+    let mut memory = hipIpcMemHandle_t { reserved: [0; 64] };
+    ok!(h.hipIpcGetMemHandle(&mut memory, pointer));
+    let mut shared = hipIpcEventHandle_t { reserved: [0; 64] };
+    ok!(h.hipIpcGetEventHandle(&mut shared, event));
+    let inside = pointer.wrapping_byte_add(512);
+    assert_eq!(hip!(h.hipIpcGetMemHandle(&mut memory, inside)), hipErrorInvalidDevicePointer);
+    assert_eq!(hip!(h.hipIpcGetEventHandle(&mut shared, h.event(0))), hipErrorInvalidConfiguration);
+    assert_eq!(hip!(h.hipIpcOpenMemHandle(&mut null_mut(), memory, lazy)), hipErrorInvalidContext);
+    assert_eq!(hip!(h.hipIpcOpenEventHandle(&mut null_mut(), shared)), hipErrorInvalidContext);
+    let handles = format!("{},{}", hex(&memory.reserved), hex(&shared.reserved));
+    let importer = child(TEST, settings, &[(HANDLES, &handles)]).output().expect("a test starts itself");
+    assert!(importer.status.success(), "{}", text(&importer));
+    assert!(h.holds(pointer, 2));
+}
+
+fn import(h: &Runtime, handles: &str, lazy: u32) {
+    let (memory, event) = handles.split_once(',').expect("two handles with a comma");
+    let (memory, event) =
+        (hipIpcMemHandle_t { reserved: from_hex(memory) }, hipIpcEventHandle_t { reserved: from_hex(event) });
+    let (mut opened, mut again) = (null_mut(), null_mut());
+    assert_eq!(hip!(h.hipIpcOpenMemHandle(&mut opened, memory, 1 - lazy)), hipErrorInvalidValue);
+    ok!(h.hipIpcOpenMemHandle(&mut opened, memory, lazy));
+    // Not twice; a program remembers what it opened.
+    assert_eq!(hip!(h.hipIpcOpenMemHandle(&mut again, memory, lazy)), hipErrorInvalidDevicePointer);
+    let mut seen = null_mut();
+    ok!(h.hipIpcOpenEventHandle(&mut seen, event));
+    ok!(h.hipEventSynchronize(seen));
+    assert!(h.holds(opened, 1));
+    h.write(opened, 2);
+    assert_eq!(hip!(h.hipFree(opened)), hipErrorInvalidValue);
+    ok!(h.hipIpcCloseMemHandle(opened));
+    assert_eq!(hip!(h.hipIpcCloseMemHandle(opened)), hipErrorInvalidValue);
+    // Closed, it can be opened anew.
+    ok!(h.hipIpcOpenMemHandle(&mut opened, memory, lazy));
+    ok!(h.hipIpcCloseMemHandle(opened));
+    let garbage = hipIpcMemHandle_t { reserved: [7; 64] };
+    assert_eq!(hip!(h.hipIpcOpenMemHandle(&mut opened, garbage, lazy)), hipErrorInvalidDevicePointer);
+}
+
+#[test]
+fn virtual_memory_is_given_a_worthless_handle() {
+    in_process("virtual_memory_is_given_a_worthless_handle", "personality=rocm70", |h| {
+        let location = hipMemLocation { type_: hipMemLocationTypeDevice, id: 0 };
+        let properties = hipMemAllocationProp {
+            type_: hipMemAllocationTypePinned,
+            requestedHandleType: hipMemHandleTypeNone,
+            location,
+            win32HandleMetaData: null_mut(),
+            allocFlags: hipMemAllocationProp__bindgen_ty_1 {
+                compressionType: 0,
+                gpuDirectRDMACapable: 0,
+                usage: 0,
+            },
+        };
+        let (mut base, mut handle, bytes) = (null_mut(), null_mut(), 2 << 20);
+        ok!(h.hipMemAddressReserve(&mut base, bytes, 0, null_mut(), 0));
+        ok!(h.hipMemCreate(&mut handle, bytes, &properties, 0));
+        ok!(h.hipMemMap(base, bytes, 0, handle, 0));
+        let mut shared = hipIpcMemHandle_t { reserved: [0; 64] };
+        ok!(h.hipIpcGetMemHandle(&mut shared, base));
+        assert_eq!(h.traps(), 1);
+    });
+}

@@ -1,0 +1,137 @@
+//! What machine a lookalike driver shows, read from the environment.
+
+use backend_openreg::{Clock, Families, MemoryMode, OpenRegConfig};
+
+/// The environment variable.
+pub const VARIABLE: &str = "GRANULE_LOOKALIKE";
+
+/// A machine, and the driver in front of it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The machine.
+    pub config: OpenRegConfig,
+    /// How the driver behaves; what the names mean beyond [`Settings::parse`] is each driver's own.
+    pub personality: Option<String>,
+}
+
+impl Settings {
+    /// Reads a list with commas. Empty is: 2 devices with 256 MiB of mapped memory each, worker threads, all
+    /// families.
+    ///
+    /// | entry | meaning |
+    /// |---|---|
+    /// | `devices=N` | 0 to 64 devices |
+    /// | `capacity=256MiB` | memory of each; bytes, `KiB`, `MiB` or `GiB` |
+    /// | `memory=mapped` | real bytes; `reserved`: addresses only |
+    /// | `clock=workers` | a thread per stream; `virtual:LAG`: work completes LAG calls later |
+    /// | `no-vmm`, `no-ipc`, `no-peers`, `no-capture`, `no-pools`, `no-registration`, `no-managed`, `no-stream-memory`, `no-timing` | a family is absent |
+    /// | `personality=NAME` | a name that the driver knows; `no-device`, `one-device` and `no-vmm` every driver does |
+    ///
+    /// # Errors
+    /// A sentence that names the entry and what would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut config = OpenRegConfig::default().memory(MemoryMode::Mapped).clock(Clock::Workers);
+        let mut personality = None;
+        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+            let wrong = |right: &str| format!("{VARIABLE}: `{entry}` is not understood; {right}");
+            config = match entry.split_once('=') {
+                Some(("devices", count)) => {
+                    let count = count.parse().ok().filter(|&count: &u16| count <= 64);
+                    config.devices(count.ok_or_else(|| wrong("give a number from 0 to 64"))?)
+                }
+                Some(("capacity", size)) => {
+                    let bytes = bytes(size);
+                    config.capacity(bytes.ok_or_else(|| wrong("give bytes, or a number with KiB, MiB, GiB"))?)
+                }
+                Some(("memory", "mapped")) => config.memory(MemoryMode::Mapped),
+                Some(("memory", "reserved")) => config.memory(MemoryMode::Reserved),
+                Some(("clock", clock)) => {
+                    let clock = parse_clock(clock);
+                    config.clock(clock.ok_or_else(|| wrong("give `workers` or `virtual:LAG`"))?)
+                }
+                Some(("personality", name)) => {
+                    personality = Some(name.to_owned());
+                    match name {
+                        "no-device" => config.devices(0),
+                        "one-device" => config.devices(1),
+                        "no-vmm" => config.without_virtual_memory(),
+                        _ => config,
+                    }
+                }
+                None => {
+                    let absent = entry.strip_prefix("no-").and_then(family);
+                    config.without(absent.ok_or_else(|| wrong("see lookalike::settings for the entries"))?)
+                }
+                Some(_) => return Err(wrong("see lookalike::settings for the entries")),
+            };
+        }
+        Ok(Self { config, personality })
+    }
+
+    /// The settings that the environment asks for.
+    ///
+    /// # Errors
+    /// As [`Settings::parse`].
+    pub fn from_environment() -> Result<Self, String> {
+        let text = std::env::var_os(VARIABLE).unwrap_or_default();
+        Self::parse(text.to_str().ok_or_else(|| format!("{VARIABLE} is not UTF-8"))?)
+    }
+}
+
+fn family(name: &str) -> Option<Families> {
+    Some(match name {
+        "vmm" => Families::VIRTUAL_MEMORY,
+        "ipc" => Families::IPC,
+        "peers" => Families::PEERS,
+        "capture" => Families::CAPTURE,
+        "pools" => Families::DRIVER_POOLS,
+        "registration" => Families::HOST_REGISTRATION,
+        "managed" => Families::MANAGED_MEMORY,
+        "stream-memory" => Families::STREAM_MEMORY,
+        "timing" => Families::EVENT_TIMING,
+        _ => return None,
+    })
+}
+
+fn parse_clock(text: &str) -> Option<Clock> {
+    match text.split_once(':') {
+        None if text == "workers" => Some(Clock::Workers),
+        Some(("virtual", lag)) => Some(Clock::Virtual { lag: lag.parse().ok()? }),
+        _ => None,
+    }
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_and_a_mistake_is_named() {
+        let read =
+            Settings::parse("devices=1, capacity=8MiB,memory=reserved,clock=virtual:3,no-ipc").unwrap();
+        let wanted = OpenRegConfig::default()
+            .devices(1)
+            .capacity(8 << 20)
+            .memory(MemoryMode::Reserved)
+            .clock(Clock::Virtual { lag: 3 })
+            .without(Families::IPC);
+        assert_eq!(format!("{:?}", read.config), format!("{wanted:?}"));
+        for wrong in ["devices=65", "capacity=8Mb", "clock=wall", "no-luck", "colour=red", "memory=wool"] {
+            let message = Settings::parse(wrong).unwrap_err();
+            assert!(message.contains(wrong), "{message}");
+        }
+        assert_eq!(Settings::parse("personality=stub").unwrap().personality.as_deref(), Some("stub"));
+    }
+}

@@ -1,0 +1,85 @@
+//! Code that follows from the `Backend` trait: what would drift if people wrote it by hand.
+//!
+//! [`model`] reads the contract from its sources; each emitter turns it into one file; [`run`] writes the files
+//! or, with `--check`, compares them.
+
+mod ctable;
+mod interpose;
+mod masquerade;
+mod model;
+mod names;
+mod text;
+
+use crate::process::root;
+use anyhow::{Context, Result, bail};
+use model::Contract;
+use std::path::Path;
+
+/// What is to be done.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Change nothing; fail where a file is not what would be written
+    #[arg(long)]
+    check: bool,
+}
+
+/// A generated file and who writes it.
+struct Product {
+    /// From the workspace's root.
+    path: &'static str,
+    emit: fn(&Contract) -> Result<String>,
+}
+
+const PRODUCTS: &[Product] = &[
+    Product { path: "crates/backend-c/include/granule_backend.h", emit: ctable::emit_header },
+    Product { path: "crates/backend-c/src/generated.rs", emit: ctable::emit_rust },
+    Product { path: "crates/conformance/src/interpose/generated.rs", emit: interpose::emit },
+    Product { path: "crates/masquerade/src/generated.rs", emit: masquerade::emit },
+];
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let contract = Contract::read(&root().join("crates/alloc-core/src"))?;
+    let stale = stale(&contract, &root())?;
+    if options.check && !stale.is_empty() {
+        let paths: Vec<&str> = stale.iter().map(|(path, _)| *path).collect();
+        bail!("not what follows from the Backend trait: {}; run cargo xtask codegen", paths.join(", "));
+    }
+    for (path, fresh) in stale {
+        let file = root().join(path);
+        std::fs::write(&file, fresh).with_context(|| format!("could not write {}", file.display()))?;
+        println!("wrote {path}");
+    }
+    Ok(())
+}
+
+/// The products that are missing under `folder`, or not what they should be, with what they should be.
+fn stale(contract: &Contract, folder: &Path) -> Result<Vec<(&'static str, String)>> {
+    let mut stale = Vec::new();
+    for Product { path, emit } in PRODUCTS {
+        let fresh = emit(contract).with_context(|| format!("could not make {path}"))?;
+        if !std::fs::read_to_string(folder.join(path)).is_ok_and(|there| there == fresh) {
+            stale.push((*path, fresh));
+        }
+    }
+    Ok(stale)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Contract, Options, PRODUCTS, root, run, stale};
+
+    #[test]
+    fn generated_files_follow_from_the_trait() {
+        run(&Options { check: true }).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_or_not_right_is_stale() {
+        let contract = Contract::read(&root().join("crates/alloc-core/src")).unwrap();
+        let nowhere = root().join("xtask/no-such-folder");
+        let stale: Vec<&str> =
+            stale(&contract, &nowhere).unwrap().into_iter().map(|(path, _)| path).collect();
+        let all: Vec<&str> = PRODUCTS.iter().map(|product| product.path).collect();
+        assert_eq!(stale, all);
+    }
+}

@@ -1,0 +1,66 @@
+//! Emits the C table of a backend: the header for vendors, and the Rust side that calls through it.
+
+mod header;
+mod layout;
+mod rust;
+mod signature;
+mod values;
+
+use super::model::{Answer, Contract, Method, Trait};
+use anyhow::{Context, Result, bail};
+use proc_macro2::Ident;
+use quote::format_ident;
+use signature::Signature;
+
+pub(super) use header::emit as emit_header;
+pub(super) use rust::emit as emit_rust;
+
+/// A function of the table.
+struct Function<'c> {
+    name: Ident,
+    of: &'c Trait,
+    method: &'c Method,
+    signature: Signature,
+    /// What stands in for it where it is NULL; none for a function of a family or of the required part.
+    derived: Option<&'static str>,
+}
+
+/// Every function, in the order of the table.
+fn functions(contract: &Contract) -> Result<Vec<Function<'_>>> {
+    let mut there = Vec::new();
+    for (of, method) in contract.methods() {
+        let outside = of.accessor.is_none() && layout::NOT_IN_TABLE.iter().any(|name| method.name == name);
+        if outside || matches!(method.answer, Answer::Family(_)) {
+            continue;
+        }
+        let name = field_name(of, method);
+        let signature = Signature::of(method).with_context(|| format!("{}::{}", of.name, method.name))?;
+        there.push(Function { name, of, method, signature, derived: None });
+    }
+    let mut ordered = Vec::new();
+    let derived = layout::DERIVED.iter().map(|&(name, how)| (name, Some(how)));
+    let required = layout::REQUIRED.iter().map(|&name| (name, None));
+    let families = layout::FAMILIES.iter().map(|&name| (name, None));
+    for (name, how) in required.chain(derived).chain(families) {
+        let at = there.iter().position(|function| function.name == name);
+        let mut function = there.remove(at.with_context(|| {
+            format!("the table's layout names {name}, which the contract does not have (any more)")
+        })?);
+        function.derived = how;
+        ordered.push(function);
+    }
+    if let Some(new) = there.first() {
+        bail!("{} has no place in the table: append it in xtask/src/codegen/ctable/layout.rs", new.name);
+    }
+    Ok(ordered)
+}
+
+/// `Backend::malloc` is `malloc`, `Capture::begin` is `capture_begin`.
+fn field_name(of: &Trait, method: &Method) -> Ident {
+    match &of.accessor {
+        Some(family) if !method.name.to_string().starts_with(&family.to_string()) => {
+            format_ident!("{family}_{}", method.name)
+        }
+        _ => method.name.clone(),
+    }
+}

@@ -1,0 +1,258 @@
+//! The device contract, read from the sources of `alloc-core`.
+//!
+//! [`Contract`] lists the traits of the contract ([`Trait`]): `Backend` first, then the families in the order
+//! in which `Backend` offers them. Each lists its methods ([`Method`]) in the order of the source. Types and
+//! names are kept as `syn` values, so that an emitter can quote them as they are; they are written for a file
+//! that imports `alloc_core::backend::*` and `alloc_core::types::*` (`Result` is then the contract's own).
+//!
+//! Driver names come from the doc comments, which name them as "CUDA `cuMemAlloc`, HIP `hipMalloc`".
+
+use super::names;
+use anyhow::{Context, Result, bail};
+use proc_macro2::Ident;
+use std::path::Path;
+use syn::{Attribute, Expr, FnArg, Item, Lit, Meta, Pat, ReturnType, TraitItem, Type};
+
+/// The files that hold traits of the contract, under `alloc-core`'s source folder.
+const SOURCES: [&str; 4] =
+    ["backend.rs", "backend/virtual_memory.rs", "backend/families.rs", "backend/capture.rs"];
+
+/// Everything a backend can implement.
+#[derive(Debug)]
+pub(crate) struct Contract {
+    /// `Backend` first, then the families in the order of their accessors.
+    pub(crate) traits: Vec<Trait>,
+}
+
+/// One trait of the contract.
+#[derive(Debug)]
+pub(crate) struct Trait {
+    /// Its name (`Backend`, `VirtualMemory`).
+    pub(crate) name: Ident,
+    /// Whether implementing it is unsafe.
+    pub(crate) is_unsafe: bool,
+    /// `Backend`'s method that offers it (`virtual_memory`); none for `Backend` itself.
+    pub(crate) accessor: Option<Ident>,
+    /// Its methods, in the order of the source.
+    pub(crate) methods: Vec<Method>,
+}
+
+/// One method of a trait. All take `&self`.
+#[derive(Debug)]
+pub(crate) struct Method {
+    /// Its name.
+    pub(crate) name: Ident,
+    /// Whether calling it is unsafe.
+    pub(crate) is_unsafe: bool,
+    /// What it takes besides `&self`.
+    pub(crate) arguments: Vec<Argument>,
+    /// What it returns.
+    pub(crate) answer: Answer,
+    /// Whether the trait gives it a body.
+    pub(crate) has_default: bool,
+    /// Its documentation, line by line.
+    pub(crate) docs: Vec<String>,
+    /// The driver functions its documentation names, CUDA's.
+    pub(crate) cuda: Vec<String>,
+    /// The same, HIP's.
+    pub(crate) hip: Vec<String>,
+}
+
+/// A named argument.
+#[derive(Debug)]
+pub(crate) struct Argument {
+    pub(crate) name: Ident,
+    pub(crate) ty: Type,
+}
+
+/// What a method returns.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// Nothing.
+    Nothing,
+    /// A plain value, without failure.
+    Plain(Type),
+    /// `Result<T>` of the contract; the type is `T`.
+    Fallible(Type),
+    /// A family or the reason for its absence: `Result<&dyn Family, Unsupported>`.
+    Family(Ident),
+}
+
+impl Contract {
+    /// Reads the contract. `alloc_core` is the source folder of that crate.
+    pub(crate) fn read(alloc_core: &Path) -> Result<Self> {
+        let mut found = Vec::new();
+        for source in SOURCES {
+            let path = alloc_core.join(source);
+            let text = std::fs::read_to_string(&path)
+                .with_context(|| format!("could not read {}", path.display()))?;
+            let file =
+                syn::parse_file(&text).with_context(|| format!("could not parse {}", path.display()))?;
+            for item in file.items {
+                if let Item::Trait(item) = item {
+                    found.push(Trait::read(item)?);
+                }
+            }
+        }
+        Self::in_order(found)
+    }
+
+    /// Every trait with each of its methods.
+    pub(crate) fn methods(&self) -> impl Iterator<Item = (&Trait, &Method)> {
+        self.traits.iter().flat_map(|of| of.methods.iter().map(move |method| (of, method)))
+    }
+
+    fn in_order(mut found: Vec<Trait>) -> Result<Self> {
+        let mut take = |name: &str| -> Result<Trait> {
+            let at = found.iter().position(|t| t.name == name);
+            Ok(found.remove(at.with_context(|| format!("the contract's sources have no trait {name}"))?))
+        };
+        let backend = take("Backend")?;
+        let mut families = Vec::new();
+        for method in &backend.methods {
+            if let Answer::Family(name) = &method.answer {
+                let mut family = take(&name.to_string())?;
+                family.accessor = Some(method.name.clone());
+                families.push(family);
+            }
+        }
+        if let Some(stray) = found.first() {
+            bail!("no method of Backend offers the trait {}", stray.name);
+        }
+        let traits = std::iter::once(backend).chain(families).collect();
+        Ok(Self { traits })
+    }
+}
+
+impl Trait {
+    fn read(item: syn::ItemTrait) -> Result<Self> {
+        let name = item.ident;
+        let mut methods = Vec::new();
+        for item in item.items {
+            let TraitItem::Fn(function) = item else {
+                bail!("{name} has an item that is no method; the generator does not know what to do with it");
+            };
+            let method = function.sig.ident.clone();
+            methods.push(Method::read(function).with_context(|| format!("{name}::{method}"))?);
+        }
+        Ok(Self { name, is_unsafe: item.unsafety.is_some(), accessor: None, methods })
+    }
+}
+
+impl Method {
+    fn read(function: syn::TraitItemFn) -> Result<Self> {
+        let signature = function.sig;
+        let mut inputs = signature.inputs.into_iter();
+        let Some(FnArg::Receiver(_)) = inputs.next() else { bail!("the first argument is not &self") };
+        let mut arguments = Vec::new();
+        for input in inputs {
+            let FnArg::Typed(input) = input else { bail!("a second self") };
+            let Pat::Ident(name) = *input.pat else { bail!("an argument without a name") };
+            arguments.push(Argument { name: name.ident, ty: from_outside(*input.ty) });
+        }
+        let docs = documentation(&function.attrs);
+        let text = docs.join(" ");
+        Ok(Self {
+            name: signature.ident,
+            is_unsafe: matches!(signature.safety, syn::Safety::Unsafe(_)),
+            arguments,
+            answer: Answer::read(signature.output)?,
+            has_default: function.default.is_some(),
+            cuda: names::driver_names(&text, "cu"),
+            hip: names::driver_names(&text, "hip"),
+            docs,
+        })
+    }
+
+    /// The method's names in order, for a call.
+    pub(crate) fn argument_names(&self) -> impl Iterator<Item = &Ident> {
+        self.arguments.iter().map(|argument| &argument.name)
+    }
+}
+
+impl Answer {
+    fn read(output: ReturnType) -> Result<Self> {
+        let ReturnType::Type(_, ty) = output else { return Ok(Self::Nothing) };
+        let ty = from_outside(*ty);
+        let Some(mut inside) = arguments_of_result(&ty) else { return Ok(Self::Plain(ty)) };
+        if inside.len() == 1 {
+            return Ok(Self::Fallible(inside.remove(0)));
+        }
+        let Type::Reference(reference) = &inside[0] else { bail!("an answer of an unknown form") };
+        let Type::TraitObject(object) = &*reference.elem else { bail!("an answer of an unknown form") };
+        let Some(syn::TypeParamBound::Trait(family)) = object.bounds.first() else {
+            bail!("a family without a name");
+        };
+        Ok(Self::Family(family.path.require_ident()?.clone()))
+    }
+}
+
+/// The types between the angle brackets of a `Result`.
+fn arguments_of_result(ty: &Type) -> Option<Vec<Type>> {
+    let Type::Path(path) = ty else { return None };
+    let last = path.path.segments.last()?;
+    let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    if last.ident != "Result" {
+        return None;
+    }
+    let types = arguments.args.iter().filter_map(|argument| match argument {
+        syn::GenericArgument::Type(ty) => Some(ty.clone()),
+        _ => None,
+    });
+    Some(types.collect())
+}
+
+/// A type as it is written outside of its module: without `super::`.
+fn from_outside(mut ty: Type) -> Type {
+    match &mut ty {
+        Type::Path(path) => {
+            while path.path.segments.first().is_some_and(|first| first.ident == "super") {
+                path.path.segments = path.path.segments.iter().skip(1).cloned().collect();
+            }
+        }
+        Type::Reference(reference) => *reference.elem = from_outside((*reference.elem).clone()),
+        _ => {}
+    }
+    ty
+}
+
+/// The lines of a doc comment.
+pub(crate) fn documentation(attributes: &[Attribute]) -> Vec<String> {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+            Expr::Lit(literal) => match &literal.lit {
+                Lit::Str(text) => Some(text.value().trim().to_owned()),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    });
+    lines.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Answer, Contract};
+    use crate::process::root;
+
+    #[test]
+    fn the_contract_is_read_from_its_sources() {
+        let contract = Contract::read(&root().join("crates/alloc-core/src")).unwrap();
+        let backend = &contract.traits[0];
+        assert_eq!((backend.name.to_string().as_str(), backend.is_unsafe), ("Backend", true));
+        let families: Vec<String> =
+            contract.traits[1..].iter().map(|family| family.name.to_string()).collect();
+        assert_eq!(families.first().map(String::as_str), Some("VirtualMemory"));
+        assert_eq!(families.len(), 10);
+
+        let free = backend.methods.iter().find(|method| method.name == "free").unwrap();
+        assert!(free.is_unsafe && matches!(free.answer, Answer::Fallible(_)));
+        assert_eq!(
+            (free.arguments.len(), &free.cuda[..], &free.hip[..]),
+            (2, &["cuMemFree".into()][..], &["hipFree".into()][..])
+        );
+        let ipc = backend.methods.iter().find(|method| method.name == "ipc").unwrap();
+        assert!(matches!(&ipc.answer, Answer::Family(family) if family == "Ipc"));
+    }
+}

@@ -1,0 +1,60 @@
+//! From tokens to a source file as a person would have left it.
+
+use crate::process::command;
+use anyhow::{Context, Result, bail};
+use proc_macro2::TokenStream;
+use std::io::Write;
+use std::process::Stdio;
+
+/// A file of generated code: a heading, the code with a `SAFETY:` comment at each unsafe block, formatted.
+///
+/// `heading` holds the file's `//!` lines without their marks; `safety` says for a line of code with an unsafe
+/// block or `unsafe impl` on which rule it relies.
+pub(super) fn file(
+    heading: &str,
+    code: TokenStream,
+    safety: impl Fn(&str) -> &'static str,
+) -> Result<String> {
+    let parsed = syn::parse2(code).context("the generator wrote code that does not parse")?;
+    let mut text = String::new();
+    for line in heading.lines() {
+        text.push_str(format!("//! {line}").trim_end());
+        text.push('\n');
+    }
+    text.push_str("//!\n//! Generated from the `Backend` trait by `cargo xtask codegen`. Do not edit.\n\n");
+    // Syntax trees hold no comments, so they are set in afterwards.
+    let mut before = "";
+    for line in prettyplease::unparse(&parsed).lines() {
+        // A blank line between functions and between items, and one after the imports.
+        let after_imports = before.starts_with("use ") && !line.starts_with("use ");
+        let after_body = matches!(before, "}" | "    }" | "];") && line.trim_start() != "}";
+        if after_imports || after_body {
+            text.push('\n');
+        }
+        if line.contains("unsafe {") || line.starts_with("unsafe impl") {
+            text.push_str(&format!("// SAFETY: {}\n", safety(line.trim_start())));
+        }
+        text.push_str(line);
+        text.push('\n');
+        before = line;
+    }
+    format(&text)
+}
+
+/// What `cargo fmt` makes of it.
+fn format(text: &str) -> Result<String> {
+    let mut child = command("rustfmt")
+        .args(["--edition", "2024", "--emit", "stdout"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("could not start rustfmt: add it with `rustup component add rustfmt`")?;
+    let mut input = child.stdin.take().context("rustfmt has no input")?;
+    input.write_all(text.as_bytes())?;
+    drop(input);
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!("rustfmt refused generated code");
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}

@@ -1,0 +1,150 @@
+//! `cargo xtask new-backend NAME`: a crate for a new accelerator that works from the first build.
+//!
+//! The templates are Rust files in which `NAME` stands for the name and `NAME_TYPE` for the type.
+
+use crate::process::{command, root, run as run_to_end};
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+/// What is to be written.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The accelerator's name: small letters and digits, a letter first
+    name: String,
+    /// Where the crate goes; crates/backend-NAME of this workspace where it is not given
+    #[arg(long)]
+    path: Option<PathBuf>,
+}
+
+/// A file of the crate, and the template it is made from.
+struct Template {
+    path: &'static str,
+    text: &'static str,
+}
+
+const SOURCES: [Template; 5] = [
+    Template { path: "src/lib.rs", text: include_str!("new_backend/templates/lib.rs") },
+    Template { path: BACKEND, text: include_str!("new_backend/templates/backend.rs") },
+    Template { path: STAND_IN[0], text: include_str!("new_backend/templates/memory.rs") },
+    Template { path: STAND_IN[1], text: include_str!("new_backend/templates/queue.rs") },
+    Template { path: "examples/conformance.rs", text: include_str!("new_backend/templates/conformance.rs") },
+];
+const IN_TREE: &str = include_str!("new_backend/templates/in_tree.toml");
+const OUT_OF_TREE: &str = include_str!("new_backend/templates/out_of_tree.toml");
+
+/// What a vendor writes: the required part of the contract.
+const BACKEND: &str = "src/backend.rs";
+/// What a vendor deletes: memory of the host, and streams made of threads.
+const STAND_IN: [&str; 2] = ["src/memory.rs", "src/queue.rs"];
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let name = &options.name;
+    let valid = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(valid) {
+        bail!("{name} is no name for a backend: small letters and digits, a letter first");
+    }
+    let in_tree = root().join("crates").join(format!("backend-{name}"));
+    let folder = match &options.path {
+        Some(path) => std::path::absolute(path)?,
+        None => in_tree.clone(),
+    };
+    if folder.exists() {
+        bail!("{} is there already", folder.display());
+    }
+    write(name, &folder, folder == in_tree)?;
+    println!("wrote {}", folder.display());
+    println!("{}", lines(&folder)?);
+    println!("next: cargo run --example conformance, in that folder; docs/new-backend.md says how to go on");
+    Ok(())
+}
+
+fn write(name: &str, folder: &Path, in_tree: bool) -> Result<()> {
+    let fill = |text: &str| fill(text, name);
+    let manifest = if in_tree {
+        fill(IN_TREE)
+    } else {
+        let here = root().to_str().context("the path of this workspace is not UTF-8")?.replace('\\', "/");
+        fill(OUT_OF_TREE).replace("GRANULE", &here)
+    };
+    for part in ["src", "examples"] {
+        let part = folder.join(part);
+        std::fs::create_dir_all(&part).with_context(|| format!("could not create {}", part.display()))?;
+    }
+    std::fs::write(folder.join("Cargo.toml"), manifest)?;
+    if !in_tree {
+        // The same versions as here.
+        std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
+    }
+    let mut format = command("rustfmt");
+    format.args(["--edition", "2024", "--config-path"]).arg(root());
+    for Template { path, text } in SOURCES {
+        let file = folder.join(path);
+        std::fs::write(&file, fill(text)).with_context(|| format!("could not write {}", file.display()))?;
+        format.arg(file);
+    }
+    // Names of another length break lines elsewhere.
+    run_to_end(&mut format)
+}
+
+fn fill(text: &str, name: &str) -> String {
+    let (first, rest) = name.split_at(1);
+    text.replace("NAME_TYPE", &format!("{}{rest}", first.to_ascii_uppercase())).replace("NAME", name)
+}
+
+/// How much of it a vendor writes, and how much goes away.
+fn lines(folder: &Path) -> Result<String> {
+    let required = lines_of_code(&folder.join(BACKEND))?;
+    let stand_in = lines_of_code(&folder.join(STAND_IN[0]))? + lines_of_code(&folder.join(STAND_IN[1]))?;
+    Ok(format!(
+        "the required part is {required} lines of code in {BACKEND}; {stand_in} more in {} stand in for the \
+         accelerator until it is there",
+        STAND_IN.join(" and ")
+    ))
+}
+
+/// Lines that are neither blank nor only a comment.
+fn lines_of_code(file: &Path) -> Result<usize> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("could not read {}", file.display()))?;
+    let lines = text.lines().map(str::trim);
+    Ok(lines.filter(|line| !line.is_empty() && !line.starts_with("//")).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BACKEND, Options, lines, lines_of_code, run};
+    use crate::process::{command, target};
+
+    /// Slow: it builds the new crate, the kit and their dependencies once, in a folder that is kept.
+    #[test]
+    fn a_new_backend_compiles_and_passes_the_kit() {
+        let folder = target().join("new-backend").join("backend-sample");
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+        run(&Options { name: "sample".into(), path: Some(folder.clone()) }).unwrap();
+        let output = command("cargo")
+            .args(["run", "--quiet", "--offline", "--example", "conformance"])
+            .current_dir(&folder)
+            .env("CARGO_TARGET_DIR", target().join("new-backend").join("target"))
+            .env("RUSTFLAGS", "-D warnings")
+            .output()
+            .unwrap();
+        let (card, errors) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{card}\n{errors}");
+        println!("{}", card.lines().last().unwrap());
+        println!("{}", lines(&folder).unwrap());
+        let required = lines_of_code(&folder.join(BACKEND)).unwrap();
+        assert!(required < 300, "the required part takes {required} lines");
+    }
+
+    #[test]
+    fn names_that_are_no_crate_names_and_folders_that_exist_are_refused() {
+        for name in ["", "Npu", "7npu", "my npu", "../npu"] {
+            let refused = run(&Options { name: name.into(), path: None }).unwrap_err();
+            assert!(refused.to_string().contains("is no name for a backend"), "{name}: {refused}");
+        }
+        let refused = run(&Options { name: "openreg".into(), path: None }).unwrap_err();
+        assert!(refused.to_string().contains("is there already"), "{refused}");
+    }
+}
