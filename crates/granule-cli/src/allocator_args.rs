@@ -15,7 +15,6 @@ pub(crate) struct AllocatorArgs {
     /// The allocator's policy [default: that of the environment, else pytorch]
     #[arg(long, value_name = "NAME", value_parser = parse_policy)]
     policy: Option<PolicyName>,
-
 }
 
 impl AllocatorArgs {

@@ -77,7 +77,8 @@ impl Failure {
                 Some(format!("search larger devices too, with --capacity {}GiB", beyond.div_ceil(1 << 30)))
             }
             Self::Backend { .. } => Some(
-                "granule devices shows what this machine has; --backend openreg is the simulated accelerator".into(),
+                "granule devices shows what this machine has; --backend openreg is the simulated accelerator"
+                    .into(),
             ),
             Self::SetUp(AllocError::Backend(_)) => Some("try another --capacity".into()),
             Self::Replay { error: ReplayError::Trace { .. }, .. } => {

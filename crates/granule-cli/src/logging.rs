@@ -8,13 +8,22 @@ use tracing_subscriber::EnvFilter;
 const VARIABLE: &str = "GRANULE_LOG";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// What logs something.
-const TARGETS: [&str; 4] = ["granule", "alloc_core", "backend_openreg", "snapshot"];
+const TARGETS: [&str; 8] = [
+    "granule",
+    "alloc_core",
+    "backend_cuda",
+    "backend_hip",
+    "backend_openreg",
+    "conformance",
+    "masquerade",
+    "snapshot",
+];
 
-/// Starts the log.
-pub(crate) fn start() {
+/// Starts the log; `otherwise` is its level where the variable is not set.
+pub(crate) fn start(otherwise: &str) {
     let filter = match std::env::var(VARIABLE) {
         Ok(text) => filter(&text),
-        Err(_) => EnvFilter::new("warn"),
+        Err(_) => EnvFilter::new(otherwise),
     };
     let stderr = std::io::stderr;
     let colours = stderr().is_terminal();

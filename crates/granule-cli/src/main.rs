@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    logging::start();
+    logging::start(cli.log_level());
     let mut out = std::io::stdout().lock();
     let outcome = commands::run(&cli, &mut out).and_then(|outcome| {
         out.flush()?;

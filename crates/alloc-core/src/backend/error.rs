@@ -34,7 +34,7 @@ pub enum ErrorKind {
 
 /// A failed driver call. "Not ready" is a [`Readiness`](super::Readiness), never an error.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{call} failed on device {device}: {detail} ({kind:?}, driver code {code})")]
+#[error("{}", self.text())]
 pub struct BackendError {
     /// The class of the failure.
     pub kind: ErrorKind,
@@ -58,6 +58,17 @@ impl BackendError {
         detail: impl Into<String>,
     ) -> Self {
         Self { kind, code, call, device, detail: detail.into() }
+    }
+
+    /// Without a driver there is no device to speak of, and 0 is no driver's number.
+    fn text(&self) -> String {
+        let Self { kind, code, call, device, detail } = self;
+        match (kind, code) {
+            (ErrorKind::NoDriver, 0) => detail.clone(),
+            (ErrorKind::NoDriver, code) => format!("{detail} ({call} answered {code})"),
+            (_, 0) => format!("{call} failed on device {device}: {detail} ({kind:?})"),
+            _ => format!("{call} failed on device {device}: {detail} ({kind:?}, driver code {code})"),
+        }
     }
 
     /// True where giving memory back and trying again can help.

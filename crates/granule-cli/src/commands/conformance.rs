@@ -44,7 +44,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     if child::is_child() {
         return Ok(Outcome::Child(child::serve(&subject)));
     }
-    let wanted = |check: &str| args.only.is_empty() || args.only.iter().any(|part| check.contains(part.as_str()));
+    let wanted =
+        |check: &str| args.only.is_empty() || args.only.iter().any(|part| check.contains(part.as_str()));
     let checks: Vec<_> = conformance::checks::all().filter(|check| wanted(check.name)).collect();
     if args.list {
         for check in &checks {
@@ -53,8 +54,11 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         return Ok(Outcome::Done);
     }
     let again = ["conformance", "--backend", name.as_str()].map(ToOwned::to_owned);
-    let options =
-        Options { only: args.only.clone(), child: Some(ChildCommand::with_arguments(again)), ..Options::default() };
+    let options = Options {
+        only: args.only.clone(),
+        child: Some(ChildCommand::with_arguments(again)),
+        ..Options::default()
+    };
     let bar = console::progress_bar(checks.len(), "checking", "checks");
     let card = conformance::run(&subject, &options, |check| {
         bar.set_message(check.name);

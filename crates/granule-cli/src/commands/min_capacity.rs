@@ -83,8 +83,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
     let settings = args.allocator.settings(recorded)?;
     let step = useful_step(args.step.0, &workload);
-    let options =
-        ReplayOptions { capacity: Some(args.capacity.0), settings, lag: args.lag, ..ReplayOptions::default() };
+    let options = ReplayOptions {
+        capacity: Some(args.capacity.0),
+        settings,
+        lag: args.lag,
+        ..ReplayOptions::default()
+    };
     let spinner = console::spinner("searching the smallest device");
     let width =
         |steps: u64| spinner.set_message(format!("searching the smallest device: {steps} steps left"));

@@ -10,9 +10,9 @@ use crate::refusal::{self, FirstOom};
 use crate::size::Size;
 use crate::snapshot_file::SnapshotFile;
 use crate::workload::{Workload, WorkloadArgs};
+use granule::backends::Name;
 use granule::config::{PolicyName, Settings};
 use granule::policy::{Policy, PytorchPolicy};
-use granule::backends::Name;
 use granule::replay::{ReplayOptions, ReplayResult, replay, replay_on};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -74,7 +74,14 @@ impl RunArgs {
     /// The defaults, and a snapshot if there is a path.
     pub(crate) fn writing(snapshot: Option<impl Into<PathBuf>>) -> Self {
         let snapshot = snapshot.map(Into::into);
-        Self { backend: Named(Name::OpenReg), capacity: None, scale: None, snapshot, stop_on_oom: false, lag: 0 }
+        Self {
+            backend: Named(Name::OpenReg),
+            capacity: None,
+            scale: None,
+            snapshot,
+            stop_on_oom: false,
+            lag: 0,
+        }
     }
 }
 

@@ -52,9 +52,7 @@ fn same_everywhere(trace: &Path) {
 
 #[test]
 fn the_bundled_trace_gives_the_same_counters_on_every_backend() {
-    same_everywhere(
-        &PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/resnet_train.trace.gz"),
-    );
+    same_everywhere(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("data/resnet_train.trace.gz"));
 }
 
 macro_rules! recorded {

@@ -1,23 +1,32 @@
 use super::Place;
 
+/// Without drivers, whatever the machine has.
+fn devices(arguments: &[&str]) -> super::Ran {
+    let place = Place::new();
+    let nowhere = "/nonexistent/libdriver.so";
+    place.run_with(arguments, &[("GRANULE_CUDA_LIBRARY", nowhere), ("GRANULE_HIP_LIBRARY", nowhere)])
+}
+
 #[test]
 fn shows_what_was_chosen_and_why() {
-    let ran = Place::new().run(&["devices"]);
+    let ran = devices(&["devices"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     insta::assert_snapshot!(ran.out);
 }
 
 #[test]
 fn json_gives_devices_and_reasons() {
-    let answer = Place::new().run(&["devices", "--json"]).json();
-    assert_eq!(answer["chosen"], "openreg");
+    let answer = devices(&["devices", "--json"]).json();
+    assert_eq!(answer["chosen"], serde_json::Value::Null, "a simulated device is never chosen in silence");
     let backends = answer["backends"].as_array().unwrap();
     let names: Vec<_> = backends.iter().map(|b| b["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["cuda", "hip", "openreg"]);
-    assert_eq!(backends[0]["state"], "skipped");
-    assert_eq!(backends[0]["reason"], "not available yet");
-    let openreg = &backends[2];
-    assert_eq!(openreg["state"], "chosen");
+    assert_eq!(names, ["cuda", "hip", "hip-as-cuda", "openreg"]);
+    for missing in &backends[..3] {
+        assert_eq!(missing["state"], "skipped");
+        assert!(missing["reason"].as_str().unwrap().contains("/nonexistent/libdriver.so"), "{missing}");
+    }
+    let openreg = &backends[3];
+    assert_eq!(openreg["state"], "available");
     assert_eq!(openreg["devices"].as_array().unwrap().len(), 2);
     assert_eq!(openreg["devices"][0]["total_bytes"], 80u64 << 30);
     for capability in openreg["capabilities"].as_array().unwrap() {
