@@ -62,7 +62,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 pub(crate) fn check_where_headers_are() -> Result<()> {
     for (variable, api) in [("GRANULE_HIP_HEADERS", Api::Hip), ("GRANULE_CUDA_HEADERS", Api::Cuda)] {
         let Some(folders) = std::env::var_os(variable) else {
-            println!("skipped: declarations are not compared with headers ({variable} lists no include folder)");
+            println!(
+                "skipped: declarations are not compared with headers ({variable} lists no include folder)"
+            );
             continue;
         };
         for headers in std::env::split_paths(&folders) {

@@ -37,7 +37,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     };
     let devices = json(&granule, &["devices", "--json"])?;
     let found = devices["backends"].as_array().context("`granule devices` names no backends")?;
+    // Before the run, which takes long.
+    let into = root().join(&options.into);
+    std::fs::create_dir_all(&into).with_context(|| format!("{} cannot be made", into.display()))?;
     let mut reasons = String::new();
+    let mut failed = Vec::new();
     let mut written = 0;
     for report in found.iter().filter(|r| BACKENDS.iter().any(|name| r["name"] == *name)) {
         let name = report["name"].as_str().unwrap_or_default();
@@ -45,26 +49,32 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             let _ = writeln!(reasons, "  {name}: {}", report["reason"].as_str().unwrap_or_default());
             continue;
         };
-        let page = page(&granule, name, device, &report["capabilities"])?;
+        let (page, failures) = page(&granule, name, device, &report["capabilities"])?;
         let date = match &options.date {
             Some(date) => date.clone(),
             None => output(command("date").arg("+%Y-%m-%d"))?,
         };
-        let file = root().join(&options.into).join(format!("{date}-{name}.md"));
+        let file = into.join(format!("{date}-{name}.md"));
         std::fs::write(&file, page).with_context(|| format!("{} cannot be written", file.display()))?;
         println!("written: {}", file.display());
         written += 1;
+        if failures > 0 {
+            failed.push(format!("{failures} on {name}"));
+        }
     }
     if written == 0 {
         bail!(
             "there is no real device on this machine:\n{reasons}install a driver, or run this where there is a GPU"
         );
     }
+    if !failed.is_empty() {
+        bail!("checks failed ({}); the pages say which", failed.join(", "));
+    }
     Ok(())
 }
 
-/// The page of one backend.
-fn page(granule: &Path, name: &str, device: &Value, capabilities: &Value) -> Result<String> {
+/// The page of one backend, and how many checks failed.
+fn page(granule: &Path, name: &str, device: &Value, capabilities: &Value) -> Result<(String, u64)> {
     let commit = output(command("git").args(["describe", "--always", "--dirty"])).unwrap_or("unknown".into());
     let mut page = format!(
         "# {name} on {}\n\nCommit {commit}. Driver: {}. Memory: {} bytes, {} free before the run.\n",
@@ -106,7 +116,7 @@ fn page(granule: &Path, name: &str, device: &Value, capabilities: &Value) -> Res
             page.push_str(&replay(granule, name, &trace, conf, free)?);
         }
     }
-    Ok(page)
+    Ok((page, card["failed"].as_u64().unwrap_or_default()))
 }
 
 /// A line of the table of replays.

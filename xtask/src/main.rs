@@ -64,6 +64,8 @@ fn main() -> Result<()> {
 }
 
 fn test(rest: &[String]) -> Result<()> {
+    // One source, built the other way, too.
+    cargo(&["test", "-p", "cuda-program", "--no-default-features", "--features", "hip-as-cuda"])?;
     if has_nextest() {
         // The runner's closing lines come last, so that whoever reads the end of the log sees the counts.
         cargo(&["test", "--workspace", "--doc"])?;
@@ -121,10 +123,17 @@ fn fuzz(cases: u32) -> Result<()> {
             .args(["--test", "trace", "--test", "pickle"])
             .env("PROPTEST_CASES", cases.to_string()),
     )?;
-    // The fault loop over whole traces; it checks invariants itself, where a call failed.
+    // Every mutant against every check, not only those of its area.
     process::run(
         process::command("cargo")
-            .args(["test", "--release", "-p", "granule-tests", "--test", "faults", "--", "--nocapture"])
+            .args(["test", "--release", "-p", "conformance", "--test", "kit", "--", "matrix"])
+            .env("GRANULE_LONG", "1"),
+    )?;
+    // The fault loops over whole traces; they check invariants themselves, where a call failed.
+    process::run(
+        process::command("cargo")
+            .args(["test", "--release", "-p", "granule-tests", "--test", "faults", "--test", "faults_cuda"])
+            .args(["--test", "faults_hip", "--", "--nocapture"])
             .env("GRANULE_LONG", "1"),
     )
 }

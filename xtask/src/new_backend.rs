@@ -88,7 +88,8 @@ fn write(name: &str, folder: &Path, in_tree: bool) -> Result<()> {
 
 fn fill(text: &str, name: &str) -> String {
     let (first, rest) = name.split_at(1);
-    text.replace("NAME_TYPE", &format!("{}{rest}", first.to_ascii_uppercase())).replace("NAME", name)
+    // With an ending of its own: `Self`, `Stream` and `Machine` are names of something else.
+    text.replace("NAME_TYPE", &format!("{}{rest}Backend", first.to_ascii_uppercase())).replace("NAME", name)
 }
 
 /// How much of it a vendor writes, and how much goes away.
@@ -111,7 +112,7 @@ fn lines_of_code(file: &Path) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BACKEND, Options, lines, lines_of_code, run};
+    use super::{BACKEND, Options, fill, lines, lines_of_code, run};
     use crate::process::{command, target};
 
     /// Slow: it builds the new crate, the kit and their dependencies once, in a folder that is kept.
@@ -136,6 +137,12 @@ mod tests {
         println!("{}", lines(&folder).unwrap());
         let required = lines_of_code(&folder.join(BACKEND)).unwrap();
         assert!(required < 300, "the required part takes {required} lines");
+    }
+
+    #[test]
+    fn a_type_is_never_called_as_something_the_template_uses() {
+        assert_eq!(fill("struct NAME_TYPE; // NAME", "self"), "struct SelfBackend; // self");
+        assert_eq!(fill("NAME_TYPE", "stream"), "StreamBackend");
     }
 
     #[test]

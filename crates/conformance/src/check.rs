@@ -102,7 +102,8 @@ macro_rules! ensure_eq {
     ($left:expr, $right:expr, $($text:tt)+) => {
         match (&$left, &$right) {
             (left, right) => if left != right {
-                return Err($crate::Stop::Failed(format!("{}: {left:?} where {right:?} was due", format!($($text)+))));
+                let what = format!($($text)+);
+                return Err($crate::Stop::Failed(format!("{what}: {left:?} where {right:?} was due")));
             },
         }
     };

@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How long a check watches that something does *not* happen.
 pub(crate) const A_WHILE: Duration = Duration::from_millis(20);
+/// How often it looks in that time, at least.
+const LOOKS: u32 = 16;
 /// How long a call may take that does not block.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
@@ -177,7 +179,8 @@ impl Context {
     /// What the backend says.
     pub fn write(&self, to: DevicePtr, bytes: &[u8]) -> Verdict {
         let from = DevicePtr(bytes.as_ptr().addr() as u64);
-        // SAFETY: rule 2: checks pass ranges inside their own live memory, and the slice is read before this returns.
+        // SAFETY: rule 2: checks pass ranges inside their own live memory; the slice is read before this
+        // returns.
         unsafe { self.backend.copy(to, from, bytes.len() as u64, CopyKind::HostToDevice)? };
         Ok(())
     }
@@ -189,7 +192,8 @@ impl Context {
     pub fn read(&self, from: DevicePtr, bytes: usize) -> Result<Vec<u8>, Stop> {
         let mut read = vec![0u8; bytes];
         let to = DevicePtr(read.as_mut_ptr().addr() as u64);
-        // SAFETY: rule 2: checks pass ranges inside their own live memory, and the vector is filled before this returns.
+        // SAFETY: rule 2: checks pass ranges inside their own live memory; the vector is filled before this
+        // returns.
         unsafe { self.backend.copy(to, from, bytes as u64, CopyKind::DeviceToHost)? };
         Ok(read)
     }
@@ -226,10 +230,13 @@ impl Context {
     /// What the condition says, or that it came true.
     pub fn never(&self, what: &str, mut condition: impl FnMut() -> Result<bool, Stop>) -> Verdict {
         let end = Instant::now() + A_WHILE;
-        while Instant::now() < end {
+        let mut looks = 0;
+        // On a busy machine this time alone says little: the work that may not run gets none of it, either.
+        while looks < LOOKS || Instant::now() < end {
             if condition()? {
                 return Err(Stop::Failed(format!("{what}, and should not")));
             }
+            looks += 1;
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())

@@ -29,8 +29,8 @@
 //! # Ok::<(), alloc_core::backend::BackendError>(())
 //! ```
 //!
-//! A method that the real backend implements with other methods (`exchange_device`) is forwarded whole: a hook
-//! for those others does not see it.
+//! A method that the real backend implements with other methods (`exchange_device`) is forwarded whole: a
+//! hook for those others does not see it.
 
 mod generated;
 

@@ -22,15 +22,16 @@
 //! the caller), and memory that keeps its bytes. A family that the backend does not offer is skipped with the
 //! backend's own reason. Checks that need a second process start this program again ([`child`]).
 //!
-//! That the kit fails when it should is proved by [`mutants`]: backends that are wrong in one way each. Every
-//! check fails on one of them at least, and every one of them is caught by a check that names it.
+//! That the kit fails when it should is proved by its own test (`tests/kit`), over backends that are wrong in
+//! one way each, made with [`interpose`]. Each of these mutants is caught by the check that it names, and
+//! every check fails on one of them at least. `cargo test -p conformance --test kit -- matrix` prints which
+//! check catches what; with `GRANULE_LONG=1` every mutant meets every check, not only those of its own area.
 
 mod check;
 pub mod checks;
 pub mod child;
 mod context;
 pub mod interpose;
-pub mod mutants;
 mod program;
 mod runner;
 mod scorecard;

@@ -6,9 +6,9 @@ use alloc_core::backend::{Backend, Result};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-/// The `main` of a program that checks one backend. Arguments: `--json` prints the scorecard as JSON, anything
-/// else selects the checks whose names contain it. The exit code is 0 where no check failed, 1 where one did,
-/// and 2 where the backend did not start.
+/// The `main` of a program that checks one backend. Arguments: `--json` prints the scorecard as JSON,
+/// anything else selects the checks whose names contain it. The exit code is 0 where no check failed, 1 where
+/// one did, and 2 where the backend did not start.
 pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Sync + 'static) -> ExitCode {
     let subject = Subject::new(name, open);
     if child::is_child() {

@@ -15,26 +15,42 @@ checks! { Capture;
     "capture.end_of_nothing": "the end of a capture that did not begin is refused" => end_of_nothing,
     "capture.nothing_runs": "captured work does not run" => nothing_runs,
     "capture.launch_runs": "a launch runs the captured work, each time, on the same addresses" => launch_runs,
-    "capture.launch_is_ordered": "a launch waits for its stream, and its caller for nothing" => launch_is_ordered,
-    "capture.destroyed_graph_runs": "a launch that was queued runs although its graph was destroyed" => destroyed_graph_runs,
+    "capture.launch_is_ordered":
+        "a launch waits for its stream, and its caller for nothing" => launch_is_ordered,
+    "capture.destroyed_graph_runs":
+        "a launch that was queued runs although its graph was destroyed" => destroyed_graph_runs,
     "capture.foreign_graph": "rule 1: a graph of another backend is InvalidValue" => foreign_graph,
-    "capture.malloc_is_refused": "malloc during a global capture is a CaptureViolation, and breaks it" => malloc_is_refused,
-    "capture.malloc_when_relaxed": "malloc and free are legal in the relaxed mode, and the capture goes on" => malloc_when_relaxed,
-    "capture.global_stops_others": "a global capture refuses malloc in other threads too" => global_stops_others,
-    "capture.local_lets_others": "a thread-local capture lets other threads do what they want" => local_lets_others,
-    "capture.mode_is_exchanged": "exchange_mode returns the thread's mode before, which is global at first" => mode_is_exchanged,
+    "capture.malloc_is_refused":
+        "malloc during a global capture is a CaptureViolation, and breaks it" => malloc_is_refused,
+    "capture.malloc_when_relaxed":
+        "malloc and free are legal in the relaxed mode, and the capture goes on" => malloc_when_relaxed,
+    "capture.global_stops_others":
+        "a global capture refuses malloc in other threads too" => global_stops_others,
+    "capture.local_lets_others":
+        "a thread-local capture lets other threads do what they want" => local_lets_others,
+    "capture.mode_is_exchanged":
+        "exchange_mode returns the thread's mode before, which is global at first" => mode_is_exchanged,
     "capture.mode_is_per_thread": "the mode of one thread is not that of another" => mode_is_per_thread,
-    "capture.synchronize_is_refused": "waiting for a captured stream is a CaptureViolation" => synchronize_is_refused,
-    "capture.query_is_refused": "asking whether a captured stream is ready is a CaptureViolation" => query_is_refused,
-    "capture.event_query_is_refused": "asking for an event of a capture is a CaptureViolation" => event_query_is_refused,
-    "capture.broken_is_told": "a broken capture is Invalidated, and its end a CaptureViolation" => broken_is_told,
-    "capture.broken_stream_recovers": "after a broken capture has ended, the stream works and can be captured" => broken_stream_recovers,
-    "capture.queries_are_legal": "what the contract calls legal during capture leaves it whole" => queries_are_legal,
+    "capture.synchronize_is_refused":
+        "waiting for a captured stream is a CaptureViolation" => synchronize_is_refused,
+    "capture.query_is_refused":
+        "asking whether a captured stream is ready is a CaptureViolation" => query_is_refused,
+    "capture.event_query_is_refused":
+        "asking for an event of a capture is a CaptureViolation" => event_query_is_refused,
+    "capture.broken_is_told":
+        "a broken capture is Invalidated, and its end a CaptureViolation" => broken_is_told,
+    "capture.broken_stream_recovers":
+        "after a broken capture has ended, the stream works and can be captured" => broken_stream_recovers,
+    "capture.queries_are_legal":
+        "what the contract calls legal during capture leaves it whole" => queries_are_legal,
     "capture.events_join": "a stream that waits for an event of a capture joins it" => events_join,
-    "capture.unjoined_is_refused": "a capture with a stream that was not joined back ends with a CaptureViolation" => unjoined_is_refused,
+    "capture.unjoined_is_refused":
+        "a capture with a stream that was not joined back ends with a CaptureViolation"
+            => unjoined_is_refused,
     "capture.frontier": "the frontier is empty at first, then the last work's node" => frontier,
     "capture.dependencies": "a node depends on the work queued before it" => dependencies,
-    "capture.retained_until_the_end": "what was retained is released when the graph is gone, and not before" => retained_until_the_end,
+    "capture.retained_until_the_end":
+        "what was retained is released when the graph is gone, and not before" => retained_until_the_end,
     "capture.retained_by_launches": "a launch keeps what was retained" => retained_by_launches,
 }
 

@@ -18,25 +18,42 @@ use std::time::Duration;
 checks! { Engine;
     "engine.memory_works": "allocated blocks keep their bytes, and are disjoint" => memory_works,
     "engine.blocks_are_aligned": "every block is aligned to 512 bytes" => blocks_are_aligned,
-    "engine.wrong_pointers": "promise 2: any 64-bit value that is no live block is a typed error" => wrong_pointers,
-    "engine.free_does_not_wait": "promise 2: free does not wait for the streams that use the block" => free_does_not_wait,
-    "engine.free_only_records": "promise 2: free takes nothing from the driver; it records one event per other stream" => free_only_records,
-    "engine.reuse_waits": "a block is not reused before the other streams that use it have passed" => reuse_waits,
+    "engine.wrong_pointers":
+        "promise 2: any 64-bit value that is no live block is a typed error" => wrong_pointers,
+    "engine.free_does_not_wait":
+        "promise 2: free does not wait for the streams that use the block" => free_does_not_wait,
+    "engine.free_only_records":
+        "promise 2: free takes nothing from the driver; it records one event per other stream"
+            => free_only_records,
+    "engine.reuse_waits":
+        "a block is not reused before the other streams that use it have passed" => reuse_waits,
     "engine.pending_comes_back": "a block whose other streams have passed is reused" => pending_comes_back,
     "engine.streams_are_apart": "memory of one stream is not handed to another" => streams_are_apart,
-    "engine.oom_is_typed": "promise 1: a request beyond the device is an out-of-memory error with its figures" => oom_is_typed,
-    "engine.oom_waits_for_pending": "promise 1: no out-of-memory error before pending frees were waited for" => oom_waits_for_pending,
-    "engine.oom_releases_cache": "promise 1: no out-of-memory error before the cache was given back" => oom_releases_cache,
-    "engine.no_retry_without_need": "while memory is there, no request is tried twice" => no_retry_without_need,
-    "engine.any_call_may_fail": "promise 3: after any failed driver call the allocator is consistent and the request works" => any_call_may_fail,
+    "engine.oom_is_typed":
+        "promise 1: a request beyond the device is an out-of-memory error with its figures" => oom_is_typed,
+    "engine.oom_waits_for_pending":
+        "promise 1: no out-of-memory error before pending frees were waited for" => oom_waits_for_pending,
+    "engine.oom_releases_cache":
+        "promise 1: no out-of-memory error before the cache was given back" => oom_releases_cache,
+    "engine.no_retry_without_need":
+        "while memory is there, no request is tried twice" => no_retry_without_need,
+    "engine.any_call_may_fail":
+        "promise 3: after any failed driver call the allocator is consistent and the request works"
+            => any_call_may_fail,
     "engine.cache_is_emptied": "empty_cache gives the driver's memory back" => cache_is_emptied,
-    "engine.history_is_complete": "promise 5: a snapshot with the whole history says so, and one without says so" => history_is_complete,
-    "engine.same_order_same_places": "promise 6: the same requests give the same places and counters" => same_order_same_places,
+    "engine.history_is_complete":
+        "promise 5: a snapshot with the whole history says so, and one without says so"
+            => history_is_complete,
+    "engine.same_order_same_places":
+        "promise 6: the same requests give the same places and counters" => same_order_same_places,
     "engine.devices_are_apart": "a stream's memory lies on the stream's device" => devices_are_apart,
-    "engine.current_device_stays": "rule 5: a request for another device leaves the current device as it was" => current_device_stays,
-    "engine.foreign_stream": "a stream of another backend is refused, and one of its own is not" => foreign_stream,
+    "engine.current_device_stays":
+        "rule 5: a request for another device leaves the current device as it was" => current_device_stays,
+    "engine.foreign_stream":
+        "a stream of another backend is refused, and one of its own is not" => foreign_stream,
     "engine.segments_grow": "growable segments grow in place, and give everything back" => segments_grow,
-    "engine.growth_is_limited": "promise 1: a growable segment beyond the device is an out-of-memory error" => growth_is_limited,
+    "engine.growth_is_limited":
+        "promise 1: a growable segment beyond the device is an out-of-memory error" => growth_is_limited,
 }
 
 const SAMPLE: usize = 4096;

@@ -13,11 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 checks! { Errors;
-    "errors.foreign_stream_is_not_queried": "rule 1: another backend's stream is InvalidValue" => query_foreign,
+    "errors.foreign_stream_is_not_queried":
+        "rule 1: another backend's stream is InvalidValue" => query_foreign,
     "errors.foreign_stream_is_not_waited_for":
         "rule 1: another backend's stream is InvalidValue" => synchronize_foreign,
-    "errors.foreign_stream_is_not_destroyed": "rule 1: another backend's stream is InvalidValue" => destroy_foreign,
-    "errors.foreign_stream_copies_nothing": "rule 1: another backend's stream is InvalidValue" => copy_foreign,
+    "errors.foreign_stream_is_not_destroyed":
+        "rule 1: another backend's stream is InvalidValue" => destroy_foreign,
+    "errors.foreign_stream_copies_nothing":
+        "rule 1: another backend's stream is InvalidValue" => copy_foreign,
     "errors.foreign_stream_fills_nothing": "rule 1: another backend's stream is InvalidValue" => fill_foreign,
     "errors.foreign_stream_runs_nothing":
         "rule 1: another backend's stream is InvalidValue, and the function does not run" => run_foreign,
@@ -26,7 +29,8 @@ checks! { Errors;
     "errors.foreign_stream_records_nothing":
         "rule 1: another backend's stream is InvalidValue" => record_foreign_stream,
     "errors.foreign_default_stream": "rule 1: also another backend's default stream" => foreign_default,
-    "errors.foreign_event_is_not_queried": "rule 1: another backend's event is InvalidValue" => query_foreign_event,
+    "errors.foreign_event_is_not_queried":
+        "rule 1: another backend's event is InvalidValue" => query_foreign_event,
     "errors.foreign_event_is_not_waited_for":
         "rule 1: another backend's event is InvalidValue" => synchronize_foreign_event,
     "errors.foreign_event_is_not_destroyed":
@@ -35,7 +39,8 @@ checks! { Errors;
         "rule 1: another backend's event is InvalidValue" => record_foreign_event,
     "errors.foreign_event_holds_nothing":
         "rule 1: another backend's event is InvalidValue, and the stream does not wait" => wait_foreign_event,
-    "errors.foreign_event_has_no_time": "rule 1: another backend's event is InvalidValue" => elapsed_foreign_event,
+    "errors.foreign_event_has_no_time":
+        "rule 1: another backend's event is InvalidValue" => elapsed_foreign_event,
     "errors.name_the_call": "BackendError: names the driver function" => name_the_call,
     "errors.name_the_device": "BackendError: names the device the call was about" => name_the_device,
     "errors.say_something": "BackendError: a detail for people, one line" => say_something,

@@ -32,7 +32,8 @@ checks! { Events;
         "record_event: an event of another device is InvalidValue" => of_other_device,
     "events.refused_record_changes_nothing":
         "rule 6: a refused record leaves the event as it was" => refused_record_changes_nothing,
-    "events.synchronize_waits": "I3: synchronize_event returns when the work has finished" => synchronize_waits,
+    "events.synchronize_waits":
+        "I3: synchronize_event returns when the work has finished" => synchronize_waits,
     "events.synchronize_waits_for_its_record_only":
         "synchronize_event: does not wait for later work" => synchronize_its_record_only,
     "events.blocking_synchronize_waits":
@@ -308,7 +309,8 @@ fn destroy_does_not_block(cx: &Context) -> Verdict {
     prompt("destroy_event", || events.pop().map_or(Ok(()), |event| Ok(event.destroy()?)))
 }
 
-/// Two events with time stamps around some milliseconds of work, waited for. Skips where the backend keeps none.
+/// Two events with time stamps around some milliseconds of work, waited for. Skips where the backend keeps
+/// none.
 fn stamped(cx: &Context, pause: u64) -> Result<(LocalEvent, LocalEvent), Stop> {
     let (device, stream) = (cx.device()?, cx.stream()?);
     let make = || cx.event_on(device, EventFlags::TIMING);

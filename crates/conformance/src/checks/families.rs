@@ -9,28 +9,41 @@ use alloc_core::backend::{
 use alloc_core::types::{BackendId, DevicePtr, Stream};
 
 checks! { Families;
-    "families.absent_with_reason": "a family that is absent says why, and always the same" => absent_with_reason,
+    "families.absent_with_reason":
+        "a family that is absent says why, and always the same" => absent_with_reason,
     "families.attributes_agree": "the attribute of a family that is offered is not 0" => attributes_agree,
-    "families.registered_is_host": "registered memory is page-locked host memory until it is unregistered" => registered_is_host,
-    "families.registered_once": "memory that is registered is not registered again: InvalidValue" => registered_once,
+    "families.registered_is_host":
+        "registered memory is page-locked host memory until it is unregistered" => registered_is_host,
+    "families.registered_once":
+        "memory that is registered is not registered again: InvalidValue" => registered_once,
     "families.register_nothing": "rule 4: registering 0 bytes is InvalidValue" => register_nothing,
     "families.unregister_null": "unregistering null is InvalidValue" => unregister_null,
-    "families.unregister_unknown": "unregistering what is not registered is InvalidValue" => unregister_unknown,
-    "families.registered_copies": "queued copies work with registered memory, every byte" => registered_copies,
+    "families.unregister_unknown":
+        "unregistering what is not registered is InvalidValue" => unregister_unknown,
+    "families.registered_copies":
+        "queued copies work with registered memory, every byte" => registered_copies,
     "families.device_pointer": "page-locked memory has an address for the device" => device_pointer,
-    "families.device_pointer_of_pageable": "pageable memory has no address for the device: InvalidValue" => device_pointer_of_pageable,
+    "families.device_pointer_of_pageable":
+        "pageable memory has no address for the device: InvalidValue" => device_pointer_of_pageable,
     "families.managed_is_told": "pointer_info knows managed memory" => managed_is_told,
     "families.managed_of_nothing": "rule 4: 0 bytes of managed memory are InvalidValue" => managed_of_nothing,
     "families.managed_is_shared": "host and device see the same managed bytes" => managed_is_shared,
     "families.managed_migrates": "managed memory keeps its bytes when it migrates" => managed_migrates,
-    "families.managed_is_freed": "managed memory is given back with free, and unknown afterwards" => managed_is_freed,
-    "families.prefetch_to_nowhere": "a migration to a device that does not exist is InvalidValue" => prefetch_to_nowhere,
-    "families.word_is_written": "a stream writes one word of four bytes, and nothing beside it" => word_is_written,
+    "families.managed_is_freed":
+        "managed memory is given back with free, and unknown afterwards" => managed_is_freed,
+    "families.prefetch_to_nowhere":
+        "a migration to a device that does not exist is InvalidValue" => prefetch_to_nowhere,
+    "families.word_is_written":
+        "a stream writes one word of four bytes, and nothing beside it" => word_is_written,
     "families.word_is_ordered": "a word is written when its stream reaches it" => word_is_ordered,
-    "families.word_on_foreign_stream": "rule 1: a stream of another backend is InvalidValue" => word_on_foreign_stream,
-    "families.multicast_granularity": "the unit of multicast objects is a power of two" => multicast_granularity,
-    "families.closed_to_the_host": "device memory is closed to the host, and again after a scope" => closed_to_the_host,
-    "families.scopes_are_counted": "memory is open to the host until the last of several scopes ends" => scopes_are_counted,
+    "families.word_on_foreign_stream":
+        "rule 1: a stream of another backend is InvalidValue" => word_on_foreign_stream,
+    "families.multicast_granularity":
+        "the unit of multicast objects is a power of two" => multicast_granularity,
+    "families.closed_to_the_host":
+        "device memory is closed to the host, and again after a scope" => closed_to_the_host,
+    "families.scopes_are_counted":
+        "memory is open to the host until the last of several scopes ends" => scopes_are_counted,
     "families.scopes_end_once": "ending a scope that is not open is InvalidValue" => scopes_end_once,
     "families.host_sees_bytes": "the host sees the device's bytes in a scope" => host_sees_bytes,
     "families.accounted": "what the simulator accounts for follows malloc and free to the byte" => accounted,

@@ -11,28 +11,40 @@ use alloc_core::backend::{
 use alloc_core::types::{BackendId, DevicePtr, Event};
 
 checks! { Ipc;
-    "ipc.other_process_reads": "another process that opens a handle sees the exporter's bytes" => other_process_reads,
-    "ipc.other_process_writes": "what another process writes to opened memory is seen by the exporter" => other_process_writes,
+    "ipc.other_process_reads":
+        "another process that opens a handle sees the exporter's bytes" => other_process_reads,
+    "ipc.other_process_writes":
+        "what another process writes to opened memory is seen by the exporter" => other_process_writes,
     "ipc.opened_here": "memory of another process can be opened, read and closed here" => opened_here,
     "ipc.opened_twice": "the same bytes again give the same address and one more reference" => opened_twice,
     "ipc.closed_for_good": "the last close ends the mapping; one more is refused" => closed_for_good,
     "ipc.close_keeps_memory": "an importer's close leaves the exporter's memory alone" => close_keeps_memory,
-    "ipc.importer_never_frees": "opened memory is closed, not freed: free is InvalidValue" => importer_never_frees,
-    "ipc.death_of_the_importer": "an importer that dies takes nothing of the exporter's with it" => death_of_the_importer,
+    "ipc.importer_never_frees":
+        "opened memory is closed, not freed: free is InvalidValue" => importer_never_frees,
+    "ipc.death_of_the_importer":
+        "an importer that dies takes nothing of the exporter's with it" => death_of_the_importer,
     "ipc.death_of_the_exporter": "the handle of a process that has gone is refused" => death_of_the_exporter,
     "ipc.malformed_handle": "64 arbitrary bytes are refused" => malformed_handle,
-    "ipc.interior_pointer": "only a whole allocation is exported: an address inside one is refused" => interior_pointer,
+    "ipc.interior_pointer":
+        "only a whole allocation is exported: an address inside one is refused" => interior_pointer,
     "ipc.no_memory": "what is no device memory is not exported" => no_memory,
     "ipc.mapped_memory": "a range of virtual memory is not exported: NotSupported" => mapped_memory,
-    "ipc.event_is_seen": "an opened event is complete when the exporter's stream has passed its record" => event_is_seen,
-    "ipc.event_orders_work": "a stream that waits for an opened event waits for the other process's work" => event_orders_work,
-    "ipc.event_opened_here": "an event of another process can be opened and queried here" => event_opened_here,
+    "ipc.event_is_seen":
+        "an opened event is complete when the exporter's stream has passed its record" => event_is_seen,
+    "ipc.event_orders_work":
+        "a stream that waits for an opened event waits for the other process's work" => event_orders_work,
+    "ipc.event_opened_here":
+        "an event of another process can be opened and queried here" => event_opened_here,
     "ipc.private_event": "an event made without INTERPROCESS is not exported" => private_event,
     "ipc.foreign_event": "rule 1: an event of another backend is not exported: InvalidValue" => foreign_event,
     "ipc.malformed_event_handle": "64 arbitrary bytes are no event" => malformed_event_handle,
-    "ipc.physical_memory_leaves": "exported physical memory is the same memory in the other process" => physical_memory_leaves,
-    "ipc.physical_memory_arrives": "imported physical memory is the other process's, and lives while it is mapped (I4)" => physical_memory_arrives,
-    "ipc.exported_memory_outlives_handle": "exported memory lives on when its handle was released" => exported_memory_outlives_handle,
+    "ipc.physical_memory_leaves":
+        "exported physical memory is the same memory in the other process" => physical_memory_leaves,
+    "ipc.physical_memory_arrives":
+        "imported physical memory is the other process's, and lives while it is mapped (I4)"
+            => physical_memory_arrives,
+    "ipc.exported_memory_outlives_handle":
+        "exported memory lives on when its handle was released" => exported_memory_outlives_handle,
 }
 
 const BYTES: u64 = 2 << 20;

@@ -14,21 +14,24 @@ checks! { Ordering;
     "ordering.wait_does_not_block": "wait_event: does not block" => wait_does_not_block,
     "ordering.wait_spares_earlier_work": "wait_event: earlier work does not wait" => wait_spares_earlier_work,
     "ordering.wait_spares_other_streams": "wait_event: other streams do not wait" => wait_spares_others,
-    "ordering.wait_for_unrecorded": "wait_event: an event that was never recorded holds nothing" => unrecorded,
+    "ordering.wait_for_unrecorded":
+        "wait_event: an event that was never recorded holds nothing" => unrecorded,
     "ordering.wait_for_passed": "wait_event: an event that was passed holds nothing" => wait_for_passed,
     "ordering.wait_for_own_event": "wait_event: a stream may wait for its own event" => wait_for_own_event,
     "ordering.later_record_does_not_hold":
         "wait_event: a later re-record of the event does not hold the wait" => later_record_does_not_hold,
     "ordering.later_record_does_not_free":
         "wait_event: a later re-record of the event does not end the wait" => later_record_does_not_free,
-    "ordering.wait_outlives_event": "destroy_event: waits already queued on it still hold" => wait_outlives_event,
+    "ordering.wait_outlives_event":
+        "destroy_event: waits already queued on it still hold" => wait_outlives_event,
     "ordering.wait_outlives_stream":
         "destroy_stream: a wait for its work still holds, and ends" => wait_outlives_stream,
     "ordering.wait_across_devices": "wait_event: for another device's event" => wait_across_devices,
     "ordering.wait_on_default_stream": "wait_event: by the default stream" => wait_on_default_stream,
     "ordering.wait_for_two": "wait_event: two waits hold until both are passed" => wait_for_two,
     "ordering.wait_in_a_chain": "wait_event: a record behind a wait waits too" => wait_in_a_chain,
-    "ordering.wait_carries_data": "wait_event: work behind it sees what the other stream wrote" => carries_data,
+    "ordering.wait_carries_data":
+        "wait_event: work behind it sees what the other stream wrote" => carries_data,
     "ordering.synchronize_behind_wait":
         "I3: synchronize_stream waits through an event's wait" => synchronize_behind_wait,
     "ordering.device_waits_for_all_streams":

@@ -13,10 +13,12 @@ checks! { Peers;
     "peers.unreachable": "where access is not possible, enabling it is refused" => unreachable,
     "peers.copies": "a copy between two devices brings every byte, there and back" => copies,
     "peers.copies_no_more": "a copy between two devices touches nothing beyond its range" => copies_no_more,
-    "peers.copy_is_ordered": "a copy between devices waits for its stream, and its caller for nothing" => copy_is_ordered,
+    "peers.copy_is_ordered":
+        "a copy between devices waits for its stream, and its caller for nothing" => copy_is_ordered,
     "peers.copy_of_nothing": "rule 4: a copy of 0 bytes between devices is InvalidValue" => copy_of_nothing,
     "peers.foreign_stream": "rule 1: a stream of another backend is InvalidValue" => foreign_stream,
-    "peers.current_device_stays": "rule 5: the current device is as before after work about peers" => current_device_stays,
+    "peers.current_device_stays":
+        "rule 5: the current device is as before after work about peers" => current_device_stays,
     "peers.mapped_memory": "access to a mapping is granted to a peer alone, and told" => mapped_memory,
 }
 

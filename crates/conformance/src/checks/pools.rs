@@ -12,18 +12,28 @@ checks! { Pools;
     "pools.foreign_stream": "rule 1: a stream of another backend is InvalidValue" => foreign_stream,
     "pools.no_such_device": "a device that does not exist is InvalidValue" => no_such_device,
     "pools.memory_works": "pool memory keeps what its stream writes to it" => memory_works,
-    "pools.memory_is_aligned": "I1: pool memory is aligned to 512 bytes and disjoint from other memory" => memory_is_aligned,
+    "pools.memory_is_aligned":
+        "I1: pool memory is aligned to 512 bytes and disjoint from other memory" => memory_is_aligned,
     "pools.malloc_does_not_wait": "a request behind queued work returns at once" => malloc_does_not_wait,
-    "pools.free_does_not_wait": "memory is given back behind queued work that uses it, at once, and the work still runs" => free_does_not_wait,
-    "pools.freed_in_stream_order": "I1: memory whose free its stream has not passed goes to no other stream" => freed_in_stream_order,
-    "pools.used_is_counted": "UsedCurrent follows what is handed out, and UsedHigh its most" => used_is_counted,
-    "pools.reserved_covers_used": "ReservedCurrent is never less than UsedCurrent, and ReservedHigh never less than that" => reserved_covers_used,
+    "pools.free_does_not_wait":
+        "memory is given back behind queued work that uses it, at once, and the work still runs"
+            => free_does_not_wait,
+    "pools.freed_in_stream_order":
+        "I1: memory whose free its stream has not passed goes to no other stream" => freed_in_stream_order,
+    "pools.used_is_counted":
+        "UsedCurrent follows what is handed out, and UsedHigh its most" => used_is_counted,
+    "pools.reserved_covers_used":
+        "ReservedCurrent is never less than UsedCurrent, and ReservedHigh never less than that"
+            => reserved_covers_used,
     "pools.high_is_reset": "setting a high figure to 0 lets it begin again" => high_is_reset,
     "pools.threshold_is_kept": "the release threshold reads back as it was set" => threshold_is_kept,
-    "pools.threshold_keeps_memory": "what is under the release threshold stays in the pool at a synchronisation" => threshold_keeps_memory,
+    "pools.threshold_keeps_memory":
+        "what is under the release threshold stays in the pool at a synchronisation"
+            => threshold_keeps_memory,
     "pools.trim_gives_back": "trim(0) gives everything unused back to the device" => trim_gives_back,
     "pools.trim_keeps_used": "trim leaves memory that is handed out alone" => trim_keeps_used,
-    "pools.current_counts_are_read_only": "what is held and used now cannot be set: InvalidValue" => current_counts_are_read_only,
+    "pools.current_counts_are_read_only":
+        "what is held and used now cannot be set: InvalidValue" => current_counts_are_read_only,
 }
 
 const BYTES: u64 = 4 << 20;

@@ -13,18 +13,21 @@ use std::collections::HashSet;
 checks! { Streams;
     "streams.handle_names_its_device": "create_stream: the handle carries the device" => handle_device,
     "streams.handle_names_its_backend": "rule 1: the handle carries the backend's id" => handle_backend,
-    "streams.handle_is_not_the_default": "create_stream: a new stream, not the default one" => not_the_default,
+    "streams.handle_is_not_the_default":
+        "create_stream: a new stream, not the default one" => not_the_default,
     "streams.handles_differ": "create_stream: a new handle each time" => handles_differ,
     "streams.many_at_once": "create_stream: tens of streams live side by side" => many_at_once,
     "streams.ready_at_first": "query_stream: a new stream has no work" => ready_at_first,
     "streams.synchronize_idle": "synchronize_stream returns where nothing is queued" => synchronize_idle,
     "streams.default_is_the_null_handle":
         "default_stream: the null handle of the device and backend" => default_is_the_null_handle,
-    "streams.default_exists": "default_stream: exists without being created, on every device" => default_exists,
+    "streams.default_exists":
+        "default_stream: exists without being created, on every device" => default_exists,
     "streams.default_runs_work": "default_stream: runs work like any stream" => default_runs_work,
     "streams.create_unknown_device_is_refused":
         "create_stream: a device that is not there is InvalidValue" => create_unknown_device,
-    "streams.priorities_in_order": "priority_range: least is not negative, greatest not positive" => range_order,
+    "streams.priorities_in_order":
+        "priority_range: least is not negative, greatest not positive" => range_order,
     "streams.priorities_are_stable": "priority_range: the same at every call" => range_stable,
     "streams.priority_unknown_device_is_refused":
         "priority_range: a device that is not there is InvalidValue" => range_unknown_device,

@@ -16,12 +16,14 @@ checks! { Threads;
     "threads.memory_travels": "rule 7: memory is used and freed on any thread" => memory_travels,
     "threads.streams_travel": "rule 7: a stream is used and destroyed on any thread" => streams_travel,
     "threads.events_travel": "rule 7: an event is used and destroyed on any thread" => events_travel,
-    "threads.host_memory_travels": "rule 7: page-locked memory is used and freed on any thread" => host_travels,
+    "threads.host_memory_travels":
+        "rule 7: page-locked memory is used and freed on any thread" => host_travels,
     "threads.allocate_at_once":
         "rule 7, I1: threads that allocate at once get memory of their own" => allocate_at_once,
     "threads.create_at_once": "rule 7: streams and events are made on all threads at once" => create_at_once,
     "threads.copy_at_once": "rule 7: copies of several threads do not mix" => copy_at_once,
-    "threads.one_stream_for_all": "rule 7: several threads may queue work on one stream" => one_stream_for_all,
+    "threads.one_stream_for_all":
+        "rule 7: several threads may queue work on one stream" => one_stream_for_all,
     "threads.ask_while_another_waits":
         "rule 7: a thread that waits does not hold another's questions" => ask_while_another_waits,
     "threads.queue_while_another_waits":

@@ -96,7 +96,8 @@ impl HostBuffer {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let address = std::ptr::with_exposed_provenance::<u8>(self.ptr.0 as usize);
-        // SAFETY: I1: page-locked memory of this size that lives as long as `self`; checks read it when the work is done.
+        // SAFETY: I1: page-locked memory of this size that lives as long as `self`; checks read it when the
+        // work is done.
         unsafe { std::slice::from_raw_parts(address, self.bytes) }
     }
 

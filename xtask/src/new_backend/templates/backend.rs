@@ -1,7 +1,7 @@
 //! The device contract for NAME.
 
 use crate::memory::CAPACITY;
-use crate::queue::{Machine, Mark, Work};
+use crate::queue::{Machine, Mark, Queue, Work};
 use alloc_core::backend::*;
 use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
 use std::cell::Cell;
@@ -52,7 +52,8 @@ impl NAME_TYPE {
     /// Rule 1: the queue of a stream of this backend. The default stream's key is its device.
     fn queue(&self, call: &'static str, stream: Stream) -> Result<u64> {
         let key = if stream.raw == 0 { stream.device.0.into() } else { stream.raw };
-        let known = self.machine.lock().queues.get(&key).is_some_and(|queue| !queue.closed);
+        let of = |queue: &Queue| queue.device == stream.device.0 && !queue.closed;
+        let known = self.machine.lock().queues.get(&key).is_some_and(of);
         if known && stream.backend == self.id { Ok(key) } else { Err(invalid(call, stream.device, "unknown stream")) }
     }
 

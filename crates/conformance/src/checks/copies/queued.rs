@@ -16,7 +16,8 @@ checks! { Copies;
     "copies.queued_in_order": "copy_async: copies of a stream run in order" => queued_in_order,
     "copies.queued_does_not_block": "copy_async: does not block" => copy_does_not_block,
     "copies.queued_of_nothing": "rule 4: a copy of 0 bytes is InvalidValue" => queued_of_nothing,
-    "copies.queued_nothing_beyond": "copy_async: no byte outside of the range changes" => queued_nothing_beyond,
+    "copies.queued_nothing_beyond":
+        "copy_async: no byte outside of the range changes" => queued_nothing_beyond,
     "copies.refused_queued_copy_queues_nothing":
         "rule 6: a refused copy_async leaves the stream usable and idle" => refused_queues_nothing,
     "copies.fill_value": "memset_async: every byte gets the value" => fill_value,
@@ -28,7 +29,8 @@ checks! { Copies;
     "copies.fill_in_order": "memset_async: in order with copies of the stream" => fill_in_order,
     "copies.fill_does_not_block": "memset_async: does not block" => fill_does_not_block,
     "copies.fill_of_nothing": "rule 4: a fill of 0 bytes is InvalidValue" => fill_of_nothing,
-    "copies.fill_on_second_device": "memset_async: on any device, whatever is current" => fill_on_second_device,
+    "copies.fill_on_second_device":
+        "memset_async: on any device, whatever is current" => fill_on_second_device,
 }
 
 fn queued_to_device(cx: &Context) -> Verdict {
@@ -206,6 +208,8 @@ fn fill_in_order(cx: &Context) -> Verdict {
     cx.fill(buffer.ptr(), 1, 512, stream.handle)?;
     cx.queue_copy(copied.ptr(), buffer.ptr(), 512, CopyKind::DeviceToDevice, stream.handle)?;
     cx.fill(buffer.ptr(), 2, 512, stream.handle)?;
+    // What does not keep the order has its time now.
+    cx.stays_busy(stream.handle)?;
     gate.open();
     cx.backend().synchronize_stream(stream.handle)?;
     ensure!(cx.read(copied.ptr(), 512)? == [1; 512], "the copy saw another fill than the one before it");

@@ -17,7 +17,8 @@ checks! { Errors;
     "errors.current_device_after_refused_free": "rule 5, on error: an unknown pointer" => refused_free,
     "errors.current_device_after_refused_copy": "rule 5, on error: a copy of nothing" => refused_copy,
     "errors.current_device_after_unknown_device": "rule 5, on error: an unknown device" => unknown_device,
-    "errors.current_device_after_unknown_handle": "rule 5, on error: another backend's handle" => unknown_handle,
+    "errors.current_device_after_unknown_handle":
+        "rule 5, on error: another backend's handle" => unknown_handle,
 }
 
 /// Calls `visit(watch, other)` with each of two devices current, where `other` is the one that is not;

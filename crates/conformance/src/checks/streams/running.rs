@@ -25,7 +25,8 @@ checks! { Streams;
         "create_stream: non-blocking, it does not hold the default stream" => default_is_not_held,
     "streams.devices_do_not_hold_each_other":
         "a stream does not hold streams of another device" => devices_are_apart,
-    "streams.query_is_of_its_stream": "query_stream: of this stream, not of another" => query_is_of_its_stream,
+    "streams.query_is_of_its_stream":
+        "query_stream: of this stream, not of another" => query_is_of_its_stream,
     "streams.host_function_runs": "launch_host_function: the function runs" => host_function_runs,
     "streams.host_function_runs_once": "launch_host_function: the function runs once" => host_function_once,
     "streams.host_functions_in_order":
@@ -37,7 +38,8 @@ checks! { Streams;
     "streams.host_function_holds_later_work":
         "launch_host_function: before all work queued later" => host_function_holds,
     "streams.host_function_does_not_block": "launch_host_function: does not block" => launch_does_not_block,
-    "streams.host_function_on_default": "launch_host_function: on the default stream" => host_function_on_default,
+    "streams.host_function_on_default":
+        "launch_host_function: on the default stream" => host_function_on_default,
     "streams.host_function_is_dropped":
         "launch_host_function: what the function holds is let go once it ran" => host_function_is_dropped,
 }
@@ -213,7 +215,8 @@ fn host_function_sees_work(cx: &Context) -> Verdict {
     let note = Arc::clone(&seen);
     let look = move || {
         let last = std::ptr::with_exposed_provenance::<u8>(at + 511);
-        // SAFETY: rule 2: page-locked memory that lives until the stream was waited for; the copy to it is done.
+        // SAFETY: rule 2: page-locked memory that lives until the stream was waited for; the copy to it is
+        // done.
         note.store(u32::from(unsafe { last.read_volatile() }), Ordering::SeqCst);
     };
     cx.backend().launch_host_function(stream.handle, Box::new(look))?;
