@@ -2,9 +2,11 @@
 
 fn main() {
     println!("cargo::rerun-if-changed=example.c");
+    println!("cargo::rerun-if-changed=layout.c");
     println!("cargo::rerun-if-changed=../../crates/backend-c/include");
     cc::Build::new()
         .file("example.c")
+        .file("layout.c")
         .include("../../crates/backend-c/include")
         .std("c11")
         .define("_GNU_SOURCE", None)

@@ -126,7 +126,7 @@ fn replay(granule: &Path, name: &str, trace: &Path, conf: &str, free: f64) -> Re
         json(granule, &["replay", file, "--json", "--backend", backend, "--conf", conf, "--scale", scale])
     };
     let peak = on("openreg", "1")?["reserved_bytes_peak"].as_f64().unwrap_or_default();
-    let scale = if peak > free * SHARE { format!("{:.3}", free * SHARE / peak) } else { "1".into() };
+    let scale = if peak > free * SHARE { format!("{:.6}", free * SHARE / peak) } else { "1".into() };
     let (simulated, real) = (on("openreg", &scale)?, on(name, &scale)?);
     let counters =
         ["reserved_bytes_peak", "allocated_bytes_peak", "num_device_alloc", "num_device_free", "marks"];
@@ -171,7 +171,8 @@ fn driver() -> String {
 fn json(granule: &Path, arguments: &[&str]) -> Result<Value> {
     let output = command(granule).args(arguments).output()?;
     serde_json::from_slice(&output.stdout).with_context(|| {
-        format!("granule {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim())
+        let (said, status) = (String::from_utf8_lossy(&output.stderr), output.status);
+        format!("granule {} ended with {status}: {}", arguments.join(" "), said.trim())
     })
 }
 

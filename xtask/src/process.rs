@@ -2,13 +2,15 @@
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The workspace's folder.
+/// The workspace's folder. Cargo says it when it runs this program; what it was at compile time may be another
+/// checkout with the same build folder.
 pub(crate) fn root() -> PathBuf {
-    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    manifest.parent().unwrap_or(manifest).to_owned()
+    let compiled = || env!("CARGO_MANIFEST_DIR").into();
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(compiled, PathBuf::from);
+    manifest.parent().unwrap_or(&manifest).to_owned()
 }
 
 /// Where cargo puts what it builds.

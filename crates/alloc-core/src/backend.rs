@@ -246,7 +246,7 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
 
     // --- host memory ---------------------------------------------------------------------------
 
-    /// Page-locked host memory, page aligned. **Blocks.** CUDA `cuMemHostAlloc`, HIP `hipHostMalloc`,
+    /// Page-locked host memory, aligned to 64 bytes at least. **Blocks.** CUDA `cuMemHostAlloc`, HIP `hipHostMalloc`,
     /// OpenReg `orMallocHost`.
     fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr>;
 

@@ -418,8 +418,8 @@ typedef struct granule_backend_table {
     /* Waits until the event's last record has been passed. Blocks. Illegal during capture. CUDA
      * cuEventSynchronize, HIP hipEventSynchronize, OpenReg orEventSynchronize. */
     granule_status (*synchronize_event)(void *context, granule_event event);
-    /* Page-locked host memory, page aligned. Blocks. CUDA cuMemHostAlloc, HIP hipHostMalloc, OpenReg
-     * orMallocHost. */
+    /* Page-locked host memory, aligned to 64 bytes at least. Blocks. CUDA cuMemHostAlloc, HIP
+     * hipHostMalloc, OpenReg orMallocHost. */
     granule_status (*host_malloc)(void *context, uint64_t bytes, uint32_t flags, granule_address *answer);
     /* Gives page-locked memory back. Null is fine. Blocks. CUDA cuMemFreeHost, HIP hipHostFree, OpenReg
      * orFreeHost. The caller promises: Rule 3. */

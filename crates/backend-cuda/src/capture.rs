@@ -2,25 +2,29 @@
 
 use crate::cuda::Cuda;
 use crate::driver::{Site, given_back, number, pointer};
+use crate::error;
 use crate::host_function;
 use alloc_core::backend::{
     Capture, CaptureMode, CaptureNode, CaptureStatus, ErrorKind, Graph, HostFunction, Result,
 };
 use alloc_core::types::Stream;
-use cudarc::driver::sys::{CUgraph, CUgraphExec, CUgraphNode, CUstreamCaptureMode, CUstreamCaptureStatus};
+use cudarc::driver::sys::{CUgraph, CUgraphNode, CUstreamCaptureMode, CUstreamCaptureStatus};
 use std::collections::HashMap;
 use std::ffi::c_uint;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const INFO: &str = "cuStreamGetCaptureInfo";
 
+/// A graph's executable form. The driver does not order calls about it by itself: who launches it holds the lock.
+type Executable = Arc<Mutex<u64>>;
+
 /// The executable form of every graph that was launched, by the graph's handle.
 #[derive(Debug, Default)]
-pub(crate) struct Executables(Mutex<HashMap<u64, u64>>);
+pub(crate) struct Executables(Mutex<HashMap<u64, Executable>>);
 
 impl Executables {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Executable>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -30,23 +34,31 @@ impl Executables {
 pub(crate) struct CaptureInfo {
     pub(crate) status: CaptureStatus,
     pub(crate) graph: CUgraph,
-    /// Valid until the next call about the stream.
-    dependencies: *const CUgraphNode,
-    count: usize,
 }
 
 pub(crate) fn capture_info(site: Site<'_>, stream: Stream) -> Result<CaptureInfo> {
+    // Who asks for the dependencies without the edges' data gets an error where there is such data (CUDA 12.3).
+    ask(site, stream, ptr::null_mut(), ptr::null_mut())
+}
+
+/// Both places are null where the dependencies are not wanted. The list is valid until the next call about the
+/// stream.
+fn ask(
+    site: Site<'_>,
+    stream: Stream,
+    dependencies: *mut *const CUgraphNode,
+    count: *mut usize,
+) -> Result<CaptureInfo> {
     let (mut status, mut id, mut graph) = (0, 0, ptr::null_mut());
-    let (mut dependencies, mut count) = (ptr::null(), 0);
-    // SAFETY: rule 1; the function writes the five answers, or none of the last four.
+    // SAFETY: rule 1; the function writes the answers that are wanted, or none of the last four.
     unsafe {
         call!(site.cuStreamGetCaptureInfo_v2(
             pointer(stream.raw),
             &raw mut status,
             &raw mut id,
             &raw mut graph,
-            &raw mut dependencies,
-            &raw mut count,
+            dependencies,
+            count,
         ))
     }?;
     let status = if status == CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE as c_uint {
@@ -56,12 +68,11 @@ pub(crate) fn capture_info(site: Site<'_>, stream: Stream) -> Result<CaptureInfo
     } else {
         CaptureStatus::Invalidated
     };
-    Ok(CaptureInfo { status, graph, dependencies, count })
+    Ok(CaptureInfo { status, graph })
 }
 
-/// The same, of a stream whose capture is whole.
-fn active(site: Site<'_>, stream: Stream) -> Result<CaptureInfo> {
-    let info = capture_info(site, stream)?;
+/// Refuses a stream that has no whole capture.
+fn active(site: Site<'_>, info: CaptureInfo) -> Result<CaptureInfo> {
     match info.status {
         CaptureStatus::Active(_) => Ok(info),
         CaptureStatus::None => Err(site.invalid(INFO, "the stream is not captured")),
@@ -130,16 +141,17 @@ impl Cuda {
     }
 
     /// The graph's executable form, made at the first launch.
-    fn executable(&self, site: Site<'_>, graph: Graph) -> Result<CUgraphExec> {
+    fn executable(&self, site: Site<'_>, graph: Graph) -> Result<Executable> {
         // Held over the call, so that two first launches make one.
         let mut executables = self.executables.lock();
-        if let Some(&known) = executables.get(&graph.raw) {
-            return Ok(pointer(known));
+        if let Some(known) = executables.get(&graph.raw) {
+            return Ok(Arc::clone(known));
         }
         let mut executable = ptr::null_mut();
         // SAFETY: rule 1; the function writes one handle.
         unsafe { call!(site.cuGraphInstantiateWithFlags(&raw mut executable, pointer(graph.raw), 0)) }?;
-        executables.insert(graph.raw, number(executable));
+        let executable = Arc::new(Mutex::new(number(executable)));
+        executables.insert(graph.raw, Arc::clone(&executable));
         Ok(executable)
     }
 }
@@ -147,7 +159,14 @@ impl Cuda {
 impl Capture for Cuda {
     fn status(&self, stream: Stream) -> Result<CaptureStatus> {
         let entered = self.enter_handle(stream.backend, stream.device, INFO)?;
-        Ok(capture_info(*entered, stream)?.status)
+        match capture_info(*entered, stream) {
+            // So the driver answers for the null stream while another one is captured for which it would wait.
+            // It cannot be captured itself.
+            Err(failed) if stream.raw == 0 && failed.code == error::STREAM_CAPTURE_IMPLICIT => {
+                Ok(CaptureStatus::None)
+            }
+            other => other.map(|info| info.status),
+        }
     }
 
     fn begin(&self, stream: Stream, mode: CaptureMode) -> Result<()> {
@@ -172,8 +191,9 @@ impl Capture for Cuda {
         let entered = self.enter_handle(stream.backend, stream.device, "cuGraphLaunch")?;
         self.own(graph.backend, stream.device, "cuGraphLaunch")?;
         let executable = self.executable(*entered, graph)?;
+        let executable = executable.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: rule 1 for the stream; rule 2 for what the graph's work uses, which the caller keeps.
-        unsafe { call!(entered.cuGraphLaunch(executable, pointer(stream.raw))) }
+        unsafe { call!(entered.cuGraphLaunch(pointer(*executable), pointer(stream.raw))) }
     }
 
     unsafe fn destroy_graph(&self, graph: Graph) -> Result<()> {
@@ -182,8 +202,9 @@ impl Capture for Cuda {
             self.own(graph.backend, site.device(), "cuGraphDestroy")?;
             let executable = self.executables.lock().remove(&graph.raw);
             if let Some(executable) = executable {
+                let raw = *executable.lock().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: this backend made it, and removed it; the driver waits for queued launches itself.
-                unsafe { call!(site.cuGraphExecDestroy(pointer(executable))) }.inspect_err(|_| {
+                unsafe { call!(site.cuGraphExecDestroy(pointer(raw))) }.inspect_err(|_| {
                     self.executables.lock().insert(graph.raw, executable);
                 })?;
             }
@@ -207,19 +228,20 @@ impl Capture for Cuda {
 
     fn frontier(&self, stream: Stream) -> Result<Vec<CaptureNode>> {
         let entered = self.enter_handle(stream.backend, stream.device, INFO)?;
-        let info = active(*entered, stream)?;
-        if info.count == 0 || info.dependencies.is_null() {
+        let (mut list, mut count) = (ptr::null(), 0);
+        active(*entered, ask(*entered, stream, &raw mut list, &raw mut count)?)?;
+        if count == 0 || list.is_null() {
             return Ok(Vec::new());
         }
         // SAFETY: the driver's list has `count` nodes and is valid until the next call about the stream.
-        let nodes = unsafe { std::slice::from_raw_parts(info.dependencies, info.count) };
+        let nodes = unsafe { std::slice::from_raw_parts(list, count) };
         Ok(nodes.iter().map(|&node| CaptureNode(number(node))).collect())
     }
 
     fn dependencies(&self, stream: Stream, node: CaptureNode) -> Result<Vec<CaptureNode>> {
         const CALL: &str = "cuGraphNodeGetDependencies";
         let entered = self.enter_handle(stream.backend, stream.device, CALL)?;
-        active(*entered, stream)?;
+        active(*entered, capture_info(*entered, stream)?)?;
         if node.0 == 0 {
             return Err(entered.invalid(CALL, "null is no node"));
         }
@@ -239,7 +261,7 @@ impl Capture for Cuda {
 
     fn retain_until_graph_ends(&self, stream: Stream, release: HostFunction) -> Result<()> {
         let entered = self.enter_handle(stream.backend, stream.device, "cuGraphRetainUserObject")?;
-        let info = active(*entered, stream)?;
+        let info = active(*entered, capture_info(*entered, stream)?)?;
         host_function::run_with_last_reference(*entered, info.graph, release)
     }
 }

@@ -34,7 +34,8 @@ impl Device {
 #[must_use = "the previous context comes back when this is dropped"]
 pub(crate) struct Entered<'c> {
     site: Site<'c>,
-    pushed: bool,
+    /// The context that was pushed; none where it was current already.
+    pushed: Option<CUcontext>,
     // The current context is a property of the thread: this must not travel.
     _thread: PhantomData<*const ()>,
 }
@@ -49,17 +50,23 @@ impl<'c> Deref for Entered<'c> {
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        if !self.pushed {
+        let Some(context) = self.pushed else {
             return;
-        }
+        };
         let site = self.site;
         let pop = || {
             let mut popped = ptr::null_mut();
             // SAFETY: this thread pushed a context in `Cuda::enter`, and all guards pushed since are dropped.
             unsafe { call!(site.cuCtxPopCurrent_v2(&raw mut popped)) }
         };
-        // Nobody above can put the context back, so a refusal is worth a second try.
-        if let Err(error) = pop().or_else(|_| pop()) {
+        // Nobody above can put the context back, so a refusal is worth a second try. The driver may also answer
+        // the error of earlier work after it has popped: then a second pop would take the program's context.
+        let restored = pop().or_else(|refused| match current(site) {
+            Ok(now) if now == context => pop(),
+            Ok(_) => Ok(()),
+            Err(_) => Err(refused),
+        });
+        if let Err(error) = restored {
             tracing::error!(%error, "could not restore the current context");
         }
     }
@@ -107,11 +114,11 @@ impl Cuda {
         let context = self.context(site)?;
         let current = current(site)?;
         if current == context {
-            return Ok(Entered { site, pushed: false, _thread: PhantomData });
+            return Ok(Entered { site, pushed: None, _thread: PhantomData });
         }
         // SAFETY: the context is a primary one that this backend retains.
         unsafe { call!(site.cuCtxPushCurrent_v2(context)) }?;
-        Ok(Entered { site, pushed: true, _thread: PhantomData })
+        Ok(Entered { site, pushed: Some(context), _thread: PhantomData })
     }
 
     /// [`enter`](Self::enter) for the device of a handle, which must be one of this backend's.
@@ -180,9 +187,12 @@ impl Cuda {
         unsafe { call!(site.cuCtxSetCurrent(context)) }
     }
 
-    /// A device whose context exists because this backend retains it; none where nothing was done yet.
+    /// A device whose context exists because this backend retains it, one that works if there is such a one; none
+    /// where nothing was done yet.
     pub(crate) fn any_retained(&self) -> Option<DeviceIndex> {
-        let at = self.devices.iter().position(|device| device.context.get().is_some())?;
+        let retained = |device: &Device| device.context.get().is_some();
+        let works = |device: &Device| retained(device) && device.lost.get().is_none();
+        let at = self.devices.iter().position(works).or_else(|| self.devices.iter().position(retained))?;
         u16::try_from(at).ok().map(DeviceIndex)
     }
 }

@@ -7,7 +7,7 @@ use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, St
 type Family<'b, T> = std::result::Result<&'b T, Unsupported>;
 
 // SAFETY: I1: the driver's memory is disjoint while it is held and as large as asked; its alignment is checked
-// (`memory::aligned`; page-locked memory is aligned to pages). I2, I3: the driver's events and waits. I4: the
+// (`memory::aligned`; page-locked memory is aligned to 64 bytes at least). I2, I3: the driver's events and waits. I4: the
 // driver's rule for `cuMemRelease`.
 unsafe impl Backend for Cuda {
     fn id(&self) -> BackendId {

@@ -53,7 +53,11 @@ impl Cuda {
         let label = LabelOwner::claim(DeviceKind::Cuda, "cuda").map_err(|taken| {
             BackendError::new(ErrorKind::NotSupported, 0, "Cuda::load", DeviceIndex(0), taken.to_string())
         })?;
-        Ok(Arc::new(Self {
+        Ok(Arc::new(Self::of(driver, devices, label)))
+    }
+
+    pub(crate) fn of(driver: Driver, devices: Vec<Device>, label: LabelOwner) -> Self {
+        Self {
             id: BackendId::fresh(),
             process: std::process::id(),
             driver,
@@ -64,7 +68,7 @@ impl Cuda {
             imports: Imports::default(),
             executables: Executables::default(),
             _label: label,
-        }))
+        }
     }
 
     /// The CUDA version that the driver serves: 12010 is 12.1. Never blocks.

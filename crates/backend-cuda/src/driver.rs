@@ -22,6 +22,16 @@ macro_rules! call {
     };
 }
 
+/// [`call!`] for a query: its answer is a [`Readiness`].
+macro_rules! query {
+    ($site:ident.$function:ident($($argument:expr),* $(,)?)) => {
+        match $site.functions().$function {
+            Some(function) => $site.readiness(stringify!($function), function($($argument),*)),
+            None => Err($site.missing(stringify!($function))),
+        }
+    };
+}
+
 /// Sees that the library has all of some functions: `needs!(cuda: cuMemMap, cuMemUnmap)` is a `Result<()>`.
 macro_rules! needs {
     ($cuda:ident: $($function:ident),+ $(,)?) => {
@@ -130,6 +140,14 @@ impl<'c> Site<'c> {
         Err(failed)
     }
 
+    /// The answer of a query: "not ready" is a value, and is told without making an error first.
+    pub(crate) fn readiness(&self, call: &'static str, code: c_int) -> Result<Readiness> {
+        if code == error::NOT_READY {
+            return Ok(Readiness::NotReady);
+        }
+        self.status(call, code).map(|()| Readiness::Ready)
+    }
+
     /// The error of a call whose function the library lacks.
     pub(crate) fn missing(&self, call: &'static str) -> BackendError {
         let Driver { library, version, .. } = self.driver;
@@ -154,15 +172,6 @@ impl<'c> Site<'c> {
     /// An argument that is wrong before the driver is asked.
     pub(crate) fn invalid(&self, call: &'static str, detail: impl Into<String>) -> BackendError {
         self.refuse(ErrorKind::InvalidValue, call, detail)
-    }
-}
-
-/// The answer of a query: "not ready" is a value.
-pub(crate) fn readiness(asked: Result<()>) -> Result<Readiness> {
-    match asked {
-        Ok(()) => Ok(Readiness::Ready),
-        Err(error) if error.code == error::NOT_READY => Ok(Readiness::NotReady),
-        Err(error) => Err(error),
     }
 }
 
@@ -193,14 +202,6 @@ mod tests {
     fn calls_are_named_as_in_the_header() {
         assert_eq!(public_name("cuMemAlloc_v2"), "cuMemAlloc");
         assert_eq!(public_name("cuInit"), "cuInit");
-    }
-
-    #[test]
-    fn not_ready_is_a_value_and_nothing_else_is() {
-        let failed = |code| BackendError::new(error::kind(code), code, "cuEventQuery", DeviceIndex(0), "");
-        assert_eq!(readiness(Ok(())).unwrap(), Readiness::Ready);
-        assert_eq!(readiness(Err(failed(600))).unwrap(), Readiness::NotReady);
-        assert_eq!(readiness(Err(failed(719))).unwrap_err().kind, ErrorKind::DeviceLost);
     }
 
     #[test]

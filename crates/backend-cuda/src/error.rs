@@ -14,6 +14,7 @@ pub(crate) const INVALID_HANDLE: c_int = 400;
 pub(crate) const NOT_FOUND: c_int = 500;
 pub(crate) const NOT_READY: c_int = 600;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: c_int = 704;
+pub(crate) const STREAM_CAPTURE_IMPLICIT: c_int = 906;
 
 use ErrorKind::{
     CaptureViolation, DeviceLost, InvalidValue, NoDevice, NoDriver, NotSupported, Other, OutOfMemory,

@@ -1,7 +1,7 @@
 //! Events.
 
 use crate::cuda::Cuda;
-use crate::driver::{given_back, number, pointer, readiness};
+use crate::driver::{given_back, number, pointer};
 use crate::error;
 use alloc_core::backend::{ErrorKind, EventFlags, Readiness, Result};
 use alloc_core::types::{DeviceIndex, Event, Stream};
@@ -83,7 +83,7 @@ impl Cuda {
     pub(crate) fn query_event(&self, event: Event) -> Result<Readiness> {
         let entered = self.enter_handle(event.backend, event.device, "cuEventQuery")?;
         // SAFETY: rule 1.
-        readiness(unsafe { call!(entered.cuEventQuery(pointer(event.raw))) })
+        unsafe { query!(entered.cuEventQuery(pointer(event.raw))) }
     }
 
     pub(crate) fn synchronize_event(&self, event: Event) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Rust closures as the driver's host functions and user objects.
 //!
-//! A closure launched into a stream is the driver's until it runs. One launched into a capture belongs to the
+//! A closure launched into a stream stays here until the driver asks for it. One launched into a capture belongs to the
 //! graph, which may run the function many times or never: it runs once, and is dropped with the graph.
 
 use crate::capture::capture_info;
@@ -10,10 +10,11 @@ use crate::memory::log_undo;
 use alloc_core::backend::{CaptureStatus, HostFunction, Result};
 use alloc_core::types::Stream;
 use cudarc::driver::sys::{CUgraph, CUhostFn, CUuserObject_flags};
+use std::collections::BTreeMap;
 use std::ffi::{c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A closure that a graph holds; empty once it ran.
 #[derive(Default)]
@@ -36,12 +37,37 @@ fn guarded(run: impl FnOnce()) {
     }
 }
 
-/// # Safety
-/// `data` is a `Box<HostFunction>` that was turned into a pointer, and is not used again.
-unsafe extern "C" fn run_owned(data: *mut c_void) {
-    // SAFETY: the function's precondition.
-    let function = unsafe { Box::from_raw(data.cast::<HostFunction>()) };
-    guarded(function);
+/// Closures that streams will run, by number. A capture may begin between the question whether there is one and the
+/// launch: then the function is a graph's and may run several times, so the closure is not the driver's to free.
+static QUEUED: Mutex<Queued> = Mutex::new(Queued { last: 0, functions: BTreeMap::new() });
+
+struct Queued {
+    last: usize,
+    functions: BTreeMap<usize, HostFunction>,
+}
+
+fn queued() -> MutexGuard<'static, Queued> {
+    QUEUED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What [`run_queued`] takes to run the closure.
+fn enqueue(function: HostFunction) -> *mut c_void {
+    let mut queued = queued();
+    queued.last += 1;
+    let number = queued.last;
+    queued.functions.insert(number, function);
+    ptr::without_provenance_mut(number)
+}
+
+/// The closure, unless it ran already.
+fn dequeue(data: *mut c_void) -> Option<HostFunction> {
+    queued().functions.remove(&data.addr())
+}
+
+extern "C" fn run_queued(data: *mut c_void) {
+    if let Some(function) = dequeue(data) {
+        guarded(function);
+    }
 }
 
 /// # Safety
@@ -133,13 +159,10 @@ impl Cuda {
                 });
             }
         }
-        let data = Box::into_raw(Box::new(function));
-        // SAFETY: rule 1; the driver calls the function once, with what it takes.
-        unsafe { call!(site.cuLaunchHostFunc(pointer(stream.raw), Some(run_owned), data.cast())) }
-            .inspect_err(|_| {
-                // SAFETY: made by `Box::into_raw` above, and the driver did not take it.
-                drop(unsafe { Box::from_raw(data) });
-            })
+        let data = enqueue(function);
+        // SAFETY: rule 1; the function takes what `enqueue` answers, any number of times.
+        unsafe { call!(site.cuLaunchHostFunc(pointer(stream.raw), Some(run_queued), data)) }
+            .inspect_err(|_| drop(dequeue(data)))
     }
 }
 
@@ -186,9 +209,16 @@ mod tests {
 
     #[test]
     fn a_panic_does_not_leave_the_host_function() {
-        let function: HostFunction = Box::new(|| panic!("of a user's function"));
-        let data = Box::into_raw(Box::new(function));
-        // SAFETY: the closure comes from a box and is not used again.
-        unsafe { run_owned(data.cast()) };
+        run_queued(enqueue(Box::new(|| panic!("of a user's function"))));
+    }
+
+    /// As of a graph into which it came because a capture began just before the launch.
+    #[test]
+    fn a_queued_function_that_is_run_again_does_nothing() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let data = enqueue(counting(&count));
+        run_queued(data);
+        run_queued(data);
+        assert_eq!((count.load(Ordering::Relaxed), Arc::strong_count(&count)), (1, 1));
     }
 }

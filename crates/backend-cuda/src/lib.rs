@@ -59,5 +59,8 @@ mod stream_memory;
 mod symbols;
 mod virtual_memory;
 
+#[cfg(test)]
+mod scripted;
+
 pub use cuda::Cuda;
 pub use library::LIBRARY_VARIABLE;

@@ -74,7 +74,8 @@ fn open(candidates: &[OsString]) -> Result<(Library, String)> {
             Ok(library) => return Ok((library, display(name))),
             Err(error) => {
                 let cause = error.source().map_or_else(|| error.to_string(), ToString::to_string);
-                tried.push(format!("{}: {cause}", display(name)));
+                // The system's words name the library.
+                tried.push(cause);
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::cuda::Cuda;
 use crate::driver::{Site, given_back};
 use crate::error;
+use crate::physical::Place;
 use alloc_core::backend::{
     AddressRange, BackendError, ErrorKind, MemoryInfo, PointerInfo, PointerKind, Result,
 };
@@ -54,6 +55,20 @@ impl Cuda {
             PointerInfo { kind: PointerKind::Unmanaged, device: None, base: DevicePtr::NULL };
         if ptr.is_null() {
             return Ok(UNMANAGED);
+        }
+        // Of virtual memory the driver tells where the reservation begins, not the mapping, and it may know reserved
+        // addresses of no device; this backend knows what it mapped.
+        match self.physical.place(ptr.0) {
+            Place::Mapped { base, device } => {
+                self.site(device, "cuPointerGetAttribute")?;
+                return Ok(PointerInfo {
+                    kind: PointerKind::Device,
+                    device: Some(device),
+                    base: DevicePtr(base),
+                });
+            }
+            Place::Reserved => return Ok(UNMANAGED),
+            Place::Elsewhere => {}
         }
         self.with_some_context("cuPointerGetAttribute", |site| {
             let asked: Result<c_uint> = pointer_attribute(site, Asked::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr);

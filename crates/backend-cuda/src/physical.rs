@@ -22,6 +22,17 @@ pub(crate) struct Range<T> {
     what: T,
 }
 
+/// What is known about an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Physical memory of a device is mapped there, from `base` on.
+    Mapped { base: u64, device: DeviceIndex },
+    /// It was reserved, and nothing is mapped there.
+    Reserved,
+    /// It is no virtual memory of this backend.
+    Elsewhere,
+}
+
 #[derive(Debug, Default)]
 struct State {
     /// Live handles with the number of references to each: an import or a retain may answer a known one.
@@ -94,6 +105,20 @@ impl Physical {
         find(&self.lock().mappings, at).map(|mapping| Memory { bytes: Some(mapping.bytes), ..mapping.what })
     }
 
+    /// What lies at an address.
+    pub(crate) fn place(&self, at: u64) -> Place {
+        let state = self.lock();
+        if let Some(mapping) = find(&state.mappings, at) {
+            return Place::Mapped { base: mapping.at, device: mapping.what.device };
+        }
+        if find(&state.reservations, at).is_some() { Place::Reserved } else { Place::Elsewhere }
+    }
+
+    /// Whether something is mapped at some of the addresses.
+    pub(crate) fn is_mapped_in(&self, at: u64, bytes: u64) -> bool {
+        self.lock().mappings.range(at..at.saturating_add(bytes)).next().is_some()
+    }
+
     pub(crate) fn reserved(&self, at: u64, bytes: u64, device: DeviceIndex) {
         self.lock().reservations.insert(at, Range { at, bytes, what: device });
     }
@@ -163,6 +188,10 @@ mod tests {
         physical.mapped(0x20_1000, 0x1000, 7);
         let taken = physical.take_mappings(0x20_0000, 0x1800);
         assert_eq!(taken.len(), 1, "half a mapping is none");
+        assert_eq!(physical.place(0x20_1fff), Place::Mapped { base: 0x20_1000, device: DeviceIndex(1) });
+        assert_eq!(physical.place(0x20_0000), Place::Reserved);
+        assert_eq!(physical.place(0x20_4000), Place::Elsewhere);
+        assert!(physical.is_mapped_in(0x20_0000, 0x4000) && !physical.is_mapped_in(0x20_0000, 0x1000));
         assert_eq!(physical.device_at(0x20_0000), Some(DeviceIndex(0)), "only reserved now");
         physical.put_mappings_back(taken);
         assert_eq!(physical.device_at(0x20_0000), Some(DeviceIndex(1)));

@@ -1,7 +1,7 @@
 //! Streams.
 
 use crate::cuda::Cuda;
-use crate::driver::{Site, given_back, number, pointer, readiness};
+use crate::driver::{Site, given_back, number, pointer};
 use alloc_core::backend::{PriorityRange, Readiness, Result};
 use alloc_core::types::{DeviceIndex, Event, Stream};
 use cudarc::driver::sys::CUstream_flags;
@@ -41,7 +41,7 @@ impl Cuda {
     pub(crate) fn query_stream(&self, stream: Stream) -> Result<Readiness> {
         let entered = self.enter_handle(stream.backend, stream.device, "cuStreamQuery")?;
         // SAFETY: rule 1.
-        readiness(unsafe { call!(entered.cuStreamQuery(pointer(stream.raw))) })
+        unsafe { query!(entered.cuStreamQuery(pointer(stream.raw))) }
     }
 
     pub(crate) fn synchronize_stream(&self, stream: Stream) -> Result<()> {

@@ -197,8 +197,13 @@ impl VirtualMemory for Cuda {
     unsafe fn release_address(&self, base: DevicePtr, bytes: u64) -> Result<()> {
         let release = || {
             let entered = self.enter(self.device_of_range(base)?, "cuMemAddressFree")?;
+            // The driver promises no check of its own.
+            if self.physical.is_mapped_in(base.0, bytes) {
+                let detail = format!("something is mapped in the {bytes} bytes at {base}");
+                return Err(entered.invalid("cuMemAddressFree", detail));
+            }
             let taken = self.physical.take_reservation(base.0);
-            // SAFETY: rule 3, which the caller keeps; the driver refuses a range in which something is mapped.
+            // SAFETY: rule 3, which the caller keeps; nothing is mapped in the range.
             unsafe { call!(entered.cuMemAddressFree(base.0, bytes as usize)) }.inspect_err(|_| {
                 if let Some(reservation) = taken {
                     self.physical.put_reservation_back(reservation);

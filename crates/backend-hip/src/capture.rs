@@ -9,13 +9,13 @@ use alloc_core::backend::{
 };
 use alloc_core::types::Stream;
 use hip_sys::abi6::{
-    hipGraph_t, hipGraphExec_t, hipGraphNode_t, hipStreamCaptureMode, hipStreamCaptureModeGlobal,
+    hipGraph_t, hipGraphNode_t, hipStreamCaptureMode, hipStreamCaptureModeGlobal,
     hipStreamCaptureModeRelaxed, hipStreamCaptureModeThreadLocal, hipStreamCaptureStatusActive,
     hipStreamCaptureStatusNone,
 };
 use std::collections::HashMap;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 const INFO: &str = "hipStreamGetCaptureInfo";
@@ -80,12 +80,15 @@ impl Forbids {
     }
 }
 
+/// A graph's executable form. The runtime does not order calls about it by itself: who launches it holds the lock.
+type Executable = Arc<Mutex<u64>>;
+
 /// The executable form of every graph that was launched, by the graph's handle.
 #[derive(Debug, Default)]
-pub(crate) struct Executables(Mutex<HashMap<u64, u64>>);
+pub(crate) struct Executables(Mutex<HashMap<u64, Executable>>);
 
 impl Executables {
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, u64>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Executable>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -218,16 +221,17 @@ impl Hip {
     }
 
     /// The graph's executable form, made at the first launch.
-    fn executable(&self, site: Site<'_>, graph: Graph) -> Result<hipGraphExec_t> {
+    fn executable(&self, site: Site<'_>, graph: Graph) -> Result<Executable> {
         // Held over the call, so that two first launches make one.
         let mut executables = self.executables.lock();
-        if let Some(&known) = executables.get(&graph.raw) {
-            return Ok(pointer(known));
+        if let Some(known) = executables.get(&graph.raw) {
+            return Ok(Arc::clone(known));
         }
         let mut executable = ptr::null_mut();
         // SAFETY: rule 1; the function writes one handle.
         unsafe { call!(site.hipGraphInstantiateWithFlags(&raw mut executable, pointer(graph.raw), 0)) }?;
-        executables.insert(graph.raw, number(executable));
+        let executable = Arc::new(Mutex::new(number(executable)));
+        executables.insert(graph.raw, Arc::clone(&executable));
         Ok(executable)
     }
 }
@@ -267,8 +271,9 @@ impl Capture for Hip {
         let entered = self.enter_handle(stream.backend, stream.device, "hipGraphLaunch")?;
         self.own(graph.backend, stream.device, "hipGraphLaunch")?;
         let executable = self.executable(*entered, graph)?;
+        let executable = executable.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: rule 1 for the stream; rule 2 for what the graph's work uses, which the caller keeps.
-        unsafe { call!(entered.hipGraphLaunch(executable, pointer(stream.raw))) }
+        unsafe { call!(entered.hipGraphLaunch(pointer(*executable), pointer(stream.raw))) }
     }
 
     unsafe fn destroy_graph(&self, graph: Graph) -> Result<()> {
@@ -277,8 +282,9 @@ impl Capture for Hip {
             self.own(graph.backend, site.device(), "hipGraphDestroy")?;
             let executable = self.executables.lock().remove(&graph.raw);
             if let Some(executable) = executable {
+                let raw = *executable.lock().unwrap_or_else(PoisonError::into_inner);
                 // SAFETY: this backend made it, and removed it; the runtime waits for queued launches itself.
-                unsafe { call!(site.hipGraphExecDestroy(pointer(executable))) }.inspect_err(|_| {
+                unsafe { call!(site.hipGraphExecDestroy(pointer(raw))) }.inspect_err(|_| {
                     self.executables.lock().insert(graph.raw, executable);
                 })?;
             }

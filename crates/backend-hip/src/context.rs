@@ -50,7 +50,9 @@ impl Drop for Entered<'_> {
         };
         let site = self.site;
         // SAFETY: the function takes one integer, and this one was its own answer.
-        if let Err(error) = unsafe { call!(site.hipSetDevice(previous)) } {
+        let restore = || unsafe { call!(site.hipSetDevice(previous)) };
+        // Nobody above can put the device back, so a refusal is worth a second try.
+        if let Err(error) = restore().or_else(|_| restore()) {
             tracing::error!(%error, "could not restore the current device");
         }
     }
@@ -157,4 +159,80 @@ fn current(site: Site<'_>) -> Result<c_int> {
     // SAFETY: the function writes one integer.
     unsafe { call!(site.hipGetDevice(&raw mut device)) }?;
     Ok(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Driver;
+    use alloc_core::backend::Readiness;
+    use hip_sys::abi6::{Functions, hipError_t};
+    use hip_sys::{Generation, Version};
+    use std::cell::Cell;
+
+    thread_local! {
+        static CURRENT: Cell<c_int> = const { Cell::new(0) };
+        /// How many of the next calls that set the device are refused.
+        static REFUSED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    unsafe extern "C" fn count(out: *mut c_int) -> hipError_t {
+        // SAFETY: the caller's place.
+        unsafe { out.write(2) };
+        0
+    }
+
+    unsafe extern "C" fn get(out: *mut c_int, ordinal: c_int) -> hipError_t {
+        // SAFETY: the caller's place.
+        unsafe { out.write(ordinal) };
+        0
+    }
+
+    unsafe extern "C" fn current_device(out: *mut c_int) -> hipError_t {
+        // SAFETY: the caller's place.
+        unsafe { out.write(CURRENT.get()) };
+        0
+    }
+
+    unsafe extern "C" fn set_device(device: c_int) -> hipError_t {
+        if REFUSED.get() > 0 {
+            REFUSED.set(REFUSED.get() - 1);
+            return 999;
+        }
+        CURRENT.set(device);
+        0
+    }
+
+    /// A runtime of two devices that can do no more than switch between them.
+    fn scripted() -> std::sync::Arc<Hip> {
+        let functions = Functions {
+            hipGetDeviceCount: Some(count),
+            hipDeviceGet: Some(get),
+            hipGetDevice: Some(current_device),
+            hipSetDevice: Some(set_device),
+            ..Functions::default()
+        };
+        let version = Version { major: 6, minor: 4, patch: 0 };
+        let driver = Driver { functions, library: "scripted".into(), version, generation: Generation::Six };
+        Hip::with(driver).unwrap()
+    }
+
+    #[test]
+    fn a_device_that_is_not_restored_at_once_is_restored_at_the_second_try() {
+        let hip = scripted();
+        let entered = hip.enter(DeviceIndex(1), "hipMalloc").unwrap();
+        assert_eq!(CURRENT.get(), 1);
+        REFUSED.set(1);
+        drop(entered);
+        assert_eq!(CURRENT.get(), 0);
+    }
+
+    #[test]
+    fn not_ready_is_a_value_and_nothing_else_is() {
+        let hip = scripted();
+        let site = hip.site(DeviceIndex(0), "hipEventQuery").unwrap();
+        assert_eq!(site.readiness("hipEventQuery", 0).unwrap(), Readiness::Ready);
+        assert_eq!(site.readiness("hipEventQuery", 600).unwrap(), Readiness::NotReady);
+        assert_eq!(site.readiness("hipEventQuery", 719).unwrap_err().kind, ErrorKind::DeviceLost);
+    }
 }

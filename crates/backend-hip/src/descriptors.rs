@@ -44,6 +44,11 @@ impl Descriptors {
         kept.insert(first).try_clone().map_err(not_copied)
     }
 
+    /// Whether an imported descriptor is still kept.
+    pub(crate) fn import_is_pending(&self) -> bool {
+        !lock(&self.imported).is_empty()
+    }
+
     /// Access is set wherever the memory is mapped: imported descriptors have been read.
     pub(crate) fn import_is_done(&self) {
         lock(&self.imported).clear();

@@ -22,6 +22,16 @@ macro_rules! call {
     };
 }
 
+/// [`call!`] for a query: its answer is a [`Readiness`].
+macro_rules! query {
+    ($site:ident.$function:ident($($argument:expr),* $(,)?)) => {
+        match $site.functions().$function {
+            Some(function) => $site.readiness(stringify!($function), function($($argument),*)),
+            None => Err($site.missing(stringify!($function))),
+        }
+    };
+}
+
 /// Refuses where the library lacks one of some functions: `needs!(hip: hipMemMap, hipMemUnmap)`.
 macro_rules! needs {
     ($hip:ident: $($function:ident),+ $(,)?) => {
@@ -152,6 +162,15 @@ impl<'c> Site<'c> {
         Err(failed)
     }
 
+    /// The answer of a query: "not ready" is a value, and is told without making an error first.
+    pub(crate) fn readiness(&self, call: &'static str, code: hipError_t) -> Result<Readiness> {
+        if code.cast_signed() == error::NOT_READY {
+            self.driver.clear_own_error(error::NOT_READY);
+            return Ok(Readiness::NotReady);
+        }
+        self.status(call, code).map(|()| Readiness::Ready)
+    }
+
     /// The error of a call whose function the library lacks.
     pub(crate) fn missing(&self, call: &'static str) -> BackendError {
         let Driver { library, version, .. } = self.driver;
@@ -183,15 +202,6 @@ impl<'c> Site<'c> {
     }
 }
 
-/// The answer of a query: "not ready" is a value.
-pub(crate) fn readiness(asked: Result<()>) -> Result<Readiness> {
-    match asked {
-        Ok(()) => Ok(Readiness::Ready),
-        Err(error) if error.code == error::NOT_READY => Ok(Readiness::NotReady),
-        Err(error) => Err(error),
-    }
-}
-
 /// Giving something back while the runtime unloads has no effect and is no error: it gives all back.
 pub(crate) fn given_back(released: Result<()>) -> Result<()> {
     match released {
@@ -214,14 +224,6 @@ pub(crate) fn pointer<T>(number: u64) -> *mut T {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn not_ready_is_a_value_and_nothing_else_is() {
-        let failed = |code| BackendError::new(error::kind(code), code, "hipEventQuery", DeviceIndex(0), "");
-        assert_eq!(readiness(Ok(())).unwrap(), Readiness::Ready);
-        assert_eq!(readiness(Err(failed(600))).unwrap(), Readiness::NotReady);
-        assert_eq!(readiness(Err(failed(719))).unwrap_err().kind, ErrorKind::DeviceLost);
-    }
 
     #[test]
     fn only_an_unloading_runtime_forgives_a_release() {

@@ -1,6 +1,6 @@
 //! Events.
 
-use crate::driver::{given_back, number, pointer, readiness};
+use crate::driver::{given_back, number, pointer};
 use crate::error;
 use crate::hip::Hip;
 use alloc_core::backend::{ErrorKind, EventFlags, Readiness, Result};
@@ -83,7 +83,7 @@ impl Hip {
     pub(crate) fn query_event(&self, event: Event) -> Result<Readiness> {
         let entered = self.enter_handle(event.backend, event.device, "hipEventQuery")?;
         // SAFETY: rule 1.
-        readiness(unsafe { call!(entered.hipEventQuery(pointer(event.raw))) })
+        unsafe { query!(entered.hipEventQuery(pointer(event.raw))) }
     }
 
     pub(crate) fn synchronize_event(&self, event: Event) -> Result<()> {

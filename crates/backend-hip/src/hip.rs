@@ -10,8 +10,8 @@ use crate::library;
 use crate::physical::Physical;
 use crate::pools::Pooled;
 use crate::probe::Probes;
-use alloc_core::backend::{BackendError, ErrorKind, Result};
-use alloc_core::types::{BackendId, DeviceIndex};
+use alloc_core::backend::{BackendError, ErrorKind, LabelOwner, Result};
+use alloc_core::types::{BackendId, DeviceIndex, DeviceKind};
 use hip_sys::{Library, Version};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -37,6 +37,8 @@ pub struct Hip {
     pub(crate) captures: Captures,
     /// Graphs made ready to launch.
     pub(crate) executables: Executables,
+    /// Nobody else presents devices as HIP's meanwhile.
+    _label: LabelOwner,
 }
 
 impl Hip {
@@ -45,14 +47,18 @@ impl Hip {
     ///
     /// # Errors
     /// `NoDriver` where there is no library, or one that is too old or incomplete; `NoDevice` where the
-    /// runtime works and finds no device; otherwise what the runtime said. The text says what was looked for
+    /// runtime works and finds no device; `NotSupported` where another backend of this process owns HIP's label;
+    /// otherwise what the runtime said. The text says what was looked for
     /// and what to do.
     pub fn load() -> Result<Arc<Self>> {
         Self::with(library::check(Library::open())?)
     }
 
-    fn with(driver: Driver) -> Result<Arc<Self>> {
+    pub(crate) fn with(driver: Driver) -> Result<Arc<Self>> {
         let devices = devices(&driver)?;
+        let label = LabelOwner::claim(DeviceKind::Hip, "hip").map_err(|taken| {
+            BackendError::new(ErrorKind::NotSupported, 0, "Hip::load", DeviceIndex(0), taken.to_string())
+        })?;
         tracing::debug!(library = driver.library, version = %driver.version, devices = devices.len(), "HIP loaded");
         Ok(Arc::new(Self {
             id: BackendId::fresh(),
@@ -66,6 +72,7 @@ impl Hip {
             pooled: Pooled::default(),
             captures: Captures::default(),
             executables: Executables::default(),
+            _label: label,
         }))
     }
 

@@ -1,6 +1,6 @@
 //! Rust closures as the runtime's host functions and user objects.
 //!
-//! A closure launched into a stream is the runtime's until it runs. One launched into a capture belongs to the
+//! A closure launched into a stream stays here until the runtime asks for it. One launched into a capture belongs to the
 //! graph, which may run the function many times or never: it runs once, and is dropped with the graph.
 
 use crate::capture::capture_info;
@@ -10,10 +10,11 @@ use crate::memory::log_undo;
 use alloc_core::backend::{CaptureStatus, HostFunction, Result};
 use alloc_core::types::Stream;
 use hip_sys::abi6::{hipError_t, hipGraph_t, hipHostFn_t, hipStream_t, hipUserObjectNoDestructorSync};
+use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A closure that a graph holds; empty once it ran.
 #[derive(Default)]
@@ -36,21 +37,42 @@ fn guarded(run: impl FnOnce()) {
     }
 }
 
-/// # Safety
-/// `data` is a `Box<HostFunction>` that was turned into a pointer, and is not used again.
-unsafe extern "C" fn run_owned(data: *mut c_void) {
-    // SAFETY: the function's precondition.
-    let function = unsafe { Box::from_raw(data.cast::<HostFunction>()) };
-    guarded(function);
+/// Closures that streams will run, by number. A capture may begin between the question whether there is one and the
+/// launch: then the function is a graph's and may run several times, so the closure is not the runtime's to free.
+static QUEUED: Mutex<Queued> = Mutex::new(Queued { last: 0, functions: BTreeMap::new() });
+
+struct Queued {
+    last: usize,
+    functions: BTreeMap<usize, HostFunction>,
+}
+
+fn queued() -> MutexGuard<'static, Queued> {
+    QUEUED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What [`run_queued`] takes to run the closure.
+fn enqueue(function: HostFunction) -> *mut c_void {
+    let mut queued = queued();
+    queued.last += 1;
+    let number = queued.last;
+    queued.functions.insert(number, function);
+    ptr::without_provenance_mut(number)
+}
+
+/// The closure, unless it ran already.
+fn dequeue(data: *mut c_void) -> Option<HostFunction> {
+    queued().functions.remove(&data.addr())
+}
+
+extern "C" fn run_queued(data: *mut c_void) {
+    if let Some(function) = dequeue(data) {
+        guarded(function);
+    }
 }
 
 /// The same as a callback of runtimes that have no `hipLaunchHostFunc` (before 5.3).
-///
-/// # Safety
-/// As for [`run_owned`].
-unsafe extern "C" fn run_owned_callback(_stream: hipStream_t, _status: hipError_t, data: *mut c_void) {
-    // SAFETY: the function's precondition.
-    unsafe { run_owned(data) };
+extern "C" fn run_queued_callback(_stream: hipStream_t, _status: hipError_t, data: *mut c_void) {
+    run_queued(data);
 }
 
 /// # Safety
@@ -146,19 +168,16 @@ impl Hip {
                 });
             }
         }
-        let data = Box::into_raw(Box::new(function));
+        let data = enqueue(function);
         let queued = if site.functions().hipLaunchHostFunc.is_some() {
-            // SAFETY: rule 1; the runtime calls the function once, with what it takes.
-            unsafe { call!(site.hipLaunchHostFunc(pointer(stream.raw), Some(run_owned), data.cast())) }
+            // SAFETY: rule 1; the function takes what `enqueue` answers, any number of times.
+            unsafe { call!(site.hipLaunchHostFunc(pointer(stream.raw), Some(run_queued), data)) }
         } else {
-            let (queue, callback) = (pointer(stream.raw), Some(run_owned_callback as _));
+            let (queue, callback) = (pointer(stream.raw), Some(run_queued_callback as _));
             // SAFETY: as above.
-            unsafe { call!(site.hipStreamAddCallback(queue, callback, data.cast(), 0)) }
+            unsafe { call!(site.hipStreamAddCallback(queue, callback, data, 0)) }
         };
-        queued.inspect_err(|_| {
-            // SAFETY: made by `Box::into_raw` above, and the runtime did not take it.
-            drop(unsafe { Box::from_raw(data) });
-        })
+        queued.inspect_err(|_| drop(dequeue(data)))
     }
 }
 
@@ -205,9 +224,16 @@ mod tests {
 
     #[test]
     fn a_panic_does_not_leave_the_host_function() {
-        let function: HostFunction = Box::new(|| panic!("of a user's function"));
-        let data = Box::into_raw(Box::new(function));
-        // SAFETY: the closure comes from a box and is not used again.
-        unsafe { run_owned(data.cast()) };
+        run_queued(enqueue(Box::new(|| panic!("of a user's function"))));
+    }
+
+    /// As of a graph into which it came because a capture began just before the launch.
+    #[test]
+    fn a_queued_function_that_is_run_again_does_nothing() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let data = enqueue(counting(&count));
+        run_queued(data);
+        run_queued(data);
+        assert_eq!((count.load(Ordering::Relaxed), Arc::strong_count(&count)), (1, 1));
     }
 }

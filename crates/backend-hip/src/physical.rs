@@ -156,7 +156,10 @@ impl Physical {
         for mapping in mappings {
             let descriptors = &mapping.memory.descriptors;
             let same = |other: &Mapping| Arc::ptr_eq(&other.memory.descriptors, descriptors);
-            if !state.mappings.values().any(|other| same(other) && other.access.is_empty()) {
+            // Few wait, and the search for others goes through all that is mapped.
+            if descriptors.import_is_pending()
+                && !state.mappings.values().any(|other| same(other) && other.access.is_empty())
+            {
                 descriptors.import_is_done();
             }
         }

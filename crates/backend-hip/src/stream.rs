@@ -1,6 +1,6 @@
 //! Streams.
 
-use crate::driver::{Site, given_back, number, pointer, readiness};
+use crate::driver::{Site, given_back, number, pointer};
 use crate::hip::Hip;
 use alloc_core::backend::{PriorityRange, Readiness, Result};
 use alloc_core::types::{DeviceIndex, Event, Stream};
@@ -44,7 +44,7 @@ impl Hip {
     pub(crate) fn query_stream(&self, stream: Stream) -> Result<Readiness> {
         let entered = self.enter_handle(stream.backend, stream.device, "hipStreamQuery")?;
         // SAFETY: rule 1.
-        readiness(unsafe { call!(entered.hipStreamQuery(pointer(stream.raw))) })
+        unsafe { query!(entered.hipStreamQuery(pointer(stream.raw))) }
     }
 
     pub(crate) fn synchronize_stream(&self, stream: Stream) -> Result<()> {

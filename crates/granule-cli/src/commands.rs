@@ -40,7 +40,9 @@ Environment:
   PYTORCH_CUDA_ALLOC_CONF, PYTORCH_HIP_ALLOC_CONF, PYTORCH_ALLOC_CONF
                 allocator settings, where no --conf is given; the first that is set counts
   GRANULE_CONF  settings on top of those, for example policy:pytorch,history_max_entries:100000
-  GRANULE_BACKEND  the backend where several have devices: cuda, hip, hip-as-cuda or openreg
+  GRANULE_BACKEND
+                what a program that names no backend gets, and `granule devices` shows as chosen: cuda, hip,
+                hip-as-cuda or openreg; replay and conformance take --backend
   GRANULE_CUDA_LIBRARY, GRANULE_HIP_LIBRARY
                 path of the driver library, instead of the usual places
   GRANULE_LOG   what is logged, for example debug

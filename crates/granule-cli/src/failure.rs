@@ -35,6 +35,9 @@ pub(crate) enum Failure {
     /// A backend does not start.
     #[error("the backend {name} cannot be used: {error}")]
     Backend { name: Name, error: BackendError },
+    /// No check is left to run.
+    #[error("no check's name contains {0}")]
+    NoCheck(String),
     /// The replay could not be done.
     #[error("{workload}: {error}")]
     Replay { workload: String, error: ReplayError },
@@ -80,6 +83,10 @@ impl Failure {
                 "granule devices shows what this machine has; --backend openreg is the simulated accelerator"
                     .into(),
             ),
+            Self::NoCheck(_) => Some("--list names all checks where no --only is given".into()),
+            Self::Replay { error: ReplayError::DeviceTooSmall { .. }, .. } => {
+                Some("--scale makes the requests smaller, for a smaller device".into())
+            }
             Self::SetUp(AllocError::Backend(_)) => Some("try another --capacity".into()),
             Self::Replay { error: ReplayError::Trace { .. }, .. } => {
                 Some("the file is damaged or was edited; record it again".into())

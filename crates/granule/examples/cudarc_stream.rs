@@ -5,9 +5,8 @@
 use cudarc::driver::result::stream::{self, StreamKind};
 use granule::config::Settings;
 use granule::cuda::{CachingAllocator, Device, Stream};
-use std::error::Error;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> anyhow::Result<()> {
     // Granule finds the driver, or says what to do; cudarc would panic where there is none.
     let device = Device::new(0)?;
     let allocator = CachingAllocator::new(Settings::default())?;

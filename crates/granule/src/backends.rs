@@ -96,7 +96,12 @@ impl Name {
                 Ok(presented.map_err(|error| refused("present HIP as CUDA", error.to_string()))?)
             }
             #[cfg(feature = "openreg")]
-            Self::OpenReg => Ok(backend_openreg::OpenReg::new(backend_openreg::OpenRegConfig::default())?),
+            Self::OpenReg => {
+                use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
+                // Like an accelerator: bytes are real, and work runs beside the host.
+                let config = OpenRegConfig::default().memory(MemoryMode::Mapped).clock(Clock::Workers);
+                Ok(OpenReg::new(config.capacity(4 << 30))?)
+            }
             #[allow(unreachable_patterns)] // Reachable unless every feature is on.
             absent => Err(refused(
                 "open a backend",
@@ -159,9 +164,13 @@ pub struct Chosen {
 pub enum ChoiceError {
     /// There is no backend of that name.
     #[error(
-        "there is no backend '{asked}'; there are {}, of which this build has {}",
+        "there is no backend '{asked}'; there are {}{}",
         list(|_| true),
-        list(Name::is_compiled_in)
+        if Name::ALL.into_iter().all(Name::is_compiled_in) {
+            String::new()
+        } else {
+            format!(", of which this build has {}", list(Name::is_compiled_in))
+        }
     )]
     Unknown {
         /// What was asked for.
@@ -177,8 +186,13 @@ pub enum ChoiceError {
     },
     /// None can be used.
     #[error(
-        "no backend can be used.{} Install a driver, or name the simulated accelerator: {VARIABLE}=openreg",
-        skipped.iter().map(|one| format!(" {one}.")).collect::<String>()
+        "no backend can be used:{}\n{}",
+        skipped.iter().map(|one| format!("\n  {one}")).collect::<String>(),
+        if Name::OpenReg.is_compiled_in() {
+            format!("Install a driver, or name the simulated accelerator: {VARIABLE}=openreg")
+        } else {
+            "Install a driver, or build with the feature `openreg` for the simulated accelerator".to_owned()
+        }
     )]
     Nothing {
         /// All that were considered.
@@ -196,8 +210,14 @@ fn list(wanted: impl Fn(Name) -> bool) -> String {
 /// # Errors
 /// [`ChoiceError`] with the reason for every backend that was considered.
 pub fn choose(explicit: Option<Name>) -> Result<Chosen, ChoiceError> {
-    let variable = std::env::var(VARIABLE).ok().filter(|text| !text.is_empty());
-    choose_from(explicit, variable.as_deref())
+    choose_from(explicit, variable().as_deref())
+}
+
+/// What the variable says, if anything.
+fn variable() -> Option<String> {
+    let text = std::env::var_os(VARIABLE).filter(|text| !text.is_empty())?;
+    // What is not UTF-8 is no backend's name either, and must not read as "none was named".
+    Some(text.to_string_lossy().into_owned())
 }
 
 fn choose_from(explicit: Option<Name>, variable: Option<&str>) -> Result<Chosen, ChoiceError> {
@@ -230,7 +250,7 @@ fn choose_from(explicit: Option<Name>, variable: Option<&str>) -> Result<Chosen,
 /// Why a backend is not even tried where none is named.
 fn passed_over(name: Name) -> Option<String> {
     if !name.is_compiled_in() {
-        return Some(format!("not in this build (feature `{name}`)"));
+        return Some(absent(name));
     }
     if name.is_automatic() {
         return None;
@@ -241,8 +261,15 @@ fn passed_over(name: Name) -> Option<String> {
     })
 }
 
+fn absent(name: Name) -> String {
+    format!("it is not in this build; build with the feature `{name}`")
+}
+
 /// A backend with a device, or why not.
 fn start(name: Name) -> Result<Arc<dyn Backend>, String> {
+    if !name.is_compiled_in() {
+        return Err(absent(name));
+    }
     let backend = name.open().map_err(|error| error.to_string())?;
     match backend.device_count() {
         Ok(0) => Err("the driver works and finds no device".into()),

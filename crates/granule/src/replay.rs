@@ -28,8 +28,9 @@ use std::time::{Duration, Instant};
 pub struct ReplayOptions {
     /// The allocator's settings.
     pub settings: Settings,
-    /// The device's memory in bytes. Of a real device, at most so much is used; `None` is all of it, and 80 GiB
-    /// of a simulated one.
+    /// The device's memory in bytes. `None` is all of a real device, and 80 GiB of a simulated one. A real device is
+    /// limited as by PyTorch's memory fraction, which checks requests: growable segments, mapped in steps of up to
+    /// 20 MiB, can exceed it by less than a step.
     pub capacity: Option<u64>,
     /// How many events a stream's work is behind: 0 completes everything at once. Simulated devices only.
     pub lag: u64,

@@ -16,6 +16,9 @@ pub const LIBRARY_VARIABLE: &str = "GRANULE_HIP_LIBRARY";
 /// Folders to look in before the system's own search, in this order.
 const FOLDER_VARIABLES: [&str; 2] = ["ROCM_PATH", "HIP_PATH"];
 
+/// Where ROCm's packages put it, which the system's search does not always know.
+const USUAL_FOLDER: &str = "/opt/rocm/lib";
+
 /// Newest first. A runtime package has no unversioned name; a development package adds it.
 const SONAMES: [&str; 3] = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"];
 const UNVERSIONED: &str = "libamdhip64.so";
@@ -36,7 +39,8 @@ impl Library {
     /// Opens the first library that loads and says which version it is.
     ///
     /// Tried in turn: the file named by `GRANULE_HIP_LIBRARY` and, if that is set, nothing else; `$ROCM_PATH/lib`, then
-    /// `$HIP_PATH/lib`, with sonames 7, 6 and 5 in each; the same sonames and the unversioned name by the system's search.
+    /// `$HIP_PATH/lib`, with sonames 7, 6 and 5 in each; the same sonames and the unversioned name by the system's search;
+    /// the sonames in `/opt/rocm/lib`.
     /// Needs no device, prints nothing, and may take as long as the driver's own start-up code does.
     ///
     /// # Errors
@@ -134,7 +138,8 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let folders = FOLDER_VARIABLES.into_iter().filter_map(path);
     let in_folders = folders.flat_map(|folder| SONAMES.map(|name| folder.join("lib").join(name)));
     let by_search = SONAMES.into_iter().chain([UNVERSIONED]).map(PathBuf::from);
-    in_folders.chain(by_search).collect()
+    let in_usual_folder = SONAMES.map(|name| Path::new(USUAL_FOLDER).join(name));
+    in_folders.chain(by_search).chain(in_usual_folder).collect()
 }
 
 /// No HIP library could be used.
@@ -152,15 +157,15 @@ impl LoadError {
 
 impl fmt::Display for LoadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "no HIP library could be loaded; install ROCm's HIP runtime package, \
-             or set {LIBRARY_VARIABLE} to the file. Tried:"
-        )?;
-        for Attempt { path, reason } in &self.attempts {
-            write!(formatter, "\n  {}: {reason}", path.display())?;
+        write!(formatter, "AMD's HIP runtime was not found; tried ")?;
+        for (n, Attempt { path, reason }) in self.attempts.iter().enumerate() {
+            let path = path.to_string_lossy();
+            let before = if n == 0 { "" } else { "; " };
+            // The system's words begin with the name already.
+            let name = if reason.starts_with(&*path) { String::new() } else { format!("{path}: ") };
+            write!(formatter, "{before}{name}{reason}")?;
         }
-        Ok(())
+        write!(formatter, ". Install ROCm's HIP runtime package, or name the library in {LIBRARY_VARIABLE}")
     }
 }
 
@@ -187,14 +192,19 @@ mod tests {
     #[test]
     fn bare_names_are_tried_newest_first() {
         let names = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"];
-        assert_eq!(tried(&[]), names);
-        assert_eq!(tried(&[(LIBRARY_VARIABLE, ""), ("ROCM_PATH", "")]), names);
+        let last = [
+            "/opt/rocm/lib/libamdhip64.so.7",
+            "/opt/rocm/lib/libamdhip64.so.6",
+            "/opt/rocm/lib/libamdhip64.so.5",
+        ];
+        assert_eq!(tried(&[]), [&names[..], &last].concat());
+        assert_eq!(tried(&[(LIBRARY_VARIABLE, ""), ("ROCM_PATH", "")]), tried(&[]));
     }
 
     #[test]
     fn folders_come_before_the_search() {
         let tried = tried(&[("HIP_PATH", "/hip"), ("ROCM_PATH", "/rocm")]);
-        assert_eq!(tried.len(), 10);
+        assert_eq!(tried.len(), 13);
         assert_eq!(tried[0], "/rocm/lib/libamdhip64.so.7");
         assert_eq!(tried[2], "/rocm/lib/libamdhip64.so.5");
         assert_eq!(tried[3], "/hip/lib/libamdhip64.so.7");
@@ -216,7 +226,7 @@ mod tests {
             assert!(text.contains(&format!("{path}: ")), "{text}");
         }
         assert!(error.attempts().iter().all(|attempt| attempt.reason.contains("No such file")), "{text}");
-        assert!(text.contains(LIBRARY_VARIABLE) && text.contains("install"), "{text}");
+        assert!(text.contains(LIBRARY_VARIABLE) && text.contains("Install"), "{text}");
     }
 
     #[test]

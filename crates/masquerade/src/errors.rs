@@ -134,6 +134,11 @@ pub(crate) fn name(cuda: i32) -> Option<&'static str> {
     ROWS.iter().find(|row| row.cuda == cuda).map(|row| row.name)
 }
 
+/// Whether HIP uses the number: where [`name`] has none for it, HIP's name is not CUDA's of that number.
+pub(crate) fn is_hips(code: i32) -> bool {
+    ROWS.iter().any(|row| row.hip == code)
+}
+
 /// An error of the HIP backend as the CUDA function `call` would report it.
 pub(crate) fn translate(error: BackendError, call: &'static str) -> BackendError {
     tracing::debug!(%error, "the error behind the one that is shown");
@@ -185,9 +190,16 @@ fn word(found: &str, after: &str, out: &mut String) {
             out.push_str(rest);
         }
         Some("") if is_index(after) => out.push_str("cuda"),
+        // A version of HIP is none of CUDA's.
+        _ if found == "HIP" && is_version(after) => out.push_str("the runtime"),
         _ if found == "HIP" => out.push_str("CUDA"),
         _ => out.push_str(found),
     }
+}
+
+/// Whether a version follows, as in `HIP 6.4`.
+fn is_version(after: &str) -> bool {
+    after.strip_prefix(' ').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
 /// Whether a device's index follows, as in `hip:0`.

@@ -166,10 +166,11 @@ impl Masquerade {
         self.owner.implementation()
     }
 
-    /// The table's name; the inner backend is asked for what the table does not list.
+    /// The table's name; the inner backend is asked for what the table does not list on either side.
     pub(crate) fn own_error_name(&self, code: i32) -> String {
         match errors::name(code) {
             Some(name) => name.to_owned(),
+            None if errors::is_hips(code) => "unknown".into(),
             None => errors::text(&self.inner.error_name(code)),
         }
     }

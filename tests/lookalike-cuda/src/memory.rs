@@ -2,6 +2,7 @@
 
 use crate::entry::{driver, here};
 use crate::header::*;
+use crate::virtual_memory::reservation_of;
 use alloc_core::backend::{Backend, PointerInfo, PointerKind};
 use alloc_core::types::DevicePtr;
 use lookalike::argument::Out;
@@ -140,12 +141,16 @@ fn put_attribute(
             let is_plain = !is_host && !is_managed && pool_of(info) == 0 && properties_at(pointer).is_err();
             word.put(u32::from(is_plain))
         }
-        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR | CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => {
-            long.put(info.base.0)
+        // Of virtual memory, these are the reservation's, and the two below the mapping's.
+        CU_POINTER_ATTRIBUTE_RANGE_START_ADDR => {
+            long.put(reservation_of(pointer).map_or(info.base.0, |(base, _)| base))
         }
-        CU_POINTER_ATTRIBUTE_RANGE_SIZE | CU_POINTER_ATTRIBUTE_MAPPING_SIZE => {
-            long.put(driver()?.address_range(DevicePtr(pointer))?.bytes)
-        }
+        CU_POINTER_ATTRIBUTE_RANGE_SIZE => match reservation_of(pointer) {
+            Some((_, bytes)) => long.put(bytes),
+            None => long.put(driver()?.address_range(DevicePtr(pointer))?.bytes),
+        },
+        CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR => long.put(info.base.0),
+        CU_POINTER_ATTRIBUTE_MAPPING_SIZE => long.put(driver()?.address_range(DevicePtr(pointer))?.bytes),
         CU_POINTER_ATTRIBUTE_MAPPED => word.put(1),
         CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES => long.put(properties_at(pointer).unwrap_or(0)),
         CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE => long.put(pool_of(info)),

@@ -6,12 +6,27 @@ use alloc_core::backend::{Access, Backend, Granularity, HandleType, ShareableHan
 use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_openreg::OpenReg;
 use lookalike::{Answer, Code, contexts};
+use std::collections::BTreeMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
 use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 fn family() -> Answer<(&'static OpenReg, &'static dyn VirtualMemory)> {
     let machine = driver()?;
     Ok((machine, machine.virtual_memory()?))
+}
+
+/// Reserved ranges: lengths by base.
+fn reservations() -> MutexGuard<'static, BTreeMap<CUdeviceptr, u64>> {
+    static RESERVED: Mutex<BTreeMap<CUdeviceptr, u64>> = Mutex::new(BTreeMap::new());
+    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Base and length of the reservation that an address is in.
+pub(crate) fn reservation_of(pointer: CUdeviceptr) -> Option<(CUdeviceptr, u64)> {
+    let reservations = reservations();
+    let (base, bytes) = reservations.range(..=pointer).next_back()?;
+    (pointer - base < *bytes).then_some((*base, *bytes))
 }
 
 /// A handle as the machine knows it. Its numbers are the driver's plus one, so that none is 0.
@@ -97,14 +112,18 @@ lookalike::entries! {
         base.wanted()?;
         // Needs no context; the machine keeps the addresses of its devices apart.
         let device = contexts::current_device().unwrap_or_default();
-        base.put(family.reserve_address(device, bytes as u64, alignment as u64, DevicePtr(hint))?.0)
+        let reserved = family.reserve_address(device, bytes as u64, alignment as u64, DevicePtr(hint))?.0;
+        reservations().insert(reserved, bytes as u64);
+        base.put(reserved)
     }
 
     /// Gives addresses back.
     fn cuMemAddressFree as cuMemAddressFree_t(val base: CUdeviceptr, val bytes: usize) {
         let (_, family) = family()?;
         // SAFETY: the machine refuses what is no whole reservation, and while something is mapped.
-        Ok(unsafe { family.release_address(DevicePtr(base), bytes as u64) }?)
+        unsafe { family.release_address(DevicePtr(base), bytes as u64) }?;
+        reservations().remove(&base);
+        Ok(())
     }
 
     /// Creates physical memory.

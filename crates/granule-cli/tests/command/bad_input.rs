@@ -178,3 +178,10 @@ fn wrong_usage() {
         assert!(ran.err.contains(part), "'{part}' is not in: {}", ran.err);
     }
 }
+
+#[test]
+fn a_selection_without_a_check_is_no_success() {
+    let ran = Place::new().run(&["conformance", "--backend", "openreg", "--only", "no_such_check"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("no_such_check") && ran.err.contains("--list"), "{}", ran.err);
+}

@@ -15,6 +15,15 @@ fn shows_what_was_chosen_and_why() {
 }
 
 #[test]
+fn the_environment_names_the_backend() {
+    let place = Place::new();
+    let named = |name| place.run_with(&["devices", "--json"], &[("GRANULE_BACKEND", name)]);
+    assert_eq!(named("openreg").json()["chosen"], "openreg");
+    let wrong = named("cude");
+    assert!(wrong.err.contains("GRANULE_BACKEND: there is no backend 'cude'"), "{}", wrong.err);
+}
+
+#[test]
 fn json_gives_devices_and_reasons() {
     let answer = devices(&["devices", "--json"]).json();
     assert_eq!(answer["chosen"], serde_json::Value::Null, "a simulated device is never chosen in silence");
@@ -28,7 +37,7 @@ fn json_gives_devices_and_reasons() {
     let openreg = &backends[3];
     assert_eq!(openreg["state"], "available");
     assert_eq!(openreg["devices"].as_array().unwrap().len(), 2);
-    assert_eq!(openreg["devices"][0]["total_bytes"], 80u64 << 30);
+    assert_eq!(openreg["devices"][0]["total_bytes"], 4u64 << 30);
     for capability in openreg["capabilities"].as_array().unwrap() {
         let available = capability["available"].as_bool().unwrap();
         let reason = capability.get("reason").and_then(|reason| reason.as_str()).unwrap_or_default();

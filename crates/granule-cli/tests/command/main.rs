@@ -79,6 +79,7 @@ fn granule(directory: &Path) -> Command {
         "PYTORCH_ALLOC_CONF",
         "PYTORCH_NO_CUDA_MEMORY_CACHING",
         "PYTORCH_NO_HIP_MEMORY_CACHING",
+        "GRANULE_BACKEND",
         "GRANULE_CONF",
         "GRANULE_LOG",
     ] {

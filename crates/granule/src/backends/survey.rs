@@ -1,6 +1,6 @@
 //! A look at every backend.
 
-use super::{Name, passed_over, start};
+use super::{Name, VARIABLE, passed_over, start, variable};
 use alloc_core::backend::{Backend, Result, Unsupported};
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
@@ -65,23 +65,30 @@ pub struct Capability {
 /// would take without being told is the chosen one. Blocks while drivers start.
 #[must_use]
 pub fn survey() -> Vec<Report> {
-    let mut reports = Vec::new();
+    let asked = variable();
+    let mut reports: Vec<Report> = Vec::new();
     for name in Name::ALL {
         let mut report = look(name);
         if report.state == State::Available {
-            let taken = reports.iter().any(|r: &Report| r.state == State::Chosen);
-            match passed_over(name) {
-                None if !taken => {
-                    report.state = State::Chosen;
-                    report.reason = "the first, by preference, that has a device".into();
-                }
-                None => report.reason = "it works; another comes first by preference".into(),
-                Some(why) => report.reason = format!("it works; {why}"),
-            }
+            let taken = reports.iter().any(|other| other.state == State::Chosen);
+            (report.state, report.reason) = place(name, asked.as_deref(), taken);
         }
         reports.push(report);
     }
     reports
+}
+
+/// What becomes of a backend that works; `taken` where one before it is the chosen one.
+fn place(name: Name, asked: Option<&str>, taken: bool) -> (State, String) {
+    match (asked, passed_over(name)) {
+        (Some(asked), _) if asked == name.as_str() => {
+            (State::Chosen, format!("{VARIABLE}={asked} asks for it"))
+        }
+        (Some(asked), _) => (State::Available, format!("it works; {VARIABLE}={asked} asks for another")),
+        (None, None) if !taken => (State::Chosen, "the first, by preference, that has a device".into()),
+        (None, None) => (State::Available, "it works; another comes first by preference".into()),
+        (None, Some(why)) => (State::Available, format!("it works; {why}")),
+    }
 }
 
 fn look(name: Name) -> Report {

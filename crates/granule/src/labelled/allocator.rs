@@ -1,12 +1,16 @@
 //! The allocator and its memory.
 
 use super::{Label, Stream};
+use alloc_core::allocator::CacheInfo;
 use alloc_core::backend::CopyKind;
 use alloc_core::config::Settings;
 use alloc_core::error::{AllocError, Result};
-use alloc_core::types::DevicePtr;
+use alloc_core::history::HistoryOptions;
+use alloc_core::oom::OomReport;
+use alloc_core::snapshot::Snapshot;
+use alloc_core::stats::DeviceStats;
+use alloc_core::types::{DeviceIndex, DevicePtr};
 use std::marker::PhantomData;
-use std::ops::Deref;
 use std::sync::Arc;
 
 /// The caching allocator over a label's backend; its statistics, snapshots and settings are those of
@@ -37,10 +41,105 @@ impl<L: Label> CachingAllocator<L> {
     }
 }
 
-impl<L: Label> Deref for CachingAllocator<L> {
-    type Target = Arc<alloc_core::CachingAllocator>;
+/// As [`alloc_core::CachingAllocator`] does it.
+impl<L: Label> CachingAllocator<L> {
+    /// Gives all cached memory of all devices back. **Blocks.**
+    ///
+    /// # Errors
+    /// Those of [`alloc_core::CachingAllocator::empty_cache`].
+    pub fn empty_cache(&self) -> Result<()> {
+        self.inner.empty_cache()
+    }
 
-    fn deref(&self) -> &Self::Target {
+    /// Waits for all pending frees of a device; gives nothing back. **Blocks.**
+    ///
+    /// # Errors
+    /// Those of [`alloc_core::CachingAllocator::synchronise`].
+    pub fn synchronise(&self, device: DeviceIndex) -> Result<()> {
+        self.inner.synchronise(device)
+    }
+
+    /// Statistics of a device: exact, and of one moment.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`].
+    pub fn stats(&self, device: DeviceIndex) -> Result<DeviceStats> {
+        self.inner.stats(device)
+    }
+
+    /// All peaks become the current values.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`].
+    pub fn reset_peak_stats(&self, device: DeviceIndex) -> Result<()> {
+        self.inner.reset_peak_stats(device)
+    }
+
+    /// Sums and event counters begin anew.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`].
+    pub fn reset_accumulated_stats(&self, device: DeviceIndex) -> Result<()> {
+        self.inner.reset_accumulated_stats(device)
+    }
+
+    /// The largest pieces to be had. Asks the driver.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn cache_info(&self, device: DeviceIndex) -> Result<CacheInfo> {
+        self.inner.cache_info(device)
+    }
+
+    /// Limits what is held on a device to a share of its memory; 1 lifts the limit.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidFraction`] outside 0 to 1.
+    pub fn set_memory_fraction(&self, fraction: f64, device: DeviceIndex) -> Result<()> {
+        self.inner.set_memory_fraction(fraction, device)
+    }
+
+    /// Replaces the settings of all devices.
+    ///
+    /// # Errors
+    /// Those of [`alloc_core::CachingAllocator::configure`].
+    pub fn configure(&self, settings: Settings) -> Result<()> {
+        self.inner.configure(settings)
+    }
+
+    /// The settings in force.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        self.inner.settings()
+    }
+
+    /// Keeps the newest operations of each device for snapshots; 0 turns history off and forgets it.
+    pub fn record_history(&self, options: HistoryOptions) {
+        self.inner.record_history(options);
+    }
+
+    /// What is held and what was done, for PyTorch's tools. Without `traces` the history is left out.
+    #[must_use]
+    pub fn snapshot(&self, traces: bool) -> Snapshot {
+        self.inner.snapshot(traces)
+    }
+
+    /// Runs `callback` when memory is short, before the device is asked for more; it returns whether it freed memory.
+    pub fn add_free_memory_callback(&self, callback: impl Fn() -> bool + Send + Sync + 'static) {
+        self.inner.add_free_memory_callback(callback);
+    }
+
+    /// Runs `observer` with the report before an out-of-memory error is returned.
+    pub fn add_out_of_memory_observer(&self, observer: impl Fn(&OomReport) + Send + Sync + 'static) {
+        self.inner.add_out_of_memory_observer(observer);
+    }
+
+    /// The allocator without its label, for code that deals in raw addresses and handles.
+    ///
+    /// # Safety
+    /// Through it, no memory of a live [`DeviceBuffer`] is freed: a buffer's `fill`, `read` and `write` rely on it.
+    #[must_use]
+    pub unsafe fn unlabelled(&self) -> &Arc<alloc_core::CachingAllocator> {
         &self.inner
     }
 }
@@ -105,42 +204,55 @@ impl<L: Label> DeviceBuffer<L> {
     /// # Errors
     /// What the driver says; `InvalidValue` where `bytes` are more than it holds.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        let host = DevicePtr(bytes.as_ptr().expose_provenance() as u64);
-        self.copy(self.ptr(), host, bytes.len() as u64, CopyKind::HostToDevice)
+        self.holds(bytes.len())?;
+        self.copy(bytes.to_vec(), CopyKind::HostToDevice).map(drop)
     }
 
     /// Copies its beginning to `bytes`, in the order of its stream's work, and waits. **Blocks.**
     ///
     /// # Errors
-    /// What the driver says; `InvalidValue` where `bytes` are more than it holds.
+    /// What the driver says, and `bytes` are unchanged; `InvalidValue` where they are more than it holds.
     pub fn read(&self, bytes: &mut [u8]) -> Result<()> {
-        let host = DevicePtr(bytes.as_mut_ptr().expose_provenance() as u64);
-        self.copy(host, self.ptr(), bytes.len() as u64, CopyKind::DeviceToHost)
+        self.holds(bytes.len())?;
+        let read = self.copy(vec![0; bytes.len()], CopyKind::DeviceToHost)?;
+        bytes.copy_from_slice(&read);
+        Ok(())
     }
 
-    fn copy(&self, to: DevicePtr, from: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()> {
+    fn holds(&self, bytes: usize) -> Result<()> {
         use alloc_core::backend::{BackendError, ErrorKind};
-        if bytes > self.len() {
-            let detail = format!("{bytes} bytes do not fit into a buffer of {}", self.len());
-            let device = self.stream.handle().device;
-            return Err(AllocError::Backend(BackendError::new(
-                ErrorKind::InvalidValue,
-                0,
-                "DeviceBuffer",
-                device,
-                detail,
-            )));
-        }
-        if bytes == 0 {
+        if bytes as u64 <= self.len() {
             return Ok(());
         }
+        let detail = format!("{bytes} bytes do not fit into a buffer of {}", self.len());
+        let device = self.stream.handle().device;
+        Err(AllocError::Backend(BackendError::new(
+            ErrorKind::InvalidValue,
+            0,
+            "DeviceBuffer",
+            device,
+            detail,
+        )))
+    }
+
+    /// Copies between the beginning and `host`, which is no longer than the buffer. It owns the host's bytes, for
+    /// where the wait fails nobody knows when the driver is done with them: they are leaked.
+    fn copy(&self, host: Vec<u8>, kind: CopyKind) -> Result<Vec<u8>> {
+        let bytes = host.len() as u64;
+        if bytes == 0 {
+            return Ok(host);
+        }
+        let mut host = std::mem::ManuallyDrop::new(host);
+        let at = DevicePtr(host.as_mut_ptr().expose_provenance() as u64);
+        let (to, from) = if kind == CopyKind::HostToDevice { (self.ptr(), at) } else { (at, self.ptr()) };
         let (backend, stream) = (self.stream.backend(), self.stream.handle());
-        // SAFETY: rule 2: the device range was checked above and is live; the host range is borrowed until the
-        // stream has passed the copy, which is waited for below.
+        // SAFETY: rule 2: the buffer is live and at least as long; the host's bytes stay until the stream has
+        // passed the copy: it is waited for, or they stay for good.
         let queued = unsafe { backend.copy_async(to, from, bytes, kind, stream) };
-        // Also after a failure: nothing may use the host's bytes when this returns.
-        let waited = backend.synchronize_stream(stream);
+        // Also after a failure: what it left behind may still run.
+        backend.synchronize_stream(stream)?;
+        let host = std::mem::ManuallyDrop::into_inner(host);
         queued?;
-        Ok(waited?)
+        Ok(host)
     }
 }

@@ -95,13 +95,13 @@ impl<L: Label> Device<L> {
         Stream::borrowed(Arc::clone(&self.backend), self.backend.default_stream(self.index))
     }
 
-    /// A new stream; `priority` 0 is normal, negative is more urgent. May block.
+    /// A stream that nobody else has; `priority` 0 is normal, negative is more urgent. May block. Work of a user
+    /// before may still be queued on it.
     ///
     /// # Errors
     /// What the driver says.
     pub fn create_stream(&self, priority: i32) -> Result<Stream<L>> {
-        let handle = self.backend.create_stream(self.index, priority)?;
-        Ok(Stream::owned(Arc::clone(&self.backend), handle))
+        Stream::create(self, priority)
     }
 }
 

@@ -1,12 +1,13 @@
 //! Streams.
 
 use super::{Device, Event, Label};
-use alloc_core::backend::{Backend, HostFunction, Readiness, Result};
-use alloc_core::types;
+use alloc_core::backend::{Backend, CaptureStatus, HostFunction, Readiness, Result};
+use alloc_core::types::{self, DeviceIndex};
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A stream. One that was created here is destroyed with its last clone; work queued on it still runs.
+/// A stream. One that was created here is kept when its last clone is dropped, and handed out again; work queued on
+/// it still runs.
 #[derive(Clone, Debug)]
 pub struct Stream<L: Label> {
     inner: Arc<Inner>,
@@ -17,36 +18,72 @@ pub struct Stream<L: Label> {
 struct Inner {
     backend: Arc<dyn Backend>,
     handle: types::Stream,
-    owned: bool,
+    /// Where it was created here: what it was asked for with.
+    priority: Option<i32>,
+}
+
+/// A stream that nobody has.
+struct Unused {
+    handle: types::Stream,
+    priority: i32,
+}
+
+/// Streams created here are never destroyed: an allocator that served one waits for it by its handle for as long as
+/// it caches memory freed on it, and a driver may crash on the handle of a stream that is gone. PyTorch's streams
+/// come from pools, too. The oldest is first.
+static UNUSED: Mutex<Vec<Unused>> = Mutex::new(Vec::new());
+
+fn unused() -> MutexGuard<'static, Vec<Unused>> {
+    UNUSED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream that was given up, if there is one that would do.
+fn take_unused(backend: &dyn Backend, device: DeviceIndex, priority: i32) -> Option<types::Stream> {
+    loop {
+        let mut all = unused();
+        let at = all.iter().position(|one| {
+            let of = (one.handle.backend, one.handle.device, one.priority);
+            of == (backend.id(), device, priority)
+        })?;
+        let handle = all.remove(at).handle;
+        drop(all);
+        // Given up in the middle of a capture, it would record its next user's work. It is left alone.
+        match backend.capture().map(|capture| capture.status(handle)) {
+            Err(_) | Ok(Ok(CaptureStatus::None)) => return Some(handle),
+            Ok(status) => tracing::debug!(?handle, ?status, "a stream cannot be handed out again"),
+        }
+    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if !self.owned {
-            return;
-        }
-        // SAFETY: rule 1: this backend made the handle, and the last user of it is gone.
-        if let Err(error) = unsafe { self.backend.destroy_stream(self.handle) } {
-            tracing::error!(%error, "a stream could not be destroyed");
+        if let Some(priority) = self.priority {
+            unused().push(Unused { handle: self.handle, priority });
         }
     }
 }
 
 impl<L: Label> Stream<L> {
-    pub(super) fn owned(backend: Arc<dyn Backend>, handle: types::Stream) -> Self {
-        Self { inner: Arc::new(Inner { backend, handle, owned: true }), label: PhantomData }
+    pub(super) fn create(device: &Device<L>, priority: i32) -> Result<Self> {
+        let backend = Arc::clone(&device.backend);
+        let handle = match take_unused(&*backend, device.index(), priority) {
+            Some(handle) => handle,
+            None => backend.create_stream(device.index(), priority)?,
+        };
+        Ok(Self { inner: Arc::new(Inner { backend, handle, priority: Some(priority) }), label: PhantomData })
     }
 
     pub(super) fn borrowed(backend: Arc<dyn Backend>, handle: types::Stream) -> Self {
-        Self { inner: Arc::new(Inner { backend, handle, owned: false }), label: PhantomData }
+        Self { inner: Arc::new(Inner { backend, handle, priority: None }), label: PhantomData }
     }
 
     /// A stream that other code created and will destroy (`CUstream`, `hipStream_t` as a number).
     /// PyTorch: `getStreamFromExternal`.
     ///
     /// # Safety
-    /// Rule 1: `raw` is a stream of this driver and of `device`, and lives as long as this value, its clones and
-    /// the memory allocated for it.
+    /// Rule 1: `raw` is a stream of this driver and of `device`. It lives as long as this value, its clones and the
+    /// memory that was allocated for it or recorded as used by it; and after that until the allocator has given
+    /// the cached memory back ([`empty_cache`](super::CachingAllocator::empty_cache)) or is gone.
     #[must_use]
     pub unsafe fn from_external(device: &Device<L>, raw: u64) -> Self {
         let handle = types::Stream { raw, device: device.index(), backend: device.backend.id() };

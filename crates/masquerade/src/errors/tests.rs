@@ -90,6 +90,7 @@ fn texts_lose_hips_identifiers_and_keep_the_names_of_things_outside() {
         ("hipErrorOfTomorrow (77)", "CUDA_ERROR_UNKNOWN (77)"),
         ("hipMemAdviseLater(hipStream_t) on hip:3", "cuMemAdviseLater(CUstream) on cuda:3"),
         ("the HIP driver, é, said no", "the CUDA driver, é, said no"),
+        ("HIP 6.4 has no such thing", "the runtime 6.4 has no such thing"),
         (
             "set HIP_PATH; libamdhip64.so.6 in /opt/rocm/hip/lib",
             "set HIP_PATH; libamdhip64.so.6 in /opt/rocm/hip/lib",

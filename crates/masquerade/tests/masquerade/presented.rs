@@ -92,6 +92,9 @@ fn an_absent_family_is_absent_with_its_reason() {
 fn errors_have_cudas_names() {
     let m = presented(Policy::Identity);
     assert_eq!(m.error_name(2), "CUDA_ERROR_OUT_OF_MEMORY");
+    // HIP's 911, 916 and 1052 are other errors than CUDA's; 912 is one that CUDA code can meet.
+    assert_eq!([911, 916, 1052].map(|code| m.error_name(code)), ["unknown"; 3]);
+    assert_eq!(m.error_name(912), "CUDA_ERROR_INVALID_CLUSTER_SIZE");
     let refused = m.malloc(DEVICE, 1 << 60).unwrap_err();
     assert_eq!((refused.kind, refused.call), (ErrorKind::OutOfMemory, "cuMemAlloc"));
 }
