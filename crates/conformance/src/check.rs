@@ -55,6 +55,16 @@ pub struct Check {
     pub run: fn(&Context) -> Verdict,
 }
 
+impl Check {
+    /// Whether a part of a name selects this check: its name begins with the part, or what follows the area
+    /// contains it. So `memory.` is an area and does not select `virtual_memory.`.
+    #[must_use]
+    pub fn matches(&self, part: &str) -> bool {
+        let what = self.name.split_once('.').map_or(self.name, |(_, what)| what);
+        self.name.starts_with(part) || what.contains(part)
+    }
+}
+
 /// How a check ends: `Ok` where the rule holds.
 pub type Verdict = std::result::Result<(), Stop>;
 

@@ -47,3 +47,8 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
     .into_iter()
     .flatten()
 }
+
+/// The checks that one of `parts` selects ([`Check::matches`]); all where there is none.
+pub fn selected(parts: &[String]) -> impl Iterator<Item = &'static Check> {
+    all().filter(move |check| parts.is_empty() || parts.iter().any(|part| check.matches(part)))
+}

@@ -3,6 +3,7 @@
 
 mod held;
 
+pub(crate) use held::clean_up;
 pub use held::{Buffer, Gate, HostBuffer, LocalEvent, LocalStream};
 
 use crate::child::ChildCommand;
@@ -26,11 +27,17 @@ pub struct Context {
     backend: Arc<dyn Backend>,
     child: Option<ChildCommand>,
     patience: Duration,
+    gate_limit: Duration,
 }
 
 impl Context {
     pub(crate) fn new(backend: Arc<dyn Backend>, options: &Options) -> Self {
-        Self { backend, child: options.child.clone(), patience: options.patience }
+        Self {
+            backend,
+            child: options.child.clone(),
+            patience: options.patience,
+            gate_limit: options.gate_limit(),
+        }
     }
 
     /// The backend.
@@ -203,8 +210,7 @@ impl Context {
     /// # Errors
     /// What the backend says.
     pub fn close(&self, stream: Stream) -> Result<Gate, Stop> {
-        // A check that died must not hold the driver's thread for ever.
-        let (gate, wait) = Gate::closed(self.patience * 2);
+        let (gate, wait) = Gate::closed(self.gate_limit);
         self.backend.launch_host_function(stream, wait)?;
         Ok(gate)
     }
@@ -325,7 +331,13 @@ pub(crate) fn refused<T: std::fmt::Debug>(
         Err(error) => {
             Err(Stop::Failed(format!("{what}: refused with the wrong kind (due is {kinds:?}): {error}")))
         }
-        Ok(value) => Err(Stop::Failed(format!("{what}: accepted ({value:?}); due is {kinds:?}"))),
+        // A call without an answer has nothing to show.
+        Ok(_) if size_of::<T>() == 0 => {
+            Err(Stop::Failed(format!("{what}: it was accepted; due is {kinds:?}")))
+        }
+        Ok(value) => {
+            Err(Stop::Failed(format!("{what}: it was accepted, with the answer {value:?}; due is {kinds:?}")))
+        }
     }
 }
 

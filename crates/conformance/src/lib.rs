@@ -39,5 +39,5 @@ mod scorecard;
 pub use check::{Area, Check, Stop, Verdict};
 pub use context::{Buffer, Context, Gate, HostBuffer, LocalEvent, LocalStream};
 pub use program::main;
-pub use runner::{Options, Subject, run};
+pub use runner::{Options, Progress, Subject, run};
 pub use scorecard::{Outcome, Scorecard, Scored};

@@ -67,9 +67,23 @@ impl Scorecard {
     pub fn failures(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.checks.iter().filter(|c| matches!(c.outcome, Outcome::Failed(_))).map(|c| c.name)
     }
+
+    /// The reasons of skips, in the order of the kit, each with the checks that it holds for.
+    fn skips(&self) -> Vec<(&str, Vec<&'static str>)> {
+        let mut skips: Vec<(&str, Vec<&'static str>)> = Vec::new();
+        for check in &self.checks {
+            let Outcome::Skipped(why) = &check.outcome else { continue };
+            match skips.iter_mut().find(|(reason, _)| reason == why) {
+                Some((_, names)) => names.push(check.name),
+                None => skips.push((why, vec![check.name])),
+            }
+        }
+        skips
+    }
 }
 
-/// A line per area, then what failed and what was skipped, then the counts.
+/// A line per area, then the reasons of skips, then what failed, then the counts: what matters most is at the
+/// end, where a terminal shows it.
 impl fmt::Display for Scorecard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "conformance of {}", self.subject)?;
@@ -81,15 +95,22 @@ impl fmt::Display for Scorecard {
             writeln!(f, "  {name:<16} {passed:>3} of {:>3}", area.len())?;
             rest = others;
         }
+        for (why, names) in self.skips() {
+            let (shown, more) = names.split_at(names.len().min(SHOWN));
+            write!(f, "skipped {:>3}: {why}\n             {}", names.len(), shown.join(", "))?;
+            match more.len() {
+                0 => writeln!(f)?,
+                more => writeln!(f, " and {more} more")?,
+            }
+        }
         for check in &self.checks {
-            match &check.outcome {
-                Outcome::Failed(why) => {
-                    writeln!(f, "FAILED  {}\n        rule: {}\n        {why}", check.name, check.rule)?;
-                }
-                Outcome::Skipped(why) => writeln!(f, "skipped {}: {why}", check.name)?,
-                Outcome::Passed => {}
+            if let Outcome::Failed(why) = &check.outcome {
+                writeln!(f, "FAILED  {}\n        rule: {}\n        {why}", check.name, check.rule)?;
             }
         }
         write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
 }
+
+/// So many names are shown of the checks that were skipped for one reason; JSON has all.
+const SHOWN: usize = 3;

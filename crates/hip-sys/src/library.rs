@@ -158,12 +158,15 @@ impl LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "AMD's HIP runtime was not found; tried ")?;
-        for (n, Attempt { path, reason }) in self.attempts.iter().enumerate() {
-            let path = path.to_string_lossy();
-            let before = if n == 0 { "" } else { "; " };
-            // The system's words begin with the name already.
-            let name = if reason.starts_with(&*path) { String::new() } else { format!("{path}: ") };
-            write!(formatter, "{before}{name}{reason}")?;
+        let mut attempts = self.attempts.iter().peekable();
+        while let Some(attempt) = attempts.next() {
+            write!(formatter, "{}", attempt.path.display())?;
+            match attempts.peek() {
+                // What several have in common is said once, after the last of them.
+                Some(next) if next.why() == attempt.why() => write!(formatter, ", ")?,
+                Some(_) => write!(formatter, ": {}; ", attempt.why())?,
+                None => write!(formatter, ": {}", attempt.why())?,
+            }
         }
         write!(formatter, ". Install ROCm's HIP runtime package, or name the library in {LIBRARY_VARIABLE}")
     }
@@ -176,6 +179,14 @@ pub struct Attempt {
     pub path: PathBuf,
     /// The system's message, or what the library lacks.
     pub reason: String,
+}
+
+impl Attempt {
+    /// The reason without the name, with which the system's words begin.
+    fn why(&self) -> &str {
+        let path = self.path.to_string_lossy();
+        self.reason.strip_prefix(&*path).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&self.reason)
+    }
 }
 
 #[cfg(test)]
@@ -222,9 +233,7 @@ mod tests {
         let error = Library::open_first(paths.map(PathBuf::from).to_vec()).unwrap_err();
         assert_eq!(error.attempts().len(), 2);
         let text = error.to_string();
-        for path in paths {
-            assert!(text.contains(&format!("{path}: ")), "{text}");
-        }
+        assert!(text.contains(&format!("{}, {}: ", paths[0], paths[1])), "{text}");
         assert!(error.attempts().iter().all(|attempt| attempt.reason.contains("No such file")), "{text}");
         assert!(text.contains(LIBRARY_VARIABLE) && text.contains("Install"), "{text}");
     }

@@ -193,10 +193,14 @@ fn refusals(cx: &Context) -> Result<Vec<BackendError>, Stop> {
     let too_much = cx.backend().memory_info(last)?.total.saturating_mul(4);
     // SAFETY: rule 3 with its exception: a pointer that is no live base is answered.
     let unknown = unsafe { cx.backend().free(last, DevicePtr(512)) };
-    [cx.backend().malloc(last, 0).err(), cx.backend().malloc(last, too_much).err(), unknown.err()]
-        .into_iter()
-        .collect::<Option<Vec<_>>>()
-        .ok_or_else(|| Stop::Failed("a wrong call was taken".into()))
+    let calls = [
+        ("malloc of 0 bytes", cx.backend().malloc(last, 0).err()),
+        ("malloc of four times the device's memory", cx.backend().malloc(last, too_much).err()),
+        ("free of an unknown pointer", unknown.err()),
+    ];
+    let accepted: Vec<&str> = calls.iter().filter(|(_, e)| e.is_none()).map(|(call, _)| *call).collect();
+    ensure!(accepted.is_empty(), "accepted, and must be refused: {}", accepted.join(", "));
+    Ok(calls.into_iter().filter_map(|(_, error)| error).collect())
 }
 
 fn name_the_call(cx: &Context) -> Verdict {
@@ -292,7 +296,7 @@ fn leave_device_usable(cx: &Context) -> Verdict {
     }
     let stream = cx.stream()?;
     let error = cx.backend().query_stream(foreign(cx, stream.handle)).err();
-    let error = error.ok_or_else(|| Stop::Failed("another backend's stream was taken".into()))?;
+    let error = error.ok_or_else(|| Stop::Failed("query_stream accepted another backend's stream".into()))?;
     all_groups_work(cx, &error)
 }
 

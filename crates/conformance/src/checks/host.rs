@@ -9,7 +9,7 @@ use alloc_core::types::DevicePtr;
 checks! { Host;
     "host.malloc_of_nothing": "rule 4: a request for 0 bytes is InvalidValue" => malloc_of_nothing,
     "host.malloc_is_not_null": "host_malloc: the address is not null" => malloc_is_not_null,
-    "host.page_aligned": "host_malloc: page aligned" => page_aligned,
+    "host.aligned": "host_malloc: aligned to 64 bytes" => aligned,
     "host.the_host_writes_it": "host_malloc: all of it is memory of the host" => the_host_writes_it,
     "host.disjoint": "I1: memory is disjoint from all other memory still held" => disjoint,
     "host.malloc_more_than_there_is":
@@ -46,11 +46,11 @@ fn malloc_is_not_null(cx: &Context) -> Verdict {
     Ok(())
 }
 
-fn page_aligned(cx: &Context) -> Verdict {
+fn aligned(cx: &Context) -> Verdict {
     cx.device()?;
     for bytes in SIZES {
         let buffer = cx.host_buffer(bytes)?;
-        ensure!(buffer.ptr().0.is_multiple_of(4096), "{bytes} bytes are at {}", buffer.ptr());
+        ensure!(buffer.ptr().0.is_multiple_of(64), "{bytes} bytes are at {}", buffer.ptr());
     }
     Ok(())
 }

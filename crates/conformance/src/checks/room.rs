@@ -1,5 +1,6 @@
 //! Addresses with physical memory behind some of them, which clean up after themselves.
 
+use crate::context::clean_up;
 use crate::{Context, Stop, Verdict};
 use alloc_core::backend::{Access, Backend, Granularity, HandleType, Result, VirtualMemory};
 use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
@@ -142,8 +143,10 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // A check that ends early may have work queued: memory must not leave under it.
-        let _ = self.backend.synchronize_device(self.device);
-        let _ = self.clear();
+        clean_up(|| {
+            // A check that ends early may have work queued: memory must not leave under it.
+            let _ = self.backend.synchronize_device(self.device);
+            let _ = self.clear();
+        });
     }
 }

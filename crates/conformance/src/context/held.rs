@@ -2,6 +2,7 @@
 
 use alloc_core::backend::{Backend, HostFunction};
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -70,10 +71,12 @@ impl Drop for Buffer {
         if !self.live {
             return;
         }
-        // A check that ends early may have work queued: memory must not leave under it.
-        let _ = self.backend.synchronize_device(self.device);
-        // SAFETY: rule 3: a live base, freed once; the device has finished.
-        let _ = unsafe { self.backend.free(self.device, self.ptr) };
+        clean_up(|| {
+            // A check that ends early may have work queued: memory must not leave under it.
+            let _ = self.backend.synchronize_device(self.device);
+            // SAFETY: rule 3: a live base, freed once; the device has finished.
+            let _ = unsafe { self.backend.free(self.device, self.ptr) };
+        });
     }
 }
 
@@ -112,12 +115,14 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        // As for device memory; a copy on any device may use it.
-        for device in 0..self.backend.device_count().unwrap_or(0) {
-            let _ = self.backend.synchronize_device(DeviceIndex(device));
-        }
-        // SAFETY: rule 3: a live base, freed once; the devices have finished.
-        let _ = unsafe { self.backend.host_free(self.ptr) };
+        clean_up(|| {
+            // As for device memory; a copy on any device may use it.
+            for device in 0..self.backend.device_count().unwrap_or(0) {
+                let _ = self.backend.synchronize_device(DeviceIndex(device));
+            }
+            // SAFETY: rule 3: a live base, freed once; the devices have finished.
+            let _ = unsafe { self.backend.host_free(self.ptr) };
+        });
     }
 }
 
@@ -146,8 +151,10 @@ impl LocalStream {
 impl Drop for LocalStream {
     fn drop(&mut self) {
         if self.live {
-            // SAFETY: rule 1: made by this backend, destroyed once, here.
-            let _ = unsafe { self.backend.destroy_stream(self.handle) };
+            clean_up(|| {
+                // SAFETY: rule 1: made by this backend, destroyed once, here.
+                let _ = unsafe { self.backend.destroy_stream(self.handle) };
+            });
         }
     }
 }
@@ -177,9 +184,21 @@ impl LocalEvent {
 impl Drop for LocalEvent {
     fn drop(&mut self) {
         if self.live {
-            // SAFETY: rule 1: made by this backend, destroyed once, here.
-            let _ = unsafe { self.backend.destroy_event(self.handle) };
+            clean_up(|| {
+                // SAFETY: rule 1: made by this backend, destroyed once, here.
+                let _ = unsafe { self.backend.destroy_event(self.handle) };
+            });
         }
+    }
+}
+
+/// Does the work of a drop that calls the backend. A backend that panics there fails the check, like anywhere;
+/// the next drops of the same unwinding, which may panic as well, must not end the process.
+pub(crate) fn clean_up(work: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(work))
+        && !std::thread::panicking()
+    {
+        resume_unwind(panic);
     }
 }
 

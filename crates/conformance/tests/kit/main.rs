@@ -2,6 +2,7 @@
 
 mod matrix;
 mod mutants;
+mod runs;
 mod subjects;
 
 use conformance::{Outcome, Scored, child};
@@ -17,6 +18,7 @@ fn main() -> ExitCode {
         .map(|setup| Trial::test(format!("kit::{}", setup.name), move || kit_passes(setup)))
         .collect();
     trials.push(Trial::test("kit::names_and_rules", names_and_rules));
+    trials.extend(runs::trials());
     trials.push(Trial::test("matrix", matrix::every_check_and_every_mutant));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }

@@ -73,6 +73,10 @@ pub fn survey() -> Vec<Report> {
             let taken = reports.iter().any(|other| other.state == State::Chosen);
             (report.state, report.reason) = place(name, asked.as_deref(), taken);
         }
+        // A driver that is missing is missing for both labels.
+        if let Some(before) = reports.last().filter(|before| same_driver(before, &report)) {
+            report.reason = format!("as {}", before.name);
+        }
         reports.push(report);
     }
     reports
@@ -89,6 +93,13 @@ fn place(name: Name, asked: Option<&str>, taken: bool) -> (State, String) {
         (None, None) => (State::Available, "it works; another comes first by preference".into()),
         (None, Some(why)) => (State::Available, format!("it works; {why}")),
     }
+}
+
+fn same_driver(before: &Report, report: &Report) -> bool {
+    report.state == State::Skipped
+        && before.state == State::Skipped
+        && report.compiled_in
+        && report.reason == before.reason
 }
 
 fn look(name: Name) -> Report {

@@ -1,5 +1,6 @@
 //! An allocator over the backend under check, and hooks that watch it or let it fail.
 
+use crate::context::clean_up;
 use crate::interpose::{Hook, Interposed};
 use crate::{Context, Stop, Verdict};
 use alloc_core::backend::{Backend, BackendError, ErrorKind, Result};
@@ -7,6 +8,8 @@ use alloc_core::config::Settings;
 use alloc_core::types::{DeviceIndex, DevicePtr};
 use alloc_core::{AllocError, CachingAllocator};
 use std::collections::HashSet;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -15,20 +18,48 @@ pub(super) fn done<T>(answer: std::result::Result<T, AllocError>) -> std::result
     answer.map_err(|error| Stop::Failed(error.to_string()))
 }
 
+/// An allocator of a check, whose end is not the process's where the backend panics.
+#[derive(Debug)]
+pub(super) struct Desk(Option<CachingAllocator>);
+
+impl Desk {
+    fn open(backend: Arc<dyn Backend>, settings: Settings) -> std::result::Result<Self, Stop> {
+        Ok(Self(Some(done(CachingAllocator::new(backend, settings))?)))
+    }
+}
+
+impl Deref for Desk {
+    type Target = CachingAllocator;
+
+    fn deref(&self) -> &CachingAllocator {
+        self.0.as_ref().expect("it is there until the drop")
+    }
+}
+
+impl Drop for Desk {
+    fn drop(&mut self) {
+        let Some(allocator) = self.0.take().map(ManuallyDrop::new) else { return };
+        clean_up(move || {
+            // Where this panics the allocator is leaked: its own drop would make the same calls again.
+            let _ = allocator.empty_cache();
+            drop(ManuallyDrop::into_inner(allocator));
+        });
+    }
+}
+
 /// An allocator with the default settings.
-pub(super) fn allocator(cx: &Context) -> std::result::Result<CachingAllocator, Stop> {
-    done(CachingAllocator::new(cx.shared(), Settings::default()))
+pub(super) fn allocator(cx: &Context) -> std::result::Result<Desk, Stop> {
+    Desk::open(cx.shared(), Settings::default())
 }
 
 /// An allocator with growable segments.
-pub(super) fn growing(cx: &Context) -> std::result::Result<CachingAllocator, Stop> {
+pub(super) fn growing(cx: &Context) -> std::result::Result<Desk, Stop> {
     cx.backend().virtual_memory()?;
-    let settings = Settings { expandable_segments: true, ..Settings::default() };
-    done(CachingAllocator::new(cx.shared(), settings))
+    Desk::open(cx.shared(), Settings { expandable_segments: true, ..Settings::default() })
 }
 
 /// An allocator that may hold about `bytes` of the first device.
-pub(super) fn limited(cx: &Context, bytes: u64) -> std::result::Result<CachingAllocator, Stop> {
+pub(super) fn limited(cx: &Context, bytes: u64) -> std::result::Result<Desk, Stop> {
     let allocator = allocator(cx)?;
     let device = cx.device()?;
     let total = cx.backend().memory_info(device)?.total;
@@ -108,9 +139,8 @@ impl Hook for Watch {
 }
 
 /// A watched backend, and an allocator over it.
-pub(super) fn watched(cx: &Context) -> std::result::Result<(Arc<Interposed<Watch>>, CachingAllocator), Stop> {
+pub(super) fn watched(cx: &Context) -> std::result::Result<(Arc<Interposed<Watch>>, Desk), Stop> {
     let backend = Arc::new(Interposed::new(cx.shared(), Watch::default()));
     let shared: Arc<dyn Backend> = Arc::clone(&backend) as Arc<dyn Backend>;
-    let allocator = done(CachingAllocator::new(shared, Settings::default()))?;
-    Ok((backend, allocator))
+    Ok((backend, Desk::open(shared, Settings::default())?))
 }

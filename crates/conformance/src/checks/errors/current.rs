@@ -1,6 +1,6 @@
 //! Rule 5: a call leaves the current device as it found it, also on error.
 
-use crate::check::{checks, ensure_eq};
+use crate::check::{checks, ensure, ensure_eq};
 use crate::{Context, Stop, Verdict};
 use alloc_core::backend::{Attribute, CopyKind, EventFlags, HostFlags};
 use alloc_core::types::{DeviceIndex, DevicePtr};
@@ -141,10 +141,10 @@ fn synchronize_calls(cx: &Context) -> Verdict {
     })
 }
 
-/// Fails where a call that must be refused was taken.
+/// Fails where a call that must be refused was accepted.
 fn must_fail<T>(what: &str, answer: alloc_core::backend::Result<T>) -> Verdict {
     match answer {
-        Ok(_) => Err(Stop::Failed(format!("{what} was taken"))),
+        Ok(_) => Err(Stop::Failed(format!("{what} was accepted"))),
         Err(_) => Ok(()),
     }
 }
@@ -152,9 +152,9 @@ fn must_fail<T>(what: &str, answer: alloc_core::backend::Result<T>) -> Verdict {
 fn refused_malloc(cx: &Context) -> Verdict {
     watched(cx, |watch, other| {
         let too_much = cx.backend().memory_info(other)?.total.saturating_mul(4);
-        must_fail("too much", cx.backend().malloc(other, too_much))?;
+        must_fail("malloc of too much", cx.backend().malloc(other, too_much))?;
         watch("a malloc of too much")?;
-        must_fail("nothing", cx.backend().malloc(other, 0))?;
+        must_fail("malloc of 0 bytes", cx.backend().malloc(other, 0))?;
         watch("a malloc of nothing")
     })
 }
@@ -162,9 +162,9 @@ fn refused_malloc(cx: &Context) -> Verdict {
 fn refused_free(cx: &Context) -> Verdict {
     watched(cx, |watch, other| {
         // SAFETY: rule 3 with its exception: a pointer that is no live base is answered.
-        must_fail("an unknown pointer", unsafe { cx.backend().free(other, DevicePtr(512)) })?;
+        must_fail("free of an unknown pointer", unsafe { cx.backend().free(other, DevicePtr(512)) })?;
         watch("a free of an unknown pointer")?;
-        must_fail("an unknown pointer", cx.backend().address_range(DevicePtr(512)))?;
+        must_fail("address_range of an unknown pointer", cx.backend().address_range(DevicePtr(512)))?;
         watch("address_range of an unknown pointer")
     })
 }
@@ -175,11 +175,11 @@ fn refused_copy(cx: &Context) -> Verdict {
         let stream = cx.stream_on(other)?;
         let kind = CopyKind::DeviceToDevice;
         // SAFETY: rule 2 asks nothing of an empty range.
-        must_fail("a copy of nothing", unsafe { cx.backend().copy(one.ptr(), two.ptr(), 0, kind) })?;
+        must_fail("copy of 0 bytes", unsafe { cx.backend().copy(one.ptr(), two.ptr(), 0, kind) })?;
         watch("a copy of nothing")?;
         // SAFETY: rule 2 asks nothing of an empty range.
         let answer = unsafe { cx.backend().copy_async(one.ptr(), two.ptr(), 0, kind, stream.handle) };
-        must_fail("a queued copy of nothing", answer)?;
+        must_fail("copy_async of 0 bytes", answer)?;
         watch("a queued copy of nothing")
     })
 }
@@ -187,11 +187,14 @@ fn refused_copy(cx: &Context) -> Verdict {
 fn unknown_device(cx: &Context) -> Verdict {
     let nowhere = cx.no_device()?;
     watched(cx, |watch, _| {
-        must_fail("malloc", cx.backend().malloc(nowhere, 512))?;
-        must_fail("memory_info", cx.backend().memory_info(nowhere))?;
-        must_fail("create_stream", cx.backend().create_stream(nowhere, 0))?;
-        must_fail("create_event", cx.backend().create_event(nowhere, EventFlags::empty()))?;
-        must_fail("synchronize_device", cx.backend().synchronize_device(nowhere))?;
+        must_fail("malloc on an unknown device", cx.backend().malloc(nowhere, 512))?;
+        must_fail("memory_info on an unknown device", cx.backend().memory_info(nowhere))?;
+        must_fail("create_stream on an unknown device", cx.backend().create_stream(nowhere, 0))?;
+        must_fail(
+            "create_event on an unknown device",
+            cx.backend().create_event(nowhere, EventFlags::empty()),
+        )?;
+        must_fail("synchronize_device on an unknown device", cx.backend().synchronize_device(nowhere))?;
         watch("calls about an unknown device")
     })
 }
@@ -202,15 +205,17 @@ fn unknown_handle(cx: &Context) -> Verdict {
         let (good_stream, good_event) = (stream.handle, event.handle);
         stream.handle.backend.0 = good_stream.backend.0.wrapping_add(0x4000);
         event.handle.backend = stream.handle.backend;
-        let answers = (
-            cx.backend().query_stream(stream.handle).is_err(),
-            cx.backend().synchronize_stream(stream.handle).is_err(),
-            cx.backend().query_event(event.handle).is_err(),
-            cx.backend().record_event(event.handle, good_stream).is_err(),
-        );
+        let answers = [
+            ("query_stream", cx.backend().query_stream(stream.handle).is_err()),
+            ("synchronize_stream", cx.backend().synchronize_stream(stream.handle).is_err()),
+            ("query_event", cx.backend().query_event(event.handle).is_err()),
+            ("record_event", cx.backend().record_event(event.handle, good_stream).is_err()),
+        ];
         // The handles' owners destroy what they hold.
         (stream.handle, event.handle) = (good_stream, good_event);
-        ensure_eq!(answers, (true, true, true, true), "refusals of another backend's handles");
+        let accepted: Vec<&str> =
+            answers.iter().filter(|(_, refused)| !refused).map(|(call, _)| *call).collect();
+        ensure!(accepted.is_empty(), "another backend's handle was accepted by {}", accepted.join(", "));
         watch("calls with another backend's handles")
     })
 }

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 mutants! {
     NothingIsNull: "host.nothing_is_null", "a request for 0 bytes gives null" => "host.malloc_of_nothing",
     SmallIsNull: "host.small_is_null", "small requests give null" => "host.malloc_is_not_null",
-    OddAddresses: "host.odd_addresses", "memory is not page aligned" => "host.page_aligned",
+    OddAddresses: "host.odd_addresses", "memory is aligned to 32 bytes" => "host.aligned",
     NeverReadsIt: "host.never_reads_it",
         "copies from page-locked memory move nothing" => "host.copies_to_device",
     NeverWritesIt: "host.never_writes_it",
@@ -59,11 +59,11 @@ other_malloc!(NoWriteCombined, |inner, bytes, flags| {
 hook! { OddAddresses {
     fn host_malloc(&self, inner: &dyn Backend, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
         if bytes == 0 { return inner.host_malloc(0, flags) }
-        Ok(inner.host_malloc(bytes.saturating_add(64), flags)?.add(64))
+        Ok(inner.host_malloc(bytes.saturating_add(32), flags)?.add(32))
     }
     unsafe fn host_free(&self, inner: &dyn Backend, ptr: DevicePtr) -> Result<()> {
         // SAFETY: rule 3: what host_malloc moved is moved back; null stays null.
-        unsafe { inner.host_free(DevicePtr(ptr.0.saturating_sub(64))) }
+        unsafe { inner.host_free(DevicePtr(ptr.0.saturating_sub(32))) }
     }
 } }
 
