@@ -4,13 +4,12 @@ use crate::capture::Executables;
 use crate::context::Device;
 use crate::driver::{Driver, Site};
 use crate::error;
-use crate::event::Timed;
-use crate::ipc::Imports;
 use crate::library::{self, LIBRARY_VARIABLE};
 use crate::physical::Physical;
 use crate::probe::Probes;
 use alloc_core::backend::{BackendError, ErrorKind, LabelOwner, Result};
 use alloc_core::types::{BackendId, DeviceIndex, DeviceKind};
+use backend_support::{Imports, TimedEvents};
 use std::ffi::{OsString, c_int};
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ pub struct Cuda {
     pub(crate) devices: Vec<Device>,
     pub(crate) probes: Probes,
     /// Events that keep time.
-    pub(crate) timed: Timed,
+    pub(crate) timed: TimedEvents,
     /// Physical memory and where it is mapped.
     pub(crate) physical: Physical,
     /// Memory of other processes.
@@ -63,7 +62,7 @@ impl Cuda {
             driver,
             devices,
             probes: Probes::default(),
-            timed: Timed::default(),
+            timed: TimedEvents::default(),
             physical: Physical::default(),
             imports: Imports::default(),
             executables: Executables::default(),

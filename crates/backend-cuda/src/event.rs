@@ -6,21 +6,8 @@ use crate::error;
 use alloc_core::backend::{ErrorKind, EventFlags, Readiness, Result};
 use alloc_core::types::{DeviceIndex, Event, Stream};
 use cudarc::driver::sys::CUevent_flags;
-use std::collections::HashSet;
 use std::ffi::c_uint;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// The events that keep time: the driver has one error for an event without timing and for one that was
-/// never recorded.
-#[derive(Debug, Default)]
-pub(crate) struct Timed(Mutex<HashSet<u64>>);
-
-impl Timed {
-    fn lock(&self) -> MutexGuard<'_, HashSet<u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 fn driver_flags(flags: EventFlags) -> c_uint {
     let mut bits = CUevent_flags::CU_EVENT_DEFAULT as c_uint;
@@ -48,7 +35,7 @@ impl Cuda {
         unsafe { call!(entered.cuEventCreate(&raw mut event, driver_flags(flags))) }?;
         let raw = number(event);
         if flags.contains(EventFlags::TIMING) {
-            self.timed.lock().insert(raw);
+            self.timed.insert(raw);
         }
         Ok(Event { raw, device, backend: self.id })
     }
@@ -57,11 +44,11 @@ impl Cuda {
         let destroy = || {
             let entered = self.enter_handle(event.backend, event.device, "cuEventDestroy")?;
             // Before the driver can give the same handle to a new event.
-            let timed = self.timed.lock().remove(&event.raw);
+            let timed = self.timed.remove(event.raw);
             // SAFETY: rule 1, and the caller uses the handle no more.
             unsafe { call!(entered.cuEventDestroy_v2(pointer(event.raw))) }.inspect_err(|_| {
                 if timed {
-                    self.timed.lock().insert(event.raw);
+                    self.timed.insert(event.raw);
                 }
             })
         };
@@ -99,11 +86,7 @@ impl Cuda {
         if start.device != end.device {
             return Err(entered.invalid(CALL, "the events are of two devices, whose clocks differ"));
         }
-        let keep_time = {
-            let timed = self.timed.lock();
-            timed.contains(&start.raw) && timed.contains(&end.raw)
-        };
-        if !keep_time {
+        if !self.timed.both(start.raw, end.raw) {
             let detail = "an event was made without TIMING and keeps no time";
             return Err(entered.refuse(ErrorKind::NotSupported, CALL, detail));
         }

@@ -7,29 +7,11 @@ use crate::memory::{optional, pointer_attribute};
 use alloc_core::backend::{BackendError, ErrorKind, Ipc, IpcEventHandle, IpcMemoryHandle, Result};
 use alloc_core::types::{DeviceIndex, DevicePtr, Event};
 use cudarc::driver::sys::{CUipcEventHandle, CUipcMem_flags, CUipcMemHandle, CUpointer_attribute};
-use std::collections::HashMap;
 use std::ffi::{c_char, c_uint};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Large enough to be an allocation of its own.
 const PROBE_BYTES: u64 = 2 << 20;
-
-#[derive(Clone, Copy, Debug)]
-struct Import {
-    at: DevicePtr,
-    references: usize,
-}
-
-/// What is open, by device and handle: the driver opens a handle once.
-#[derive(Debug, Default)]
-pub(crate) struct Imports(Mutex<HashMap<(DeviceIndex, IpcMemoryHandle), Import>>);
-
-impl Imports {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(DeviceIndex, IpcMemoryHandle), Import>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 impl Cuda {
     pub(crate) fn probe_ipc(&self) -> Result<()> {
@@ -95,40 +77,29 @@ impl Ipc for Cuda {
     fn open_memory(&self, device: DeviceIndex, handle: &IpcMemoryHandle) -> Result<DevicePtr> {
         const CALL: &str = "cuIpcOpenMemHandle";
         let entered = self.enter(device, CALL)?;
-        // Held over the call, so that two openers make one mapping.
-        let mut imports = self.imports.lock();
-        if let Some(open) = imports.get_mut(&(device, *handle)) {
-            open.references += 1;
-            return Ok(open.at);
-        }
-        let raw = CUipcMemHandle { reserved: handle.0.map(|byte| byte as c_char) };
-        let flags = CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as c_uint;
-        let mut at = 0;
-        // SAFETY: the function writes one address, and refuses bytes that no driver made.
-        unsafe { call!(entered.cuIpcOpenMemHandle_v2(&raw mut at, raw, flags)) }
-            .map_err(|failed| own_handle(*entered, CALL, failed))?;
-        imports.insert((device, *handle), Import { at: DevicePtr(at), references: 1 });
-        Ok(DevicePtr(at))
+        self.imports.open(device, handle, || {
+            let raw = CUipcMemHandle { reserved: handle.0.map(|byte| byte as c_char) };
+            let flags = CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as c_uint;
+            let mut at = 0;
+            // SAFETY: the function writes one address, and refuses bytes that no driver made.
+            unsafe { call!(entered.cuIpcOpenMemHandle_v2(&raw mut at, raw, flags)) }
+                .map_err(|failed| own_handle(*entered, CALL, failed))?;
+            Ok(DevicePtr(at))
+        })
     }
 
     unsafe fn close_memory(&self, ptr: DevicePtr) -> Result<()> {
         let close = || {
             const CALL: &str = "cuIpcCloseMemHandle";
-            let mut imports = self.imports.lock();
-            let found = imports.iter_mut().find(|(_, open)| open.at == ptr);
-            let Some((&key, open)) = found else {
+            let closed = self.imports.close(ptr, |device| {
+                let entered = self.enter(device, CALL)?;
+                // SAFETY: rule 3, which the caller keeps; this is the last reference to what the driver opened.
+                unsafe { call!(entered.cuIpcCloseMemHandle(ptr.0)) }
+            });
+            closed.unwrap_or_else(|| {
                 let detail = format!("{ptr} was not opened from another process");
-                return Err(self.any_site(CALL)?.invalid(CALL, detail));
-            };
-            if open.references > 1 {
-                open.references -= 1;
-                return Ok(());
-            }
-            let entered = self.enter(key.0, CALL)?;
-            // SAFETY: rule 3, which the caller keeps; this is the last reference to what the driver opened.
-            unsafe { call!(entered.cuIpcCloseMemHandle(ptr.0)) }?;
-            imports.remove(&key);
-            Ok(())
+                Err(self.any_site(CALL)?.invalid(CALL, detail))
+            })
         };
         given_back(close())
     }

@@ -206,7 +206,10 @@ unsafe impl Backend for Hip {
     }
 
     fn multicast(&self) -> Family<'_, dyn Multicast> {
-        Err(Unsupported { family: "multicast", reason: "no HIP up to 7.14 has multicast objects".into() })
+        Err(Unsupported {
+            family: "multicast",
+            reason: "AMD's runtime has no multicast objects (as of 7.14)".into(),
+        })
     }
 
     fn host_access(&self) -> Family<'_, dyn HostAccess> {

@@ -4,14 +4,13 @@ use crate::capture::{Captures, Executables};
 use crate::context::Device;
 use crate::driver::{Driver, Site};
 use crate::error;
-use crate::event::Timed;
-use crate::ipc::Imports;
 use crate::library;
 use crate::physical::Physical;
 use crate::pools::Pooled;
 use crate::probe::Probes;
 use alloc_core::backend::{BackendError, ErrorKind, LabelOwner, Result};
 use alloc_core::types::{BackendId, DeviceIndex, DeviceKind};
+use backend_support::{Imports, TimedEvents};
 use hip_sys::{Library, Version};
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ pub struct Hip {
     pub(crate) devices: Vec<Device>,
     pub(crate) probes: Probes,
     /// Events that keep time.
-    pub(crate) timed: Timed,
+    pub(crate) timed: TimedEvents,
     /// Physical memory and where it is mapped.
     pub(crate) physical: Physical,
     /// Memory of other processes.
@@ -66,7 +65,7 @@ impl Hip {
             driver,
             devices,
             probes: Probes::default(),
-            timed: Timed::default(),
+            timed: TimedEvents::default(),
             physical: Physical::default(),
             imports: Imports::default(),
             pooled: Pooled::default(),

@@ -9,35 +9,11 @@ use alloc_core::backend::{
 use alloc_core::types::{DeviceIndex, DevicePtr, Event};
 use hip_sys::abi6::{hipIpcEventHandle_t, hipIpcMemHandle_t};
 use hip_sys::{Generation, abi5, abi6};
-use std::collections::HashMap;
 use std::ffi::{c_char, c_uint};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Large enough to be an allocation of its own.
 const PROBE_BYTES: u64 = 2 << 20;
-
-#[derive(Clone, Copy, Debug)]
-struct Import {
-    at: DevicePtr,
-    references: usize,
-}
-
-/// What is open, by device and handle: the runtime does not promise that a
-/// handle that is opened again gives the same address.
-#[derive(Debug, Default)]
-pub(crate) struct Imports(Mutex<HashMap<(DeviceIndex, IpcMemoryHandle), Import>>);
-
-impl Imports {
-    fn lock(&self) -> MutexGuard<'_, HashMap<(DeviceIndex, IpcMemoryHandle), Import>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether memory that begins here was opened from another process.
-    pub(crate) fn contains(&self, at: DevicePtr) -> bool {
-        self.lock().values().any(|open| open.at == at)
-    }
-}
 
 /// The flag that lets an opener reach another device's memory; its number changed with 6.
 const fn lazy_peer_access(generation: Generation) -> c_uint {
@@ -96,41 +72,29 @@ impl Ipc for Hip {
     fn open_memory(&self, device: DeviceIndex, handle: &IpcMemoryHandle) -> Result<DevicePtr> {
         const CALL: &str = "hipIpcOpenMemHandle";
         let entered = self.enter(device, CALL)?;
-        // Held over the call, so that two openers make one mapping.
-        let mut imports = self.imports.lock();
-        if let Some(open) = imports.get_mut(&(device, *handle)) {
-            open.references += 1;
-            return Ok(open.at);
-        }
-        let raw = hipIpcMemHandle_t { reserved: handle.0.map(|byte| byte as c_char) };
-        let flags = lazy_peer_access(self.driver.generation);
-        let mut at = ptr::null_mut();
-        // SAFETY: the function writes one address, and refuses bytes that no driver made.
-        unsafe { call!(entered.hipIpcOpenMemHandle(&raw mut at, raw, flags)) }
-            .map_err(|failed| own_handle(*entered, CALL, failed))?;
-        let at = DevicePtr(number(at));
-        imports.insert((device, *handle), Import { at, references: 1 });
-        Ok(at)
+        self.imports.open(device, handle, || {
+            let raw = hipIpcMemHandle_t { reserved: handle.0.map(|byte| byte as c_char) };
+            let flags = lazy_peer_access(self.driver.generation);
+            let mut at = ptr::null_mut();
+            // SAFETY: the function writes one address, and refuses bytes that no driver made.
+            unsafe { call!(entered.hipIpcOpenMemHandle(&raw mut at, raw, flags)) }
+                .map_err(|failed| own_handle(*entered, CALL, failed))?;
+            Ok(DevicePtr(number(at)))
+        })
     }
 
     unsafe fn close_memory(&self, ptr: DevicePtr) -> Result<()> {
         let close = || {
             const CALL: &str = "hipIpcCloseMemHandle";
-            let mut imports = self.imports.lock();
-            let found = imports.iter_mut().find(|(_, open)| open.at == ptr);
-            let Some((&key, open)) = found else {
+            let closed = self.imports.close(ptr, |device| {
+                let entered = self.enter(device, CALL)?;
+                // SAFETY: rule 3, which the caller keeps; this is the last reference to what the runtime opened.
+                unsafe { call!(entered.hipIpcCloseMemHandle(pointer(ptr.0))) }
+            });
+            closed.unwrap_or_else(|| {
                 let detail = format!("{ptr} was not opened from another process");
-                return Err(self.any_site(CALL)?.invalid(CALL, detail));
-            };
-            if open.references > 1 {
-                open.references -= 1;
-                return Ok(());
-            }
-            let entered = self.enter(key.0, CALL)?;
-            // SAFETY: rule 3, which the caller keeps; this is the last reference to what the runtime opened.
-            unsafe { call!(entered.hipIpcCloseMemHandle(pointer(ptr.0))) }?;
-            imports.remove(&key);
-            Ok(())
+                Err(self.any_site(CALL)?.invalid(CALL, detail))
+            })
         };
         given_back(close())
     }

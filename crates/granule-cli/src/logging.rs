@@ -8,12 +8,13 @@ use tracing_subscriber::EnvFilter;
 const VARIABLE: &str = "GRANULE_LOG";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// What logs something.
-const TARGETS: [&str; 8] = [
+const TARGETS: [&str; 9] = [
     "granule",
     "alloc_core",
     "backend_cuda",
     "backend_hip",
     "backend_openreg",
+    "backend_support",
     "conformance",
     "masquerade",
     "snapshot",

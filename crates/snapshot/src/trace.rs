@@ -99,7 +99,11 @@ impl Trace {
             if let Event::Alloc { size, .. } = event
                 && *size > 0
             {
-                #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+                #[allow(
+                    clippy::cast_precision_loss,
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss
+                )]
                 let bytes = (*size as f64 * factor).ceil() as u64;
                 *size = bytes.max(1);
             }
