@@ -1,5 +1,7 @@
 //! What real drivers do by their header and the lookalike does not: a scripted driver does it here.
 
+mod arguments;
+
 use crate::context::Device;
 use crate::cuda::Cuda;
 use crate::driver::Driver;
@@ -71,11 +73,14 @@ unsafe extern "C" fn pop(_context: *mut CUcontext) -> c_int {
 unsafe extern "C" fn attribute(data: *mut c_void, attribute: c_uint, _at: CUdeviceptr) -> c_int {
     const START: c_uint = CUpointer_attribute::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR as c_uint;
     const TYPE: c_uint = CUpointer_attribute::CU_POINTER_ATTRIBUTE_MEMORY_TYPE as c_uint;
+    const SHAREABLE: c_uint = CUpointer_attribute::CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE as c_uint;
     match attribute {
         // SAFETY: the caller's place, of the attribute's size.
         START => unsafe { data.cast::<u64>().write(RESERVATION) },
         // SAFETY: as above.
         TYPE => unsafe { data.cast::<u32>().write(2) },
+        // SAFETY: as above.
+        SHAREABLE => unsafe { data.cast::<u32>().write(1) },
         // SAFETY: as above.
         _ => unsafe { data.cast::<u32>().write(0) },
     }

@@ -191,4 +191,12 @@ mod tests {
         assert_eq!(kind(123_456), Other);
         assert_eq!(name(123_456), None);
     }
+
+    #[test]
+    fn no_other_code_has_such_a_kind() {
+        let of = |kind| TABLE.iter().filter(|row| row.2 == kind).map(|row| row.0).collect::<Vec<_>>();
+        assert_eq!(of(OutOfMemory), [2, 1052]);
+        assert_eq!(of(Unusable), [3, 4, 201, 709]);
+        assert_eq!(of(DeviceLost), [214, 700, 702, 710, 719]);
+    }
 }

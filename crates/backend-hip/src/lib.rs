@@ -60,6 +60,8 @@ mod peers;
 mod physical;
 mod pools;
 mod probe;
+#[cfg(test)]
+mod scripted;
 mod stream;
 mod stream_memory;
 mod virtual_memory;

@@ -210,7 +210,7 @@ fn list(wanted: impl Fn(Name) -> bool) -> String {
 /// # Errors
 /// [`ChoiceError`] with the reason for every backend that was considered.
 pub fn choose(explicit: Option<Name>) -> Result<Chosen, ChoiceError> {
-    choose_from(explicit, variable().as_deref())
+    choose_from(explicit, variable().as_deref(), start)
 }
 
 /// What the variable says, if anything.
@@ -220,7 +220,11 @@ fn variable() -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
-fn choose_from(explicit: Option<Name>, variable: Option<&str>) -> Result<Chosen, ChoiceError> {
+fn choose_from(
+    explicit: Option<Name>,
+    variable: Option<&str>,
+    start: impl Fn(Name) -> Result<Arc<dyn Backend>, String>,
+) -> Result<Chosen, ChoiceError> {
     let named = match (explicit, variable) {
         (Some(name), _) => Some((name, "the caller".to_owned())),
         (None, Some(text)) => Some((Name::parse(text)?, format!("{VARIABLE}={text}"))),
@@ -280,11 +284,11 @@ fn start(name: Name) -> Result<Arc<dyn Backend>, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChoiceError, Name, choose_from};
+    use super::{ChoiceError, Name, choose_from, start};
 
     #[test]
     fn a_wrong_name_is_answered_with_the_right_ones() {
-        let error = choose_from(None, Some("cude")).unwrap_err();
+        let error = choose_from(None, Some("cude"), start).unwrap_err();
         assert!(matches!(error, ChoiceError::Unknown { .. }));
         assert!(error.to_string().contains("cuda, hip, hip-as-cuda, openreg"), "{error}");
     }
@@ -292,7 +296,7 @@ mod tests {
     #[test]
     fn a_backend_that_is_not_compiled_in_is_refused_with_the_feature() {
         for name in Name::ALL.into_iter().filter(|name| !name.is_compiled_in()) {
-            let error = choose_from(Some(name), None).unwrap_err().to_string();
+            let error = choose_from(Some(name), None, start).unwrap_err().to_string();
             assert!(error.contains(&format!("feature `{name}`")), "{error}");
         }
     }
@@ -300,15 +304,15 @@ mod tests {
     #[cfg(feature = "openreg")]
     #[test]
     fn the_simulated_accelerator_is_taken_where_it_is_named() {
-        let by_variable = choose_from(None, Some("openreg")).unwrap();
+        let by_variable = choose_from(None, Some("openreg"), start).unwrap();
         assert_eq!((by_variable.name, by_variable.backend.name()), (Name::OpenReg, "openreg"));
-        assert_eq!(choose_from(Some(Name::OpenReg), Some("nonsense")).unwrap().name, Name::OpenReg);
+        assert_eq!(choose_from(Some(Name::OpenReg), Some("nonsense"), start).unwrap().name, Name::OpenReg);
     }
 
     #[cfg(all(feature = "openreg", not(any(feature = "cuda", feature = "hip", feature = "hip-as-cuda"))))]
     #[test]
     fn the_simulated_accelerator_is_taken_where_nothing_else_is_compiled_in() {
-        let chosen = choose_from(None, None).unwrap();
+        let chosen = choose_from(None, None, start).unwrap();
         assert_eq!(chosen.name, Name::OpenReg);
         assert_eq!(chosen.skipped.len(), 3);
     }
@@ -316,7 +320,7 @@ mod tests {
     #[cfg(all(feature = "openreg", feature = "cuda", feature = "hip"))]
     #[test]
     fn the_simulated_accelerator_is_never_a_silent_fallback() {
-        match choose_from(None, None) {
+        match choose_from(None, None, start) {
             Ok(chosen) => assert_ne!(chosen.name, Name::OpenReg),
             Err(ChoiceError::Nothing { skipped }) => {
                 assert_eq!(skipped.len(), 4);
@@ -324,5 +328,21 @@ mod tests {
             }
             Err(other) => panic!("{other}"),
         }
+    }
+
+    /// With a driver for each that is asked.
+    #[cfg(all(feature = "openreg", feature = "cuda", feature = "hip", feature = "hip-as-cuda"))]
+    #[test]
+    fn cuda_comes_before_hip_and_hip_before_its_masquerade() {
+        let has = |there: &'static [Name]| {
+            move |name: Name| match there.contains(&name) {
+                true => start(Name::OpenReg),
+                false => Err("nothing there".to_owned()),
+            }
+        };
+        let chosen = |there| choose_from(None, None, has(there)).map(|chosen| chosen.name);
+        assert_eq!(chosen(&[Name::Cuda, Name::Hip, Name::HipAsCuda]).unwrap(), Name::Cuda);
+        assert_eq!(chosen(&[Name::Hip, Name::HipAsCuda]).unwrap(), Name::Hip);
+        assert!(matches!(chosen(&[Name::HipAsCuda, Name::OpenReg]), Err(ChoiceError::Nothing { .. })));
     }
 }

@@ -1,8 +1,10 @@
 //! The command on real backends over lookalike drivers.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+mod choice;
 mod conformance;
 mod replay;
+mod search;
 
 use std::process::Command;
 

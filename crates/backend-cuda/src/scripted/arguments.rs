@@ -1,0 +1,245 @@
+//! Arguments that reach the driver, where no answer of a lookalike depends on them.
+
+use super::{DEVICE, PAGE, scripted, two_mappings};
+use crate::cuda::Cuda;
+use crate::physical::Memory;
+use alloc_core::backend::{
+    Backend, ErrorKind, Granularity, HandleType, HostFlags, HostRegistration, Ipc, ManagedMemory, Multicast,
+    MulticastHandle, Peers, PointerKind, VirtualMemory,
+};
+use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use cudarc::driver::sys::{
+    CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAllocationProp, CUmemGenericAllocationHandle, CUstream,
+};
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+
+const OTHER: DeviceIndex = DeviceIndex(1);
+/// To 256 bytes only.
+const MISALIGNED: u64 = 0x1100;
+
+thread_local! {
+    /// The argument that the last call below was about.
+    static TOLD: Cell<i64> = const { Cell::new(i64::MIN) };
+    /// Primary contexts retained and not released.
+    static RETAINED: Cell<usize> = const { Cell::new(0) };
+}
+
+fn told(argument: impl Into<i64>) -> c_int {
+    TOLD.set(argument.into());
+    0
+}
+
+unsafe extern "C" fn prefetch(_at: CUdeviceptr, _bytes: usize, to: CUdevice, _stream: CUstream) -> c_int {
+    told(to)
+}
+
+unsafe extern "C" fn host_alloc(_memory: *mut *mut c_void, _bytes: usize, flags: c_uint) -> c_int {
+    told(flags)
+}
+
+unsafe extern "C" fn host_register(_memory: *mut c_void, _bytes: usize, flags: c_uint) -> c_int {
+    told(flags)
+}
+
+unsafe extern "C" fn every_attribute(value: *mut c_int, _attribute: c_uint, _device: CUdevice) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { value.write(1) };
+    0
+}
+
+unsafe extern "C" fn granularity(_: *mut usize, _: *const CUmemAllocationProp, which: c_uint) -> c_int {
+    told(which)
+}
+
+unsafe extern "C" fn create(
+    _handle: *mut CUmemGenericAllocationHandle,
+    _bytes: usize,
+    properties: *const CUmemAllocationProp,
+    _flags: c_ulonglong,
+) -> c_int {
+    // SAFETY: the caller's properties.
+    told(unsafe { (*properties).allocFlags.gpuDirectRDMACapable })
+}
+
+unsafe extern "C" fn bind(
+    _object: CUmemGenericAllocationHandle,
+    at: usize,
+    _memory: CUmemGenericAllocationHandle,
+    _offset: usize,
+    _bytes: usize,
+    _flags: c_ulonglong,
+) -> c_int {
+    told(at as i64)
+}
+
+/// The first device reaches the second one, and not the other way round.
+unsafe extern "C" fn can_access(can: *mut c_int, device: CUdevice, peer: CUdevice) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { can.write(c_int::from((device, peer) == (0, 1))) };
+    0
+}
+
+/// As real drivers do for an address inside an allocation: the handle is that of the whole.
+unsafe extern "C" fn any_handle(_handle: *mut CUipcMemHandle, _at: CUdeviceptr) -> c_int {
+    0
+}
+
+unsafe extern "C" fn one_page(base: *mut CUdeviceptr, bytes: *mut usize, at: CUdeviceptr) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { base.write(at - at % PAGE) };
+    // SAFETY: as above.
+    unsafe { bytes.write(PAGE as usize) };
+    0
+}
+
+unsafe extern "C" fn misaligned(at: *mut CUdeviceptr, _bytes: usize) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { at.write(MISALIGNED) };
+    0
+}
+
+unsafe extern "C" fn free(at: CUdeviceptr) -> c_int {
+    told(at as i64)
+}
+
+unsafe extern "C" fn refused_unmap(_at: CUdeviceptr, _bytes: usize) -> c_int {
+    999
+}
+
+unsafe extern "C" fn retain(context: *mut cudarc::driver::sys::CUcontext, device: CUdevice) -> c_int {
+    RETAINED.set(RETAINED.get() + 1);
+    // SAFETY: the caller's place.
+    unsafe { super::retain(context, device) }
+}
+
+unsafe extern "C" fn release(_device: CUdevice) -> c_int {
+    RETAINED.set(RETAINED.get() - 1);
+    0
+}
+
+fn listening() -> Cuda {
+    let mut cuda = scripted();
+    let functions = &mut cuda.driver.functions;
+    functions.cuMemAlloc_v2 = Some(misaligned);
+    functions.cuMemFree_v2 = Some(free);
+    functions.cuMemPrefetchAsync = Some(prefetch);
+    functions.cuMemHostAlloc = Some(host_alloc);
+    functions.cuMemHostRegister_v2 = Some(host_register);
+    functions.cuDeviceGetAttribute = Some(every_attribute);
+    functions.cuMemGetAllocationGranularity = Some(granularity);
+    functions.cuMemCreate = Some(create);
+    functions.cuMulticastBindMem = Some(bind);
+    functions.cuDeviceCanAccessPeer = Some(can_access);
+    functions.cuIpcGetMemHandle = Some(any_handle);
+    functions.cuMemGetAddressRange_v2 = Some(one_page);
+    functions.cuDevicePrimaryCtxRetain = Some(retain);
+    functions.cuDevicePrimaryCtxRelease_v2 = Some(release);
+    cuda
+}
+
+#[test]
+fn memory_that_is_not_aligned_as_promised_is_refused_and_freed() {
+    let cuda = listening();
+    assert_eq!(cuda.malloc(DEVICE, PAGE).unwrap_err().kind, ErrorKind::Other);
+    assert_eq!(TOLD.get(), MISALIGNED as i64);
+}
+
+#[test]
+fn managed_memory_goes_to_the_device_or_the_host_that_was_asked_for() {
+    let cuda = listening();
+    let stream = cuda.default_stream(DEVICE);
+    for (to, number) in [(Some(DEVICE), 0), (Some(OTHER), 1), (None, -1)] {
+        // SAFETY: a scripted driver, which moves nothing.
+        unsafe { cuda.prefetch_async(DevicePtr(PAGE), PAGE, to, stream) }.unwrap();
+        assert_eq!(TOLD.get(), number, "{to:?}");
+    }
+}
+
+#[test]
+fn flags_of_host_memory_are_the_drivers() {
+    let cuda = listening();
+    for (flags, bits) in [(HostFlags::PORTABLE, 1), (HostFlags::MAPPED, 2), (HostFlags::WRITE_COMBINED, 4)] {
+        cuda.host_malloc(PAGE, flags).unwrap();
+        assert_eq!(TOLD.replace(i64::MIN), bits, "{flags:?}");
+        // SAFETY: a scripted driver, which registers nothing.
+        let registered = unsafe { cuda.register(DevicePtr(PAGE), PAGE, flags) };
+        if flags == HostFlags::WRITE_COMBINED {
+            assert_eq!(registered.unwrap_err().kind, ErrorKind::InvalidValue);
+        } else {
+            registered.unwrap();
+            assert_eq!(TOLD.get(), bits, "{flags:?}");
+        }
+    }
+}
+
+#[test]
+fn both_granularities_are_asked_under_their_numbers() {
+    let cuda = listening();
+    for (which, number) in [(Granularity::Minimum, 0), (Granularity::Recommended, 1)] {
+        cuda.granularity(DEVICE, which).unwrap();
+        assert_eq!(TOLD.get(), number, "{which:?}");
+    }
+}
+
+#[test]
+fn remote_access_is_asked_for_where_the_device_has_it() {
+    let cuda = listening();
+    cuda.create_physical(DEVICE, PAGE, HandleType::None).unwrap();
+    assert_eq!(TOLD.get(), 1);
+}
+
+#[test]
+fn multicast_memory_is_bound_where_it_was_asked_for() {
+    let cuda = listening();
+    cuda.physical.add(7, Memory { device: DEVICE, bytes: Some(PAGE), handle_type: HandleType::None });
+    let object = MulticastHandle { raw: 8, backend: cuda.id() };
+    let memory = PhysicalHandle { raw: 7, backend: cuda.id() };
+    // SAFETY: a scripted driver, which binds nothing.
+    unsafe { cuda.bind(object, 3 * PAGE, memory, PAGE) }.unwrap();
+    assert_eq!(TOLD.get(), 3 * PAGE as i64);
+}
+
+#[test]
+fn reaching_a_peer_has_a_direction() {
+    let cuda = listening();
+    assert!(cuda.can_access(DEVICE, OTHER).unwrap());
+    assert!(!cuda.can_access(OTHER, DEVICE).unwrap());
+}
+
+#[test]
+fn only_the_base_of_an_allocation_is_exported() {
+    let cuda = listening();
+    cuda.export_memory(DevicePtr(PAGE)).unwrap();
+    let inside = cuda.export_memory(DevicePtr(PAGE + 512)).unwrap_err();
+    assert_eq!(inside.kind, ErrorKind::InvalidValue);
+}
+
+#[test]
+fn a_refused_unmap_leaves_the_mappings_known() {
+    let mut cuda = two_mappings();
+    cuda.driver.functions.cuMemUnmap = Some(refused_unmap);
+    let at = DevicePtr(super::RESERVATION);
+    // SAFETY: a scripted driver, which unmaps nothing.
+    assert_eq!(unsafe { cuda.unmap(at, 2 * PAGE) }.unwrap_err().code, 999);
+    assert_eq!(cuda.pointer_info(at).unwrap().kind, PointerKind::Device);
+}
+
+#[test]
+fn every_retained_context_is_given_back() {
+    let cuda = listening();
+    for device in [DEVICE, OTHER, DEVICE] {
+        drop(cuda.enter(device, "cuMemGetInfo").unwrap());
+    }
+    assert_eq!(RETAINED.get(), 2);
+    drop(cuda);
+    assert_eq!(RETAINED.get(), 0);
+}
+
+#[test]
+fn a_fork_is_told_that_it_cannot_use_its_parents_driver() {
+    let mut cuda = scripted();
+    cuda.process += 1;
+    assert_eq!(cuda.memory_info(DEVICE).unwrap_err().kind, ErrorKind::Unusable);
+    assert_eq!(cuda.current_device().unwrap_err().kind, ErrorKind::Unusable);
+}
