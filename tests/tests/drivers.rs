@@ -61,6 +61,8 @@ fn the_driver_is_told_what_the_contract_says() {
         a_captured_host_function_is_dropped_with_its_graph(&*subject.backend);
     }
     changes_that_fail_half_way_are_undone(&hip);
+    imported_memory_has_the_size_of_what_was_exported(&*hip.backend);
+    a_refused_destruction_leaves_the_capture_as_it_was(&*hip.backend);
     drop(cuda);
     numbers_that_only_hip_has_get_no_name_of_cudas(hip.backend);
 }
@@ -169,6 +171,42 @@ fn memory_of_a_pool_is_not_exported(backend: &dyn Backend) {
     // SAFETY: nothing uses the memory.
     unsafe { pools.free_async(memory, stream) }.unwrap();
     backend.synchronize_stream(stream).unwrap();
+}
+
+/// HIP answers it by the descriptor; CUDA has no way to ask before the memory is mapped.
+fn imported_memory_has_the_size_of_what_was_exported(hip: &dyn Backend) {
+    let memory = hip.virtual_memory().unwrap();
+    let bytes = 3 * memory.granularity(DEVICE, Granularity::Minimum).unwrap();
+    let handle = memory.create_physical(DEVICE, bytes, HandleType::PosixFd).unwrap();
+    let shared = memory.export_physical(handle, HandleType::PosixFd).unwrap();
+    let imported = memory.import_physical(DEVICE, &shared).unwrap();
+    let properties = memory.physical_properties(imported).unwrap();
+    assert_eq!((properties.bytes, properties.device), (bytes, DEVICE));
+    for handle in [handle, imported] {
+        // SAFETY: neither handle is used again, and nothing is mapped.
+        unsafe { memory.release_physical(handle) }.unwrap();
+    }
+}
+
+/// HIP's captures are remembered by the backend: those of a stream whose destruction was refused, too.
+fn a_refused_destruction_leaves_the_capture_as_it_was(hip: &dyn Backend) {
+    let capture = hip.capture().unwrap();
+    let stream = hip.create_stream(DEVICE, 0).unwrap();
+    let refused = |what: alloc_core::backend::Result<()>| {
+        assert_eq!(what.unwrap_err().kind, ErrorKind::CaptureViolation);
+    };
+    capture.begin(stream, CaptureMode::Global).unwrap();
+    // SAFETY: refused, so the stream is still there.
+    refused(unsafe { hip.destroy_stream(stream) });
+    refused(hip.synchronize_device(DEVICE));
+    let graph = capture.end(stream);
+    hip.synchronize_device(DEVICE).unwrap();
+    if let Ok(graph) = graph {
+        // SAFETY: the graph is not used again.
+        unsafe { capture.destroy_graph(graph) }.unwrap();
+    }
+    // SAFETY: the stream is not used again.
+    unsafe { hip.destroy_stream(stream) }.unwrap();
 }
 
 fn a_trim_keeps_what_it_is_asked_to_keep(backend: &dyn Backend) {
