@@ -1,69 +1,158 @@
-//! How fast snapshots are written and read.
+//! How fast snapshots are written and read, beside Python's pickle.
 //!
-//! `cargo run --release -p snapshot --example pickle_speed [ENTRIES] [FILE]` makes a history of that many
-//! entries (1 000 000 unless told), writes and reads it a few times in memory, and prints the best time of
-//! each. With FILE it leaves the pickle there, so that another reader can be timed on it; a FILE that
-//! exists is read instead of made.
+//! `cargo run --release -p snapshot --example pickle_speed [ENTRIES]` makes a history of that many entries
+//! (1 000 000 unless told) and has it written and read in memory by Python and by this crate in turn, five
+//! times. It prints the medians and how many times faster this crate is. Times include giving the memory of
+//! what was read back. There are two files:
+//!
+//! - *PyTorch's*: every entry has a pool and a context of its own, as in what PyTorch hands to Python. Python
+//!   dumps it, both read it, and this crate writes what it read;
+//! - *ours*: this crate writes it, both read it, and Python dumps what it read, with pools and texts shared.
+//!
+//! Without `python3` only this crate's times are printed, for the second file.
 
 use alloc_core::snapshot::{Action, Snapshot, TraceEntry};
 use alloc_core::types::PoolId;
 use snapshot::pickle::{self, Protocol};
 use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Runs of each measurement.
 const RUNS: usize = 5;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let mut arguments = std::env::args().skip(1);
-    let entries = arguments.next().map_or(Ok(1_000_000), |text| text.parse())?;
-    let path = arguments.next();
-    let snapshot = match &path {
-        Some(path) if std::fs::exists(path)? => pickle::read_file(path)?,
-        _ => history(entries),
-    };
-    let entries = snapshot.device_traces.iter().map(Vec::len).sum::<usize>();
+/// Loads a pickle, gives every entry its own parts if told, and leaves the file so; then times one dump and
+/// one load for each line it gets.
+const PYTHON: &str = r#"
+import pickle, sys, time
+path = sys.argv[1]
+snapshot = pickle.load(open(path, "rb"))
+if sys.argv[2] == "own":
+    for entry in snapshot["device_traces"][0]:
+        entry["pool_id"] = tuple(list(entry["pool_id"]))
+        entry["compile_context"] = "".join(list(entry["compile_context"]))
+data = pickle.dumps(snapshot, 4)
+if sys.argv[2] == "own":
+    open(path, "wb").write(data)
+else:
+    data = open(path, "rb").read()
+print("ready", flush=True)
+for _ in sys.stdin:
+    start = time.perf_counter()
+    dumped = pickle.dumps(snapshot, 4)
+    middle = time.perf_counter()
+    del dumped
+    # A reading process has no other entries; without this the collector walks through them too.
+    del snapshot
+    begin = time.perf_counter()
+    loaded = pickle.loads(data)
+    del loaded
+    end = time.perf_counter()
+    snapshot = pickle.loads(data)
+    # Last: the other process measures next, and should be alone.
+    print(middle - start, end - begin, flush=True)
+"#;
 
-    let mut bytes = Vec::new();
-    let write = best(|| {
-        bytes.clear();
-        pickle::write(&snapshot, &mut bytes, Protocol::V4)
-    })?;
-    report("write", entries, bytes.len(), write);
-    let input = match &path {
-        Some(path) if std::fs::exists(path)? => std::fs::read(path)?,
-        Some(path) => {
-            std::fs::write(path, &bytes)?;
-            bytes
+fn main() -> Result<(), Box<dyn Error>> {
+    let entries = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
+    for (name, parts) in [("PyTorch's", "own"), ("ours", "shared")] {
+        let file = tempfile::NamedTempFile::new()?;
+        pickle::write(&history(entries), &file, Protocol::V4)?;
+        match Python::start(file.path(), parts) {
+            Ok(mut python) => measure(name, file.path(), || python.times())?,
+            Err(error) if parts == "shared" => {
+                println!("python3 does not start here: {error}");
+                measure(name, file.path(), || Ok((f64::NAN, f64::NAN)))?;
+            }
+            Err(_) => {}
         }
-        None => bytes,
-    };
-    let read = best(|| pickle::read(&input[..]).map(drop))?;
-    report("read ", entries, input.len(), read);
-    assert_eq!(pickle::read(&input[..])?, snapshot, "what was written is what is read");
+    }
     Ok(())
 }
 
-fn best<E>(mut run: impl FnMut() -> Result<(), E>) -> Result<Duration, E> {
-    let mut best = Duration::MAX;
+/// Times in seconds, Python's and this crate's in turn.
+fn measure(
+    name: &str,
+    file: &std::path::Path,
+    mut python: impl FnMut() -> Result<(f64, f64), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    let input = std::fs::read(file)?;
+    let snapshot = pickle::read(&input[..])?;
+    let mut output = Vec::new();
+    let mut times: [Vec<f64>; 4] = Default::default();
     for _ in 0..RUNS {
+        let (dump, load) = python()?;
+        output.clear();
         let start = Instant::now();
-        run()?;
-        best = best.min(start.elapsed());
+        pickle::write(&snapshot, &mut output, Protocol::V4)?;
+        let write = start.elapsed().as_secs_f64();
+        let start = Instant::now();
+        drop(pickle::read(&input[..])?);
+        let read = start.elapsed().as_secs_f64();
+        for (times, time) in times.iter_mut().zip([dump, write, load, read]) {
+            times.push(time);
+        }
     }
-    Ok(best)
+    if pickle::read(&output[..])? != snapshot {
+        return Err("what was written is not what is read".into());
+    }
+    let [dump, write, load, read] = times.map(|mut times| {
+        times.sort_by(f64::total_cmp);
+        times[RUNS / 2]
+    });
+    let line = |what, python: f64, ours: f64| {
+        println!(
+            "{name}, {what}: Python {:.0} ms, Granule {:.1} ms, {:.1} times",
+            python * 1e3,
+            ours * 1e3,
+            python / ours
+        );
+    };
+    line("written", dump, write);
+    line("read", load, read);
+    Ok(())
 }
 
-fn report(what: &str, entries: usize, bytes: usize, time: Duration) {
-    let seconds = time.as_secs_f64();
-    println!(
-        "{what} {entries} entries, {:.1} MB: {:.1} ms, {:.1} million entries/s, {:.0} MB/s",
-        bytes as f64 / 1e6,
-        seconds * 1e3,
-        entries as f64 / seconds / 1e6,
-        bytes as f64 / seconds / 1e6,
-    );
+/// A Python process that waits to be asked for times.
+struct Python {
+    requests: std::process::ChildStdin,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Python {
+    fn start(file: &std::path::Path, parts: &str) -> Result<Self, Box<dyn Error>> {
+        let mut child = Command::new("python3")
+            .args(["-c", PYTHON])
+            .arg(file)
+            .arg(parts)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let (Some(requests), Some(answers)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("python3 has no pipes".into());
+        };
+        let mut python = Self { requests, answers: BufReader::new(answers) };
+        match python.line()?.trim() {
+            "ready" => Ok(python),
+            other => Err(format!("python3 said {other:?}").into()),
+        }
+    }
+
+    fn line(&mut self) -> Result<String, Box<dyn Error>> {
+        let mut line = String::new();
+        self.answers.read_line(&mut line)?;
+        Ok(line)
+    }
+
+    /// Seconds of one dump and one load.
+    fn times(&mut self) -> Result<(f64, f64), Box<dyn Error>> {
+        self.requests.write_all(b"\n")?;
+        let line = self.line()?;
+        let (dump, load) = line.trim().split_once(' ').ok_or("python3 ended early")?;
+        Ok((dump.parse()?, load.parse()?))
+    }
 }
 
 /// Requests and frees of changing sizes at addresses as CUDA gives them, without call stacks.

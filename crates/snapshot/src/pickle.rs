@@ -6,12 +6,18 @@
 //! pickles that grow exponentially by referring to their own parts.
 
 mod convert;
+mod entry;
 mod error;
 mod heap;
 mod input;
 mod machine;
+mod memo;
 mod opcode;
+mod room;
 mod write;
+
+#[cfg(test)]
+mod tests;
 
 pub use error::{Location, PickleError};
 pub use write::{Protocol, write};
@@ -93,6 +99,6 @@ pub fn read_file(path: impl AsRef<Path>) -> Result<Snapshot, PickleError> {
 
 /// Reads a pickle that is already unpacked.
 pub(crate) fn read_plain(reader: impl Read, limits: &Limits) -> Result<Snapshot, PickleError> {
-    let (heap, root) = machine::run(reader, limits)?;
+    let (heap, root) = machine::run(reader, limits, true)?;
     heap.into_snapshot(root)
 }

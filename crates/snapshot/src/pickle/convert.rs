@@ -85,6 +85,7 @@ impl Heap {
             Val::Float(_) => "a floating-point number",
             Val::Text(_) => "a text",
             Val::Pair(..) => "a tuple",
+            Val::Entry(_) => "a dictionary",
             Val::Node(node) => match self.nodes[node as usize] {
                 Node::List(_) | Node::Stack(_) => "a list",
                 Node::Tuple(_) => "a tuple",
@@ -366,11 +367,10 @@ impl Heap {
             };
             starts.push(next as usize);
             for &item in items {
-                let Val::Node(node) = item else { return None };
-                match self.nodes[node as usize] {
-                    Node::Entry(entry) if entry == next => next += 1,
-                    _ => return None,
+                if self.entry_number(item)? != next {
+                    return None;
                 }
+                next += 1;
             }
         }
         if next as usize != self.entries.len() {
@@ -387,9 +387,7 @@ impl Heap {
     }
 
     fn entry_at(&mut self, value: Val, place: Place<'_>) -> Result<TraceEntry> {
-        if let Val::Node(node) = value
-            && let Node::Entry(entry) = self.nodes[node as usize]
-        {
+        if let Some(entry) = self.entry_number(value) {
             self.charge(1)?;
             return Ok(self.entries[entry as usize].clone());
         }
@@ -440,9 +438,20 @@ impl Heap {
     /// An open value, `depth` levels below the root.
     fn value(&mut self, value: Val, place: Place<'_>, depth: usize) -> Result<Value> {
         self.charge(1)?;
+        if depth > self.limits.max_depth && matches!(value, Val::Entry(_) | Val::Node(_)) {
+            return Err(PickleError::Limit {
+                offset: self.length,
+                what: format!("lists and dictionaries are nested deeper than {}", self.limits.max_depth),
+            });
+        }
+        if let Some(entry) = self.entry_number(value) {
+            let entry = self.entries[entry as usize].clone();
+            self.charge(24)?;
+            return self.entry_value(&entry);
+        }
         let Val::Node(node) = value else {
             return Ok(match value {
-                Val::None | Val::Node(_) => Value::None,
+                Val::None | Val::Node(_) | Val::Entry(_) => Value::None,
                 Val::Bool(value) => Value::Bool(value),
                 Val::Int(value) => Value::Int(value),
                 Val::Unsigned(value) => Value::Unsigned(value),
@@ -453,12 +462,6 @@ impl Heap {
                 }
             });
         };
-        if depth > self.limits.max_depth {
-            return Err(PickleError::Limit {
-                offset: self.length,
-                what: format!("lists and dictionaries are nested deeper than {}", self.limits.max_depth),
-            });
-        }
         let item = |heap: &mut Self, item, place: Place<'_>| heap.value(item, place, depth + 1);
         Ok(match &self.nodes[node as usize] {
             Node::List(_) => Value::List(self.each(value, place, item)?),
@@ -474,11 +477,7 @@ impl Heap {
                 };
                 Value::Dict(pairs.into_iter().map(convert).collect::<Result<_>>()?)
             }
-            Node::Entry(entry) => {
-                let entry = self.entries[*entry as usize].clone();
-                self.charge(24)?;
-                self.entry_value(&entry)?
-            }
+            Node::Entry(_) => Value::None,
             Node::Stack(stack) => {
                 let stack = Arc::clone(stack);
                 self.stack_value(&stack)?

@@ -3,7 +3,9 @@
 //! dictionary.
 
 use super::Limits;
+use super::entry::{FIRST_KEY, MOST_KEYS, Parts};
 use super::error::PickleError;
+use super::room;
 use crate::schema::Word;
 use alloc_core::snapshot::{Action, Frame, Stack, TraceEntry};
 use alloc_core::types::PoolId;
@@ -23,6 +25,8 @@ pub(super) enum Val {
     Text(u32),
     /// A tuple of two small numbers: every entry has one (its pool), which then needs no node.
     Pair(u32, u32),
+    /// A dictionary that was a complete history entry from the beginning; index into the entries.
+    Entry(u32),
     /// Index into the nodes.
     Node(u32),
 }
@@ -33,7 +37,7 @@ pub(super) enum Node {
     List(Vec<Val>),
     Tuple(Box<[Val]>),
     Dict(Vec<(Val, Val)>),
-    /// A dictionary that is a complete history entry; index into the entries.
+    /// A dictionary that became a complete history entry; index into the entries.
     Entry(u32),
     /// A list that was used as a call stack.
     Stack(Stack),
@@ -46,6 +50,8 @@ pub(super) struct Heap {
     pub(super) texts: Vec<Arc<str>>,
     text_ids: FxHashMap<Arc<str>, u32>,
     text_bytes: usize,
+    /// The last text that was looked up by its bytes.
+    recent: u32,
     /// Values inside lists, tuples and dictionaries.
     slots: usize,
     /// The one empty stack.
@@ -65,6 +71,7 @@ impl Heap {
             texts: Vec::new(),
             text_ids: FxHashMap::default(),
             text_bytes: 0,
+            recent: 0,
             slots: 0,
             no_frames: Arc::from([]),
             limits,
@@ -105,10 +112,14 @@ impl Heap {
     /// As [`Heap::text`] for bytes that should be UTF-8; file names that are not (Python writes their odd
     /// bytes as lone surrogates) keep what is readable.
     pub(super) fn text_from(&mut self, bytes: &[u8]) -> u32 {
-        match std::str::from_utf8(bytes) {
-            Ok(text) => self.text(text),
-            Err(_) => self.text(&String::from_utf8_lossy(bytes)),
+        // Entries repeat the same few texts, and many writers do not refer back to them.
+        if self.texts[self.recent as usize].as_bytes() != bytes {
+            self.recent = match std::str::from_utf8(bytes) {
+                Ok(text) => self.text(text),
+                Err(_) => self.text(&String::from_utf8_lossy(bytes)),
+            };
         }
+        self.recent
     }
 
     pub(super) fn shared_text(&self, id: u32) -> Arc<str> {
@@ -123,6 +134,7 @@ impl Heap {
             Node::Entry(_) | Node::Stack(_) => 0,
         };
         let index = self.nodes.len() as u32;
+        room::make(&mut self.nodes, 1);
         self.nodes.push(node);
         Val::Node(index)
     }
@@ -141,6 +153,7 @@ impl Heap {
         let Val::Node(index) = list else { return Err("items are added to something that is not a list") };
         match &mut self.nodes[index as usize] {
             Node::List(known) => {
+                room::make(known, items.len());
                 known.extend_from_slice(items);
                 self.slots += items.len();
                 Ok(())
@@ -152,20 +165,18 @@ impl Heap {
 
     /// Adds keys and values, alternating, to a dictionary.
     pub(super) fn set_items(&mut self, dict: Val, items: &[Val]) -> Result<(), &'static str> {
+        if self.entry_number(dict).is_some() {
+            return Err("a history entry is changed after it was complete");
+        }
         let Val::Node(index) = dict else { return Err("keys are set in something that is not a dictionary") };
-        let pairs = match &self.nodes[index as usize] {
-            Node::Dict(pairs) => pairs,
-            Node::Entry(_) => return Err("a history entry is changed after it was complete"),
-            _ => return Err("keys are set in something that is not a dictionary"),
+        let Node::Dict(pairs) = &self.nodes[index as usize] else {
+            return Err("keys are set in something that is not a dictionary");
         };
         if !items.len().is_multiple_of(2) {
             return Err("the last key has no value");
         }
-        if pairs.is_empty()
-            && let Some(entry) = self.entry(items)
-        {
-            let number = self.entries.len() as u32;
-            self.entries.push(entry);
+        let number = self.entries.len() as u32;
+        if pairs.is_empty() && self.entry(items).is_some() {
             self.nodes[index as usize] = Node::Entry(number);
         } else if let Node::Dict(pairs) = &mut self.nodes[index as usize] {
             pairs.extend(items.chunks_exact(2).map(|pair| (pair[0], pair[1])));
@@ -174,51 +185,36 @@ impl Heap {
         Ok(())
     }
 
-    /// The history entry that a whole dictionary makes; `None` if it has anything unusual, for
+    /// The value of the next entry.
+    #[inline]
+    pub(super) fn next_entry(&self) -> Val {
+        Val::Entry(self.entries.len() as u32)
+    }
+
+    /// The number of the history entry that a value is.
+    #[inline]
+    pub(super) fn entry_number(&self, value: Val) -> Option<u32> {
+        match value {
+            Val::Entry(number) => Some(number),
+            Val::Node(node) => match self.nodes[node as usize] {
+                Node::Entry(number) => Some(number),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Adds the history entry that a whole dictionary makes; `None` if it has anything unusual, for
     /// [`super::convert`] to look at.
-    fn entry(&mut self, items: &[Val]) -> Option<TraceEntry> {
-        // Picklers set at most 1000 keys at a time, so more may follow.
-        if items.len() >= 2000 || items.first() != Some(&Val::Text(Word::Action as u32)) {
+    fn entry(&mut self, items: &[Val]) -> Option<()> {
+        if items.len() >= 2 * MOST_KEYS || items.first() != Some(&FIRST_KEY) {
             return None;
         }
-        let mut action = None;
-        let (mut addr, mut device_free, mut size, mut stream, mut time_us) = (None, None, None, None, None);
-        let (mut compile_context, mut user_metadata, mut pool_id, mut frames) = (None, None, None, None);
+        let mut parts = Parts::default();
         for pair in items.chunks_exact(2) {
-            let Val::Text(key) = pair[0] else { return None };
-            let value = pair[1];
-            match Word::from_id(key)? {
-                Word::Action => action = Some(self.action(value)?),
-                Word::Addr => addr = Some(value.unsigned()?),
-                Word::DeviceFree => device_free = Some(value.unsigned()?),
-                Word::Size => size = Some(value.unsigned()?),
-                Word::Stream => stream = Some(value.unsigned()?),
-                Word::TimeUs => time_us = Some(value.signed()?),
-                Word::CompileContext => compile_context = Some(self.shared(value)?),
-                Word::UserMetadata => user_metadata = Some(self.shared(value)?),
-                Word::PoolId => pool_id = Some(value.pair()?),
-                Word::Frames => frames = Some(self.stack(value)?),
-                _ => return None,
-            }
+            parts.set(self, pair[0], pair[1])?;
         }
-        let action = action?;
-        let addr = match (addr, device_free) {
-            (Some(addr), None) if action != Action::Oom => addr,
-            (None, Some(free)) if action == Action::Oom => free,
-            _ => return None,
-        };
-        Some(TraceEntry {
-            action,
-            addr,
-            size: size?,
-            stream: stream?,
-            time_us: time_us?,
-            compile_context,
-            user_metadata,
-            pool_id,
-            frames,
-            extra: Vec::new(),
-        })
+        parts.finish(self)
     }
 
     /// The action a text names.
@@ -227,7 +223,8 @@ impl Heap {
         Word::from_id(id)?.action()
     }
 
-    fn shared(&self, value: Val) -> Option<Arc<str>> {
+    #[inline]
+    pub(super) fn shared(&self, value: Val) -> Option<Arc<str>> {
         match value {
             Val::Text(id) => Some(self.shared_text(id)),
             _ => None,
@@ -235,7 +232,7 @@ impl Heap {
     }
 
     /// The call stack that a list makes, made once; `None` if a frame has anything unusual.
-    fn stack(&mut self, value: Val) -> Option<Stack> {
+    pub(super) fn stack(&mut self, value: Val) -> Option<Stack> {
         let Val::Node(index) = value else { return None };
         let stack: Stack = match &self.nodes[index as usize] {
             Node::Stack(stack) => return Some(Arc::clone(stack)),
@@ -294,7 +291,7 @@ impl Val {
         }
     }
 
-    fn pair(self) -> Option<PoolId> {
+    pub(super) fn pair(self) -> Option<PoolId> {
         match self {
             Self::Pair(first, second) => Some(PoolId(first.into(), second.into())),
             _ => None,

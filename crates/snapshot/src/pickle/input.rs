@@ -42,6 +42,16 @@ impl<R: Read> Input<R> {
         self.filled - self.position < count
     }
 
+    /// The bytes at hand.
+    pub(super) fn at_hand(&self) -> &[u8] {
+        &self.buffer[self.position..self.filled]
+    }
+
+    /// Passes over some of the bytes at hand.
+    pub(super) fn skip(&mut self, count: usize) {
+        self.position += count;
+    }
+
     /// Moves what is left to the front and reads on, until the buffer is full or the input ends.
     pub(super) fn fill(&mut self) -> Result<(), PickleError> {
         self.buffer.copy_within(self.position..self.filled, 0);

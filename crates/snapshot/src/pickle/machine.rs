@@ -1,18 +1,16 @@
 //! The stack machine: carries out a pickle's operations on a [`Heap`].
 
 use super::Limits;
+use super::entry::Quick;
 use super::error::PickleError;
 use super::heap::{Heap, Node, Val};
 use super::input::Input;
+use super::memo::Memo;
 use super::opcode::{self, Foreign};
 use std::io::Read;
 
 /// Memory that is always allowed, whatever the input's length.
 const ALWAYS_ALLOWED: u64 = 64 << 20;
-
-/// How far a memo index may be ahead of the byte offset. Every store takes a byte at least, so that
-/// numbers without large gaps stay below it; a writer may reserve some (ours does).
-const MEMO_SLACK: u64 = 1024;
 
 struct Machine<R> {
     input: Input<R>,
@@ -20,20 +18,20 @@ struct Machine<R> {
     stack: Vec<Val>,
     /// Heights of the stack at each mark.
     marks: Vec<usize>,
-    memo: Vec<Option<Val>>,
-    /// Stored values, which is the next index of MEMOIZE.
-    memoised: usize,
+    memo: Memo,
+    /// Whether history entries may be read the quick way; tests compare both ways.
+    quick: bool,
 }
 
 /// Runs a pickle to its end; gives what it built and the value it ends with.
-pub(super) fn run<R: Read>(reader: R, limits: &Limits) -> Result<(Heap, Val), PickleError> {
+pub(super) fn run<R: Read>(reader: R, limits: &Limits, quick: bool) -> Result<(Heap, Val), PickleError> {
     let mut machine = Machine {
         input: Input::new(reader, limits.max_bytes),
         heap: Heap::new(*limits),
         stack: Vec::new(),
         marks: Vec::new(),
-        memo: Vec::new(),
-        memoised: 0,
+        memo: Memo::default(),
+        quick,
     };
     loop {
         if machine.input.is_low(32) {
@@ -52,8 +50,8 @@ pub(super) fn run<R: Read>(reader: R, limits: &Limits) -> Result<(Heap, Val), Pi
 
 impl<R: Read> Machine<R> {
     fn check_memory(&self) -> Result<(), PickleError> {
-        let slots = self.stack.capacity() + self.memo.capacity() + self.marks.capacity();
-        let used = (self.heap.footprint() + slots * size_of::<Val>()) as u64;
+        let slots = self.stack.capacity() + self.marks.capacity();
+        let used = (self.heap.footprint() + self.memo.footprint() + slots * size_of::<Val>()) as u64;
         let limits = &self.heap.limits;
         let offset = self.input.offset();
         let allowed = ALWAYS_ALLOWED
@@ -77,7 +75,7 @@ impl<R: Read> Machine<R> {
                 let index = u32::from_le_bytes(self.input.array()?);
                 return self.get(index.into());
             }
-            opcode::MEMOIZE => return self.put(self.memoised as u64),
+            opcode::MEMOIZE => return self.put(self.memo.stored() as u64),
             opcode::BINPUT => {
                 let index = self.input.byte()?;
                 return self.put(index.into());
@@ -113,7 +111,10 @@ impl<R: Read> Machine<R> {
                 self.marks.push(self.stack.len());
                 return Ok(());
             }
-            opcode::EMPTY_DICT => self.heap.add(Node::Dict(Vec::new())),
+            opcode::EMPTY_DICT => match self.quick_entry() {
+                Some(entry) => entry,
+                None => self.heap.add(Node::Dict(Vec::new())),
+            },
             opcode::EMPTY_LIST => self.heap.add(Node::List(Vec::new())),
             opcode::EMPTY_TUPLE => self.heap.tuple(&[]),
             opcode::SETITEMS => {
@@ -212,6 +213,19 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
+    /// The history entry that begins here, if it is a usual one whose bytes are all at hand.
+    #[inline]
+    fn quick_entry(&mut self) -> Option<Val> {
+        // Stores take a byte each, so indexes that are sound here stay so.
+        if !self.quick || !Memo::is_sound(self.memo.next(), self.input.at.offset) {
+            return None;
+        }
+        let quick = Quick { rest: self.input.at_hand(), heap: &mut self.heap, memo: &mut self.memo };
+        let (entry, length) = quick.entry()?;
+        self.input.skip(length);
+        Some(entry)
+    }
+
     fn refuse(&self, opcode: u8) -> PickleError {
         let at = self.input.at;
         match opcode::foreign(opcode) {
@@ -275,33 +289,22 @@ impl<R: Read> Machine<R> {
 
     #[inline]
     fn get(&mut self, index: u64) -> Result<(), PickleError> {
-        match usize::try_from(index).ok().and_then(|index| self.memo.get(index)) {
-            Some(Some(value)) => {
-                self.stack.push(*value);
+        match self.memo.get(index) {
+            Some(value) => {
+                self.stack.push(value);
                 Ok(())
             }
-            _ => Err(self.input.malformed(format!("nothing was stored under memo index {index}"))),
+            None => Err(self.input.malformed(format!("nothing was stored under memo index {index}"))),
         }
     }
 
     #[inline]
     fn put(&mut self, index: u64) -> Result<(), PickleError> {
-        if index > self.input.at.offset + MEMO_SLACK {
+        if !Memo::is_sound(index, self.input.at.offset) {
             let what = format!("memo index {index} is out of all proportion");
             return Err(self.input.malformed(what));
         }
-        let value = self.stack[self.below(1)?];
-        let index = index as usize;
-        if index == self.memo.len() {
-            self.memo.push(Some(value));
-            self.memoised += 1;
-            return Ok(());
-        }
-        if index > self.memo.len() {
-            self.memo.resize(index + 1, None);
-        }
-        self.memoised += usize::from(self.memo[index].is_none());
-        self.memo[index] = Some(value);
+        self.memo.put(index, self.stack[self.below(1)?]);
         Ok(())
     }
 
