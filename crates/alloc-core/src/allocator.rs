@@ -172,6 +172,26 @@ impl<P: Policy> CachingAllocator<P> {
         }
     }
 
+    /// Says that `stream` is about to be destroyed: the engine never names its handle again, and a later stream
+    /// with the same handle is another one. Its memory, cached or live, is kept: it can be given back as before, and
+    /// the next stream that is used for the first time adopts it, ordered after all that `stream` was given. A
+    /// stream that was never used here, or is retired already, is no error.
+    ///
+    /// Everything the program wants done on `stream` must be queued before, and no request for it may be under way.
+    ///
+    /// Does not wait for the stream, unless the driver refuses to record an event on it, or another thread
+    /// is waiting for the same stream.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`]; what the driver answers where the stream could
+    /// not even be waited for: it is not retired then, and the call can be made again.
+    pub fn retire_stream(&self, stream: Stream) -> Result<()> {
+        self.own(stream)?;
+        self.device(stream.device)?;
+        // A stream may use the memory of other devices, too.
+        self.devices.iter().try_for_each(|device| device.retire_stream(stream))
+    }
+
     /// Gives all cached memory of all devices back: waits for pending frees, then returns whole free
     /// segments and whole free granules. Blocks. PyTorch: `emptyCache`.
     ///

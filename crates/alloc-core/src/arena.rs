@@ -14,6 +14,7 @@ use crate::counters::{Count, Counters};
 use crate::epoch::Epochs;
 use crate::history::Recorder;
 use crate::index::PlacementIndex;
+use crate::last_work::{LastWork, User};
 use crate::policy::{Policy, Request};
 use crate::segment::{Segment, SegmentTable};
 use crate::snapshot::Action;
@@ -31,7 +32,7 @@ pub(crate) struct TierState<I> {
     pub(crate) unmapped: BTreeSet<(u64, BlockId)>,
 }
 
-/// What identifies an arena; never changes.
+/// What identifies an arena. Its stream changes when another adopts the memory of one that is retired.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArenaId {
     pub(crate) device: DeviceIndex,
@@ -43,6 +44,8 @@ pub(crate) struct ArenaId {
 #[derive(Debug)]
 pub(crate) struct ArenaState<P: Policy> {
     pub(crate) id: ArenaId,
+    /// The end of its stream's work, once that is retired and until another adopts the arena.
+    pub(crate) retired: Option<Arc<LastWork>>,
     pub(crate) policy: P,
     pub(crate) blocks: BlockTable,
     pub(crate) segments: SegmentTable,
@@ -58,12 +61,12 @@ pub(crate) struct ArenaState<P: Policy> {
 }
 
 /// What a free has to do next.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum FreeStep {
     /// The block is free.
     Done,
     /// The block waits for these streams; an event has to be recorded on each.
-    Wait(SmallVec<[Stream; 4]>),
+    Wait(SmallVec<[User; 4]>),
 }
 
 #[allow(clippy::cast_possible_wrap)] // block sizes are under 2^60
@@ -75,6 +78,7 @@ impl<P: Policy> ArenaState<P> {
     pub(crate) fn new(id: ArenaId, policy: P, searches: Arc<[AtomicU64; 2]>) -> Self {
         Self {
             id,
+            retired: None,
             policy,
             blocks: BlockTable::default(),
             segments: SegmentTable::default(),
@@ -93,6 +97,12 @@ impl<P: Policy> ArenaState<P> {
 
     pub(crate) fn tier(&mut self, tier: Tier) -> &mut TierState<P::Index> {
         &mut self.tiers[tier as usize]
+    }
+
+    /// Whether requests of `stream`, one of this device, are for this arena.
+    #[inline]
+    pub(crate) fn serves(&self, stream: Stream) -> bool {
+        self.id.stream.raw == stream.raw && self.retired.is_none()
     }
 
     /// Takes the block that serves `request` out of the free ones.

@@ -2,12 +2,14 @@
 //!
 //! A request takes the lock of its stream's arena, finds a free block, cuts it and returns. Only a miss
 //! goes further: up the policy's ladder of remedies (`device/ladder.rs`), which takes memory from the device
-//! (`device/grow.rs`) or gives some back (`device/release.rs`), without a lock over any driver call.
+//! (`device/grow.rs`) or gives some back (`device/release.rs`), without a lock over any driver call. What a stream
+//! leaves behind when it ends goes to another (`device/retire.rs`).
 
 mod grow;
 mod ladder;
 mod observe;
 mod release;
+mod retire;
 
 use crate::address_map::{AddressMap, Location};
 use crate::arena::{ArenaState, FreeStep};
@@ -108,6 +110,10 @@ pub struct DeviceAllocator<P: Policy> {
     peaks: Mutex<Peaks>,
     pending: PendingFrees,
     transit: Transit,
+    /// Driver calls under way that name a stream; see `device/retire.rs`.
+    naming: Transit,
+    /// Held while a stream gets its arena, or retires.
+    tenures: Mutex<()>,
     last_resort: Mutex<()>,
     /// Held while leftovers are tried again.
     retrying: Mutex<()>,
@@ -161,6 +167,8 @@ impl<P: Policy> DeviceAllocator<P> {
             peaks: Mutex::new(Rank::Peaks, Peaks::default()),
             pending: PendingFrees::default(),
             transit: Transit::default(),
+            naming: Transit::default(),
+            tenures: Mutex::new(Rank::Synchronisation, ()),
             last_resort: Mutex::new(Rank::LastResort, ()),
             retrying: Mutex::new(Rank::Synchronisation, ()),
             configuring: Mutex::new(Rank::LastResort, ()),
@@ -182,8 +190,10 @@ impl<P: Policy> DeviceAllocator<P> {
         if due {
             self.drain()?;
         }
-        let arena = self.arenas.for_stream(stream)?;
-        let mut state = arena.lock();
+        let (arena, mut state) = match self.enter(stream) {
+            Some(entered) => entered,
+            None => self.enter_slowly(stream)?,
+        };
         let request = state.policy.request(bytes);
         match state.find(&request) {
             Some(block) => {
@@ -207,11 +217,12 @@ impl<P: Policy> DeviceAllocator<P> {
         let Some(block) = state.handed_out(ptr, location.block) else { return false };
         match state.free(&self.map, block) {
             FreeStep::Done => self.leave(state),
-            FreeStep::Wait(streams) => {
+            FreeStep::Wait(users) => {
+                let _named = self.naming.begin();
                 self.leave(state);
                 let waiting = Waiting { arena: location.arena, block };
-                for stream in streams {
-                    self.pending.wait_for(&*self.backend, stream, waiting);
+                for user in users {
+                    self.pending.wait_for(&*self.backend, user, waiting);
                 }
             }
         }
@@ -223,7 +234,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let Some(arena) = self.arenas.get(location.arena) else { return Ok(false) };
         let mut state = arena.lock();
         let Some(block) = state.handed_out(ptr, location.block) else { return Ok(false) };
-        if stream == state.id.stream {
+        if state.serves(stream) && stream.device == self.device {
             return Ok(true);
         }
         let Some(is_new) = state.record_use(block, stream) else {
@@ -288,7 +299,7 @@ impl<P: Policy> DeviceAllocator<P> {
     fn synchronise_pending(&self) -> Result<()> {
         self.state.lock().counters.sync_all_streams += 1;
         let _blocks = self.transit.begin();
-        Ok(self.pending.synchronise(&*self.backend, |waiting| self.event_done(waiting))?)
+        Ok(self.pending.synchronise(&*self.backend, &self.naming, |waiting| self.event_done(waiting))?)
     }
 
     fn event_done(&self, waiting: Waiting) {

@@ -73,6 +73,8 @@ pub(crate) struct Ring {
     overwritten: u64,
     /// The texts of annotations in the ring, by sequence number.
     notes: FxHashMap<u64, Arc<str>>,
+    /// Streams the records were made for before the present one: each with the first number it has not.
+    former: Vec<(u64, u64)>,
     stamps: Arc<Stamps>,
 }
 
@@ -84,6 +86,7 @@ impl Ring {
             cursor: 0,
             overwritten: 0,
             notes: FxHashMap::default(),
+            former: Vec::new(),
             stamps,
         }
     }
@@ -164,6 +167,21 @@ impl Recorder {
             // Records of another numbering cannot be merged with new ones.
             _ => self.ring = Some(Box::new(Ring::new(max_entries, Arc::clone(stamps)))),
         }
+    }
+
+    /// What was recorded so far was for the stream with the handle `former`; what follows is for another.
+    pub(crate) fn rename(&mut self, former: u64) {
+        if let Some(ring) = &mut self.ring {
+            let oldest = ring.iter().next().map_or(u64::MAX, |(record, _)| record.sequence);
+            ring.former.retain(|(end, _)| *end > oldest);
+            ring.former.push((ring.stamps.made(), former));
+        }
+    }
+
+    /// The handle of the stream that `record` was made for, where `present` is that of now.
+    pub(crate) fn stream_of(&self, record: &Record, present: u64) -> u64 {
+        let former = self.ring.iter().flat_map(|ring| &ring.former);
+        former.copied().find(|(end, _)| record.sequence < *end).map_or(present, |(_, stream)| stream)
     }
 
     /// Records kept.

@@ -26,6 +26,7 @@ mod growth;
 pub mod history;
 pub mod index;
 mod invariants;
+mod last_work;
 pub mod oom;
 mod pending;
 pub mod policy;

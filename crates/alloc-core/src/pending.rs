@@ -5,16 +5,49 @@
 
 use crate::backend::{Backend, ErrorKind, EventFlags, Result};
 use crate::block::BlockId;
-use crate::sync::{AtomicUsize, Mutex, Ordering, Rank, assert_unlocked};
+use crate::last_work::{LastWork, User};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Rank, Transit, assert_unlocked};
 use crate::types::{DeviceIndex, Event, Stream};
 use std::collections::VecDeque;
 
-/// A block that waits for an event.
-#[derive(Clone, Copy, Debug)]
+/// What a block waits for.
+#[derive(Clone, Debug)]
+enum Moment {
+    /// An event recorded at its free.
+    Own(Event),
+    /// The end of a stream that was retired before.
+    Last(Arc<LastWork>),
+}
+
+impl Moment {
+    fn is_past(&self, backend: &dyn Backend) -> Result<bool> {
+        match self {
+            Self::Own(event) => Ok(backend.query_event(*event)?.is_ready()),
+            Self::Last(work) => work.is_done(),
+        }
+    }
+
+    fn wait(&self, backend: &dyn Backend) -> Result<()> {
+        match self {
+            Self::Own(event) => backend.synchronize_event(*event),
+            Self::Last(work) => work.wait(),
+        }
+    }
+
+    fn own(&self) -> Option<Event> {
+        match self {
+            Self::Own(event) => Some(*event),
+            Self::Last(_) => None,
+        }
+    }
+}
+
+/// A block that waits.
+#[derive(Clone, Debug)]
 struct Entry {
     /// Tells entries apart, whatever event they reuse.
     ticket: u64,
-    event: Event,
+    until: Moment,
     block: Waiting,
 }
 
@@ -25,11 +58,19 @@ pub(crate) struct Waiting {
     pub(crate) block: BlockId,
 }
 
+/// A block that waits without an event.
+#[derive(Clone, Debug)]
+struct Unrecorded {
+    ticket: u64,
+    user: User,
+    block: Waiting,
+}
+
 #[derive(Debug, Default)]
 struct Queues {
-    by_stream: Vec<(Stream, VecDeque<Entry>)>,
+    by_stream: Vec<(User, VecDeque<Entry>)>,
     /// Blocks whose event could not be recorded: only a synchronisation of the stream frees them.
-    unrecorded: Vec<(Stream, Waiting)>,
+    unrecorded: Vec<Unrecorded>,
     /// Events ready for reuse.
     spare: Vec<Event>,
     /// Uses recorded and not freed yet, by device: that many spare events are kept.
@@ -40,6 +81,29 @@ struct Queues {
 }
 
 impl Queues {
+    fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets - 1
+    }
+
+    /// Appends to the user's queue. Returns what a queue belonged to that is used again, to be dropped without a lock.
+    fn push(&mut self, user: User, until: Moment, block: Waiting) -> Option<User> {
+        let entry = Entry { ticket: self.ticket(), until, block };
+        if let Some((_, queue)) = self.by_stream.iter_mut().find(|(other, _)| other.is_same(&user)) {
+            queue.push_back(entry);
+            return None;
+        }
+        let vacant = |(user, queue): &&mut (User, VecDeque<Entry>)| {
+            matches!(user, User::Retired(_)) && queue.is_empty()
+        };
+        if let Some((former, queue)) = self.by_stream.iter_mut().find(vacant) {
+            queue.push_back(entry);
+            return Some(std::mem::replace(former, user));
+        }
+        self.by_stream.push((user, VecDeque::from([entry])));
+        None
+    }
+
     fn expect(&mut self, device: DeviceIndex) -> &mut usize {
         let at = self.expected.iter().position(|(d, _)| *d == device).unwrap_or_else(|| {
             self.expected.push((device, 0));
@@ -90,29 +154,36 @@ impl PendingFrees {
         self.queues.lock().failures
     }
 
-    /// Records an event on `stream` for a block. Never fails: a block whose event cannot be recorded waits
+    /// Lets a block wait for what `user` has been given. Never fails: a block whose event cannot be recorded waits
     /// for the next synchronisation, is counted, and reported.
-    pub(crate) fn wait_for(&self, backend: &dyn Backend, stream: Stream, block: Waiting) {
+    pub(crate) fn wait_for(&self, backend: &dyn Backend, user: User, block: Waiting) {
         self.count.fetch_add(1, Ordering::AcqRel);
         assert_unlocked();
+        let stream = match user {
+            User::Live(stream) => stream,
+            User::Retired(last) => {
+                let _former = {
+                    let mut queues = self.queues.lock();
+                    let expected = queues.expect(last.device());
+                    *expected = expected.saturating_sub(1);
+                    queues.push(User::Retired(Arc::clone(&last)), Moment::Last(last), block)
+                };
+                return;
+            }
+        };
         let recorded = self.event(backend, stream.device).and_then(|event| {
             backend.record_event(event, stream).inspect_err(|_| destroy(backend, event))?;
             Ok(event)
         });
-        let mut queues = self.queues.lock();
         match recorded {
             Ok(event) => {
-                let ticket = queues.tickets;
-                queues.tickets += 1;
-                let entry = Entry { ticket, event, block };
-                match queues.by_stream.iter_mut().find(|(s, _)| *s == stream) {
-                    Some((_, queue)) => queue.push_back(entry),
-                    None => queues.by_stream.push((stream, VecDeque::from([entry]))),
-                }
+                let _former = self.queues.lock().push(User::Live(stream), Moment::Own(event), block);
             }
             Err(error) => {
+                let mut queues = self.queues.lock();
                 queues.failures += 1;
-                queues.unrecorded.push((stream, block));
+                let ticket = queues.ticket();
+                queues.unrecorded.push(Unrecorded { ticket, user: User::Live(stream), block });
                 drop(queues);
                 backend.clear_error();
                 tracing::warn!(%error, "no event could be recorded for a freed block; it stays pending until the next synchronisation");
@@ -166,7 +237,7 @@ impl PendingFrees {
             let (head, at_end) = {
                 let queues = self.queues.lock();
                 (
-                    queues.by_stream.get(stream).and_then(|(_, q)| q.front().copied()),
+                    queues.by_stream.get(stream).and_then(|(_, q)| q.front().cloned()),
                     stream >= queues.by_stream.len(),
                 )
             };
@@ -178,7 +249,7 @@ impl PendingFrees {
                 continue;
             };
             assert_unlocked();
-            if !backend.query_event(head.event)?.is_ready() {
+            if !head.until.is_past(backend)? {
                 stream += 1;
                 continue;
             }
@@ -188,7 +259,7 @@ impl PendingFrees {
                 let mine = queue.front().is_some_and(|e| e.ticket == head.ticket);
                 if mine {
                     queue.pop_front();
-                    queues.spare.push(head.event);
+                    queues.spare.extend(head.until.own());
                 }
                 mine
             };
@@ -201,36 +272,53 @@ impl PendingFrees {
     /// Waits for all that is pending at this call. Blocks. A stream that cannot be waited for (it was
     /// destroyed, or its event is broken) is covered by waiting for its whole device; where that fails, too, what
     /// it has stays pending, the other streams are done all the same, and the first error is returned.
-    pub(crate) fn synchronise(&self, backend: &dyn Backend, mut done: impl FnMut(Waiting)) -> Result<()> {
+    ///
+    /// Calls that name a stream are tickets of `naming`.
+    pub(crate) fn synchronise(
+        &self,
+        backend: &dyn Backend,
+        naming: &Transit,
+        mut done: impl FnMut(Waiting),
+    ) -> Result<()> {
         let _waiting = self.synchronising.lock();
-        let (streams, bound, unrecorded) = {
+        let (streams, bound) = {
             let queues = self.queues.lock();
-            (queues.by_stream.len(), queues.tickets, queues.unrecorded.clone())
+            (queues.by_stream.len(), queues.tickets)
         };
         let mut outcome = Ok(());
         for stream in 0..streams {
-            let waited = self.synchronise_stream(backend, stream, bound, &mut done);
+            let waited = self.synchronise_stream(backend, naming, stream, bound, &mut done);
             outcome = outcome.and(waited);
         }
         // What joins the list from here on is for the next round: its work may be later.
-        let mut reached: Vec<(Stream, bool)> = Vec::new();
-        for entry in unrecorded {
-            let ready = match reached.iter().find(|(stream, _)| *stream == entry.0) {
+        let (_named, unrecorded) = {
+            let queues = self.queues.lock();
+            let mut unrecorded = queues.unrecorded.clone();
+            unrecorded.retain(|entry| entry.ticket < bound);
+            ((!unrecorded.is_empty()).then(|| naming.begin()), unrecorded)
+        };
+        let mut reached: Vec<(User, bool)> = Vec::new();
+        for Unrecorded { ticket, user, block } in unrecorded {
+            let ready = match reached.iter().find(|(other, _)| other.is_same(&user)) {
                 Some((_, ready)) => *ready,
                 None => {
                     assert_unlocked();
-                    let waited = wait_for_stream(backend, entry.0);
-                    reached.push((entry.0, waited.is_ok()));
+                    let waited = match &user {
+                        User::Live(stream) => wait_for_stream(backend, *stream),
+                        User::Retired(last) => last.wait(),
+                    };
+                    reached.push((user.clone(), waited.is_ok()));
                     let ready = waited.is_ok();
                     outcome = outcome.and(waited);
                     ready
                 }
             };
             let mut queues = self.queues.lock();
-            if let Some(at) = queues.unrecorded.iter().position(|e| ready && *e == entry) {
+            // By ticket: its stream may have been retired meanwhile.
+            if let Some(at) = queues.unrecorded.iter().position(|entry| ready && entry.ticket == ticket) {
                 queues.unrecorded.swap_remove(at);
                 drop(queues);
-                self.finish(entry.1, &mut done);
+                self.finish(block, &mut done);
             }
         }
         outcome
@@ -240,39 +328,67 @@ impl PendingFrees {
     fn synchronise_stream(
         &self,
         backend: &dyn Backend,
+        naming: &Transit,
         stream: usize,
         bound: u64,
         done: &mut impl FnMut(Waiting),
     ) -> Result<()> {
         loop {
-            let (used, head) = {
-                let queues = self.queues.lock();
-                let (used, queue) = &queues.by_stream[stream];
-                (*used, queue.front().copied())
-            };
+            let head = self.queues.lock().by_stream[stream].1.front().cloned();
             let Some(head) = head.filter(|head| head.ticket < bound) else { return Ok(()) };
             assert_unlocked();
-            let waited = backend.synchronize_event(head.event);
+            let waited = head.until.wait(backend);
             let works = waited.is_ok();
             if let Err(error) = waited {
                 backend.clear_error();
                 tracing::warn!(%error, "an event could not be waited for; waiting for its stream instead");
-                wait_for_stream(backend, used)?;
+                let (used, _named) = {
+                    let queues = self.queues.lock();
+                    let (used, queue) = &queues.by_stream[stream];
+                    if queue.front().is_none_or(|entry| entry.ticket != head.ticket) {
+                        // Another thread has noticed its end, and the queue may be another stream's now.
+                        continue;
+                    }
+                    (used.clone(), naming.begin())
+                };
+                match used {
+                    User::Live(stream) => wait_for_stream(backend, stream)?,
+                    User::Retired(last) => last.wait()?,
+                }
             }
             let mut queues = self.queues.lock();
             let queue = &mut queues.by_stream[stream].1;
             if queue.front().is_some_and(|e| e.ticket == head.ticket) {
                 queue.pop_front();
                 if works {
-                    queues.spare.push(head.event);
+                    queues.spare.extend(head.until.own());
                 }
                 drop(queues);
-                if !works {
-                    // A broken event must not come back for the next free.
-                    destroy(backend, head.event);
+                if let Some(broken) = head.until.own().filter(|_| !works) {
+                    // It must not come back for the next free.
+                    destroy(backend, broken);
                 }
                 self.finish(head.block, done);
             }
+        }
+    }
+
+    /// Whether something waits for `stream` by its handle.
+    pub(crate) fn names(&self, stream: Stream) -> bool {
+        let queues = self.queues.lock();
+        let mut users =
+            queues.by_stream.iter().map(|(u, _)| u).chain(queues.unrecorded.iter().map(|entry| &entry.user));
+        users.any(|user| user.is(stream))
+    }
+
+    /// From here on, `stream` is what it was given last. Events recorded on it stay.
+    pub(crate) fn retire(&self, stream: Stream, last: &Arc<LastWork>) {
+        let mut queues = self.queues.lock();
+        let Queues { by_stream, unrecorded, .. } = &mut *queues;
+        let users =
+            by_stream.iter_mut().map(|(u, _)| u).chain(unrecorded.iter_mut().map(|entry| &mut entry.user));
+        for user in users.filter(|user| user.is(stream)) {
+            *user = User::Retired(Arc::clone(last));
         }
     }
 
@@ -283,13 +399,11 @@ impl PendingFrees {
 
     /// Destroys the spare events; called when the allocator goes away.
     pub(crate) fn destroy_events(&self, backend: &dyn Backend) {
-        let events = {
+        let (mut events, queues) = {
             let mut queues = self.queues.lock();
-            let mut events = std::mem::take(&mut queues.spare);
-            events.extend(queues.by_stream.iter().flat_map(|(_, q)| q.iter().map(|e| e.event)));
-            queues.by_stream.clear();
-            events
+            (std::mem::take(&mut queues.spare), std::mem::take(&mut queues.by_stream))
         };
+        events.extend(queues.iter().flat_map(|(_, queue)| queue.iter().filter_map(|e| e.until.own())));
         events.into_iter().for_each(|event| destroy(backend, event));
     }
 }

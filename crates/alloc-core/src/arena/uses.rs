@@ -1,13 +1,15 @@
 //! Lists of the other streams that use a block, in one recycled table per arena.
 
 use crate::block::NO_USES;
+use crate::last_work::{LastWork, User};
+use crate::sync::Arc;
 use crate::types::Stream;
 use smallvec::SmallVec;
 
 /// All use lists of an arena.
 #[derive(Debug, Default)]
 pub(crate) struct UseLists {
-    nodes: Vec<(Option<Stream>, u32)>,
+    nodes: Vec<(Option<User>, u32)>,
     /// First vacant node plus one; 0 is none.
     vacant: u32,
 }
@@ -19,17 +21,17 @@ impl UseLists {
         let mut length = 0;
         let mut at = head;
         while at != NO_USES {
-            let (user, next) = self.nodes[at as usize];
-            if user == Some(stream) {
+            let (user, next) = &self.nodes[at as usize];
+            if user.as_ref().is_some_and(|user| user.is(stream)) {
                 return Some(head);
             }
             length += 1;
-            at = next;
+            at = *next;
         }
         if length >= u32::from(u16::MAX) {
             return None;
         }
-        let node = (Some(stream), head);
+        let node = (Some(User::Live(stream)), head);
         if let Some(slot) = self.vacant.checked_sub(1) {
             self.vacant = self.nodes[slot as usize].1;
             self.nodes[slot as usize] = node;
@@ -39,18 +41,18 @@ impl UseLists {
         u32::try_from(self.nodes.len() - 1).ok()
     }
 
-    /// The list's streams, in the order they were recorded.
-    pub(crate) fn iter(&self, head: u32) -> impl Iterator<Item = Stream> + '_ {
+    /// The list's streams, newest first.
+    pub(crate) fn iter(&self, head: u32) -> impl Iterator<Item = &User> {
         std::iter::successors((head != NO_USES).then_some(head), |at| {
             let next = self.nodes[*at as usize].1;
             (next != NO_USES).then_some(next)
         })
-        .filter_map(|at| self.nodes[at as usize].0)
+        .filter_map(|at| self.nodes[at as usize].0.as_ref())
     }
 
     /// Empties a list and returns its streams, in the order they were recorded.
-    pub(crate) fn take(&mut self, head: u32) -> SmallVec<[Stream; 4]> {
-        let mut streams: SmallVec<[Stream; 4]> = self.iter(head).collect();
+    pub(crate) fn take(&mut self, head: u32) -> SmallVec<[User; 4]> {
+        let mut streams: SmallVec<[User; 4]> = self.iter(head).cloned().collect();
         streams.reverse();
         let mut at = head;
         while at != NO_USES {
@@ -59,6 +61,18 @@ impl UseLists {
             at = next;
         }
         streams
+    }
+
+    /// Whether some list has `stream`.
+    pub(crate) fn name(&self, stream: Stream) -> bool {
+        self.nodes.iter().flat_map(|(user, _)| user).any(|user| user.is(stream))
+    }
+
+    /// From here on, `stream` is what it was given last in all lists.
+    pub(crate) fn retire(&mut self, stream: Stream, last: &Arc<LastWork>) {
+        for user in self.nodes.iter_mut().flat_map(|(user, _)| user).filter(|user| user.is(stream)) {
+            *user = User::Retired(Arc::clone(last));
+        }
     }
 }
 
@@ -73,7 +87,9 @@ mod tests {
         let mut lists = UseLists::default();
         for _ in 0..100 {
             let head = [1, 2, 1].iter().try_fold(NO_USES, |head, raw| lists.add(head, stream(*raw)));
-            assert_eq!(lists.take(head.unwrap()).as_slice(), [stream(1), stream(2)]);
+            let taken = lists.take(head.unwrap());
+            assert_eq!(taken.len(), 2);
+            assert!(taken[0].is(stream(1)) && taken[1].is(stream(2)));
         }
         assert_eq!(lists.nodes.len(), 2);
     }

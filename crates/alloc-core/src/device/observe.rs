@@ -119,8 +119,10 @@ impl<P: Policy> DeviceAllocator<P> {
             let overwritten = recording.stamps.made().saturating_sub(kept as u64);
             let mut entries = Vec::new();
             if traces {
-                let mut records: Vec<_> =
-                    arenas.iter().flat_map(|a| a.history.iter().map(|r| (r, a.id.stream.raw))).collect();
+                let mut records: Vec<_> = arenas
+                    .iter()
+                    .flat_map(|a| a.history.iter().map(|r| (r, a.history.stream_of(r.0, a.id.stream.raw))))
+                    .collect();
                 records.extend(device.history.iter().map(|r| (r, 0)));
                 records.sort_unstable_by_key(|((record, _), _)| record.sequence);
                 let newest = records[held - kept..].iter();
@@ -226,7 +228,7 @@ impl<P: Policy> DeviceAllocator<P> {
     pub(super) fn explain(&self, stream: Stream, request: &Request) -> OomReport {
         let memory = self.backend.memory_info(self.device).ok();
         self.with_all(|_, arenas| {
-            let own = arenas.iter().find(|a| a.id.stream == stream);
+            let own = arenas.iter().find(|a| a.serves(stream));
             let bytes =
                 |count: Count| -> u64 { arenas.iter().map(|a| a.counters.both(count).unsigned_abs()).sum() };
             let (allocated, active) = (bytes(Count::AllocatedBytes), bytes(Count::ActiveBytes));
@@ -244,7 +246,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
             };
             let largest_anywhere = arenas.iter().map(|a| largest(a, Some(request.tier))).max().unwrap_or(0);
-            let of_others = arenas.iter().filter(|a| a.id.stream != stream);
+            let of_others = arenas.iter().filter(|a| !a.serves(stream));
             let of_others: u64 = of_others.map(|a| free_bytes(a, request.tier)).sum();
             remedy(
                 "using what other streams have cached, on their streams",
@@ -308,6 +310,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 fixed_count += sums.fixed_segments;
                 busy |= sums.busy;
             }
+            self.arenas.check(arenas);
             let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
             peaks.check(&counters);
             let state = self.state.lock();

@@ -17,7 +17,7 @@ use crate::policy::{Policy, Request};
 use crate::region::{self, RegionId};
 use crate::segment::Origin;
 use crate::snapshot::Action;
-use crate::sync::{Guard, assert_unlocked};
+use crate::sync::{Arc, Guard, assert_unlocked};
 use crate::types::DevicePtr;
 
 impl<P: Policy> DeviceAllocator<P> {
@@ -167,16 +167,23 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is
     /// known to be.
     fn quiesce(&self, arena: &Arena<P>, blocks: &[BlockId]) -> Result<()> {
-        let (stream, sealed) = {
+        let (named, sealed) = {
             let mut state = arena.lock();
             let newest = blocks.iter().map(|id| state.blocks[*id].epoch).max().unwrap_or(0);
             if state.epochs.is_closed(newest) {
                 return Ok(());
             }
-            (state.id.stream, state.epochs.seal())
+            let named = match &state.retired {
+                Some(last) => Err(Arc::clone(last)),
+                None => Ok((state.id.stream, self.naming.begin())),
+            };
+            (named, state.epochs.seal())
         };
         assert_unlocked();
-        wait_for_stream(&*self.backend, stream)?;
+        match named {
+            Ok((stream, _named)) => wait_for_stream(&*self.backend, stream)?,
+            Err(last) => last.wait()?,
+        }
         arena.lock().epochs.close(sealed);
         Ok(())
     }

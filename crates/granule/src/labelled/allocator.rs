@@ -51,6 +51,15 @@ impl<L: Label> CachingAllocator<L> {
         self.inner.empty_cache()
     }
 
+    /// Says that a stream of other code is about to be destroyed: its handle is never named again, and the next new
+    /// stream takes over the memory it leaves. Rarely **blocks**.
+    ///
+    /// # Errors
+    /// Those of [`alloc_core::CachingAllocator::retire_stream`].
+    pub fn retire_stream(&self, stream: &Stream<L>) -> Result<()> {
+        self.inner.retire_stream(stream.handle())
+    }
+
     /// Waits for all pending frees of a device; gives nothing back. **Blocks.**
     ///
     /// # Errors
