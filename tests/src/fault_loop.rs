@@ -1,6 +1,7 @@
 //! The fault loop of promise 3: one driver call fails, for every call in turn, and nothing is lost.
 
 use crate::lookalike::Controls;
+use crate::recorded;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::policy::PytorchPolicy;
@@ -73,8 +74,15 @@ pub struct OverLookalike {
     pub backend: Arc<dyn Backend>,
     /// The driver's controls.
     pub controls: Controls,
-    /// The driver's code for a kind.
-    pub code: fn(ErrorKind) -> i32,
+}
+
+/// A driver's code for a kind; CUDA and HIP gave these the same numbers.
+fn code(kind: ErrorKind) -> i32 {
+    match kind {
+        ErrorKind::OutOfMemory => 2,
+        ErrorKind::InvalidValue => 1,
+        _ => 999,
+    }
 }
 
 impl Machine for OverLookalike {
@@ -82,7 +90,7 @@ impl Machine for OverLookalike {
         Arc::clone(&self.backend)
     }
     fn fail(&self, k: u64, kind: ErrorKind) {
-        self.controls.fail(k, (self.code)(kind));
+        self.controls.fail(k, code(kind));
     }
     fn calls(&self) -> u64 {
         self.controls.calls()
@@ -182,6 +190,37 @@ pub fn run(machine: &dyn Machine, events: &[Event], settings: &Settings, k: u64,
         unsafe { backend.destroy_stream(stream) }.expect("a stream can be destroyed");
     }
     outcome
+}
+
+/// The fault loop of a real backend over recorded workloads: each C entry point fails in turn. `GRANULE_LONG` makes it
+/// longer.
+///
+/// # Panics
+/// Where something was lost.
+pub fn every_entry_point_in_turn(machine: &OverLookalike) {
+    let growable = Settings { expandable_segments: true, ..Settings::default() };
+    let long = std::env::var_os("GRANULE_LONG").is_some();
+    for (name, settings, events) in [
+        ("resnet_train", Settings::default(), 3000),
+        ("resnet_train", growable, 1500),
+        ("dlrm_prefetch", Settings::default(), 1500),
+    ] {
+        let Some(mut trace) = recorded(name) else { continue };
+        if !long {
+            trace.events.truncate(events);
+        }
+        // Flush in between, so that frees fail, too.
+        trace.events.insert(trace.events.len() / 2, Event::EmptyCache);
+        let run = |k| run(machine, &trace.events, &settings, k, kind_of(k));
+        // What is made at the first use is there for good.
+        run(0);
+        let calls = run(0).calls;
+        let last = calls.min(if long { 2000 } else { 400 });
+        let struck = (1..=last).filter(|k| run(*k).struck).count() as u64;
+        println!("{name}: {last} of {calls} entry points failed in turn; {struck} operations noticed");
+        assert!(last > 50 && struck > last / 50, "failures reach the program");
+    }
+    assert_eq!(machine.traps(), 0);
 }
 
 /// Which error call `k` fails with: every third claims a lack of memory, so that the ladder's answer is tested, too.

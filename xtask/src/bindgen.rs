@@ -88,7 +88,7 @@ fn make(headers: &Headers) -> Result<String> {
     let text = format!(
         "//! {title} declarations. Do not edit: made from {title} {version}'s header by\n\
          //! `cargo xtask bindgen --api {api} --headers <include folder>`.\n\n{}",
-        prettyplease::unparse(&file)
+        table::text(&file)
     );
     format(&text)
 }

@@ -2,7 +2,7 @@
 
 use granule::AllocError;
 use granule::backend::BackendError;
-use granule::backends::Name;
+use granule::backends::{ChoiceError, Name, VARIABLE};
 use granule::config::{ConfigError, PolicyName};
 use granule::files::LoadError;
 use granule::files::convert::ConvertError;
@@ -32,6 +32,9 @@ pub(crate) enum Failure {
     /// The allocator or its device could not be set up.
     #[error("{0}")]
     SetUp(AllocError),
+    /// The environment asks for a backend that there is not.
+    #[error("{VARIABLE}: {0}")]
+    Choice(ChoiceError),
     /// A backend does not start.
     #[error("the backend {name} cannot be used: {error}")]
     Backend { name: Name, error: BackendError },

@@ -1247,6 +1247,7 @@ pub const NAMES: &[&str] = &[
     "hipThreadExchangeStreamCaptureMode",
 ];
 /// The library's functions; `None` where it has none of that name.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Functions {
     pub hipDeviceCanAccessPeer: Option<hipDeviceCanAccessPeer_t>,
@@ -1386,413 +1387,140 @@ impl Functions {
     /// Each address is that of a C function of this generation's signature, and stays one for as long as
     /// any copy of the table is used.
     pub unsafe fn load(mut symbol: impl FnMut(&core::ffi::CStr) -> Option<*mut core::ffi::c_void>) -> Self {
-        Self {
-            hipDeviceCanAccessPeer: symbol(c"hipDeviceCanAccessPeer").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceCanAccessPeer_t>(address)
-            }),
-            hipDeviceDisablePeerAccess: symbol(c"hipDeviceDisablePeerAccess").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceDisablePeerAccess_t>(address)
-            }),
-            hipDeviceEnablePeerAccess: symbol(c"hipDeviceEnablePeerAccess").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceEnablePeerAccess_t>(address)
-            }),
-            hipDeviceGet: symbol(c"hipDeviceGet").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGet_t>(address)
-            }),
-            hipDeviceGetAttribute: symbol(c"hipDeviceGetAttribute").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetAttribute_t>(address)
-            }),
-            hipDeviceGetDefaultMemPool: symbol(c"hipDeviceGetDefaultMemPool").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetDefaultMemPool_t>(address)
-            }),
-            hipDeviceGetMemPool: symbol(c"hipDeviceGetMemPool").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetMemPool_t>(address)
-            }),
-            hipDeviceGetName: symbol(c"hipDeviceGetName").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetName_t>(address)
-            }),
-            hipDeviceGetPCIBusId: symbol(c"hipDeviceGetPCIBusId").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetPCIBusId_t>(address)
-            }),
-            hipDeviceGetStreamPriorityRange: symbol(c"hipDeviceGetStreamPriorityRange").map(
-                |address| unsafe {
-                    core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetStreamPriorityRange_t>(address)
-                },
-            ),
-            hipDeviceGetUuid: symbol(c"hipDeviceGetUuid").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceGetUuid_t>(address)
-            }),
-            hipDevicePrimaryCtxGetState: symbol(c"hipDevicePrimaryCtxGetState").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDevicePrimaryCtxGetState_t>(address)
-            }),
-            hipDevicePrimaryCtxRelease: symbol(c"hipDevicePrimaryCtxRelease").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDevicePrimaryCtxRelease_t>(address)
-            }),
-            hipDevicePrimaryCtxRetain: symbol(c"hipDevicePrimaryCtxRetain").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDevicePrimaryCtxRetain_t>(address)
-            }),
-            hipDeviceSetMemPool: symbol(c"hipDeviceSetMemPool").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceSetMemPool_t>(address)
-            }),
-            hipDeviceSynchronize: symbol(c"hipDeviceSynchronize").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceSynchronize_t>(address)
-            }),
-            hipDeviceTotalMem: symbol(c"hipDeviceTotalMem").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDeviceTotalMem_t>(address)
-            }),
-            hipDriverGetVersion: symbol(c"hipDriverGetVersion").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipDriverGetVersion_t>(address)
-            }),
-            hipEventCreate: symbol(c"hipEventCreate").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipEventCreate_t>(address)
-            }),
-            hipEventCreateWithFlags: symbol(c"hipEventCreateWithFlags").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipEventCreateWithFlags_t>(address)
-            }),
-            hipEventDestroy: symbol(c"hipEventDestroy").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipEventDestroy_t>(address)
-            }),
-            hipEventElapsedTime: symbol(c"hipEventElapsedTime").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipEventElapsedTime_t>(address)
-            }),
-            hipEventQuery: symbol(c"hipEventQuery").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipEventQuery_t>(address)
-            }),
-            hipEventRecord: symbol(c"hipEventRecord").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipEventRecord_t>(address)
-            }),
-            hipEventSynchronize: symbol(c"hipEventSynchronize").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipEventSynchronize_t>(address)
-            }),
-            hipExtMallocWithFlags: symbol(c"hipExtMallocWithFlags").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipExtMallocWithFlags_t>(address)
-            }),
-            hipFree: symbol(c"hipFree")
-                .map(|address| unsafe { core::mem::transmute::<*mut core::ffi::c_void, hipFree_t>(address) }),
-            hipFreeAsync: symbol(c"hipFreeAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipFreeAsync_t>(address)
-            }),
-            hipFreeHost: symbol(c"hipFreeHost").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipFreeHost_t>(address)
-            }),
-            hipGetDevice: symbol(c"hipGetDevice").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGetDevice_t>(address)
-            }),
-            hipGetDeviceCount: symbol(c"hipGetDeviceCount").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGetDeviceCount_t>(address)
-            }),
-            hipGetDeviceProperties: symbol(c"hipGetDeviceProperties").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGetDeviceProperties_t>(address)
-            }),
-            hipGetErrorName: symbol(c"hipGetErrorName").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGetErrorName_t>(address)
-            }),
-            hipGetErrorString: symbol(c"hipGetErrorString").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGetErrorString_t>(address)
-            }),
-            hipGetLastError: symbol(c"hipGetLastError").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGetLastError_t>(address)
-            }),
-            hipGetStreamDeviceId: symbol(c"hipGetStreamDeviceId").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGetStreamDeviceId_t>(address)
-            }),
-            hipGraphCreate: symbol(c"hipGraphCreate").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGraphCreate_t>(address)
-            }),
-            hipGraphDestroy: symbol(c"hipGraphDestroy").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGraphDestroy_t>(address)
-            }),
-            hipGraphExecDestroy: symbol(c"hipGraphExecDestroy").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGraphExecDestroy_t>(address)
-            }),
-            hipGraphGetNodes: symbol(c"hipGraphGetNodes").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGraphGetNodes_t>(address)
-            }),
-            hipGraphInstantiate: symbol(c"hipGraphInstantiate").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGraphInstantiate_t>(address)
-            }),
-            hipGraphInstantiateWithFlags: symbol(c"hipGraphInstantiateWithFlags").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGraphInstantiateWithFlags_t>(address)
-            }),
-            hipGraphLaunch: symbol(c"hipGraphLaunch").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGraphLaunch_t>(address)
-            }),
-            hipGraphNodeGetDependencies: symbol(c"hipGraphNodeGetDependencies").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipGraphNodeGetDependencies_t>(address)
-            }),
-            hipHostAlloc: symbol(c"hipHostAlloc").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipHostAlloc_t>(address)
-            }),
-            hipHostFree: symbol(c"hipHostFree").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipHostFree_t>(address)
-            }),
-            hipHostGetDevicePointer: symbol(c"hipHostGetDevicePointer").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipHostGetDevicePointer_t>(address)
-            }),
-            hipHostGetFlags: symbol(c"hipHostGetFlags").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipHostGetFlags_t>(address)
-            }),
-            hipHostMalloc: symbol(c"hipHostMalloc").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipHostMalloc_t>(address)
-            }),
-            hipHostRegister: symbol(c"hipHostRegister").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipHostRegister_t>(address)
-            }),
-            hipHostUnregister: symbol(c"hipHostUnregister").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipHostUnregister_t>(address)
-            }),
-            hipInit: symbol(c"hipInit")
-                .map(|address| unsafe { core::mem::transmute::<*mut core::ffi::c_void, hipInit_t>(address) }),
-            hipIpcCloseMemHandle: symbol(c"hipIpcCloseMemHandle").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipIpcCloseMemHandle_t>(address)
-            }),
-            hipIpcGetEventHandle: symbol(c"hipIpcGetEventHandle").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipIpcGetEventHandle_t>(address)
-            }),
-            hipIpcGetMemHandle: symbol(c"hipIpcGetMemHandle").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipIpcGetMemHandle_t>(address)
-            }),
-            hipIpcOpenEventHandle: symbol(c"hipIpcOpenEventHandle").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipIpcOpenEventHandle_t>(address)
-            }),
-            hipIpcOpenMemHandle: symbol(c"hipIpcOpenMemHandle").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipIpcOpenMemHandle_t>(address)
-            }),
-            hipLaunchHostFunc: symbol(c"hipLaunchHostFunc").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipLaunchHostFunc_t>(address)
-            }),
-            hipMalloc: symbol(c"hipMalloc").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMalloc_t>(address)
-            }),
-            hipMallocAsync: symbol(c"hipMallocAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMallocAsync_t>(address)
-            }),
-            hipMallocFromPoolAsync: symbol(c"hipMallocFromPoolAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMallocFromPoolAsync_t>(address)
-            }),
-            hipMallocManaged: symbol(c"hipMallocManaged").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMallocManaged_t>(address)
-            }),
-            hipMemAddressFree: symbol(c"hipMemAddressFree").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemAddressFree_t>(address)
-            }),
-            hipMemAddressReserve: symbol(c"hipMemAddressReserve").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemAddressReserve_t>(address)
-            }),
-            hipMemAdvise: symbol(c"hipMemAdvise").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemAdvise_t>(address)
-            }),
-            hipMemCreate: symbol(c"hipMemCreate").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemCreate_t>(address)
-            }),
-            hipMemExportToShareableHandle: symbol(c"hipMemExportToShareableHandle").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemExportToShareableHandle_t>(address)
-            }),
-            hipMemGetAccess: symbol(c"hipMemGetAccess").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemGetAccess_t>(address)
-            }),
-            hipMemGetAddressRange: symbol(c"hipMemGetAddressRange").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemGetAddressRange_t>(address)
-            }),
-            hipMemGetAllocationGranularity: symbol(c"hipMemGetAllocationGranularity").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemGetAllocationGranularity_t>(address)
-            }),
-            hipMemGetAllocationPropertiesFromHandle: symbol(c"hipMemGetAllocationPropertiesFromHandle").map(
-                |address| unsafe {
-                    core::mem::transmute::<*mut core::ffi::c_void, hipMemGetAllocationPropertiesFromHandle_t>(
-                        address,
-                    )
-                },
-            ),
-            hipMemGetInfo: symbol(c"hipMemGetInfo").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemGetInfo_t>(address)
-            }),
-            hipMemImportFromShareableHandle: symbol(c"hipMemImportFromShareableHandle").map(
-                |address| unsafe {
-                    core::mem::transmute::<*mut core::ffi::c_void, hipMemImportFromShareableHandle_t>(address)
-                },
-            ),
-            hipMemMap: symbol(c"hipMemMap").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemMap_t>(address)
-            }),
-            hipMemPoolCreate: symbol(c"hipMemPoolCreate").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolCreate_t>(address)
-            }),
-            hipMemPoolDestroy: symbol(c"hipMemPoolDestroy").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolDestroy_t>(address)
-            }),
-            hipMemPoolExportPointer: symbol(c"hipMemPoolExportPointer").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolExportPointer_t>(address)
-            }),
-            hipMemPoolExportToShareableHandle: symbol(c"hipMemPoolExportToShareableHandle").map(
-                |address| unsafe {
-                    core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolExportToShareableHandle_t>(
-                        address,
-                    )
-                },
-            ),
-            hipMemPoolGetAccess: symbol(c"hipMemPoolGetAccess").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolGetAccess_t>(address)
-            }),
-            hipMemPoolGetAttribute: symbol(c"hipMemPoolGetAttribute").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolGetAttribute_t>(address)
-            }),
-            hipMemPoolImportFromShareableHandle: symbol(c"hipMemPoolImportFromShareableHandle").map(
-                |address| unsafe {
-                    core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolImportFromShareableHandle_t>(
-                        address,
-                    )
-                },
-            ),
-            hipMemPoolImportPointer: symbol(c"hipMemPoolImportPointer").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolImportPointer_t>(address)
-            }),
-            hipMemPoolSetAccess: symbol(c"hipMemPoolSetAccess").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolSetAccess_t>(address)
-            }),
-            hipMemPoolSetAttribute: symbol(c"hipMemPoolSetAttribute").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolSetAttribute_t>(address)
-            }),
-            hipMemPoolTrimTo: symbol(c"hipMemPoolTrimTo").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPoolTrimTo_t>(address)
-            }),
-            hipMemPrefetchAsync: symbol(c"hipMemPrefetchAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemPrefetchAsync_t>(address)
-            }),
-            hipMemRelease: symbol(c"hipMemRelease").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemRelease_t>(address)
-            }),
-            hipMemRetainAllocationHandle: symbol(c"hipMemRetainAllocationHandle").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemRetainAllocationHandle_t>(address)
-            }),
-            hipMemSetAccess: symbol(c"hipMemSetAccess").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemSetAccess_t>(address)
-            }),
-            hipMemUnmap: symbol(c"hipMemUnmap").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemUnmap_t>(address)
-            }),
-            hipMemcpy: symbol(c"hipMemcpy").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpy_t>(address)
-            }),
-            hipMemcpyAsync: symbol(c"hipMemcpyAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyAsync_t>(address)
-            }),
-            hipMemcpyDtoD: symbol(c"hipMemcpyDtoD").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyDtoD_t>(address)
-            }),
-            hipMemcpyDtoDAsync: symbol(c"hipMemcpyDtoDAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyDtoDAsync_t>(address)
-            }),
-            hipMemcpyDtoH: symbol(c"hipMemcpyDtoH").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyDtoH_t>(address)
-            }),
-            hipMemcpyDtoHAsync: symbol(c"hipMemcpyDtoHAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyDtoHAsync_t>(address)
-            }),
-            hipMemcpyHtoD: symbol(c"hipMemcpyHtoD").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyHtoD_t>(address)
-            }),
-            hipMemcpyHtoDAsync: symbol(c"hipMemcpyHtoDAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyHtoDAsync_t>(address)
-            }),
-            hipMemcpyPeer: symbol(c"hipMemcpyPeer").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyPeer_t>(address)
-            }),
-            hipMemcpyPeerAsync: symbol(c"hipMemcpyPeerAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemcpyPeerAsync_t>(address)
-            }),
-            hipMemset: symbol(c"hipMemset").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemset_t>(address)
-            }),
-            hipMemsetAsync: symbol(c"hipMemsetAsync").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemsetAsync_t>(address)
-            }),
-            hipMemsetD8: symbol(c"hipMemsetD8").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemsetD8_t>(address)
-            }),
-            hipMemsetD8Async: symbol(c"hipMemsetD8Async").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipMemsetD8Async_t>(address)
-            }),
-            hipPeekAtLastError: symbol(c"hipPeekAtLastError").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipPeekAtLastError_t>(address)
-            }),
-            hipPointerGetAttribute: symbol(c"hipPointerGetAttribute").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipPointerGetAttribute_t>(address)
-            }),
-            hipPointerGetAttributes: symbol(c"hipPointerGetAttributes").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipPointerGetAttributes_t>(address)
-            }),
-            hipRuntimeGetVersion: symbol(c"hipRuntimeGetVersion").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipRuntimeGetVersion_t>(address)
-            }),
-            hipSetDevice: symbol(c"hipSetDevice").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipSetDevice_t>(address)
-            }),
-            hipStreamAddCallback: symbol(c"hipStreamAddCallback").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamAddCallback_t>(address)
-            }),
-            hipStreamBeginCapture: symbol(c"hipStreamBeginCapture").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamBeginCapture_t>(address)
-            }),
-            hipStreamCreate: symbol(c"hipStreamCreate").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamCreate_t>(address)
-            }),
-            hipStreamCreateWithFlags: symbol(c"hipStreamCreateWithFlags").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamCreateWithFlags_t>(address)
-            }),
-            hipStreamCreateWithPriority: symbol(c"hipStreamCreateWithPriority").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamCreateWithPriority_t>(address)
-            }),
-            hipStreamDestroy: symbol(c"hipStreamDestroy").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamDestroy_t>(address)
-            }),
-            hipStreamEndCapture: symbol(c"hipStreamEndCapture").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamEndCapture_t>(address)
-            }),
-            hipStreamGetCaptureInfo: symbol(c"hipStreamGetCaptureInfo").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamGetCaptureInfo_t>(address)
-            }),
-            hipStreamGetCaptureInfo_v2: symbol(c"hipStreamGetCaptureInfo_v2").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamGetCaptureInfo_v2_t>(address)
-            }),
-            hipStreamGetFlags: symbol(c"hipStreamGetFlags").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamGetFlags_t>(address)
-            }),
-            hipStreamGetPriority: symbol(c"hipStreamGetPriority").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamGetPriority_t>(address)
-            }),
-            hipStreamIsCapturing: symbol(c"hipStreamIsCapturing").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamIsCapturing_t>(address)
-            }),
-            hipStreamQuery: symbol(c"hipStreamQuery").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamQuery_t>(address)
-            }),
-            hipStreamSynchronize: symbol(c"hipStreamSynchronize").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamSynchronize_t>(address)
-            }),
-            hipStreamUpdateCaptureDependencies: symbol(c"hipStreamUpdateCaptureDependencies").map(
-                |address| unsafe {
-                    core::mem::transmute::<*mut core::ffi::c_void, hipStreamUpdateCaptureDependencies_t>(
-                        address,
-                    )
-                },
-            ),
-            hipStreamWaitEvent: symbol(c"hipStreamWaitEvent").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamWaitEvent_t>(address)
-            }),
-            hipStreamWaitValue32: symbol(c"hipStreamWaitValue32").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamWaitValue32_t>(address)
-            }),
-            hipStreamWriteValue32: symbol(c"hipStreamWriteValue32").map(|address| unsafe {
-                core::mem::transmute::<*mut core::ffi::c_void, hipStreamWriteValue32_t>(address)
-            }),
-            hipThreadExchangeStreamCaptureMode: symbol(c"hipThreadExchangeStreamCaptureMode").map(
-                |address| unsafe {
-                    core::mem::transmute::<*mut core::ffi::c_void, hipThreadExchangeStreamCaptureMode_t>(
-                        address,
-                    )
-                },
-            ),
-        }
+        let addresses = [
+            c"hipDeviceCanAccessPeer",
+            c"hipDeviceDisablePeerAccess",
+            c"hipDeviceEnablePeerAccess",
+            c"hipDeviceGet",
+            c"hipDeviceGetAttribute",
+            c"hipDeviceGetDefaultMemPool",
+            c"hipDeviceGetMemPool",
+            c"hipDeviceGetName",
+            c"hipDeviceGetPCIBusId",
+            c"hipDeviceGetStreamPriorityRange",
+            c"hipDeviceGetUuid",
+            c"hipDevicePrimaryCtxGetState",
+            c"hipDevicePrimaryCtxRelease",
+            c"hipDevicePrimaryCtxRetain",
+            c"hipDeviceSetMemPool",
+            c"hipDeviceSynchronize",
+            c"hipDeviceTotalMem",
+            c"hipDriverGetVersion",
+            c"hipEventCreate",
+            c"hipEventCreateWithFlags",
+            c"hipEventDestroy",
+            c"hipEventElapsedTime",
+            c"hipEventQuery",
+            c"hipEventRecord",
+            c"hipEventSynchronize",
+            c"hipExtMallocWithFlags",
+            c"hipFree",
+            c"hipFreeAsync",
+            c"hipFreeHost",
+            c"hipGetDevice",
+            c"hipGetDeviceCount",
+            c"hipGetDeviceProperties",
+            c"hipGetErrorName",
+            c"hipGetErrorString",
+            c"hipGetLastError",
+            c"hipGetStreamDeviceId",
+            c"hipGraphCreate",
+            c"hipGraphDestroy",
+            c"hipGraphExecDestroy",
+            c"hipGraphGetNodes",
+            c"hipGraphInstantiate",
+            c"hipGraphInstantiateWithFlags",
+            c"hipGraphLaunch",
+            c"hipGraphNodeGetDependencies",
+            c"hipHostAlloc",
+            c"hipHostFree",
+            c"hipHostGetDevicePointer",
+            c"hipHostGetFlags",
+            c"hipHostMalloc",
+            c"hipHostRegister",
+            c"hipHostUnregister",
+            c"hipInit",
+            c"hipIpcCloseMemHandle",
+            c"hipIpcGetEventHandle",
+            c"hipIpcGetMemHandle",
+            c"hipIpcOpenEventHandle",
+            c"hipIpcOpenMemHandle",
+            c"hipLaunchHostFunc",
+            c"hipMalloc",
+            c"hipMallocAsync",
+            c"hipMallocFromPoolAsync",
+            c"hipMallocManaged",
+            c"hipMemAddressFree",
+            c"hipMemAddressReserve",
+            c"hipMemAdvise",
+            c"hipMemCreate",
+            c"hipMemExportToShareableHandle",
+            c"hipMemGetAccess",
+            c"hipMemGetAddressRange",
+            c"hipMemGetAllocationGranularity",
+            c"hipMemGetAllocationPropertiesFromHandle",
+            c"hipMemGetInfo",
+            c"hipMemImportFromShareableHandle",
+            c"hipMemMap",
+            c"hipMemPoolCreate",
+            c"hipMemPoolDestroy",
+            c"hipMemPoolExportPointer",
+            c"hipMemPoolExportToShareableHandle",
+            c"hipMemPoolGetAccess",
+            c"hipMemPoolGetAttribute",
+            c"hipMemPoolImportFromShareableHandle",
+            c"hipMemPoolImportPointer",
+            c"hipMemPoolSetAccess",
+            c"hipMemPoolSetAttribute",
+            c"hipMemPoolTrimTo",
+            c"hipMemPrefetchAsync",
+            c"hipMemRelease",
+            c"hipMemRetainAllocationHandle",
+            c"hipMemSetAccess",
+            c"hipMemUnmap",
+            c"hipMemcpy",
+            c"hipMemcpyAsync",
+            c"hipMemcpyDtoD",
+            c"hipMemcpyDtoDAsync",
+            c"hipMemcpyDtoH",
+            c"hipMemcpyDtoHAsync",
+            c"hipMemcpyHtoD",
+            c"hipMemcpyHtoDAsync",
+            c"hipMemcpyPeer",
+            c"hipMemcpyPeerAsync",
+            c"hipMemset",
+            c"hipMemsetAsync",
+            c"hipMemsetD8",
+            c"hipMemsetD8Async",
+            c"hipPeekAtLastError",
+            c"hipPointerGetAttribute",
+            c"hipPointerGetAttributes",
+            c"hipRuntimeGetVersion",
+            c"hipSetDevice",
+            c"hipStreamAddCallback",
+            c"hipStreamBeginCapture",
+            c"hipStreamCreate",
+            c"hipStreamCreateWithFlags",
+            c"hipStreamCreateWithPriority",
+            c"hipStreamDestroy",
+            c"hipStreamEndCapture",
+            c"hipStreamGetCaptureInfo",
+            c"hipStreamGetCaptureInfo_v2",
+            c"hipStreamGetFlags",
+            c"hipStreamGetPriority",
+            c"hipStreamIsCapturing",
+            c"hipStreamQuery",
+            c"hipStreamSynchronize",
+            c"hipStreamUpdateCaptureDependencies",
+            c"hipStreamWaitEvent",
+            c"hipStreamWaitValue32",
+            c"hipStreamWriteValue32",
+            c"hipThreadExchangeStreamCaptureMode",
+        ]
+        .map(|name| symbol(name).unwrap_or(core::ptr::null_mut()));
+        // SAFETY: the fields are in the order of the names above, with nothing between them (repr C). Each is an
+        // optional function pointer, which is as large as an address and `None` where that is null. That there is
+        // a function of the field's type at any other address is the caller's promise.
+        unsafe { core::mem::transmute::<[*mut core::ffi::c_void; 128], Self>(addresses) }
     }
 }

@@ -28,13 +28,10 @@
 //! too, and aborts the process when a library or a symbol is missing. Its 7.14 declarations are good, and serve here as
 //! a second opinion in tests.
 
-// C names, and no comments of the vendor's header. In code that bindgen wrote there is nothing to tidy by hand; the
-// promise that its unsafe blocks rest on stands at `Functions::load`.
+// C names, and no comments of the vendor's header.
 #[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
-#[allow(clippy::undocumented_unsafe_blocks)]
 pub mod abi5;
 #[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
-#[allow(clippy::undocumented_unsafe_blocks)]
 pub mod abi6;
 #[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
 pub mod abi7;

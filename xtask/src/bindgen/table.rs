@@ -55,13 +55,15 @@ fn name_list(names: &[Ident]) -> Item {
 }
 
 fn table(names: &[Ident]) -> [Item; 2] {
-    let types: Vec<Ident> = names.iter().map(type_name).collect();
+    let types = names.iter().map(type_name);
     let symbols = names.iter().map(|name| {
         let name = std::ffi::CString::new(name.to_string()).expect("an identifier has no NUL in it");
         Literal::c_string(&name)
     });
+    let count = Literal::usize_unsuffixed(names.len());
     let fields = parse_quote! {
         /// The library's functions; `None` where it has none of that name.
+        #[repr(C)]
         #[derive(Clone, Copy, Debug, Default)]
         pub struct Functions {
             #(pub #names: Option<#types>,)*
@@ -78,20 +80,27 @@ fn table(names: &[Ident]) -> [Item; 2] {
             pub unsafe fn load(
                 mut symbol: impl FnMut(&core::ffi::CStr) -> Option<*mut core::ffi::c_void>,
             ) -> Self {
-                Self {
-                    #(#names: symbol(#symbols).map(|address| unsafe {
-                        core::mem::transmute::<*mut core::ffi::c_void, #types>(address)
-                    }),)*
-                }
+                let addresses = [#(#symbols),*].map(|name| symbol(name).unwrap_or(core::ptr::null_mut()));
+                unsafe { core::mem::transmute::<[*mut core::ffi::c_void; #count], Self>(addresses) }
             }
         }
     };
     [fields, load]
 }
 
+/// The source text, with the reason at the table's one unsafe block: syntax trees hold no comments.
+pub(super) fn text(file: &File) -> String {
+    const WITH_REASON: &str = "\
+// SAFETY: the fields are in the order of the names above, with nothing between them (repr C). Each is an
+// optional function pointer, which is as large as an address and `None` where that is null. That there is
+// a function of the field's type at any other address is the caller's promise.
+unsafe {";
+    prettyplease::unparse(file).replace("unsafe {", WITH_REASON)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::from_extern_blocks;
+    use super::{from_extern_blocks, text};
 
     fn made(with_table: bool) -> String {
         let source = r#"
@@ -99,7 +108,7 @@ mod tests {
             unsafe extern "C" { pub fn second(a: *mut u8, n: usize) -> status; pub fn first(); }
         "#;
         let file = from_extern_blocks(syn::parse_str(source).unwrap(), with_table).unwrap();
-        prettyplease::unparse(&file)
+        text(&file)
     }
 
     #[test]
@@ -115,12 +124,24 @@ mod tests {
     }
 
     #[test]
-    fn table_has_a_field_and_a_lookup_per_function() {
+    fn table_has_a_field_and_a_symbol_per_function_in_the_same_order() {
         let text = made(true);
-        for name in ["first", "second"] {
-            assert!(text.contains(&format!("pub {name}: Option<{name}_t>")), "{text}");
-            assert!(text.contains(&format!("{name}: symbol(c\"{name}\")")), "{text}");
-        }
+        let places = [
+            "#[repr(C)]",
+            "pub first: Option<first_t>",
+            "pub second: Option<second_t>",
+            r#"[c"first", c"second"]"#,
+            "[*mut core::ffi::c_void; 2]",
+        ]
+        .map(|part| text.find(part).unwrap_or_else(|| panic!("no {part} in {text}")));
+        assert!(places.is_sorted(), "{text}");
+    }
+
+    #[test]
+    fn the_unsafe_block_has_its_reason() {
+        let text = made(true);
+        let (before, _) = text.split_once("unsafe {").expect("a block");
+        assert!(before.contains("// SAFETY:") && text.matches("unsafe {").count() == 1, "{text}");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 use super::{Outcome, write_json};
 use crate::compare::{self, new_table};
-use crate::console;
 use crate::failure::Failure;
 use comfy_table::Cell;
 use granule::backends::{self, Name, Report, State};
@@ -30,12 +29,7 @@ struct Answer<'a> {
 
 /// Looks at every backend and prints what was found.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
-    if let Some(asked) = std::env::var(backends::VARIABLE).ok().filter(|asked| !asked.is_empty())
-        && let Err(error) = Name::parse(&asked)
-    {
-        console::warning(format_args!("{}: {error}", backends::VARIABLE));
-    }
-    let backends = backends::survey();
+    let backends = backends::survey().map_err(Failure::Choice)?;
     let chosen = backends.iter().find(|b| b.state == State::Chosen).map(|b| b.name);
     if args.json {
         write_json(&Answer { chosen, backends: &backends }, out)?;

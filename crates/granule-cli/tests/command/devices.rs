@@ -20,6 +20,7 @@ fn the_environment_names_the_backend() {
     let named = |name| place.run_with(&["devices", "--json"], &[("GRANULE_BACKEND", name)]);
     assert_eq!(named("openreg").json()["chosen"], "openreg");
     let wrong = named("cude");
+    assert_eq!((wrong.code, wrong.out.as_str()), (1, ""));
     assert!(wrong.err.contains("GRANULE_BACKEND: there is no backend 'cude'"), "{}", wrong.err);
 }
 

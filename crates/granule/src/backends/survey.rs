@@ -1,7 +1,7 @@
 //! A look at every backend.
 
-use super::{Name, VARIABLE, passed_over, start, variable};
-use alloc_core::backend::{Backend, Result, Unsupported};
+use super::{ChoiceError, Name, VARIABLE, passed_over, start, variable};
+use alloc_core::backend::{self, Backend, Unsupported};
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
 
@@ -63,15 +63,17 @@ pub struct Capability {
 
 /// Looks at every backend there is, by preference, starting and leaving each. What [`choose`](super::choose)
 /// would take without being told is the chosen one. Blocks while drivers start.
-#[must_use]
-pub fn survey() -> Vec<Report> {
-    let asked = variable();
+///
+/// # Errors
+/// [`ChoiceError::Unknown`] where the variable names no backend; none is looked at then.
+pub fn survey() -> Result<Vec<Report>, ChoiceError> {
+    let asked = variable().as_deref().map(Name::parse).transpose()?;
     let mut reports: Vec<Report> = Vec::new();
     for name in Name::ALL {
         let mut report = look(name);
         if report.state == State::Available {
             let taken = reports.iter().any(|other| other.state == State::Chosen);
-            (report.state, report.reason) = place(name, asked.as_deref(), taken);
+            (report.state, report.reason) = place(name, asked, taken);
         }
         // A driver that is missing is missing for both labels.
         if let Some(before) = reports.last().filter(|before| same_driver(before, &report)) {
@@ -79,15 +81,13 @@ pub fn survey() -> Vec<Report> {
         }
         reports.push(report);
     }
-    reports
+    Ok(reports)
 }
 
 /// What becomes of a backend that works; `taken` where one before it is the chosen one.
-fn place(name: Name, asked: Option<&str>, taken: bool) -> (State, String) {
+fn place(name: Name, asked: Option<Name>, taken: bool) -> (State, String) {
     match (asked, passed_over(name)) {
-        (Some(asked), _) if asked == name.as_str() => {
-            (State::Chosen, format!("{VARIABLE}={asked} asks for it"))
-        }
+        (Some(asked), _) if asked == name => (State::Chosen, format!("{VARIABLE}={asked} asks for it")),
         (Some(asked), _) => (State::Available, format!("it works; {VARIABLE}={asked} asks for another")),
         (None, None) if !taken => (State::Chosen, "the first, by preference, that has a device".into()),
         (None, None) => (State::Available, "it works; another comes first by preference".into()),
@@ -127,7 +127,7 @@ fn look(name: Name) -> Report {
     report
 }
 
-fn devices(backend: &dyn Backend) -> Result<Vec<Device>> {
+fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
     (0..backend.device_count()?)
         .map(|index| {
             let properties = backend.properties(DeviceIndex(index))?;
@@ -138,7 +138,7 @@ fn devices(backend: &dyn Backend) -> Result<Vec<Device>> {
 }
 
 fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
-    fn capability<T>(name: &'static str, probed: std::result::Result<T, Unsupported>) -> Capability {
+    fn capability<T>(name: &'static str, probed: Result<T, Unsupported>) -> Capability {
         Capability { name, available: probed.is_ok(), reason: probed.err().map(|absent| absent.reason) }
     }
     vec![
