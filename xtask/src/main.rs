@@ -5,6 +5,7 @@ mod bindgen;
 mod codegen;
 mod gpu;
 mod new_backend;
+mod parity;
 mod process;
 mod viewer;
 
@@ -37,6 +38,8 @@ enum Task {
     Codegen(codegen::Options),
     /// Write a crate for a new accelerator that compiles and passes the required part of the conformance kit
     NewBackend(new_backend::Options),
+    /// Make docs/parity.md anew: the behaviours of PyTorch's allocator and the tests that show them
+    Parity(parity::Options),
     /// Run the conformance kit and the recorded workloads on the real devices of this machine
     Gpu(gpu::Options),
     /// Long property, fuzz and fault-loop runs (CI runs a bounded slice of each)
@@ -57,6 +60,7 @@ fn main() -> Result<()> {
         Task::Bindgen(options) => bindgen::run(&options),
         Task::Codegen(options) => codegen::run(&options),
         Task::NewBackend(options) => new_backend::run(&options),
+        Task::Parity(options) => parity::run(&options),
         Task::Gpu(options) => gpu::run(&options),
         Task::Fuzz { cases } => fuzz(cases),
         Task::Viewer(options) => viewer::run(&options),
@@ -84,6 +88,7 @@ fn ci() -> Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     feature_combinations()?;
     bindgen::check_where_headers_are()?;
+    parity::run(&parity::Options { check: true })?;
     process::run(
         process::command("cargo")
             .args(["doc", "--workspace", "--no-deps"])

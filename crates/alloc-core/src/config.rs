@@ -6,6 +6,7 @@
 
 pub mod environment;
 mod error;
+mod limit;
 mod number;
 mod options;
 pub mod pytorch;
@@ -15,6 +16,7 @@ mod tokens;
 mod values;
 
 pub use error::{ConfigError, ExceptionClass, Warning};
+pub use limit::MemoryLimit;
 pub use options::{Grammar, OptionInfo, options};
 pub use text::Inexpressible;
 
@@ -166,6 +168,21 @@ pub struct Settings {
     pub policy: PolicyName,
     /// `history_max_entries` (Granule's own): how many events the history keeps; 0 is off.
     pub history_max_entries: u64,
+    /// `early_reuse` (Granule's own): where no other block fits, take one that only waits for work on other
+    /// streams, and let the allocating stream wait for that work, before memory is taken from the device.
+    pub early_reuse: bool,
+    /// `memory_limit` (Granule's own): the most that is ever held from each device. `None` is unlimited.
+    pub memory_limit: Option<MemoryLimit>,
+    /// `memory_soft_limit` (Granule's own): above it, cached memory is given back before more is taken. `None`
+    /// is unlimited.
+    pub memory_soft_limit: Option<MemoryLimit>,
+    /// `hardened` (Granule's own): freed blocks are checked, poisoned and held back for a while.
+    pub hardened: bool,
+    /// `hardened_quarantine_mb` (Granule's own): the most freed memory that is held back on each device. Default
+    /// 64 MiB.
+    pub hardened_quarantine: u64,
+    /// False if every request goes straight to the driver. No option: see [`environment::BYPASS_VARIABLES`].
+    pub caching: bool,
     /// The text these settings were read from, for the snapshot; empty if none.
     pub text: String,
 }
@@ -195,6 +212,12 @@ impl Default for Settings {
             pinned_free_catch_all: false,
             policy: PolicyName::Pytorch,
             history_max_entries: 0,
+            early_reuse: false,
+            memory_limit: None,
+            memory_soft_limit: None,
+            hardened: false,
+            hardened_quarantine: 64 * MIB,
+            caching: true,
             text: String::new(),
         }
     }
@@ -254,6 +277,15 @@ impl Settings {
         }
         if let Some(wrong) = self.roundup_power2_divisions.iter().find(|d| **d != 0 && !d.is_power_of_two()) {
             return refuse("roundup_power2_divisions", wrong, "0 (off) or a power of two");
+        }
+        for (field, limit) in
+            [("memory_limit", self.memory_limit), ("memory_soft_limit", self.memory_soft_limit)]
+        {
+            if let Some(limit) = limit.filter(|limit| !limit.is_sound()) {
+                let allowed =
+                    "MemoryLimit::Fraction over 0 and up to 1, MemoryLimit::Bytes of at least 1, or None";
+                return refuse(field, &limit, allowed);
+            }
         }
         Ok(())
     }

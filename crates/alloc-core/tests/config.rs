@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use alloc_core::config::{
-    AllocatorBackend, ConfigError, ExceptionClass, Flavour, Grammar, ReserveSize, Settings, Warning,
-    environment, options, pytorch, strict,
+    AllocatorBackend, ConfigError, ExceptionClass, Flavour, Grammar, MemoryLimit, ReserveSize, Settings,
+    Warning, environment, options, pytorch, strict,
 };
 use alloc_core::types::{GIB, MIB};
 
@@ -85,11 +85,20 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("pinned_free_catch_all", "True", Settings { pinned_free_catch_all: true, ..base() }),
         ("policy", "pytorch", base()),
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
+        ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
+        ("memory_limit", "40GiB", Settings { memory_limit: Some(MemoryLimit::Bytes(40 * GIB)), ..base() }),
+        (
+            "memory_soft_limit",
+            "0.75",
+            Settings { memory_soft_limit: Some(MemoryLimit::Fraction(0.75)), ..base() },
+        ),
+        ("hardened", "True", Settings { hardened: true, ..base() }),
+        ("hardened_quarantine_mb", "16", Settings { hardened_quarantine: 16 * MIB, ..base() }),
     ]
 }
 
 #[test]
-fn every_option_and_alias_is_read_by_the_grammars_it_belongs_to() {
+fn c01_every_option_and_alias_is_read_by_the_grammars_it_belongs_to() {
     let samples = samples();
     for option in options() {
         for name in std::iter::once(option.name).chain(option.alias) {
@@ -172,7 +181,7 @@ fn sensible_texts_give_no_warning() {
 }
 
 #[test]
-fn a_later_text_resets_four_options_and_says_so() {
+fn c03_a_later_text_resets_four_options_and_says_so() {
     let first = lenient(
         "max_split_size_mb:64,garbage_collection_threshold:0.5,roundup_power2_divisions:4,\
          max_non_split_rounding_mb:40,per_process_memory_fraction:0.5",
@@ -224,7 +233,7 @@ fn a_text_over_64_kib_is_refused_in_both_grammars() {
 }
 
 #[test]
-fn the_backend_is_read_and_cannot_change_under_way() {
+fn c06_the_backend_is_read_and_cannot_change_under_way() {
     for (text, flavour) in [
         ("backend:cudaMallocAsync", Flavour::Cuda),
         ("backend:cudaMallocAsync", Flavour::Hip),
@@ -373,7 +382,7 @@ const ALLOC: &str = "PYTORCH_ALLOC_CONF";
 const OWN: &str = "GRANULE_CONF";
 
 #[test]
-fn the_first_variable_that_is_set_counts_whole_and_granules_comes_on_top() {
+fn c04_the_first_variable_that_is_set_counts_whole_and_granules_comes_on_top() {
     let (a, b, c) = ("max_split_size_mb:30", "max_split_size_mb:40", "max_split_size_mb:50");
     let table: [(Variables, Option<u64>, &str); 11] = [
         (&[], None, ""),
@@ -431,7 +440,7 @@ fn several_variables_are_reported_and_errors_name_theirs() {
 }
 
 #[test]
-fn the_backend_is_found_in_a_text_that_is_bad_elsewhere() {
+fn c05_the_backend_is_found_in_a_text_that_is_bad_elsewhere() {
     use AllocatorBackend::{DriverPools, Native};
     for (text, flavour, want) in [
         ("foo:1,backend:cudaMallocAsync", Flavour::Cuda, DriverPools),

@@ -4,7 +4,9 @@
 // Helpers of tests may unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
-use alloc_core::config::{ConfigError, Flavour, Parsed, ReserveSize, Settings, Warning, pytorch};
+use alloc_core::config::{
+    ConfigError, ExceptionClass, Flavour, Parsed, ReserveSize, Settings, Warning, environment, pytorch,
+};
 use alloc_core::types::MIB;
 use serde_json::{Value, json};
 
@@ -86,7 +88,7 @@ fn expected(observed: &Value) -> Value {
 }
 
 #[test]
-fn every_observed_text_gives_the_observed_settings_or_error() {
+fn c01_every_observed_text_gives_the_observed_settings_or_error() {
     let observed: Value = serde_json::from_str(OBSERVED).unwrap();
     let cases = observed["cases"].as_array().unwrap();
     assert!(cases.len() >= 340, "only {} cases", cases.len());
@@ -128,6 +130,19 @@ fn every_refused_text_is_explained() {
             let first = token.chars().next().unwrap();
             assert!(text[at..].starts_with(first), "{texts:?}: {said}");
         }
+    }
+}
+
+#[test]
+fn c02_an_unknown_option_is_refused_by_name() {
+    let at_run_time = apply(&["max_split_size_mb:64,no_such_option:1"]).unwrap_err();
+    let variable = |name: &str| (name == "PYTORCH_CUDA_ALLOC_CONF").then(|| "no_such_option:1".to_owned());
+    let at_start = environment::read(variable, Flavour::Cuda).unwrap_err();
+    for (error, parser) in [(at_run_time, "Accelerator"), (at_start, "CUDA")] {
+        assert_eq!(error.class(), ExceptionClass::ValueError);
+        let text = format!("Unrecognized key 'no_such_option' in {parser} allocator config.");
+        assert_eq!(error.pytorch_message(), text);
+        assert!(error.to_string().contains("there is no such option, got 'no_such_option'"), "{error}");
     }
 }
 

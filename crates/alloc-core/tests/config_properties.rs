@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use alloc_core::config::{
-    AllocatorBackend, Flavour, ReserveSize, Settings, environment, options, pytorch, strict,
+    AllocatorBackend, Flavour, MemoryLimit, ReserveSize, Settings, environment, options, pytorch, strict,
 };
 use alloc_core::types::MIB;
 use proptest::prelude::*;
@@ -19,6 +19,7 @@ fn almost_a_text() -> impl Strategy<Value = String> {
         4 => prop::sample::select(vec![
             "True", "False", "native", "cudaMallocAsync", "0", "1", "20", "64", "0.5", "40G", ">", "-1", "1e400",
             "0x1p-3", "nan", "99999999999999999999", " ", "é", "unlimited", "full", "pytorch", "\u{0}",
+            "40GiB", "1.5T", "0.1B", "7GB", "GiB", "99999999999999999999B",
         ]).prop_map(str::to_owned),
         1 => "\\PC{0,6}",
     ];
@@ -42,6 +43,15 @@ fn reserve() -> impl Strategy<Value = ReserveSize> {
     ]
 }
 
+fn limit() -> impl Strategy<Value = Option<MemoryLimit>> {
+    prop::option::of(prop_oneof![
+        (1e-300..1.0f64).prop_map(MemoryLimit::Fraction),
+        Just(MemoryLimit::Fraction(1.0)),
+        (1..=u64::MAX).prop_map(MemoryLimit::Bytes),
+        (1..1u64 << 20).prop_map(|mb| MemoryLimit::Bytes(mb * MIB)),
+    ])
+}
+
 fn divisions() -> impl Strategy<Value = [u64; 16]> {
     let one = prop_oneof![Just(0), (0..5u32).prop_map(|n| 1u64 << n), Just(1u64 << 63)];
     // Runs of equal values, as people write them.
@@ -55,12 +65,14 @@ prop_compose! {
     fn settings()(
         sizes in (12..64u64, or_unlimited(), mb(), prop_oneof![Just(0), mb()], or_unlimited(), or_unlimited()),
         shares in (prop_oneof![Just(0.0), 1e-12..0.999f64], prop_oneof![Just(1.0), 0.0..1.0f64]),
-        switches in any::<[bool; 9]>(),
+        switches in any::<[bool; 11]>(),
         table in divisions(),
         reserve_all in prop::option::of(reserve()),
         classes in prop::collection::btree_map("[a-zA-Z0-9_.é-]{1,8}", reserve(), 0..4),
         threads in 0..8u32,
         history in 0..=u64::from(u32::MAX),
+        limits in (limit(), limit()),
+        quarantine in prop_oneof![Just(0), mb()],
     ) -> Settings {
         Settings {
             backend: if switches[0] { AllocatorBackend::DriverPools } else { AllocatorBackend::Native },
@@ -84,6 +96,11 @@ prop_compose! {
             pinned_max_cached_size: sizes.5,
             pinned_free_catch_all: switches[7],
             history_max_entries: history,
+            early_reuse: switches[9],
+            memory_limit: limits.0,
+            memory_soft_limit: limits.1,
+            hardened: switches[10],
+            hardened_quarantine: quarantine,
             ..Settings::default()
         }
     }
@@ -140,7 +157,15 @@ proptest! {
     fn what_is_written_reads_back(settings in settings()) {
         let text = settings.to_text().unwrap();
         let back = pytorch::parse(&text, &Settings::default(), Flavour::Cuda).unwrap();
-        let own = Settings { history_max_entries: settings.history_max_entries, ..back.settings };
+        let own = Settings {
+            history_max_entries: settings.history_max_entries,
+            early_reuse: settings.early_reuse,
+            memory_limit: settings.memory_limit,
+            memory_soft_limit: settings.memory_soft_limit,
+            hardened: settings.hardened,
+            hardened_quarantine: settings.hardened_quarantine,
+            ..back.settings
+        };
         prop_assert_eq!(without_text(own), settings.clone());
         let dubious = back.warnings.iter().filter(|w| {
             use alloc_core::config::Warning::{BackendIgnoresOptions, NoEffect, RoundsPastCache};

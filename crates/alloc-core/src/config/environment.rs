@@ -13,13 +13,14 @@ pub const GRANULE_VARIABLE: &str = "GRANULE_CONF";
 /// Variables that switch caching off where their value is exactly `1`. PyTorch ignores every other value, `True` too.
 pub const BYPASS_VARIABLES: [&str; 2] = ["PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING"];
 
-/// Reads the settings from variables, starting from the defaults. `lookup` gives a variable's value, `None` if it
+/// Reads the settings from variables, starting from the defaults, and whether caching is disabled. `lookup` gives a variable's value, `None` if it
 /// is not set. Does not block.
 ///
 /// # Errors
 /// From whichever grammar refuses its text; [`ConfigError::variable`] says which variable it was.
 pub fn read(lookup: impl Fn(&str) -> Option<String>, flavour: Flavour) -> Result<Parsed, ConfigError> {
-    let mut parsed = Parsed { settings: Settings::default(), warnings: Vec::new() };
+    let settings = Settings { caching: !caching_disabled(&lookup), ..Settings::default() };
+    let mut parsed = Parsed { settings, warnings: Vec::new() };
     if let Some((used, text, ignored)) = chosen(&lookup) {
         parsed =
             pytorch::parse_environment(&text, &parsed.settings, flavour).map_err(|e| e.in_variable(used))?;

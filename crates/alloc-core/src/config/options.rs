@@ -42,6 +42,11 @@ pub(super) enum Key {
     PinnedFreeCatchAll,
     Policy,
     HistoryMaxEntries,
+    EarlyReuse,
+    MemoryLimit,
+    MemorySoftLimit,
+    Hardened,
+    HardenedQuarantine,
 }
 
 /// What there is to know about an option, for help texts and documentation.
@@ -98,9 +103,10 @@ const fn option(key: Key, owner: Owner, name: &'static str) -> OptionInfo {
 
 const MB_UP: &str = "a whole number of MiB up to 17592186044415, at least large_segment_size_mb";
 const MB_ANY: &str = "a whole number of MiB from 0 to 17592186044415";
+const LIMIT: &str = "bytes with a unit B, K, M, G or T (40GiB or 40G, 512MiB), or a share of the device's memory over 0 and up to 1 (0.5)";
 const RESERVE: &str = "a positive fraction of the device's memory (0.5) or a number of GiB (40G)";
 
-static OPTIONS: [OptionInfo; 22] = [
+static OPTIONS: [OptionInfo; 27] = [
     OptionInfo {
         unit: "name",
         default: "native",
@@ -242,6 +248,37 @@ static OPTIONS: [OptionInfo; 22] = [
         range: "a whole number up to 4294967295; 0 is off",
         help: "How many events the history keeps; older ones are counted and dropped.",
         ..option(Key::HistoryMaxEntries, Owner::Granule, "history_max_entries")
+    },
+    OptionInfo {
+        help: "Before taking memory from the device, take a block that only waits for other streams, and let the allocating stream wait for them.",
+        ..option(Key::EarlyReuse, Owner::Granule, "early_reuse")
+    },
+    OptionInfo {
+        unit: "bytes or share",
+        default: "unlimited",
+        range: LIMIT,
+        strict_extra: Some("unlimited"),
+        help: "The most that is ever held from each device; a request beyond it is out of memory.",
+        ..option(Key::MemoryLimit, Owner::Granule, "memory_limit")
+    },
+    OptionInfo {
+        unit: "bytes or share",
+        default: "unlimited",
+        range: LIMIT,
+        strict_extra: Some("unlimited"),
+        help: "Above this much held from a device, cached memory is given back before more is taken.",
+        ..option(Key::MemorySoftLimit, Owner::Granule, "memory_soft_limit")
+    },
+    OptionInfo {
+        help: "Check, poison and hold back freed blocks, to find memory that is used after it was freed.",
+        ..option(Key::Hardened, Owner::Granule, "hardened")
+    },
+    OptionInfo {
+        unit: "MiB",
+        default: "64",
+        range: MB_ANY,
+        help: "The most freed memory that hardened holds back on each device; 0 holds back none.",
+        ..option(Key::HardenedQuarantine, Owner::Granule, "hardened_quarantine_mb")
     },
 ];
 

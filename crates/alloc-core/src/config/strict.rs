@@ -8,7 +8,7 @@ use super::error::ConfigError;
 use super::options::{Grammar, Key, OptionInfo, find, nearest};
 use super::tokens::{Token, tokens};
 use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
-use super::{AllocatorBackend, Flavour, Parsed, PolicyName, ReserveSize, Settings};
+use super::{AllocatorBackend, Flavour, MemoryLimit, Parsed, PolicyName, ReserveSize, Settings};
 use crate::types::MIB;
 use rustc_hash::FxHashSet;
 
@@ -179,6 +179,8 @@ impl<'t> Reader<'t> {
             Kind::Reserve => reserve(text).map(|size| Value::Reserve(Some(size))),
             Kind::Divisions => divisions(text).map(|n| Value::Divisions([n; 16])),
             Kind::Policy => PolicyName::ALL.iter().find(|p| p.name() == text).map(|p| Value::Policy(*p)),
+            Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
+            Kind::Limit => MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit))),
             Kind::Classes => None,
         };
         value.ok_or_else(|| bad_value(option, token, hint(kind, text)))
@@ -290,6 +292,7 @@ fn hint(kind: Kind, text: &str) -> &'static str {
         Kind::Classes => "the value is not a list",
         Kind::Backend => "there is no such backend",
         Kind::Policy => "there is no such policy",
+        Kind::Limit => MemoryLimit::parse(text).err().unwrap_or_default(),
     }
 }
 
@@ -302,12 +305,12 @@ fn capitalised(text: &str) -> String {
 }
 
 /// Digits only.
-fn whole(text: &str) -> Option<u64> {
+pub(super) fn whole(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
 }
 
 /// A plain decimal number; no names, no sign, nothing after it.
-fn ratio(text: &str) -> Option<f64> {
+pub(super) fn ratio(text: &str) -> Option<f64> {
     let starts_well = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     let value: f64 = text.parse().ok().filter(|_| starts_well)?;
     value.is_finite().then_some(value)

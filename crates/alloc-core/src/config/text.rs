@@ -1,7 +1,7 @@
 //! Settings written back as text.
 
 use super::options::{Key, name_of};
-use super::{AllocatorBackend, Flavour, PolicyName, ReserveSize, Settings, pytorch};
+use super::{AllocatorBackend, ConfigError, Flavour, Parsed, PolicyName, ReserveSize, Settings, pytorch};
 use crate::types::{GIB, MIB};
 use std::fmt::{Display, Write as _};
 
@@ -20,15 +20,8 @@ impl Settings {
     /// # Errors
     /// If a value cannot be written (it was set by hand to something no text gives).
     pub fn to_text(&self) -> Result<String, Inexpressible> {
-        let text = self.write_common();
-        let back = pytorch::parse(&text, &Self::default(), Flavour::Cuda);
-        let unwritten = match &back {
-            Ok(back) => self.first_difference(&back.settings),
-            Err(error) => {
-                Some(super::options().iter().find(|o| error.option() == Some(o.name)).map_or("", |o| o.name))
-            }
-        };
-        unwritten.map_or(Ok(text), |option| Err(Inexpressible { option }))
+        let plain = self.without_own_options();
+        plain.if_read_back(plain.write_common(), |text, from| pytorch::parse(text, from, Flavour::Cuda))
     }
 
     /// The same for the strict grammar, with Granule's own options.
@@ -44,13 +37,52 @@ impl Settings {
         if self.history_max_entries != 0 {
             add(Key::HistoryMaxEntries, &self.history_max_entries);
         }
-        match super::strict::parse(&text, &Self::default()) {
-            Ok(_) => Ok(text),
-            Err(error) => {
-                let option = super::options().iter().find(|o| error.option() == Some(o.name));
-                Err(Inexpressible { option: option.map_or("", |o| o.name) })
-            }
+        if self.early_reuse {
+            add(Key::EarlyReuse, &"True");
         }
+        if let Some(limit) = self.memory_limit {
+            add(Key::MemoryLimit, &limit);
+        }
+        if let Some(limit) = self.memory_soft_limit {
+            add(Key::MemorySoftLimit, &limit);
+        }
+        if self.hardened {
+            add(Key::Hardened, &"True");
+        }
+        if self.hardened_quarantine != Self::default().hardened_quarantine {
+            add(Key::HardenedQuarantine, &(self.hardened_quarantine / MIB));
+        }
+        self.if_read_back(text, super::strict::parse)
+    }
+
+    /// These settings with every option of Granule's own at its default: what PyTorch can have, too.
+    fn without_own_options(&self) -> Self {
+        let usual = Self::default();
+        Self {
+            policy: usual.policy,
+            history_max_entries: usual.history_max_entries,
+            early_reuse: usual.early_reuse,
+            memory_limit: usual.memory_limit,
+            memory_soft_limit: usual.memory_soft_limit,
+            hardened: usual.hardened,
+            hardened_quarantine: usual.hardened_quarantine,
+            ..self.clone()
+        }
+    }
+
+    /// The text, if reading it gives these settings again.
+    fn if_read_back(
+        &self,
+        text: String,
+        read: impl Fn(&str, &Self) -> Result<Parsed, ConfigError>,
+    ) -> Result<String, Inexpressible> {
+        let unwritten = match read(&text, &Self::default()) {
+            Ok(back) => self.first_difference(&back.settings),
+            Err(error) => {
+                Some(super::options().iter().find(|o| error.option() == Some(o.name)).map_or("", |o| o.name))
+            }
+        };
+        unwritten.map_or(Ok(text), |option| Err(Inexpressible { option }))
     }
 
     fn write_common(&self) -> String {
@@ -101,20 +133,16 @@ impl Settings {
         text
     }
 
-    /// The first option of PyTorch's in which two settings differ.
+    /// The first option in which two settings differ.
     fn first_difference(&self, other: &Self) -> Option<&'static str> {
-        let own = |s: &Self| Self {
-            text: String::new(),
-            policy: PolicyName::default(),
-            history_max_entries: 0,
-            ..s.clone()
-        };
-        let (mut left, right) = (own(self), own(other));
+        // What no option gives is left out.
+        let options = |s: &Self| Self { text: String::new(), caching: true, ..s.clone() };
+        let (mut left, right) = (options(self), options(other));
         if left == right {
             return None;
         }
         // Take one option after the other from the other side; the one that changes anything is it.
-        let steps: [(Key, Take); 11] = [
+        let steps: [(Key, Take); 12] = [
             (Key::LargeSegmentSize, |l, r| l.large_segment_size = r.large_segment_size),
             (Key::MaxSplitSize, |l, r| l.max_split_size = r.max_split_size),
             (Key::MaxNonSplitRounding, |l, r| l.max_non_split_rounding = r.max_non_split_rounding),
@@ -138,6 +166,7 @@ impl Settings {
                 l.pinned_max_round_threshold = r.pinned_max_round_threshold
             }),
             (Key::PinnedMaxCachedSize, |l, r| l.pinned_max_cached_size = r.pinned_max_cached_size),
+            (Key::HardenedQuarantine, |l, r| l.hardened_quarantine = r.hardened_quarantine),
         ];
         steps.into_iter().find_map(|(key, take)| {
             let before = left.clone();
@@ -157,7 +186,7 @@ fn push(text: &mut String, key: Key, value: &dyn Display) {
 }
 
 /// The shortest digits that give the same number back.
-fn shortest(number: f64) -> String {
+pub(super) fn shortest(number: f64) -> String {
     let (plain, scientific) = (number.to_string(), format!("{number:e}"));
     if scientific.len() < plain.len() { scientific } else { plain }
 }

@@ -2,7 +2,7 @@
 
 use super::error::Warning;
 use super::options::{Key, OptionInfo};
-use super::{AllocatorBackend, PolicyName, ReserveSize, Settings};
+use super::{AllocatorBackend, MemoryLimit, PolicyName, ReserveSize, Settings};
 use crate::types::{GIB, MIB};
 
 /// The most MiB that can be expressed in bytes.
@@ -23,6 +23,7 @@ pub(super) enum Value {
     Reserve(Option<ReserveSize>),
     Classes(Vec<(String, ReserveSize)>),
     Policy(PolicyName),
+    Limit(Option<MemoryLimit>),
 }
 
 /// How an option's value is written.
@@ -37,6 +38,7 @@ pub(super) enum Kind {
     Reserve,
     Classes,
     Policy,
+    Limit,
 }
 
 pub(super) const fn kind(key: Key) -> Kind {
@@ -47,20 +49,24 @@ pub(super) const fn kind(key: Key) -> Kind {
         | Key::MaxNonSplitRounding
         | Key::PinnedReserveSegmentSize
         | Key::PinnedMaxRoundThreshold
-        | Key::PinnedMaxCachedSize => Kind::Megabytes,
+        | Key::PinnedMaxCachedSize
+        | Key::HardenedQuarantine => Kind::Megabytes,
         Key::PinnedNumRegisterThreads | Key::HistoryMaxEntries => Kind::Count,
         Key::GarbageCollectionThreshold | Key::PerProcessMemoryFraction => Kind::Ratio,
         Key::RoundupPower2Divisions => Kind::Divisions,
         Key::ExpandableSegmentsReserve => Kind::Reserve,
         Key::ExpandableSegmentsReserveByClass => Kind::Classes,
         Key::Policy => Kind::Policy,
+        Key::MemoryLimit | Key::MemorySoftLimit => Kind::Limit,
         Key::ExpandableSegments
         | Key::ReleaseLockOnMalloc
         | Key::ThrowOnOom
         | Key::GraphCaptureRecordStreamReuse
         | Key::PinnedUseHostRegister
         | Key::PinnedUseBackgroundThreads
-        | Key::PinnedFreeCatchAll => Kind::Switch,
+        | Key::PinnedFreeCatchAll
+        | Key::EarlyReuse
+        | Key::Hardened => Kind::Switch,
     }
 }
 
@@ -125,6 +131,11 @@ pub(super) fn store(s: &mut Settings, key: Key, value: Value) {
         (Key::PinnedFreeCatchAll, Value::Switch(x)) => s.pinned_free_catch_all = x,
         (Key::Policy, Value::Policy(x)) => s.policy = x,
         (Key::HistoryMaxEntries, Value::Count(x)) => s.history_max_entries = x,
+        (Key::EarlyReuse, Value::Switch(x)) => s.early_reuse = x,
+        (Key::MemoryLimit, Value::Limit(x)) => s.memory_limit = x,
+        (Key::MemorySoftLimit, Value::Limit(x)) => s.memory_soft_limit = x,
+        (Key::Hardened, Value::Switch(x)) => s.hardened = x,
+        (Key::HardenedQuarantine, Value::Megabytes(mb)) => s.hardened_quarantine = bytes(mb),
         (key, value) => debug_assert!(false, "{key:?} does not take {value:?}"),
     }
 }
@@ -181,10 +192,12 @@ impl DivisionTable {
 /// Options of these settings that do nothing as they are combined, of those named in the text.
 pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
     let pools = s.backend == AllocatorBackend::DriverPools;
-    let rules: [(Key, bool, &'static str); 7] = [
+    let rules: [(Key, bool, &'static str); 9] = [
         (
             Key::GarbageCollectionThreshold,
-            s.garbage_collection_threshold > 0.0 && s.per_process_memory_fraction >= 1.0,
+            s.garbage_collection_threshold > 0.0
+                && s.per_process_memory_fraction >= 1.0
+                && s.memory_limit.is_none(),
             "it counts from a memory fraction; set per_process_memory_fraction below 1 (or limit the device otherwise)",
         ),
         (
@@ -212,6 +225,16 @@ pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
             Key::PinnedNumRegisterThreads,
             s.pinned_num_register_threads > 1 && !s.pinned_use_host_register,
             "threads only help to register pages; set pinned_use_cuda_host_register:True",
+        ),
+        (
+            Key::MemorySoftLimit,
+            s.memory_soft_limit.zip(s.memory_limit).is_some_and(|(soft, hard)| soft.is_beyond(hard)),
+            "memory_limit comes first; set a lower soft limit",
+        ),
+        (
+            Key::HardenedQuarantine,
+            !s.hardened && s.hardened_quarantine != Settings::default().hardened_quarantine,
+            "freed blocks are held back only in hardened mode; set hardened:True",
         ),
     ];
     let idle = rules.into_iter().filter(|(key, idle, _)| *idle && named.contains(key));

@@ -1,0 +1,179 @@
+//! The parity table: which behaviours of PyTorch's allocator there are, and which tests show each.
+//!
+//! [`checklist`] reads the behaviours, [`finder`] finds the tests that are named after their ids, [`table`] puts
+//! both into one document. [`run`] writes it or, with `--check`, compares it and lists what is missing.
+
+mod checklist;
+mod finder;
+mod table;
+
+use crate::process::root;
+use anyhow::{Context, Result, bail};
+use checklist::Checklist;
+use finder::Test;
+
+const CHECKLIST: &str = "tests/parity.toml";
+const DOCUMENT: &str = "docs/parity.md";
+
+/// What is to be done.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Change nothing; fail where the table is out of date, or a behaviour has no test, or a test no behaviour
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let file = root().join(CHECKLIST);
+    let text =
+        std::fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
+    let checklist = Checklist::parse(&text).with_context(|| format!("{CHECKLIST} is not a checklist"))?;
+    let tests = finder::find(&root(), &checklist.letters())?;
+    let fresh = table::write(&checklist, &tests);
+    let document = root().join(DOCUMENT);
+    let mut problems = problems(&checklist, &tests);
+    if !std::fs::read_to_string(&document).is_ok_and(|there| there == fresh) {
+        if options.check {
+            problems.push(format!("{DOCUMENT} is out of date; run cargo xtask parity"));
+        } else {
+            std::fs::write(&document, fresh)
+                .with_context(|| format!("could not write {}", document.display()))?;
+            println!("wrote {DOCUMENT}");
+        }
+    }
+    if options.check && !problems.is_empty() {
+        bail!("the parity table does not hold:\n  {}", problems.join("\n  "));
+    }
+    for problem in problems {
+        println!("{problem}");
+    }
+    Ok(())
+}
+
+/// What is wrong between the checklist and the tests, a line each.
+fn problems(checklist: &Checklist, tests: &[Test]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut untested = Vec::new();
+    for behaviour in checklist.behaviours() {
+        let id = &behaviour.id;
+        let tested = tests.iter().any(|test| test.counts() && test.ids.contains(id));
+        match (&behaviour.later, tested) {
+            (None, false) => untested.push(id.as_str()),
+            (Some(issue), true) => {
+                problems
+                    .push(format!("{id} has a test but is left to \"{issue}\": drop that in {CHECKLIST}"));
+            }
+            _ => {}
+        }
+    }
+    if let Some(first) = untested.first() {
+        let (name, ids) = (first.to_lowercase(), untested.join(", "));
+        problems.push(format!("no test (its name would begin with the id, as in {name}_...): {ids}"));
+    }
+    for test in tests {
+        let Test { file, name, ids, is_test, ignored } = test;
+        for id in ids.iter().filter(|id| !checklist.behaviours().any(|known| known.id == **id)) {
+            problems.push(format!("{file}: {name} is named after {id}, which {CHECKLIST} does not have"));
+        }
+        if !is_test {
+            problems
+                .push(format!("{file}: {name} is named after a behaviour but never runs: it has no #[test]"));
+        } else if *ignored {
+            problems.push(format!(
+                "{file}: {name} is named after a behaviour but does not run: it has #[ignore]"
+            ));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CHECKLIST, Checklist, problems, table};
+    use crate::parity::finder::Test;
+    use crate::process::root;
+
+    const SAMPLE: &str = r#"
+        [[area]]
+        name = "Statistics"
+        behaviours = [
+            { id = "S01", behaviour = "Bytes move | both ways" },
+            { id = "S02", behaviour = "Refuses", python_half = "TypeError" },
+        ]
+        [[area]]
+        name = "IPC"
+        behaviours = [{ id = "E03", behaviour = "Shares", later = "Beyond" }]
+    "#;
+
+    fn test(name: &str, ids: &[&str]) -> Test {
+        let ids = ids.iter().map(|id| (*id).to_owned()).collect();
+        Test { file: "tests/tests/a.rs".into(), name: name.into(), ids, is_test: true, ignored: false }
+    }
+
+    #[test]
+    fn each_behaviour_needs_a_test_that_runs_and_each_such_test_a_behaviour() {
+        let checklist = Checklist::parse(SAMPLE).unwrap();
+        let both = test("s01_s02_x", &["S01", "S02"]);
+        assert_eq!(problems(&checklist, std::slice::from_ref(&both)), [""; 0]);
+        assert_eq!(
+            problems(&checklist, &[test("s01_x", &["S01"])]),
+            ["no test (its name would begin with the id, as in s02_...): S02"]
+        );
+        assert_eq!(
+            problems(&checklist, &[]),
+            ["no test (its name would begin with the id, as in s01_...): S01, S02"]
+        );
+        let found = problems(&checklist, &[both.clone(), test("s09_x", &["S09"]), test("e03_x", &["E03"])]);
+        assert_eq!(
+            found,
+            [
+                "E03 has a test but is left to \"Beyond\": drop that in tests/parity.toml",
+                "tests/tests/a.rs: s09_x is named after S09, which tests/parity.toml does not have",
+            ]
+        );
+        let found = problems(&checklist, &[Test { ignored: true, ..both.clone() }]);
+        assert!(found[0].ends_with("S01, S02"), "both ids lack a test now: {found:?}");
+        assert!(found[1].contains("s01_s02_x") && found[1].ends_with("it has #[ignore]"), "{found:?}");
+        let found = problems(&checklist, &[Test { is_test: false, ..both }]);
+        assert!(found[1].ends_with("it has no #[test]"), "{found:?}");
+    }
+
+    #[test]
+    fn the_table_counts_and_says_the_state_of_each_behaviour() {
+        let checklist = Checklist::parse(SAMPLE).unwrap();
+        let mut tests = vec![test("s01_x", &["S01"]), test("s01_s02_y", &["S01", "S02"])];
+        let text = table::write(&checklist, &tests);
+        assert!(text.contains("3 behaviours: 1 tested, 1 with the engine half tested, 1 later.\n"), "{text}");
+        let link = "[a.rs](../tests/tests/a.rs)";
+        for row in [
+            format!("| S01 | Bytes move \\| both ways | {link}: `s01_x`, `s01_s02_y` | tested |"),
+            format!(
+                "| S02 | Refuses | {link}: `s01_s02_y` | engine half tested, Python half later: TypeError |"
+            ),
+            "| E03 | Shares | | later: Beyond |".to_owned(),
+            "## Statistics".to_owned(),
+        ] {
+            assert!(text.lines().any(|line| line == row), "{row}\n{text}");
+        }
+        tests.clear();
+        let text = table::write(&checklist, &tests);
+        assert!(
+            text.contains("0 tested, 0 with the engine half tested, 1 later, 2 without a test.\n"),
+            "{text}"
+        );
+        assert!(text.contains("| S01 | Bytes move \\| both ways | | **no test** |"), "{text}");
+    }
+
+    #[test]
+    fn the_checklist_of_this_repository_is_read() {
+        let text = std::fs::read_to_string(root().join(CHECKLIST)).unwrap();
+        let checklist = Checklist::parse(&text).unwrap();
+        let letters = "ACEGHKNOPS".chars().collect();
+        assert_eq!(checklist.letters(), letters);
+        let later: Vec<_> =
+            checklist.behaviours().filter(|b| b.later.is_some()).map(|b| b.id.as_str()).collect();
+        let ipc = (3..=6).map(|n| format!("E{n:02}"));
+        let pinned = (1..=10).map(|n| format!("N{n:02}"));
+        assert_eq!(later, ipc.chain(pinned).collect::<Vec<_>>());
+    }
+}

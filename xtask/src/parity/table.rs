@@ -1,0 +1,93 @@
+//! The document: a table of behaviours by area, with their tests and their state.
+
+use super::checklist::{Behaviour, Checklist};
+use super::finder::Test;
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// How far a behaviour is shown.
+enum State<'c> {
+    Tested,
+    EngineHalf(&'c str),
+    Later(&'c str),
+    NoTest,
+}
+
+impl<'c> State<'c> {
+    fn of(behaviour: &'c Behaviour, tests: &[&Test]) -> Self {
+        match (&behaviour.later, &behaviour.python_half) {
+            (Some(issue), _) => Self::Later(issue),
+            _ if tests.is_empty() => Self::NoTest,
+            (None, Some(rest)) => Self::EngineHalf(rest),
+            (None, None) => Self::Tested,
+        }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Self::Tested => "tested".to_owned(),
+            Self::EngineHalf(rest) => format!("engine half tested, Python half later: {rest}"),
+            Self::Later(issue) => format!("later: {issue}"),
+            Self::NoTest => "**no test**".to_owned(),
+        }
+    }
+}
+
+/// The whole document.
+pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
+    let mut body = String::new();
+    let (mut all, mut tested, mut half, mut later, mut missing) = (0, 0, 0, 0, 0);
+    for area in &checklist.areas {
+        let _ = write!(
+            body,
+            "\n## {}\n\n| id | behaviour | tests | state |\n| --- | --- | --- | --- |\n",
+            area.name
+        );
+        for behaviour in &area.behaviours {
+            let own: Vec<&Test> =
+                tests.iter().filter(|test| test.counts() && test.ids.contains(&behaviour.id)).collect();
+            let state = State::of(behaviour, &own);
+            all += 1;
+            match state {
+                State::Tested => tested += 1,
+                State::EngineHalf(_) => half += 1,
+                State::Later(_) => later += 1,
+                State::NoTest => missing += 1,
+            }
+            let cells = [&behaviour.id, &cell(&behaviour.behaviour), &tests_text(&own), &cell(&state.text())];
+            body.push('|');
+            for text in cells {
+                let blank = if text.is_empty() { "" } else { " " };
+                let _ = write!(body, "{blank}{text} |");
+            }
+            body.push('\n');
+        }
+    }
+    let missing = if missing == 0 { String::new() } else { format!(", {missing} without a test") };
+    format!(
+        "# Parity with PyTorch's allocator\n\n\
+         Made by `cargo xtask parity` from `tests/parity.toml` and the names of the tests; do not edit. A test\n\
+         that shows a behaviour has a name that begins with its id. CI fails where a behaviour has no test that\n\
+         runs, and where this table is out of date.\n\n\
+         {all} behaviours: {tested} tested, {half} with the engine half tested, {later} later{missing}.\n{body}"
+    )
+}
+
+/// The tests, by file.
+fn tests_text(tests: &[&Test]) -> String {
+    let by_file = tests.chunk_by(|a, b| a.file == b.file);
+    let files: Vec<String> = by_file
+        .map(|tests| {
+            let names: Vec<String> = tests.iter().map(|test| format!("`{}`", test.name)).collect();
+            let file = &tests[0].file;
+            let short = Path::new(file).file_name().map_or(file.into(), |name| name.to_string_lossy());
+            format!("[{short}](../{file}): {}", names.join(", "))
+        })
+        .collect();
+    files.join("; ")
+}
+
+/// Text inside a table.
+fn cell(text: &str) -> String {
+    text.trim().replace('|', "\\|")
+}
