@@ -2,6 +2,8 @@
 
 pub mod fault_loop;
 pub mod lookalike;
+pub mod rig;
+pub mod sites;
 
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;

@@ -70,7 +70,7 @@ fn a_growing_request_joins_the_mapped_block_above() {
 #[test]
 fn finished_frees_complete_in_the_order_in_which_streams_were_recorded() {
     let (device, allocator, home) = on(one(GIB).clock(Clock::Virtual { lag: 50 }), Settings::default());
-    allocator.record_history(HistoryOptions { max_entries: 100, deterministic: true });
+    allocator.record_history(&HistoryOptions::newest(100).deterministic());
     let sides = [0; 2].map(|_| device.create_stream(DEVICE, 0).unwrap());
     let both = allocator.malloc(40 * MIB, home).unwrap();
     let each = [0; 2].map(|_| allocator.malloc(40 * MIB, home).unwrap());
@@ -120,7 +120,7 @@ fn c09_only_the_old_block_is_collected_however_the_threshold_was_set() {
         if by_configure {
             allocator.configure(gc).unwrap();
         }
-        allocator.record_history(HistoryOptions { max_entries: 1000, deterministic: true });
+        allocator.record_history(&HistoryOptions::newest(1000).deterministic());
         let old = allocator.malloc(100 * MIB, stream).unwrap();
         let busy = allocator.malloc(20 * MIB, stream).unwrap();
         let young = allocator.malloc(60 * MIB, stream).unwrap();
@@ -143,7 +143,7 @@ fn c09_only_the_old_block_is_collected_however_the_threshold_was_set() {
 fn h01_a_history_begun_late_says_so() {
     let (_device, allocator, stream) = on(one(GIB), Settings::default());
     allocator.malloc(1000, stream).unwrap();
-    allocator.record_history(HistoryOptions { max_entries: 100, deterministic: true });
+    allocator.record_history(&HistoryOptions::newest(100).deterministic());
     let history = allocator.snapshot(true).history.unwrap();
     assert_eq!((history.complete, history.before_recording), (false, 1));
 }
@@ -234,7 +234,7 @@ fn memory_that_cannot_be_released_is_kept_and_released_later() {
 #[test]
 fn emptying_gives_large_segments_back_first() {
     let (_device, allocator, stream) = on(one(GIB), Settings::default());
-    allocator.record_history(HistoryOptions { max_entries: 100, deterministic: true });
+    allocator.record_history(&HistoryOptions::newest(100).deterministic());
     for ptr in [1000, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap()) {
         allocator.free(ptr).unwrap();
     }

@@ -155,7 +155,7 @@ fn the_fraction_holds_under_threads() {
 fn the_history_clock_can_be_changed() {
     let (_device, allocator, home) = setup(of(100), Settings::default());
     for deterministic in [true, false, true] {
-        allocator.record_history(HistoryOptions { max_entries: 100, deterministic });
+        allocator.record_history(&HistoryOptions { deterministic, ..HistoryOptions::newest(100) });
         for _ in 0..5 {
             let ptr = allocator.malloc(100, home).unwrap();
             allocator.free(ptr).unwrap();

@@ -206,7 +206,7 @@ fn retiring_twice_or_what_was_never_used_does_nothing() {
 fn live_blocks_outlive_their_stream_and_names_in_the_history_stay() {
     for settings in both() {
         let (device, allocator, _) = on(config(), settings);
-        allocator.record_history(HistoryOptions { max_entries: 100, deterministic: true });
+        allocator.record_history(&HistoryOptions::newest(100).deterministic());
         let old = device.create_stream(DEVICE, 0).unwrap();
         let [one, two] = [(); 2].map(|()| allocator.malloc(30 * MIB, old).unwrap());
         allocator.retire_stream(old).unwrap();

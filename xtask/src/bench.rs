@@ -35,11 +35,17 @@ pub(crate) struct Options {
     /// Measure only what the masquerade costs the hot path, in instructions (needs valgrind, and no rig)
     #[arg(long)]
     masquerade: bool,
+    /// Measure only what the history costs, on and off (needs valgrind, and no rig)
+    #[arg(long)]
+    history: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.masquerade {
         return masquerade();
+    }
+    if options.history {
+        return history();
     }
     let shared = root().join("../shared");
     let rig = options.rig.clone().unwrap_or_else(|| shared.join("peer-bench"));
@@ -152,6 +158,41 @@ fn masquerade() -> Result<()> {
     let (bare, masked) = (count("bare")?, count("masquerade")?);
     println!("| instructions a pair, bare | through the masquerade | ratio |\n|---|---|---|");
     println!("| {bare:.1} | {masked:.1} | {:.4} |", masked / bare);
+    Ok(())
+}
+
+/// Instructions of a pair of allocate and free with history off, on, and compiled out; and the time of snapshots without
+/// traces, which must not depend on the history.
+fn history() -> Result<()> {
+    let build = ["build", "--release", "-p", "granule-tests", "--bin", "history-cost"];
+    cargo(&build)?;
+    let program = target().join("release/history-cost");
+    // A build folder of its own: the flag would make everything anew in each.
+    let without = target().join("without-history");
+    let mut build_without = command("cargo");
+    build_without.args(build).env("CARGO_TARGET_DIR", &without);
+    run_process(build_without.env("RUSTFLAGS", "--cfg granule_no_history"))?;
+    let without = without.join("release/history-cost");
+    let pair = |program: &Path, mode: &str| -> Result<f64> {
+        let run = |pairs: &str| {
+            let mut valgrind = command("valgrind");
+            valgrind.args(CALLGRIND).arg("--toggle-collect=*free_and_allocate*");
+            instructions(valgrind.arg(program).args([mode, pairs]))
+        };
+        Ok((run("24000")? - run("4000")?) / 20_000.0)
+    };
+    let (none, off) = (pair(&without, "off")?, pair(&program, "off")?);
+    let (numbered, on) = (pair(&program, "numbered")?, pair(&program, "on")?);
+    // A pair makes three records.
+    let record = |pair: f64| (pair - off) / 3.0;
+    println!("| instructions | a pair | more than off, a record |\n|---|---|---|");
+    println!("| recording compiled out | {none:.1} | |");
+    println!("| history off | {off:.1} ({:+.1}) | |", off - none);
+    println!("| history on, numbers for the time | {numbered:.1} | {:.1} |", record(numbered));
+    println!("| history on | {on:.1} | {:.1} |", record(on));
+    for entries in ["0", "1000000"] {
+        run_process(command(&program).args(["snapshot", "5000", entries]))?;
+    }
     Ok(())
 }
 

@@ -4,9 +4,11 @@ mod bench;
 mod bindgen;
 mod codegen;
 mod gpu;
+mod mutants;
 mod new_backend;
 mod parity;
 mod process;
+mod schedules;
 mod viewer;
 
 use anyhow::Result;
@@ -48,6 +50,10 @@ enum Task {
         #[arg(long, default_value_t = 20_000)]
         cases: u32,
     },
+    /// Break placement, ladder and pools in small ways and see that tests notice (hours in full; see --shard)
+    Mutants(mutants::Options),
+    /// Run the engine's threads in chosen orders (shuttle), and its small kernels in all orders (loom)
+    Schedules(schedules::Options),
     /// Pass snapshots through PyTorch's own viewer (installs torch into target/viewer-venv the first time)
     Viewer(viewer::Options),
 }
@@ -63,6 +69,8 @@ fn main() -> Result<()> {
         Task::Parity(options) => parity::run(&options),
         Task::Gpu(options) => gpu::run(&options),
         Task::Fuzz { cases } => fuzz(cases),
+        Task::Mutants(options) => mutants::run(&options),
+        Task::Schedules(options) => schedules::run(&options),
         Task::Viewer(options) => viewer::run(&options),
     }
 }
@@ -94,6 +102,7 @@ fn ci() -> Result<()> {
             .args(["doc", "--workspace", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
+    schedules::run(&schedules::Options::SLICE)?;
     test(&[])
 }
 

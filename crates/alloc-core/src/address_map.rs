@@ -14,13 +14,17 @@
 //! All `unsafe` here has one reason: tables are zeroed allocations of atomics,
 //! for which zero is a valid value, reached through `AtomicPtr`s that go from null to a table once.
 
+mod row;
+
 use crate::block::BlockId;
 use crate::growth;
+use crate::sync::Ordering;
+use crate::sync::plain::{AtomicPtr, AtomicU64};
 use crate::types::{DeviceIndex, DevicePtr};
+use row::{Entry, claim, clear, find};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 const PAGE_BITS: u32 = 21;
 const SLOT_BITS: u32 = 9;
@@ -43,37 +47,6 @@ pub struct Location {
     pub arena: u16,
     /// The block in that arena's table.
     pub block: BlockId,
-}
-
-/// `slot:12 | device:8 | arena:16 | block + 1:28`; 0 is empty.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Entry(u64);
-
-impl Entry {
-    const EMPTY: Self = Self(0);
-
-    fn new(slot: usize, at: Location) -> Self {
-        debug_assert!(at.device.0 < 256 && at.block.index() < (1 << 28) - 1, "fits an entry");
-        Self(
-            (slot as u64) << 52
-                | u64::from(at.device.0) << 44
-                | u64::from(at.arena) << 28
-                | (u64::from(at.block.index()) + 1),
-        )
-    }
-
-    fn slot(self) -> usize {
-        (self.0 >> 52) as usize
-    }
-
-    #[allow(clippy::cast_possible_truncation)] // the masks leave what fits
-    fn location(self) -> Location {
-        Location {
-            device: DeviceIndex((self.0 >> 44) as u16 & 0xff),
-            arena: (self.0 >> 28) as u16,
-            block: BlockId::new((self.0 & 0x0fff_ffff) as u32 - 1),
-        }
-    }
 }
 
 /// Entries that share a cache line.
@@ -231,10 +204,10 @@ impl AddressMap {
     pub fn insert(&self, ptr: DevicePtr, at: Location) {
         debug_assert!(Self::can_hold(ptr), "the segment's address was checked when it was made");
         let (node, page, slot) = Self::place(ptr);
-        let entry = Entry::new(slot, at).0;
+        let entry = Entry::new(slot, at);
         let node = get_or_make(&self.root().0[node]);
         if !claim(node.line(page, slot), entry) {
-            get_or_make(&node.dense[page]).0[slot].store(entry, Ordering::Release);
+            get_or_make(&node.dense[page]).0[slot].store(entry.0, Ordering::Release);
         }
     }
 
@@ -250,35 +223,6 @@ impl AddressMap {
             dense.0[slot].store(0, Ordering::Release);
         }
     }
-}
-
-/// The entry of `slot` in a row of cells.
-#[inline]
-fn find(cells: &[AtomicU64], slot: usize) -> Option<Entry> {
-    cells
-        .iter()
-        .map(|cell| Entry(cell.load(Ordering::Acquire)))
-        .find(|entry| *entry != Entry::EMPTY && entry.slot() == slot)
-}
-
-/// Puts an entry into a free cell. Segments of two arenas may share a page, so a cell is claimed, not
-/// just written.
-#[inline]
-fn claim(cells: &[AtomicU64], entry: u64) -> bool {
-    cells.iter().any(|cell| {
-        cell.load(Ordering::Relaxed) == 0
-            && cell.compare_exchange(0, entry, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    })
-}
-
-/// Empties the cell of `slot`, if it is in this row.
-#[inline]
-fn clear(cells: &[AtomicU64], slot: usize) -> bool {
-    let cell = cells.iter().find(|cell| {
-        let entry = Entry(cell.load(Ordering::Relaxed));
-        entry != Entry::EMPTY && entry.slot() == slot
-    });
-    cell.inspect(|cell| cell.store(0, Ordering::Release)).is_some()
 }
 
 impl fmt::Debug for AddressMap {

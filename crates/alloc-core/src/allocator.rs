@@ -1,14 +1,23 @@
-//! The allocator a program uses: all devices of one backend behind one address map.
+//! The allocator a program uses: all devices of one backend behind one address map. Private pools, captures and
+//! checkpoints are in `allocator/pools.rs`, what can be seen of it in `allocator/watch.rs`.
+
+mod caching;
+mod edges;
+mod pointers;
+mod pools;
+mod watch;
+
+pub use caching::CachingOff;
 
 use crate::address_map::AddressMap;
 use crate::backend::Backend;
-use crate::config::{AllocatorBackend, Settings};
-use crate::device::{DeviceAllocator, FreeMemoryCallback, OutOfMemoryObserver};
+use crate::config::{AllocatorBackend, MemoryLimit, Settings};
+use crate::device::{DeviceAllocator, Flush, FreeMemoryCallback};
 use crate::error::{AllocError, Result};
-use crate::history::HistoryOptions;
+use crate::history::{Annotations, HistoryOptions};
 use crate::policy::{Policy, PytorchPolicy};
-use crate::snapshot::{HistoryStatus, Snapshot, Value};
 use crate::stats::DeviceStats;
+use crate::stream_identity;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 
@@ -45,12 +54,30 @@ pub struct BaseAllocation {
 /// says so with [`record_stream`](Self::record_stream).
 ///
 /// Every method may be called from any thread.
+///
+/// # Default streams
+/// On CUDA and HIP the handles 0 and 1 name one stream, and 2 (`cudaStreamPerThread`) names another one in each
+/// thread: the calling thread's. Work that a thread's own stream was given can be waited for on its thread only; memory
+/// it uses that another thread frees stays pending until a wait for the whole device covers it. Before a
+/// thread ends it can pass its memory on with [`retire_stream`](Self::retire_stream).
+///
+/// # The edges of a process
+/// * **Fork.** In the child, an allocator and a backend of the parent's cannot be used: calls, also frees, answer
+///   [`AllocError::Forked`] without touching a lock or the driver; those that cannot fail answer nothing and
+///   do nothing; dropping the allocator does nothing. A new allocator over a backend from before the fork is
+///   refused in the same way. Over a backend that was made in the child, it is the driver's decision: CUDA and HIP refuse
+///   children of a process that used them. The parent is not affected.
+/// * **Exit and unload.** From the moment at which the process exits, the driver says that it is unloading, or
+///   [`abandon`](Self::abandon) is called, the driver is not called any more. What gives something back (a free,
+///   the end of a stream, a scope, a pool, a capture; emptying the cache; dropping the allocator) does nothing and says
+///   that all is well, what asks for something answers [`AllocError::DriverGone`], and what only looks still works.
 #[derive(Debug)]
 pub struct CachingAllocator<P: Policy = PytorchPolicy> {
     backend: Arc<dyn Backend>,
     map: Arc<AddressMap>,
     devices: Vec<DeviceAllocator<P>>,
     settings: Mutex<Settings>,
+    annotations: Mutex<Annotations>,
 }
 
 impl<P: Policy> CachingAllocator<P> {
@@ -74,6 +101,7 @@ impl<P: Policy> CachingAllocator<P> {
             )));
         }
         settings.validate().map_err(AllocError::Settings)?;
+        crate::edges::admit(backend.id())?;
         let map = Arc::new(AddressMap::default());
         // An address map entry has 8 bits for the device.
         let count = backend.device_count()?.min(256);
@@ -81,9 +109,11 @@ impl<P: Policy> CachingAllocator<P> {
             .map(|n| DeviceAllocator::new(Arc::clone(&backend), DeviceIndex(n), Arc::clone(&map), &settings))
             .collect::<Result<_>>()?;
         let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
-        let allocator = Self { backend, map, devices, settings: Mutex::new(Rank::Registry, settings) };
+        let settings = Mutex::new(Rank::Registry, settings);
+        let annotations = Mutex::new(Rank::Registry, Annotations::default());
+        let allocator = Self { backend, map, devices, settings, annotations };
         if history > 0 {
-            allocator.record_history(HistoryOptions { max_entries: history, deterministic: false });
+            allocator.record_history(&HistoryOptions::newest(history));
         }
         Ok(allocator)
     }
@@ -107,7 +137,7 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     #[inline]
-    fn device(&self, device: DeviceIndex) -> Result<&DeviceAllocator<P>> {
+    fn device_at(&self, device: DeviceIndex) -> Result<&DeviceAllocator<P>> {
         self.devices.get(device.0 as usize).ok_or_else(|| self.no_device(device))
     }
 
@@ -117,8 +147,14 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     #[inline]
-    fn own(&self, stream: Stream) -> Result<()> {
+    fn is_own(&self, stream: Stream) -> Result<()> {
         if stream.backend == self.backend.id() { Ok(()) } else { Err(AllocError::ForeignStream) }
+    }
+
+    /// The engine's one name for a stream of this backend.
+    fn own(&self, stream: Stream) -> Result<Stream> {
+        self.is_own(stream)?;
+        Ok(stream_identity::resolve(stream, self.backend.kind()))
     }
 
     /// Memory of `bytes` for work of `stream`, aligned to 512 bytes. 0 bytes give the null address. Blocks
@@ -130,8 +166,22 @@ impl<P: Policy> CachingAllocator<P> {
     /// other driver errors. Nothing is lost, and the call can be made again.
     #[inline]
     pub fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        self.own(stream)?;
-        let device = self.device(stream.device)?;
+        self.is_own(stream)?;
+        if stream_identity::may_be_alias(stream) {
+            return self.malloc_resolved(bytes, stream);
+        }
+        self.malloc_named(bytes, stream)
+    }
+
+    #[cold]
+    fn malloc_resolved(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
+        self.malloc_named(bytes, stream_identity::resolve(stream, self.backend.kind()))
+    }
+
+    /// [`malloc`](Self::malloc) for the engine's name of a stream.
+    #[inline]
+    fn malloc_named(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
+        let device = self.device_at(stream.device)?;
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
@@ -139,36 +189,50 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     /// Takes memory back, in the order of its stream's work. The null address is fine. Never asks the
-    /// device for memory, never waits for it. Any 64-bit value may be given. PyTorch: `raw_delete`.
+    /// device for memory, never waits for it, except in [hardened mode](crate::hardened) and for what was allocated while
+    /// caching was off. Any 64-bit value may be given. PyTorch: `raw_delete`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidPointer`] where `ptr` is no live block.
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block; what the driver answers where it is to take back what
+    /// was allocated while caching was off.
     #[inline]
     pub fn free(&self, ptr: DevicePtr) -> Result<()> {
         if ptr.is_null() {
             return Ok(());
         }
         match self.map.get(ptr) {
-            Some(at) if self.devices[at.device.0 as usize].free(ptr, at) => Ok(()),
-            _ => Err(AllocError::InvalidPointer { ptr }),
+            Some(at) => {
+                let device = &self.devices[at.device.0 as usize];
+                let freed = if device.looks_at_frees() {
+                    if let Some(edge) = device.edge() {
+                        return edge.of_release();
+                    }
+                    device.free_attentively(ptr, at)
+                } else {
+                    device.free(ptr, at)
+                };
+                if freed { Ok(()) } else { Err(self.bad_pointer(ptr)) }
+            }
+            None => self.free_unknown(ptr),
         }
     }
 
     /// Says that work of `stream` uses the block at `ptr`: after its free it is not reused before what
     /// `stream` had been given up to the free is done. The block's own stream is ignored, and so is the null
-    /// address. Does not block. PyTorch: `recordStream`.
+    /// address. An address inside the block stands for the block, and costs a search. Does not block.
+    /// PyTorch: `recordStream`.
     ///
     /// # Errors
     /// [`AllocError::InvalidPointer`] where `ptr` is no live block.
     pub fn record_stream(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
-        self.own(stream)?;
+        let stream = self.own(stream)?;
         self.device(stream.device)?;
         if ptr.is_null() {
             return Ok(());
         }
         match self.map.get(ptr) {
             Some(at) if self.devices[at.device.0 as usize].record_stream(ptr, at, stream)? => Ok(()),
-            _ => Err(AllocError::InvalidPointer { ptr }),
+            _ => self.record_unknown(ptr, stream),
         }
     }
 
@@ -184,21 +248,36 @@ impl<P: Policy> CachingAllocator<P> {
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`]; what the driver answers where the stream could
-    /// not even be waited for: it is not retired then, and the call can be made again.
+    /// not even be waited for, or where it is being captured: it is not retired then, and the call can be made again.
     pub fn retire_stream(&self, stream: Stream) -> Result<()> {
-        self.own(stream)?;
-        self.device(stream.device)?;
-        // A stream may use the memory of other devices, too.
-        self.devices.iter().try_for_each(|device| device.retire_stream(stream))
+        let stream = self.own(stream)?;
+        self.give_back(stream.device, |_| {
+            // A stream may use the memory of other devices, too. Its end is found once: what can fail comes before the
+            // first device takes it for retired.
+            let mut last = None;
+            let retire = |device: &DeviceAllocator<P>| device.retire_stream(stream, &mut last);
+            self.devices.iter().try_for_each(retire)?;
+            self.set_reserve_class(stream, "")
+        })
     }
 
     /// Gives all cached memory of all devices back: waits for pending frees, then returns whole free
-    /// segments and whole free granules. Blocks. PyTorch: `emptyCache`.
+    /// segments and whole free granules, of the default pool and of pools that were released. Blocks. While the calling
+    /// thread captures, nothing is waited for, and only what devices are known to be done with goes.
+    /// PyTorch: `emptyCache`.
     ///
     /// # Errors
     /// The first driver error; what could not be given back stays cached.
     pub fn empty_cache(&self) -> Result<()> {
-        self.devices.iter().try_for_each(DeviceAllocator::empty_cache)
+        self.each_device(|device| device.empty_cache(Flush::Everything))
+    }
+
+    /// All devices get their turn to give something back; the first error is returned.
+    fn each_device(&self, work: impl Fn(&DeviceAllocator<P>) -> Result<()>) -> Result<()> {
+        if let Some(edge) = self.edge() {
+            return edge.of_release();
+        }
+        self.devices.iter().map(|device| device.noticing(work(device))).fold(Ok(()), Result::and)
     }
 
     /// Notices finished pending frees of a device without waiting. Every `malloc` does this under the
@@ -207,7 +286,8 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// What the driver answers to the queries.
     pub fn poll(&self, device: DeviceIndex) -> Result<()> {
-        self.device(device)?.poll()
+        let device = self.device(device)?;
+        device.noticing(device.poll())
     }
 
     /// Waits for all pending frees of a device; gives nothing back. Blocks.
@@ -215,7 +295,8 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// What the driver answers; what is left stays pending.
     pub fn synchronise(&self, device: DeviceIndex) -> Result<()> {
-        self.device(device)?.synchronise()
+        let device = self.device(device)?;
+        device.noticing(device.synchronise())
     }
 
     /// Statistics of a device: exact, and of one moment. PyTorch: `getDeviceStats`.
@@ -223,7 +304,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn stats(&self, device: DeviceIndex) -> Result<DeviceStats> {
-        Ok(self.device(device)?.stats())
+        Ok(self.seen_device(device)?.stats())
     }
 
     /// All peaks become the current values. PyTorch: `resetPeakStats`.
@@ -231,7 +312,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn reset_peak_stats(&self, device: DeviceIndex) -> Result<()> {
-        self.device(device)?.reset_peak_stats();
+        self.seen_device(device)?.reset_peak_stats();
         Ok(())
     }
 
@@ -240,7 +321,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn reset_accumulated_stats(&self, device: DeviceIndex) -> Result<()> {
-        self.device(device)?.reset_accumulated_stats();
+        self.seen_device(device)?.reset_accumulated_stats();
         Ok(())
     }
 
@@ -249,8 +330,9 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// What the driver answers.
     pub fn cache_info(&self, device: DeviceIndex) -> Result<CacheInfo> {
-        let largest_cached = self.device(device)?.largest_free_block();
-        Ok(CacheInfo { largest_cached, device_free: self.backend.memory_info(device)?.free })
+        let engine = self.device(device)?;
+        let memory = engine.noticing(self.backend.memory_info(device).map_err(AllocError::Backend))?;
+        Ok(CacheInfo { largest_cached: engine.largest_free_block(), device_free: memory.free })
     }
 
     /// The segment that holds a live block. PyTorch: `getBaseAllocation`.
@@ -258,6 +340,9 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// [`AllocError::InvalidPointer`]; [`AllocError::Limit`] for growable segments, whose parts come and go.
     pub fn base_allocation(&self, ptr: DevicePtr) -> Result<BaseAllocation> {
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
         let found =
             self.map.get(ptr).and_then(|at| self.devices[at.device.0 as usize].base_allocation(ptr, at));
         match found {
@@ -267,15 +352,29 @@ impl<P: Policy> CachingAllocator<P> {
                  expandable_segments:False in data loading workers via \
                  torch.cuda.memory._set_allocator_settings('expandable_segments:False')",
             )),
-            None => Err(AllocError::InvalidPointer { ptr }),
+            None => Err(self.bad_pointer(ptr)),
         }
     }
 
     /// Bytes of the block at `ptr`: the request, rounded. `None` where that is no live block.
     #[must_use]
     pub fn block_size(&self, ptr: DevicePtr) -> Option<u64> {
-        let at = self.map.get(ptr)?;
+        let at = self.map.get(ptr).filter(|_| !self.is_forked())?;
         self.devices[at.device.0 as usize].block_size(ptr, at)
+    }
+
+    /// [`malloc`](Self::malloc) at the very address `ptr`, out of free memory that the stream and its pool already have.
+    /// 0 bytes give the null address. Never takes memory from the device. PyTorch: `allocateWithAddress`.
+    ///
+    /// # Errors
+    /// [`AllocError::ExactAddress`] where no free block holds the range.
+    pub fn malloc_at(&self, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
+        let stream = self.own(stream)?;
+        let device = self.device(stream.device)?;
+        if bytes == 0 {
+            return Ok(DevicePtr::NULL);
+        }
+        device.malloc_at(bytes, ptr, stream)
     }
 
     /// Limits what is held on a device to a share of its memory; 1 lifts the limit.
@@ -287,6 +386,24 @@ impl<P: Policy> CachingAllocator<P> {
         self.device(device)?.set_memory_fraction(fraction)
     }
 
+    /// Limits what is held on a device. Beyond `hard` nothing is taken; beyond `soft`, cached memory is given back before
+    /// more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say; the memory fraction
+    /// is a limit of its own beside them.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`]; [`AllocError::Settings`] for a limit of nothing, or over the whole device.
+    pub fn set_memory_limits(
+        &self,
+        device: DeviceIndex,
+        hard: Option<MemoryLimit>,
+        soft: Option<MemoryLimit>,
+    ) -> Result<()> {
+        let limits = Settings { memory_limit: hard, memory_soft_limit: soft, ..Settings::default() };
+        limits.validate().map_err(AllocError::Settings)?;
+        self.device(device)?.set_memory_limits(hard, soft);
+        Ok(())
+    }
+
     /// Gives a stream a reserve class, so that its growable segments reserve what
     /// `expandable_segments_reserve_by_class` says for that class; an empty class takes it away.
     /// PyTorch: `setExpandableSegmentReserveClassForStream`.
@@ -294,7 +411,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`].
     pub fn set_reserve_class(&self, stream: Stream, class: &str) -> Result<()> {
-        self.own(stream)?;
+        let stream = self.own(stream)?;
         self.device(stream.device)?.set_reserve_class(stream, class);
         Ok(())
     }
@@ -304,7 +421,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn memory_fraction(&self, device: DeviceIndex) -> Result<f64> {
-        Ok(self.device(device)?.memory_fraction())
+        Ok(self.seen_device(device)?.memory_fraction())
     }
 
     /// Replaces the settings of all devices. What is handed out or cached stays; the memory fraction stays as
@@ -321,81 +438,36 @@ impl<P: Policy> CachingAllocator<P> {
             ));
         }
         settings.validate().map_err(AllocError::Settings)?;
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
         for device in &self.devices {
             device.configure(&settings);
         }
+        let caching = settings.caching;
         *self.settings.lock() = settings;
+        self.enable(caching);
         Ok(())
     }
 
-    /// The settings in force.
+    /// The settings in force; in a forked child the defaults.
     #[must_use]
     pub fn settings(&self) -> Settings {
+        if self.is_forked() {
+            return Settings::default();
+        }
         self.settings.lock().clone()
-    }
-
-    /// Keeps the newest `options.max_entries` operations of each device for snapshots; 0 turns history off
-    /// and forgets it. PyTorch: `recordHistory`.
-    pub fn record_history(&self, options: HistoryOptions) {
-        for device in &self.devices {
-            device.record_history(options);
-        }
-    }
-
-    /// Writes `text` about a live block into the history, if it is on. PyTorch: `annotateMemory`.
-    ///
-    /// # Errors
-    /// [`AllocError::InvalidPointer`] where `ptr` is no live block.
-    pub fn annotate(&self, ptr: DevicePtr, text: &str) -> Result<()> {
-        match self.map.get(ptr) {
-            Some(at) if self.devices[at.device.0 as usize].annotate(ptr, at, text) => Ok(()),
-            _ => Err(AllocError::InvalidPointer { ptr }),
-        }
     }
 
     /// Runs `callback` when memory is short, before the device is asked for more. It may free memory through this
     /// allocator; it returns whether it did. PyTorch: `FreeMemoryCallback`.
     pub fn add_free_memory_callback(&self, callback: impl Fn() -> bool + Send + Sync + 'static) {
         let callback = Arc::new(callback);
-        for device in &self.devices {
+        for device in self.reachable() {
             let callback = Arc::clone(&callback);
             let boxed: FreeMemoryCallback = Box::new(move || callback());
             device.add_free_memory_callback(boxed);
         }
-    }
-
-    /// Runs `observer` with the report before an out-of-memory error is returned.
-    /// PyTorch: `attachOutOfMemoryObserver`.
-    pub fn add_out_of_memory_observer(
-        &self,
-        observer: impl Fn(&crate::oom::OomReport) + Send + Sync + 'static,
-    ) {
-        let observer = Arc::new(observer);
-        for device in &self.devices {
-            let observer = Arc::clone(&observer);
-            let boxed: OutOfMemoryObserver = Box::new(move |report| observer(report));
-            device.add_out_of_memory_observer(boxed);
-        }
-    }
-
-    /// What is held and what was done, for PyTorch's tools. Without `traces` the history is left out.
-    #[must_use]
-    pub fn snapshot(&self, traces: bool) -> Snapshot {
-        let mut snapshot = Snapshot { allocator_settings: describe(&self.settings()), ..Snapshot::default() };
-        let mut history = HistoryStatus { complete: true, ..HistoryStatus::default() };
-        for device in &self.devices {
-            let (segments, entries, status) = device.observe(traces);
-            snapshot.segments.extend(segments);
-            if traces {
-                snapshot.device_traces.push(entries);
-            }
-            history.recorded |= status.recorded;
-            history.complete &= status.complete;
-            history.overwritten += status.overwritten;
-            history.before_recording += status.before_recording;
-        }
-        snapshot.history = Some(history);
-        snapshot
     }
 
     /// Walks every structure of every device. For tests; it locks everything.
@@ -403,38 +475,11 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Panics
     /// On the first broken invariant, with its name.
     pub fn check_invariants(&self) {
-        for device in &self.devices {
+        for device in self.reachable() {
             device.check_invariants();
         }
     }
 
     /// The default pool's id.
     pub const DEFAULT_POOL: PoolId = PoolId::DEFAULT;
-}
-
-/// The settings as PyTorch's snapshots list them.
-fn describe(settings: &Settings) -> Vec<(Arc<str>, Value)> {
-    let limited = |bytes: u64| Value::Int(i64::try_from(bytes).unwrap_or(-1));
-    let divisions = settings
-        .roundup_power2_divisions
-        .iter()
-        .enumerate()
-        .map(|(n, d)| (Value::Str((1u64 << n).to_string().into()), limited(*d)))
-        .collect();
-    [
-        ("PYTORCH_CUDA_ALLOC_CONF", Value::Str(settings.text.as_str().into())),
-        ("max_split_size", limited(settings.max_split_size)),
-        ("garbage_collection_threshold", Value::Float(settings.garbage_collection_threshold)),
-        ("expandable_segments", Value::Bool(settings.expandable_segments)),
-        ("pinned_num_register_threads", limited(settings.pinned_num_register_threads)),
-        ("release_lock_on_cudamalloc", Value::Bool(settings.release_lock_on_malloc)),
-        ("pinned_use_cuda_host_register", Value::Bool(settings.pinned_use_host_register)),
-        ("graph_capture_record_stream_reuse", Value::Bool(settings.graph_capture_record_stream_reuse)),
-        ("max_round_threshold", limited(settings.pinned_max_round_threshold)),
-        ("max_cached_size", limited(settings.pinned_max_cached_size)),
-        ("roundup_power2_divisions", Value::Dict(divisions)),
-    ]
-    .into_iter()
-    .map(|(key, value)| (key.into(), value))
-    .collect()
 }

@@ -6,20 +6,22 @@
 mod carve;
 mod uses;
 
-pub(crate) use uses::UseLists;
+pub(crate) use uses::{Use, UseLists};
 
 use crate::address_map::{AddressMap, Location};
 use crate::block::{Block, BlockId, BlockTable, NO_USES, SegmentId, State, Tier};
 use crate::counters::{Count, Counters};
+use crate::directory::PoolSlot;
 use crate::epoch::Epochs;
-use crate::history::Recorder;
+use crate::history::{Owner, Recorder};
 use crate::index::PlacementIndex;
-use crate::last_work::{LastWork, User};
+use crate::last_work::LastWork;
 use crate::policy::{Policy, Request};
+use crate::pool::SegmentSource;
 use crate::segment::{Segment, SegmentTable};
-use crate::snapshot::Action;
+use crate::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Ordering};
-use crate::types::{DeviceIndex, DevicePtr, Stream};
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 
@@ -40,10 +42,27 @@ pub(crate) struct ArenaId {
     pub(crate) stream: Stream,
 }
 
+/// The pool an arena belongs to, as far as the arena needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct ArenaPool {
+    pub(crate) slot: PoolSlot,
+    pub(crate) id: PoolId,
+    /// Where its memory comes from; `None` is the driver.
+    pub(crate) source: Option<Arc<dyn SegmentSource>>,
+    /// Blocks are handed out whole.
+    pub(crate) no_split: bool,
+}
+
+impl ArenaPool {
+    pub(crate) const DEFAULT: Self =
+        Self { slot: PoolSlot::DEFAULT, id: PoolId::DEFAULT, source: None, no_split: false };
+}
+
 /// The state under an arena's lock.
 #[derive(Debug)]
 pub(crate) struct ArenaState<P: Policy> {
     pub(crate) id: ArenaId,
+    pub(crate) pool: ArenaPool,
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     pub(crate) retired: Option<Arc<LastWork>>,
     pub(crate) policy: P,
@@ -66,7 +85,7 @@ pub(crate) enum FreeStep {
     /// The block is free.
     Done,
     /// The block waits for these streams; an event has to be recorded on each.
-    Wait(SmallVec<[User; 4]>),
+    Wait(SmallVec<[Use; 4]>),
 }
 
 #[allow(clippy::cast_possible_wrap)] // block sizes are under 2^60
@@ -75,9 +94,10 @@ fn signed(bytes: u64) -> i64 {
 }
 
 impl<P: Policy> ArenaState<P> {
-    pub(crate) fn new(id: ArenaId, policy: P, searches: Arc<[AtomicU64; 2]>) -> Self {
+    pub(crate) fn new(id: ArenaId, pool: ArenaPool, policy: P, searches: Arc<[AtomicU64; 2]>) -> Self {
         Self {
             id,
+            pool,
             retired: None,
             policy,
             blocks: BlockTable::default(),
@@ -99,16 +119,59 @@ impl<P: Policy> ArenaState<P> {
         &mut self.tiers[tier as usize]
     }
 
-    /// Whether requests of `stream`, one of this device, are for this arena.
+    /// Whether requests of `stream`, one of this device, to the pool in `slot` are for this arena.
     #[inline]
-    pub(crate) fn serves(&self, stream: Stream) -> bool {
+    pub(crate) fn serves(&self, slot: PoolSlot, stream: Stream) -> bool {
+        self.pool.slot == slot && self.belongs_to(stream)
+    }
+
+    /// Whether its blocks are for work of `stream`, one of this device.
+    #[inline]
+    pub(crate) fn belongs_to(&self, stream: Stream) -> bool {
         self.id.stream.raw == stream.raw && self.retired.is_none()
+    }
+
+    /// An arena that holds nothing serves nobody from here on. What is returned is to be dropped without a lock.
+    pub(crate) fn vacate(&mut self) -> (ArenaPool, Option<Arc<LastWork>>) {
+        debug_assert!(self.blocks.is_empty(), "nothing is forgotten");
+        let nobody = ArenaPool { slot: PoolSlot::NONE, ..ArenaPool::DEFAULT };
+        (std::mem::replace(&mut self.pool, nobody), self.retired.take())
+    }
+
+    /// A vacant arena serves `stream` in `pool` from here on.
+    pub(crate) fn serve_another(&mut self, pool: ArenaPool, stream: Stream) {
+        debug_assert!(self.pool.slot == PoolSlot::NONE, "only vacant arenas change their pool");
+        self.history.rename((shown_raw(stream.raw), pool.id));
+        (self.pool, self.id.stream) = (pool, stream);
+    }
+
+    /// The arena of a retired stream is `stream`'s from here on.
+    pub(crate) fn adopt(&mut self, stream: Stream) {
+        self.history.rename((shown_raw(stream.raw), self.pool.id));
+        self.id.stream = stream;
+        self.retired = None;
+    }
+
+    /// For whom its records are made.
+    pub(crate) fn owner(&self) -> Owner {
+        (shown_raw(self.id.stream.raw), self.pool.id)
+    }
+
+    /// Whether it takes growable segments.
+    pub(crate) fn grows(&self) -> bool {
+        let fixed = self.pool.source.as_ref().is_some_and(|source| source.physical().is_none());
+        self.policy.grows() && !fixed
+    }
+
+    #[inline]
+    pub(crate) fn splits(&self, block: u64, request: &Request) -> bool {
+        self.policy.splits(block, request) && !self.pool.no_split
     }
 
     /// Takes the block that serves `request` out of the free ones.
     #[inline]
     pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
-        if self.ages {
+        if self.ages && self.pool.slot == PoolSlot::DEFAULT {
             self.searches[request.tier as usize].fetch_add(1, Ordering::Relaxed);
         }
         self.find_again(request)
@@ -128,7 +191,7 @@ impl<P: Policy> ArenaState<P> {
         let was_split = self.blocks[id].is_split();
         let whole = self.blocks[id].size;
         let tier = self.blocks[id].tier;
-        if self.policy.splits(whole, request) && self.blocks.may_cut() {
+        if self.splits(whole, request) && self.blocks.may_cut() {
             self.cut_above(id, request.size, State::Free);
             if !growable {
                 let (blocks, bytes) =
@@ -140,21 +203,69 @@ impl<P: Policy> ArenaState<P> {
             self.counters.decrease(tier, Count::InactiveSplit, 1);
             self.counters.decrease(tier, Count::InactiveSplitBytes, signed(whole));
         }
+        self.give(map, id, request.requested)
+    }
+
+    /// Gives a block that is in no index to the program, as it is.
+    #[inline]
+    fn give(&mut self, map: &AddressMap, id: BlockId, requested: u64) -> DevicePtr {
         let block = &mut self.blocks[id];
         block.state = State::Allocated;
-        block.requested = request.requested;
-        let (addr, size) = (block.addr, signed(block.size));
+        block.requested = requested;
+        let (addr, tier, size) = (block.addr, block.tier, signed(block.size));
         self.counters.increase(tier, Count::Allocation, 1);
         self.counters.increase(tier, Count::Active, 1);
         self.counters.increase(tier, Count::AllocatedBytes, size);
         self.counters.increase(tier, Count::ActiveBytes, size);
-        self.counters.increase(tier, Count::RequestedBytes, signed(request.requested));
+        self.counters.increase(tier, Count::RequestedBytes, signed(requested));
         if self.policy.is_oversize(block.size) {
             self.counters.increase(tier, Count::OversizeAllocations, 1);
         }
-        self.history.record(Action::Alloc, addr, request.requested);
+        if self.history.is_on() {
+            self.note(id, Recorder::allocated);
+        }
         map.insert(DevicePtr(addr), self.location(id));
         DevicePtr(addr)
+    }
+
+    /// Hands out `size` bytes at `addr` of a free block, and what lies above them, too, unless `cuts_above`.
+    pub(crate) fn hand_out_at(
+        &mut self,
+        map: &AddressMap,
+        id: BlockId,
+        (addr, size): (u64, u64),
+        requested: u64,
+        cuts_above: bool,
+    ) -> DevicePtr {
+        self.take_from_index(id);
+        let (tier, segment) = (self.blocks[id].tier, self.blocks[id].segment);
+        let mut change = (0, 0);
+        if self.blocks[id].is_split() {
+            change = (-1, -signed(self.blocks[id].size));
+        }
+        let below = addr - self.blocks[id].addr;
+        let mut target = id;
+        if below > 0 {
+            target = self.cut_above(id, below, State::Busy);
+            self.insert_free(id);
+            change = (change.0 + 1, change.1 + signed(below));
+        }
+        let above = self.blocks[target].size - size;
+        if above > 0 && cuts_above {
+            self.cut_above(target, size, State::Free);
+            change = (change.0 + 1, change.1 + signed(above));
+        }
+        if !self.segments[segment].is_growable() {
+            self.counters.change(tier, Count::InactiveSplit, change.0);
+            self.counters.change(tier, Count::InactiveSplitBytes, change.1);
+        }
+        self.give(map, target, requested)
+    }
+
+    /// The free block of a tier that holds the byte at `addr`.
+    pub(crate) fn free_block_at(&self, tier: Tier, addr: u64) -> Option<BlockId> {
+        let holds = |block: &Block| block.addr <= addr && addr < block.end();
+        self.tiers[tier as usize].index.blocks().find(|id| holds(&self.blocks[*id]))
     }
 
     fn location(&self, block: BlockId) -> Location {
@@ -168,32 +279,67 @@ impl<P: Policy> ArenaState<P> {
         (block.addr == ptr.0 && block.state == State::Allocated).then_some(id)
     }
 
+    /// Takes a block back from the program that stays pending beyond its uses, until one more
+    /// [`event_done`](Self::event_done). Returns the uses.
+    pub(crate) fn free_and_hold(&mut self, map: &AddressMap, id: BlockId) -> SmallVec<[Use; 4]> {
+        self.leave_program(map, id);
+        self.note(id, Recorder::free_requested);
+        let streams = self.begin_pending(id);
+        self.blocks[id].pending += 1; // `record_use` leaves room for it
+        streams
+    }
+
     /// Takes a block back from the program.
     #[inline]
     pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
         // Both neighbours are looked at first: their records are cache misses that can be waited for together.
         let neighbours = self.free_neighbours(id);
+        self.leave_program(map, id);
+        let is_used = self.blocks[id].uses != NO_USES;
+        if self.history.is_on() {
+            if is_used {
+                self.note(id, Recorder::free_requested);
+            } else {
+                self.note(id, Recorder::freed);
+            }
+        }
+        if is_used {
+            return FreeStep::Wait(self.begin_pending(id));
+        }
+        self.complete_free(id, neighbours);
+        FreeStep::Done
+    }
+
+    /// Records something about a block. Off the hot path, which only asks whether anything is recorded.
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, id: BlockId, record: impl FnOnce(&mut Recorder, BlockId, u64, u64)) {
+        let block = &self.blocks[id];
+        record(&mut self.history, id, block.addr, block.requested);
+    }
+
+    /// A block is in the program's hands no more; what it is now is the caller's business.
+    #[inline(always)]
+    fn leave_program(&mut self, map: &AddressMap, id: BlockId) {
         let block = &mut self.blocks[id];
         block.epoch = self.epochs.current();
-        let (addr, size, tier, requested, uses) =
-            (block.addr, block.size, block.tier, block.requested, block.uses);
+        let (addr, size, tier) = (block.addr, block.size, block.tier);
         map.remove(DevicePtr(addr));
         self.counters.decrease(tier, Count::Allocation, 1);
         self.counters.decrease(tier, Count::AllocatedBytes, signed(size));
         if self.policy.is_oversize(size) {
             self.counters.decrease(tier, Count::OversizeAllocations, 1);
         }
-        self.history.record(Action::FreeRequested, addr, requested);
-        if uses == NO_USES {
-            self.complete_free(id, neighbours);
-            return FreeStep::Done;
-        }
-        let streams = self.uses.take(uses);
+    }
+
+    /// A freed block waits for all that use it. Returns them.
+    fn begin_pending(&mut self, id: BlockId) -> SmallVec<[Use; 4]> {
+        let streams = self.uses.take(self.blocks[id].uses);
         let block = &mut self.blocks[id];
         block.uses = NO_USES;
         block.state = State::Pending;
         block.pending = u16::try_from(streams.len()).unwrap_or(u16::MAX); // `record_use` keeps it in range
-        FreeStep::Wait(streams)
+        streams
     }
 
     /// One of the events that a pending block waits for is complete.
@@ -205,6 +351,7 @@ impl<P: Policy> ArenaState<P> {
         );
         block.pending -= 1;
         if block.pending == 0 {
+            self.note(id, Recorder::free_completed);
             self.complete_free(id, self.free_neighbours(id));
         }
     }
@@ -212,8 +359,7 @@ impl<P: Policy> ArenaState<P> {
     /// Returns a block to the free ones, joining it with free neighbours.
     #[inline]
     fn complete_free(&mut self, mut id: BlockId, (below, above): (Option<BlockId>, Option<BlockId>)) {
-        let Block { addr, size, requested, tier, segment, .. } = self.blocks[id];
-        self.history.record(Action::FreeCompleted, addr, requested);
+        let Block { size, requested, tier, segment, .. } = self.blocks[id];
         let growable = self.segments[segment].is_growable();
         let (mut blocks, mut bytes) = (0, 0);
         if let Some(below) = below {
@@ -252,12 +398,18 @@ impl<P: Policy> ArenaState<P> {
         (free(block.prev), free(block.next))
     }
 
-    /// Remembers that `stream` uses the block, too: whether that is new, or `None` when that many streams
-    /// cannot be counted.
-    pub(crate) fn record_use(&mut self, id: BlockId, stream: Stream) -> Option<bool> {
+    /// Remembers that `stream` uses the block, too, in a graph under capture or not: whether that is new, or
+    /// `None` when that many streams cannot be counted.
+    pub(crate) fn record_use(&mut self, id: BlockId, stream: Stream, captured: bool) -> Option<bool> {
         let before = self.blocks[id].uses;
-        self.blocks[id].uses = self.uses.add(before, stream)?;
+        self.blocks[id].uses = self.uses.add(before, stream, captured)?;
         Some(self.blocks[id].uses != before)
+    }
+
+    /// No other stream uses the block any more. What is returned is to be dropped without a lock.
+    pub(crate) fn forget_uses(&mut self, id: BlockId) -> SmallVec<[Use; 4]> {
+        let uses = std::mem::replace(&mut self.blocks[id].uses, NO_USES);
+        self.uses.take(uses)
     }
 
     /// Puts a block that is in no index among the free ones, as it is.
@@ -301,11 +453,11 @@ impl<P: Policy> ArenaState<P> {
         (id, block)
     }
 
-    /// Forgets a segment whose one block is in no index.
-    pub(crate) fn remove_segment(&mut self, id: SegmentId, only: BlockId) {
+    /// Takes out a segment whose one block is in no index. What is returned is to be dropped without a lock.
+    pub(crate) fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment> {
         debug_assert!(!self.blocks[only].is_split(), "only whole segments are given back");
         self.blocks.remove(only);
-        self.segments.remove(id);
+        self.segments.remove(id)
     }
 
     /// The blocks of a segment, ascending.

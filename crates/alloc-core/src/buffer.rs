@@ -1,6 +1,7 @@
 //! An owning piece of device memory.
 
 use crate::allocator::CachingAllocator;
+use crate::edges::log_end;
 use crate::error::Result;
 use crate::policy::{Policy, PytorchPolicy};
 use crate::sync::Arc;
@@ -70,8 +71,6 @@ impl<P: Policy> DeviceBuffer<P> {
 
 impl<P: Policy> Drop for DeviceBuffer<P> {
     fn drop(&mut self) {
-        if let Err(error) = self.allocator.free(self.ptr) {
-            tracing::error!(%error, "a buffer's memory was freed behind its back");
-        }
+        log_end(self.allocator.free(self.ptr), "a buffer's memory was freed behind its back");
     }
 }

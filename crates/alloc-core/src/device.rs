@@ -1,33 +1,59 @@
 //! The engine: one caching allocator for one device.
 //!
-//! A request takes the lock of its stream's arena, finds a free block, cuts it and returns. Only a miss
-//! goes further: up the policy's ladder of remedies (`device/ladder.rs`), which takes memory from the device
+//! A request takes the lock of its stream's arena, finds a free block, cuts it and returns (`device/serve.rs`). Only a
+//! miss goes further: up the policy's ladder of remedies (`device/ladder.rs`), which takes memory from the device
 //! (`device/grow.rs`) or gives some back (`device/release.rs`), without a lock over any driver call. What a stream
-//! leaves behind when it ends goes to another (`device/retire.rs`).
+//! leaves behind when it ends goes to another (`device/retire.rs`). Private pools, captures and checkpoints each have
+//! a file of their own.
 
+mod capture;
+mod checkpoint;
+mod diagnose;
+mod early;
+mod exact;
+mod explain;
 mod grow;
+mod hardened;
 mod ladder;
+mod limits;
 mod observe;
+mod pools;
+mod record;
 mod release;
 mod retire;
+mod reuse;
+mod serve;
+mod uncached;
 
-use crate::address_map::{AddressMap, Location};
-use crate::arena::{ArenaState, FreeStep};
+pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
+pub(crate) use observe::Observation;
+pub use record::{ProcessMemorySource, RejectionObserver, SegmentChange, SegmentEvent, SegmentObserver};
+pub(crate) use release::Flush;
+
+use crate::address_map::AddressMap;
+use crate::arena::ArenaState;
+use crate::attention::{Attention, Reason};
 use crate::backend::Backend;
 use crate::config::Settings;
 use crate::counters::{Counters, Peaks};
 use crate::directory::{Arena, Directory, Template};
+use crate::edges::{self, Edge};
 use crate::error::{AllocError, Result};
-use crate::history::{HistoryOptions, Recorder, Stamps};
+use crate::hardened::Quarantine;
+use crate::history::{HistoryTemplate, Outbox, Recorder};
 use crate::oom::OomReport;
-use crate::pending::{PendingFrees, Waiting};
-use crate::policy::{Drain, Policy};
+use crate::pending::PendingFrees;
+use crate::policy::Policy;
+use crate::pool::Pools;
 use crate::region::Regions;
-use crate::round::EXABYTE;
 use crate::stats::{Stat, StatArray};
-use crate::sync::{Arc, Guard, Mutex, Rank, Transit};
-use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::sync::{Arc, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
+use crate::types::{DeviceIndex, DevicePtr, Stream};
+use capture::Captures;
+use limits::Accounts;
+use record::{Observers, Recording};
 use rustc_hash::FxHashMap;
+use uncached::Uncached;
 
 /// Called when memory is short; returns whether it freed something through this allocator.
 pub type FreeMemoryCallback = Box<dyn Fn() -> bool + Send + Sync>;
@@ -38,7 +64,6 @@ pub type OutOfMemoryObserver = Box<dyn Fn(&OomReport) + Send + Sync>;
 #[derive(Debug, Default)]
 struct DeviceCounters {
     segment: StatArray,
-    reserved_bytes: StatArray,
     oversize_segments: Stat,
     alloc_retries: i64,
     ooms: i64,
@@ -52,10 +77,8 @@ struct DeviceCounters {
 #[derive(Debug)]
 struct DeviceState {
     settings: Settings,
-    /// Bytes being taken from the device at the moment, by threads that hold no lock.
-    intents: u128,
-    /// The most that may be held, if limited.
-    allowed: Option<u64>,
+    /// What is held, by pool, and what may be.
+    accounts: Accounts,
     regions: Regions,
     counters: DeviceCounters,
     next_registration: u32,
@@ -63,26 +86,11 @@ struct DeviceState {
     /// Reserve classes by stream handle.
     reserve_classes: FxHashMap<u64, String>,
     history: Recorder,
-    /// Bounds of the history rings; `None` while history is off.
+    /// How history is recorded; `None` while it is off.
     recording: Option<Recording>,
 }
 
-/// How history is being recorded.
-#[derive(Clone, Debug)]
-struct Recording {
-    options: HistoryOptions,
-    stamps: Arc<Stamps>,
-    /// Hand-outs before recording began.
-    missed: u64,
-}
-
 impl DeviceState {
-    /// Bytes held from the device, those being taken at the moment included.
-    fn held(&self) -> u64 {
-        let reserved = u128::from(self.counters.reserved_bytes.all.current.unsigned_abs());
-        u64::try_from(reserved + self.intents).unwrap_or(u64::MAX)
-    }
-
     /// What the stream's reserve class says about a growable segment, on a device with `total` bytes.
     fn class_reserve(&self, stream: Stream, total: u64) -> Option<u64> {
         let class = self.reserve_classes.get(&stream.raw)?;
@@ -105,14 +113,20 @@ pub struct DeviceAllocator<P: Policy> {
     map: Arc<AddressMap>,
     total_memory: u64,
     virtual_memory: bool,
+    attention: &'static Attention,
     arenas: Directory<P>,
+    pools: Mutex<Pools>,
+    captures: Mutex<Captures>,
     state: Mutex<DeviceState>,
     peaks: Mutex<Peaks>,
     pending: PendingFrees,
-    transit: Transit,
+    /// Memory in the hands of threads, which is in no index; see `device/ladder.rs`.
+    transit: Transit<ThreadId>,
+    /// Who takes memory for an arena; see `device/ladder.rs`.
+    growing: Turns,
     /// Driver calls under way that name a stream; see `device/retire.rs`.
-    naming: Transit,
-    /// Held while a stream gets its arena, or retires.
+    naming: Transit<Stream>,
+    /// Held while a stream gets its arena.
     tenures: Mutex<()>,
     last_resort: Mutex<()>,
     /// Held while leftovers are tried again.
@@ -120,7 +134,13 @@ pub struct DeviceAllocator<P: Policy> {
     /// One change of settings at a time.
     configuring: Mutex<()>,
     callbacks: Mutex<Vec<Arc<FreeMemoryCallback>>>,
-    observers: Mutex<Vec<Arc<OutOfMemoryObserver>>>,
+    observers: Mutex<Observers>,
+    /// What came straight from the driver, while caching was off.
+    uncached: Mutex<FxHashMap<DevicePtr, Uncached>>,
+    quarantine: Mutex<Quarantine>,
+    /// The unit of its virtual memory, once hardened mode has asked for it.
+    minimum_granule: OnceLock<u64>,
+    outbox: Arc<Outbox>,
 }
 
 impl<P: Policy> DeviceAllocator<P> {
@@ -141,13 +161,13 @@ impl<P: Policy> DeviceAllocator<P> {
             }
         };
         let policy = P::new(settings, virtual_memory);
-        let allowed = fraction_of(total_memory, settings.per_process_memory_fraction);
-        let ages = policy.garbage_threshold(allowed).is_some();
-        let template = Template { policy, ages, history: 0, stamps: Arc::new(Stamps::new(true)) };
+        let accounts = Accounts::new(total_memory, settings);
+        let ages = policy.garbage_threshold(accounts.allowed()).is_some();
+        let template = Template { policy, ages, history: HistoryTemplate::default() };
+        let attention = edges::lend();
         let state = DeviceState {
             settings: settings.clone(),
-            intents: 0,
-            allowed,
+            accounts,
             regions: Regions::default(),
             counters: DeviceCounters::default(),
             next_registration: 0,
@@ -156,117 +176,36 @@ impl<P: Policy> DeviceAllocator<P> {
             history: Recorder::default(),
             recording: None,
         };
-        Ok(Self {
+        let allocator = Self {
             backend,
             device,
             map,
             total_memory,
             virtual_memory,
+            attention,
             arenas: Directory::new(device, template),
+            pools: Mutex::new(Rank::Registry, Pools::default()),
+            captures: Mutex::new(Rank::Pending, Captures::default()),
             state: Mutex::new(Rank::Device, state),
             peaks: Mutex::new(Rank::Peaks, Peaks::default()),
-            pending: PendingFrees::default(),
+            pending: PendingFrees::new(attention),
             transit: Transit::default(),
+            growing: Turns::default(),
             naming: Transit::default(),
             tenures: Mutex::new(Rank::Synchronisation, ()),
             last_resort: Mutex::new(Rank::LastResort, ()),
             retrying: Mutex::new(Rank::Synchronisation, ()),
             configuring: Mutex::new(Rank::LastResort, ()),
             callbacks: Mutex::new(Rank::Registry, Vec::new()),
-            observers: Mutex::new(Rank::Registry, Vec::new()),
-        })
-    }
-
-    /// See [`CachingAllocator::malloc`](crate::allocator::CachingAllocator::malloc).
-    #[inline]
-    pub(crate) fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        if bytes >= EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.backend.kind().label() });
-        }
-        let due = match P::DRAIN {
-            Drain::EveryRequest => self.pending.any(),
-            Drain::OnMissAndEvery(n) => self.pending.any_at_every(n),
+            observers: Mutex::new(Rank::Registry, Observers::default()),
+            uncached: Mutex::new(Rank::Registry, FxHashMap::default()),
+            quarantine: Mutex::new(Rank::Registry, Quarantine::default()),
+            minimum_granule: OnceLock::new(),
+            outbox: Arc::default(),
         };
-        if due {
-            self.drain()?;
-        }
-        let (arena, mut state) = match self.enter(stream) {
-            Some(entered) => entered,
-            None => self.enter_slowly(stream)?,
-        };
-        let request = state.policy.request(bytes);
-        match state.find(&request) {
-            Some(block) => {
-                let ptr = state.hand_out(&self.map, block, &request);
-                self.leave(state);
-                Ok(ptr)
-            }
-            None => {
-                drop(state);
-                self.climb(arena, &request)
-            }
-        }
-    }
-
-    /// Takes back the block at `ptr`, which the address map says is at `location`. `false` where that is
-    /// not, or no longer, a block in the program's hands.
-    #[inline]
-    pub(crate) fn free(&self, ptr: DevicePtr, location: Location) -> bool {
-        let Some(arena) = self.arenas.get(location.arena) else { return false };
-        let mut state = arena.lock();
-        let Some(block) = state.handed_out(ptr, location.block) else { return false };
-        match state.free(&self.map, block) {
-            FreeStep::Done => self.leave(state),
-            FreeStep::Wait(users) => {
-                let _named = self.naming.begin();
-                self.leave(state);
-                let waiting = Waiting { arena: location.arena, block };
-                for user in users {
-                    self.pending.wait_for(&*self.backend, user, waiting);
-                }
-            }
-        }
-        true
-    }
-
-    /// Notes that `stream` uses the block at `ptr`. `Ok(false)` where that is no block.
-    pub(crate) fn record_stream(&self, ptr: DevicePtr, location: Location, stream: Stream) -> Result<bool> {
-        let Some(arena) = self.arenas.get(location.arena) else { return Ok(false) };
-        let mut state = arena.lock();
-        let Some(block) = state.handed_out(ptr, location.block) else { return Ok(false) };
-        if state.serves(stream) && stream.device == self.device {
-            return Ok(true);
-        }
-        let Some(is_new) = state.record_use(block, stream) else {
-            return Err(AllocError::Limit("a block can be used by at most 65535 streams besides its own"));
-        };
-        drop(state);
-        if is_new {
-            self.pending.prepare(&*self.backend, stream.device);
-        }
-        Ok(true)
-    }
-
-    /// Notes `text` about the block at `ptr` in the history. `false` where that is no block.
-    pub(crate) fn annotate(&self, ptr: DevicePtr, location: Location, text: &str) -> bool {
-        let Some(arena) = self.arenas.get(location.arena) else { return false };
-        let mut state = arena.lock();
-        let Some(block) = state.handed_out(ptr, location.block) else { return false };
-        let (addr, requested) = (state.blocks[block].addr, state.blocks[block].requested);
-        state.history.annotate(addr, requested, text);
-        true
-    }
-
-    /// Unlocks an arena; settles the peaks before the call returns if it crossed a ceiling.
-    #[inline]
-    fn leave(&self, state: Guard<'_, ArenaState<P>>) {
-        let crossed = state.counters.crossed();
-        drop(state);
-        if crossed {
-            self.settle_peaks();
-        }
-        #[cfg(feature = "paranoid")]
-        self.check_invariants();
+        allocator.set_uncached(!settings.caching);
+        allocator.configure_hardened(settings);
+        Ok(allocator)
     }
 
     #[cold]
@@ -288,51 +227,6 @@ impl<P: Policy> DeviceAllocator<P> {
         work(&mut peaks, &mut arenas)
     }
 
-    /// Returns blocks whose events are complete. Does not block.
-    #[cold]
-    fn drain(&self) -> Result<()> {
-        let _blocks = self.transit.begin();
-        Ok(self.pending.drain(&*self.backend, |waiting| self.event_done(waiting))?)
-    }
-
-    /// Waits for all pending frees. Blocks.
-    fn synchronise_pending(&self) -> Result<()> {
-        self.state.lock().counters.sync_all_streams += 1;
-        let _blocks = self.transit.begin();
-        Ok(self.pending.synchronise(&*self.backend, &self.naming, |waiting| self.event_done(waiting))?)
-    }
-
-    fn event_done(&self, waiting: Waiting) {
-        if let Some(arena) = self.arenas.get(waiting.arena) {
-            let mut state = arena.lock();
-            state.event_done(waiting.block);
-            self.leave(state);
-        }
-    }
-
-    /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
-    pub(crate) fn empty_cache(&self) -> Result<()> {
-        self.release_all()
-    }
-
-    /// See [`CachingAllocator::set_memory_fraction`](crate::allocator::CachingAllocator::set_memory_fraction).
-    pub(crate) fn set_memory_fraction(&self, fraction: f64) -> Result<()> {
-        if !(0.0..=1.0).contains(&fraction) {
-            return Err(AllocError::InvalidFraction { fraction });
-        }
-        let _alone = self.configuring.lock();
-        let allowed = fraction_of(self.total_memory, fraction);
-        self.state.lock().allowed = allowed;
-        self.refresh_ages(allowed);
-        Ok(())
-    }
-
-    /// The share of the device's memory that may be held; 1 when unlimited.
-    pub(crate) fn memory_fraction(&self) -> f64 {
-        #[allow(clippy::cast_precision_loss)]
-        self.state.lock().allowed.map_or(1.0, |allowed| allowed as f64 / self.total_memory as f64)
-    }
-
     /// Replaces the settings. What is handed out or cached stays as it is.
     pub(crate) fn configure(&self, settings: &Settings) {
         let _alone = self.configuring.lock();
@@ -340,13 +234,15 @@ impl<P: Policy> DeviceAllocator<P> {
         let allowed = {
             let mut state = self.state.lock();
             state.settings = settings.clone();
-            state.allowed
+            state.accounts.configure(self.total_memory, settings);
+            state.accounts.allowed()
         };
         self.arenas.with_template(|template| template.policy = policy.clone());
         for arena in self.arenas.all() {
             arena.lock().policy = policy.clone();
         }
         self.refresh_ages(allowed);
+        self.configure_hardened(settings);
     }
 
     /// Ages are counted only while garbage collection can happen.
@@ -370,54 +266,31 @@ impl<P: Policy> DeviceAllocator<P> {
         }
     }
 
-    /// Turns history on or off; see
-    /// [`CachingAllocator::record_history`](crate::allocator::CachingAllocator::record_history).
-    pub(crate) fn record_history(&self, options: HistoryOptions) {
-        let handed_out =
-            self.with_all(|_, arenas| arenas.iter().map(|a| a.counters.handed_out_in_all()).sum::<u64>());
-        let stamps = {
-            let mut state = self.state.lock();
-            let kept = state.recording.take().filter(|r| r.options.deterministic == options.deterministic);
-            let recording = kept.unwrap_or_else(|| Recording {
-                options,
-                stamps: Arc::new(Stamps::new(options.deterministic)),
-                missed: handed_out,
-            });
-            let stamps = Arc::clone(&recording.stamps);
-            state.history.configure(options.max_entries, &stamps);
-            state.recording = (options.max_entries > 0).then_some(Recording { options, ..recording });
-            stamps
-        };
-        self.arenas.with_template(|template| {
-            template.history = options.max_entries;
-            template.stamps = Arc::clone(&stamps);
-        });
-        for arena in self.arenas.all() {
-            arena.lock().history.configure(options.max_entries, &stamps);
-        }
-    }
-
     pub(crate) fn add_free_memory_callback(&self, callback: FreeMemoryCallback) {
         self.callbacks.lock().push(Arc::new(callback));
     }
 
-    pub(crate) fn add_out_of_memory_observer(&self, observer: OutOfMemoryObserver) {
-        self.observers.lock().push(Arc::new(observer));
+    /// Why the driver may not be called any more, if that is so.
+    pub(crate) fn edge(&self) -> Option<Edge> {
+        self.attention.edge()
+    }
+
+    /// The driver is never called again.
+    pub(crate) fn abandon(&self) {
+        self.attention.set(Reason::DRIVER_GONE, true);
+    }
+
+    /// Looks at what an operation that called the driver came to: was it that the driver is unloading?
+    pub(crate) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
+        if let Err(AllocError::Backend(error)) = &outcome {
+            edges::notice(self.attention, &*self.backend, error);
+        }
+        outcome
     }
 
     fn arena_states(&self) -> Vec<&Arc<Arena<P>>> {
         self.arenas.all()
     }
-
-    /// The pool this allocator's arenas belong to.
-    const POOL: PoolId = PoolId::DEFAULT;
-}
-
-/// The bytes that `fraction` of `total` allows; `None` where that is all of it.
-fn fraction_of(total: u64, fraction: f64) -> Option<u64> {
-    #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
-    let allowed = (total as f64 * fraction).round() as u64;
-    (fraction < 1.0).then_some(allowed)
 }
 
 impl<P: Policy> std::fmt::Debug for DeviceAllocator<P> {
@@ -434,9 +307,10 @@ impl<P: Policy> std::fmt::Debug for DeviceAllocator<P> {
 impl<P: Policy> Drop for DeviceAllocator<P> {
     /// Gives everything back to the device that is not in the program's hands.
     fn drop(&mut self) {
-        if let Err(error) = self.release_all() {
+        self.pools.lock().abandon_all();
+        if let Err(error) = self.noticing(self.release_everything()) {
             tracing::warn!(%error, device = %self.device, "cached memory could not be given back");
         }
-        self.pending.destroy_events(&*self.backend);
+        edges::take_back(self.attention);
     }
 }

@@ -1,9 +1,13 @@
-//! A device's arenas: found by number or by stream, without a lock once they are there.
+//! A device's arenas: found by number, or by pool and stream, without a lock once they are there.
 
-use crate::arena::{ArenaId, ArenaState};
+#[cfg(all(test, loom))]
+mod models;
+
+use crate::arena::{ArenaId, ArenaPool, ArenaState};
 use crate::error::{AllocError, Result};
-use crate::history::Stamps;
+use crate::history::HistoryTemplate;
 use crate::policy::Policy;
+use crate::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, OnceLock, Ordering, Rank};
 use crate::types::{DeviceIndex, Stream};
 use rustc_hash::FxHashMap;
@@ -15,7 +19,7 @@ pub(crate) type Arena<P> = Mutex<ArenaState<P>>;
 const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
 /// Places in the stream table; a power of two.
-const STREAM_TABLE: usize = 1024;
+const STREAM_TABLE: usize = if cfg!(loom) { 16 } else { 1024 };
 /// How many neighbouring places are looked at before the locked table is asked.
 const PROBES: usize = 8;
 
@@ -33,25 +37,47 @@ const TAKEN: u64 = 0x1_0000;
 /// A place whose stream was retired: the search goes on behind it.
 const LEFT: u64 = 1;
 
+/// A pool's place in the directory of its device; never used twice. 0 is the default pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct PoolSlot(u32);
+
+impl PoolSlot {
+    pub(crate) const DEFAULT: Self = Self(0);
+    /// That of an arena that serves nobody.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+/// Whom an arena serves.
+type Key = (PoolSlot, u64);
+
+fn key(slot: PoolSlot, stream: Stream) -> Key {
+    (slot, stream.raw)
+}
+
 /// What a new arena starts with; changed together with all existing arenas.
 #[derive(Debug)]
 pub(crate) struct Template<P> {
     pub(crate) policy: P,
     pub(crate) ages: bool,
-    pub(crate) history: usize,
-    pub(crate) stamps: Arc<Stamps>,
+    pub(crate) history: HistoryTemplate,
 }
 
 #[derive(Debug)]
 struct Registry<P> {
     template: Template<P>,
     count: usize,
-    by_stream: FxHashMap<u64, u16>,
+    by_stream: FxHashMap<Key, u16>,
     /// Arenas whose stream is retired, in that order.
-    retired: VecDeque<u16>,
+    retired: VecDeque<(PoolSlot, u16)>,
+    /// Arenas of pools that are gone, for new ones.
+    vacant: Vec<u16>,
 }
 
-/// All arenas of the default pool.
+/// All arenas.
 #[derive(Debug)]
 pub(crate) struct Directory<P: Policy> {
     device: DeviceIndex,
@@ -65,8 +91,13 @@ pub(crate) struct Directory<P: Policy> {
 
 impl<P: Policy> Directory<P> {
     pub(crate) fn new(device: DeviceIndex, template: Template<P>) -> Self {
-        let registry =
-            Registry { template, count: 0, by_stream: FxHashMap::default(), retired: VecDeque::new() };
+        let registry = Registry {
+            template,
+            count: 0,
+            by_stream: FxHashMap::default(),
+            retired: VecDeque::new(),
+            vacant: Vec::new(),
+        };
         Self {
             device,
             chunks: Box::new(std::array::from_fn(|_| OnceLock::new())),
@@ -82,10 +113,10 @@ impl<P: Policy> Directory<P> {
         self.chunks[number as usize / CHUNK].get()?[number as usize % CHUNK].get()
     }
 
-    /// The arena that a stream most likely has, without a lock.
+    /// The arena that a stream most likely has in a pool, without a lock.
     #[inline(always)]
-    pub(crate) fn hint(&self, stream: Stream) -> Option<&Arc<Arena<P>>> {
-        let hash = hash(stream.raw);
+    pub(crate) fn hint(&self, slot: PoolSlot, stream: Stream) -> Option<&Arc<Arena<P>>> {
+        let hash = hash(key(slot, stream));
         for place in places(hash) {
             let value = self.streams[place].load(Ordering::Acquire);
             if value | NUMBER == hash | TAKEN | NUMBER {
@@ -98,43 +129,93 @@ impl<P: Policy> Directory<P> {
         None
     }
 
-    /// The arena of a stream, if it has one.
-    pub(crate) fn of_stream(&self, stream: Stream) -> Option<&Arc<Arena<P>>> {
-        let number = self.registry.lock().by_stream.get(&stream.raw).copied()?;
+    /// The arena of a stream in a pool, if it has one.
+    pub(crate) fn of_stream(&self, slot: PoolSlot, stream: Stream) -> Option<&Arc<Arena<P>>> {
+        let number = self.registry.lock().by_stream.get(&key(slot, stream)).copied()?;
         self.get(number)
     }
 
-    /// The arena whose stream has been retired for longest.
-    pub(crate) fn longest_retired(&self) -> Option<&Arc<Arena<P>>> {
-        let number = self.registry.lock().retired.front().copied()?;
+    /// The arenas of a stream in all pools, by number.
+    pub(crate) fn all_of_stream(&self, stream: Stream) -> Vec<(PoolSlot, &Arc<Arena<P>>)> {
+        let registry = self.registry.lock();
+        let mine = registry.by_stream.iter().filter(|((_, raw), _)| *raw == stream.raw);
+        let mut mine: Vec<(u16, PoolSlot)> = mine.map(|((slot, _), number)| (*number, *slot)).collect();
+        drop(registry);
+        mine.sort_unstable();
+        mine.into_iter().filter_map(|(number, slot)| Some((slot, self.get(number)?))).collect()
+    }
+
+    /// The arenas of a pool whose streams are retired, one by one: that of the one retired for longest has place 0.
+    pub(crate) fn retired_in_line(&self, slot: PoolSlot, place: usize) -> Option<&Arc<Arena<P>>> {
+        let registry = self.registry.lock();
+        let mut line = registry.retired.iter().filter(|(of, _)| *of == slot);
+        let number = line.nth(place).map(|(_, number)| *number)?;
+        drop(registry);
         self.get(number)
     }
 
-    /// A new arena for a stream that has none.
+    /// A new arena for a stream that has none in this pool. One caller at a time, and none while arenas are recycled.
     #[cold]
-    pub(crate) fn make(&self, stream: Stream) -> Result<&Arc<Arena<P>>> {
+    pub(crate) fn make(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arc<Arena<P>>> {
+        let vacant = self.registry.lock().vacant.last().copied();
+        if let Some(arena) = vacant.and_then(|number| self.get(number)) {
+            let mut state = arena.lock();
+            state.serve_another(pool.clone(), stream);
+            // It stops being vacant in the moment in which it is found: nobody sees it as neither.
+            let mut registry = self.registry.lock();
+            registry.vacant.pop();
+            self.bind(&mut registry, pool.slot, stream, state.id.number);
+            return Ok(arena);
+        }
         let mut registry = self.registry.lock();
         let number = u16::try_from(registry.count)
             .map_err(|_| AllocError::Limit("more than 65536 streams were used on one device"))?;
         let id = ArenaId { device: self.device, number, stream };
         let template = &registry.template;
-        let mut state = ArenaState::new(id, template.policy.clone(), Arc::clone(&self.searches));
+        let mut state =
+            ArenaState::new(id, pool.clone(), template.policy.clone(), Arc::clone(&self.searches));
         state.ages = template.ages;
-        state.history.configure(template.history, &template.stamps);
+        state.history.configure(&template.history, (shown_raw(stream.raw), pool.id), false);
         let arena = Arc::new(Mutex::new(Rank::Arena(number), state));
         let chunk = self.chunks[number as usize / CHUNK]
             .get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
         let _ = chunk[number as usize % CHUNK].set(arena);
         registry.count += 1;
-        self.bind(&mut registry, stream, number);
+        self.bind(&mut registry, pool.slot, stream, number);
         drop(registry);
         self.get(number).ok_or(AllocError::Limit("an arena was registered and not found"))
     }
 
-    /// Makes an arena findable by its stream.
-    fn bind(&self, registry: &mut Registry<P>, stream: Stream, number: u16) {
-        registry.by_stream.insert(stream.raw, number);
-        let hash = hash(stream.raw);
+    /// Takes the arenas of a pool that is gone, if none of them holds anything. `false` where one does.
+    pub(crate) fn recycle(&self, slot: PoolSlot) -> bool {
+        let all = self.all();
+        let mut mine: Vec<_> =
+            all.into_iter().map(|arena| arena.lock()).filter(|a| a.pool.slot == slot).collect();
+        if mine.iter().any(|arena| !arena.blocks.is_empty()) {
+            return false;
+        }
+        let mut registry = self.registry.lock();
+        for arena in &mut mine {
+            let (number, stream) = (arena.id.number, arena.id.stream);
+            if arena.retired.is_some() {
+                registry.retired.retain(|(_, retired)| *retired != number);
+            } else {
+                self.unbind(&mut registry, slot, stream, number);
+            }
+            registry.vacant.push(number);
+        }
+        drop(registry);
+        // What is dropped here may call the driver, or foreign code.
+        let left: Vec<_> = mine.iter_mut().map(|arena| arena.vacate()).collect();
+        drop(mine);
+        drop(left);
+        true
+    }
+
+    /// Makes an arena findable by its pool and stream.
+    fn bind(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
+        registry.by_stream.insert(key(slot, stream), number);
+        let hash = hash(key(slot, stream));
         let vacant = places(hash).find(|place| self.streams[*place].load(Ordering::Relaxed) & TAKEN == 0);
         if let Some(place) = vacant {
             let value = hash & !NUMBER | TAKEN | u64::from(number);
@@ -143,11 +224,16 @@ impl<P: Policy> Directory<P> {
     }
 
     /// A stream is retired: its arena, locked by the caller, is found by number only.
-    pub(crate) fn retired(&self, stream: Stream, number: u16) {
+    pub(crate) fn retired(&self, slot: PoolSlot, stream: Stream, number: u16) {
         let mut registry = self.registry.lock();
-        registry.by_stream.remove(&stream.raw);
-        registry.retired.push_back(number);
-        let hash = hash(stream.raw);
+        registry.retired.push_back((slot, number));
+        self.unbind(&mut registry, slot, stream, number);
+    }
+
+    /// An arena is found by number only, from here on.
+    fn unbind(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
+        registry.by_stream.remove(&key(slot, stream));
+        let hash = hash(key(slot, stream));
         let value = hash & !NUMBER | TAKEN | u64::from(number);
         if let Some(place) = places(hash).find(|place| self.streams[*place].load(Ordering::Relaxed) == value)
         {
@@ -156,10 +242,10 @@ impl<P: Policy> Directory<P> {
     }
 
     /// A retired arena, locked by the caller, serves `stream` from here on.
-    pub(crate) fn adopted(&self, stream: Stream, number: u16) {
+    pub(crate) fn adopted(&self, slot: PoolSlot, stream: Stream, number: u16) {
         let mut registry = self.registry.lock();
-        registry.retired.retain(|retired| *retired != number);
-        self.bind(&mut registry, stream, number);
+        registry.retired.retain(|(_, retired)| *retired != number);
+        self.bind(&mut registry, slot, stream, number);
     }
 
     /// All arenas, by number.
@@ -182,20 +268,30 @@ impl<P: Policy> Directory<P> {
     pub(crate) fn check(&self, arenas: &[Guard<'_, ArenaState<P>>]) {
         let registry = self.registry.lock();
         for arena in arenas {
-            let ArenaId { number, stream, .. } = arena.id;
-            let serves = registry.by_stream.get(&stream.raw) == Some(&number);
+            let (ArenaId { number, stream, .. }, slot) = (arena.id, arena.pool.slot);
+            if registry.vacant.contains(&number) {
+                assert!(arena.blocks.is_empty(), "an arena that serves nobody holds nothing");
+                continue;
+            }
+            let serves = registry.by_stream.get(&key(slot, stream)) == Some(&number);
             assert_eq!(serves, arena.retired.is_none(), "a stream has its arena until it is retired");
-            assert_eq!(registry.retired.contains(&number), !serves, "retired arenas wait to be adopted");
+            assert_eq!(
+                registry.retired.contains(&(slot, number)),
+                !serves,
+                "retired arenas wait to be adopted"
+            );
         }
-        assert_eq!(registry.by_stream.len() + registry.retired.len(), registry.count, "no arena is lost");
+        let known = registry.by_stream.len() + registry.retired.len() + registry.vacant.len();
+        assert_eq!(known, registry.count, "no arena is lost");
     }
 }
 
 /// Fibonacci hashing: handles are pointers or small numbers, both regular in their low bits. The upper bits tell
 /// handles apart, those above the middle choose the place.
 #[inline(always)]
-fn hash(raw: u64) -> u64 {
-    raw.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+fn hash((slot, raw): Key) -> u64 {
+    let of_pool = u64::from(slot.0).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    raw.wrapping_add(of_pool).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 #[inline(always)]

@@ -2,7 +2,8 @@
 
 use crate::backend::BackendError;
 use crate::oom::OomReport;
-use crate::types::{DeviceIndex, DevicePtr};
+use crate::pointer::BadPointer;
+use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use thiserror::Error;
 
 /// A request that was not served. The allocator stays usable, and the call can be retried.
@@ -34,12 +35,17 @@ pub enum AllocError {
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The address is not one that this allocator has handed out and that is still allocated.
-    #[error(
-        "invalid device pointer: {ptr}; it was not allocated here, was freed already, or lies inside a block"
-    )]
-    InvalidPointer {
+    #[error("{0}")]
+    InvalidPointer(Box<BadPointer>),
+    /// The block is another device's; nothing was freed.
+    #[error("invalid device pointer: {ptr}: it is a block of device {owner}, and was to be freed on device {device}")]
+    WrongDevice {
         /// The address.
         ptr: DevicePtr,
+        /// The device named.
+        device: DeviceIndex,
+        /// The device whose block it is.
+        owner: DeviceIndex,
     },
     /// No such device.
     #[error("Invalid device argument {device}: there are {count} devices, numbered from 0")]
@@ -58,6 +64,60 @@ pub enum AllocError {
         /// The value.
         fraction: f64,
     },
+    /// No pool of that id was made on this device, or it is gone with all its memory.
+    #[error("Could not find pool of id {pool}: make it first (create_pool, begin_pool)")]
+    UnknownPool {
+        /// The id.
+        pool: PoolId,
+    },
+    /// The pool was released by everyone: it gives its memory back and cannot be used again.
+    #[error("pool {pool} was released and cannot be used again; make a new one with another id")]
+    DeadPool {
+        /// The id.
+        pool: PoolId,
+    },
+    /// What was asked of the pool is not possible now.
+    #[error("pool {pool}: {problem}")]
+    Pool {
+        /// The id.
+        pool: PoolId,
+        /// Why, in PyTorch's words where it has some.
+        problem: &'static str,
+    },
+    /// The end of a capture was marked, and none is under way.
+    #[error("no capture is under way on device {device}: mark_capture_begin comes first")]
+    NoCapture {
+        /// The device.
+        device: DeviceIndex,
+    },
+    /// No free block holds the range.
+    #[error("Could not allocate storage at exact address {ptr}: {problem}")]
+    ExactAddress {
+        /// The address.
+        ptr: DevicePtr,
+        /// Why not.
+        problem: &'static str,
+    },
+    /// A checkpoint could not be taken or restored; nothing was changed.
+    #[error("checkpoint of pool {pool}: {problem}")]
+    Checkpoint {
+        /// The pool.
+        pool: PoolId,
+        /// Why not.
+        problem: String,
+    },
+    /// The process is a fork of the one that made the allocator, or its backend. Nothing was done, and no lock was
+    /// touched.
+    #[error(
+        "device memory cannot be used after a fork: the allocator belongs to the parent process. Start workers with \
+         `spawn` (Python: multiprocessing.set_start_method(\"spawn\")), or fork before devices are used, and \
+         make the backend and the allocator in the worker"
+    )]
+    Forked,
+    /// The driver goes away: the process is at its end, the driver is unloading, or
+    /// [`abandon`](crate::CachingAllocator::abandon) was called.
+    #[error("the driver is going away (process exit, unload, or abandon): no device memory can be had any more")]
+    DriverGone,
     /// A limit of the implementation; the text says which.
     #[error("{0}")]
     Limit(&'static str),

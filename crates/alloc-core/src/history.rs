@@ -1,196 +1,260 @@
 //! The history: who took and gave back what, in bounded rings of fixed-size records.
 //!
-//! Each arena has a ring of its own, written under its lock; records carry a device-wide sequence number,
+//! Each arena has a journal of its own, written under its lock; records carry a device-wide sequence number,
 //! by which the rings are merged when a snapshot is taken. Off, it costs one test of a flag.
 
+mod annotations;
+mod context;
+mod entry;
+mod journal;
+mod ring;
+mod stamps;
+mod thread;
+mod trackers;
+
+pub use annotations::Stage;
+pub use context::{CallContext, Context, ContextRecorder, RecordContext};
+pub use thread::{pop_compile_context, push_compile_context, set_user_metadata, user_metadata};
+pub use trackers::TraceTracker;
+
+pub(crate) use annotations::Annotations;
+pub(crate) use entry::{Labelling, entry};
+pub(crate) use ring::{Details, Record};
+pub(crate) use stamps::Stamps;
+pub(crate) use trackers::Outbox;
+
+use crate::block::BlockId;
 use crate::snapshot::Action;
-use crate::sync::{Arc, AtomicU64, Ordering};
-use rustc_hash::FxHashMap;
-use std::time::SystemTime;
+use crate::sync::Arc;
+use crate::types::PoolId;
+use journal::Journal;
+use ring::Ring;
 
 /// How history is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Default)]
 pub struct HistoryOptions {
-    /// Records kept; the newest stay. 0 turns history off.
+    /// Records kept; the newest stay. 0 turns history off and forgets it. PyTorch's mode `state` is 1.
     pub max_entries: usize,
     /// Stamp records with their sequence number instead of the time, so that equal runs give equal
     /// snapshots.
     pub deterministic: bool,
+    /// When call contexts are gathered, and where they are kept.
+    pub contexts: RecordContext,
+    /// Gathers them; without it there are none.
+    pub recorder: Option<ContextRecorder>,
+    /// Actions that are not recorded.
+    pub skip: Vec<Action>,
+    /// Forget what was recorded before.
+    pub clear: bool,
 }
 
-/// One record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) sequence: u64,
-    /// Clock ticks; see [`Stamps::microseconds`].
-    ticks: u64,
-    pub(crate) addr: u64,
-    pub(crate) size: u64,
-    pub(crate) action: Action,
-}
-
-/// Sequence numbers and time for all rings of a device.
-#[derive(Debug)]
-pub(crate) struct Stamps {
-    next: AtomicU64,
-    /// `None` in deterministic mode. Made only when needed: calibration takes a while.
-    clock: Option<quanta::Clock>,
-    start_ticks: u64,
-    start_us: i64,
-}
-
-impl Stamps {
-    pub(crate) fn new(deterministic: bool) -> Self {
-        let clock = (!deterministic).then(quanta::Clock::new);
-        let start_ticks = clock.as_ref().map_or(0, quanta::Clock::raw);
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let start_us = i64::try_from(now.as_micros()).unwrap_or(i64::MAX);
-        Self { next: AtomicU64::new(0), clock, start_ticks, start_us }
+impl HistoryOptions {
+    /// The newest `max_entries` operations, without contexts.
+    #[must_use]
+    pub fn newest(max_entries: usize) -> Self {
+        Self { max_entries, ..Self::default() }
     }
 
-    /// Microseconds since the Unix epoch; the sequence number in deterministic mode.
-    pub(crate) fn microseconds(&self, record: &Record) -> i64 {
-        let Some(clock) = &self.clock else {
-            return i64::try_from(record.sequence).unwrap_or(i64::MAX);
-        };
-        let nanos = clock.delta_as_nanos(self.start_ticks, record.ticks);
-        self.start_us.saturating_add(i64::try_from(nanos / 1000).unwrap_or(i64::MAX))
-    }
-
-    /// Records made so far.
-    pub(crate) fn made(&self) -> u64 {
-        self.next.load(Ordering::Relaxed)
+    /// With sequence numbers instead of the time.
+    #[must_use]
+    pub fn deterministic(self) -> Self {
+        Self { deterministic: true, ..self }
     }
 }
 
-/// A bounded ring.
-#[derive(Debug)]
-pub(crate) struct Ring {
-    records: Vec<Record>,
-    capacity: usize,
-    /// Where the next record goes once the ring is full.
-    cursor: usize,
-    overwritten: u64,
-    /// The texts of annotations in the ring, by sequence number.
-    notes: FxHashMap<u64, Arc<str>>,
-    /// Streams the records were made for before the present one: each with the first number it has not.
-    former: Vec<(u64, u64)>,
-    stamps: Arc<Stamps>,
-}
-
-impl Ring {
-    pub(crate) fn new(capacity: usize, stamps: Arc<Stamps>) -> Self {
-        Self {
-            records: Vec::new(),
-            capacity: capacity.max(1),
-            cursor: 0,
-            overwritten: 0,
-            notes: FxHashMap::default(),
-            former: Vec::new(),
-            stamps,
-        }
-    }
-
-    /// Adds a record; returns its sequence number.
-    fn push(&mut self, action: Action, addr: u64, size: u64) -> u64 {
-        let ticks = self.stamps.clock.as_ref().map_or(0, quanta::Clock::raw);
-        let sequence = self.stamps.next.fetch_add(1, Ordering::Relaxed);
-        let record = Record { sequence, ticks, addr, size, action };
-        if self.records.len() < self.capacity {
-            self.records.push(record);
-        } else {
-            let lost = std::mem::replace(&mut self.records[self.cursor], record);
-            self.forget(&lost);
-            self.cursor = (self.cursor + 1) % self.capacity;
-            self.overwritten += 1;
-        }
-        sequence
-    }
-
-    fn forget(&mut self, lost: &Record) {
-        if lost.action == Action::Annotate {
-            self.notes.remove(&lost.sequence);
-        }
-    }
-
-    /// Records, oldest first, with the texts of annotations.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Record, Option<&Arc<str>>)> {
-        let ordered = self.records[self.cursor..].iter().chain(&self.records[..self.cursor]);
-        ordered.map(|record| {
-            let note =
-                (record.action == Action::Annotate).then(|| self.notes.get(&record.sequence)).flatten();
-            (record, note)
-        })
-    }
-
-    /// Keeps the newest `capacity` records, in order.
-    fn resize(&mut self, capacity: usize) {
-        self.records.rotate_left(self.cursor);
-        self.cursor = 0;
-        self.capacity = capacity.max(1);
-        if let Some(excess) = self.records.len().checked_sub(self.capacity) {
-            let lost: Vec<Record> = self.records.drain(..excess).collect();
-            lost.iter().for_each(|record| self.forget(record));
-            self.overwritten += excess as u64;
-        }
+impl std::fmt::Debug for HistoryOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HistoryOptions")
+            .field("max_entries", &self.max_entries)
+            .field("deterministic", &self.deterministic)
+            .field("contexts", &self.contexts)
+            .field("recorder", &self.recorder.is_some())
+            .field("skip", &self.skip)
+            .field("clear", &self.clear)
+            .finish()
     }
 }
+
+/// How journals of a device are kept at the moment.
+#[derive(Clone, Debug)]
+pub(crate) struct HistoryTemplate {
+    pub(crate) max_entries: usize,
+    pub(crate) stamps: Arc<Stamps>,
+    pub(crate) contexts: RecordContext,
+    /// Bits of skipped actions.
+    pub(crate) skip: u16,
+    /// Where entries for trackers go, if there are any.
+    pub(crate) outbox: Option<Arc<Outbox>>,
+}
+
+impl Default for HistoryTemplate {
+    fn default() -> Self {
+        let stamps = Arc::new(Stamps::new(true));
+        Self { max_entries: 0, stamps, contexts: RecordContext::Never, skip: 0, outbox: None }
+    }
+}
+
+impl HistoryTemplate {
+    /// The bits of a list of actions.
+    pub(crate) fn bits(actions: &[Action]) -> u16 {
+        actions.iter().fold(0, |bits, action| bits | bit(*action))
+    }
+}
+
+/// The bit of an action.
+const fn bit(action: Action) -> u16 {
+    1 << action as u16
+}
+
+/// Whom records are made for: a stream's handle and a pool.
+pub(crate) type Owner = (u64, PoolId);
 
 /// The place where an arena (or the device itself) records.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    ring: Option<Box<Ring>>,
+    journal: Option<Box<Journal>>,
 }
 
 impl Recorder {
+    /// Whether anything is recorded.
+    #[inline(always)]
+    pub(crate) fn is_on(&self) -> bool {
+        // What recording costs while it is off is measured against a build without it; see docs/performance.md.
+        !cfg!(granule_no_history) && self.journal.is_some()
+    }
+
     /// Records, if history is on.
     #[inline]
     pub(crate) fn record(&mut self, action: Action, addr: u64, size: u64) {
-        if let Some(ring) = &mut self.ring {
-            ring.push(action, addr, size);
+        self.record_about(action, addr, size, None);
+    }
+
+    /// Records something about memory with a context of its own, which is shown where the call has none.
+    pub(crate) fn record_about(&mut self, action: Action, addr: u64, size: u64, about: Option<&Context>) {
+        if let Some(journal) = &mut self.journal {
+            journal.record(action, addr, size, about, Details::default());
         }
     }
 
-    /// Records a program's note about a block, if history is on.
+    /// Records that `block` is handed out.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn allocated(&mut self, block: BlockId, addr: u64, size: u64) {
+        let Some(journal) = &mut self.journal else { return };
+        if !journal.record_shortly([Action::Alloc], addr, size) {
+            journal.allocated(block, addr, size);
+        }
+    }
+
+    /// Records that the program gave `block` back, and that it is free.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn freed(&mut self, block: BlockId, addr: u64, size: u64) {
+        let Some(journal) = &mut self.journal else { return };
+        if !journal.record_shortly([Action::FreeRequested, Action::FreeCompleted], addr, size) {
+            journal.freed(block, addr, size);
+        }
+    }
+
+    /// Records that the program gave `block` back.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn free_requested(&mut self, block: BlockId, addr: u64, size: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.free_requested(block, addr, size);
+        }
+    }
+
+    /// Records that `block`, which the program gave back before, is free.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn free_completed(&mut self, block: BlockId, addr: u64, size: u64) {
+        if let Some(journal) = &mut self.journal {
+            journal.free_completed(block, addr, size);
+        }
+    }
+
+    /// Records the program's note about a block.
     pub(crate) fn annotate(&mut self, addr: u64, size: u64, text: &str) {
-        if let Some(ring) = &mut self.ring {
-            let sequence = ring.push(Action::Annotate, addr, size);
-            ring.notes.insert(sequence, text.into());
+        self.record_with(
+            Action::Annotate,
+            addr,
+            size,
+            Details { metadata: Some(text.into()), ..Details::default() },
+        );
+    }
+
+    /// Records what has details of its own.
+    pub(crate) fn record_with(&mut self, action: Action, addr: u64, size: u64, details: Details) {
+        if let Some(journal) = &mut self.journal {
+            journal.record(action, addr, size, None, details);
         }
     }
 
-    /// Turns history on (with `stamps`), changes its bound, or turns it off (0) and forgets.
-    pub(crate) fn configure(&mut self, max_entries: usize, stamps: &Arc<Stamps>) {
-        match &mut self.ring {
-            _ if max_entries == 0 => self.ring = None,
-            Some(ring) if Arc::ptr_eq(&ring.stamps, stamps) => ring.resize(max_entries),
-            // Records of another numbering cannot be merged with new ones.
-            _ => self.ring = Some(Box::new(Ring::new(max_entries, Arc::clone(stamps)))),
+    /// From here on, until [`end_call`](Self::end_call), records are made for an operation with this context.
+    pub(crate) fn begin_call(&mut self, context: Option<&Context>) {
+        if let Some(journal) = &mut self.journal {
+            journal.call = context.cloned();
         }
     }
 
-    /// What was recorded so far was for the stream with the handle `former`; what follows is for another.
-    pub(crate) fn rename(&mut self, former: u64) {
-        if let Some(ring) = &mut self.ring {
-            let oldest = ring.iter().next().map_or(u64::MAX, |(record, _)| record.sequence);
-            ring.former.retain(|(end, _)| *end > oldest);
-            ring.former.push((ring.stamps.made(), former));
+    /// The context of the operation under way, where segments keep theirs.
+    pub(crate) fn call(&self) -> Option<Context> {
+        self.journal.as_ref()?.call.clone()
+    }
+
+    /// The operation is over. What is returned is to be dropped without a lock.
+    pub(crate) fn end_call(&mut self) -> Vec<Context> {
+        self.journal.as_mut().map(|journal| journal.end_call()).unwrap_or_default()
+    }
+
+    /// Where a live block was allocated.
+    pub(crate) fn of_block(&self, block: BlockId) -> Option<&Context> {
+        self.journal.as_ref()?.of_blocks.get(&block)
+    }
+
+    /// Turns history on, changes how it is kept, or turns it off and forgets. What is returned is to be dropped
+    /// without a lock.
+    pub(crate) fn configure(
+        &mut self,
+        template: &HistoryTemplate,
+        owner: Owner,
+        clear: bool,
+    ) -> Vec<Context> {
+        let wanted = template.max_entries > 0 || template.outbox.is_some();
+        if !wanted {
+            return self.journal.take().map(|journal| journal.into_contexts()).unwrap_or_default();
+        }
+        let journal = self.journal.get_or_insert_with(|| Box::new(Journal::new(owner)));
+        journal.configure(template, clear)
+    }
+
+    /// Whether its records are numbered by `stamps` already.
+    pub(crate) fn records_with(&self, stamps: &Arc<Stamps>) -> bool {
+        let ring = self.journal.as_ref().and_then(|journal| journal.ring.as_ref());
+        ring.is_some_and(|ring| Arc::ptr_eq(&ring.stamps, stamps))
+    }
+
+    /// What follows is for another owner.
+    pub(crate) fn rename(&mut self, owner: Owner) {
+        if let Some(journal) = &mut self.journal {
+            journal.rename(owner);
         }
     }
 
-    /// The handle of the stream that `record` was made for, where `present` is that of now.
-    pub(crate) fn stream_of(&self, record: &Record, present: u64) -> u64 {
-        let former = self.ring.iter().flat_map(|ring| &ring.former);
-        former.copied().find(|(end, _)| record.sequence < *end).map_or(present, |(_, stream)| stream)
+    /// Whom `record` was made for.
+    pub(crate) fn owner_of(&self, record: &Record) -> Owner {
+        self.journal.as_ref().map_or((0, PoolId::DEFAULT), |journal| journal.owner_of(record))
     }
 
     /// Records kept.
     pub(crate) fn len(&self) -> usize {
-        self.ring.as_ref().map_or(0, |ring| ring.records.len())
+        self.journal.as_ref().and_then(|j| j.ring.as_ref()).map_or(0, Ring::len)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Record, Option<&Arc<str>>)> {
-        self.ring.iter().flat_map(|ring| ring.iter())
+    /// Records, oldest first, with their details.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Record, Option<&Details>)> {
+        self.journal.iter().flat_map(|j| &j.ring).flat_map(Ring::iter)
     }
 }
 
@@ -198,45 +262,23 @@ impl Recorder {
 mod tests {
     use super::*;
 
-    fn ring(capacity: usize, pushes: u64) -> Ring {
-        let mut ring = Ring::new(capacity, Arc::new(Stamps::new(true)));
-        for n in 0..pushes {
-            ring.push(Action::Alloc, n, 1);
-        }
-        ring
-    }
-
-    fn addresses(ring: &Ring) -> Vec<u64> {
-        ring.iter().map(|(r, _)| r.addr).collect()
-    }
-
     #[test]
-    fn the_newest_records_stay_in_order() {
-        let ring = ring(4, 10);
-        assert_eq!(addresses(&ring), [6, 7, 8, 9]);
-        assert_eq!(ring.overwritten, 6);
-    }
-
-    /// PyTorch 2.15 loses the order when the bound is raised after a wrap, and writes past the end when it is lowered.
-    #[test]
-    fn resizing_a_wrapped_ring_keeps_order_and_bounds() {
-        let mut grown = ring(4, 6);
-        grown.resize(6);
-        grown.push(Action::Alloc, 6, 1);
-        assert_eq!(addresses(&grown), [2, 3, 4, 5, 6]);
-        let mut shrunk = ring(1000, 1600);
-        shrunk.resize(10);
-        for n in 1600..1605 {
-            shrunk.push(Action::Alloc, n, 1);
-        }
-        assert_eq!(addresses(&shrunk), (1595..1605).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn notes_go_with_their_records() {
+    fn former_owners_are_known_as_long_as_their_records() {
+        let owner = |raw| (raw, PoolId::DEFAULT);
+        let stamps = Arc::new(Stamps::new(true));
+        let template = HistoryTemplate { max_entries: 4, stamps, ..HistoryTemplate::default() };
         let mut recorder = Recorder::default();
-        recorder.configure(4, &Arc::new(Stamps::new(true)));
-        (0..100).for_each(|n| recorder.annotate(n, 1, "x"));
-        assert_eq!(recorder.ring.as_ref().unwrap().notes.len(), 4);
+        recorder.configure(&template, owner(0), false);
+        recorder.rename(owner(2));
+        for raw in 2..100 {
+            recorder.record(Action::Alloc, raw, 1);
+            // These come and go without a record.
+            (1000..1100).for_each(|raw| recorder.rename(owner(raw)));
+            recorder.rename(owner(raw + 1));
+        }
+        recorder.record(Action::Alloc, 100, 1);
+        let named: Vec<_> = recorder.iter().map(|(r, _)| (r.addr, recorder.owner_of(r).0)).collect();
+        assert_eq!(named, [(97, 97), (98, 98), (99, 99), (100, 100)]);
+        assert!(recorder.journal.as_ref().unwrap().former.len() <= 5);
     }
 }

@@ -1,9 +1,10 @@
 //! The end of a retired stream's work: what stands for the stream once its handle may not be named any more.
 
-use crate::backend::{Backend, ErrorKind, EventFlags, Result};
-use crate::pending::wait_for_stream;
-use crate::sync::{Arc, assert_unlocked};
-use crate::types::{DeviceIndex, Event, Stream};
+use crate::backend::{Backend, BackendError, CaptureStatus, ErrorKind, Result};
+use crate::held_event::HeldEvent;
+use crate::stream_identity::named;
+use crate::sync::{Arc, AtomicBool, Ordering, assert_unlocked};
+use crate::types::{DeviceIndex, Stream};
 
 /// All that a retired stream was given. Shared by everything that waits for it; whoever lets go of it last, with
 /// no lock held, destroys the event.
@@ -11,27 +12,33 @@ use crate::types::{DeviceIndex, Event, Stream};
 pub(crate) struct LastWork {
     backend: Arc<dyn Backend>,
     device: DeviceIndex,
-    /// Recorded at the stream's end; `None` where the work is known to be done.
-    event: Option<Event>,
+    /// Recorded at the stream's end; `None` where the work was done then.
+    event: Option<HeldEvent>,
+    /// Set once the work was seen to be done. The event, which may be broken, is not asked from then on.
+    done: AtomicBool,
 }
 
 impl LastWork {
-    /// The end of what `stream` was given so far. Waits for the stream where no event can be recorded.
+    /// The end of what `stream` was given so far. Waits for the stream where no event can be recorded. A stream that
+    /// is being captured has no end yet.
     pub(crate) fn of(backend: &Arc<dyn Backend>, stream: Stream) -> Result<Self> {
         assert_unlocked();
-        let mut work = Self { backend: Arc::clone(backend), device: stream.device, event: None };
-        let recorded = backend.create_event(stream.device, EventFlags::empty()).and_then(|event| {
-            // Held by `work` from here on, which destroys it if recording fails.
-            work.event = Some(event);
-            backend.record_event(event, stream)
+        refuse_captured(&**backend, stream)?;
+        let recorded = HeldEvent::new(backend, stream.device).and_then(|event| {
+            event.record(stream)?;
+            Ok(event)
         });
-        if let Err(error) = recorded {
-            backend.clear_error();
-            tracing::warn!(%error, "no event could be recorded on a stream that retires; waiting for it instead");
-            wait_for_stream(&**backend, stream)?;
-            work.destroy();
-        }
-        Ok(work)
+        let event = match recorded {
+            Ok(event) => Some(event),
+            Err(error) => {
+                backend.clear_error();
+                tracing::warn!(%error, "no event could be recorded on a stream that retires; waiting for it instead");
+                wait_for_stream(&**backend, stream)?;
+                None
+            }
+        };
+        let done = AtomicBool::new(event.is_none());
+        Ok(Self { backend: Arc::clone(backend), device: stream.device, event, done })
     }
 
     pub(crate) fn device(&self) -> DeviceIndex {
@@ -40,39 +47,35 @@ impl LastWork {
 
     /// Whether the device is done with it. Does not block.
     pub(crate) fn is_done(&self) -> Result<bool> {
-        self.event.map_or(Ok(true), |event| Ok(self.backend.query_event(event)?.is_ready()))
+        let Some(event) = self.unfinished() else { return Ok(true) };
+        let done = event.is_past()?;
+        self.done.fetch_or(done, Ordering::Release);
+        Ok(done)
     }
 
     /// Waits until the device is done with it: for its whole device where the event is broken. Blocks.
     pub(crate) fn wait(&self) -> Result<()> {
-        let Some(event) = self.event else { return Ok(()) };
-        let Err(error) = self.backend.synchronize_event(event) else { return Ok(()) };
-        self.backend.clear_error();
-        if error.kind == ErrorKind::DeviceLost {
-            return Err(error);
+        let Some(event) = self.unfinished() else { return Ok(()) };
+        if let Err(error) = event.wait() {
+            self.backend.clear_error();
+            if error.kind == ErrorKind::DeviceLost {
+                return Err(error);
+            }
+            tracing::warn!(%error, "a retired stream's event could not be waited for; waiting for its device instead");
+            self.backend.synchronize_device(self.device)?;
         }
-        tracing::warn!(%error, "a retired stream's event could not be waited for; waiting for its device instead");
-        self.backend.synchronize_device(self.device)
+        self.done.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Orders later work of `stream` after it. Does not block.
     pub(crate) fn precede(&self, stream: Stream) -> Result<()> {
-        self.event.map_or(Ok(()), |event| self.backend.wait_event(stream, event))
+        self.unfinished().map_or(Ok(()), |event| event.precede(stream))
     }
 
-    fn destroy(&mut self) {
-        let Some(event) = self.event.take() else { return };
-        // SAFETY: rule 1: made by `of` and known to this value only, which has just forgotten it.
-        if let Err(error) = unsafe { self.backend.destroy_event(event) } {
-            self.backend.clear_error();
-            tracing::debug!(%error, "an event could not be destroyed");
-        }
-    }
-}
-
-impl Drop for LastWork {
-    fn drop(&mut self) {
-        self.destroy();
+    /// The event to ask, unless the work is known to be done.
+    fn unfinished(&self) -> Option<&HeldEvent> {
+        self.event.as_ref().filter(|_| !self.done.load(Ordering::Acquire))
     }
 }
 
@@ -84,9 +87,17 @@ pub(crate) enum User {
 }
 
 impl User {
+    /// Its handle, if that may be named.
+    pub(crate) fn live(&self) -> Option<Stream> {
+        match self {
+            Self::Live(stream) => Some(*stream),
+            Self::Retired(_) => None,
+        }
+    }
+
     /// Whether this is the stream, and it is not retired: a later stream with the same handle is another.
     pub(crate) fn is(&self, stream: Stream) -> bool {
-        matches!(self, Self::Live(live) if *live == stream)
+        self.live() == Some(stream)
     }
 
     /// Whether both are one stream.
@@ -95,6 +106,37 @@ impl User {
             (Self::Live(one), Self::Live(other)) => one == other,
             (Self::Retired(one), Self::Retired(other)) => Arc::ptr_eq(one, other),
             _ => false,
+        }
+    }
+}
+
+/// Waits for a stream, or for its whole device where the stream is gone. Blocks. A stream that is being captured is
+/// not waited for, which would break the capture.
+pub(crate) fn wait_for_stream(backend: &dyn Backend, stream: Stream) -> Result<()> {
+    refuse_captured(backend, stream)?;
+    let Err(error) = named(stream).and_then(|stream| backend.synchronize_stream(stream)) else {
+        return Ok(());
+    };
+    backend.clear_error();
+    if matches!(error.kind, ErrorKind::DeviceLost | ErrorKind::CaptureViolation) {
+        return Err(error);
+    }
+    tracing::debug!(%error, "a stream could not be waited for; waiting for its device instead");
+    backend.synchronize_device(stream.device)
+}
+
+/// Refuses where a stream is being captured: neither a wait for it nor an event on it says anything then.
+fn refuse_captured(backend: &dyn Backend, stream: Stream) -> Result<()> {
+    let Ok(capture) = backend.capture() else { return Ok(()) };
+    match named(stream).and_then(|stream| capture.status(stream)) {
+        Ok(CaptureStatus::None) => Ok(()),
+        Ok(CaptureStatus::Active(_) | CaptureStatus::Invalidated) => {
+            let detail = "the stream is being captured and cannot be waited for; its memory stays until the capture ends";
+            Err(BackendError::new(ErrorKind::CaptureViolation, 0, "synchronize", stream.device, detail))
+        }
+        Err(_) => {
+            backend.clear_error();
+            Ok(())
         }
     }
 }

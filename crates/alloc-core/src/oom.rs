@@ -1,7 +1,7 @@
 //! The out-of-memory report: PyTorch's message and figures, and what PyTorch does not say.
 
 use crate::round::format_bytes;
-use crate::types::{DeviceIndex, DevicePtr, Stream};
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use std::fmt;
 
 /// A live block that keeps free memory around it apart.
@@ -34,6 +34,28 @@ pub struct Remedy {
     pub enough: bool,
 }
 
+/// Memory of a device that a process uses, as the vendor's management library counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessMemory {
+    /// The process.
+    pub pid: u32,
+    /// Bytes it uses on the device, whatever for.
+    pub bytes: u64,
+}
+
+/// Free memory that a pool holds. Sizes are bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolCache {
+    /// The pool.
+    pub pool: PoolId,
+    /// Free, of all streams and tiers.
+    pub free: u64,
+    /// The largest free block.
+    pub largest: u64,
+    /// What emptying the pool would give back to the device: whole segments and granules.
+    pub releasable: u64,
+}
+
 /// Why a request could not be served. All sizes are bytes.
 #[derive(Clone, Debug)]
 pub struct OomReport {
@@ -43,6 +65,8 @@ pub struct OomReport {
     pub device: DeviceIndex,
     /// The stream the request was for.
     pub stream: Stream,
+    /// The pool it went to.
+    pub pool: PoolId,
     /// As the program asked.
     pub requested: u64,
     /// The block that would serve it.
@@ -59,8 +83,19 @@ pub struct OomReport {
     pub allocated: u64,
     /// Held from the device.
     pub reserved: u64,
+    /// Of the reserved bytes, those that private pools have free.
+    pub private_free: u64,
     /// Given back and waiting for other streams.
     pub pending: u64,
+    /// Memory of the device by process; empty where nobody tells
+    /// ([`set_process_memory_source`](crate::allocator::CachingAllocator::set_process_memory_source)).
+    pub processes: Vec<ProcessMemory>,
+    /// The limit of the request's pool, where that is what refuses it.
+    pub pool_limit: Option<u64>,
+    /// Whether the pool's own source of memory refused.
+    pub source_refused: bool,
+    /// Pools that hold free memory, the one with most first.
+    pub pools: Vec<PoolCache>,
     /// The largest free block that this request's stream and tier has.
     pub largest_fit: u64,
     /// The largest free block of any stream.
@@ -73,6 +108,8 @@ pub struct OomReport {
     pub growable: bool,
     /// The address space a growable segment reserves, where it is too small for the request.
     pub reserve_too_small: Option<u64>,
+    /// The stream's reserve class, if it has one.
+    pub reserve_class: Option<String>,
 }
 
 const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf";
@@ -81,20 +118,40 @@ impl OomReport {
     /// The text PyTorch's allocator would give, word for word.
     #[must_use]
     pub fn pytorch_message(&self) -> String {
+        let private = self.private_free;
+        let idle = self.reserved.saturating_sub(self.allocated).saturating_sub(private);
         let allowed = self.allowed.map(|a| format!("{} allowed; ", format_bytes(a))).unwrap_or_default();
+        let graphs = match private {
+            0 => String::new(),
+            _ => format!("with {} allocated in private pools (e.g., CUDA Graphs), ", format_bytes(private)),
+        };
         format!(
             "{} out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. \
-             {allowed}Of the allocated memory {} is allocated by PyTorch, and {} is reserved by PyTorch but \
-             unallocated.{}",
+             {}{allowed}Of the allocated memory {} is allocated by PyTorch, {graphs}and {} is reserved by PyTorch but \
+             unallocated.{}{}",
             self.label,
             format_bytes(self.tried),
             self.device,
             format_bytes(self.device_total),
             format_bytes(self.device_free),
-            format_bytes(self.allocated),
-            format_bytes(self.reserved.saturating_sub(self.allocated)),
-            self.hint()
+            self.in_processes(),
+            format_bytes(self.allocated + private),
+            format_bytes(idle),
+            self.hint(),
+            self.source_hint(),
         )
+    }
+
+    fn in_processes(&self) -> String {
+        let sentence = |process: &ProcessMemory| {
+            let used = format_bytes(process.bytes);
+            if process.pid == std::process::id() {
+                format!("Including non-PyTorch memory, this process has {used} memory in use. ")
+            } else {
+                format!("Process {} has {used} memory in use. ", process.pid)
+            }
+        };
+        self.processes.iter().map(sentence).collect()
     }
 
     fn hint(&self) -> String {
@@ -105,21 +162,33 @@ impl OomReport {
                  Memory Management  ({DOCUMENTATION})"
             );
         }
-        match self.reserve_too_small {
-            Some(reserve) => format!(
-                " This allocation exceeds the expandable-segment reserve of {} for this stream, and a single \
-                 allocation cannot span expandable segments. Raise PYTORCH_CUDA_ALLOC_CONF \
-                 expandable_segments_reserve or expandable_segments_reserve_by_class (or unset it) so that a \
-                 segment is at least {}.",
-                format_bytes(reserve),
-                format_bytes(self.tried)
-            ),
-            None => " expandable_segments is enabled. If instead the process is running out of virtual address \
-                     space (VSZ), expandable segments may be over-reserving VA (each segment reserves ~9/8 of \
-                     device memory, times the number of streams); reduce it via PYTORCH_CUDA_ALLOC_CONF \
-                     expandable_segments_reserve / expandable_segments_reserve_by_class."
-                .into(),
+        let Some(reserve) = self.reserve_too_small else {
+            return " expandable_segments is enabled. If instead the process is running out of virtual address space \
+                    (VSZ), expandable segments may be over-reserving VA (each segment reserves ~9/8 of device memory, \
+                    times the number of streams); reduce it via PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve / \
+                    expandable_segments_reserve_by_class."
+                .into();
+        };
+        let whose = match &self.reserve_class {
+            Some(class) => format!("stream reserve class '{class}'"),
+            None => "this stream".into(),
+        };
+        format!(
+            " This allocation exceeds the expandable-segment reserve of {} for {whose}, and a single allocation cannot \
+             span expandable segments. Raise PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve or \
+             expandable_segments_reserve_by_class (or unset it) so that a segment is at least {}.",
+            format_bytes(reserve),
+            format_bytes(self.tried)
+        )
+    }
+
+    const fn source_hint(&self) -> &'static str {
+        if !self.source_refused {
+            return "";
         }
+        " The custom allocator backing this MemPool returned nullptr. Check preceding allocator warnings or logs for \
+         the underlying cause. This can indicate an allocator-specific error or memory constraint, even when \
+         device-wide free memory is available."
     }
 }
 
@@ -144,6 +213,12 @@ impl fmt::Display for OomReport {
             format_bytes(self.largest_fit),
             format_bytes(self.largest_anywhere),
         )?;
+        if self.pending > 0 {
+            write!(f, " {} were given back and wait for other streams.", format_bytes(self.pending))?;
+        }
+        if let Some(limit) = self.pool_limit {
+            write!(f, "\n  pool {} may hold {} and no more", self.pool, format_bytes(limit))?;
+        }
         if self.shortfall() > 0 {
             write!(
                 f,
@@ -159,6 +234,15 @@ impl fmt::Display for OomReport {
                 format_bytes(blocker.size),
                 format_bytes(blocker.beside),
                 format_bytes(blocker.would_free())
+            )?;
+        }
+        for PoolCache { pool, free, largest, releasable } in &self.pools {
+            write!(
+                f,
+                "\n  pool {pool} has {} free, at most {} in one piece, {} of it in whole segments or granules",
+                format_bytes(*free),
+                format_bytes(*largest),
+                format_bytes(*releasable)
             )?;
         }
         for remedy in &self.remedies {

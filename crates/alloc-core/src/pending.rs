@@ -3,40 +3,49 @@
 //! A queue per used stream, in order; a stream that is slow does not hold up the others. No lock is held
 //! while the driver is asked: an entry is looked at, queried, and taken out only if it is still the first.
 
-use crate::backend::{Backend, ErrorKind, EventFlags, Result};
+use crate::attention::Attention;
+use crate::backend::{Backend, Result};
 use crate::block::BlockId;
-use crate::last_work::{LastWork, User};
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Rank, Transit, assert_unlocked};
-use crate::types::{DeviceIndex, Event, Stream};
+use crate::held_event::HeldEvent;
+use crate::last_work::{LastWork, User, wait_for_stream};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Rank, ThreadId, Transit, assert_unlocked, this_thread};
+use crate::types::{DeviceIndex, Stream};
 use std::collections::VecDeque;
 
 /// What a block waits for.
 #[derive(Clone, Debug)]
 enum Moment {
     /// An event recorded at its free.
-    Own(Event),
+    Own(Arc<HeldEvent>),
     /// The end of a stream that was retired before.
     Last(Arc<LastWork>),
 }
 
 impl Moment {
-    fn is_past(&self, backend: &dyn Backend) -> Result<bool> {
+    fn is_past(&self) -> Result<bool> {
         match self {
-            Self::Own(event) => Ok(backend.query_event(*event)?.is_ready()),
+            Self::Own(event) => event.is_past(),
             Self::Last(work) => work.is_done(),
         }
     }
 
-    fn wait(&self, backend: &dyn Backend) -> Result<()> {
+    fn wait(&self) -> Result<()> {
         match self {
-            Self::Own(event) => backend.synchronize_event(*event),
+            Self::Own(event) => event.wait(),
             Self::Last(work) => work.wait(),
         }
     }
 
-    fn own(&self) -> Option<Event> {
+    fn precede(&self, stream: Stream) -> Result<()> {
         match self {
-            Self::Own(event) => Some(*event),
+            Self::Own(event) => event.precede(stream),
+            Self::Last(work) => work.precede(stream),
+        }
+    }
+
+    fn own(&self) -> Option<Arc<HeldEvent>> {
+        match self {
+            Self::Own(event) => Some(Arc::clone(event)),
             Self::Last(_) => None,
         }
     }
@@ -72,7 +81,7 @@ struct Queues {
     /// Blocks whose event could not be recorded: only a synchronisation of the stream frees them.
     unrecorded: Vec<Unrecorded>,
     /// Events ready for reuse.
-    spare: Vec<Event>,
+    spare: Vec<Arc<HeldEvent>>,
     /// Uses recorded and not freed yet, by device: that many spare events are kept.
     expected: Vec<(DeviceIndex, usize)>,
     tickets: u64,
@@ -104,6 +113,17 @@ impl Queues {
         None
     }
 
+    /// Returns an entry to its place in the user's queue.
+    fn put_back(&mut self, user: User, entry: Entry) {
+        let Some((_, queue)) = self.by_stream.iter_mut().find(|(other, _)| other.is_same(&user)) else {
+            // Its queue went to another stream meanwhile.
+            self.by_stream.push((user, VecDeque::from([entry])));
+            return;
+        };
+        let at = queue.partition_point(|other| other.ticket < entry.ticket);
+        queue.insert(at, entry);
+    }
+
     fn expect(&mut self, device: DeviceIndex) -> &mut usize {
         let at = self.expected.iter().position(|(d, _)| *d == device).unwrap_or_else(|| {
             self.expected.push((device, 0));
@@ -116,8 +136,8 @@ impl Queues {
 /// All pending frees of a device.
 #[derive(Debug)]
 pub(crate) struct PendingFrees {
-    /// Entries, so that the hot path can tell "none" without a lock.
-    count: AtomicUsize,
+    /// Counts the entries, so that the hot path can tell "none" without a lock.
+    attention: &'static Attention,
     /// Requests made while something was pending, for policies that drain every so often.
     requests: AtomicUsize,
     queues: Mutex<Queues>,
@@ -125,22 +145,20 @@ pub(crate) struct PendingFrees {
     synchronising: Mutex<()>,
 }
 
-impl Default for PendingFrees {
-    fn default() -> Self {
+impl PendingFrees {
+    pub(crate) fn new(attention: &'static Attention) -> Self {
         Self {
-            count: AtomicUsize::new(0),
+            attention,
             requests: AtomicUsize::new(0),
             queues: Mutex::new(Rank::Pending, Queues::default()),
             synchronising: Mutex::new(Rank::Synchronisation, ()),
         }
     }
-}
 
-impl PendingFrees {
     /// Whether anything waits.
     #[inline]
     pub(crate) fn any(&self) -> bool {
-        self.count.load(Ordering::Acquire) != 0
+        self.attention.any_pending()
     }
 
     /// Whether something waits and this request is the n-th since it was last so.
@@ -156,8 +174,8 @@ impl PendingFrees {
 
     /// Lets a block wait for what `user` has been given. Never fails: a block whose event cannot be recorded waits
     /// for the next synchronisation, is counted, and reported.
-    pub(crate) fn wait_for(&self, backend: &dyn Backend, user: User, block: Waiting) {
-        self.count.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn wait_for(&self, backend: &Arc<dyn Backend>, user: User, block: Waiting) {
+        self.attention.add_pending();
         assert_unlocked();
         let stream = match user {
             User::Live(stream) => stream,
@@ -172,7 +190,7 @@ impl PendingFrees {
             }
         };
         let recorded = self.event(backend, stream.device).and_then(|event| {
-            backend.record_event(event, stream).inspect_err(|_| destroy(backend, event))?;
+            event.record(stream)?;
             Ok(event)
         });
         match recorded {
@@ -186,6 +204,7 @@ impl PendingFrees {
                 queues.unrecorded.push(Unrecorded { ticket, user: User::Live(stream), block });
                 drop(queues);
                 backend.clear_error();
+                crate::edges::notice(self.attention, &**backend, &error);
                 tracing::warn!(%error, "no event could be recorded for a freed block; it stays pending until the next synchronisation");
             }
         }
@@ -193,7 +212,7 @@ impl PendingFrees {
 
     /// Makes sure that the free of a block that a stream of `device` has just been recorded on finds an event.
     /// Creating one may block, which a free must not; a refusal is met again, and counted, at the free.
-    pub(crate) fn prepare(&self, backend: &dyn Backend, device: DeviceIndex) {
+    pub(crate) fn prepare(&self, backend: &Arc<dyn Backend>, device: DeviceIndex) {
         let enough = {
             let mut queues = self.queues.lock();
             let expected = queues.expect(device);
@@ -202,16 +221,15 @@ impl PendingFrees {
             let spare = if queues.expected.len() == 1 {
                 queues.spare.len()
             } else {
-                queues.spare.iter().filter(|event| event.device == device).count()
+                queues.spare.iter().filter(|event| event.device() == device).count()
             };
             spare >= expected
         };
         if enough {
             return;
         }
-        assert_unlocked();
-        match backend.create_event(device, EventFlags::empty()) {
-            Ok(event) => self.queues.lock().spare.push(event),
+        match HeldEvent::new(backend, device) {
+            Ok(event) => self.queues.lock().spare.push(Arc::new(event)),
             Err(error) => {
                 backend.clear_error();
                 tracing::debug!(%error, "no event could be made ahead of a free");
@@ -219,19 +237,20 @@ impl PendingFrees {
         }
     }
 
-    fn event(&self, backend: &dyn Backend, device: DeviceIndex) -> Result<Event> {
+    fn event(&self, backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<Arc<HeldEvent>> {
         let spare = {
             let mut queues = self.queues.lock();
             let expected = queues.expect(device);
             *expected = expected.saturating_sub(1);
-            let at = queues.spare.iter().rposition(|event| event.device == device);
+            let at = queues.spare.iter().rposition(|event| event.device() == device);
             at.map(|at| queues.spare.swap_remove(at))
         };
-        spare.map_or_else(|| backend.create_event(device, EventFlags::empty()), Ok)
+        spare.map_or_else(|| Ok(Arc::new(HeldEvent::new(backend, device)?)), Ok)
     }
 
-    /// Notices completed events: calls `done` for each block that lost one. Does not block.
-    pub(crate) fn drain(&self, backend: &dyn Backend, mut done: impl FnMut(Waiting)) -> Result<()> {
+    /// Notices completed events: calls `done` for each block that lost one, which is in transit meanwhile. Does not
+    /// block.
+    pub(crate) fn drain(&self, transit: &Transit<ThreadId>, mut done: impl FnMut(Waiting)) -> Result<()> {
         let mut stream = 0;
         loop {
             let (head, at_end) = {
@@ -249,35 +268,85 @@ impl PendingFrees {
                 continue;
             };
             assert_unlocked();
-            if !head.until.is_past(backend)? {
+            if !head.until.is_past()? {
                 stream += 1;
                 continue;
             }
             let taken = {
                 let mut queues = self.queues.lock();
                 let queue = &mut queues.by_stream[stream].1;
-                let mine = queue.front().is_some_and(|e| e.ticket == head.ticket);
-                if mine {
+                if queue.front().is_some_and(|e| e.ticket == head.ticket) {
                     queue.pop_front();
                     queues.spare.extend(head.until.own());
+                    Some(transit.begin(this_thread()))
+                } else {
+                    None
                 }
-                mine
             };
-            if taken {
+            if let Some(_block) = taken {
                 self.finish(head.block, &mut done);
             }
         }
+    }
+
+    /// Makes `stream` wait, on the device, for the `awaited` moments that `block` waits for; then the block has lost
+    /// them all. `false`, with nothing changed, where one of them has no event or the driver refuses.
+    pub(crate) fn take_over(
+        &self,
+        backend: &dyn Backend,
+        stream: Stream,
+        block: Waiting,
+        awaited: u16,
+        mut done: impl FnMut(Waiting),
+    ) -> bool {
+        let taken = {
+            let mut queues = self.queues.lock();
+            let of_block = |entry: &&Entry| entry.block == block;
+            let found: usize =
+                queues.by_stream.iter().map(|(_, queue)| queue.iter().filter(of_block).count()).sum();
+            if found != usize::from(awaited) {
+                return false;
+            }
+            let mut taken: Vec<(User, Entry)> = Vec::with_capacity(found);
+            for (user, queue) in &mut queues.by_stream {
+                queue.retain(|entry| {
+                    let mine = entry.block == block;
+                    if mine {
+                        taken.push((user.clone(), entry.clone()));
+                    }
+                    !mine
+                });
+            }
+            taken
+        };
+        assert_unlocked();
+        if let Err(error) = taken.iter().try_for_each(|(_, entry)| entry.until.precede(stream)) {
+            backend.clear_error();
+            tracing::warn!(%error, "a stream could not be made to wait for others; it looks for memory elsewhere");
+            let mut queues = self.queues.lock();
+            for (user, entry) in taken {
+                queues.put_back(user, entry);
+            }
+            return false;
+        }
+        for (_, entry) in taken {
+            self.queues.lock().spare.extend(entry.until.own());
+            self.finish(block, &mut done);
+        }
+        true
     }
 
     /// Waits for all that is pending at this call. Blocks. A stream that cannot be waited for (it was
     /// destroyed, or its event is broken) is covered by waiting for its whole device; where that fails, too, what
     /// it has stays pending, the other streams are done all the same, and the first error is returned.
     ///
-    /// Calls that name a stream are tickets of `naming`.
+    /// Calls that name a stream are tickets of `naming`, one stream at a time: who waits for one stream holds up
+    /// nobody who retires another.
     pub(crate) fn synchronise(
         &self,
         backend: &dyn Backend,
-        naming: &Transit,
+        naming: &Transit<Stream>,
+        transit: &Transit<ThreadId>,
         mut done: impl FnMut(Waiting),
     ) -> Result<()> {
         let _waiting = self.synchronising.lock();
@@ -287,18 +356,23 @@ impl PendingFrees {
         };
         let mut outcome = Ok(());
         for stream in 0..streams {
-            let waited = self.synchronise_stream(backend, naming, stream, bound, &mut done);
+            let waited = self.synchronise_stream(backend, naming, transit, stream, bound, &mut done);
             outcome = outcome.and(waited);
         }
         // What joins the list from here on is for the next round: its work may be later.
-        let (_named, unrecorded) = {
-            let queues = self.queues.lock();
-            let mut unrecorded = queues.unrecorded.clone();
-            unrecorded.retain(|entry| entry.ticket < bound);
-            ((!unrecorded.is_empty()).then(|| naming.begin()), unrecorded)
-        };
+        let mut tickets: Vec<u64> = self.queues.lock().unrecorded.iter().map(|entry| entry.ticket).collect();
+        tickets.retain(|ticket| *ticket < bound);
         let mut reached: Vec<(User, bool)> = Vec::new();
-        for Unrecorded { ticket, user, block } in unrecorded {
+        for ticket in tickets {
+            // Looked up one by one: a stream may be retired while others are waited for.
+            let (user, block, _named) = {
+                let queues = self.queues.lock();
+                let Some(entry) = queues.unrecorded.iter().find(|entry| entry.ticket == ticket) else {
+                    continue;
+                };
+                let named = entry.user.live().map(|stream| naming.begin(stream));
+                (entry.user.clone(), entry.block, named)
+            };
             let ready = match reached.iter().find(|(other, _)| other.is_same(&user)) {
                 Some((_, ready)) => *ready,
                 None => {
@@ -314,9 +388,9 @@ impl PendingFrees {
                 }
             };
             let mut queues = self.queues.lock();
-            // By ticket: its stream may have been retired meanwhile.
             if let Some(at) = queues.unrecorded.iter().position(|entry| ready && entry.ticket == ticket) {
-                queues.unrecorded.swap_remove(at);
+                let _entry = queues.unrecorded.swap_remove(at);
+                let _block = transit.begin(this_thread());
                 drop(queues);
                 self.finish(block, &mut done);
             }
@@ -328,7 +402,8 @@ impl PendingFrees {
     fn synchronise_stream(
         &self,
         backend: &dyn Backend,
-        naming: &Transit,
+        naming: &Transit<Stream>,
+        transit: &Transit<ThreadId>,
         stream: usize,
         bound: u64,
         done: &mut impl FnMut(Waiting),
@@ -337,7 +412,7 @@ impl PendingFrees {
             let head = self.queues.lock().by_stream[stream].1.front().cloned();
             let Some(head) = head.filter(|head| head.ticket < bound) else { return Ok(()) };
             assert_unlocked();
-            let waited = head.until.wait(backend);
+            let waited = head.until.wait();
             let works = waited.is_ok();
             if let Err(error) = waited {
                 backend.clear_error();
@@ -349,7 +424,7 @@ impl PendingFrees {
                         // Another thread has noticed its end, and the queue may be another stream's now.
                         continue;
                     }
-                    (used.clone(), naming.begin())
+                    (used.clone(), used.live().map(|stream| naming.begin(stream)))
                 };
                 match used {
                     User::Live(stream) => wait_for_stream(backend, stream)?,
@@ -360,14 +435,12 @@ impl PendingFrees {
             let queue = &mut queues.by_stream[stream].1;
             if queue.front().is_some_and(|e| e.ticket == head.ticket) {
                 queue.pop_front();
+                // A broken event must not come back for the next free: it goes with `head`.
                 if works {
                     queues.spare.extend(head.until.own());
                 }
+                let _block = transit.begin(this_thread());
                 drop(queues);
-                if let Some(broken) = head.until.own().filter(|_| !works) {
-                    // It must not come back for the next free.
-                    destroy(backend, broken);
-                }
                 self.finish(head.block, done);
             }
         }
@@ -394,36 +467,6 @@ impl PendingFrees {
 
     fn finish(&self, block: Waiting, done: &mut impl FnMut(Waiting)) {
         done(block);
-        self.count.fetch_sub(1, Ordering::AcqRel);
+        self.attention.remove_pending();
     }
-
-    /// Destroys the spare events; called when the allocator goes away.
-    pub(crate) fn destroy_events(&self, backend: &dyn Backend) {
-        let (mut events, queues) = {
-            let mut queues = self.queues.lock();
-            (std::mem::take(&mut queues.spare), std::mem::take(&mut queues.by_stream))
-        };
-        events.extend(queues.iter().flat_map(|(_, queue)| queue.iter().filter_map(|e| e.until.own())));
-        events.into_iter().for_each(|event| destroy(backend, event));
-    }
-}
-
-/// Destroys an event that is in no queue any more.
-fn destroy(backend: &dyn Backend, event: Event) {
-    // SAFETY: rule 1: made by this module, taken out of its queues, and not used again.
-    if let Err(error) = unsafe { backend.destroy_event(event) } {
-        backend.clear_error();
-        tracing::debug!(%error, "an event could not be destroyed");
-    }
-}
-
-/// Waits for a stream, or for its whole device where the stream is gone. Blocks.
-pub(crate) fn wait_for_stream(backend: &dyn Backend, stream: Stream) -> Result<()> {
-    let Err(error) = backend.synchronize_stream(stream) else { return Ok(()) };
-    backend.clear_error();
-    if error.kind == ErrorKind::DeviceLost {
-        return Err(error);
-    }
-    tracing::debug!(%error, "a stream could not be waited for; waiting for its device instead");
-    backend.synchronize_device(stream.device)
 }

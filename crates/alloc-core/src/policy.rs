@@ -46,8 +46,12 @@ pub enum Rung {
     Callbacks,
     /// Give old cached segments back, by age.
     CollectGarbage,
-    /// Take memory from the device.
+    /// Let the stream wait, on the device, for what a pending block waits for (`early_reuse`).
+    ReuseEarly,
+    /// Take memory from the device; above the soft limit, give cached memory back first.
     Grow,
+    /// Take what pools that opted in have cached (`use_on_oom`).
+    OptedInPools,
     /// Give back just enough cached oversize segments, then take memory from the device.
     ReleaseEnough,
     /// Wait for all pending frees and return what they hold.
@@ -57,6 +61,13 @@ pub enum Rung {
 }
 
 impl Rung {
+    /// Whether it may be tried for a stream that is being captured: it waits for nothing and queries no event. Memory
+    /// of which it is not known that the device is done with it then stays.
+    #[must_use]
+    pub const fn is_capture_safe(self) -> bool {
+        !matches!(self, Self::Drain | Self::ReuseEarly | Self::WaitForPending)
+    }
+
     /// A short name for reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -64,7 +75,9 @@ impl Rung {
             Self::Drain => "drain finished frees",
             Self::Callbacks => "run free-memory callbacks",
             Self::CollectGarbage => "give old segments back",
+            Self::ReuseEarly => "wait on the device for pending frees",
             Self::Grow => "take memory from the device",
+            Self::OptedInPools => "take what opted-in pools have cached",
             Self::ReleaseEnough => "give oversize segments back",
             Self::WaitForPending => "wait for pending frees",
             Self::ReleaseAll => "empty the cache",

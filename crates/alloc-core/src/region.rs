@@ -6,6 +6,8 @@
 //! [`GranuleState::Pending`] first and commits the outcome afterwards.
 
 use crate::backend::{Access, Backend, BackendError, ErrorKind, HandleType, Result, VirtualMemory};
+use crate::pool::SegmentSource;
+use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 
 /// Index of a region on its device.
@@ -60,6 +62,9 @@ pub(crate) struct Region {
     granules: Vec<Granule>,
 }
 
+/// Where physical memory comes from: a pool's own source, or the driver.
+pub(crate) type Source = Option<Arc<dyn SegmentSource>>;
+
 impl Region {
     fn range(&self, addr: u64, bytes: u64) -> std::ops::Range<usize> {
         debug_assert!(addr.is_multiple_of(self.granule) || (addr - self.base).is_multiple_of(self.granule));
@@ -91,8 +96,8 @@ pub(crate) struct Regions {
 pub(crate) struct Leftovers {
     /// Mappings, by address and bytes, where nothing should be.
     mappings: Vec<(DevicePtr, u64)>,
-    /// Handles that nothing maps on purpose.
-    handles: Vec<PhysicalHandle>,
+    /// Handles that nothing maps on purpose, and where they came from.
+    handles: Vec<(PhysicalHandle, Source)>,
 }
 
 impl Leftovers {
@@ -119,7 +124,9 @@ impl Leftovers {
                 left.mappings.push((place, bytes));
             }
         }
-        release(vm, self.handles, &mut left);
+        for (handle, source) in self.handles {
+            release(vm, vec![handle], &source, &mut left);
+        }
         left
     }
 }
@@ -213,13 +220,14 @@ pub(crate) fn back(
     at: DevicePtr,
     granule: u64,
     count: usize,
+    source: &Source,
 ) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
     crate::sync::assert_unlocked();
     let mut handles = Vec::with_capacity(count);
     let mut mapped = 0;
     let attempt = (|| {
         for _ in 0..count {
-            handles.push(vm.create_physical(device, granule, HandleType::None)?);
+            handles.push(create(vm, device, granule, source)?);
         }
         for (n, handle) in handles.iter().enumerate() {
             let place = at.add(n as u64 * granule);
@@ -242,7 +250,7 @@ pub(crate) fn back(
             failed.leftovers.mappings.push((place, granule));
         }
     }
-    release(vm, handles, &mut failed.leftovers);
+    release(vm, handles, source, &mut failed.leftovers);
     Err(failed)
 }
 
@@ -264,6 +272,7 @@ pub(crate) unsafe fn vacate(
     at: DevicePtr,
     granule: u64,
     handles: &[PhysicalHandle],
+    source: &Source,
 ) -> (usize, Leftovers, Result<()>) {
     crate::sync::assert_unlocked();
     let mut leftovers = Leftovers::default();
@@ -273,18 +282,39 @@ pub(crate) unsafe fn vacate(
         if let Err(error) = unmapped {
             return (n, leftovers, Err(error));
         }
-        release(vm, vec![*handle], &mut leftovers);
+        release(vm, vec![*handle], source, &mut leftovers);
     }
     (handles.len(), leftovers, Ok(()))
 }
 
-/// Releases handles; those the driver refuses are left over.
-fn release(vm: &dyn VirtualMemory, handles: Vec<PhysicalHandle>, leftovers: &mut Leftovers) {
+/// New physical memory from the source.
+fn create(
+    vm: &dyn VirtualMemory,
+    device: DeviceIndex,
+    bytes: u64,
+    source: &Source,
+) -> Result<PhysicalHandle> {
+    let Some(physical) = source.as_ref().and_then(|source| source.physical()) else {
+        return vm.create_physical(device, bytes, HandleType::None);
+    };
+    physical.create(device, bytes).ok_or_else(|| {
+        let detail = "the pool's own source has no physical memory left";
+        BackendError::new(ErrorKind::OutOfMemory, 0, "physical source", device, detail)
+    })
+}
+
+/// Releases handles; those that are refused are left over.
+fn release(vm: &dyn VirtualMemory, handles: Vec<PhysicalHandle>, source: &Source, leftovers: &mut Leftovers) {
+    let physical = source.as_ref().and_then(|source| source.physical());
     for handle in handles {
-        // SAFETY: rule 1: created by this backend and released once; on an error it is kept and tried later.
-        if let Err(error) = persist("releasing memory", || unsafe { vm.release_physical(handle) }) {
+        let released = persist("releasing memory", || match physical {
+            Some(physical) => physical.release(handle),
+            // SAFETY: rule 1: created by this backend and released once; on an error it is kept and tried later.
+            None => unsafe { vm.release_physical(handle) },
+        });
+        if let Err(error) = released {
             tracing::error!(%error, "physical memory could not be released; it is tried again later");
-            leftovers.handles.push(handle);
+            leftovers.handles.push((handle, source.clone()));
         }
     }
 }

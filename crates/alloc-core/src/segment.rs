@@ -1,6 +1,7 @@
 //! Segments: what an arena holds from the device.
 
 use crate::block::{BlockId, SegmentId, Tier};
+use crate::history::Context;
 use crate::region::RegionId;
 use crate::types::DevicePtr;
 
@@ -34,12 +35,14 @@ pub struct Segment {
     pub tier: Tier,
     /// Fixed or growable.
     pub origin: Origin,
+    /// Where it was taken from the device.
+    pub(crate) context: Option<Context>,
 }
 
 impl Segment {
     /// A segment that has no block yet; the arena gives it one.
     pub(crate) fn new(base: DevicePtr, bytes: u64, registration: u32, tier: Tier, origin: Origin) -> Self {
-        Self { base: base.0, bytes, first: BlockId::NONE, registration, tier, origin }
+        Self { base: base.0, bytes, first: BlockId::NONE, registration, tier, origin, context: None }
     }
 
     /// Whether it is reserved address space, mapped on demand.
@@ -80,6 +83,15 @@ impl SegmentTable {
         if let Some(segment) = &mut self.records[id.0 as usize] {
             segment.first = first;
         }
+    }
+
+    pub(crate) fn find_mut(&mut self, wanted: impl Fn(&Segment) -> bool) -> Option<&mut Segment> {
+        self.records.iter_mut().flatten().find(|segment| wanted(segment))
+    }
+
+    /// Forgets where segments came from. What is returned is to be dropped without a lock.
+    pub(crate) fn take_contexts(&mut self) -> impl Iterator<Item = Context> {
+        self.records.iter_mut().flatten().filter_map(|segment| segment.context.take())
     }
 
     /// All segments, in table order.

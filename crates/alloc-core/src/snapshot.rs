@@ -3,8 +3,8 @@
 //! This is the one model of a snapshot in the workspace: the engine fills it, the `snapshot` crate writes
 //! it to files and reads it from them. Names and meaning are those of `torch.cuda.memory._snapshot()`.
 
+use crate::sync::Arc;
 use crate::types::PoolId;
-use std::sync::Arc;
 
 /// One frame of a call stack.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,6 +125,9 @@ pub struct SegmentInfo {
     pub pool_id: PoolId,
     /// Growable (PyTorch: expandable).
     pub is_expandable: bool,
+    /// Its place in the order in which segments were taken from the device; `None` where that is not known. Files do
+    /// not carry it.
+    pub registration: Option<u32>,
     /// Where it was taken from the device.
     pub frames: Option<Stack>,
     /// Blocks by ascending address.
@@ -198,7 +201,8 @@ impl Action {
     }
 }
 
-/// One entry of a device's history.
+/// One entry of a device's history. Files have them by the million, so what most entries have in common is
+/// kept once and an entry takes 64 bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceEntry {
     /// What happened.
@@ -211,14 +215,21 @@ pub struct TraceEntry {
     pub stream: u64,
     /// Microseconds since the Unix epoch.
     pub time_us: i64,
+    /// Context, metadata and pool, shared between the entries that have the same.
+    pub labels: Arc<Labels>,
+    /// The call stack; `None` where the file has no such key.
+    pub frames: Option<Stack>,
+}
+
+/// The parts of a history entry that mostly repeat those of the entry before.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Labels {
     /// The compiled region, `N/A` outside; `None` where the file has no such key.
     pub compile_context: Option<Arc<str>>,
     /// The program's text; `None` where the file has no such key.
     pub user_metadata: Option<Arc<str>>,
     /// The pool; `None` where the file has no such key.
     pub pool_id: Option<PoolId>,
-    /// The call stack; `None` where the file has no such key.
-    pub frames: Option<Stack>,
     /// Keys this model does not know (`forward_frames`, `internal_metadata`, ...), in file order.
     pub extra: Vec<(Arc<str>, Value)>,
 }

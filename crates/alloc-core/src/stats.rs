@@ -1,5 +1,7 @@
 //! Statistics, with PyTorch's names and meaning (`DeviceStats`).
 
+mod summary;
+
 use crate::block::Tier;
 use crate::types::PoolId;
 use std::collections::BTreeMap;

@@ -4,10 +4,18 @@
 //! panics, so a lock-order mistake fails the first test that meets it. The order is written down in
 //! ARCHITECTURE.md.
 
-use std::collections::BTreeSet;
-pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-pub(crate) use std::sync::{Arc, OnceLock};
-use std::sync::{Condvar, PoisonError};
+#[cfg(all(test, loom))]
+pub(crate) mod models;
+mod primitives;
+mod turns;
+
+use primitives::Condvar;
+pub(crate) use primitives::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, OnceLock, Ordering, ThreadId, plain, this_thread, thread_local,
+};
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+pub(crate) use turns::Turns;
 
 /// Lock order: a thread takes locks with ascending ranks only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,13 +40,13 @@ pub(crate) enum Rank {
 /// consistent at every point where foreign code could panic.
 #[derive(Debug)]
 pub(crate) struct Mutex<T> {
-    inner: std::sync::Mutex<T>,
+    inner: primitives::Mutex<T>,
     rank: Rank,
 }
 
 impl<T> Mutex<T> {
-    pub(crate) const fn new(rank: Rank, value: T) -> Self {
-        Self { inner: std::sync::Mutex::new(value), rank }
+    pub(crate) fn new(rank: Rank, value: T) -> Self {
+        Self { inner: primitives::Mutex::new(value), rank }
     }
 
     #[inline]
@@ -52,7 +60,7 @@ impl<T> Mutex<T> {
 /// Access to what a [`Mutex`] guards.
 #[derive(Debug)]
 pub(crate) struct Guard<'a, T> {
-    inner: std::sync::MutexGuard<'a, T>,
+    inner: primitives::MutexGuard<'a, T>,
     rank: Rank,
 }
 
@@ -78,60 +86,107 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// Counts threads that hold memory in transit: taken out of every index, on the way to or from the driver.
-/// A thread that finds no fit can wait for them before it gives up.
-#[derive(Debug, Default)]
-pub(crate) struct Transit {
-    state: std::sync::Mutex<Tickets>,
+/// Driver calls, and memory, on their way: each is a *transit* with a ticket while it lasts, and says what it concerns
+/// (`T`). Whoever needs to be sure that nothing is under way waits for the tickets given out before.
+#[derive(Debug)]
+pub(crate) struct Transit<T> {
+    state: primitives::Mutex<Tickets<T>>,
     ended: Condvar,
 }
 
-#[derive(Debug, Default)]
-struct Tickets {
+#[derive(Debug)]
+struct Tickets<T> {
     next: u64,
-    under_way: BTreeSet<u64>,
+    under_way: BTreeMap<u64, T>,
+    /// All tickets from this one on concern the same.
+    latest: Option<(u64, T)>,
 }
 
-/// Memory is in transit while this lives.
+/// A transit is under way while this lives.
 #[derive(Debug)]
-pub(crate) struct InTransit<'t> {
-    transit: &'t Transit,
+pub(crate) struct InTransit<'t, T> {
+    transit: &'t Transit<T>,
     ticket: u64,
 }
 
-impl Transit {
-    pub(crate) fn begin(&self) -> InTransit<'_> {
+/// A moment, to ask later whether there were transits since.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    next: u64,
+    idle: bool,
+}
+
+impl<T> Default for Transit<T> {
+    fn default() -> Self {
+        let tickets = Tickets { next: 0, under_way: BTreeMap::new(), latest: None };
+        Self { state: primitives::Mutex::new(tickets), ended: Condvar::new() }
+    }
+}
+
+impl<T: Copy + PartialEq> Transit<T> {
+    pub(crate) fn begin(&self, what: T) -> InTransit<'_, T> {
         let mut state = self.lock();
         let ticket = state.next;
         state.next += 1;
-        state.under_way.insert(ticket);
+        state.under_way.insert(ticket, what);
+        if state.latest.is_none_or(|(_, latest)| latest != what) {
+            state.latest = Some((ticket, what));
+        }
         InTransit { transit: self, ticket }
     }
 
-    /// The ticket of the next transit: all that are under way now have smaller ones.
-    pub(crate) fn next(&self) -> u64 {
-        self.lock().next
-    }
-
-    /// Waits until one of the transits with tickets under `bound` ends. `false`, at once, where there is none.
-    pub(crate) fn wait_for_one_before(&self, bound: u64) -> bool {
-        let earlier = |state: &Tickets| state.under_way.range(..bound).count();
-        let state = self.lock();
-        let before = earlier(&state);
-        if before == 0 {
-            return false;
+    /// Waits until all transits that are under way now and of the kind `which` have ended; calls `each` after every
+    /// one, without a lock, until that returns something.
+    pub(crate) fn wait_for<R>(
+        &self,
+        which: impl Fn(T) -> bool,
+        mut each: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        let bound = self.lock().next;
+        let count =
+            |state: &Tickets<T>| state.under_way.range(..bound).filter(|(_, what)| which(**what)).count();
+        loop {
+            let mut state = self.lock();
+            let before = count(&state);
+            if before == 0 {
+                return None;
+            }
+            while count(&state) == before {
+                state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            drop(state);
+            if let Some(found) = each() {
+                return Some(found);
+            }
         }
-        let ended = self.ended.wait_while(state, |state| earlier(state) == before);
-        drop(ended.unwrap_or_else(PoisonError::into_inner));
-        true
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Tickets> {
+    /// Whether one that concerns `what` is under way.
+    pub(crate) fn concerns(&self, what: T) -> bool {
+        self.lock().under_way.values().any(|other| *other == what)
+    }
+
+    /// A mark for this moment.
+    pub(crate) fn now(&self) -> Mark {
+        let state = self.lock();
+        Mark { next: state.next, idle: state.under_way.is_empty() }
+    }
+
+    /// Whether no transit was under way at that moment, and all since concern `what`.
+    pub(crate) fn only_since(&self, mark: Mark, what: T) -> bool {
+        let state = self.lock();
+        let same = |(first, latest): (u64, T)| latest == what && first <= mark.next;
+        mark.idle && (state.next == mark.next || state.latest.is_some_and(same))
+    }
+}
+
+impl<T> Transit<T> {
+    fn lock(&self) -> primitives::MutexGuard<'_, Tickets<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for InTransit<'_> {
+impl<T> Drop for InTransit<'_, T> {
     fn drop(&mut self) {
         self.transit.lock().under_way.remove(&self.ticket);
         self.transit.ended.notify_all();
@@ -146,7 +201,7 @@ pub(crate) fn assert_unlocked() {
 
 #[cfg(debug_assertions)]
 mod order {
-    use super::Rank;
+    use super::{Rank, thread_local};
     use std::cell::RefCell;
 
     thread_local! {
@@ -215,5 +270,39 @@ mod tests {
         drop(second);
         assert_unlocked();
         assert_eq!(*low.lock(), 1);
+    }
+
+    #[test]
+    fn a_moment_tells_whose_transits_there_were_since() {
+        let transit = Transit::default();
+        let idle = transit.now();
+        assert!(transit.only_since(idle, 1) && transit.only_since(idle, 2));
+        drop(transit.begin(1));
+        let one = transit.begin(1);
+        assert!(transit.only_since(idle, 1) && !transit.only_since(idle, 2));
+        let busy = transit.now();
+        drop(one);
+        assert!(!transit.only_since(busy, 1), "one was under way");
+        let between = transit.now();
+        drop(transit.begin(2));
+        assert!(
+            transit.only_since(between, 2) && !transit.only_since(idle, 2) && !transit.only_since(idle, 1)
+        );
+        drop(transit.begin(1));
+        assert!(!transit.only_since(between, 1) && !transit.only_since(between, 2));
+    }
+
+    #[test]
+    fn who_waits_waits_for_what_it_means_only() {
+        let transit = Transit::default();
+        let _other = transit.begin(1);
+        assert!(transit.concerns(1) && !transit.concerns(2));
+        assert_eq!(transit.wait_for(|what| what == 2, || Some(())), None);
+        let mine = transit.begin(2);
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| transit.wait_for(|what| what == 2, || Some("ended")));
+            drop(mine);
+            assert!(waits.join().is_ok_and(|ended| ended.is_none_or(|ended| ended == "ended")));
+        });
     }
 }

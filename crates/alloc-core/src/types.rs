@@ -3,6 +3,8 @@
 //! Handles are 64-bit driver values together with the backend (and device) that made them, so that a
 //! stream of one backend handed to another is refused instead of dereferenced.
 
+use crate::sync::Ordering;
+use crate::sync::plain::AtomicU64;
 use std::fmt;
 
 /// Which accelerator of a backend, counted from 0. PyTorch's `DeviceIndex`.
@@ -48,6 +50,8 @@ impl fmt::Display for DevicePtr {
     }
 }
 
+static NEXT_BACKEND: AtomicU64 = AtomicU64::new(1);
+
 /// Identifies one loaded backend within the process. Handles carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BackendId(pub u16);
@@ -59,10 +63,15 @@ impl BackendId {
     /// After 65 535 backends.
     #[must_use]
     pub fn fresh() -> Self {
-        use std::sync::atomic::{AtomicU32, Ordering};
-        static NEXT: AtomicU32 = AtomicU32::new(1);
-        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        // Before its driver is used, so that a fork after that is noticed.
+        crate::edges::watch();
+        let id = NEXT_BACKEND.fetch_add(1, Ordering::Relaxed);
         Self(u16::try_from(id).expect("more than 65535 backends were made in this process"))
+    }
+
+    /// All ids made so far are smaller.
+    pub(crate) fn bound() -> u64 {
+        NEXT_BACKEND.load(Ordering::Relaxed)
     }
 }
 

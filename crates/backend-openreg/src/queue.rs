@@ -120,11 +120,12 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    /// With one default stream per device: device `d`'s has the key `d + 1`.
+    /// With one default stream per device: device `d`'s has the key `d + 1`. The keys 1 and 2, which are names of default
+    /// streams on other drivers, are never those of created streams, so that this device can stand in for theirs.
     pub(crate) fn new(devices: usize, clock: Clock, concurrency: u32, reuse_handles: bool) -> Self {
         let mut streams = Slab::new(reuse_handles);
-        for device in 0..devices {
-            streams.insert(StreamState::new(device, 0));
+        for device in 0..devices.max(2) {
+            streams.insert(StreamState::new(device.min(devices.saturating_sub(1)), 0));
         }
         Self {
             streams,

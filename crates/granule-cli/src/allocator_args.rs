@@ -37,6 +37,7 @@ impl AllocatorArgs {
         {
             console::note(format_args!("the snapshot was recorded with other settings: '{text}'"));
         }
+        settings.caching = true;
         for warning in warnings {
             console::warning(warning);
         }

@@ -17,8 +17,8 @@
 //! types of the modules ([`labelled`]) carry the label, so that a stream of one is not given to the other.
 
 pub use alloc_core::{
-    AllocError, CachingAllocator, DeviceBuffer, allocator, backend, buffer, config, device, error, history,
-    oom, policy, round, stats, types,
+    AllocError, CachingAllocator, DeviceBuffer, allocator, backend, buffer, config, device, error, graph,
+    hardened, history, oom, pointer, policy, pool, round, stats, types,
 };
 
 pub mod backends;

@@ -264,7 +264,7 @@ fn run<P: Policy>(
         limited.map_err(|source| ReplayError::Allocator { event: 0, source })?;
     }
     if options.history > 0 {
-        allocator.record_history(HistoryOptions { max_entries: options.history, deterministic: true });
+        allocator.record_history(&HistoryOptions::newest(options.history).deterministic());
     }
     let mut run = Run::new(trace, &*backend, &allocator)?;
     let start = Instant::now();

@@ -11,7 +11,7 @@
 //!
 //! Without `python3` only this crate's times are printed, for the second file.
 
-use alloc_core::snapshot::{Action, Snapshot, TraceEntry};
+use alloc_core::snapshot::{Action, Labels, Snapshot, TraceEntry};
 use alloc_core::types::PoolId;
 use snapshot::pickle::{self, Protocol};
 use std::error::Error;
@@ -157,7 +157,12 @@ impl Python {
 
 /// Requests and frees of changing sizes at addresses as CUDA gives them, without call stacks.
 fn history(entries: usize) -> Snapshot {
-    let (context, metadata): (Arc<str>, Arc<str>) = ("N/A".into(), "".into());
+    let labels = Arc::new(Labels {
+        compile_context: Some("N/A".into()),
+        user_metadata: Some("".into()),
+        pool_id: Some(PoolId::DEFAULT),
+        extra: Vec::new(),
+    });
     let entry = |number: usize| {
         let pair = number as u64 / 3;
         TraceEntry {
@@ -166,11 +171,8 @@ fn history(entries: usize) -> Snapshot {
             size: 512 + pair.wrapping_mul(2_654_435_761) % (1 << 24),
             stream: 0,
             time_us: 1_795_221_743_096_958 + number as i64 * 3,
-            compile_context: Some(Arc::clone(&context)),
-            user_metadata: Some(Arc::clone(&metadata)),
-            pool_id: Some(PoolId::DEFAULT),
+            labels: Arc::clone(&labels),
             frames: None,
-            extra: Vec::new(),
         }
     };
     Snapshot { device_traces: vec![(0..entries).map(entry).collect()], ..Snapshot::default() }

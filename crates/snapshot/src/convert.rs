@@ -215,7 +215,7 @@ impl Maker {
         match entry.action {
             Action::Alloc if entry.size > 0 => {
                 self.counts.private_pool_requests +=
-                    u64::from(entry.pool_id.is_some_and(|pool| pool != PoolId::DEFAULT));
+                    u64::from(entry.labels.pool_id.is_some_and(|pool| pool != PoolId::DEFAULT));
                 self.alloc(entry.addr, entry.size, entry.stream)?;
             }
             Action::FreeRequested => {

@@ -10,10 +10,12 @@ mod entry;
 mod error;
 mod heap;
 mod input;
+mod labels;
 mod machine;
 mod memo;
 mod opcode;
 mod room;
+mod shape;
 mod write;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The structure of a snapshot file: its words and the order of its keys, once for every output format.
 
 use alloc_core::snapshot::{
-    Action, BlockInfo, HistoryStatus, SegmentInfo, Snapshot, Stack, TraceEntry, Value,
+    Action, BlockInfo, HistoryStatus, Labels, SegmentInfo, Snapshot, Stack, TraceEntry, Value,
 };
 use alloc_core::types::PoolId;
 use std::io;
@@ -128,7 +128,7 @@ impl Word {
 /// An output format. `'a` is the snapshot being written: a sink may remember parts of it to share them.
 ///
 /// The many small steps cannot fail: a sink buffers what one list item takes and reports errors with the next.
-pub(crate) trait Sink<'a> {
+pub(crate) trait Sink<'a>: Sized {
     fn begin_dict(&mut self);
     /// The next key of the open dictionary; its value follows.
     fn key(&mut self, key: Word);
@@ -152,6 +152,10 @@ pub(crate) trait Sink<'a> {
     fn text(&mut self, text: &'a str);
     fn pool(&mut self, pool: PoolId);
     fn tuple(&mut self, items: &'a [Value]) -> io::Result<()>;
+    /// The labels of an entry, which come many times: keys and values of the open dictionary.
+    fn labels(&mut self, labels: &'a Labels) -> io::Result<()> {
+        self::labels(self, labels)
+    }
     /// A call stack; the same one may come many times.
     fn stack(&mut self, stack: &'a Stack) -> io::Result<()>;
 }
@@ -284,33 +288,42 @@ fn entry<'a, S: Sink<'a>>(sink: &mut S, entry: &'a TraceEntry) -> io::Result<()>
     sink.unsigned(entry.stream);
     sink.key(Word::TimeUs);
     sink.signed(entry.time_us);
-    if let Some(context) = &entry.compile_context {
-        sink.key(Word::CompileContext);
-        sink.text(context);
-    }
-    if let Some(metadata) = &entry.user_metadata {
-        sink.key(Word::UserMetadata);
-        sink.text(metadata);
-    }
-    // PyTorch puts this optional key in the middle; all others follow.
-    let internal = |key: &Arc<str>| &**key == Word::InternalMetadata.text();
-    for (_, metadata) in entry.extra.iter().filter(|(key, _)| internal(key)) {
-        sink.key(Word::InternalMetadata);
-        value(sink, metadata)?;
-    }
-    if let Some(pool) = entry.pool_id {
-        sink.key(Word::PoolId);
-        sink.pool(pool);
-    }
+    sink.labels(&entry.labels)?;
     if let Some(stack) = &entry.frames {
         sink.key(Word::Frames);
         sink.stack(stack)?;
     }
-    for (key, other) in entry.extra.iter().filter(|(key, _)| !internal(key)) {
+    for (key, other) in entry.labels.extra.iter().filter(|(key, _)| !is_internal(key)) {
         sink.text_key(key);
         value(sink, other)?;
     }
     sink.end_dict();
+    Ok(())
+}
+
+/// PyTorch puts this optional key in the middle; all others that this model does not know follow the rest.
+fn is_internal(key: &Arc<str>) -> bool {
+    &**key == Word::InternalMetadata.text()
+}
+
+/// The labels of an entry that the sink has opened, but for the unknown keys.
+pub(crate) fn labels<'a, S: Sink<'a>>(sink: &mut S, labels: &'a Labels) -> io::Result<()> {
+    if let Some(context) = &labels.compile_context {
+        sink.key(Word::CompileContext);
+        sink.text(context);
+    }
+    if let Some(metadata) = &labels.user_metadata {
+        sink.key(Word::UserMetadata);
+        sink.text(metadata);
+    }
+    for (_, metadata) in labels.extra.iter().filter(|(key, _)| is_internal(key)) {
+        sink.key(Word::InternalMetadata);
+        value(sink, metadata)?;
+    }
+    if let Some(pool) = labels.pool_id {
+        sink.key(Word::PoolId);
+        sink.pool(pool);
+    }
     Ok(())
 }
 

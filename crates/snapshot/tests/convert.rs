@@ -1,9 +1,12 @@
 //! Histories as traces.
 
-use alloc_core::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, Snapshot, TraceEntry};
+use alloc_core::snapshot::{
+    Action, BlockInfo, BlockState, HistoryStatus, Labels, SegmentInfo, Snapshot, TraceEntry,
+};
 use alloc_core::types::PoolId;
 use snapshot::convert::{self, ConvertError};
 use snapshot::trace::Event;
+use std::sync::Arc;
 
 fn entry(action: Action, addr: u64, size: u64, stream: u64) -> TraceEntry {
     TraceEntry {
@@ -12,11 +15,8 @@ fn entry(action: Action, addr: u64, size: u64, stream: u64) -> TraceEntry {
         size,
         stream,
         time_us: 0,
-        compile_context: None,
-        user_metadata: None,
-        pool_id: Some(PoolId::DEFAULT),
+        labels: Arc::new(Labels { pool_id: Some(PoolId::DEFAULT), ..Labels::default() }),
         frames: None,
-        extra: Vec::new(),
     }
 }
 
@@ -36,6 +36,7 @@ fn segment(blocks: Vec<BlockInfo>) -> SegmentInfo {
         segment_type: "small".into(),
         pool_id: PoolId::DEFAULT,
         is_expandable: false,
+        registration: None,
         frames: None,
         blocks,
         extra: Vec::new(),

@@ -4,7 +4,7 @@
 mod models;
 
 use alloc_core::snapshot::{
-    Action, BlockInfo, BlockState, Frame, SegmentInfo, Snapshot, Stack, TraceEntry, Value,
+    Action, BlockInfo, BlockState, Frame, Labels, SegmentInfo, Snapshot, Stack, TraceEntry, Value,
 };
 use alloc_core::types::PoolId;
 use proptest::prelude::*;
@@ -27,11 +27,13 @@ fn entry(action: Action, addr: u64) -> TraceEntry {
         size: 1000,
         stream: 0,
         time_us: 1_700_000_000_000_000,
-        compile_context: Some("N/A".into()),
-        user_metadata: Some("".into()),
-        pool_id: Some(PoolId::DEFAULT),
+        labels: Arc::new(Labels {
+            compile_context: Some("N/A".into()),
+            user_metadata: Some("".into()),
+            pool_id: Some(PoolId::DEFAULT),
+            extra: Vec::new(),
+        }),
         frames: None,
-        extra: Vec::new(),
     }
 }
 
@@ -48,7 +50,7 @@ fn sample() -> Snapshot {
     };
     let mut tagged =
         TraceEntry { frames: Some(Arc::clone(&stack)), ..entry(Action::Alloc, 0x7f00_0000_0000) };
-    tagged.extra = vec![("internal_metadata".into(), "tag".into())];
+    Arc::make_mut(&mut tagged.labels).extra = vec![("internal_metadata".into(), "tag".into())];
     Snapshot {
         segments: vec![SegmentInfo {
             device: 0,
@@ -61,6 +63,7 @@ fn sample() -> Snapshot {
             segment_type: "small".into(),
             pool_id: PoolId::DEFAULT,
             is_expandable: false,
+            registration: None,
             frames: None,
             blocks: vec![
                 block(0x7f00_0000_0000, 1024, BlockState::ActiveAllocated, Some(stack)),

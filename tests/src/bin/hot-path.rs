@@ -1,7 +1,9 @@
 //! The hot path, to be counted: allocate and free from a warm cache, over a HIP-labelled backend or over the
-//! masquerade before it.
+//! masquerade before it, or in hardened mode. Says what the driver would have taken for it, by the simulated device's
+//! cost model.
 //!
-//! `hot-path bare|masquerade PAIRS`; `cargo xtask bench --masquerade` runs it under callgrind.
+//! `hot-path bare|masquerade|hardened|hardened-growable PAIRS [BYTES]`; `cargo xtask bench --masquerade` runs it under
+//! callgrind.
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
@@ -25,30 +27,45 @@ impl Hook for AsHip {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [subject, pairs] = arguments.as_slice() else { return usage() };
-    let Ok(pairs) = pairs.parse() else { return usage() };
+    let (subject, pairs, bytes) = match arguments.as_slice() {
+        [subject, pairs] => (subject, pairs, None),
+        [subject, pairs, bytes] => (subject, pairs, Some(bytes)),
+        _ => return usage(),
+    };
+    let (Ok(pairs), Ok(bytes)) = (pairs.parse(), bytes.map(|bytes| bytes.parse()).transpose()) else {
+        return usage();
+    };
     let config = OpenRegConfig::default().devices(1).capacity(1 << 30);
     let machine = match OpenReg::new(config) {
         Ok(machine) => machine,
         Err(error) => return failed(&error),
     };
-    let hip: Arc<dyn Backend> = Arc::new(Interposed::new(machine, AsHip));
+    let hip: Arc<dyn Backend> = Arc::new(Interposed::new(machine.clone(), AsHip));
+    let hardened = Settings { hardened: true, ..Settings::default() };
+    let settings = match subject.as_str() {
+        "hardened" => hardened,
+        "hardened-growable" => Settings { expandable_segments: true, ..hardened },
+        _ => Settings::default(),
+    };
     let backend = match subject.as_str() {
-        "bare" => hip,
+        "bare" | "hardened" | "hardened-growable" => hip,
         "masquerade" => match Masquerade::new(hip, Policy::Flip) {
             Ok(masquerade) => masquerade,
             Err(error) => return failed(&error),
         },
         _ => return usage(),
     };
-    match churn(backend, pairs) {
-        Ok(()) => ExitCode::SUCCESS,
+    match churn(&machine, backend, settings, (pairs, bytes)) {
+        Ok(nanoseconds) => {
+            println!("{:.1} ns of driver time a pair", nanoseconds as f64 / pairs as f64);
+            ExitCode::SUCCESS
+        }
         Err(error) => failed(&error),
     }
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: hot-path bare|masquerade PAIRS");
+    eprintln!("usage: hot-path bare|masquerade|hardened|hardened-growable PAIRS [BYTES]");
     ExitCode::from(2)
 }
 
@@ -57,18 +74,25 @@ fn failed(error: &dyn std::error::Error) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Sizes from 512 bytes to 4 MiB, sixteen of which are live at a time.
-fn churn(backend: Arc<dyn Backend>, pairs: usize) -> Result<(), AllocError> {
+/// Blocks of 512 bytes and of 64 KiB in turn, or all of one size; sixteen are live at a time. Returns the driver's
+/// time for the pairs in nanoseconds.
+fn churn(
+    machine: &OpenReg,
+    backend: Arc<dyn Backend>,
+    settings: Settings,
+    (pairs, bytes): (usize, Option<u64>),
+) -> Result<u64, AllocError> {
     let stream = backend.default_stream(DeviceIndex(0));
-    let allocator: CachingAllocator = CachingAllocator::new(backend, Settings::default())?;
-    let size = |n: usize| 512_u64 << (n * 7 % 14);
+    let allocator: CachingAllocator = CachingAllocator::new(backend, settings)?;
+    let size = |n: usize| bytes.unwrap_or(512 << (n * 7 % 14));
     let mut live = Vec::with_capacity(16);
     for n in 0..16 {
         live.push(allocator.malloc(size(n), stream)?);
     }
+    machine.reset_calls();
     for n in 0..pairs {
         allocator.free(live[n % 16])?;
         live[n % 16] = allocator.malloc(size(n + 3), stream)?;
     }
-    Ok(())
+    Ok(machine.modelled_driver_time())
 }

@@ -60,6 +60,16 @@ impl<P: Policy> ArenaState<P> {
         upper
     }
 
+    /// A growable segment got memory: the first operation that did so is where it came from.
+    pub(crate) fn note_segment_context(&mut self, region: RegionId) {
+        if let Some(call) = self.history.call() {
+            let of_region = |origin| matches!(origin, Origin::Growable { region: own, .. } if own == region);
+            if let Some(segment) = self.segments.find_mut(|segment| of_region(segment.origin)) {
+                segment.context.get_or_insert(call);
+            }
+        }
+    }
+
     pub(crate) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.state = State::Unmapped;

@@ -6,10 +6,18 @@ use crate::sync::Arc;
 use crate::types::Stream;
 use smallvec::SmallVec;
 
+/// A use of a block by a stream other than its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Use {
+    pub(crate) user: User,
+    /// All of it is part of graphs under capture, which order it themselves.
+    pub(crate) captured: bool,
+}
+
 /// All use lists of an arena.
 #[derive(Debug, Default)]
 pub(crate) struct UseLists {
-    nodes: Vec<(Option<User>, u32)>,
+    nodes: Vec<(Option<Use>, u32)>,
     /// First vacant node plus one; 0 is none.
     vacant: u32,
 }
@@ -17,32 +25,40 @@ pub(crate) struct UseLists {
 impl UseLists {
     /// Adds `stream` to the list that begins at `head`, unless it is there; returns the new head, or `None` for
     /// more streams than a block can count.
-    pub(crate) fn add(&mut self, head: u32, stream: Stream) -> Option<u32> {
+    pub(crate) fn add(&mut self, head: u32, stream: Stream, captured: bool) -> Option<u32> {
         let mut length = 0;
         let mut at = head;
         while at != NO_USES {
-            let (user, next) = &self.nodes[at as usize];
-            if user.as_ref().is_some_and(|user| user.is(stream)) {
+            let (found, next) = &mut self.nodes[at as usize];
+            if let Some(found) = found.as_mut().filter(|found| found.user.is(stream)) {
+                found.captured &= captured;
                 return Some(head);
             }
             length += 1;
             at = *next;
         }
-        if length >= u32::from(u16::MAX) {
+        // One less than a block can count: hardened mode counts itself.
+        if length >= u32::from(u16::MAX) - 1 {
             return None;
         }
-        let node = (Some(User::Live(stream)), head);
+        Some(self.push(head, Use { user: User::Live(stream), captured }))
+    }
+
+    /// Adds a use that is not in the list; returns the new head.
+    fn push(&mut self, head: u32, found: Use) -> u32 {
+        let node = (Some(found), head);
         if let Some(slot) = self.vacant.checked_sub(1) {
             self.vacant = self.nodes[slot as usize].1;
             self.nodes[slot as usize] = node;
-            return Some(slot);
+            return slot;
         }
         self.nodes.push(node);
-        u32::try_from(self.nodes.len() - 1).ok()
+        // Fewer than 2^28 blocks with fewer than 2^16 uses each do not fit in memory before they do not fit here.
+        u32::try_from(self.nodes.len() - 1).unwrap_or(NO_USES)
     }
 
     /// The list's streams, newest first.
-    pub(crate) fn iter(&self, head: u32) -> impl Iterator<Item = &User> {
+    pub(crate) fn iter(&self, head: u32) -> impl Iterator<Item = &Use> {
         std::iter::successors((head != NO_USES).then_some(head), |at| {
             let next = self.nodes[*at as usize].1;
             (next != NO_USES).then_some(next)
@@ -51,8 +67,8 @@ impl UseLists {
     }
 
     /// Empties a list and returns its streams, in the order they were recorded.
-    pub(crate) fn take(&mut self, head: u32) -> SmallVec<[User; 4]> {
-        let mut streams: SmallVec<[User; 4]> = self.iter(head).cloned().collect();
+    pub(crate) fn take(&mut self, head: u32) -> SmallVec<[Use; 4]> {
+        let mut streams: SmallVec<[Use; 4]> = self.iter(head).cloned().collect();
         streams.reverse();
         let mut at = head;
         while at != NO_USES {
@@ -65,13 +81,14 @@ impl UseLists {
 
     /// Whether some list has `stream`.
     pub(crate) fn name(&self, stream: Stream) -> bool {
-        self.nodes.iter().flat_map(|(user, _)| user).any(|user| user.is(stream))
+        self.nodes.iter().flat_map(|(found, _)| found).any(|found| found.user.is(stream))
     }
 
     /// From here on, `stream` is what it was given last in all lists.
     pub(crate) fn retire(&mut self, stream: Stream, last: &Arc<LastWork>) {
-        for user in self.nodes.iter_mut().flat_map(|(user, _)| user).filter(|user| user.is(stream)) {
-            *user = User::Retired(Arc::clone(last));
+        for found in self.nodes.iter_mut().flat_map(|(found, _)| found).filter(|found| found.user.is(stream))
+        {
+            found.user = User::Retired(Arc::clone(last));
         }
     }
 }
@@ -86,10 +103,10 @@ mod tests {
         let stream = |raw| Stream { raw, device: DeviceIndex(0), backend: BackendId(1) };
         let mut lists = UseLists::default();
         for _ in 0..100 {
-            let head = [1, 2, 1].iter().try_fold(NO_USES, |head, raw| lists.add(head, stream(*raw)));
+            let head = [1, 2, 1].iter().try_fold(NO_USES, |head, raw| lists.add(head, stream(*raw), false));
             let taken = lists.take(head.unwrap());
             assert_eq!(taken.len(), 2);
-            assert!(taken[0].is(stream(1)) && taken[1].is(stream(2)));
+            assert!(taken[0].user.is(stream(1)) && taken[1].user.is(stream(2)));
         }
         assert_eq!(lists.nodes.len(), 2);
     }

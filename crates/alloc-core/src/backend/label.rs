@@ -5,6 +5,7 @@
 
 use crate::sync::{Mutex, Rank};
 use crate::types::DeviceKind;
+use std::sync::LazyLock;
 use thiserror::Error;
 
 /// One label in use.
@@ -15,7 +16,7 @@ struct Taken {
     claims: usize,
 }
 
-static TAKEN: Mutex<Vec<Taken>> = Mutex::new(Rank::Registry, Vec::new());
+static TAKEN: LazyLock<Mutex<Vec<Taken>>> = LazyLock::new(|| Mutex::new(Rank::Registry, Vec::new()));
 
 /// The right to present devices under a label. It ends when the value is dropped.
 #[derive(Debug)]

@@ -1,21 +1,41 @@
 //! Taking memory from the device: fixed segments, and mapping into growable ones.
 
-use super::DeviceAllocator;
+use super::{DeviceAllocator, DeviceState, SegmentChange, SegmentEvent};
 use crate::address_map::AddressMap;
+use crate::arena::ArenaPool;
 use crate::backend::{BackendError, ErrorKind, Granularity, VirtualMemory};
 use crate::block::State;
+use crate::call::Call;
 use crate::directory::Arena;
-use crate::error::{AllocError, Result};
+use crate::error::Result;
 use crate::policy::{Policy, Request};
 use crate::region::{self, Failed};
 use crate::round::MIN_BLOCK;
 use crate::segment::{Origin, Segment};
 use crate::snapshot::Action;
+use crate::stream_identity::shown;
 use crate::sync::assert_unlocked;
-use crate::types::DevicePtr;
+use crate::types::{DevicePtr, PoolId, Stream};
 
-pub(super) fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
+/// Bytes that are to be taken for a pool: counted as held until they are settled, or this is dropped.
+pub(super) struct Intent<'a, P: Policy> {
+    device: &'a DeviceAllocator<P>,
+    pool: PoolId,
+    bytes: u64,
+}
+
+impl<P: Policy> Intent<'_, P> {
+    /// They are counted as reserved from here on.
+    fn settle(self, state: &mut DeviceState) {
+        state.accounts.settle(self.pool, self.bytes);
+        std::mem::forget(self);
+    }
+}
+
+impl<P: Policy> Drop for Intent<'_, P> {
+    fn drop(&mut self) {
+        self.device.state.lock().accounts.settle(self.pool, self.bytes);
+    }
 }
 
 impl<P: Policy> DeviceAllocator<P> {
@@ -26,51 +46,23 @@ impl<P: Policy> DeviceAllocator<P> {
         arena: &Arena<P>,
         request: &Request,
         is_retry: bool,
+        call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let _memory = self.transit.begin();
-        if !self.admit(request, is_retry)? {
+        let _memory = self.in_transit();
+        let (growable, pool) = {
+            let state = arena.lock();
+            (state.grows(), state.pool.clone())
+        };
+        if !self.admit(pool.id, request, is_retry)? {
             return Ok(None);
         }
+        // Counted as held until it is, or is not; also where foreign code panics.
+        let intent = Intent { device: self, pool: pool.id, bytes: request.segment_bytes };
         self.retry_leftovers();
-        let growable = arena.lock().policy.grows();
         match self.backend.virtual_memory() {
-            Ok(vm) if growable => {
-                let mut intent = u128::from(request.segment_bytes);
-                let grown = self.grow_region(arena, request, vm, &mut intent);
-                self.state.lock().intents -= intent;
-                grown
-            }
-            _ => self.grow_fixed(arena, request),
+            Ok(vm) if growable => self.grow_region(arena, request, vm, &pool, intent, call),
+            _ => self.grow_fixed(arena, request, &pool, intent, call),
         }
-    }
-
-    /// Counts the retry and applies the limits. What is admitted counts as held from then on, as an intent.
-    fn admit(&self, request: &Request, is_retry: bool) -> Result<bool> {
-        let mut state = self.state.lock();
-        state.counters.alloc_retries += i64::from(is_retry);
-        let wanted = state.held().saturating_add(request.segment_bytes);
-        if state.allowed.is_some_and(|allowed| wanted > allowed) {
-            return Ok(false);
-        }
-        if state.settings.throw_on_oom {
-            #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
-            let limit = (state.settings.per_process_memory_fraction * self.total_memory as f64) as u64;
-            if wanted > limit {
-                state.counters.oom_rejections += 1;
-                let held = state.held();
-                drop(state);
-                tracing::warn!(
-                    requested = request.requested,
-                    held,
-                    limit,
-                    "request rejected before the driver was asked; set throw_on_cudamalloc_oom:False to disable"
-                );
-                let label = self.backend.kind().label();
-                return Err(AllocError::Rejected { label, requested: request.requested });
-            }
-        }
-        state.intents += u128::from(request.segment_bytes);
-        Ok(true)
     }
 
     /// Whether the address map can hold every block of a new range.
@@ -79,35 +71,32 @@ impl<P: Policy> DeviceAllocator<P> {
         !base.is_null() && AddressMap::can_hold(base) && last.is_some_and(AddressMap::can_hold)
     }
 
-    fn grow_fixed(&self, arena: &Arena<P>, request: &Request) -> Result<Option<DevicePtr>> {
+    fn grow_fixed(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        pool: &ArenaPool,
+        intent: Intent<'_, P>,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
         let bytes = request.segment_bytes;
-        assert_unlocked();
-        let outcome = self.backend.malloc(self.device, bytes).and_then(|base| {
-            if Self::can_serve(base, bytes) {
-                return Ok(base);
-            }
-            // SAFETY: rule 3: handed out just now and not used.
-            let _ = unsafe { self.backend.free(self.device, base) };
-            let detail = format!(
-                "the driver returned {base}, which is null, not aligned to 512 bytes, or beyond 57 bits"
-            );
-            Err(BackendError::new(ErrorKind::Other, 0, "malloc", self.device, detail))
-        });
-        let base = match outcome {
+        let stream = arena.lock().id.stream;
+        let base = match self.take_segment(pool, bytes, stream) {
             Ok(base) => base,
             Err(error) => {
-                self.state.lock().intents -= u128::from(bytes);
+                drop(intent);
                 return self.refused(error, bytes);
             }
         };
-        let mut state = arena.lock();
+        self.tell(self.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false));
+        let mut state = self.attend(arena, call);
         let oversize = state.policy.is_oversize(bytes);
         let registration = {
             let mut device = self.state.lock();
-            device.intents -= u128::from(bytes);
+            intent.settle(&mut device);
+            device.accounts.take(pool.id, request.tier, bytes);
             let counters = &mut device.counters;
             counters.segment.increase(request.tier, 1);
-            counters.reserved_bytes.increase(request.tier, signed(bytes));
             counters.device_alloc += 1;
             if oversize {
                 counters.oversize_segments.increase(1);
@@ -115,11 +104,55 @@ impl<P: Policy> DeviceAllocator<P> {
             device.register()
         };
         state.history.record(Action::SegmentAlloc, base.0, bytes);
-        let segment = Segment::new(base, bytes, registration, request.tier, Origin::Fixed);
+        let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::Fixed);
+        segment.context = state.history.call();
         let (_, block) = state.add_segment(segment, State::Busy);
-        let ptr = state.hand_out(&self.map, block, request);
-        self.leave(state);
-        Ok(Some(ptr))
+        Ok(Some(state.hand_out(&self.map, block, request)))
+    }
+
+    /// Memory for a fixed segment, from the pool's own source or the driver.
+    fn take_segment(
+        &self,
+        pool: &ArenaPool,
+        bytes: u64,
+        stream: Stream,
+    ) -> std::result::Result<DevicePtr, BackendError> {
+        assert_unlocked();
+        let base = match &pool.source {
+            None => self.backend.malloc(self.device, bytes)?,
+            Some(source) => {
+                let given = source.alloc(bytes, shown(stream));
+                self.note_source(pool.id, given.is_none());
+                let detail = "the pool's own source has no memory left";
+                let refusal =
+                    || BackendError::new(ErrorKind::OutOfMemory, 0, "segment source", self.device, detail);
+                given.ok_or_else(refusal)?
+            }
+        };
+        if Self::can_serve(base, bytes) {
+            return Ok(base);
+        }
+        match &pool.source {
+            // SAFETY: rule 3: handed out just now and not used.
+            None => drop(unsafe { self.backend.free(self.device, base) }),
+            // SAFETY: given by this source just now and not used.
+            Some(source) => unsafe { source.free(base, bytes, shown(stream)) },
+        }
+        let detail =
+            format!("{base} was returned, which is null, not aligned to 512 bytes, or beyond 57 bits");
+        Err(BackendError::new(ErrorKind::Other, 0, "malloc", self.device, detail))
+    }
+
+    pub(super) fn segment_event(
+        &self,
+        change: SegmentChange,
+        pool: PoolId,
+        stream: Stream,
+        addr: DevicePtr,
+        bytes: u64,
+        growable: bool,
+    ) -> SegmentEvent {
+        SegmentEvent { change, device: self.device, pool, stream: shown(stream), addr, bytes, growable }
     }
 
     /// A refusal for lack of memory is an answer; any other error is raised.
@@ -140,10 +173,14 @@ impl<P: Policy> DeviceAllocator<P> {
         arena: &Arena<P>,
         request: &Request,
         vm: &dyn VirtualMemory,
-        intent: &mut u128,
+        pool: &ArenaPool,
+        intent: Intent<'_, P>,
+        call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
+        let mut intent = Some(intent);
         loop {
             let mut state = arena.lock();
+            let stream = state.id.stream;
             let Some(growth) = state.plan_growth(request.tier, request.size) else {
                 drop(state);
                 if self.add_region(arena, request, vm)? {
@@ -164,7 +201,15 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut failure = None;
             for (addr, bytes) in &maps {
                 let count = (bytes / granule) as usize;
-                match region::back(&*self.backend, vm, self.device, DevicePtr(*addr), granule, count) {
+                match region::back(
+                    &*self.backend,
+                    vm,
+                    self.device,
+                    DevicePtr(*addr),
+                    granule,
+                    count,
+                    &pool.source,
+                ) {
                     Ok(handles) => backed.push(handles),
                     Err(failed) => {
                         failure = Some(failed);
@@ -172,16 +217,25 @@ impl<P: Policy> DeviceAllocator<P> {
                     }
                 }
             }
-            let mut state = arena.lock();
+            if pool.source.is_some() {
+                self.note_source(pool.id, failure.as_ref().is_some_and(|failed| failed.error.is_out_of_memory()));
+            }
             let done = backed.len();
+            for (addr, bytes) in &maps[..done] {
+                let at = DevicePtr(*addr);
+                self.tell(self.segment_event(SegmentChange::Attached, pool.id, stream, at, *bytes, true));
+            }
+            let mut state = self.attend(arena, call);
             {
                 let mut device = self.state.lock();
                 // From here on it is counted as reserved.
-                device.intents -= std::mem::take(intent);
+                if let Some(intent) = intent.take() {
+                    intent.settle(&mut device);
+                }
                 for (n, (addr, bytes)) in maps.iter().enumerate() {
                     if let Some(handles) = backed.get(n) {
                         device.regions.commit_backed(growth.region, *addr, handles);
-                        device.counters.reserved_bytes.increase(request.tier, signed(*bytes));
+                        device.accounts.take(pool.id, request.tier, *bytes);
                         device.counters.device_alloc += 1;
                     } else {
                         device.regions.commit_vacant(growth.region, *addr, *bytes);
@@ -194,14 +248,13 @@ impl<P: Policy> DeviceAllocator<P> {
             for (addr, bytes) in &maps[..done] {
                 state.history.record(Action::SegmentMap, *addr, *bytes);
             }
+            state.note_segment_context(growth.region);
             let block = state.commit_growth(growth, done);
             let Some(Failed { error, .. }) = failure else {
                 let Some(block) = block else { continue };
-                let ptr = state.hand_out(&self.map, block, request);
-                self.leave(state);
-                return Ok(Some(ptr));
+                return Ok(Some(state.hand_out(&self.map, block, request)));
             };
-            self.leave(state);
+            drop(state);
             return self.refused(error, granule);
         }
     }
@@ -213,7 +266,8 @@ impl<P: Policy> DeviceAllocator<P> {
         let minimum = vm.granularity(self.device, Granularity::Minimum)?;
         let (granule, bytes) = {
             let state = arena.lock();
-            let granule = state.policy.granule(request.tier, minimum);
+            let usual = state.policy.granule(request.tier, minimum);
+            let granule = self.hardened_granule(&state.policy).unwrap_or(usual);
             let class = self.state.lock().class_reserve(state.id.stream, self.total_memory);
             let reserve = class.unwrap_or_else(|| state.policy.reserve(self.total_memory));
             (granule, reserve.next_multiple_of(granule))

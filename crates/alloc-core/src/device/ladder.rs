@@ -1,11 +1,17 @@
 //! The ladder: what is done, in order, for a request that found no block.
 
 use super::DeviceAllocator;
-use crate::directory::Arena;
+use super::release::Flush;
+use crate::call::Call;
+use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
 use crate::policy::{Policy, Request, Rung};
 use crate::snapshot::Action;
+use crate::sync::{InTransit, Mark, ThreadId, this_thread};
 use crate::types::DevicePtr;
+
+/// How often a thread climbs again while others move memory.
+const LAST_CLIMBS: usize = 32;
 
 /// What a rung achieved.
 enum Outcome {
@@ -21,60 +27,147 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Tries every remedy in the policy's order, searching again after each that changed something; fails
     /// only when no fit exists after the last.
     #[cold]
-    pub(super) fn climb(&self, arena: &Arena<P>, request: &Request) -> Result<DevicePtr> {
-        for rung in P::LADDER {
-            let outcome = self.step(*rung, arena, request)?;
-            tracing::trace!(rung = rung.name(), served = matches!(outcome, Outcome::Served(_)), "ladder");
-            if let Outcome::Served(ptr) = outcome {
-                return Ok(ptr);
-            }
-            if matches!(outcome, Outcome::Changed)
-                && let Some(ptr) = self.search(arena, request, *rung == Rung::Callbacks)
-            {
-                return Ok(ptr);
-            }
-        }
-        match self.last_resort(arena, request)? {
-            Some(ptr) => Ok(ptr),
-            None => Err(self.out_of_memory(arena, request)),
-        }
+    pub(super) fn climb(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
+        self.noticing(self.try_remedies(arena, request, call))
     }
 
-    /// What this thread did not find, others may have had in their hands: blocks on the way to or from the
-    /// driver are in no index. Waits, one thread at a time, for all that are on their way now, and tries again
-    /// after each; the last try comes when none is left.
-    fn last_resort(&self, arena: &Arena<P>, request: &Request) -> Result<Option<DevicePtr>> {
-        let _alone = self.last_resort.lock();
-        let bound = self.transit.next();
-        loop {
-            let waited = self.transit.wait_for_one_before(bound);
-            if let Some(ptr) = self.search(arena, request, false) {
+    fn try_remedies(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
+        let mark = self.transit.now();
+        let served = match self.climb_once(P::LADDER.iter(), arena, request, call)? {
+            Some(ptr) => Some(ptr),
+            None => self.last_resort(arena, request, call, mark)?,
+        };
+        served.ok_or_else(|| self.out_of_memory(arena, request, call))
+    }
+
+    fn climb_once<'r>(
+        &self,
+        rungs: impl Iterator<Item = &'r Rung>,
+        arena: &Arena<P>,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        for rung in rungs.filter(|rung| !call.capturing || rung.is_capture_safe()) {
+            let outcome = self.step(*rung, arena, request, call)?;
+            tracing::trace!(rung = rung.name(), served = matches!(outcome, Outcome::Served(_)), "ladder");
+            if let Outcome::Served(ptr) = outcome {
                 return Ok(Some(ptr));
             }
-            if let Some(ptr) = self.grow(arena, request, false)? {
+            if matches!(outcome, Outcome::Changed)
+                && let Some(ptr) = self.search(arena, request, *rung == Rung::Callbacks, call)
+            {
                 return Ok(Some(ptr));
-            }
-            if !waited {
-                return Ok(None);
             }
         }
+        Ok(None)
+    }
+
+    /// The calling thread has memory in its hands, in no index, while what is returned lives.
+    pub(super) fn in_transit(&self) -> InTransit<'_, ThreadId> {
+        self.transit.begin(this_thread())
+    }
+
+    /// What this thread did not find, others may have had in their hands, and what it gave back, others may have taken
+    /// first. Waits, one thread at a time, for all memory that is in transit, and tries again after each; then
+    /// climbs again, until a climb failed during which (from `mark` on) no other thread moved memory: then there was
+    /// a moment without a fit. The number of climbs is bounded, because others may never rest.
+    fn last_resort(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        call: &Call<'_>,
+        mut mark: Mark,
+    ) -> Result<Option<DevicePtr>> {
+        let me = this_thread();
+        if self.transit.concerns(me) {
+            // Foreign code that the engine called asks for memory, and others may wait for what this thread holds.
+            return Ok(None);
+        }
+        let try_again = || match self.search(arena, request, false, call) {
+            Some(ptr) => Ok(Some(ptr)),
+            None => self.grow(arena, request, false, call),
+        };
+        let _alone = self.last_resort.lock();
+        for _ in 0..LAST_CLIMBS {
+            if let Some(outcome) = self.transit.wait_for(|thread| thread != me, || try_again().transpose()) {
+                return outcome.map(Some);
+            }
+            if let Some(ptr) = try_again()? {
+                return Ok(Some(ptr));
+            }
+            if self.transit.only_since(mark, me) {
+                break;
+            }
+            mark = self.transit.now();
+            // Callbacks may ask for memory themselves, and have run.
+            let rungs = P::LADDER.iter().filter(|rung| **rung != Rung::Callbacks);
+            if let Some(ptr) = self.climb_once(rungs, arena, request, call)? {
+                return Ok(Some(ptr));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes memory from the device, one thread at a time for each stream and pool: what another has just taken may do
+    /// for this request, too, as it would if they had come one after the other.
+    fn grow_in_turn(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        let (number, has_source) = {
+            let state = arena.lock();
+            (state.id.number, state.pool.source.is_some())
+        };
+        // A pool's own source may itself wait for other threads.
+        let turn = if has_source { None } else { self.growing.take(number) };
+        if turn.as_ref().is_some_and(|turn| turn.waited)
+            && let Some(ptr) = self.search(arena, request, false, call)
+        {
+            return Ok(Some(ptr));
+        }
+        self.grow(arena, request, false, call)
     }
 
     /// Searches the free blocks again. PyTorch ages them only after callbacks.
-    fn search(&self, arena: &Arena<P>, request: &Request, ages: bool) -> Option<DevicePtr> {
-        let mut state = arena.lock();
+    fn search(&self, arena: &Arena<P>, request: &Request, ages: bool, call: &Call<'_>) -> Option<DevicePtr> {
+        let mut state = self.attend(arena, call);
         let found = if ages { state.find(request) } else { state.find_again(request) }?;
-        let ptr = state.hand_out(&self.map, found, request);
-        self.leave(state);
-        Some(ptr)
+        Some(state.hand_out(&self.map, found, request))
     }
 
-    fn step(&self, rung: Rung, arena: &Arena<P>, request: &Request) -> Result<Outcome> {
+    /// Searches the pools that serve the default pool in need (`use_on_oom`): what they have cached, never new memory.
+    fn search_opted_in(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        let stream = {
+            let state = arena.lock();
+            if state.pool.slot != PoolSlot::DEFAULT {
+                return Ok(None);
+            }
+            state.id.stream
+        };
+        for pool in self.opted_in_pools() {
+            // Released meanwhile: then it is emptied like any other.
+            let Ok(visit) = self.visit(pool, call.capturing) else { continue };
+            let Some(arena) = self.arenas.of_stream(visit.pool.slot, stream) else { continue };
+            if let Some(ptr) = self.search(arena, request, false, call) {
+                return Ok(Some(ptr));
+            }
+        }
+        Ok(None)
+    }
+
+    fn step(&self, rung: Rung, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<Outcome> {
         let served = |ptr: Option<DevicePtr>| ptr.map_or(Outcome::Unchanged, Outcome::Served);
         let changed = |changed| if changed { Outcome::Changed } else { Outcome::Unchanged };
         Ok(match rung {
             Rung::Drain => {
-                self.drain()?;
+                self.drain(call)?;
                 Outcome::Changed
             }
             Rung::Callbacks => {
@@ -82,27 +175,40 @@ impl<P: Policy> DeviceAllocator<P> {
                 // All of them run, whatever the first ones say.
                 changed(callbacks.iter().fold(false, |any, callback| callback() | any))
             }
-            Rung::CollectGarbage => changed(self.collect_garbage()?),
-            Rung::Grow => served(self.grow(arena, request, false)?),
+            Rung::CollectGarbage => changed(self.collect_garbage(call)?),
+            Rung::ReuseEarly => changed(self.reuse_early(arena, request, call)),
+            Rung::Grow => {
+                if !call.capturing && self.is_over_soft_limit(request) {
+                    // What is given back makes room under the soft limit; beyond it memory is taken all the same.
+                    if let Err(error) = self.release(Flush::Everything, call) {
+                        tracing::warn!(%error, "not all cached memory could be given back");
+                    }
+                    if let Some(ptr) = self.search(arena, request, false, call) {
+                        return Ok(Outcome::Served(ptr));
+                    }
+                }
+                served(self.grow_in_turn(arena, request, call)?)
+            }
+            Rung::OptedInPools => served(self.search_opted_in(arena, request, call)?),
             Rung::ReleaseEnough => {
-                if self.release_enough(arena, request)? {
-                    served(self.grow(arena, request, false)?)
+                if self.release_enough(arena, request, call)? {
+                    served(self.grow(arena, request, false, call)?)
                 } else {
                     Outcome::Unchanged
                 }
             }
             Rung::WaitForPending => {
-                self.synchronise_pending()?;
+                self.synchronise_pending(call)?;
                 Outcome::Changed
             }
             Rung::ReleaseAll => {
                 // What one stream or region refuses to give back is no reason to refuse what others gave.
-                let released = self.release_all();
+                let released = self.release(Flush::Everything, call);
                 // Pending blocks that came back may fit as they are.
-                if let Some(ptr) = self.search(arena, request, false) {
+                if let Some(ptr) = self.search(arena, request, false, call) {
                     return Ok(Outcome::Served(ptr));
                 }
-                let grown = self.grow(arena, request, true)?;
+                let grown = self.grow(arena, request, true, call)?;
                 if grown.is_none() {
                     released?;
                 }
@@ -111,12 +217,16 @@ impl<P: Policy> DeviceAllocator<P> {
         })
     }
 
-    fn out_of_memory(&self, arena: &Arena<P>, request: &Request) -> AllocError {
-        let stream = arena.lock().id.stream;
-        let report = self.explain(stream, request);
-        arena.lock().history.record(Action::Oom, report.device_free, request.size);
+    fn out_of_memory(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> AllocError {
+        let (slot, stream) = {
+            let state = arena.lock();
+            (state.pool.slot, state.id.stream)
+        };
+        let report = self.explain(slot, stream, request, call);
+        self.attend(arena, call).history.record(Action::Oom, report.device_free, request.size);
         self.state.lock().counters.ooms += 1;
-        let observers = self.observers.lock().clone();
+        self.outbox.deliver();
+        let observers = self.observers.lock().out_of_memory.clone();
         for observer in &observers {
             observer(&report);
         }

@@ -1,32 +1,128 @@
-//! Looking at the allocator: statistics, snapshots, the out-of-memory report, invariants.
+//! Looking at the allocator: statistics, snapshots, invariants.
 
 use super::DeviceAllocator;
+use super::record::Recording;
 use crate::address_map::Location;
 use crate::arena::ArenaState;
-use crate::block::{BlockId, State, Tier};
+use crate::block::State;
 use crate::counters::{Count, Counters};
 use crate::error::Result;
-use crate::history::{Record, Stamps};
-use crate::index::PlacementIndex;
-use crate::oom::{Blocker, OomReport, Remedy};
-use crate::policy::{Drain, Policy, Request};
-use crate::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, TraceEntry};
+use crate::history::{Context, Details, Labelling, Owner, Record, RecordContext, Recorder, entry};
+use crate::policy::{Drain, Policy};
+use crate::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, Stack, TraceEntry, Value};
 use crate::stats::{DeviceStats, GranuleStats, Stat};
-use crate::sync::{Guard, OnceLock};
-use crate::types::{DevicePtr, Stream};
-use std::sync::Arc;
+use crate::stream_identity::shown_raw;
+use crate::sync::Arc;
+use crate::types::{DevicePtr, PoolId};
+use rustc_hash::FxHashMap;
 
-/// Blockers named in a report.
-const BLOCKERS: usize = 5;
+/// A segment, where it came from, and where its blocks were allocated.
+type RawSegment = (SegmentInfo, Option<Context>, Vec<Option<Context>>);
+
+/// A record, copied out of its ring.
+struct RawRecord {
+    record: Record,
+    owner: Owner,
+    details: Option<Box<Details>>,
+}
+
+/// What is collected under the locks. The rest is done afterwards: it takes a while, and contexts are looked up by
+/// foreign code.
+#[derive(Default)]
+struct Raw {
+    segments: Vec<RawSegment>,
+    records: Vec<RawRecord>,
+    recording: Option<Recording>,
+    status: HistoryStatus,
+}
+
+/// What a device has to show.
+pub(crate) struct Observation {
+    pub(crate) segments: Vec<SegmentInfo>,
+    pub(crate) entries: Vec<TraceEntry>,
+    pub(crate) status: HistoryStatus,
+}
+
+/// Where a context came from, as snapshots have it.
+#[derive(Clone)]
+struct Resolved {
+    frames: Stack,
+    forward: Option<Value>,
+    /// Keeps it alive, so that its address is not another's.
+    _context: Context,
+}
+
+/// Looks every context up once, so that entries with one context share one stack.
+#[derive(Default)]
+struct Resolver(FxHashMap<*const (), Resolved>);
+
+impl Resolver {
+    fn resolve(&mut self, context: Context) -> &Resolved {
+        self.0.entry(Arc::as_ptr(&context).cast()).or_insert_with(|| Resolved {
+            frames: context.frames(),
+            forward: context
+                .forward_frames()
+                .map(|frames| Value::List(frames.into_iter().map(Value::Str).collect())),
+            _context: context,
+        })
+    }
+}
+
+impl Raw {
+    fn finish(self) -> Observation {
+        let mut resolver = Resolver::default();
+        let mut segments = Vec::with_capacity(self.segments.len());
+        for (mut segment, context, blocks) in self.segments {
+            if let Some(context) = context {
+                segment.frames = Some(Arc::clone(&resolver.resolve(context).frames));
+            }
+            for (block, context) in segment.blocks.iter_mut().zip(blocks) {
+                if let Some(context) = context {
+                    block.frames = Some(Arc::clone(&resolver.resolve(context).frames));
+                }
+            }
+            segments.push(segment);
+        }
+        segments.sort_by_key(|segment| segment.address);
+        let entries = match &self.recording {
+            Some(recording) => entries(self.records, recording, &mut resolver),
+            None => Vec::new(),
+        };
+        Observation { segments, entries, status: self.status }
+    }
+}
+
+/// The newest entries that were asked for, oldest first.
+fn entries(mut records: Vec<RawRecord>, recording: &Recording, resolver: &mut Resolver) -> Vec<TraceEntry> {
+    records.sort_unstable_by_key(|raw| raw.record.sequence);
+    let excess = records.len().saturating_sub(recording.max_entries);
+    let mut labelling = Labelling::default();
+    let finish = |RawRecord { record, owner: (stream, pool), details }: RawRecord| {
+        let labels = labelling.labels(details.as_deref(), pool);
+        let time = recording.stamps.microseconds(&record);
+        let mut entry = entry(&record, details.as_deref(), stream, time, labels);
+        if let Some(context) = details.and_then(|details| details.context) {
+            let resolved = resolver.resolve(context);
+            if let Some(forward) = &resolved.forward {
+                Arc::make_mut(&mut entry.labels).extra.push(("forward_frames".into(), forward.clone()));
+            }
+            entry.frames = Some(Arc::clone(&resolved.frames));
+        }
+        entry
+    };
+    records.into_iter().skip(excess).map(finish).collect()
+}
 
 impl<P: Policy> DeviceAllocator<P> {
     /// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
     pub(crate) fn stats(&self) -> DeviceStats {
         if matches!(P::DRAIN, Drain::OnMissAndEvery(_))
-            && let Err(error) = self.drain()
+            && let Err(error) =
+                self.begin_call(None, RecordContext::All).and_then(|call| self.drain(&call))
         {
             tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
         }
+        self.outbox.deliver();
         self.with_all(|peaks, arenas| {
             let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
             let mut stats = DeviceStats::default();
@@ -41,7 +137,7 @@ impl<P: Policy> DeviceAllocator<P> {
             stats.num_oom_rejections = own.oom_rejections;
             stats.max_split_size = state.max_split_size;
             stats.segment = own.segment;
-            stats.reserved_bytes = own.reserved_bytes;
+            (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts.figures();
             stats.oversize_segments = own.oversize_segments;
             drop(state);
             stats.granule = GranuleStats {
@@ -58,9 +154,10 @@ impl<P: Policy> DeviceAllocator<P> {
         self.with_all(|peaks, arenas| {
             let mut counters: Vec<&mut Counters> = arenas.iter_mut().map(|a| &mut a.counters).collect();
             peaks.reset(&mut counters);
-            let own = &mut self.state.lock().counters;
+            let mut state = self.state.lock();
+            state.accounts.each(Stat::reset_peak);
+            let own = &mut state.counters;
             own.segment.each(Stat::reset_peak);
-            own.reserved_bytes.each(Stat::reset_peak);
             own.oversize_segments.reset_peak();
         });
     }
@@ -71,9 +168,10 @@ impl<P: Policy> DeviceAllocator<P> {
             for arena in arenas {
                 arena.counters.reset_accumulated();
             }
-            let own = &mut self.state.lock().counters;
+            let mut state = self.state.lock();
+            state.accounts.each(Stat::reset_accumulated);
+            let own = &mut state.counters;
             own.segment.each(Stat::reset_accumulated);
-            own.reserved_bytes.each(Stat::reset_accumulated);
             own.oversize_segments.reset_accumulated();
             own.alloc_retries = 0;
             own.ooms = 0;
@@ -84,9 +182,12 @@ impl<P: Policy> DeviceAllocator<P> {
         });
     }
 
-    /// The largest free block in bytes, and the driver's free bytes.
+    /// The largest free block in bytes.
     pub(crate) fn largest_free_block(&self) -> u64 {
-        self.with_all(|_, arenas| arenas.iter().map(|a| largest(a, None)).max().unwrap_or(0))
+        self.with_all(|_, arenas| {
+            let blocks = arenas.iter().flat_map(|arena| arena.blocks.iter());
+            blocks.filter(|(_, block)| block.state == State::Free).map(|(_, b)| b.size).max().unwrap_or(0)
+        })
     }
 
     /// Start and length of the segment that holds the block at `ptr`; `None` where that is no block, and
@@ -105,66 +206,44 @@ impl<P: Policy> DeviceAllocator<P> {
         Some(state.blocks[block].size)
     }
 
-    /// Segments by address, history oldest first, and whether it is complete.
-    pub(crate) fn observe(&self, traces: bool) -> (Vec<SegmentInfo>, Vec<TraceEntry>, HistoryStatus) {
-        self.with_all(|_, arenas| {
-            let mut segments: Vec<_> = arenas.iter().flat_map(|arena| self.segments(arena)).collect();
-            segments.sort_by_key(|segment| segment.address);
+    /// Segments by address, history oldest first, and whether it is complete; of one pool or of all. The cost without
+    /// `traces` depends on the blocks alone.
+    pub(crate) fn observe(&self, only: Option<PoolId>, traces: bool) -> Observation {
+        let raw = self.with_all(|_, arenas| {
+            let mine = arenas.iter().filter(|arena| only.is_none_or(|pool| arena.pool.id == pool));
+            let mut raw =
+                Raw { segments: mine.flat_map(|arena| self.segments(arena)).collect(), ..Raw::default() };
             let mut device = self.state.lock();
-            let Some(recording) = device.recording.clone() else {
-                return (segments, Vec::new(), HistoryStatus::default());
-            };
-            let held = arenas.iter().map(|a| a.history.len()).sum::<usize>() + device.history.len();
-            let kept = held.min(recording.options.max_entries);
-            let overwritten = recording.stamps.made().saturating_sub(kept as u64);
-            let mut entries = Vec::new();
+            let Some(recording) = device.recording.clone() else { return raw };
+            let recorders = || arenas.iter().map(|arena| &arena.history).chain([&device.history]);
+            let held = recorders().map(Recorder::len).sum();
+            raw.status = recording.status(held);
             if traces {
-                let mut records: Vec<_> = arenas
-                    .iter()
-                    .flat_map(|a| a.history.iter().map(|r| (r, a.history.stream_of(r.0, a.id.stream.raw))))
-                    .collect();
-                records.extend(device.history.iter().map(|r| (r, 0)));
-                records.sort_unstable_by_key(|((record, _), _)| record.sequence);
-                let newest = records[held - kept..].iter();
-                entries.extend(
-                    newest.map(|((r, note), stream)| self.entry(r, *note, *stream, &recording.stamps)),
-                );
+                raw.records.reserve_exact(held);
+                for recorder in recorders() {
+                    raw.records.extend(recorder.iter().map(|(record, details)| RawRecord {
+                        record: *record,
+                        owner: recorder.owner_of(record),
+                        details: details.filter(|details| !details.is_empty()).cloned().map(Box::new),
+                    }));
+                }
             }
+            raw.recording = Some(recording);
             let active: i64 = arenas.iter().map(|a| a.counters.both(Count::ActiveBytes)).sum();
-            device.history.record(Action::Snapshot, 0, active.unsigned_abs());
-            let status = HistoryStatus {
-                recorded: true,
-                complete: overwritten == 0 && recording.missed == 0,
-                overwritten,
-                before_recording: recording.missed,
-            };
-            (segments, entries, status)
-        })
-    }
-
-    fn entry(&self, record: &Record, note: Option<&Arc<str>>, stream: u64, stamps: &Stamps) -> TraceEntry {
-        static OUTSIDE: OnceLock<Arc<str>> = OnceLock::new();
-        static NONE: OnceLock<Arc<str>> = OnceLock::new();
-        TraceEntry {
-            action: record.action,
-            addr: record.addr,
-            size: record.size,
-            stream,
-            time_us: stamps.microseconds(record),
-            compile_context: Some(OUTSIDE.get_or_init(|| "N/A".into()).clone()),
-            user_metadata: Some(note.unwrap_or_else(|| NONE.get_or_init(|| "".into())).clone()),
-            pool_id: Some(Self::POOL),
-            frames: None,
-            extra: Vec::new(),
-        }
+            let details = Details { pool: only, ..Details::default() };
+            device.history.record_with(Action::Snapshot, 0, active.unsigned_abs(), details);
+            raw
+        });
+        self.outbox.deliver();
+        raw.finish()
     }
 
     /// One entry for a fixed segment, one for each contiguous mapped range of a growable one.
-    fn segments(&self, arena: &ArenaState<P>) -> Vec<SegmentInfo> {
+    fn segments(&self, arena: &ArenaState<P>) -> Vec<RawSegment> {
         let mut found = Vec::new();
         for (id, segment) in arena.segments.iter() {
             let mut open = false;
-            for (_, block) in arena.segment_blocks(id) {
+            for (block_id, block) in arena.segment_blocks(id) {
                 let state = match block.state {
                     State::Allocated => BlockState::ActiveAllocated,
                     State::Pending => BlockState::ActivePendingFree,
@@ -177,9 +256,11 @@ impl<P: Policy> DeviceAllocator<P> {
                 };
                 if !open {
                     open = true;
-                    found.push(self.empty_segment(arena, segment, block.addr));
+                    let info = self.empty_segment(arena, segment, block.addr);
+                    found.push((info, segment.context.clone(), Vec::new()));
                 }
-                let Some(info) = found.last_mut() else { continue };
+                let Some((info, _, contexts)) = found.last_mut() else { continue };
+                contexts.push(arena.history.of_block(block_id).cloned());
                 info.total_size += block.size;
                 if state == BlockState::ActiveAllocated {
                     info.allocated_size += block.size;
@@ -214,85 +295,15 @@ impl<P: Policy> DeviceAllocator<P> {
             allocated_size: 0,
             active_size: 0,
             requested_size: 0,
-            stream: arena.id.stream.raw,
+            stream: shown_raw(arena.id.stream.raw),
             segment_type: segment.tier.name().into(),
-            pool_id: Self::POOL,
+            pool_id: arena.pool.id,
             is_expandable: segment.is_growable(),
+            registration: Some(segment.registration),
             frames: Some(Arc::default()),
             blocks: Vec::new(),
             extra: Vec::new(),
         }
-    }
-
-    /// Why `request` cannot be served on `stream`. Calls the driver.
-    pub(super) fn explain(&self, stream: Stream, request: &Request) -> OomReport {
-        let memory = self.backend.memory_info(self.device).ok();
-        self.with_all(|_, arenas| {
-            let own = arenas.iter().find(|a| a.serves(stream));
-            let bytes =
-                |count: Count| -> u64 { arenas.iter().map(|a| a.counters.both(count).unsigned_abs()).sum() };
-            let (allocated, active) = (bytes(Count::AllocatedBytes), bytes(Count::ActiveBytes));
-            let state = self.state.lock();
-            let reserved = state.counters.reserved_bytes.all.current.unsigned_abs();
-            let policy = own.map(|a| a.policy.clone());
-            let growable = policy.as_ref().is_some_and(Policy::grows);
-            let by_policy = policy.as_ref().map_or(u64::MAX, |p| p.reserve(self.total_memory));
-            let reserve = state.class_reserve(stream, self.total_memory).unwrap_or(by_policy);
-            let device_free = memory.map_or(0, |m| m.free);
-            let mut remedies = Vec::new();
-            let mut remedy = |what: &str, bytes: u64, enough: bool| {
-                if bytes > 0 {
-                    remedies.push(Remedy { what: what.into(), bytes, enough });
-                }
-            };
-            let largest_anywhere = arenas.iter().map(|a| largest(a, Some(request.tier))).max().unwrap_or(0);
-            let of_others = arenas.iter().filter(|a| !a.serves(stream));
-            let of_others: u64 = of_others.map(|a| free_bytes(a, request.tier)).sum();
-            remedy(
-                "using what other streams have cached, on their streams",
-                of_others,
-                largest_anywhere >= request.size,
-            );
-            let pieces = own.map_or(0, |a| free_bytes(a, request.tier));
-            if !growable && self.virtual_memory && pieces > 0 {
-                let joined = pieces + device_free;
-                remedy(
-                    "expandable_segments:True, which joins free pieces with what the device has free,",
-                    joined,
-                    joined >= request.size,
-                );
-            }
-            if let Some(allowed) = state.allowed {
-                let above = device_free.min(self.total_memory.saturating_sub(allowed));
-                remedy("raising the memory fraction", above, above >= request.segment_bytes);
-            }
-            remedies.sort_by_key(|r| (!r.enough, std::cmp::Reverse(r.bytes)));
-            let mut blockers: Vec<_> = own.into_iter().flat_map(|a| blockers(a, request.tier)).collect();
-            blockers.sort_by_key(|b| (std::cmp::Reverse(b.beside), b.ptr));
-            blockers.truncate(BLOCKERS);
-            OomReport {
-                label: self.backend.kind().label(),
-                device: self.device,
-                stream,
-                requested: request.requested,
-                block_size: request.size,
-                tried: request.segment_bytes,
-                device_total: memory.map_or(self.total_memory, |m| m.total),
-                device_free,
-                allowed: state.allowed,
-                allocated,
-                reserved,
-                pending: active - allocated,
-                largest_fit: own.map_or(0, |a| largest(a, Some(request.tier))),
-                largest_anywhere,
-                blockers,
-                remedies,
-                growable,
-                reserve_too_small: (growable && request.segment_bytes <= self.total_memory)
-                    .then_some(reserve)
-                    .filter(|reserve| *reserve < request.segment_bytes),
-            }
-        })
     }
 
     /// Walks every structure and panics on the first that contradicts another.
@@ -316,9 +327,9 @@ impl<P: Policy> DeviceAllocator<P> {
             let state = self.state.lock();
             // An arena made since then may hold memory that was not added up.
             let all = self.arenas.all().len() == arenas.len();
-            if all && !busy && state.intents == 0 {
+            if all && !busy && state.accounts.is_at_rest() {
                 let backed: u64 = state.regions.iter().map(crate::region::Region::backed_bytes).sum();
-                let reserved = state.counters.reserved_bytes.all.current.unsigned_abs();
+                let reserved = state.accounts.reserved();
                 assert_eq!(fixed + backed, reserved, "reserved bytes are those of segments and granules");
                 let segments = state.counters.segment.all.current.unsigned_abs();
                 assert_eq!(fixed_count, segments, "the segment count is the number of fixed segments");
@@ -331,40 +342,17 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Waits for pending frees without giving anything back. Blocks.
     pub(crate) fn synchronise(&self) -> Result<()> {
-        self.synchronise_pending()
+        let call = self.begin_call(None, RecordContext::All)?;
+        let outcome = self.synchronise_pending(&call);
+        self.outbox.deliver();
+        outcome
     }
 
     /// Notices completed frees. Does not block.
     pub(crate) fn poll(&self) -> Result<()> {
-        self.drain()
+        let call = self.begin_call(None, RecordContext::All)?;
+        let outcome = self.drain(&call);
+        self.outbox.deliver();
+        outcome
     }
-}
-
-fn largest<P: Policy>(arena: &Guard<'_, ArenaState<P>>, tier: Option<Tier>) -> u64 {
-    Tier::ALL
-        .into_iter()
-        .filter(|t| tier.is_none_or(|only| only == *t))
-        .flat_map(|t| arena.tiers[t as usize].index.blocks())
-        .map(|id| arena.blocks[id].size)
-        .max()
-        .unwrap_or(0)
-}
-
-fn free_bytes<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> u64 {
-    let free = arena.blocks.iter().filter(|(_, b)| b.state == State::Free && b.tier == tier);
-    free.map(|(_, b)| b.size).sum()
-}
-
-/// Live blocks of a tier with free memory next to them.
-fn blockers<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> Vec<Blocker> {
-    let free = |id: BlockId| {
-        id.some().map(|id| &arena.blocks[id]).filter(|b| b.state == State::Free).map_or(0, |b| b.size)
-    };
-    arena
-        .blocks
-        .iter()
-        .filter(|(_, b)| b.state == State::Allocated && b.tier == tier)
-        .map(|(_, b)| Blocker { ptr: DevicePtr(b.addr), size: b.size, beside: free(b.prev) + free(b.next) })
-        .filter(|b| b.beside > 0)
-        .collect()
 }

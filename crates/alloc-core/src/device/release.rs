@@ -4,46 +4,101 @@
 //! the driver is called without a lock, then the outcome is committed. What the driver refuses to take
 //! stays cached.
 
-use super::DeviceAllocator;
-use super::grow::signed;
+use super::{DeviceAllocator, SegmentChange, SegmentEvent};
 use crate::arena::ArenaState;
+use crate::attention::Reason;
 use crate::backend::VirtualMemory;
 use crate::block::{BlockId, Tier};
-use crate::directory::Arena;
+use crate::call::Call;
+use crate::directory::{Arena, PoolSlot};
 use crate::error::Result;
+use crate::history::RecordContext;
 use crate::index::PlacementIndex;
-use crate::pending::wait_for_stream;
+use crate::last_work::wait_for_stream;
 use crate::policy::{Policy, Request};
 use crate::region::{self, RegionId};
 use crate::segment::Origin;
 use crate::snapshot::Action;
+use crate::stream_identity::shown;
 use crate::sync::{Arc, Guard, assert_unlocked};
 use crate::types::DevicePtr;
 
+/// What is to be given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flush {
+    /// The default pool's cached memory, and that of pools that nobody uses any more.
+    Everything,
+    /// That of one pool, if nobody uses it any more.
+    Pool(PoolSlot),
+}
+
 impl<P: Policy> DeviceAllocator<P> {
-    /// Waits for pending frees, then gives back all that is cached (PyTorch: `release_cached_blocks`).
+    /// Gives back all that is cached, waiting for whatever it has to wait for.
+    pub(crate) fn release_everything(&self) -> Result<()> {
+        self.release(Flush::Everything, &Call::PLAIN)
+    }
+
+    /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
+    pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
+        let mut call = self.begin_call(None, RecordContext::All)?;
+        // The thread's own capture would break if it waited.
+        call.capturing = self.thread_captures();
+        let outcome = self.release(what, &call);
+        drop(call);
+        self.outbox.deliver();
+        outcome
+    }
+
+    /// Waits for pending frees, then gives cached memory back (PyTorch: `release_cached_blocks`). During a capture of the
+    /// caller's nothing is waited for, and only what the device is known to be done with goes.
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
-    pub(super) fn release_all(&self) -> Result<()> {
+    pub(super) fn release(&self, what: Flush, call: &Call<'_>) -> Result<()> {
         self.retry_leftovers();
-        let mut outcome = self.synchronise_pending();
+        let mut outcome = if call.capturing { self.empty_quarantine(call) } else { self.synchronise_pending(call) };
+        if !call.capturing {
+            self.wait_for_launches();
+        }
         for tier in [Tier::Large, Tier::Small] {
-            for arena in self.arena_states() {
-                let released = self.release_fixed(arena, tier, |state| unsplit_fixed(state, tier));
+            for arena in self.releasable(what) {
+                let released = self.release_fixed(arena, tier, call, |state| unsplit_fixed(state, tier));
                 outcome = outcome.and(released);
             }
-            for arena in self.arena_states() {
-                outcome = outcome.and(self.vacate_tier(arena, tier));
+            for arena in self.releasable(what) {
+                outcome = outcome.and(self.vacate_tier(arena, tier, call));
             }
         }
         self.retry_leftovers();
+        self.forget_empty_pools();
         outcome
+    }
+
+    /// Arenas whose cached memory may go: those of the default pool and of pools that nobody uses any more.
+    fn releasable(&self, what: Flush) -> Vec<&Arc<Arena<P>>> {
+        let slots: Vec<_> =
+            self.arena_states().into_iter().map(|arena| (arena, arena.lock().pool.slot)).collect();
+        let pools = self.pools.lock();
+        let may_go = |slot: PoolSlot| match what {
+            Flush::Everything => pools.is_freeable(slot),
+            Flush::Pool(only) => slot == only && pools.is_freeable(slot),
+        };
+        slots.into_iter().filter(|(_, slot)| may_go(*slot)).map(|(arena, _)| arena).collect()
     }
 
     /// Gives back oversize segments until `request` would fit (reference §3.5,
     /// `release_available_cached_blocks`). `false` where the rung is off or there is not enough.
-    pub(super) fn release_enough(&self, arena: &Arena<P>, request: &Request) -> Result<bool> {
+    pub(super) fn release_enough(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<bool> {
+        let slot = arena.lock().pool.slot;
+        if self.pools.lock().is_captured(slot) {
+            // Graphs know its addresses.
+            return Ok(false);
+        }
         let mut enough = false;
-        self.release_fixed(arena, request.tier, |state| {
+        self.release_fixed(arena, request.tier, call, |state| {
             let Some(target) = state.policy.release_target(request) else { return Vec::new() };
             let cached = unsplit_fixed(state, request.tier);
             if let Some(one) = cached.iter().find(|id| state.blocks[**id].size >= target) {
@@ -68,10 +123,10 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Gives back cached large segments by age until held memory is under the policy's threshold
     /// (reference §3.5, `garbage_collect_cached_blocks`). `false` where nothing was given back.
-    pub(super) fn collect_garbage(&self) -> Result<bool> {
+    pub(super) fn collect_garbage(&self, call: &Call<'_>) -> Result<bool> {
         let (held, allowed) = {
             let state = self.state.lock();
-            (state.held(), state.allowed)
+            (state.accounts.held(), state.accounts.allowed())
         };
         let threshold = self.arenas.with_template(|template| template.policy.garbage_threshold(allowed));
         let Some(target) = threshold.and_then(|t| held.checked_sub(t)).filter(|target| *target > 0) else {
@@ -79,7 +134,8 @@ impl<P: Policy> DeviceAllocator<P> {
         };
         let now = self.arenas.searches(Tier::Large);
         let mut candidates = Vec::new();
-        for arena in self.arena_states() {
+        let default_pool = self.releasable(Flush::Pool(PoolSlot::DEFAULT));
+        for arena in &default_pool {
             let state = arena.lock();
             for id in unsplit_fixed(&state, Tier::Large) {
                 let block = &state.blocks[id];
@@ -102,8 +158,8 @@ impl<P: Policy> DeviceAllocator<P> {
             chosen.extend(old);
             candidates = young;
         }
-        for arena in self.arena_states() {
-            self.release_fixed(arena, Tier::Large, |state| {
+        for arena in default_pool {
+            self.release_fixed(arena, Tier::Large, call, |state| {
                 let number = state.id.number;
                 // Another thread may have taken or cut a block since it was chosen.
                 let mine = unsplit_fixed(state, Tier::Large);
@@ -118,43 +174,74 @@ impl<P: Policy> DeviceAllocator<P> {
         &self,
         arena: &Arena<P>,
         tier: Tier,
+        call: &Call<'_>,
         pick: impl FnOnce(&ArenaState<P>) -> Vec<BlockId>,
     ) -> Result<()> {
-        let _blocks = self.transit.begin();
         let mut state = arena.lock();
         let picked = pick(&state);
+        if picked.is_empty() {
+            return Ok(());
+        }
+        let _blocks = self.in_transit();
         self.take_out(&mut state, &picked);
         let segments: Vec<_> = picked
             .iter()
             .map(|id| (state.blocks[*id].segment, *id, state.blocks[*id].addr, state.blocks[*id].size))
             .collect();
+        let (pool, stream) = (state.pool.clone(), state.id.stream);
         drop(state);
-        let mut outcome = self.quiesce(arena, &picked);
+        let mut outcome = self.quiesce(arena, &picked, call);
         for (segment, id, addr, bytes) in segments {
-            if outcome.is_ok() {
+            if let Ok(true) = outcome {
+                let event = self.segment_event(
+                    SegmentChange::Detaching,
+                    pool.id,
+                    stream,
+                    DevicePtr(addr),
+                    bytes,
+                    false,
+                );
+                self.tell(event);
                 assert_unlocked();
-                // SAFETY: rule 3: the base of a whole segment, taken out of the index above by this thread
-                // only; its stream's epoch was closed, so no queued work uses it.
-                outcome = unsafe { self.backend.free(self.device, DevicePtr(addr)) }.map_err(Into::into);
+                let freed = match &pool.source {
+                    // SAFETY: rule 3: the base of a whole segment, taken out of the index above by this thread
+                    // only; its stream's epoch was closed, so no queued work uses it.
+                    None => unsafe { self.backend.free(self.device, DevicePtr(addr)) },
+                    Some(source) => {
+                        // SAFETY: given by this source for this segment; the rest as above.
+                        unsafe { source.free(DevicePtr(addr), bytes, shown(stream)) };
+                        Ok(())
+                    }
+                };
+                if let Err(error) = freed {
+                    self.tell(SegmentEvent { change: SegmentChange::Attached, ..event });
+                    outcome = Err(error.into());
+                }
             }
-            let mut state = arena.lock();
-            if outcome.is_err() {
+            let mut state = self.attend(arena, call);
+            if !matches!(outcome, Ok(true)) {
                 state.insert_free(id);
                 continue;
             }
             let oversize = state.policy.is_oversize(bytes);
-            state.history.record(Action::SegmentFree, addr, bytes);
-            state.remove_segment(segment, id);
-            let mut device = self.state.lock();
-            let counters = &mut device.counters;
-            counters.segment.decrease(tier, 1);
-            counters.reserved_bytes.decrease(tier, signed(bytes));
-            counters.device_free += 1;
-            if oversize {
-                counters.oversize_segments.decrease(1);
+            let context = state.segments[segment].context.clone();
+            state.history.record_about(Action::SegmentFree, addr, bytes, context.as_ref());
+            let segment = state.remove_segment(segment, id);
+            {
+                let mut device = self.state.lock();
+                device.accounts.give_back(pool.id, tier, bytes);
+                let counters = &mut device.counters;
+                counters.segment.decrease(tier, 1);
+                counters.device_free += 1;
+                if oversize {
+                    counters.oversize_segments.decrease(1);
+                }
             }
+            drop(state);
+            // Their destructors may be foreign code.
+            drop((context, segment));
         }
-        outcome
+        outcome.map(|_| ())
     }
 
     fn take_out(&self, state: &mut Guard<'_, ArenaState<P>>, blocks: &[BlockId]) {
@@ -165,34 +252,39 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is
-    /// known to be.
-    fn quiesce(&self, arena: &Arena<P>, blocks: &[BlockId]) -> Result<()> {
+    /// known to be; `Ok(false)` where it is not known, and a capture forbids to wait.
+    fn quiesce(&self, arena: &Arena<P>, blocks: &[BlockId], call: &Call<'_>) -> Result<bool> {
         let (named, sealed) = {
             let mut state = arena.lock();
             let newest = blocks.iter().map(|id| state.blocks[*id].epoch).max().unwrap_or(0);
             if state.epochs.is_closed(newest) {
-                return Ok(());
+                return Ok(true);
+            }
+            if call.capturing {
+                return Ok(false);
             }
             let named = match &state.retired {
                 Some(last) => Err(Arc::clone(last)),
-                None => Ok((state.id.stream, self.naming.begin())),
+                None => Ok((state.id.stream, self.naming.begin(state.id.stream))),
             };
             (named, state.epochs.seal())
         };
         assert_unlocked();
         match named {
+            Ok((stream, _)) if self.attention.has(Reason::CAPTURE) && self.may_be_capturing(stream) => {
+                return Ok(false);
+            }
             Ok((stream, _named)) => wait_for_stream(&*self.backend, stream)?,
             Err(last) => last.wait()?,
         }
         arena.lock().epochs.close(sealed);
-        Ok(())
+        Ok(true)
     }
 
     /// Unmaps every whole free granule of a tier's growable segments, and gives address space back that
     /// has nothing mapped any more.
-    fn vacate_tier(&self, arena: &Arena<P>, tier: Tier) -> Result<()> {
+    fn vacate_tier(&self, arena: &Arena<P>, tier: Tier, call: &Call<'_>) -> Result<()> {
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
-        let _blocks = self.transit.begin();
         let mut state = arena.lock();
         let growable: Vec<_> = state.tiers[tier as usize]
             .index
@@ -202,28 +294,36 @@ impl<P: Policy> DeviceAllocator<P> {
         let parts: Vec<_> = growable.into_iter().filter_map(|id| state.begin_vacate(id)).collect();
         // Address space that has nothing mapped, because giving it back failed before.
         let empty = state.take_empty_regions(tier);
+        if parts.is_empty() && empty.is_empty() {
+            return Ok(());
+        }
+        let _blocks = self.in_transit();
         drop(state);
         let mut outcome = Ok(());
         for (segment, block, region) in empty {
             outcome = outcome.and(self.remove_region(arena, segment, block, region, vm));
         }
-        outcome = outcome.and(self.quiesce(arena, &parts));
+        let mut quiet = self.quiesce(arena, &parts, call);
         for part in parts {
-            let done = match outcome {
-                Ok(()) => self.vacate(arena, part, tier, vm),
-                Err(_) => {
-                    arena.lock().return_free(part);
-                    continue;
-                }
-            };
-            outcome = done;
+            if let Ok(true) = quiet {
+                quiet = self.vacate(arena, part, tier, vm, call).map(|()| true);
+            } else {
+                arena.lock().return_free(part);
+            }
         }
-        outcome
+        outcome.and(quiet.map(|_| ()))
     }
 
     /// Vacates one busy block of whole granules and commits the outcome.
-    fn vacate(&self, arena: &Arena<P>, part: BlockId, tier: Tier, vm: &dyn VirtualMemory) -> Result<()> {
-        let (addr, bytes, region, granule, handles) = {
+    fn vacate(
+        &self,
+        arena: &Arena<P>,
+        part: BlockId,
+        tier: Tier,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+    ) -> Result<()> {
+        let (segment, addr, bytes, region, granule, handles, pool, stream) = {
             let state = arena.lock();
             let block = &state.blocks[part];
             let Origin::Growable { region, granule } = state.segments[block.segment].origin else {
@@ -231,26 +331,41 @@ impl<P: Policy> DeviceAllocator<P> {
             };
             let mut device = self.state.lock();
             let handles = device.regions.begin(region, block.addr, block.size);
-            (block.addr, block.size, region, granule, handles)
+            let (pool, stream) = (state.pool.clone(), state.id.stream);
+            (block.segment, block.addr, block.size, region, granule, handles, pool, stream)
         };
         let handles: Vec<_> = handles.into_iter().flatten().collect();
         debug_assert_eq!(handles.len() as u64 * granule, bytes, "free memory is backed throughout");
+        let event =
+            self.segment_event(SegmentChange::Detaching, pool.id, stream, DevicePtr(addr), bytes, true);
+        self.tell(event);
+        let at = DevicePtr(addr);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
-        let (count, leftovers, outcome) = unsafe { region::vacate(vm, DevicePtr(addr), granule, &handles) };
+        let (count, leftovers, outcome) = unsafe { region::vacate(vm, at, granule, &handles, &pool.source) };
         let vacated = count as u64 * granule;
-        let mut state = arena.lock();
+        if vacated < bytes {
+            let addr = at.add(vacated);
+            self.tell(SegmentEvent {
+                change: SegmentChange::Attached,
+                addr,
+                bytes: bytes - vacated,
+                ..event
+            });
+        }
+        let mut state = self.attend(arena, call);
         {
             let mut device = self.state.lock();
             device.regions.leftovers.append(leftovers);
             device.regions.commit_vacant(region, addr, vacated);
             device.regions.commit_backed(region, addr + vacated, &handles[count..]);
             if vacated > 0 {
-                device.counters.reserved_bytes.decrease(tier, signed(vacated));
+                device.accounts.give_back(pool.id, tier, vacated);
                 device.counters.device_free += 1;
             }
         }
         if vacated > 0 {
-            state.history.record(Action::SegmentUnmap, addr, vacated);
+            let context = state.segments[segment].context.clone();
+            state.history.record_about(Action::SegmentUnmap, addr, vacated, context.as_ref());
         }
         let empty = state.commit_vacate(part, vacated);
         drop(state);
@@ -287,8 +402,11 @@ impl<P: Policy> DeviceAllocator<P> {
             state.insert_unmapped(block);
             return Err(error.into());
         }
-        state.remove_segment(segment, block);
+        let segment = state.remove_segment(segment, block);
         self.state.lock().regions.remove(region);
+        drop(state);
+        // Its context may be foreign code's.
+        drop(segment);
         Ok(())
     }
 

@@ -5,46 +5,77 @@
 //! its handle by its last work wherever it is kept, and then to wait for the calls that read it before.
 
 use super::DeviceAllocator;
-use crate::arena::ArenaState;
-use crate::directory::Arena;
+use crate::arena::{ArenaPool, ArenaState};
+use crate::backend::CaptureStatus;
+use crate::directory::{Arena, PoolSlot};
 use crate::error::Result;
 use crate::last_work::LastWork;
 use crate::policy::Policy;
+use crate::stream_identity::named;
 use crate::sync::{Arc, Guard};
 use crate::types::Stream;
 
 impl<P: Policy> DeviceAllocator<P> {
     /// The arena that serves `stream`, locked, if it is quickly found.
     #[inline(always)]
-    pub(super) fn enter(&self, stream: Stream) -> Option<(&Arena<P>, Guard<'_, ArenaState<P>>)> {
-        let arena = self.arenas.hint(stream)?;
+    pub(super) fn enter(
+        &self,
+        slot: PoolSlot,
+        stream: Stream,
+    ) -> Option<(&Arena<P>, Guard<'_, ArenaState<P>>)> {
+        let arena = self.arenas.hint(slot, stream)?;
         let state = arena.lock();
         // It may have been retired since, or be another stream's that looks alike to the table.
-        state.serves(stream).then_some((arena, state))
+        state.serves(slot, stream).then_some((arena, state))
     }
 
     /// The arena that serves `stream`, locked; on first use it gets one.
     #[cold]
-    pub(super) fn enter_slowly(&self, stream: Stream) -> Result<(&Arena<P>, Guard<'_, ArenaState<P>>)> {
+    pub(super) fn enter_slowly(
+        &self,
+        pool: &ArenaPool,
+        stream: Stream,
+    ) -> Result<(&Arena<P>, Guard<'_, ArenaState<P>>)> {
         loop {
-            let arena = self.arena_for(stream)?;
+            // The table of likely arenas may have had no place for it. That is no reason to wait for others.
+            let arena = match self.arenas.of_stream(pool.slot, stream) {
+                Some(arena) => arena,
+                None => self.arena_for(pool, stream)?,
+            };
             let state = arena.lock();
-            if state.serves(stream) {
+            if state.serves(pool.slot, stream) {
                 return Ok((arena, state));
             }
         }
     }
 
-    /// The arena of a stream: on first use that of the stream that retired first, or else a new one.
-    fn arena_for(&self, stream: Stream) -> Result<&Arena<P>> {
+    /// The arena of a stream in a pool: on first use that of the stream that retired first, of those that it can be
+    /// ordered after, or else a new one.
+    fn arena_for(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arena<P>> {
         let _alone = self.tenures.lock();
-        if let Some(arena) = self.arenas.of_stream(stream) {
+        if let Some(arena) = self.arenas.of_stream(pool.slot, stream) {
             return Ok(arena);
         }
-        match self.arenas.longest_retired() {
-            Some(arena) if self.adopt(arena, stream) => Ok(arena),
-            _ => Ok(self.arenas.make(stream)?),
+        // Only this thread takes from the line now.
+        let mut line = (0..).map_while(|place| self.arenas.retired_in_line(pool.slot, place)).peekable();
+        if line.peek().is_some()
+            && !self.may_be_captured(stream)
+            && let Some(arena) = line.find(|arena| self.adopt(arena, stream))
+        {
+            return Ok(arena);
         }
+        Ok(self.arenas.make(pool, stream)?)
+    }
+
+    /// Whether `stream` may be recording its work into a graph, whoever began that. It cannot wait for work outside
+    /// then, and trying would break the capture.
+    fn may_be_captured(&self, stream: Stream) -> bool {
+        let Ok(capture) = self.backend.capture() else { return false };
+        let status = named(stream).and_then(|stream| capture.status(stream));
+        if status.is_err() {
+            self.backend.clear_error();
+        }
+        status != Ok(CaptureStatus::None)
     }
 
     /// Gives a retired arena to `stream`, whose later work is ordered after all that the retired stream was
@@ -57,45 +88,50 @@ impl<P: Policy> DeviceAllocator<P> {
             return false;
         }
         let mut state = arena.lock();
-        let former = state.id.stream.raw;
-        state.history.rename(former);
-        state.id.stream = stream;
         // `last` outlives the lock, so the event is not destroyed under it.
-        state.retired = None;
-        self.arenas.adopted(stream, state.id.number);
+        state.adopt(stream);
+        self.arenas.adopted(state.pool.slot, stream, state.id.number);
+        drop(state);
         true
     }
 
-    /// See [`CachingAllocator::retire_stream`](crate::allocator::CachingAllocator::retire_stream).
-    pub(crate) fn retire_stream(&self, stream: Stream) -> Result<()> {
-        let _alone = self.tenures.lock();
+    /// See [`CachingAllocator::retire_stream`](crate::allocator::CachingAllocator::retire_stream). `last` is
+    /// the stream's last work, once a device needed it.
+    pub(crate) fn retire_stream(&self, stream: Stream, last: &mut Option<Arc<LastWork>>) -> Result<()> {
         let own = stream.device == self.device;
-        let arena = own.then(|| self.arenas.of_stream(stream)).flatten();
+        let mine = if own { self.arenas.all_of_stream(stream) } else { Vec::new() };
         let is_user = || self.arenas.all().iter().any(|a| a.lock().uses.name(stream));
         // In this order: a free takes a stream from a use list to a queue, and this waits for those on the way.
-        if arena.is_some() || is_user() || self.finish_naming_then(|| self.pending.names(stream)) {
-            let last = Arc::new(LastWork::of(&self.backend, stream)?);
-            if let Some(arena) = arena {
-                let mut state = arena.lock();
-                state.retired = Some(Arc::clone(&last));
-                self.arenas.retired(stream, state.id.number);
-            }
-            for arena in self.arenas.all() {
-                arena.lock().uses.retire(stream, &last);
-            }
-            self.finish_naming_then(|| self.pending.retire(stream, &last));
-            self.finish_naming_then(|| ());
+        let waits = || self.deferred_names(stream) || self.pending.names(stream);
+        if mine.is_empty() && !is_user() && !self.finish_naming_then(stream, waits) {
+            return Ok(());
         }
-        if own {
-            self.state.lock().reserve_classes.remove(&stream.raw);
+        let last = match last {
+            Some(last) => &*last,
+            None => &*last.insert(Arc::new(LastWork::of(&self.backend, stream)?)),
+        };
+        for (slot, arena) in mine {
+            let mut state = arena.lock();
+            // Another thread may be retiring it, too, and its pool may be gone.
+            if state.serves(slot, stream) {
+                state.retired = Some(Arc::clone(last));
+                self.arenas.retired(slot, stream, state.id.number);
+            }
         }
+        for arena in self.arenas.all() {
+            arena.lock().uses.retire(stream, last);
+        }
+        self.finish_naming_then(stream, || {
+            self.retire_deferred(stream, last);
+            self.pending.retire(stream, last);
+        });
+        self.finish_naming_then(stream, || ());
         Ok(())
     }
 
-    /// Waits for all driver calls under way that name streams.
-    fn finish_naming_then<R>(&self, then: impl FnOnce() -> R) -> R {
-        let bound = self.naming.next();
-        while self.naming.wait_for_one_before(bound) {}
+    /// Waits for all driver calls under way that name `stream`.
+    fn finish_naming_then<R>(&self, stream: Stream, then: impl FnOnce() -> R) -> R {
+        self.naming.wait_for(|named| named == stream, || None::<()>);
         then()
     }
 }

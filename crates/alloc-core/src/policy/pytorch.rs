@@ -57,8 +57,15 @@ impl Policy for PytorchPolicy {
 
     const NAME: &'static str = "pytorch";
     const DRAIN: Drain = Drain::EveryRequest;
-    const LADDER: &'static [Rung] =
-        &[Rung::Callbacks, Rung::CollectGarbage, Rung::Grow, Rung::ReleaseEnough, Rung::ReleaseAll];
+    const LADDER: &'static [Rung] = &[
+        Rung::Callbacks,
+        Rung::CollectGarbage,
+        Rung::ReuseEarly,
+        Rung::Grow,
+        Rung::OptedInPools,
+        Rung::ReleaseEnough,
+        Rung::ReleaseAll,
+    ];
 
     fn new(settings: &Settings, virtual_memory: bool) -> Self {
         Self {

@@ -41,6 +41,15 @@ impl<L: Label> CachingAllocator<L> {
     }
 }
 
+impl<L: Label> CachingAllocator<L> {
+    /// The engine itself, for what has no labelled form: pools, captures, checkpoints, observers. Its handles are plain ones
+    /// ([`Stream::handle`]).
+    #[must_use]
+    pub fn engine(&self) -> &Arc<alloc_core::CachingAllocator> {
+        &self.inner
+    }
+}
+
 /// As [`alloc_core::CachingAllocator`] does it.
 impl<L: Label> CachingAllocator<L> {
     /// Gives all cached memory of all devices back. **Blocks.**
@@ -123,7 +132,7 @@ impl<L: Label> CachingAllocator<L> {
     }
 
     /// Keeps the newest operations of each device for snapshots; 0 turns history off and forgets it.
-    pub fn record_history(&self, options: HistoryOptions) {
+    pub fn record_history(&self, options: &HistoryOptions) {
         self.inner.record_history(options);
     }
 

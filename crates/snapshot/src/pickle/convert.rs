@@ -4,7 +4,8 @@ use super::error::PickleError;
 use super::heap::{Heap, Node, Val};
 use crate::schema::Word;
 use alloc_core::snapshot::{
-    Action, BlockInfo, BlockState, Frame, HistoryStatus, SegmentInfo, Snapshot, Stack, TraceEntry, Value,
+    Action, BlockInfo, BlockState, Frame, HistoryStatus, Labels, SegmentInfo, Snapshot, Stack, TraceEntry,
+    Value,
 };
 use alloc_core::types::PoolId;
 use std::fmt;
@@ -39,7 +40,8 @@ impl Heap {
     pub(super) fn into_snapshot(mut self, root: Val) -> Result<Snapshot> {
         let mut snapshot = Snapshot::default();
         let place = Place::Root;
-        if matches!(root, Val::Node(node) if matches!(self.nodes[node as usize], Node::List(_))) {
+        if matches!(root, Val::Node(node) if matches!(self.nodes[node as usize], Node::List(_) | Node::History(..)))
+        {
             // What torch.cuda.memory_snapshot() gives.
             snapshot.segments = self.segments(root, place)?;
             return Ok(snapshot);
@@ -87,7 +89,7 @@ impl Heap {
             Val::Pair(..) => "a tuple",
             Val::Entry(_) => "a dictionary",
             Val::Node(node) => match self.nodes[node as usize] {
-                Node::List(_) | Node::Stack(_) => "a list",
+                Node::List(_) | Node::History(..) | Node::Stack(_) => "a list",
                 Node::Tuple(_) => "a tuple",
                 Node::Dict(_) | Node::Entry(_) => "a dictionary",
             },
@@ -126,6 +128,7 @@ impl Heap {
         if let Val::Node(node) = value {
             let items = match &self.nodes[node as usize] {
                 Node::List(items) => Some(items.clone()),
+                &Node::History(first, count) => Some((first..first + count).map(Val::Entry).collect()),
                 Node::Tuple(items) => Some(items.to_vec()),
                 Node::Stack(stack) if stack.is_empty() => Some(Vec::new()),
                 _ => None,
@@ -229,6 +232,7 @@ impl Heap {
             segment_type: self.shared_text(Word::Nothing as u32),
             pool_id: PoolId::DEFAULT,
             is_expandable: false,
+            registration: None,
             frames: None,
             blocks: Vec::new(),
             extra: Vec::new(),
@@ -360,12 +364,16 @@ impl Heap {
         let mut next = 0;
         for &list in lists {
             let Val::Node(node) = list else { return None };
+            starts.push(next as usize);
             let items = match &self.nodes[node as usize] {
                 Node::List(items) => items.as_slice(),
+                &Node::History(first, count) if first == next => {
+                    next += count;
+                    continue;
+                }
                 Node::Stack(stack) if stack.is_empty() => &[],
                 _ => return None,
             };
-            starts.push(next as usize);
             for &item in items {
                 if self.entry_number(item)? != next {
                     return None;
@@ -377,6 +385,7 @@ impl Heap {
             return None;
         }
         let mut entries = std::mem::take(&mut self.entries);
+        entries.shrink_to_fit();
         let mut traces: Vec<_> = starts
             .iter()
             .rev()
@@ -398,12 +407,10 @@ impl Heap {
             size: 0,
             stream: 0,
             time_us: 0,
-            compile_context: None,
-            user_metadata: None,
-            pool_id: None,
+            labels: Arc::default(),
             frames: None,
-            extra: Vec::new(),
         };
+        let mut labels = Labels::default();
         for index in 0..self.pairs(value, place)? {
             let (key, text, value) = self.pair(value, index, place)?;
             let place = Place::Key(&place, &text);
@@ -418,11 +425,11 @@ impl Heap {
                 Some(Word::Size) => size = Some(self.unsigned(value, place)?),
                 Some(Word::Stream) => entry.stream = self.unsigned(value, place)?,
                 Some(Word::TimeUs) => entry.time_us = self.signed(value, place)?,
-                Some(Word::CompileContext) => entry.compile_context = Some(self.text_of(value, place)?),
-                Some(Word::UserMetadata) => entry.user_metadata = Some(self.text_of(value, place)?),
-                Some(Word::PoolId) => entry.pool_id = Some(self.pool(value, place)?),
+                Some(Word::CompileContext) => labels.compile_context = Some(self.text_of(value, place)?),
+                Some(Word::UserMetadata) => labels.user_metadata = Some(self.text_of(value, place)?),
+                Some(Word::PoolId) => labels.pool_id = Some(self.pool(value, place)?),
                 Some(Word::Frames) => entry.frames = Some(self.stack_at(value, place)?),
-                _ => entry.extra.push((Arc::clone(&text), self.value(value, place, 4)?)),
+                _ => labels.extra.push((Arc::clone(&text), self.value(value, place, 4)?)),
             }
         }
         let missing = |key: &str| wrong(place, format!("the key '{key}' is missing"));
@@ -432,6 +439,7 @@ impl Heap {
             Action::Oom => device_free.or(addr).ok_or_else(|| missing("device_free"))?,
             _ => addr.ok_or_else(|| missing("addr"))?,
         };
+        entry.labels = Arc::new(labels);
         Ok(entry)
     }
 
@@ -464,7 +472,7 @@ impl Heap {
         };
         let item = |heap: &mut Self, item, place: Place<'_>| heap.value(item, place, depth + 1);
         Ok(match &self.nodes[node as usize] {
-            Node::List(_) => Value::List(self.each(value, place, item)?),
+            Node::List(_) | Node::History(..) => Value::List(self.each(value, place, item)?),
             Node::Tuple(_) => Value::Tuple(self.each(value, place, item)?),
             Node::Dict(pairs) => {
                 let pairs = pairs.clone();
@@ -495,12 +503,13 @@ impl Heap {
             named(Word::Stream, whole(entry.stream)),
             named(Word::TimeUs, Value::Int(entry.time_us)),
         ];
+        let labels = &entry.labels;
         let texts =
-            [(Word::CompileContext, &entry.compile_context), (Word::UserMetadata, &entry.user_metadata)];
+            [(Word::CompileContext, &labels.compile_context), (Word::UserMetadata, &labels.user_metadata)];
         for (word, text) in texts {
             pairs.extend(text.as_ref().map(|text| named(word, Value::Str(Arc::clone(text)))));
         }
-        if let Some(pool) = entry.pool_id {
+        if let Some(pool) = labels.pool_id {
             pairs.push(named(Word::PoolId, Value::Tuple(vec![whole(pool.0), whole(pool.1)])));
         }
         if let Some(stack) = &entry.frames {

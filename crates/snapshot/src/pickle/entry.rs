@@ -6,13 +6,12 @@
 //! was and the careful way begins again at the same place.
 
 use super::heap::{Heap, Val};
+use super::labels;
 use super::memo::Memo;
 use super::opcode;
-use super::room;
+use super::shape::Shape;
 use crate::schema::Word;
 use alloc_core::snapshot::{Action, TraceEntry};
-use alloc_core::types::PoolId;
-use std::sync::Arc;
 
 /// What an entry begins with, in every writer's files.
 pub(super) const FIRST_KEY: Val = Val::Text(Word::Action as u32);
@@ -29,9 +28,7 @@ pub(super) struct Parts {
     size: Option<u64>,
     stream: Option<u64>,
     time_us: Option<i64>,
-    compile_context: Option<Arc<str>>,
-    user_metadata: Option<Arc<str>>,
-    pool_id: Option<PoolId>,
+    labels: labels::Key,
     frames: Option<Val>,
 }
 
@@ -47,9 +44,9 @@ impl Parts {
             Word::Size => self.size = Some(value.unsigned()?),
             Word::Stream => self.stream = Some(value.unsigned()?),
             Word::TimeUs => self.time_us = Some(value.signed()?),
-            Word::CompileContext => self.compile_context = Some(heap.shared(value)?),
-            Word::UserMetadata => self.user_metadata = Some(heap.shared(value)?),
-            Word::PoolId => self.pool_id = Some(value.pair()?),
+            Word::CompileContext => self.labels.compile_context = Some(value.text()?),
+            Word::UserMetadata => self.labels.user_metadata = Some(value.text()?),
+            Word::PoolId => self.labels.pool_id = Some(value.pair()?),
             Word::Frames => self.frames = Some(value),
             _ => return None,
         }
@@ -71,19 +68,8 @@ impl Parts {
             Some(list) => Some(heap.stack(list)?),
             None => None,
         };
-        room::make(&mut heap.entries, 1);
-        heap.entries.push(TraceEntry {
-            action,
-            addr,
-            size,
-            stream,
-            time_us,
-            compile_context: self.compile_context,
-            user_metadata: self.user_metadata,
-            pool_id: self.pool_id,
-            frames,
-            extra: Vec::new(),
-        });
+        let labels = heap.labels(self.labels);
+        heap.add_entry(|| TraceEntry { action, addr, size, stream, time_us, labels, frames });
         Some(())
     }
 }
@@ -93,41 +79,59 @@ pub(super) struct Quick<'m> {
     pub(super) rest: &'m [u8],
     pub(super) heap: &'m mut Heap,
     pub(super) memo: &'m mut Memo,
+    /// That of an entry before, which is tried first.
+    pub(super) shape: &'m mut Option<Shape>,
 }
 
 impl Quick<'_> {
-    /// Reads an entry up to its SETITEMS; gives it as a value and the number of bytes taken. The memo's
-    /// indexes must be in proportion to the offset, as [`super::machine`] checks.
+    /// Reads an entry up to its SETITEMS and adds it to the heap's; gives the number of bytes taken. The
+    /// memo's indexes must be in proportion to the offset, as [`super::machine`] checks.
     #[inline]
-    pub(super) fn entry(mut self) -> Option<(Val, usize)> {
-        let length = self.rest.len();
-        let stored = self.memo.mark();
-        match self.new_entry() {
-            Some(value) => Some((value, length - self.rest.len())),
-            None => {
-                self.memo.reset(stored);
-                None
-            }
+    pub(super) fn entry(self) -> Option<usize> {
+        if let Some(shape) = &*self.shape
+            && let Some(length) = shape.read(self.rest, self.heap, self.memo)
+        {
+            return Some(length);
         }
+        self.entry_of_any_shape()
     }
 
-    #[inline]
-    fn new_entry(&mut self) -> Option<Val> {
-        let value = self.heap.next_entry();
-        self.store(value)?;
+    fn entry_of_any_shape(mut self) -> Option<usize> {
+        let bytes = self.rest;
+        let stored = self.memo.mark();
+        let Some(has_shape) = self.new_entry() else {
+            self.memo.reset(stored);
+            return None;
+        };
+        let length = bytes.len() - self.rest.len();
+        if has_shape
+            && let Some(entry) = self.heap.entries.last()
+            && let Some(shape) = Shape::of(bytes, length, entry, self.memo.since(stored), self.memo)
+        {
+            *self.shape = Some(shape);
+        }
+        Some(length)
+    }
+
+    /// Adds the entry; tells whether it may have a [`Shape`].
+    fn new_entry(&mut self) -> Option<bool> {
+        let mut has_shape = true;
+        self.store(self.heap.next_entry(), &mut has_shape)?;
         self.rest = self.rest.strip_prefix(&[opcode::MARK])?;
         let mut parts = Parts::default();
         for number in 0..MOST_KEYS {
             if let [opcode::SETITEMS, rest @ ..] = self.rest {
                 self.rest = rest;
                 parts.finish(self.heap)?;
-                return Some(value);
+                return Some(has_shape);
             }
-            let key = self.value()?;
+            let key = self.value(&mut has_shape)?;
             if number == 0 && key != FIRST_KEY {
                 return None;
             }
-            let value = self.value()?;
+            let Val::Text(id) = key else { return None };
+            has_shape &= Shape::has_key(number, Word::from_id(id)?);
+            let value = self.value(&mut has_shape)?;
             parts.set(self.heap, key, value)?;
         }
         None
@@ -135,7 +139,7 @@ impl Quick<'_> {
 
     /// A value of a kind that entries have.
     #[inline(always)]
-    fn value(&mut self) -> Option<Val> {
+    fn value(&mut self, has_shape: &mut bool) -> Option<Val> {
         Some(match *self.rest {
             [opcode::BINGET, index, ref rest @ ..] => {
                 self.rest = rest;
@@ -149,7 +153,7 @@ impl Quick<'_> {
             [opcode::BININT1, first, opcode::BININT1, second, opcode::TUPLE2, ref rest @ ..] => {
                 self.rest = rest;
                 let pool = Val::Pair(first.into(), second.into());
-                self.store(pool)?;
+                self.store(pool, has_shape)?;
                 pool
             }
             [opcode::BININT1, number, ref rest @ ..] => {
@@ -174,20 +178,25 @@ impl Quick<'_> {
                 let (text, rest) = rest.split_at_checked(length.into())?;
                 self.rest = rest;
                 let text = Val::Text(self.heap.text_from(text));
-                self.store(text)?;
+                self.store(text, has_shape)?;
                 text
             }
             _ => return None,
         })
     }
 
-    /// Stores a value if the next operation does so, under the next free index as all writers do.
+    /// Stores a value if the next operation does so, under the next free index as all writers do. An index
+    /// that is written out differs from entry to entry, which then have no common shape.
     #[inline(always)]
-    fn store(&mut self, value: Val) -> Option<()> {
+    fn store(&mut self, value: Val, has_shape: &mut bool) -> Option<()> {
         let (index, rest) = match *self.rest {
             [opcode::MEMOIZE, ref rest @ ..] => (self.memo.stored() as u64, rest),
-            [opcode::BINPUT, index, ref rest @ ..] => (index.into(), rest),
+            [opcode::BINPUT, index, ref rest @ ..] => {
+                *has_shape = false;
+                (index.into(), rest)
+            }
             [opcode::LONG_BINPUT, a, b, c, d, ref rest @ ..] => {
+                *has_shape = false;
                 (u32::from_le_bytes([a, b, c, d]).into(), rest)
             }
             _ => return Some(()),

@@ -5,9 +5,10 @@
 use super::Limits;
 use super::entry::{FIRST_KEY, MOST_KEYS, Parts};
 use super::error::PickleError;
+use super::labels;
 use super::room;
 use crate::schema::Word;
-use alloc_core::snapshot::{Action, Frame, Stack, TraceEntry};
+use alloc_core::snapshot::{Action, Frame, Labels, Stack, TraceEntry};
 use alloc_core::types::PoolId;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
@@ -35,6 +36,8 @@ pub(super) enum Val {
 #[derive(Debug)]
 pub(super) enum Node {
     List(Vec<Val>),
+    /// A list that begins as a history: of so many entries in order, from the first one's index on.
+    History(u32, u32),
     Tuple(Box<[Val]>),
     Dict(Vec<(Val, Val)>),
     /// A dictionary that became a complete history entry; index into the entries.
@@ -49,6 +52,7 @@ pub(super) struct Heap {
     pub(super) entries: Vec<TraceEntry>,
     pub(super) texts: Vec<Arc<str>>,
     text_ids: FxHashMap<Arc<str>, u32>,
+    labels: labels::Table,
     text_bytes: usize,
     /// The last text that was looked up by its bytes.
     recent: u32,
@@ -70,6 +74,7 @@ impl Heap {
             entries: Vec::new(),
             texts: Vec::new(),
             text_ids: FxHashMap::default(),
+            labels: labels::Table::default(),
             text_bytes: 0,
             recent: 0,
             slots: 0,
@@ -88,10 +93,11 @@ impl Heap {
     pub(super) fn footprint(&self) -> usize {
         // A text costs its counts, two references and its share of the table.
         const PER_TEXT: usize = 80;
-        self.nodes.capacity() * size_of::<Node>()
-            + self.entries.capacity() * size_of::<TraceEntry>()
+        self.nodes.len() * size_of::<Node>()
+            + self.entries.len() * size_of::<TraceEntry>()
             + self.texts.len() * PER_TEXT
             + self.text_bytes
+            + self.labels.footprint()
             + self.slots * size_of::<Val>()
     }
 
@@ -131,7 +137,7 @@ impl Heap {
             Node::List(items) => items.len(),
             Node::Tuple(items) => items.len(),
             Node::Dict(pairs) => 2 * pairs.len(),
-            Node::Entry(_) | Node::Stack(_) => 0,
+            Node::History(..) | Node::Entry(_) | Node::Stack(_) => 0,
         };
         let index = self.nodes.len() as u32;
         room::make(&mut self.nodes, 1);
@@ -151,9 +157,26 @@ impl Heap {
     /// Adds items to a list.
     pub(super) fn append(&mut self, list: Val, items: &[Val]) -> Result<(), &'static str> {
         let Val::Node(index) = list else { return Err("items are added to something that is not a list") };
-        match &mut self.nodes[index as usize] {
+        let node = &mut self.nodes[index as usize];
+        match node {
+            Node::List(known) if known.is_empty() && !items.is_empty() && is_history(items, items[0]) => {
+                let Val::Entry(first) = items[0] else { return Ok(()) };
+                *node = Node::History(first, items.len() as u32);
+                Ok(())
+            }
+            Node::History(first, count) if is_history(items, Val::Entry(*first + *count)) => {
+                *count += items.len() as u32;
+                Ok(())
+            }
+            Node::History(first, count) => {
+                let mut all: Vec<_> = (*first..*first + *count).map(Val::Entry).collect();
+                all.extend_from_slice(items);
+                self.slots += all.len();
+                *node = Node::List(all);
+                Ok(())
+            }
             Node::List(known) => {
-                room::make(known, items.len());
+                room::make_in_list(known, items.len());
                 known.extend_from_slice(items);
                 self.slots += items.len();
                 Ok(())
@@ -183,6 +206,17 @@ impl Heap {
             self.slots += items.len();
         }
         Ok(())
+    }
+
+    /// The labels of that key.
+    #[inline]
+    pub(super) fn labels(&mut self, key: labels::Key) -> Arc<Labels> {
+        self.labels.get(key, &self.texts)
+    }
+
+    #[inline(always)]
+    pub(super) fn add_entry(&mut self, entry: impl FnOnce() -> TraceEntry) {
+        room::push(&mut self.entries, entry);
     }
 
     /// The value of the next entry.
@@ -275,6 +309,12 @@ impl Heap {
     }
 }
 
+/// Whether values are history entries in order, beginning with one.
+fn is_history(values: &[Val], first: Val) -> bool {
+    let Val::Entry(first) = first else { return false };
+    values.iter().zip(first..).all(|(&value, number)| value == Val::Entry(number))
+}
+
 impl Val {
     pub(super) fn unsigned(self) -> Option<u64> {
         match self {
@@ -287,6 +327,14 @@ impl Val {
     pub(super) fn signed(self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// The number of a text.
+    pub(super) fn text(self) -> Option<u32> {
+        match self {
+            Self::Text(id) => Some(id),
             _ => None,
         }
     }

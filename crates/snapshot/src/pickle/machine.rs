@@ -7,6 +7,7 @@ use super::heap::{Heap, Node, Val};
 use super::input::Input;
 use super::memo::Memo;
 use super::opcode::{self, Foreign};
+use super::shape::Shape;
 use std::io::Read;
 
 /// Memory that is always allowed, whatever the input's length.
@@ -19,6 +20,7 @@ struct Machine<R> {
     /// Heights of the stack at each mark.
     marks: Vec<usize>,
     memo: Memo,
+    shape: Option<Shape>,
     /// Whether history entries may be read the quick way; tests compare both ways.
     quick: bool,
 }
@@ -31,6 +33,7 @@ pub(super) fn run<R: Read>(reader: R, limits: &Limits, quick: bool) -> Result<(H
         stack: Vec::new(),
         marks: Vec::new(),
         memo: Memo::default(),
+        shape: None,
         quick,
     };
     loop {
@@ -111,7 +114,7 @@ impl<R: Read> Machine<R> {
                 self.marks.push(self.stack.len());
                 return Ok(());
             }
-            opcode::EMPTY_DICT => match self.quick_entry() {
+            opcode::EMPTY_DICT => match self.quick_entries() {
                 Some(entry) => entry,
                 None => self.heap.add(Node::Dict(Vec::new())),
             },
@@ -213,17 +216,39 @@ impl<R: Read> Machine<R> {
         Ok(())
     }
 
-    /// The history entry that begins here, if it is a usual one whose bytes are all at hand.
+    /// The history entries that begin here, as long as they are usual ones whose bytes are all at hand. The
+    /// last is left to the caller, the others are pushed.
     #[inline]
-    fn quick_entry(&mut self) -> Option<Val> {
+    fn quick_entries(&mut self) -> Option<Val> {
+        let mut last = self.heap.next_entry();
+        self.quick_entry(0)?;
+        while self.input.at_hand().first() == Some(&opcode::EMPTY_DICT) {
+            let next = self.heap.next_entry();
+            if self.quick_entry(1).is_none() {
+                break;
+            }
+            self.stack.push(last);
+            last = next;
+        }
+        Some(last)
+    }
+
+    /// An entry whose EMPTY_DICT was taken (`begin` 0) or is the first byte at hand (`begin` 1).
+    #[inline]
+    fn quick_entry(&mut self, begin: usize) -> Option<()> {
         // Stores take a byte each, so indexes that are sound here stay so.
-        if !self.quick || !Memo::is_sound(self.memo.next(), self.input.at.offset) {
+        if !self.quick || !Memo::is_sound(self.memo.next(), self.input.offset() + begin as u64 - 1) {
             return None;
         }
-        let quick = Quick { rest: self.input.at_hand(), heap: &mut self.heap, memo: &mut self.memo };
-        let (entry, length) = quick.entry()?;
-        self.input.skip(length);
-        Some(entry)
+        let quick = Quick {
+            rest: self.input.at_hand().get(begin..)?,
+            heap: &mut self.heap,
+            memo: &mut self.memo,
+            shape: &mut self.shape,
+        };
+        let length = quick.entry()?;
+        self.input.skip(begin + length);
+        Some(())
     }
 
     fn refuse(&self, opcode: u8) -> PickleError {

@@ -14,11 +14,13 @@ pub(super) struct Memo {
     others: Vec<Val>,
     /// Stored values, which is the next index of MEMOIZE.
     stored: usize,
+    /// How often another value came under a known index.
+    rewrites: u64,
 }
 
 /// A stored value, in half a value's size: many writers store three values an entry.
 #[derive(Clone, Copy, Debug)]
-enum Slot {
+pub(super) enum Slot {
     Empty,
     Text(u32),
     Pair(u16, u16),
@@ -45,9 +47,14 @@ impl Memo {
         self.slots.len() as u64
     }
 
+    /// Changes whenever an index no longer means what it meant.
+    pub(super) fn rewrites(&self) -> u64 {
+        self.rewrites
+    }
+
     /// Bytes of memory in use.
     pub(super) fn footprint(&self) -> usize {
-        self.slots.capacity() * size_of::<Slot>() + self.others.capacity() * size_of::<Val>()
+        self.slots.len() * size_of::<Slot>() + self.others.capacity() * size_of::<Val>()
     }
 
     #[inline]
@@ -96,7 +103,11 @@ impl Memo {
         if index >= self.slots.len() {
             self.slots.resize(index + 1, Slot::Empty);
         }
-        self.stored += usize::from(matches!(self.slots[index], Slot::Empty));
+        if matches!(self.slots[index], Slot::Empty) {
+            self.stored += 1;
+        } else {
+            self.rewrites += 1;
+        }
         self.slots[index] = self.slot(value);
     }
 
@@ -111,6 +122,31 @@ impl Memo {
         self.slots.push(slot);
         self.stored += 1;
         Some(())
+    }
+
+    /// Stores an entry, if any, and more values as MEMOIZE does, if that is beyond all other indexes.
+    #[inline]
+    pub(super) fn memoize(&mut self, entry: Option<Val>, more: &[Slot]) -> Option<()> {
+        let count = usize::from(entry.is_some()) + more.len();
+        if count == 0 {
+            return Some(());
+        }
+        if self.stored != self.slots.len() {
+            return None;
+        }
+        room::make(&mut self.slots, count);
+        if let Some(entry) = entry {
+            let slot = self.slot(entry);
+            self.slots.push(slot);
+        }
+        self.slots.extend_from_slice(more);
+        self.stored += count;
+        Some(())
+    }
+
+    /// What was stored since the mark by [`Memo::push_at`].
+    pub(super) fn since(&self, mark: Mark) -> &[Slot] {
+        &self.slots[mark.length..]
     }
 
     pub(super) fn mark(&self) -> Mark {

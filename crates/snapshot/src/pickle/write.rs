@@ -1,7 +1,7 @@
 //! Writing a snapshot as a pickle.
 
 use crate::schema::{self, Sink, Word};
-use alloc_core::snapshot::{Frame, Snapshot, Stack, Value};
+use alloc_core::snapshot::{Frame, Labels, Snapshot, Stack, Value};
 use alloc_core::types::PoolId;
 use rustc_hash::FxHashMap;
 use std::io::{self, Write};
@@ -33,7 +33,8 @@ pub fn write(snapshot: &Snapshot, output: impl Write, protocol: Protocol) -> io:
         output,
         protocol,
         buffer: Vec::with_capacity(FRAME + 4096),
-        open: Vec::new(),
+        count: 0,
+        outer: Vec::new(),
         word_written: [false; Word::ALL.len()],
         texts: Word::ALL.iter().map(|&word| (word.text(), word as u32)).collect(),
         recent: [None; 2],
@@ -41,6 +42,9 @@ pub fn write(snapshot: &Snapshot, output: impl Write, protocol: Protocol) -> io:
         frames: FxHashMap::default(),
         pools: FxHashMap::default(),
         recent_pool: None,
+        recent_labels: None,
+        label_bytes: Vec::new(),
+        label_count: 0,
         memo: Word::ALL.len() as u32,
         text_too_long: false,
     };
@@ -55,8 +59,10 @@ struct PickleSink<'a, W> {
     output: W,
     protocol: Protocol,
     buffer: Vec<u8>,
-    /// Items written since the mark, for every open list and dictionary.
-    open: Vec<u32>,
+    /// Items written since the mark, for the innermost open list or dictionary.
+    count: u32,
+    /// The same for those around it.
+    outer: Vec<u32>,
     /// Whether a word was written and stored; its memo index is its number, so that the words of every
     /// entry are referred to in two bytes wherever they first appear.
     word_written: [bool; Word::ALL.len()],
@@ -69,6 +75,10 @@ struct PickleSink<'a, W> {
     frames: FxHashMap<(&'a str, &'a str, u64), u32>,
     pools: FxHashMap<PoolId, u32>,
     recent_pool: Option<(PoolId, u32)>,
+    /// The last labels by address, how they are written again, and how many keys that sets.
+    recent_labels: Option<*const Labels>,
+    label_bytes: Vec<u8>,
+    label_count: u32,
     /// The next free memo index.
     memo: u32,
     text_too_long: bool,
@@ -136,28 +146,43 @@ impl<'a, W: Write> PickleSink<'a, W> {
 
     /// Counts an item of the open container and sets marks; `end` closes a full batch.
     fn count(&mut self, end: u8) {
-        let Some(count) = self.open.last_mut() else { return };
-        if *count == BATCH {
-            *count = 0;
+        if self.count == BATCH {
+            self.count = 0;
             self.buffer.push(end);
         }
-        if *count == 0 {
+        if self.count == 0 {
             self.buffer.push(b'(');
         }
-        *count += 1;
+        self.count += 1;
+    }
+
+    fn begin(&mut self, begin: u8) {
+        self.buffer.push(begin);
+        self.outer.push(self.count);
+        self.count = 0;
     }
 
     fn end(&mut self, end: u8) {
-        if self.open.pop().is_some_and(|count| count > 0) {
+        if self.count > 0 {
             self.buffer.push(end);
         }
+        self.count = self.outer.pop().unwrap_or(0);
+    }
+
+    /// A LONG1 of as many of the lowest bytes as are needed. Copying all is quicker than the right number.
+    fn long(&mut self, bytes: [u8; 8], length: usize) {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&[0x8a, length as u8]);
+        self.buffer.extend_from_slice(&bytes);
+        // The ninth byte of a number is its sign alone, and only whole numbers from 2^63 on have one.
+        self.buffer.push(0);
+        self.buffer.truncate(start + 2 + length);
     }
 }
 
 impl<'a, W: Write> Sink<'a> for PickleSink<'a, W> {
     fn begin_dict(&mut self) {
-        self.buffer.push(b'}');
-        self.open.push(0);
+        self.begin(b'}');
     }
 
     fn key(&mut self, key: Word) {
@@ -180,8 +205,7 @@ impl<'a, W: Write> Sink<'a> for PickleSink<'a, W> {
     }
 
     fn begin_list(&mut self) {
-        self.buffer.push(b']');
-        self.open.push(0);
+        self.begin(b']');
     }
 
     fn item(&mut self) -> io::Result<()> {
@@ -214,8 +238,7 @@ impl<'a, W: Write> Sink<'a> for PickleSink<'a, W> {
                 }
                 Err(_) => {
                     let length = (72 - value.leading_ones() as usize) / 8;
-                    self.buffer.extend_from_slice(&[0x8a, length as u8]);
-                    self.buffer.extend_from_slice(&value.to_le_bytes()[..length]);
+                    self.long(value.to_le_bytes(), length);
                 }
             },
         }
@@ -225,18 +248,15 @@ impl<'a, W: Write> Sink<'a> for PickleSink<'a, W> {
         if value < 1 << 8 {
             self.buffer.extend_from_slice(&[b'K', value as u8]);
         } else if value < 1 << 16 {
-            self.buffer.push(b'M');
-            self.buffer.extend_from_slice(&(value as u16).to_le_bytes());
+            let [a, b] = (value as u16).to_le_bytes();
+            self.buffer.extend_from_slice(&[b'M', a, b]);
         } else if value < 1 << 31 {
-            self.buffer.push(b'J');
-            self.buffer.extend_from_slice(&(value as u32).to_le_bytes());
+            let [a, b, c, d] = (value as u32).to_le_bytes();
+            self.buffer.extend_from_slice(&[b'J', a, b, c, d]);
         } else {
             // One bit more than the number has, for the sign.
             let length = (72 - value.leading_zeros() as usize) / 8;
-            let mut bytes = [0; 9];
-            bytes[..8].copy_from_slice(&value.to_le_bytes());
-            self.buffer.extend_from_slice(&[0x8a, length as u8]);
-            self.buffer.extend_from_slice(&bytes[..length]);
+            self.long(value.to_le_bytes(), length);
         }
     }
 
@@ -319,6 +339,27 @@ impl<'a, W: Write> Sink<'a> for PickleSink<'a, W> {
             schema::value(self, item)?;
         }
         self.buffer.extend_from_slice(end);
+        Ok(())
+    }
+
+    fn labels(&mut self, labels: &'a Labels) -> io::Result<()> {
+        let address = std::ptr::from_ref(labels);
+        if self.recent_labels == Some(address) {
+            self.buffer.extend_from_slice(&self.label_bytes);
+            self.count += self.label_count;
+            return Ok(());
+        }
+        schema::labels(self, labels)?;
+        if labels.extra.is_empty() {
+            // Written again they are references alone, and stay so.
+            let (start, count) = (self.buffer.len(), self.count);
+            schema::labels(self, labels)?;
+            self.label_bytes.clear();
+            self.label_bytes.extend(self.buffer.drain(start..));
+            self.label_count = self.count - count;
+            self.count = count;
+            self.recent_labels = Some(address);
+        }
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! Arbitrary snapshots, for the tests of this folder.
 
 use alloc_core::snapshot::{
-    Action, BlockInfo, BlockState, Frame, HistoryStatus, SegmentInfo, Snapshot, Stack, TraceEntry, Value,
+    Action, BlockInfo, BlockState, Frame, HistoryStatus, Labels, SegmentInfo, Snapshot, Stack, TraceEntry,
+    Value,
 };
 use alloc_core::types::PoolId;
 use proptest::collection::vec;
@@ -108,11 +109,8 @@ fn entry(stacks: Vec<Stack>) -> impl Strategy<Value = TraceEntry> {
                     size,
                     stream,
                     time_us,
-                    compile_context,
-                    user_metadata,
-                    pool_id,
+                    labels: Arc::new(Labels { compile_context, user_metadata, pool_id, extra }),
                     frames,
-                    extra,
                 }
             },
         )
@@ -151,6 +149,7 @@ fn segment(stacks: Vec<Stack>) -> impl Strategy<Value = SegmentInfo> {
             segment_type,
             pool_id,
             is_expandable,
+            registration: None,
             frames,
             blocks,
             extra,

@@ -1,0 +1,46 @@
+//! The switch that turns caching off: requests go straight to the driver then.
+
+use super::CachingAllocator;
+use crate::policy::Policy;
+
+impl<P: Policy> CachingAllocator<P> {
+    /// Turns caching on or off for requests to come. Off, each request is a driver call, and so is each free of what was
+    /// allocated meanwhile, whenever it comes; neither is counted or recorded. What is cached stays cached.
+    /// PyTorch: `enable`.
+    pub fn enable(&self, on: bool) {
+        if self.is_forked() {
+            return;
+        }
+        let mut settings = self.settings.lock();
+        settings.caching = on;
+        self.devices.iter().for_each(|device| device.set_uncached(!on));
+    }
+
+    /// Whether requests are served from the cache. PyTorch: `isEnabled`.
+    #[must_use]
+    pub fn is_enabled(&self) -> bool {
+        self.settings().caching
+    }
+
+    /// Caching is off until what is returned is dropped, which restores what was before.
+    /// PyTorch: `caching_allocator_disabled`.
+    #[must_use = "caching is on again when this is dropped"]
+    pub fn disabled(&self) -> CachingOff<'_, P> {
+        let before = self.is_enabled();
+        self.enable(false);
+        CachingOff { allocator: self, before }
+    }
+}
+
+/// Caching is off while this lives. Several may be nested.
+#[derive(Debug)]
+pub struct CachingOff<'a, P: Policy> {
+    allocator: &'a CachingAllocator<P>,
+    before: bool,
+}
+
+impl<P: Policy> Drop for CachingOff<'_, P> {
+    fn drop(&mut self) {
+        self.allocator.enable(self.before);
+    }
+}

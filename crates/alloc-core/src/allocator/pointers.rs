@@ -1,0 +1,84 @@
+//! Pointers that the address map does not know: memory from times when caching was off, and wrong ones.
+
+use super::CachingAllocator;
+use crate::device::DeviceAllocator;
+use crate::error::{AllocError, Result};
+use crate::pointer::{BadPointer, Problem, says_freed};
+use crate::policy::Policy;
+use crate::snapshot::TraceEntry;
+use crate::types::{DeviceIndex, DevicePtr, Stream};
+
+impl<P: Policy> CachingAllocator<P> {
+    /// [`free`](Self::free) of a block of `device`; on any other device nothing is freed.
+    ///
+    /// # Errors
+    /// [`AllocError::WrongDevice`] where it is another device's; those of [`free`](Self::free).
+    pub fn free_on(&self, ptr: DevicePtr, device: DeviceIndex) -> Result<()> {
+        if let Some(edge) = self.device_at(device)?.edge() {
+            return edge.of_release();
+        }
+        match self.owner_of(ptr) {
+            Some(owner) if owner != device => Err(AllocError::WrongDevice { ptr, device, owner }),
+            _ => self.free(ptr),
+        }
+    }
+
+    /// The device of a live block.
+    fn owner_of(&self, ptr: DevicePtr) -> Option<DeviceIndex> {
+        let cached =
+            self.map.get(ptr).filter(|at| self.devices[at.device.0 as usize].block_size(ptr, *at).is_some());
+        cached.map(|at| at.device).or_else(|| {
+            let index = self.devices.iter().position(|device| device.is_uncached(ptr))?;
+            u16::try_from(index).ok().map(DeviceIndex)
+        })
+    }
+
+    /// Frees what the address map does not know.
+    #[cold]
+    pub(super) fn free_unknown(&self, ptr: DevicePtr) -> Result<()> {
+        if let Some(edge) = self.devices.iter().find_map(DeviceAllocator::edge) {
+            return edge.of_release();
+        }
+        for device in &self.devices {
+            if let Some(edge) = device.edge() {
+                return edge.of_release();
+            }
+            let freed = device.noticing(device.free_uncached(ptr));
+            match (freed, device.edge()) {
+                (Ok(false), _) => {}
+                (Err(_), Some(edge)) => return edge.of_release(),
+                (freed, _) => return freed.map(|_| ()),
+            }
+        }
+        Err(self.bad_pointer(ptr))
+    }
+
+    /// Notes a use of what the address map does not know.
+    #[cold]
+    pub(super) fn record_unknown(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
+        if self.devices.iter().any(|device| device.record_uncached(ptr, stream)) {
+            return Ok(());
+        }
+        // A use of a part, of a view for example, is a use of the block.
+        let around = self.devices.iter().find_map(|device| device.diagnose(ptr));
+        if let Some(Problem::InsideBlock { block, .. }) = around {
+            return self.record_stream(block, stream);
+        }
+        Err(self.bad_pointer(ptr))
+    }
+
+    /// The error for a pointer that is no live block, with what is known about it.
+    #[cold]
+    pub(super) fn bad_pointer(&self, ptr: DevicePtr) -> AllocError {
+        let found = self.devices.iter().find_map(|device| device.diagnose(ptr));
+        let history: Vec<TraceEntry> =
+            self.devices.iter().flat_map(|device| device.history_of(ptr)).collect();
+        let problem = match found {
+            // Its memory may have become part of another free block since, or have gone back to the driver.
+            None | Some(Problem::NotHandedOut { .. }) if says_freed(&history, ptr) => Problem::Freed,
+            Some(problem) => problem,
+            None => Problem::Foreign,
+        };
+        AllocError::InvalidPointer(Box::new(BadPointer { ptr, problem, history }))
+    }
+}

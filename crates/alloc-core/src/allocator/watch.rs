@@ -1,0 +1,208 @@
+//! Looking on: history, contexts, trackers, observers, snapshots.
+
+use super::CachingAllocator;
+use crate::config::Settings;
+use crate::device::{
+    DeviceAllocator, Observation, OutOfMemoryObserver, ProcessMemorySource, RejectionObserver, SegmentEvent,
+    SegmentObserver,
+};
+use crate::error::Result;
+use crate::hardened::{CorruptionObserver, CorruptionReport, HardenedStats};
+use crate::history::{Context, HistoryOptions, Stage, TraceTracker};
+use crate::oom::ProcessMemory;
+use crate::policy::Policy;
+use crate::snapshot::{HistoryStatus, Snapshot, TraceEntry, Value};
+use crate::sync::Arc;
+use crate::types::{DeviceIndex, DevicePtr, PoolId};
+
+impl<P: Policy> CachingAllocator<P> {
+    /// Records the newest `options.max_entries` operations of each device for snapshots; 0 turns history off
+    /// and forgets it. PyTorch: `recordHistory`.
+    pub fn record_history(&self, options: &HistoryOptions) {
+        for device in self.reachable() {
+            device.record_history(options);
+        }
+        if self.is_forked() {
+            return;
+        }
+        self.annotations.lock().configure(options.max_entries, options.clear);
+    }
+
+    /// Whether history is on. PyTorch: `isHistoryEnabled`.
+    #[must_use]
+    pub fn is_history_enabled(&self) -> bool {
+        self.reachable().any(DeviceAllocator::is_recording)
+    }
+
+    /// Marks the begin or end of a range of the program for snapshots, while the device's history is on.
+    /// PyTorch: `recordAnnotation`.
+    pub fn mark_range(&self, stage: Stage, name: &str, device: DeviceIndex) {
+        if !self.is_forked() {
+            let recording = self.devices.get(usize::from(device.0)).and_then(DeviceAllocator::history_time);
+            if let Some(time_us) = recording {
+                self.annotations.lock().mark(stage, name, device, time_us);
+            }
+        }
+    }
+
+    /// Where the live block at `ptr` was allocated, if contexts are recorded. PyTorch: `getContextForPointer`.
+    #[must_use]
+    pub fn context_of(&self, ptr: DevicePtr) -> Option<Context> {
+        let at = self.map.get(ptr).filter(|_| !self.is_forked())?;
+        self.devices[at.device.0 as usize].context_of(ptr, at)
+    }
+
+    /// Shows every entry to `tracker`, whether history is on or not, in order. It is called with no lock held, after
+    /// the operation and, unless another thread is handing entries over at that moment, before the call returns.
+    /// PyTorch: `attachAllocatorTraceTracker`.
+    pub fn add_trace_tracker(&self, tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static) {
+        let tracker: TraceTracker = Arc::new(tracker);
+        for device in self.reachable() {
+            device.add_trace_tracker(Arc::clone(&tracker));
+        }
+    }
+
+    /// Tells `observer` of memory that was taken from a device, before it is handed out, and of memory that goes back,
+    /// before it leaves: for libraries that register memory (NCCL, RDMA). What is held already is in a
+    /// [`snapshot`](Self::snapshot).
+    pub fn add_segment_observer(&self, observer: impl Fn(&SegmentEvent) + Send + Sync + 'static) {
+        let observer: SegmentObserver = Arc::new(observer);
+        for device in self.reachable() {
+            device.add_segment_observer(Arc::clone(&observer));
+        }
+    }
+
+    /// Tells `observer` of requests refused before the driver was asked (`throw_on_cudamalloc_oom`): the device, the
+    /// bytes wanted, the bytes held, the limit. PyTorch: `attachOomRejectionObserver`.
+    pub fn add_rejection_observer(
+        &self,
+        observer: impl Fn(DeviceIndex, u64, u64, u64) + Send + Sync + 'static,
+    ) {
+        let observer: RejectionObserver = Arc::new(observer);
+        for device in self.reachable() {
+            device.add_rejection_observer(Arc::clone(&observer));
+        }
+    }
+
+    /// Where out-of-memory errors learn which processes use how much of a device, from the vendor's management library for
+    /// example. `source` is called with no lock held, once for each error; it replaces an earlier one.
+    pub fn set_process_memory_source(
+        &self,
+        source: impl Fn(DeviceIndex) -> Vec<ProcessMemory> + Send + Sync + 'static,
+    ) {
+        let source: ProcessMemorySource = Arc::new(source);
+        for device in self.reachable() {
+            device.set_process_memory_source(Arc::clone(&source));
+        }
+    }
+
+    /// Writes `text` about a live block into the history, if it is on. PyTorch: `annotateMemory`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidPointer`](crate::AllocError::InvalidPointer) where `ptr` is no live block.
+    pub fn annotate(&self, ptr: DevicePtr, text: &str) -> Result<()> {
+        if let Some(edge) = self.edge() {
+            return Err(edge.refusal());
+        }
+        match self.map.get(ptr) {
+            Some(at) if self.devices[at.device.0 as usize].annotate(ptr, at, text) => Ok(()),
+            _ => Err(self.bad_pointer(ptr)),
+        }
+    }
+
+    /// Tells `observer` of memory that was written by somebody who must not; see [`crate::hardened`]. It is called with no
+    /// lock held, by the call in which a block left the quarantine.
+    pub fn add_corruption_observer(&self, observer: impl Fn(&CorruptionReport) + Send + Sync + 'static) {
+        let observer: CorruptionObserver = Arc::new(observer);
+        for device in self.reachable() {
+            device.add_corruption_observer(Arc::clone(&observer));
+        }
+    }
+
+    /// What hardened mode has done on a device.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn hardened_stats(&self, device: DeviceIndex) -> Result<HardenedStats> {
+        Ok(self.seen_device(device)?.hardened_stats())
+    }
+
+    /// Runs `observer` with the report before an out-of-memory error is returned.
+    /// PyTorch: `attachOutOfMemoryObserver`.
+    pub fn add_out_of_memory_observer(
+        &self,
+        observer: impl Fn(&crate::oom::OomReport) + Send + Sync + 'static,
+    ) {
+        let observer = Arc::new(observer);
+        for device in self.reachable() {
+            let observer = Arc::clone(&observer);
+            let boxed: OutOfMemoryObserver = Box::new(move |report| observer(report));
+            device.add_out_of_memory_observer(boxed);
+        }
+    }
+
+    /// What is held and what was done, for PyTorch's tools; nothing in a forked child. Without `traces` the history is left out, and the cost
+    /// depends on the blocks alone.
+    #[must_use]
+    pub fn snapshot(&self, traces: bool) -> Snapshot {
+        self.snapshot_of(None, traces)
+    }
+
+    /// [`snapshot`](Self::snapshot) of one pool's segments; none where there is no such pool. The history is that of
+    /// all pools, as in PyTorch. (PyTorch takes the id of the default pool for all pools: that is `snapshot`.)
+    #[must_use]
+    pub fn snapshot_pool(&self, pool: PoolId, traces: bool) -> Snapshot {
+        self.snapshot_of(Some(pool), traces)
+    }
+
+    fn snapshot_of(&self, pool: Option<PoolId>, traces: bool) -> Snapshot {
+        if self.is_forked() {
+            return Snapshot::default();
+        }
+        let mut snapshot = Snapshot { allocator_settings: describe(&self.settings()), ..Snapshot::default() };
+        let mut history = HistoryStatus { complete: true, ..HistoryStatus::default() };
+        for device in self.reachable() {
+            let Observation { segments, entries, status } = device.observe(pool, traces);
+            snapshot.segments.extend(segments);
+            if traces {
+                snapshot.device_traces.push(entries);
+            }
+            history.recorded |= status.recorded;
+            history.complete &= status.complete;
+            history.overwritten += status.overwritten;
+            history.before_recording += status.before_recording;
+        }
+        if traces {
+            snapshot.external_annotations = self.annotations.lock().values();
+        }
+        snapshot.history = Some(history);
+        snapshot
+    }
+}
+
+/// The settings as PyTorch's snapshots list them.
+fn describe(settings: &Settings) -> Vec<(Arc<str>, Value)> {
+    let limited = |bytes: u64| Value::Int(i64::try_from(bytes).unwrap_or(-1));
+    let divisions = settings
+        .roundup_power2_divisions
+        .iter()
+        .enumerate()
+        .map(|(n, d)| (Value::Str((1u64 << n).to_string().into()), limited(*d)))
+        .collect();
+    [
+        ("PYTORCH_CUDA_ALLOC_CONF", Value::Str(settings.text.as_str().into())),
+        ("max_split_size", limited(settings.max_split_size)),
+        ("garbage_collection_threshold", Value::Float(settings.garbage_collection_threshold)),
+        ("expandable_segments", Value::Bool(settings.expandable_segments)),
+        ("pinned_num_register_threads", limited(settings.pinned_num_register_threads)),
+        ("release_lock_on_cudamalloc", Value::Bool(settings.release_lock_on_malloc)),
+        ("pinned_use_cuda_host_register", Value::Bool(settings.pinned_use_host_register)),
+        ("graph_capture_record_stream_reuse", Value::Bool(settings.graph_capture_record_stream_reuse)),
+        ("max_round_threshold", limited(settings.pinned_max_round_threshold)),
+        ("max_cached_size", limited(settings.pinned_max_cached_size)),
+        ("roundup_power2_divisions", Value::Dict(divisions)),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.into(), value))
+    .collect()
+}

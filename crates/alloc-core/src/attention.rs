@@ -1,0 +1,121 @@
+//! One word per device that says whether a call may take the short way.
+//!
+//! The hot path tests it once. Its low half counts pending frees; each flag above stands for something that only
+//! some programs use: open pool scopes, captures, call contexts. What a program does not use costs nothing.
+
+use crate::edges::Edge;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A reason to look closer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reason(u64);
+
+impl Reason {
+    /// Requests may be for a private pool.
+    pub(crate) const SCOPES: Self = Self(1 << 32);
+    /// A capture is under way on the device.
+    pub(crate) const CAPTURE: Self = Self(1 << 33);
+    /// Frees made during captures wait for their end.
+    pub(crate) const DEFERRED: Self = Self(1 << 34);
+    /// Call contexts are recorded, or entries go to trackers.
+    pub(crate) const CONTEXTS: Self = Self(1 << 35);
+    /// The process is a fork of the one that made the allocator.
+    pub(crate) const FORKED: Self = Self(1 << 36);
+    /// Requests go straight to the driver.
+    pub(crate) const UNCACHED: Self = Self(1 << 37);
+    /// Blocks get canaries, and freed ones are poisoned and held back.
+    pub(crate) const HARDENED: Self = Self(1 << 38);
+    /// The driver goes away.
+    pub(crate) const DRIVER_GONE: Self = Self(1 << 39);
+    /// Nothing may be locked any more, or no driver called.
+    const EDGES: u64 = Self::FORKED.0 | Self::DRIVER_GONE.0;
+    /// Reasons that concern frees.
+    const OF_FREES: u64 = Self::CAPTURE.0 | Self::CONTEXTS.0 | Self::EDGES | Self::HARDENED.0;
+    const COUNT: u64 = (1 << 32) - 1;
+}
+
+/// The word.
+#[derive(Debug, Default)]
+pub(crate) struct Attention(AtomicU64);
+
+impl Attention {
+    /// Whether a request has to look closer.
+    #[inline(always)]
+    pub(crate) fn concerns_requests(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
+    }
+
+    /// Whether a free has to look closer.
+    #[inline(always)]
+    pub(crate) fn concerns_frees(&self) -> bool {
+        self.0.load(Ordering::Acquire) & Reason::OF_FREES != 0
+    }
+
+    /// Whether pending frees are all there is.
+    #[inline]
+    pub(crate) fn only_pending(&self) -> bool {
+        self.0.load(Ordering::Acquire) & !Reason::COUNT == 0
+    }
+
+    /// Whether this reason is there.
+    #[inline]
+    pub(crate) fn has(&self, reason: Reason) -> bool {
+        self.0.load(Ordering::Acquire) & reason.0 != 0
+    }
+
+    pub(crate) fn set(&self, reason: Reason, on: bool) {
+        if on {
+            self.0.fetch_or(reason.0, Ordering::AcqRel);
+        } else {
+            self.0.fetch_and(!reason.0, Ordering::AcqRel);
+        }
+    }
+
+    /// Why the driver may not be called any more, if that is so.
+    #[inline]
+    pub(crate) fn edge(&self) -> Option<Edge> {
+        match self.0.load(Ordering::Acquire) & Reason::EDGES {
+            0 => None,
+            edges if edges & Reason::FORKED.0 != 0 => Some(Edge::Forked),
+            _ => Some(Edge::DriverGone),
+        }
+    }
+
+    /// For a new owner.
+    pub(crate) fn reset(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    /// Whether any free is pending.
+    #[inline]
+    pub(crate) fn any_pending(&self) -> bool {
+        self.0.load(Ordering::Acquire) & Reason::COUNT != 0
+    }
+
+    pub(crate) fn add_pending(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn remove_pending(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_and_the_count_do_not_touch_each_other() {
+        let attention = Attention::default();
+        assert!(!attention.concerns_requests());
+        attention.add_pending();
+        attention.set(Reason::SCOPES, true);
+        assert!(attention.any_pending() && attention.concerns_requests() && !attention.concerns_frees());
+        attention.remove_pending();
+        assert!(!attention.any_pending() && attention.has(Reason::SCOPES));
+        attention.set(Reason::SCOPES, false);
+        attention.set(Reason::CAPTURE, true);
+        assert!(attention.concerns_frees() && !attention.has(Reason::SCOPES));
+    }
+}

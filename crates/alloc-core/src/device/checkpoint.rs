@@ -1,0 +1,282 @@
+//! Checkpoints of a pool: which of its blocks are live, saved and brought back. Graph trees replay a graph from the
+//! state in which it was recorded.
+//!
+//! Restoring checks everything first, so a refusal has changed nothing.
+
+use super::DeviceAllocator;
+use crate::arena::{ArenaState, Use};
+use crate::block::{BlockId, State};
+use crate::directory::PoolSlot;
+use crate::error::{AllocError, Result};
+use crate::history::{Context, RecordContext};
+use crate::policy::Policy;
+use crate::sync::Guard;
+use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use std::collections::BTreeSet;
+
+/// A live block as it was saved. Its uses by other streams are not: a restore is refused while one may go on.
+#[derive(Clone, Debug)]
+struct SavedBlock {
+    addr: u64,
+    size: u64,
+    requested: u64,
+    context: Option<Context>,
+}
+
+/// The live blocks of one segment as they were saved.
+#[derive(Clone, Debug)]
+struct SavedSegment {
+    arena: u16,
+    base: u64,
+    registration: u32,
+    live: Vec<SavedBlock>,
+}
+
+/// Which blocks of a pool were live at one moment. PyTorch: `AllocatorState`.
+#[derive(Clone, Debug)]
+pub struct PoolCheckpoint {
+    device: DeviceIndex,
+    pool: PoolId,
+    slot: PoolSlot,
+    segments: Vec<SavedSegment>,
+}
+
+impl PoolCheckpoint {
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> DeviceIndex {
+        self.device
+    }
+
+    /// The addresses that were live, ascending.
+    #[must_use]
+    pub fn live(&self) -> BTreeSet<DevicePtr> {
+        let blocks = self.segments.iter().flat_map(|segment| &segment.live);
+        blocks.map(|block| DevicePtr(block.addr)).collect()
+    }
+}
+
+/// What restoring a checkpoint changed. PyTorch: `CheckpointDelta`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct CheckpointDelta {
+    /// Live before, freed by it: whoever holds one of these must not free it again.
+    pub freed: Vec<DevicePtr>,
+    /// Live now: each needs an owner that frees it.
+    pub allocated: Vec<DevicePtr>,
+}
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// See [`CachingAllocator::checkpoint`](crate::allocator::CachingAllocator::checkpoint).
+    pub(crate) fn checkpoint(&self, pool: PoolId) -> Result<PoolCheckpoint> {
+        let slot = self.slot_of(pool)?;
+        let _trackers = self.outbox.deliver_at_end();
+        let call = self.begin_call(None, RecordContext::All)?;
+        self.drain(&call)?;
+        self.with_all(|_, arenas| {
+            let mut segments = Vec::new();
+            for arena in arenas.iter().filter(|arena| arena.pool.slot == slot) {
+                refuse_unsettled(pool, arena)?;
+                segments.extend(arena.segments.iter().map(|(id, segment)| {
+                    SavedSegment {
+                        arena: arena.id.number,
+                        base: segment.base,
+                        registration: segment.registration,
+                        live: arena
+                            .segment_blocks(id)
+                            .filter(|(_, block)| block.state == State::Allocated)
+                            .map(|(id, block)| SavedBlock {
+                                addr: block.addr,
+                                size: block.size,
+                                requested: block.requested,
+                                context: arena.history.of_block(id).cloned(),
+                            })
+                            .collect(),
+                    }
+                }));
+            }
+            Ok(PoolCheckpoint { device: self.device, pool, slot, segments })
+        })
+    }
+
+    /// See [`CachingAllocator::restore_checkpoint`](crate::allocator::CachingAllocator::restore_checkpoint).
+    pub(crate) fn restore(
+        &self,
+        saved: &PoolCheckpoint,
+        stale: Option<&BTreeSet<DevicePtr>>,
+    ) -> Result<CheckpointDelta> {
+        let pool = saved.pool;
+        if pool != PoolId::DEFAULT && self.pool_use_count(pool)? == 0 {
+            return Err(AllocError::DeadPool { pool });
+        }
+        if self.slot_of(pool)? != saved.slot {
+            return Err(AllocError::UnknownPool { pool });
+        }
+        let _trackers = self.outbox.deliver_at_end();
+        let call = self.begin_call(None, RecordContext::All)?;
+        self.drain(&call)?;
+        let (delta, _dropped_without_a_lock) = self.with_all(|peaks, arenas| {
+            let mine = |arena: &&mut Guard<'_, ArenaState<P>>| arena.pool.slot == saved.slot;
+            for arena in arenas.iter_mut().filter(mine) {
+                refuse_unsettled(pool, arena)?;
+                refuse_not_stale(pool, arena, stale)?;
+            }
+            saved.segments.iter().try_for_each(|segment| refuse_lost(pool, arenas, segment))?;
+            let mut delta = CheckpointDelta::default();
+            let mut trash = (Vec::new(), Vec::new());
+            for arena in arenas.iter_mut().filter(mine) {
+                arena.history.begin_call(call.context.as_ref());
+                delta.freed.extend(self.free_all(arena, &mut trash.1));
+                let number = arena.id.number;
+                for segment in saved.segments.iter().filter(|s| s.arena == number) {
+                    delta.allocated.extend(segment.live.iter().map(|block| self.bring_back(arena, block)));
+                }
+                trash.0.extend(arena.history.end_call());
+            }
+            let mut counters: Vec<_> = arenas.iter_mut().map(|a| &mut a.counters).collect();
+            if counters.iter().any(|counters| counters.crossed()) {
+                peaks.settle(&mut counters);
+            }
+            Ok::<_, AllocError>((delta, trash))
+        })?;
+        delta.freed.iter().chain(&delta.allocated).for_each(|ptr| self.forget_canary(*ptr));
+        #[cfg(feature = "paranoid")]
+        self.check_invariants();
+        Ok(delta)
+    }
+
+    /// Frees every live block of an arena. No stream but its own, or those of graphs, uses them: these uses go to
+    /// `forgotten`.
+    fn free_all(&self, arena: &mut ArenaState<P>, forgotten: &mut Vec<Use>) -> Vec<DevicePtr> {
+        let live: Vec<BlockId> = live_blocks(arena).collect();
+        let mut freed: Vec<_> = live
+            .into_iter()
+            .map(|id| {
+                let ptr = DevicePtr(arena.blocks[id].addr);
+                forgotten.extend(arena.forget_uses(id));
+                arena.free(&self.map, id);
+                ptr
+            })
+            .collect();
+        freed.sort_unstable();
+        freed
+    }
+
+    fn bring_back(&self, arena: &mut ArenaState<P>, saved: &SavedBlock) -> DevicePtr {
+        let holder =
+            crate::block::Tier::ALL.into_iter().find_map(|tier| arena.free_block_at(tier, saved.addr));
+        let Some(holder) = holder else { unreachable!("checked before anything was changed") };
+        let call = arena.history.call();
+        arena.history.begin_call(saved.context.as_ref().or(call.as_ref()));
+        let place = (saved.addr, saved.size);
+        let ptr = arena.hand_out_at(&self.map, holder, place, saved.requested, true);
+        arena.history.begin_call(call.as_ref());
+        ptr
+    }
+}
+
+fn live_blocks<P: Policy>(arena: &ArenaState<P>) -> impl Iterator<Item = BlockId> + '_ {
+    arena.blocks.iter().filter(|(_, block)| block.state == State::Allocated).map(|(id, _)| id)
+}
+
+fn refuse(pool: PoolId, problem: String) -> AllocError {
+    AllocError::Checkpoint { pool, problem }
+}
+
+/// Blocks that wait for streams, or are on their way to the driver, have no place in a checkpoint.
+fn refuse_unsettled<P: Policy>(pool: PoolId, arena: &ArenaState<P>) -> Result<()> {
+    for (_, block) in arena.blocks.iter() {
+        let ptr = DevicePtr(block.addr);
+        match block.state {
+            State::Pending => {
+                return Err(refuse(
+                    pool,
+                    format!(
+                        "Events should have synchronized when checkpointing block {ptr}: other streams still use it; \
+                         synchronise them first"
+                    ),
+                ));
+            }
+            State::Busy => {
+                return Err(refuse(
+                    pool,
+                    format!("another thread is changing the memory at {ptr}; try again"),
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Live blocks that are freed must be known to the caller, or they would be freed twice; and no stream outside of
+/// graphs may still use them.
+fn refuse_not_stale<P: Policy>(
+    pool: PoolId,
+    arena: &ArenaState<P>,
+    stale: Option<&BTreeSet<DevicePtr>>,
+) -> Result<()> {
+    for id in live_blocks(arena) {
+        let block = &arena.blocks[id];
+        let ptr = DevicePtr(block.addr);
+        if arena.uses.iter(block.uses).any(|found| !found.captured) {
+            return Err(refuse(
+                pool,
+                format!(
+                    "Events should have synchronized when setting checkpointed block {ptr}: another stream was \
+                         recorded on it; free it and synchronise first"
+                ),
+            ));
+        }
+        if stale.is_some_and(|stale| !stale.contains(&ptr)) {
+            return Err(refuse(
+                pool,
+                format!(
+                    "Any stale tensors which are being manually freed must be passed to set checkpoint: {ptr} is live \
+                     and was not"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Every saved block must still have memory of the same segment under it.
+fn refuse_lost<P: Policy>(
+    pool: PoolId,
+    arenas: &[Guard<'_, ArenaState<P>>],
+    saved: &SavedSegment,
+) -> Result<()> {
+    let arena = arenas.iter().find(|arena| arena.id.number == saved.arena);
+    let found = arena.and_then(|arena| {
+        let same = |s: &crate::segment::Segment| (s.base, s.registration) == (saved.base, saved.registration);
+        arena.segments.iter().find(|(_, segment)| same(segment)).map(|(id, _)| (arena, id))
+    });
+    let Some((arena, segment)) = found else {
+        if saved.live.is_empty() {
+            return Ok(());
+        }
+        let base = DevicePtr(saved.base);
+        return Err(refuse(pool, format!("could not find {base}: the segment was given back since")));
+    };
+    let holes = arena.segment_blocks(segment).filter(|(_, block)| block.state == State::Unmapped);
+    let holes: Vec<_> = holes.map(|(_, block)| block.addr..block.end()).collect();
+    for block in &saved.live {
+        if holes.iter().any(|hole| hole.start < block.addr + block.size && block.addr < hole.end) {
+            let ptr = DevicePtr(block.addr);
+            return Err(refuse(
+                pool,
+                format!(
+                    "Invalid expandable segment structure during checkpoint restore: the memory at {ptr} was \
+                         given back since"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! Memory at an address that the program names: where a graph or another process expects it.
+
+use super::DeviceAllocator;
+use crate::error::{AllocError, Result};
+use crate::history::RecordContext;
+use crate::policy::Policy;
+use crate::round::{EXABYTE, MIN_BLOCK};
+use crate::types::{DevicePtr, Stream};
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// See [`CachingAllocator::malloc_at`](crate::allocator::CachingAllocator::malloc_at).
+    pub(crate) fn malloc_at(&self, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
+        let refuse = |problem| Err(AllocError::ExactAddress { ptr, problem });
+        if !ptr.0.is_multiple_of(MIN_BLOCK) {
+            return refuse("mallocWithAddress: addr must be aligned to kMinBlockSize (512 bytes)");
+        }
+        if bytes >= EXABYTE {
+            return Err(AllocError::MoreThanAnExabyte { label: self.backend.kind().label() });
+        }
+        let _trackers = self.outbox.deliver_at_end();
+        let call = self.begin_call(Some(stream), RecordContext::State)?;
+        if !call.capturing {
+            self.drain(&call)?;
+        }
+        let visit = self.route(stream, call.capturing)?;
+        let Some(arena) = self.arenas.of_stream(visit.pool.slot, stream) else {
+            return refuse("the stream has no memory in this pool");
+        };
+        let mut state = self.attend(arena, &call);
+        if !state.serves(visit.pool.slot, stream) {
+            return refuse("the stream has no memory in this pool");
+        }
+        let request = state.policy.request(bytes);
+        let Some(block) = state.free_block_at(request.tier, ptr.0) else {
+            return refuse("no free block of this stream, pool and size class holds it");
+        };
+        let room = state.blocks[block].end() - ptr.0;
+        if room < request.size {
+            return refuse("the free block there is too short");
+        }
+        let cuts = room > request.size && state.splits(room, &request);
+        if state.pool.no_split && ptr.0 != state.blocks[block].addr {
+            return refuse("the pool hands blocks out whole, and one begins elsewhere");
+        }
+        let ptr = state.hand_out_at(&self.map, block, (ptr.0, request.size), bytes, cuts);
+        drop(state);
+        self.forget_canary(ptr);
+        Ok(ptr)
+    }
+}

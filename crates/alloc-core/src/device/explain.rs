@@ -1,0 +1,318 @@
+//! Why a request could not be served, and what would help: worked out from what is held and how things are set when the
+//! ladder has been climbed in vain, so that nothing is advised that is on already or was just done.
+//!
+//! Early reuse is never among the remedies: the ladder has waited for all pending frees by then.
+
+use super::DeviceAllocator;
+use super::limits::Limit;
+use crate::arena::ArenaState;
+use crate::block::{Block, BlockId, State, Tier};
+use crate::call::Call;
+use crate::counters::Count;
+use crate::directory::PoolSlot;
+use crate::oom::{Blocker, OomReport, PoolCache, Remedy};
+use crate::policy::{Policy, Request};
+use crate::segment::Origin;
+use crate::stream_identity::shown;
+use crate::sync::Guard;
+use crate::types::{DevicePtr, PoolId, Stream};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Blockers named in a report.
+const BLOCKERS: usize = 5;
+
+/// What a report has to know of a private pool.
+struct Facts {
+    id: PoolId,
+    in_use: bool,
+    opted_in: bool,
+    has_source: bool,
+    source_refused: bool,
+}
+
+/// What may still be taken from the device.
+struct Room<'a> {
+    device_free: u64,
+    limits: &'a [Limit],
+    /// What the request would take.
+    wanted: u64,
+}
+
+impl Room<'_> {
+    fn refuses(&self, limit: &Limit) -> bool {
+        limit.held.saturating_add(self.wanted) > limit.bytes
+    }
+
+    fn refusing(&self) -> impl Iterator<Item = &Limit> {
+        self.limits.iter().filter(|limit| self.refuses(limit))
+    }
+
+    /// Bytes that could be taken once `given_back` bytes of other pools had gone back.
+    fn after(&self, given_back: u64) -> u64 {
+        self.within(self.limits.iter(), given_back)
+    }
+
+    /// Bytes that could be taken if the limits that refuse were none.
+    fn unlimited(&self) -> u64 {
+        self.within(self.limits.iter().filter(|limit| !self.refuses(limit)), 0)
+    }
+
+    fn within<'a>(&self, limits: impl Iterator<Item = &'a Limit>, given_back: u64) -> u64 {
+        let below = |limit: &Limit| {
+            let returned = if limit.of_pool { 0 } else { given_back };
+            limit.bytes.saturating_sub(limit.held.saturating_sub(returned))
+        };
+        limits.map(below).chain([self.device_free.saturating_add(given_back)]).min().unwrap_or(0)
+    }
+}
+
+/// What would help, as it is found out.
+struct Remedies {
+    found: Vec<Remedy>,
+}
+
+impl Remedies {
+    fn add(&mut self, what: impl Into<String>, bytes: u64, enough: bool) {
+        if bytes > 0 {
+            self.found.push(Remedy { what: what.into(), bytes, enough });
+        }
+    }
+
+    /// What is enough first, then by how much it gives.
+    fn in_order(mut self) -> Vec<Remedy> {
+        self.found.sort_by_key(|remedy| (!remedy.enough, Reverse(remedy.bytes)));
+        self.found
+    }
+}
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
+    /// figures about processes.
+    pub(super) fn explain(
+        &self,
+        slot: PoolSlot,
+        stream: Stream,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> OomReport {
+        let memory = self.backend.memory_info(self.device);
+        if memory.is_err() {
+            self.backend.clear_error();
+        }
+        let (device_free, device_total) = memory.map_or((0, self.total_memory), |m| (m.free, m.total));
+        let processes = self.process_memory();
+        let policy = self.arenas.with_template(|template| template.policy.clone());
+        let private = self.pool_facts();
+        self.with_all(|_, arenas| {
+            let own = arenas.iter().find(|a| a.serves(slot, stream));
+            let bytes =
+                |count: Count| -> u64 { arenas.iter().map(|a| a.counters.both(count).unsigned_abs()).sum() };
+            let (allocated, active) = (bytes(Count::AllocatedBytes), bytes(Count::ActiveBytes));
+            let pool = own.map_or(PoolId::DEFAULT, |a| a.pool.id);
+            let pools = caches(arenas);
+            let state = self.state.lock();
+            let limits = state.accounts.limits(pool);
+            let room = Room { device_free, limits: &limits, wanted: request.segment_bytes };
+            let pool_limit = room.refusing().find(|limit| limit.of_pool);
+            let reserve_class = state.reserve_classes.get(&stream.raw).cloned();
+            let class_reserve = state.class_reserve(stream, self.total_memory);
+            let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.total_memory));
+            let reserve_too_small = (policy.grows() && request.segment_bytes <= self.total_memory)
+                .then_some(reserve)
+                .filter(|reserve| *reserve < request.segment_bytes);
+            let mut remedies = Remedies { found: Vec::new() };
+            let refusing: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
+            let then = room.unlimited();
+            remedies.add(
+                format!("raising {}", refusing.join(" and ")),
+                then.saturating_sub(room.after(0)),
+                then >= request.segment_bytes,
+            );
+            self.advise_on_pieces(&mut remedies, arenas, (slot, stream), request, &room);
+            advise_on_pools(&mut remedies, arenas, &private, &pools, pool, stream, request, &room);
+            if call.capturing {
+                advise_after_capture(&mut remedies, own, &private, &pools, request, &room);
+            }
+            let asked_source = refusing.is_empty() && reserve_too_small.is_none();
+            let source_refused = private.iter().any(|facts| facts.id == pool && facts.source_refused);
+            OomReport {
+                label: self.backend.kind().label(),
+                device: self.device,
+                stream: shown(stream),
+                pool,
+                requested: request.requested,
+                block_size: request.size,
+                tried: request.segment_bytes,
+                device_total,
+                device_free,
+                allowed: state.accounts.allowed(),
+                allocated,
+                reserved: state.accounts.reserved(),
+                private_free: pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
+                pending: active - allocated,
+                processes,
+                pool_limit: pool_limit.map(|limit| limit.bytes),
+                source_refused: source_refused && asked_source,
+                largest_fit: own.map_or(0, |a| largest(a, request.tier)),
+                largest_anywhere: arenas.iter().map(|a| largest(a, request.tier)).max().unwrap_or(0),
+                blockers: own.map_or_else(Vec::new, |a| blockers(a, request.tier)),
+                pools,
+                remedies: remedies.in_order(),
+                growable: policy.grows(),
+                reserve_too_small,
+                reserve_class: reserve_class.filter(|_| class_reserve.is_some()),
+            }
+        })
+    }
+
+    fn pool_facts(&self) -> Vec<Facts> {
+        let pools = self.pools.lock();
+        let facts = |(id, pool): (&PoolId, &crate::pool::Pool)| Facts {
+            id: *id,
+            in_use: pool.use_count > 0,
+            opted_in: pool.use_on_oom,
+            has_source: pool.source.is_some(),
+            source_refused: pool.source_refused,
+        };
+        pools.records.iter().map(facts).collect()
+    }
+
+    /// Free memory that is there, in the wrong place.
+    fn advise_on_pieces(
+        &self,
+        remedies: &mut Remedies,
+        arenas: &[Guard<'_, ArenaState<P>>],
+        (slot, stream): (PoolSlot, Stream),
+        request: &Request,
+        room: &Room<'_>,
+    ) {
+        let others = || arenas.iter().filter(|a| a.pool.slot == slot && !a.belongs_to(stream));
+        remedies.add(
+            "using what other streams have cached, on their streams",
+            others().map(|a| free_bytes(a, request.tier)).sum(),
+            others().any(|a| largest(a, request.tier) >= request.size),
+        );
+        let Some(own) = arenas.iter().find(|a| a.serves(slot, stream)) else { return };
+        let pieces = free_bytes(own, request.tier);
+        let could_grow = own.pool.source.as_ref().is_none_or(|source| source.physical().is_some());
+        if !own.policy.grows() && self.virtual_memory && could_grow && pieces > 0 {
+            let joined = pieces + room.after(0);
+            remedies.add(
+                "expandable_segments:True, which joins free pieces with what the device has free,",
+                joined,
+                joined >= request.size,
+            );
+        }
+    }
+}
+
+/// What private pools have free.
+#[allow(clippy::too_many_arguments)] // each is one fact about the moment
+fn advise_on_pools<P: Policy>(
+    remedies: &mut Remedies,
+    arenas: &[Guard<'_, ArenaState<P>>],
+    private: &[Facts],
+    pools: &[PoolCache],
+    own: PoolId,
+    stream: Stream,
+    request: &Request,
+    room: &Room<'_>,
+) {
+    for facts in private.iter().filter(|facts| facts.in_use && facts.id != own) {
+        let arena = arenas.iter().find(|a| a.pool.id == facts.id && a.belongs_to(stream));
+        if let Some(arena) = arena.filter(|_| own == PoolId::DEFAULT && !facts.opted_in) {
+            let what =
+                format!("letting the default pool take what pool {} has free (set_use_on_oom)", facts.id);
+            remedies.add(what, free_bytes(arena, request.tier), largest(arena, request.tier) >= request.size);
+        }
+        // What goes back to a pool's own source is not the device's again.
+        let releasable = pools.iter().find(|cache| cache.pool == facts.id && !facts.has_source);
+        let bytes = releasable.map_or(0, |cache| cache.releasable);
+        let what = format!("releasing pool {} (release_pool), whose cached memory can go then,", facts.id);
+        remedies.add(what, bytes, room.after(bytes) >= request.segment_bytes);
+    }
+}
+
+/// What the ladder may not do while the stream is captured.
+fn advise_after_capture<P: Policy>(
+    remedies: &mut Remedies,
+    own: Option<&Guard<'_, ArenaState<P>>>,
+    private: &[Facts],
+    pools: &[PoolCache],
+    request: &Request,
+    room: &Room<'_>,
+) {
+    if let Some(arena) = own {
+        let waiting = |b: &&Block| b.state == State::Pending && b.tier == request.tier;
+        let sizes = || arena.blocks.iter().map(|(_, b)| b).filter(waiting).map(|b| b.size);
+        let largest = sizes().max().unwrap_or(0);
+        remedies.add("waiting for pending frees, after the capture,", sizes().sum(), largest >= request.size);
+    }
+    let goes = |cache: &&PoolCache| {
+        let facts = private.iter().find(|facts| facts.id == cache.pool);
+        facts.is_none_or(|facts| !facts.in_use && !facts.has_source)
+    };
+    let bytes = pools.iter().filter(goes).map(|cache| cache.releasable).sum();
+    let enough = room.after(bytes) >= request.segment_bytes;
+    remedies.add("emptying the cache (empty_cache) before the capture", bytes, enough);
+}
+
+/// Pools that hold free memory, the one with most first.
+fn caches<P: Policy>(arenas: &[Guard<'_, ArenaState<P>>]) -> Vec<PoolCache> {
+    let mut by_pool: BTreeMap<PoolId, PoolCache> = BTreeMap::new();
+    for arena in arenas {
+        let pool = arena.pool.id;
+        let cache = by_pool.entry(pool).or_insert(PoolCache { pool, free: 0, largest: 0, releasable: 0 });
+        for (_, block) in arena.blocks.iter().filter(|(_, block)| block.state == State::Free) {
+            cache.free += block.size;
+            cache.largest = cache.largest.max(block.size);
+            cache.releasable += releasable(arena, block);
+        }
+    }
+    let mut pools: Vec<_> = by_pool.into_values().filter(|cache| cache.free > 0).collect();
+    pools.sort_by_key(|cache| (Reverse(cache.free), cache.pool));
+    pools
+}
+
+/// What of a free block can go back to the device by itself: a whole segment, or whole granules.
+fn releasable<P: Policy>(arena: &ArenaState<P>, block: &Block) -> u64 {
+    let segment = &arena.segments[block.segment];
+    match segment.origin {
+        Origin::Fixed if block.is_split() => 0,
+        Origin::Fixed => block.size,
+        Origin::Growable { granule, .. } => {
+            let low = (block.addr - segment.base).next_multiple_of(granule);
+            let high = (block.end() - segment.base) / granule * granule;
+            high.saturating_sub(low)
+        }
+    }
+}
+
+fn free_of<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> impl Iterator<Item = u64> {
+    let free = move |(_, b): &(BlockId, &Block)| b.state == State::Free && b.tier == tier;
+    arena.blocks.iter().filter(free).map(|(_, b)| b.size)
+}
+
+fn largest<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> u64 {
+    free_of(arena, tier).max().unwrap_or(0)
+}
+
+fn free_bytes<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> u64 {
+    free_of(arena, tier).sum()
+}
+
+/// Live blocks of a tier with free memory next to them, worst first.
+fn blockers<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> Vec<Blocker> {
+    let free = |id: BlockId| {
+        id.some().map(|id| &arena.blocks[id]).filter(|b| b.state == State::Free).map_or(0, |b| b.size)
+    };
+    let live = arena.blocks.iter().filter(|(_, b)| b.state == State::Allocated && b.tier == tier);
+    let mut found: Vec<_> = live
+        .map(|(_, b)| Blocker { ptr: DevicePtr(b.addr), size: b.size, beside: free(b.prev) + free(b.next) })
+        .filter(|b| b.beside > 0)
+        .collect();
+    found.sort_by_key(|b| (Reverse(b.beside), b.ptr));
+    found.truncate(BLOCKERS);
+    found
+}

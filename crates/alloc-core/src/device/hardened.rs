@@ -1,0 +1,333 @@
+//! Hardened mode on a device: canaries behind what is handed out, poison and quarantine for what comes back. What it does
+//! and what it does not is said in [`crate::hardened`].
+
+use super::DeviceAllocator;
+use crate::address_map::Location;
+use crate::arena::{ArenaState, Use};
+use crate::attention::Reason;
+use crate::backend::{Access, BackendError, Granularity};
+use crate::block::{BlockId, Tier};
+use crate::call::Call;
+use crate::config::Settings;
+use crate::directory::PoolSlot;
+use crate::error::Result;
+use crate::hardened::{
+    CANARY, CANARY_BYTES, Corruption, CorruptionObserver, CorruptionReport, HardenedStats, Held, MARGIN,
+    Mismatch, POISON, Reader,
+};
+use crate::held_event::HeldEvent;
+use crate::last_work::User;
+use crate::pending::Waiting;
+use crate::policy::{Policy, Request};
+use crate::segment::Origin;
+use crate::types::{DevicePtr, Stream};
+use smallvec::SmallVec;
+
+/// A block that has just come back and is held back for its own reason, besides its uses.
+struct Returned {
+    block: Waiting,
+    own: Option<Stream>,
+    slot: PoolSlot,
+    ptr: DevicePtr,
+    bytes: u64,
+    requested: u64,
+    /// The whole granules in it.
+    granules: Option<(DevicePtr, u64)>,
+}
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// Turns the mode on or off as the settings say. Off, what is in quarantine leaves it, which may block.
+    pub(super) fn configure_hardened(&self, settings: &Settings) {
+        if settings.hardened
+            && let Ok(vm) = self.backend.virtual_memory()
+            && let Ok(minimum) = vm.granularity(self.device, Granularity::Minimum)
+        {
+            self.minimum_granule.get_or_init(|| minimum);
+        }
+        self.quarantine.lock().configure(settings.hardened, settings.hardened_quarantine);
+        self.attention.set(Reason::HARDENED, settings.hardened);
+        self.reduce_quarantine(&Call::PLAIN);
+    }
+
+    /// The request that is made of an arena for `bytes`: with room for a canary, and, where memory can be protected, with
+    /// granules of its own.
+    pub(super) fn hardened_request(&self, state: &ArenaState<P>, bytes: u64) -> Request {
+        let mut request = Request { requested: bytes, ..state.policy.request(bytes + MARGIN) };
+        if let (Tier::Large, true, Some(minimum)) = (request.tier, state.grows(), self.minimum_granule.get())
+        {
+            request.size = request.size.next_multiple_of(state.policy.granule(Tier::Small, *minimum));
+            request.segment_bytes = request.segment_bytes.max(request.size);
+        }
+        request
+    }
+
+    /// The unit in which new growable segments are mapped in place of the policy's own.
+    pub(super) fn hardened_granule(&self, policy: &P) -> Option<u64> {
+        let minimum = self.minimum_granule.get().filter(|_| self.attention.has(Reason::HARDENED))?;
+        Some(policy.granule(Tier::Small, *minimum))
+    }
+
+    /// Writes the canary behind a block that was handed out. Does not block; where the driver refuses there is none.
+    pub(super) fn arm(&self, ptr: DevicePtr, requested: u64, stream: Stream, call: &Call<'_>) {
+        let found = self.map.get(ptr).and_then(|at| {
+            let state = self.arenas.get(at.arena)?.lock();
+            let block = state.handed_out(ptr, at.block)?;
+            Some((state.blocks[block].size, state.pool.slot))
+        });
+        let Some((size, slot)) = found else { return };
+        let mut canary = (size - requested).min(CANARY_BYTES);
+        if call.capturing || self.pools.lock().is_captured(slot) {
+            canary = 0;
+        }
+        if canary > 0 {
+            let end = ptr.add(requested);
+            // SAFETY: rule 2: the part of the block that was not asked for; it stays until the stream has passed this, since
+            // whatever gives it back waits for the stream.
+            if let Err(error) = unsafe { self.backend.memset_async(end, CANARY, canary, stream) } {
+                self.backend.clear_error();
+                tracing::warn!(%error, "no canary could be written; the block goes without");
+                canary = 0;
+            }
+        }
+        self.quarantine.lock().arm(ptr, canary);
+    }
+
+    /// The block at `ptr` is not one that the mode knows: it came by another way.
+    pub(super) fn forget_canary(&self, ptr: DevicePtr) {
+        if self.attention.has(Reason::HARDENED) {
+            self.quarantine.lock().disarm(ptr);
+        }
+    }
+
+    /// [`free_in`](Self::free_in) that poisons the block and holds it back. May block.
+    pub(super) fn free_hardened(&self, ptr: DevicePtr, location: Location, call: &Call<'_>) -> bool {
+        let _blocks = self.in_transit();
+        let Some(arena) = self.arenas.get(location.arena) else { return false };
+        let mut state = self.attend(arena, call);
+        let Some(id) = state.handed_out(ptr, location.block) else { return false };
+        let block = &state.blocks[id];
+        let returned = Returned {
+            block: Waiting { arena: location.arena, block: id },
+            own: state.retired.is_none().then_some(state.id.stream),
+            slot: state.pool.slot,
+            ptr,
+            bytes: block.size,
+            requested: block.requested,
+            granules: whole_granules(&state, id),
+        };
+        let uses = state.free_and_hold(&self.map, id);
+        let _named = self.name(&uses);
+        let _own = returned.own.map(|own| self.naming.begin(own));
+        drop(state);
+        let canary = self.quarantine.lock().disarm(ptr);
+        let held = self.poison(&returned, &uses, canary);
+        if self.attention.has(Reason::CAPTURE) {
+            self.wait_or_defer(uses, returned.block, returned.own, returned.slot);
+        } else {
+            self.wait_for_all(uses, returned.block);
+        }
+        match held {
+            Some(held) => {
+                let held = self.protect(held, &returned);
+                self.quarantine.lock().hold(held);
+            }
+            None => {
+                self.quarantine.lock().note_unchecked();
+                self.let_go(returned.block, call);
+            }
+        }
+        self.reduce_quarantine(call);
+        true
+    }
+
+    /// Fills a freed block, on its own stream and after the work of all that use it. `None` where that cannot be done, or
+    /// must not. Names streams; the caller holds a ticket.
+    fn poison(&self, returned: &Returned, uses: &[Use], canary: u64) -> Option<Held> {
+        let own = returned.own?;
+        if self.attention.has(Reason::CAPTURE) {
+            let live = |found: &Use| found.user.live();
+            let captured =
+                |found: &Use| found.captured || live(found).is_some_and(|s| self.may_be_capturing(s));
+            if self.may_be_capturing(own) || uses.iter().any(captured) {
+                return None;
+            }
+        }
+        if self.pools.lock().is_captured(returned.slot) {
+            return None;
+        }
+        let fill = || -> std::result::Result<HeldEvent, BackendError> {
+            for Use { user, .. } in uses {
+                match user {
+                    User::Live(stream) => {
+                        let event = HeldEvent::new(&self.backend, stream.device)?;
+                        event.record(*stream)?;
+                        event.precede(own)?;
+                    }
+                    User::Retired(last) => last.precede(own)?,
+                }
+            }
+            let Returned { ptr, requested, .. } = *returned;
+            // SAFETY: rule 2: the bytes of a block that is pending until this thread, or whoever takes it out of the
+            // quarantine, lets it go; its stream's epoch is that of the letting go.
+            unsafe { self.backend.memset_async(ptr, POISON, requested, own) }?;
+            let event = HeldEvent::new(&self.backend, own.device)?;
+            event.record(own)?;
+            Ok(event)
+        };
+        match fill() {
+            Ok(poisoned) => {
+                let Returned { block, ptr, bytes, requested, .. } = *returned;
+                Some(Held { block, ptr, bytes, requested, canary, protected: None, poisoned })
+            }
+            Err(error) => {
+                self.backend.clear_error();
+                tracing::warn!(%error, "a freed block could not be poisoned; it goes unchecked");
+                None
+            }
+        }
+    }
+
+    /// Takes the device's access to the whole granules of a block away, once it is poisoned. Blocks.
+    fn protect(&self, mut held: Held, returned: &Returned) -> Held {
+        let (Some((at, bytes)), Ok(vm)) = (returned.granules, self.backend.virtual_memory()) else {
+            return held;
+        };
+        if self.attention.has(Reason::CAPTURE) {
+            return held;
+        }
+        let waited = held.poisoned.wait();
+        // SAFETY: whole granules of one block, all mapped; rule 3: its stream has passed the poison, which came after all
+        // other uses.
+        let taken = waited.and_then(|()| unsafe { vm.set_access(at, bytes, &[self.device], Access::None) });
+        match taken {
+            Ok(()) => held.protected = Some((at, bytes)),
+            Err(error) => {
+                self.backend.clear_error();
+                tracing::warn!(%error, "a freed block could not be protected; it is poisoned only");
+            }
+        }
+        held
+    }
+
+    /// Lets blocks go until no more is held back than may be. While a capture is under way they wait for its end.
+    fn reduce_quarantine(&self, call: &Call<'_>) {
+        let mut reader = Reader::default();
+        while !self.attention.has(Reason::CAPTURE) {
+            let _blocks = self.in_transit();
+            let Some(held) = self.quarantine.lock().take_excess() else { return };
+            if self.release_held(held, Some(&mut reader), call).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Lets all blocks go, those that cannot be checked now unchecked. Blocks unless a capture is under way. What the driver
+    /// refuses to make accessible again stays; the first error is returned.
+    pub(super) fn empty_quarantine(&self, call: &Call<'_>) -> Result<()> {
+        let count = self.quarantine.lock().len();
+        let mut reader = Reader::default();
+        let mut outcome = Ok(());
+        for _ in 0..count {
+            let _blocks = self.in_transit();
+            let Some(held) = self.quarantine.lock().take() else { break };
+            let may_wait = !self.attention.has(Reason::CAPTURE);
+            outcome = outcome.and(self.release_held(held, may_wait.then_some(&mut reader), call));
+        }
+        outcome
+    }
+
+    /// Checks a block, if there is a reader, and lets it go.
+    fn release_held(&self, mut held: Held, reader: Option<&mut Reader>, call: &Call<'_>) -> Result<()> {
+        if let (Some((at, bytes)), Ok(vm)) = (held.protected, self.backend.virtual_memory()) {
+            // SAFETY: the range was made inaccessible by `protect`, and is mapped as before: its block is pending.
+            if let Err(error) = unsafe { vm.set_access(at, bytes, &[self.device], Access::ReadWrite) } {
+                self.backend.clear_error();
+                tracing::warn!(%error, "a protected block could not be made accessible; it stays in quarantine");
+                self.quarantine.lock().hold(held);
+                return Err(error.into());
+            }
+            held.protected = None;
+        }
+        match reader.map(|reader| self.check(&held, reader)) {
+            Some(Ok(found)) => {
+                self.quarantine.lock().note_checked(found.len() as u64);
+                found.into_iter().for_each(|(corruption, mismatch)| self.report(&held, corruption, mismatch));
+            }
+            Some(Err(error)) => {
+                self.backend.clear_error();
+                tracing::warn!(%error, "a freed block could not be read back; it goes unchecked");
+                self.quarantine.lock().note_unchecked();
+            }
+            None => self.quarantine.lock().note_unchecked(),
+        }
+        self.let_go(held.block, call);
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        held: &Held,
+        reader: &mut Reader,
+    ) -> std::result::Result<SmallVec<[(Corruption, Mismatch); 2]>, BackendError> {
+        let Held { ptr, requested, canary, .. } = *held;
+        held.poisoned.wait()?;
+        let mut found = SmallVec::new();
+        // SAFETY: rule 2: the block is pending, and only this thread lets it go; its stream has passed the poison.
+        let overflow = unsafe { reader.compare(&*self.backend, ptr.add(requested), canary, CANARY) }?;
+        found.extend(overflow.map(|mismatch| (Corruption::Overflow, mismatch)));
+        // SAFETY: as above.
+        let written = unsafe { reader.compare(&*self.backend, ptr, requested, POISON) }?;
+        found.extend(written.map(|mismatch| (Corruption::UseAfterFree, mismatch)));
+        Ok(found)
+    }
+
+    fn report(&self, held: &Held, corruption: Corruption, mismatch: Mismatch) {
+        let Mismatch { at, bytes, found } = mismatch;
+        let report = CorruptionReport {
+            corruption,
+            device: self.device,
+            ptr: held.ptr,
+            requested: held.requested,
+            at,
+            bytes,
+            found,
+            history: self.history_of(held.ptr),
+        };
+        tracing::error!("{report}");
+        let observers = self.quarantine.lock().observers.clone();
+        observers.iter().for_each(|observer| observer(&report));
+    }
+
+    /// The quarantine is no reason any more for a block to stay pending.
+    fn let_go(&self, block: Waiting, call: &Call<'_>) {
+        if let Some(arena) = self.arenas.get(block.arena) {
+            let mut state = self.attend(arena, call);
+            // Its stream was given work for it since its free.
+            state.blocks[block.block].epoch = state.epochs.current();
+            state.event_done(block.block);
+        }
+    }
+
+    /// Whether the block that began at `ptr` is in quarantine.
+    pub(super) fn is_quarantined(&self, ptr: DevicePtr) -> bool {
+        self.quarantine.lock().holds(ptr)
+    }
+
+    pub(crate) fn hardened_stats(&self) -> HardenedStats {
+        self.quarantine.lock().stats()
+    }
+
+    pub(crate) fn add_corruption_observer(&self, observer: CorruptionObserver) {
+        self.quarantine.lock().observers.push(observer);
+    }
+}
+
+/// The whole granules of a growable segment that lie in a block.
+fn whole_granules<P: Policy>(state: &ArenaState<P>, id: BlockId) -> Option<(DevicePtr, u64)> {
+    let block = &state.blocks[id];
+    let segment = &state.segments[block.segment];
+    let Origin::Growable { granule, .. } = segment.origin else { return None };
+    let low = (block.addr - segment.base).next_multiple_of(granule) + segment.base;
+    let high = (block.end() - segment.base) / granule * granule + segment.base;
+    (low < high).then(|| (DevicePtr(low), high - low))
+}

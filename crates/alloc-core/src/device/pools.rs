@@ -1,0 +1,327 @@
+//! Private pools: which requests they serve, who counts on them, and when their memory may go.
+
+use super::DeviceAllocator;
+use crate::arena::ArenaPool;
+use crate::attention::Reason;
+use crate::block::{State, Tier};
+use crate::call::Call;
+use crate::counters::Count;
+use crate::directory::PoolSlot;
+use crate::error::{AllocError, Result};
+use crate::history::RecordContext;
+use crate::last_work::LastWork;
+use crate::policy::Policy;
+use crate::pool::{Filter, Pool, PoolStats, SegmentSource};
+use crate::stream_identity::shown;
+use crate::sync::{Arc, this_thread};
+use crate::types::{DevicePtr, PoolId, Stream};
+use std::collections::BTreeSet;
+
+/// A request's stay in a pool: its arenas stay the pool's until this is dropped.
+pub(super) struct Visit<'a, P: Policy> {
+    device: &'a DeviceAllocator<P>,
+    id: PoolId,
+    pub(super) pool: ArenaPool,
+}
+
+impl<P: Policy> Drop for Visit<'_, P> {
+    fn drop(&mut self) {
+        if self.id != PoolId::DEFAULT
+            && let Ok(pool) = self.device.pools.lock().get(self.id)
+        {
+            pool.visitors -= 1;
+        }
+    }
+}
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// The pool that serves a request for `stream`: that of the newest scope whose filter accepts it.
+    pub(super) fn route(&self, stream: Stream, capturing: bool) -> Result<Visit<'_, P>> {
+        if !self.attention.has(Reason::SCOPES) {
+            return self.visit(PoolId::DEFAULT, capturing);
+        }
+        loop {
+            let scopes = Arc::clone(&self.pools.lock().scopes);
+            let newest = scopes.iter().rev().find(|scope| self.accepts(&scope.filter, stream));
+            let visit = self.visit(newest.map_or(PoolId::DEFAULT, |scope| scope.pool), capturing);
+            // A pool that died after its scope ended is no concern of this request: it has another one now.
+            if visit.is_ok() || Arc::ptr_eq(&scopes, &self.pools.lock().scopes) {
+                return visit;
+            }
+        }
+    }
+
+    fn accepts(&self, filter: &Filter, stream: Stream) -> bool {
+        match filter {
+            Filter::Always => true,
+            Filter::Thread(id) => *id == this_thread(),
+            Filter::Stream(only) => *only == stream,
+            Filter::CaptureOf(origin) => {
+                let capture = self.capture_of(stream);
+                capture.is_some() && (stream == *origin || capture == self.capture_of(*origin))
+            }
+            Filter::Custom(accepts) => accepts(shown(stream)),
+        }
+    }
+
+    /// Keeps a pool's arenas its own for as long as the answer lives.
+    pub(super) fn visit(&self, id: PoolId, capturing: bool) -> Result<Visit<'_, P>> {
+        if id == PoolId::DEFAULT {
+            return Ok(Visit { device: self, id, pool: ArenaPool::DEFAULT });
+        }
+        let mut pools = self.pools.lock();
+        let Pool { slot, use_count, source, no_split, captured, visitors, .. } = pools.get(id)?;
+        if *use_count == 0 {
+            return Err(AllocError::DeadPool { pool: id });
+        }
+        *visitors += 1;
+        *captured |= capturing;
+        let pool = ArenaPool { slot: *slot, id, source: source.clone(), no_split: *no_split };
+        Ok(Visit { device: self, id, pool })
+    }
+
+    /// See [`CachingAllocator::create_pool`](crate::allocator::CachingAllocator::create_pool).
+    pub(crate) fn create_pool(&self, id: PoolId, source: Option<Arc<dyn SegmentSource>>) -> Result<()> {
+        self.pools.lock().create_or_reference(id, source)
+    }
+
+    /// See [`CachingAllocator::begin_pool`](crate::allocator::CachingAllocator::begin_pool).
+    pub(crate) fn begin_pool(&self, id: PoolId, filter: Filter) -> Result<()> {
+        let mut pools = self.pools.lock();
+        pools.begin(id, filter)?;
+        self.attention.set(Reason::SCOPES, true);
+        Ok(())
+    }
+
+    /// See [`CachingAllocator::end_pool`](crate::allocator::CachingAllocator::end_pool).
+    pub(crate) fn end_pool(&self, id: PoolId) -> Result<()> {
+        let slot = {
+            let mut pools = self.pools.lock();
+            pools.end(id)?;
+            self.attention.set(Reason::SCOPES, !pools.scopes.is_empty());
+            pools.get(id).ok().map(|pool| pool.slot)
+        };
+        if let Some(slot) = slot {
+            self.end_reuse(slot);
+            self.outbox.deliver();
+        }
+        Ok(())
+    }
+
+    /// See [`CachingAllocator::release_pool`](crate::allocator::CachingAllocator::release_pool).
+    pub(crate) fn release_pool(&self, id: PoolId) -> Result<()> {
+        let (last, slot) = {
+            let mut pools = self.pools.lock();
+            (pools.release(id)?, pools.get(id)?.slot)
+        };
+        if last {
+            self.refresh_no_split(slot, false);
+        }
+        Ok(())
+    }
+
+    /// References to a pool.
+    pub(crate) fn pool_use_count(&self, id: PoolId) -> Result<u32> {
+        Ok(self.pools.lock().get(id)?.use_count)
+    }
+
+    pub(crate) fn set_use_on_oom(&self, id: PoolId, on: bool) -> Result<()> {
+        let mut pools = self.pools.lock();
+        let pool = pools.get(id)?;
+        if on && pool.use_count == 0 {
+            return Err(AllocError::DeadPool { pool: id });
+        }
+        pool.use_on_oom = on;
+        Ok(())
+    }
+
+    pub(crate) fn set_no_split(&self, id: PoolId) -> Result<()> {
+        let slot = {
+            let mut pools = self.pools.lock();
+            let pool = pools.get(id)?;
+            if pool.use_count == 0 {
+                return Err(AllocError::DeadPool { pool: id });
+            }
+            pool.no_split = true;
+            pool.slot
+        };
+        self.refresh_no_split(slot, true);
+        Ok(())
+    }
+
+    fn refresh_no_split(&self, slot: PoolSlot, no_split: bool) {
+        for arena in self.arena_states() {
+            let mut state = arena.lock();
+            if state.pool.slot == slot {
+                state.pool.no_split = no_split;
+            }
+        }
+    }
+
+    /// Notes what a pool's own source answered: an out-of-memory error says so.
+    pub(super) fn note_source(&self, id: PoolId, refused: bool) {
+        if let Ok(pool) = self.pools.lock().get(id) {
+            pool.source_refused = refused;
+        }
+    }
+
+    /// Pools that serve the default pool in need, by id: not those whose free memory graphs write to.
+    pub(super) fn opted_in_pools(&self) -> Vec<PoolId> {
+        let pools = self.pools.lock();
+        let serves = |pool: &Pool| pool.use_on_oom && !pool.captured;
+        pools.records.iter().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
+    }
+
+    /// Graphs that know addresses of the pool were launched, and are gone: its memory stays until `launches` are done.
+    pub(crate) fn keep_pool_for(&self, id: PoolId, launches: &[Arc<LastWork>]) -> Result<()> {
+        self.pools.lock().get(id)?.launches.extend_from_slice(launches);
+        // A capture forbids to ask; then they are asked the next time.
+        if !self.attention.has(Reason::CAPTURE) {
+            let known = self.pools.lock().get(id)?.launches.clone();
+            self.forget_launches(&known, |launch| launch.is_done());
+        }
+        Ok(())
+    }
+
+    /// Waits for what graphs that are gone still do in pools that nobody uses. Blocks.
+    pub(super) fn wait_for_launches(&self) {
+        let launches = self.pools.lock().launches_to_wait_for();
+        self.forget_launches(&launches, |launch| launch.wait().map(|()| true));
+    }
+
+    fn forget_launches(
+        &self,
+        launches: &[Arc<LastWork>],
+        is_done: impl Fn(&LastWork) -> crate::backend::Result<bool>,
+    ) {
+        let is_done = |launch: &Arc<LastWork>| {
+            is_done(launch).unwrap_or_else(|error| {
+                self.backend.clear_error();
+                tracing::warn!(%error, "it is not known whether a graph's launch is done; its pool keeps its memory");
+                false
+            })
+        };
+        let done: Vec<_> = launches.iter().filter(|launch| is_done(launch)).cloned().collect();
+        let _dropped_without_a_lock = self.pools.lock().forget_launches(&done);
+    }
+
+    /// The pool's place among arenas.
+    pub(crate) fn slot_of(&self, id: PoolId) -> Result<PoolSlot> {
+        if id == PoolId::DEFAULT {
+            return Ok(PoolSlot::DEFAULT);
+        }
+        Ok(self.pools.lock().get(id)?.slot)
+    }
+
+    /// Forgets pools that nobody uses and that hold nothing any more.
+    pub(super) fn forget_empty_pools(&self) {
+        // No stream gets an arena meanwhile.
+        let _alone = self.tenures.lock();
+        let mut forgotten = Vec::new();
+        let mut pools = self.pools.lock();
+        for (id, slot) in pools.abandoned() {
+            drop(pools);
+            let empty = self.arenas.recycle(slot);
+            pools = self.pools.lock();
+            if empty {
+                forgotten.extend(pools.records.remove(&id));
+            }
+        }
+        drop(pools);
+        // A source's destructor is foreign code.
+        drop(forgotten);
+    }
+
+    /// Whether the live blocks of a pool are exactly `expected`. PyTorch: `checkPoolLiveAllocations`.
+    pub(crate) fn pool_has_live(&self, id: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
+        let slot = self.slot_of(id)?;
+        Ok(self.with_all(|_, arenas| {
+            let mine = arenas.iter().filter(|arena| arena.pool.slot == slot);
+            let live =
+                mine.flat_map(|arena| arena.blocks.iter().filter(|(_, b)| b.state == State::Allocated));
+            let mut count = 0;
+            let known = live.inspect(|_| count += 1).all(|(_, b)| expected.contains(&DevicePtr(b.addr)));
+            known && count == expected.len()
+        }))
+    }
+
+    /// What a pool holds, and who uses it.
+    pub(crate) fn pool_stats(&self, id: PoolId) -> Result<PoolStats> {
+        let slot = self.slot_of(id)?;
+        let use_count = if id == PoolId::DEFAULT { 1 } else { self.pool_use_count(id)? };
+        Ok(self.with_all(|_, arenas| {
+            let mut stats = PoolStats { use_count, ..PoolStats::default() };
+            for arena in arenas.iter().filter(|arena| arena.pool.slot == slot) {
+                for tier in Tier::ALL {
+                    let count = |count| arena.counters.get(tier, count).unsigned_abs();
+                    stats.allocation += count(Count::Allocation);
+                    stats.allocated_bytes += count(Count::AllocatedBytes);
+                    stats.active_bytes += count(Count::ActiveBytes);
+                    stats.requested_bytes += count(Count::RequestedBytes);
+                }
+                let free = arena.blocks.iter().filter(|(_, block)| block.state == State::Free);
+                stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
+                let backed = |id| arena.segment_blocks(id).any(|(_, block)| block.state != State::Unmapped);
+                stats.segments += arena.segments.iter().filter(|(id, _)| backed(*id)).count() as u64;
+            }
+            stats.reserved_bytes = self.state.lock().accounts.of_pool(id);
+            stats
+        }))
+    }
+
+    /// Takes memory for `sizes` into a pool, so that as many requests of these sizes for `stream`, made while all
+    /// are live, need nothing from the device.
+    pub(crate) fn prime_pool(&self, id: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
+        let visit = self.visit(id, false)?;
+        let call = self.begin_call(Some(stream), RecordContext::State)?;
+        let mut taken = Vec::with_capacity(sizes.len());
+        let mut outcome = Ok(());
+        for bytes in sizes.iter().filter(|bytes| **bytes > 0) {
+            match self.malloc_from(&visit.pool, *bytes, stream, &call) {
+                Ok(ptr) => taken.push(ptr),
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        for ptr in taken {
+            if let Some(at) = self.map.get(ptr) {
+                self.free_in(ptr, at, &call);
+            }
+        }
+        drop(call);
+        self.outbox.deliver();
+        outcome
+    }
+
+    /// A block from a pool's arena.
+    pub(super) fn malloc_from(
+        &self,
+        pool: &ArenaPool,
+        bytes: u64,
+        stream: Stream,
+        call: &Call<'_>,
+    ) -> Result<DevicePtr> {
+        if bytes >= crate::round::EXABYTE {
+            return Err(AllocError::MoreThanAnExabyte { label: self.backend.kind().label() });
+        }
+        let (arena, state) = match self.enter(pool.slot, stream) {
+            Some(entered) => entered,
+            None => self.enter_slowly(pool, stream)?,
+        };
+        let mut state = self.attended(state, call);
+        let request = if self.attention.has(Reason::HARDENED) {
+            self.hardened_request(&state, bytes)
+        } else {
+            state.policy.request(bytes)
+        };
+        match state.find(&request) {
+            Some(block) => Ok(state.hand_out(&self.map, block, &request)),
+            None => {
+                drop(state);
+                self.climb(arena, &request, call)
+            }
+        }
+    }
+}

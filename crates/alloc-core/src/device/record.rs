@@ -1,0 +1,260 @@
+//! Who looks on: history and its contexts, trackers, and observers of segments and failures.
+
+use super::{DeviceAllocator, DeviceState, OutOfMemoryObserver};
+use crate::attention::Reason;
+use crate::history::{
+    Context, ContextRecorder, HistoryOptions, HistoryTemplate, RecordContext, Stamps, TraceTracker,
+};
+use crate::oom::ProcessMemory;
+use crate::policy::{Policy, Request};
+use crate::snapshot::HistoryStatus;
+use crate::sync::{Arc, assert_unlocked};
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use std::time::{Duration, Instant};
+
+/// What happens to a range of device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentChange {
+    /// It was taken from the device and has not been handed out yet.
+    Attached,
+    /// It is about to be given back: the device is done with it, and nobody else has it.
+    Detaching,
+}
+
+/// Memory that comes or goes, as a library that registers memory (NCCL, RDMA) needs to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentEvent {
+    /// What happens.
+    pub change: SegmentChange,
+    /// The device.
+    pub device: DeviceIndex,
+    /// The pool.
+    pub pool: PoolId,
+    /// The stream it serves.
+    pub stream: Stream,
+    /// First address.
+    pub addr: DevicePtr,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Part of a growable segment.
+    pub growable: bool,
+}
+
+/// Sees memory come and go. Called with no lock held, before the memory is used or leaves; it may call the driver. Must
+/// not panic.
+pub type SegmentObserver = Arc<dyn Fn(&SegmentEvent) + Send + Sync>;
+/// Sees a request that was refused before the driver was asked: device, bytes wanted, bytes held, the limit.
+/// PyTorch: `OomRejectionObserver`.
+pub type RejectionObserver = Arc<dyn Fn(DeviceIndex, u64, u64, u64) + Send + Sync>;
+/// Says which processes use how much of a device's memory. Called with no lock held.
+pub type ProcessMemorySource = Arc<dyn Fn(DeviceIndex) -> Vec<ProcessMemory> + Send + Sync>;
+
+/// All that look on.
+#[derive(Default)]
+pub(super) struct Observers {
+    pub(super) out_of_memory: Vec<Arc<OutOfMemoryObserver>>,
+    rejections: Vec<RejectionObserver>,
+    segments: Arc<Vec<SegmentObserver>>,
+    processes: Option<ProcessMemorySource>,
+    contexts: RecordContext,
+    recorder: Option<ContextRecorder>,
+    /// Contexts were gathered since history was last off: blocks or entries may have some.
+    gathered: bool,
+    /// There are trackers.
+    tracked: bool,
+    /// When a rejection was last logged.
+    logged: Option<Instant>,
+}
+
+/// How history is being recorded.
+#[derive(Clone, Debug)]
+pub(super) struct Recording {
+    pub(super) max_entries: usize,
+    pub(super) stamps: Arc<Stamps>,
+    /// Hand-outs before recording began.
+    missed: u64,
+    /// Records made before the program last cleared the history.
+    cleared: u64,
+    /// Actions were skipped at some time.
+    skipped: bool,
+}
+
+impl Recording {
+    /// What can be said of a history that has `held` records now.
+    pub(super) fn status(&self, held: usize) -> HistoryStatus {
+        let kept = held.min(self.max_entries);
+        let overwritten = (self.stamps.made() - self.cleared).saturating_sub(kept as u64);
+        HistoryStatus {
+            recorded: true,
+            complete: overwritten == 0 && self.missed == 0 && self.cleared == 0 && !self.skipped,
+            overwritten,
+            before_recording: self.missed,
+        }
+    }
+}
+
+/// Rejections are logged at most this often.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// Turns history on or off; see
+    /// [`CachingAllocator::record_history`](crate::allocator::CachingAllocator::record_history).
+    pub(crate) fn record_history(&self, options: &HistoryOptions) {
+        let _alone = self.configuring.lock();
+        let on = options.max_entries > 0;
+        let contexts = if on { options.contexts } else { RecordContext::Never };
+        let recorder = options.recorder.clone().filter(|_| on);
+        let former = {
+            let mut observers = self.observers.lock();
+            observers.contexts = contexts;
+            let gathers = contexts > RecordContext::Never && recorder.is_some();
+            observers.gathered = on && (observers.gathered || gathers);
+            std::mem::replace(&mut observers.recorder, recorder)
+        };
+        drop(former);
+        let stamps = self.state.lock().recording.as_ref().map(|recording| Arc::clone(&recording.stamps));
+        let template = HistoryTemplate {
+            max_entries: options.max_entries,
+            stamps: stamps
+                .filter(|stamps| stamps.is_deterministic() == options.deterministic)
+                .unwrap_or_else(|| Arc::new(Stamps::new(options.deterministic))),
+            contexts,
+            skip: HistoryTemplate::bits(&options.skip),
+            outbox: None,
+        };
+        self.apply_history(template, options.clear);
+    }
+
+    /// Changes how every journal is kept, at one moment.
+    fn apply_history(&self, mut template: HistoryTemplate, clear: bool) {
+        let (tracked, gathered) = {
+            let observers = self.observers.lock();
+            (observers.tracked, observers.gathered)
+        };
+        template.outbox = tracked.then(|| Arc::clone(&self.outbox));
+        let attentive = tracked || gathered;
+        if attentive {
+            // Before there are contexts to be dropped, or entries to be handed over.
+            self.attention.set(Reason::CONTEXTS, true);
+        }
+        // An arena that is made from here on begins with it; those that are there are changed below.
+        self.arenas.with_template(|all| all.history = template.clone());
+        let dropped_without_a_lock = self.with_all(|_, arenas| {
+            let mut trash = Vec::new();
+            let mut missed = 0;
+            for arena in arenas.iter_mut() {
+                if !arena.history.records_with(&template.stamps) {
+                    missed += arena.counters.handed_out_in_all();
+                }
+                let owner = arena.owner();
+                trash.extend(arena.history.configure(&template, owner, clear));
+                if template.max_entries == 0 {
+                    trash.extend(arena.segments.take_contexts());
+                }
+            }
+            let mut state = self.state.lock();
+            let DeviceState { history, recording, .. } = &mut *state;
+            trash.extend(history.configure(&template, (0, PoolId::DEFAULT), clear));
+            let before = recording.take().filter(|before| Arc::ptr_eq(&before.stamps, &template.stamps));
+            let (missed, cleared, skipped) =
+                before.map_or((missed, 0, false), |before| (before.missed, before.cleared, before.skipped));
+            *recording = (template.max_entries > 0).then(|| Recording {
+                max_entries: template.max_entries,
+                missed,
+                cleared: if clear { template.stamps.made() } else { cleared },
+                skipped: skipped || template.skip != 0,
+                stamps: template.stamps,
+            });
+            trash
+        });
+        drop(dropped_without_a_lock);
+        if !attentive {
+            self.attention.set(Reason::CONTEXTS, false);
+        }
+    }
+
+    /// Whether history is on.
+    pub(crate) fn is_recording(&self) -> bool {
+        self.state.lock().recording.is_some()
+    }
+
+    /// What a record made now would have for its time.
+    pub(crate) fn history_time(&self) -> Option<i64> {
+        self.state.lock().recording.as_ref().map(|recording| recording.stamps.now_us())
+    }
+
+    /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
+    pub(super) fn gather(&self, level: RecordContext) -> Option<Context> {
+        let recorder = {
+            let observers = self.observers.lock();
+            observers.recorder.clone().filter(|_| observers.contexts >= level)
+        }?;
+        assert_unlocked();
+        recorder()
+    }
+
+    pub(crate) fn add_trace_tracker(&self, tracker: TraceTracker) {
+        let _alone = self.configuring.lock();
+        self.outbox.add_tracker(tracker);
+        self.observers.lock().tracked = true;
+        let template = self.arenas.with_template(|all| all.history.clone());
+        self.apply_history(template, false);
+    }
+
+    pub(crate) fn add_out_of_memory_observer(&self, observer: OutOfMemoryObserver) {
+        self.observers.lock().out_of_memory.push(Arc::new(observer));
+    }
+
+    pub(crate) fn add_rejection_observer(&self, observer: RejectionObserver) {
+        self.observers.lock().rejections.push(observer);
+    }
+
+    pub(crate) fn set_process_memory_source(&self, source: ProcessMemorySource) {
+        let former = self.observers.lock().processes.replace(source);
+        // Foreign code, dropped without the lock.
+        drop(former);
+    }
+
+    /// Memory of the device by process, where somebody tells. Hold no lock.
+    pub(super) fn process_memory(&self) -> Vec<ProcessMemory> {
+        let source = self.observers.lock().processes.clone();
+        assert_unlocked();
+        source.map(|source| source(self.device)).unwrap_or_default()
+    }
+
+    pub(crate) fn add_segment_observer(&self, observer: SegmentObserver) {
+        Arc::make_mut(&mut self.observers.lock().segments).push(observer);
+    }
+
+    /// Tells observers that memory comes or goes. Hold no lock.
+    pub(super) fn tell(&self, event: SegmentEvent) {
+        let observers = Arc::clone(&self.observers.lock().segments);
+        if !observers.is_empty() {
+            assert_unlocked();
+            observers.iter().for_each(|observer| observer(&event));
+        }
+    }
+
+    /// Tells observers of a request that was refused before the driver was asked. Hold no lock.
+    pub(super) fn tell_rejected(&self, request: &Request, held: u64, limit: u64) {
+        let (observers, log) = {
+            let mut observers = self.observers.lock();
+            let log = observers.logged.is_none_or(|last| last.elapsed() >= LOG_EVERY);
+            if log {
+                observers.logged = Some(Instant::now());
+            }
+            (observers.rejections.clone(), log)
+        };
+        if log {
+            tracing::warn!(
+                requested = request.requested,
+                held,
+                limit,
+                "request rejected before the driver was asked; set throw_on_cudamalloc_oom:False to disable"
+            );
+        }
+        for observer in observers {
+            observer(self.device, request.segment_bytes, held, limit);
+        }
+    }
+}

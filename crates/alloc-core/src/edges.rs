@@ -1,0 +1,176 @@
+//! The edges of a process: forks, the end of the process, and a driver that goes away.
+//!
+//! Each device has a word that its calls test anyway ([`Attention`]), and every word is in a list that only grows, so a
+//! fork or an exit reaches all of them without a lock. A forked child can use neither its parent's driver nor locks
+//! that a thread of the parent held: there, words say [`Edge::Forked`] from the first instruction on.
+
+use crate::attention::{Attention, Reason};
+use crate::backend::{Backend, BackendError, ErrorKind};
+use crate::error::{AllocError, Result};
+use crate::sync::Ordering;
+use crate::sync::plain::{AtomicBool, AtomicPtr, AtomicU64};
+use crate::types::BackendId;
+
+/// Why an allocator's driver may not be called any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// The process is a fork of the one that made the allocator.
+    Forked,
+    /// The driver is unloading, or the process is at its end.
+    DriverGone,
+}
+
+impl Edge {
+    /// The answer to calls that ask for something.
+    #[cold]
+    pub(crate) fn refusal(self) -> AllocError {
+        match self {
+            Self::Forked => AllocError::Forked,
+            Self::DriverGone => AllocError::DriverGone,
+        }
+    }
+
+    /// The answer to calls that give something back: without a driver there is nobody to give it to.
+    #[cold]
+    pub(crate) fn of_release(self) -> Result<()> {
+        match self {
+            Self::Forked => Err(AllocError::Forked),
+            Self::DriverGone => Ok(()),
+        }
+    }
+}
+
+/// A place of the list. Never given back to the heap, and not beside another one in the processor's cache.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Word {
+    attention: Attention,
+    lent: AtomicBool,
+    next: AtomicPtr<Word>,
+}
+
+/// The newest word.
+static WORDS: AtomicPtr<Word> = AtomicPtr::new(std::ptr::null_mut());
+/// Backends with smaller ids were made by a process that this one is a fork of.
+static FIRST_OWN: AtomicU64 = AtomicU64::new(0);
+/// The process is at its end.
+static ENDED: AtomicBool = AtomicBool::new(false);
+static WATCHED: AtomicBool = AtomicBool::new(false);
+
+fn words() -> impl Iterator<Item = &'static Word> {
+    let follow = |at: &AtomicPtr<Word>| {
+        // SAFETY: the list's pointers are null or come from leaked boxes, and words are only ever shared.
+        unsafe { at.load(Ordering::Acquire).as_ref() }
+    };
+    std::iter::successors(follow(&WORDS), move |word| follow(&word.next))
+}
+
+/// A word for a new device allocator.
+pub(crate) fn lend() -> &'static Attention {
+    let vacant = words().find(|word| !word.lent.swap(true, Ordering::AcqRel));
+    let word = vacant.unwrap_or_else(|| {
+        let word: &'static Word =
+            Box::leak(Box::new(Word { lent: AtomicBool::new(true), ..Word::default() }));
+        let this = std::ptr::from_ref(word).cast_mut();
+        let mut newest = WORDS.load(Ordering::Acquire);
+        loop {
+            word.next.store(newest, Ordering::Relaxed);
+            match WORDS.compare_exchange_weak(newest, this, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return word,
+                Err(newer) => newest = newer,
+            }
+        }
+    });
+    word.attention.reset();
+    if ENDED.load(Ordering::Acquire) {
+        word.attention.set(Reason::DRIVER_GONE, true);
+    }
+    &word.attention
+}
+
+/// Takes the word of a device allocator that is gone.
+pub(crate) fn take_back(attention: &'static Attention) {
+    if let Some(word) = words().find(|word| std::ptr::eq(&raw const word.attention, attention)) {
+        word.lent.store(false, Ordering::Release);
+    }
+}
+
+/// Sees to it that forks and the end of the process are noticed. Called before anything is made that they concern.
+pub(crate) fn watch() {
+    // Twice is harmless, and nobody waits for another thread here: a fork may have left that thread behind.
+    // Threads of a schedule exist only inside of it; nothing of theirs is left at a fork or an exit.
+    if cfg!(any(loom, shuttle)) || WATCHED.load(Ordering::Acquire) {
+        return;
+    }
+    // SAFETY: the handler only uses atomics, as a forked child may.
+    let forks = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    // SAFETY: the handler only uses atomics; it cannot panic.
+    let exit = unsafe { libc::atexit(at_exit) };
+    if (forks, exit) != (0, 0) {
+        tracing::warn!(
+            forks,
+            exit,
+            "no memory to register for forks or the end of the process; they go unnoticed"
+        );
+    }
+    WATCHED.store(true, Ordering::Release);
+}
+
+extern "C" fn in_child() {
+    FIRST_OWN.store(BackendId::bound(), Ordering::Release);
+    words().for_each(|word| word.attention.set(Reason::FORKED, true));
+}
+
+extern "C" fn at_exit() {
+    ENDED.store(true, Ordering::Release);
+    words().for_each(|word| word.attention.set(Reason::DRIVER_GONE, true));
+}
+
+/// Whether an allocator may be made over a backend.
+pub(crate) fn admit(backend: BackendId) -> Result<()> {
+    if u64::from(backend.0) < FIRST_OWN.load(Ordering::Acquire) {
+        return Err(AllocError::Forked);
+    }
+    if ENDED.load(Ordering::Acquire) { Err(AllocError::DriverGone) } else { Ok(()) }
+}
+
+/// Notes where a driver's error means that it is unloading. Its kind alone does not say so: drivers also answer it
+/// about one stream, or one thread's context. So the driver is asked what it could answer without either.
+#[cold]
+pub(crate) fn notice(attention: &Attention, backend: &dyn Backend, error: &BackendError) {
+    let unusable = |error: &BackendError| error.kind == ErrorKind::Unusable;
+    if unusable(error) && backend.has_primary_context(error.device).is_err_and(|error| unusable(&error)) {
+        tracing::info!(%error, "the driver is unloading; it is not called any more");
+        attention.set(Reason::DRIVER_GONE, true);
+    }
+}
+
+/// Logs what went wrong at a value's end. At an edge of the process that is nothing; and in a forked child the log's
+/// locks may be those of threads that it does not have.
+pub(crate) fn log_end(ended: Result<()>, problem: &'static str) {
+    match ended {
+        Ok(()) | Err(AllocError::Forked | AllocError::DriverGone) => {}
+        Err(error) => tracing::error!(%error, "{problem}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_lent_to_one_at_a_time_and_comes_back_clean() {
+        let (one, other) = (lend(), lend());
+        assert!(!std::ptr::eq(one, other));
+        one.add_pending();
+        one.set(Reason::DRIVER_GONE, true);
+        assert_eq!((one.edge(), other.edge()), (Some(Edge::DriverGone), None));
+        take_back(one);
+        take_back(other);
+        let all = words().count();
+        let again = lend();
+        assert!(!again.concerns_requests());
+        assert!(words().count() >= all, "words are kept");
+        take_back(again);
+    }
+}

@@ -1,0 +1,75 @@
+//! The patterns, and reading them back.
+
+use crate::backend::{Backend, CopyKind, Result};
+use crate::sync::assert_unlocked;
+use crate::types::DevicePtr;
+
+/// A request is larger by this, so that a canary follows it in any block.
+pub(crate) const MARGIN: u64 = 16;
+/// The longest canary: as much as rounding leaves behind most requests.
+pub(crate) const CANARY_BYTES: u64 = 512;
+/// What follows a block's bytes.
+pub(crate) const CANARY: u8 = 0xc5;
+/// What a freed block is filled with. Read as floating-point numbers it is large and odd, and no program's usual fill.
+pub(crate) const POISON: u8 = 0xdb;
+
+/// Bytes read at a time.
+const CHUNK: usize = 1 << 18;
+
+/// Where memory differs from its pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mismatch {
+    /// First byte that differs.
+    pub(crate) at: DevicePtr,
+    /// Bytes that differ.
+    pub(crate) bytes: u64,
+    /// The first of them.
+    pub(crate) found: u8,
+}
+
+/// Reads device memory back and compares it with a pattern.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    buffer: Vec<u8>,
+}
+
+impl Reader {
+    /// Where `bytes` at `ptr` are not all `pattern`. Blocks.
+    ///
+    /// # Safety
+    /// Rule 2 of the contract for the range; nothing writes to it on purpose meanwhile.
+    pub(crate) unsafe fn compare(
+        &mut self,
+        backend: &dyn Backend,
+        ptr: DevicePtr,
+        bytes: u64,
+        pattern: u8,
+    ) -> Result<Option<Mismatch>> {
+        assert_unlocked();
+        let mut mismatch: Option<Mismatch> = None;
+        let mut done = 0;
+        while done < bytes {
+            let length = (bytes - done).min(CHUNK as u64);
+            self.buffer.clear();
+            // A simulated device without bytes copies nothing, and leaves what is expected.
+            self.buffer.resize(usize::try_from(length).unwrap_or(CHUNK), pattern);
+            let at = ptr.add(done);
+            let host = DevicePtr(self.buffer.as_mut_ptr().expose_provenance() as u64);
+            // SAFETY: rule 2: the caller's for the device range; the host range is this reader's buffer, `length` bytes
+            // long, which nobody else has.
+            unsafe { backend.copy(host, at, length, CopyKind::DeviceToHost) }?;
+            // Without an early end, so that it takes many bytes at a time.
+            let difference = self.buffer.iter().fold(0, |all, byte| all | (byte ^ pattern));
+            let wrong = |(_, byte): &(u64, &u8)| **byte != pattern;
+            let mut differing = (0..).zip(&self.buffer).filter(wrong);
+            if difference != 0
+                && let Some((offset, found)) = differing.next()
+            {
+                let found = Mismatch { at: at.add(offset), bytes: 0, found: *found };
+                mismatch.get_or_insert(found).bytes += 1 + differing.count() as u64;
+            }
+            done += length;
+        }
+        Ok(mismatch)
+    }
+}

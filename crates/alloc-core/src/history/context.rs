@@ -1,0 +1,38 @@
+//! Call contexts: where in the program an operation came from.
+
+use crate::snapshot::Stack;
+use crate::sync::Arc;
+use std::fmt::Debug;
+
+/// A place in the program, gathered when an operation begins and looked up only when somebody looks at it.
+/// PyTorch: `GatheredContext`. It is dropped with no lock held.
+pub trait CallContext: Debug + Send + Sync {
+    /// The call stack, innermost frame first. May be slow; called with no lock held.
+    fn frames(&self) -> Stack;
+
+    /// Where the forward pass was, for work of a backward pass, where the program knows it.
+    fn forward_frames(&self) -> Option<Vec<Arc<str>>> {
+        None
+    }
+}
+
+/// A shared call context.
+pub type Context = Arc<dyn CallContext>;
+
+/// Gathers the calling thread's context; `None` where there is none. Called with no lock held, so it may take the
+/// interpreter's lock. PyTorch: `CreateContextFn`.
+pub type ContextRecorder = Arc<dyn Fn() -> Option<Context> + Send + Sync>;
+
+/// When contexts are gathered, and where they are kept. PyTorch: `RecordContext`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum RecordContext {
+    /// Never.
+    #[default]
+    Never,
+    /// At requests; kept with live blocks and segments only.
+    State,
+    /// At requests and notes; kept in entries, too. A free shows where its block was allocated.
+    Alloc,
+    /// At frees and flushes, too.
+    All,
+}

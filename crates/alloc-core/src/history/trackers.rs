@@ -1,0 +1,157 @@
+//! Trackers: functions of the program that see every entry, whether history is on or not.
+//!
+//! Entries are queued under the lock of the arena that makes them, and handed over after it is dropped: a tracker
+//! may call anything, the allocator too. Of all threads that have something to hand over, one does it for all, in
+//! order; nobody waits for a tracker.
+
+use super::context::Context;
+use crate::snapshot::TraceEntry;
+use crate::sync::{Arc, Mutex, Rank};
+use std::collections::VecDeque;
+
+/// Sees an entry, and its call context if one was gathered. PyTorch: `AllocatorTraceTracker`.
+pub type TraceTracker = Arc<dyn Fn(&TraceEntry, Option<&Context>) + Send + Sync>;
+
+#[derive(Debug)]
+pub(crate) struct Tracked {
+    pub(crate) entry: TraceEntry,
+    pub(crate) context: Option<Context>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Tracked>,
+    trackers: Arc<Vec<TraceTracker>>,
+    /// Some thread is handing entries over.
+    busy: bool,
+}
+
+/// Entries on their way to trackers.
+pub(crate) struct Outbox {
+    state: Mutex<State>,
+}
+
+impl Default for Outbox {
+    fn default() -> Self {
+        Self { state: Mutex::new(Rank::Registry, State::default()) }
+    }
+}
+
+impl std::fmt::Debug for Outbox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outbox").field("waiting", &self.state.lock().queue.len()).finish_non_exhaustive()
+    }
+}
+
+/// Hands over what waits when an operation ends, however it does.
+pub(crate) struct AtEnd<'a>(&'a Outbox);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.deliver();
+    }
+}
+
+impl Outbox {
+    /// [`deliver`](Self::deliver) when what is returned is dropped; make it before any lock is taken.
+    #[must_use]
+    pub(crate) fn deliver_at_end(&self) -> AtEnd<'_> {
+        AtEnd(self)
+    }
+
+    pub(crate) fn add_tracker(&self, tracker: TraceTracker) {
+        Arc::make_mut(&mut self.state.lock().trackers).push(tracker);
+    }
+
+    pub(super) fn push(&self, tracked: Tracked) {
+        self.state.lock().queue.push_back(tracked);
+    }
+
+    /// Hands everything over that waits, unless another thread is at it. Hold no lock.
+    pub(crate) fn deliver(&self) {
+        /// Lets others deliver again, also after a tracker's panic.
+        struct Delivering<'a>(&'a Outbox);
+        impl Drop for Delivering<'_> {
+            fn drop(&mut self) {
+                self.0.state.lock().busy = false;
+            }
+        }
+        {
+            let mut state = self.state.lock();
+            if state.busy || state.queue.is_empty() {
+                return;
+            }
+            state.busy = true;
+        }
+        let delivering = Delivering(self);
+        loop {
+            let (tracked, trackers) = {
+                let mut state = self.state.lock();
+                let Some(tracked) = state.queue.pop_front() else {
+                    // Under the lock: whoever adds an entry from here on finds nobody at it.
+                    state.busy = false;
+                    break;
+                };
+                (tracked, Arc::clone(&state.trackers))
+            };
+            crate::sync::assert_unlocked();
+            for tracker in trackers.iter() {
+                tracker(&tracked.entry, tracked.context.as_ref());
+            }
+        }
+        std::mem::forget(delivering);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::snapshot::Action;
+    use crate::sync::{AtomicBool, Ordering, models};
+
+    fn entry(thread: u64, n: u64) -> Tracked {
+        let entry = TraceEntry {
+            action: Action::Alloc,
+            addr: thread,
+            size: n,
+            stream: 0,
+            time_us: 0,
+            labels: Arc::default(),
+            frames: None,
+        };
+        Tracked { entry, context: None }
+    }
+
+    /// Whoever hands over, every entry is seen once, in its thread's order, and by one caller at a time.
+    #[test]
+    fn nothing_is_left_in_the_outbox() {
+        models::check(|| {
+            let outbox = Arc::new(Outbox::default());
+            let at_it = AtomicBool::new(false);
+            let seen: Arc<std::sync::Mutex<Vec<(u64, u64)>>> = Arc::default();
+            let notes = Arc::clone(&seen);
+            outbox.add_tracker(Arc::new(move |entry: &TraceEntry, _: Option<&Context>| {
+                assert!(!at_it.swap(true, Ordering::Relaxed), "one at a time");
+                notes.lock().expect("nobody panics").push((entry.addr, entry.size));
+                at_it.store(false, Ordering::Relaxed);
+            }));
+            let works = |thread| {
+                let outbox = Arc::clone(&outbox);
+                move || {
+                    for n in 0..2 {
+                        let _at_end = outbox.deliver_at_end();
+                        outbox.push(entry(thread, n));
+                    }
+                }
+            };
+            let other = loom::thread::spawn(works(1));
+            works(0)();
+            other.join().expect("the other ends well");
+            let seen = seen.lock().expect("nobody panics");
+            for thread in 0..2 {
+                let of_one: Vec<u64> = seen.iter().filter(|(t, _)| *t == thread).map(|(_, n)| *n).collect();
+                assert_eq!(of_one, [0, 1]);
+            }
+        });
+    }
+}

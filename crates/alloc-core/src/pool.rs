@@ -1,0 +1,281 @@
+//! Memory pools: who they serve, and where their memory comes from.
+//!
+//! A pool is a set of segments with an owner. Requests go to the default pool unless an open *scope* sends them
+//! elsewhere. Pools are counted: when nobody uses one any more, its cached memory can be given back.
+
+mod handle;
+
+pub(crate) use handle::PoolReference;
+pub use handle::{MemoryPool, PoolOptions, PoolScope};
+
+use crate::directory::PoolSlot;
+use crate::error::{AllocError, Result};
+use crate::last_work::LastWork;
+use crate::stats::StatArray;
+use crate::sync::{Arc, ThreadId, this_thread};
+use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// Where a pool's memory comes from, instead of the driver's `malloc`. PyTorch: the allocator of a `MemPool`.
+///
+/// The functions are called with no lock held, on the thread that needs or returns the memory, and may use the
+/// allocator themselves. They must not panic.
+///
+/// # Safety
+/// Memory handed out is the program's to use on the device, at least as large as asked, aligned to 512 bytes,
+/// and disjoint from all other memory that is held, until it is taken back.
+pub unsafe trait SegmentSource: Debug + Send + Sync {
+    /// `bytes` of device memory for work of `stream`; `None` where there is not enough. May block.
+    fn alloc(&self, bytes: u64, stream: Stream) -> Option<DevicePtr>;
+
+    /// Takes back what [`alloc`](Self::alloc) gave for `stream`. May block.
+    ///
+    /// # Safety
+    /// `ptr` and `bytes` are those of one `alloc`, given back once; no queued work uses the memory.
+    unsafe fn free(&self, ptr: DevicePtr, bytes: u64, stream: Stream);
+
+    /// The physical memory behind growable segments; `None` (the default) where the pool's segments are
+    /// fixed, whatever the settings say.
+    fn physical(&self) -> Option<&dyn PhysicalSource> {
+        None
+    }
+}
+
+/// Physical memory for a pool's growable segments.
+pub trait PhysicalSource: Debug + Send + Sync {
+    /// A handle to `bytes` of physical memory of `device`, which the engine maps; `None` where there is not
+    /// enough.
+    fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle>;
+
+    /// Takes a handle back that nothing maps any more.
+    ///
+    /// # Errors
+    /// Where it could not be released now: the engine keeps it and tries again.
+    fn release(&self, handle: PhysicalHandle) -> crate::backend::Result<()>;
+}
+
+/// Which requests a scope sends to its pool.
+#[derive(Clone)]
+pub enum Filter {
+    /// All of them.
+    Always,
+    /// Those of the thread that opened the scope.
+    Thread(ThreadId),
+    /// Those for one stream.
+    Stream(Stream),
+    /// Those for streams that are part of the same capture as this one. While it is not being captured there are none,
+    /// so that a scope can be opened before its capture begins.
+    CaptureOf(Stream),
+    /// Those for which the function says so. It is called with no lock held, at every request.
+    Custom(Arc<dyn Fn(Stream) -> bool + Send + Sync>),
+}
+
+impl Filter {
+    /// Those of the calling thread.
+    #[must_use]
+    pub fn this_thread() -> Self {
+        Self::Thread(this_thread())
+    }
+}
+
+impl Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Always => f.write_str("Always"),
+            Self::Thread(id) => f.debug_tuple("Thread").field(id).finish(),
+            Self::Stream(stream) => f.debug_tuple("Stream").field(stream).finish(),
+            Self::CaptureOf(stream) => f.debug_tuple("CaptureOf").field(stream).finish(),
+            Self::Custom(_) => f.write_str("Custom"),
+        }
+    }
+}
+
+/// What a pool holds and who uses it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct PoolStats {
+    /// References to it; at 0 its cached memory goes with the next flush.
+    pub use_count: u32,
+    /// Bytes held from the device.
+    pub reserved_bytes: StatArray,
+    /// Blocks in the program's hands.
+    pub allocation: u64,
+    /// Bytes in the program's hands, rounded.
+    pub allocated_bytes: u64,
+    /// Bytes handed out or pending, rounded.
+    pub active_bytes: u64,
+    /// Bytes handed out or pending, as requested.
+    pub requested_bytes: u64,
+    /// Bytes cached: free and backed by memory.
+    pub free_bytes: u64,
+    /// Segments: fixed ones, and growable ones that have memory.
+    pub segments: u64,
+}
+
+/// A pool as its device knows it.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) slot: PoolSlot,
+    pub(crate) use_count: u32,
+    pub(crate) source: Option<Arc<dyn SegmentSource>>,
+    pub(crate) no_split: bool,
+    pub(crate) use_on_oom: bool,
+    /// Some request was served for a capture: graphs know its addresses, so nothing leaves while it is in use.
+    pub(crate) captured: bool,
+    /// Its own source had no memory when it was asked last.
+    pub(crate) source_refused: bool,
+    /// Requests under way: the pool's arenas are not given to others meanwhile.
+    pub(crate) visitors: u32,
+    /// Last launches of graphs that are gone and knew the pool's addresses: no memory leaves before they are done.
+    pub(crate) launches: Vec<Arc<LastWork>>,
+}
+
+/// An open scope.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub(crate) pool: PoolId,
+    pub(crate) filter: Filter,
+}
+
+/// A device's private pools and scopes. The default pool is not among them.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    pub(crate) records: BTreeMap<PoolId, Pool>,
+    /// Open scopes, oldest first; copied when they change, so that filters run without a lock.
+    pub(crate) scopes: Arc<Vec<Scope>>,
+    next_slot: PoolSlot,
+}
+
+impl Default for Pools {
+    fn default() -> Self {
+        Self { records: BTreeMap::new(), scopes: Arc::default(), next_slot: PoolSlot::DEFAULT.next() }
+    }
+}
+
+impl Pools {
+    /// The pool, whether it is in use or not.
+    pub(crate) fn get(&mut self, id: PoolId) -> Result<&mut Pool> {
+        self.records.get_mut(&id).ok_or(AllocError::UnknownPool { pool: id })
+    }
+
+    /// Adds a reference to a pool, which is made on its first one.
+    pub(crate) fn create_or_reference(
+        &mut self,
+        id: PoolId,
+        source: Option<Arc<dyn SegmentSource>>,
+    ) -> Result<()> {
+        if id == PoolId::DEFAULT {
+            return Err(AllocError::Pool {
+                pool: id,
+                problem: "(0, 0) is the default pool, which is always there",
+            });
+        }
+        match self.records.get_mut(&id) {
+            Some(pool) if pool.use_count == 0 => Err(AllocError::DeadPool { pool: id }),
+            Some(_) if source.is_some() => Err(AllocError::Pool {
+                pool: id,
+                problem: "it exists already; where its memory comes from is said when it is made",
+            }),
+            Some(pool) => {
+                pool.use_count += 1;
+                Ok(())
+            }
+            None => {
+                let slot = self.next_slot;
+                self.next_slot = slot.next();
+                let pool = Pool {
+                    slot,
+                    use_count: 1,
+                    source,
+                    no_split: false,
+                    use_on_oom: false,
+                    captured: false,
+                    source_refused: false,
+                    visitors: 0,
+                    launches: Vec::new(),
+                };
+                self.records.insert(id, pool);
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens a scope and adds a reference. Nothing changes where a scope of the pool is open already.
+    pub(crate) fn begin(&mut self, id: PoolId, filter: Filter) -> Result<()> {
+        if self.scopes.iter().any(|scope| scope.pool == id) {
+            return Err(AllocError::Pool {
+                pool: id,
+                problem: "beginAllocateToPool: already recording to mempool_id",
+            });
+        }
+        self.create_or_reference(id, None)?;
+        Arc::make_mut(&mut self.scopes).push(Scope { pool: id, filter });
+        Ok(())
+    }
+
+    /// Closes the pool's scope; its references stay.
+    pub(crate) fn end(&mut self, id: PoolId) -> Result<()> {
+        let Some(at) = self.scopes.iter().position(|scope| scope.pool == id) else {
+            return Err(AllocError::Pool {
+                pool: id,
+                problem: "endAllocatePool: not currently recording to mempool_id",
+            });
+        };
+        Arc::make_mut(&mut self.scopes).remove(at);
+        Ok(())
+    }
+
+    /// Takes a reference away; returns whether it was the last.
+    pub(crate) fn release(&mut self, id: PoolId) -> Result<bool> {
+        let pool = self.get(id)?;
+        if pool.use_count == 0 {
+            return Err(AllocError::DeadPool { pool: id });
+        }
+        pool.use_count -= 1;
+        if pool.use_count == 0 {
+            (pool.no_split, pool.use_on_oom) = (false, false);
+        }
+        Ok(pool.use_count == 0)
+    }
+
+    /// Nobody uses any pool any more: the allocator goes away.
+    pub(crate) fn abandon_all(&mut self) {
+        self.records.values_mut().for_each(|pool| pool.use_count = 0);
+        self.scopes = Arc::default();
+    }
+
+    /// Whether the memory of the pool in `slot` may be given back: nobody uses the pool any more, nor does a launch.
+    pub(crate) fn is_freeable(&self, slot: PoolSlot) -> bool {
+        let unused = |pool: &Pool| pool.use_count == 0 && pool.launches.is_empty();
+        slot == PoolSlot::DEFAULT || self.in_slot(slot).is_none_or(unused)
+    }
+
+    /// Launches that keep the memory of unused pools.
+    pub(crate) fn launches_to_wait_for(&self) -> Vec<Arc<LastWork>> {
+        let unused = self.records.values().filter(|pool| pool.use_count == 0);
+        unused.flat_map(|pool| pool.launches.iter().cloned()).collect()
+    }
+
+    /// These launches are done; returns what is to be dropped without a lock.
+    pub(crate) fn forget_launches(&mut self, done: &[Arc<LastWork>]) -> Vec<Arc<LastWork>> {
+        let is_done = |launch: &mut Arc<LastWork>| done.iter().any(|other| Arc::ptr_eq(launch, other));
+        self.records.values_mut().flat_map(|pool| pool.launches.extract_if(.., is_done)).collect()
+    }
+
+    /// Whether addresses of the pool in `slot` are part of graphs.
+    pub(crate) fn is_captured(&self, slot: PoolSlot) -> bool {
+        self.in_slot(slot).is_some_and(|pool| pool.captured && pool.use_count > 0)
+    }
+
+    fn in_slot(&self, slot: PoolSlot) -> Option<&Pool> {
+        self.records.values().find(|pool| pool.slot == slot)
+    }
+
+    /// Pools that nobody uses, has a scope for, or visits.
+    pub(crate) fn abandoned(&self) -> Vec<(PoolId, PoolSlot)> {
+        let idle = |(id, pool): &(&PoolId, &Pool)| {
+            pool.use_count == 0 && pool.visitors == 0 && !self.scopes.iter().any(|scope| scope.pool == **id)
+        };
+        self.records.iter().filter(idle).map(|(id, pool)| (*id, pool.slot)).collect()
+    }
+}

@@ -1,0 +1,43 @@
+//! In which orders the threads of a scenario run.
+
+use crate::rig::Rig;
+use alloc_core::config::Settings;
+use alloc_core::types::MIB;
+use shuttle::rand::Rng;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
+use shuttle::{Config, Runner};
+
+/// Schedules of each kind for each scenario: a slice for every day, and with `GRANULE_LONG`. Each makes a machine, and
+/// one process can make 65 535.
+const FEW: usize = 300;
+const MANY: usize = 1500;
+/// Of the few; the many are other ones each time.
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The most switches against priorities: bugs rarely need more.
+const DEPTH: usize = 3;
+
+/// Runs a scenario on fresh machines of `mebibytes`. Whether segments are fixed or grow is a part of the schedule.
+pub(crate) fn explore(mebibytes: u64, scenario: fn(&Rig)) {
+    let run = |scheduler: Box<dyn Scheduler + Send>| {
+        let mut config = Config::new();
+        config.stack_size = 1 << 20;
+        // Which orders the processor may see is for loom.
+        config.silence_warnings = true;
+        Runner::new(scheduler, config).run(move || {
+            let expandable_segments = shuttle::rand::thread_rng().gen_bool(0.5);
+            let settings = Settings { expandable_segments, ..Settings::default() };
+            let rig = Rig::new(mebibytes * MIB, settings);
+            scenario(&rig);
+            rig.end();
+        });
+    };
+    if let Ok(schedule) = std::env::var("GRANULE_SCHEDULE") {
+        run(Box::new(ReplayScheduler::new_from_encoded(&schedule)));
+    } else if std::env::var_os("GRANULE_LONG").is_some() {
+        run(Box::new(RandomScheduler::new(MANY)));
+        run(Box::new(PctScheduler::new(DEPTH, MANY)));
+    } else {
+        run(Box::new(RandomScheduler::new_from_seed(SEED, FEW)));
+        run(Box::new(PctScheduler::new_from_seed(SEED, DEPTH, FEW)));
+    }
+}

@@ -1,0 +1,379 @@
+//! Captures that go wrong, and graphs at work: nothing leaks, nothing waits that must not, nothing leaves too early.
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
+
+use alloc_core::AllocError;
+use alloc_core::backend::{Backend, CaptureMode, CaptureStatus, ErrorKind, EventFlags};
+use alloc_core::config::Settings;
+use alloc_core::graph::{CapturedGraph, GraphCapture};
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
+use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
+use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
+use granule_tests::Allocator;
+use granule_tests::rig::{DEVICE, Rig, on_each};
+use std::time::Duration;
+
+fn of(mebibytes: u64) -> OpenRegConfig {
+    OpenRegConfig::default().devices(1).capacity(mebibytes * MIB)
+}
+
+fn both() -> [Settings; 2] {
+    [Settings::default(), Settings { expandable_segments: true, ..Settings::default() }]
+}
+
+fn begin(allocator: &Allocator, stream: Stream) -> GraphCapture {
+    GraphCapture::begin(allocator, stream, CaptureMode::Global, None).unwrap()
+}
+
+fn fill(rig: &Rig, stream: Stream, ptr: DevicePtr, bytes: u64) {
+    // SAFETY: rule 2: the tests give live blocks, or let a graph that owns them write.
+    unsafe { rig.backend.memset_async(ptr, 1, bytes, stream) }.unwrap();
+}
+
+/// Later work of `to` comes after all that `from` was given.
+fn join(rig: &Rig, from: Stream, to: Stream) {
+    let event = rig.backend.create_event(DEVICE, EventFlags::empty()).unwrap();
+    rig.backend.record_event(event, from).unwrap();
+    rig.backend.wait_event(to, event).unwrap();
+    // SAFETY: rule 1: made above, and not used again.
+    unsafe { rig.backend.destroy_event(event) }.unwrap();
+}
+
+/// The pool was released, its memory can go, and its record with it; captures are no concern of later calls.
+fn nothing_remains(rig: &Rig, allocator: &Allocator, pool: PoolId, stream: Stream) {
+    assert_eq!(rig.backend.capture().unwrap().status(stream), Ok(CaptureStatus::None));
+    if let Ok(uses) = allocator.pool_use_count(DEVICE, pool) {
+        assert_eq!(uses, 0, "{}: the pool was released", rig.name);
+    }
+    rig.nothing_is_left(allocator);
+    assert!(matches!(allocator.pool_use_count(DEVICE, pool), Err(AllocError::UnknownPool { .. })));
+    assert!(matches!(allocator.end_pool(DEVICE, pool), Err(AllocError::Pool { .. })), "its scope is closed");
+    assert!(matches!(allocator.mark_capture_end(DEVICE), Err(AllocError::NoCapture { .. })));
+    let calls = rig.device.calls();
+    let ptr = allocator.malloc(MIB, stream).unwrap();
+    allocator.free(ptr).unwrap();
+    let calls = rig.device.calls().since(&calls);
+    assert_eq!(calls.get(Call::ExchangeCaptureMode) + calls.get(Call::CaptureStatus), 0);
+    allocator.empty_cache().unwrap();
+}
+
+/// PyTorch issue 188439: a capture that was begun and never ended kept its pool for ever.
+#[test]
+fn an_abandoned_capture_leaks_nothing() {
+    on_each(&of(100), |rig| {
+        for settings in both() {
+            let (allocator, stream) = (rig.allocator(settings), rig.new_stream());
+            let capture = begin(&allocator, stream);
+            let pool = capture.pool();
+            let ptr = allocator.malloc(30 * MIB, stream).unwrap();
+            fill(rig, stream, ptr, MIB);
+            allocator.free(ptr).unwrap();
+            drop(capture);
+            nothing_remains(rig, &allocator, pool, stream);
+        }
+    });
+}
+
+/// PyTorch pull request 190308: so did one that failed at its end.
+#[test]
+fn a_broken_capture_leaks_nothing() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
+        for drop_it in [false, true] {
+            let capture = begin(&allocator, stream);
+            let pool = capture.pool();
+            let ptr = allocator.malloc(30 * MIB, stream).unwrap();
+            assert_eq!(rig.backend.query_stream(stream).unwrap_err().kind, ErrorKind::CaptureViolation);
+            let late = allocator.malloc(MIB, stream).unwrap();
+            allocator.free(late).unwrap();
+            allocator.free(ptr).unwrap();
+            if drop_it {
+                drop(capture);
+            } else {
+                let refused = capture.end().unwrap_err();
+                let AllocError::Backend(error) = refused else { panic!("{refused}") };
+                assert_eq!(error.kind, ErrorKind::CaptureViolation);
+            }
+            nothing_remains(rig, &allocator, pool, stream);
+        }
+    });
+}
+
+#[test]
+fn a_capture_that_cannot_begin_changes_nothing() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
+        // A default stream cannot be captured; and a driver may refuse any other.
+        let refusing = FaultPlan::none().fail_all(Call::BeginCapture, ErrorKind::Other);
+        for (stream, faults) in [(rig.stream(), FaultPlan::none()), (stream, refusing)] {
+            let pool = PoolId::fresh_for_capture();
+            rig.device.set_faults(faults);
+            let refused =
+                GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool)).unwrap_err();
+            rig.device.set_faults(FaultPlan::none());
+            assert!(matches!(refused, AllocError::Backend(_)), "{refused}");
+            nothing_remains(rig, &allocator, pool, stream);
+        }
+        let kept = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let refusal = GraphCapture::begin(&allocator, rig.stream(), CaptureMode::Global, Some(kept.id()));
+        assert!(matches!(refusal, Err(AllocError::Backend(_))));
+        assert_eq!(kept.use_count().unwrap(), 1, "a pool that others hold stays theirs");
+    });
+}
+
+/// The driver refuses to end the capture once, for no reason of the capture's: it is ended all the same.
+#[test]
+fn a_refused_end_is_tried_again_and_leaks_nothing() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
+        for drop_it in [false, true] {
+            let capture = begin(&allocator, stream);
+            let pool = capture.pool();
+            rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::EndCapture, 1, ErrorKind::Other));
+            if drop_it {
+                drop(capture)
+            } else {
+                drop(capture.end().unwrap_err())
+            }
+            rig.device.set_faults(FaultPlan::none());
+            nothing_remains(rig, &allocator, pool, stream);
+        }
+    });
+}
+
+/// A captured stream's request on a full device: nothing is waited for and no event is asked for, in any rung.
+#[test]
+fn the_ladder_of_a_captured_request_waits_for_nothing() {
+    on_each(&of(100), |rig| {
+        for settings in both() {
+            let (allocator, stream) = (rig.allocator(settings), rig.new_stream());
+            let other = rig.new_stream();
+            let cached = allocator.malloc(60 * MIB, other).unwrap();
+            allocator.record_stream(cached, rig.new_stream()).unwrap();
+            allocator.free(cached).unwrap();
+            let capture = begin(&allocator, stream);
+            let calls = rig.device.calls();
+            let refused = allocator.malloc(60 * MIB, stream).unwrap_err();
+            assert!(refused.is_out_of_memory(), "{refused}");
+            let small = allocator.malloc(20 * MIB, stream).expect("the device has that");
+            let calls = rig.device.calls().since(&calls);
+            for call in [
+                Call::SynchronizeDevice,
+                Call::SynchronizeStream,
+                Call::SynchronizeEvent,
+                Call::QueryEvent,
+                Call::QueryStream,
+                Call::RecordEvent,
+            ] {
+                assert_eq!(calls.get(call), 0, "{}: {}", rig.name, call.name());
+            }
+            fill(rig, stream, small, MIB);
+            let graph = capture.end().expect("the capture is whole");
+            // Outside of it, the same request makes its way.
+            let late = allocator.malloc(60 * MIB, stream).unwrap();
+            allocator.free(late).unwrap();
+            allocator.free(small).unwrap();
+            drop(graph);
+            rig.nothing_is_left(&allocator);
+        }
+    });
+}
+
+/// What devices are known to be done with can be had in a capture, too: it needs no waiting.
+#[test]
+fn a_captured_request_takes_over_what_is_known_to_be_idle() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream, home) = (rig.allocator(Settings::default()), rig.new_stream(), rig.stream());
+        let cached = allocator.malloc(60 * MIB, home).unwrap();
+        allocator.free(cached).unwrap();
+        let capture = begin(&allocator, stream);
+        assert!(
+            allocator.malloc(60 * MIB, stream).unwrap_err().is_out_of_memory(),
+            "nobody has waited for it"
+        );
+        drop(capture);
+        // A flush that waits for the stream and then fails to free.
+        rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::Free, 1, ErrorKind::Other));
+        allocator.empty_cache().unwrap_err();
+        assert_eq!(rig.used(), 60 * MIB);
+        let capture = begin(&allocator, stream);
+        let calls = rig.device.calls();
+        let ptr = allocator.malloc(60 * MIB, stream).expect("the cached memory is given back for it");
+        assert_eq!(rig.device.calls().since(&calls).get(Call::SynchronizeStream), 0);
+        allocator.free(ptr).unwrap();
+        drop(capture.end().expect("the capture is whole"));
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// A graph is gone while its last launch waits in a stream that is not its own: its memory waits for it.
+#[test]
+fn memory_of_a_graph_stays_until_its_launches_are_done() {
+    on_each(&of(100).clock(Clock::Workers), |rig| {
+        for settings in both() {
+            let (allocator, stream, elsewhere) =
+                (rig.allocator(settings), rig.new_stream(), rig.new_stream());
+            let capture = begin(&allocator, stream);
+            let ptr = allocator.malloc(30 * MIB, stream).unwrap();
+            fill(rig, stream, ptr, 30 * MIB);
+            allocator.free(ptr).unwrap();
+            let mut graph: CapturedGraph = capture.end().unwrap();
+            let gate = rig.hold(elsewhere);
+            // SAFETY: the graph uses its own pool's memory only.
+            unsafe { graph.launch(elsewhere) }.unwrap();
+            drop(graph);
+            let held = rig.used();
+            std::thread::scope(|scope| {
+                let flush = scope.spawn(|| allocator.empty_cache());
+                std::thread::sleep(Duration::from_millis(50));
+                assert!(!flush.is_finished(), "it waits for the launch");
+                assert_eq!(rig.used(), held);
+                gate.open();
+                flush.join().unwrap().unwrap();
+            });
+            rig.nothing_is_left(&allocator);
+        }
+    });
+}
+
+/// The same, with a pool that the graph retained, and in a capture, where nothing can be waited for.
+#[test]
+fn memory_of_a_retained_pool_stays_until_its_launches_are_done() {
+    on_each(&of(100).clock(Clock::Workers), |rig| {
+        let (allocator, stream, elsewhere) =
+            (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let mut capture = begin(&allocator, stream);
+        capture.retain_pool(pool.id()).unwrap();
+        let scope = pool.enter(Filter::Always).unwrap();
+        let ptr = allocator.malloc(60 * MIB, stream).unwrap();
+        drop(scope);
+        fill(rig, stream, ptr, 60 * MIB);
+        allocator.free(ptr).unwrap();
+        let mut graph = capture.end().unwrap();
+        drop(pool);
+        let gate = rig.hold(elsewhere);
+        // SAFETY: the graph uses memory of pools that it holds.
+        unsafe { graph.launch(elsewhere) }.unwrap();
+        drop(graph);
+        let capture = begin(&allocator, stream);
+        assert!(
+            allocator.malloc(60 * MIB, stream).unwrap_err().is_out_of_memory(),
+            "the launch still uses it"
+        );
+        assert_eq!((rig.used(), rig.device.traps().len()), (60 * MIB, 0));
+        drop(capture);
+        gate.open();
+        let after = allocator.malloc(60 * MIB, stream).expect("the ladder waits for the launch");
+        allocator.free(after).unwrap();
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// Free memory of a pool that graphs write to is lent to nobody.
+#[test]
+fn a_pool_of_graphs_lends_nothing() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
+        let options = PoolOptions { use_on_oom: true, ..PoolOptions::default() };
+        let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
+        let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+        let ptr = allocator.malloc(60 * MIB, stream).unwrap();
+        allocator.free(ptr).unwrap();
+        let graph = capture.end().unwrap();
+        assert!(allocator.malloc(60 * MIB, stream).unwrap_err().is_out_of_memory());
+        drop((graph, pool));
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// None of the allocator's calls breaks a capture, on whatever thread, though some ask for events or wait.
+#[test]
+fn no_call_of_the_allocator_breaks_a_capture() {
+    on_each(&of(400).clock(Clock::Virtual { lag: 4 }), |rig| {
+        let (allocator, stream, home, user) =
+            (rig.allocator(Settings::default()), rig.new_stream(), rig.stream(), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let saved = allocator.checkpoint(DEVICE, pool.id()).unwrap();
+        let pend = || {
+            let ptr = allocator.malloc(5 * MIB, home).unwrap();
+            rig.device.use_memory(Stream { backend: rig.device.id(), ..user }, ptr, MIB).unwrap();
+            allocator.record_stream(ptr, user).unwrap();
+            allocator.free(ptr).unwrap();
+        };
+        type Deed<'a> = (&'static str, &'a (dyn Fn() + Sync));
+        let deeds: [Deed<'_>; 11] = [
+            ("malloc", &|| allocator.free(allocator.malloc(50 * MIB, home).unwrap()).unwrap()),
+            ("poll", &|| allocator.poll(DEVICE).unwrap()),
+            ("synchronise", &|| allocator.synchronise(DEVICE).unwrap()),
+            ("checkpoint", &|| drop(allocator.checkpoint(DEVICE, pool.id()).unwrap())),
+            ("restore", &|| drop(allocator.restore_checkpoint(&saved, None).unwrap())),
+            ("cache info", &|| assert!(allocator.cache_info(DEVICE).unwrap().largest() > 0)),
+            ("stats", &|| drop(allocator.stats(DEVICE).unwrap())),
+            ("snapshot", &|| drop(allocator.snapshot(true))),
+            ("prime", &|| allocator.prime_pool(pool.id(), home, &[60 * MIB]).unwrap()),
+            ("retire", &|| {
+                let short = rig.new_stream();
+                allocator.free(allocator.malloc(MIB, short).unwrap()).unwrap();
+                allocator.retire_stream(short).unwrap();
+            }),
+            ("empty", &|| allocator.empty_cache().unwrap()),
+        ];
+        for (what, deed) in deeds {
+            for elsewhere in [true, false] {
+                pend();
+                let capture = begin(&allocator, stream);
+                let captured = allocator.malloc(MIB, stream).unwrap();
+                if elsewhere {
+                    std::thread::scope(|scope| scope.spawn(deed).join().unwrap());
+                } else {
+                    deed();
+                }
+                let status = rig.backend.capture().unwrap().status(stream).unwrap();
+                assert!(
+                    matches!(status, CaptureStatus::Active(_)),
+                    "{} broke it (elsewhere: {elsewhere})",
+                    what
+                );
+                allocator.free(captured).unwrap();
+                drop(capture.end().unwrap());
+            }
+        }
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// With the reuse option the end of a pool's scope frees what a capture deferred; not while that capture goes on, whose
+/// streams have not joined.
+#[test]
+fn a_scope_that_ends_within_a_capture_frees_nothing_early() {
+    on_each(&of(400), |rig| {
+        let settings = Settings { graph_capture_record_stream_reuse: true, ..Settings::default() };
+        let (allocator, stream, side) = (rig.allocator(settings), rig.new_stream(), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let take = || {
+            let _scope = pool.enter(Filter::this_thread()).unwrap();
+            allocator.malloc(30 * MIB, stream).unwrap()
+        };
+        let mut capture = begin(&allocator, stream);
+        capture.retain_pool(pool.id()).unwrap();
+        let scope = pool.enter(Filter::this_thread()).unwrap();
+        let shared = allocator.malloc(30 * MIB, stream).unwrap();
+        fill(rig, stream, shared, MIB);
+        join(rig, stream, side);
+        fill(rig, side, shared, MIB);
+        allocator.record_stream(shared, side).unwrap();
+        allocator.free(shared).unwrap();
+        drop(scope);
+        let early = take();
+        assert_ne!(early, shared, "the side stream still writes to it");
+        join(rig, side, stream);
+        let late = take();
+        assert_eq!(late, shared);
+        let graph = capture.end().unwrap();
+        allocator.free(early).unwrap();
+        allocator.free(late).unwrap();
+        drop((graph, pool));
+        rig.nothing_is_left(&allocator);
+    });
+}
