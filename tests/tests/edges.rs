@@ -249,8 +249,7 @@ fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffecte
     allocator.retire_stream(other).unwrap();
     let allocator = Arc::new(allocator);
     let buffer = DeviceBuffer::new(&allocator, 7 * MIB, stream).unwrap();
-    let scope =
-        PoolScope::new(&allocator, DEVICE, PoolId::fresh(), Filter::Thread(std::thread::current().id()));
+    let scope = PoolScope::new(&allocator, DEVICE, PoolId::fresh(), Filter::this_thread());
     let scope = scope.unwrap();
     let before = driver.calls();
     let child = match fork() {
@@ -471,7 +470,8 @@ fn an_unusable_stream_is_not_an_unload() {
 }
 
 /// What the exit of the process finds.
-static LEFT: Mutex<Option<(Arc<Driver>, CachingAllocator, DevicePtr, Stream)>> = Mutex::new(None);
+type Leftover = (Arc<Driver>, CachingAllocator, DevicePtr, Stream);
+static LEFT: Mutex<Option<Leftover>> = Mutex::new(None);
 
 /// Runs at the end of the process, after the engine's own handler, which was registered later.
 extern "C" fn at_exit() {

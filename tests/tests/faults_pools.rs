@@ -2,12 +2,12 @@
 //! program makes itself included. What failed works when it is made again, nothing is lost, no work is disturbed.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, CaptureMode, EventFlags, HandleType, Result as DriverResult};
 use alloc_core::config::Settings;
 use alloc_core::policy::PytorchPolicy;
 use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId, Stream};
-use alloc_core::CachingAllocator;
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use granule_tests::fault_loop::{Machine, Simulated, kind_of};
 use std::cell::Cell;
@@ -65,7 +65,9 @@ impl Program<'_> {
         what().unwrap_or_else(|error| {
             assert!(!self.struck.replace(true), "one failing call fails one operation: {error:?}");
             self.allocator.check_invariants();
-            what().unwrap_or_else(|again| panic!("the call after a failed one works: {error:?}, then {again:?}"))
+            what().unwrap_or_else(|again| {
+                panic!("the call after a failed one works: {error:?}, then {again:?}")
+            })
         })
     }
 

@@ -360,7 +360,7 @@ fn a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it() {
         let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
         let id = PoolId::fresh();
         let other = Arc::downgrade(&allocator);
-        let ends_it = move |_| {
+        let ends_it = move |_: Stream| {
             let allocator = other.upgrade().unwrap();
             allocator.end_pool(DEVICE, id).unwrap();
             allocator.release_pool(DEVICE, id).unwrap();

@@ -79,7 +79,12 @@ struct Counting {
 
 impl Counting {
     fn new(backend: &Arc<OpenReg>, grows: bool) -> Arc<Self> {
-        Arc::new(Self { backend: backend.clone(), held: AtomicU64::new(0), handles: AtomicU64::new(0), grows })
+        Arc::new(Self {
+            backend: backend.clone(),
+            held: AtomicU64::new(0),
+            handles: AtomicU64::new(0),
+            grows,
+        })
     }
 }
 
@@ -128,7 +133,8 @@ fn pytorch_147851_growable_segments_and_a_pools_own_functions_go_together() {
         let inside = allocator.malloc(30 * MIB, stream).unwrap();
         allocator.end_pool(DEVICE, pool).unwrap();
         let snapshot = allocator.snapshot(false);
-        let expandable = |id| snapshot.segments.iter().filter(move |s| s.pool_id == id).map(|s| s.is_expandable);
+        let expandable =
+            |id| snapshot.segments.iter().filter(move |s| s.pool_id == id).map(|s| s.is_expandable);
         assert!(expandable(PoolId::DEFAULT).eq([true]), "the default pool grows");
         assert!(expandable(pool).eq([grows]), "the pool grows where its functions offer handles");
         assert_eq!(source.held.load(Ordering::Relaxed), if grows { 0 } else { 30 * MIB });
@@ -175,7 +181,8 @@ fn pytorch_168956_a_pools_figures_stay_right_when_its_memory_goes_in_pieces() {
 /// With both options on, mapped memory was given to the driver's `free` when memory ran short (also 123548).
 #[test]
 fn pytorch_119452_growable_segments_and_a_split_limit_go_together() {
-    let (device, allocator, stream) = on(machine(512), parsed("max_split_size_mb:64,expandable_segments:True"));
+    let (device, allocator, stream) =
+        on(machine(512), parsed("max_split_size_mb:64,expandable_segments:True"));
     let first = allocator.malloc(200 * MIB, stream).unwrap();
     allocator.free(first).unwrap();
     let mut live = Vec::new();
@@ -211,7 +218,11 @@ fn megatron_6885_the_memory_of_one_shot_streams_is_used_again() {
             unsafe { device.destroy_stream(stream) }.unwrap();
         }
         let stats = allocator.stats(DEVICE).unwrap();
-        assert!(stats.reserved_bytes.all.peak <= (GIB + 20 * MIB) as i64, "{}", stats.reserved_bytes.all.peak);
+        assert!(
+            stats.reserved_bytes.all.peak <= (GIB + 20 * MIB) as i64,
+            "{}",
+            stats.reserved_bytes.all.peak
+        );
         assert!(device.traps().is_empty());
     }
 }

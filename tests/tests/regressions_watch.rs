@@ -74,15 +74,15 @@ unsafe impl SegmentSource for Foreign {
 #[test]
 fn filters_and_sources_may_use_the_allocator_when_they_are_dropped() {
     on_each(&machine(), |rig| {
-        let (allocator, other) =
-            (rig.allocator(Settings::default()), rig.allocator(Settings::default()));
+        let (allocator, other) = (rig.allocator(Settings::default()), rig.allocator(Settings::default()));
         let dropped = Arc::new(AtomicU64::new(0));
         let so_far = || dropped.load(Ordering::Relaxed);
         let pool = PoolId::fresh();
         allocator.begin_pool(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).unwrap();
         assert!(allocator.begin_pool(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).is_err());
         assert_eq!(so_far(), 1, "that of the refused scope");
-        let source = || -> Option<Arc<dyn SegmentSource>> { Some(Arc::new(Foreign::new(&allocator, &dropped))) };
+        let source =
+            || -> Option<Arc<dyn SegmentSource>> { Some(Arc::new(Foreign::new(&allocator, &dropped))) };
         assert!(allocator.create_pool(DEVICE, pool, source()).is_err());
         assert_eq!(so_far(), 2, "the refused source");
         allocator.end_pool(DEVICE, pool).unwrap();
@@ -234,7 +234,7 @@ fn hardened_mode_names_a_threads_default_stream_as_the_driver_knows_it() {
     allocator.synchronise(DEVICE).unwrap();
     let stats = allocator.hardened_stats(DEVICE).unwrap();
     assert_eq!((stats.checked, stats.unchecked), (1, 1), "nobody else can poison on this thread's stream");
-    let named = named.lock().unwrap();
+    let named = std::mem::take(&mut *named.lock().unwrap());
     assert!(named.len() >= 4, "canaries, poison, an event: {named:?}");
     assert!(named.iter().all(|call| *call == (2, me)), "{named:?}");
 }
@@ -350,5 +350,40 @@ fn checkpoints_and_exact_addresses_find_what_is_in_quarantine() {
         allocator.release_pool(DEVICE, pool).unwrap();
         rig.nothing_is_left(&allocator);
         assert_eq!(allocator.hardened_stats(DEVICE).unwrap().corruptions, 0);
+    });
+}
+
+/// Memory freed by a destructor of the thread's, when Rust has forgotten the thread already.
+#[test]
+fn a_thread_may_free_memory_to_its_very_end() {
+    struct Last(Allocator, DevicePtr, Stream);
+
+    extern "C" fn at_end(last: *mut std::ffi::c_void) {
+        // SAFETY: made by `Box::into_raw` below, and given to this function once.
+        let Last(allocator, ptr, stream) = *unsafe { Box::from_raw(last.cast::<Last>()) };
+        allocator.free(ptr).unwrap();
+        allocator.malloc(40 * MIB, stream).unwrap();
+        allocator.mark_capture_begin(DEVICE).unwrap();
+        allocator.mark_capture_end(DEVICE).unwrap();
+    }
+
+    on_each(&machine(), |rig| {
+        let allocator = rig.allocator(hardened());
+        let ptr = allocator.malloc(1000, rig.stream()).unwrap();
+        let last = Last(Arc::clone(&allocator), ptr, rig.stream());
+        std::thread::scope(|scope| {
+            let ends = move || {
+                let mut key = 0;
+                // SAFETY: a function that takes what is set below.
+                assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) }, 0);
+                let last = Box::into_raw(Box::new(last));
+                // SAFETY: a key of this thread's making.
+                assert_eq!(unsafe { libc::pthread_setspecific(key, last.cast()) }, 0);
+            };
+            scope.spawn(ends).join().unwrap();
+        });
+        allocator.synchronise(DEVICE).unwrap();
+        assert_eq!(allocator.hardened_stats(DEVICE).unwrap().checked, 1);
+        assert_eq!(allocator.stats(DEVICE).unwrap().allocation.all.current, 1);
     });
 }

@@ -11,7 +11,7 @@ pub use caching::CachingOff;
 
 use crate::address_map::AddressMap;
 use crate::backend::Backend;
-use crate::config::{AllocatorBackend, MemoryLimit, Settings};
+use crate::config::{AllocatorBackend, Flavour, MemoryLimit, Settings, environment};
 use crate::device::{DeviceAllocator, Flush, FreeMemoryCallback};
 use crate::error::{AllocError, Result};
 use crate::history::{Annotations, HistoryOptions};
@@ -19,7 +19,7 @@ use crate::policy::{Policy, PytorchPolicy};
 use crate::stats::DeviceStats;
 use crate::stream_identity;
 use crate::sync::{Arc, Mutex, Rank};
-use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::types::{DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
 
 /// How much could be had in one piece, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +116,21 @@ impl<P: Policy> CachingAllocator<P> {
             allocator.record_history(&HistoryOptions::newest(history));
         }
         Ok(allocator)
+    }
+
+    /// [`new`](Self::new) with the settings that the environment asks for: `PYTORCH_CUDA_ALLOC_CONF` and its like, then
+    /// `GRANULE_CONF`. What is dubious in them is logged as a warning.
+    ///
+    /// # Errors
+    /// [`AllocError::Settings`] for a text with an error, else those of [`new`](Self::new).
+    pub fn from_env(backend: Arc<dyn Backend>) -> Result<Self> {
+        let flavour = if backend.kind() == DeviceKind::Hip { Flavour::Hip } else { Flavour::Cuda };
+        let parsed =
+            environment::from_env(flavour).map_err(|error| AllocError::Settings(error.to_string()))?;
+        for warning in &parsed.warnings {
+            tracing::warn!(%warning, "settings from the environment");
+        }
+        Self::new(backend, parsed.settings)
     }
 
     /// The backend.

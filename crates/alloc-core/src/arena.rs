@@ -398,9 +398,9 @@ impl<P: Policy> ArenaState<P> {
         (free(block.prev), free(block.next))
     }
 
-    /// Remembers that `stream` uses the block, too, in a graph under capture or not: whether that is new, or
-    /// `None` when that many streams cannot be counted.
-    pub(crate) fn record_use(&mut self, id: BlockId, stream: Stream, captured: bool) -> Option<bool> {
+    /// Remembers that `stream` uses the block, too, within a capture or outside of any: whether that is new, or `None`
+    /// when that many streams cannot be counted.
+    pub(crate) fn record_use(&mut self, id: BlockId, stream: Stream, captured: Option<u64>) -> Option<bool> {
         let before = self.blocks[id].uses;
         self.blocks[id].uses = self.uses.add(before, stream, captured)?;
         Some(self.blocks[id].uses != before)

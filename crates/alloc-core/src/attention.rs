@@ -83,7 +83,8 @@ impl Attention {
 
     /// For a new owner.
     pub(crate) fn reset(&self) {
-        self.0.store(0, Ordering::Release);
+        // An exchange, not a store: an exit that marks the word next to this is not overlooked.
+        self.0.swap(0, Ordering::SeqCst);
     }
 
     /// Whether any free is pending.

@@ -34,6 +34,7 @@ use crate::address_map::AddressMap;
 use crate::arena::ArenaState;
 use crate::attention::{Attention, Reason};
 use crate::backend::Backend;
+use crate::call::Call;
 use crate::config::Settings;
 use crate::counters::{Counters, Peaks};
 use crate::directory::{Arena, Directory, Template};
@@ -164,7 +165,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let accounts = Accounts::new(total_memory, settings);
         let ages = policy.garbage_threshold(accounts.allowed()).is_some();
         let template = Template { policy, ages, history: HistoryTemplate::default() };
-        let attention = edges::lend();
+        let attention = edges::lend(backend.id());
         let state = DeviceState {
             settings: settings.clone(),
             accounts,
@@ -229,6 +230,13 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Replaces the settings. What is handed out or cached stays as it is.
     pub(crate) fn configure(&self, settings: &Settings) {
+        self.apply_settings(settings);
+        // Runs observers, which may change settings themselves.
+        self.reduce_quarantine(&Call::PLAIN);
+        self.outbox.deliver();
+    }
+
+    fn apply_settings(&self, settings: &Settings) {
         let _alone = self.configuring.lock();
         let policy = P::new(settings, self.virtual_memory);
         let allowed = {
@@ -280,6 +288,14 @@ impl<P: Policy> DeviceAllocator<P> {
         self.attention.set(Reason::DRIVER_GONE, true);
     }
 
+    /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
+    pub(crate) fn leak(self) {
+        if self.edge() != Some(Edge::Forked) {
+            edges::take_back(self.attention);
+        }
+        std::mem::forget(self);
+    }
+
     /// Looks at what an operation that called the driver came to: was it that the driver is unloading?
     pub(crate) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
         if let Err(AllocError::Backend(error)) = &outcome {
@@ -299,7 +315,6 @@ impl<P: Policy> std::fmt::Debug for DeviceAllocator<P> {
             .field("backend", &self.backend.name())
             .field("device", &self.device)
             .field("policy", &P::NAME)
-            .field("arenas", &self.arenas.all().len())
             .finish_non_exhaustive()
     }
 }
@@ -307,7 +322,7 @@ impl<P: Policy> std::fmt::Debug for DeviceAllocator<P> {
 impl<P: Policy> Drop for DeviceAllocator<P> {
     /// Gives everything back to the device that is not in the program's hands.
     fn drop(&mut self) {
-        self.pools.lock().abandon_all();
+        let _dropped_without_a_lock = self.pools.lock().abandon_all();
         if let Err(error) = self.noticing(self.release_everything()) {
             tracing::warn!(%error, device = %self.device, "cached memory could not be given back");
         }

@@ -6,6 +6,7 @@ mod models;
 use crate::arena::{ArenaId, ArenaPool, ArenaState};
 use crate::error::{AllocError, Result};
 use crate::history::HistoryTemplate;
+use crate::last_work::LastWork;
 use crate::policy::Policy;
 use crate::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, OnceLock, Ordering, Rank};
@@ -50,6 +51,9 @@ impl PoolSlot {
         Self(self.0 + 1)
     }
 }
+
+/// What an arena held of a pool that is gone.
+pub(crate) type Left = (ArenaPool, Option<Arc<LastWork>>);
 
 /// Whom an arena serves.
 type Key = (PoolSlot, u64);
@@ -186,13 +190,14 @@ impl<P: Policy> Directory<P> {
         self.get(number).ok_or(AllocError::Limit("an arena was registered and not found"))
     }
 
-    /// Takes the arenas of a pool that is gone, if none of them holds anything. `false` where one does.
-    pub(crate) fn recycle(&self, slot: PoolSlot) -> bool {
+    /// Takes the arenas of a pool that is gone, if none of them holds anything; `None` where one does. What is returned
+    /// is to be dropped without a lock: that may call the driver, or foreign code.
+    pub(crate) fn recycle(&self, slot: PoolSlot) -> Option<Vec<Left>> {
         let all = self.all();
         let mut mine: Vec<_> =
             all.into_iter().map(|arena| arena.lock()).filter(|a| a.pool.slot == slot).collect();
         if mine.iter().any(|arena| !arena.blocks.is_empty()) {
-            return false;
+            return None;
         }
         let mut registry = self.registry.lock();
         for arena in &mut mine {
@@ -205,11 +210,7 @@ impl<P: Policy> Directory<P> {
             registry.vacant.push(number);
         }
         drop(registry);
-        // What is dropped here may call the driver, or foreign code.
-        let left: Vec<_> = mine.iter_mut().map(|arena| arena.vacate()).collect();
-        drop(mine);
-        drop(left);
-        true
+        Some(mine.iter_mut().map(|arena| arena.vacate()).collect())
     }
 
     /// Makes an arena findable by its pool and stream.

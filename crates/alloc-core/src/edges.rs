@@ -46,6 +46,8 @@ impl Edge {
 struct Word {
     attention: Attention,
     lent: AtomicBool,
+    /// Whose driver it is about.
+    backend: AtomicU64,
     next: AtomicPtr<Word>,
 }
 
@@ -65,8 +67,8 @@ fn words() -> impl Iterator<Item = &'static Word> {
     std::iter::successors(follow(&WORDS), move |word| follow(&word.next))
 }
 
-/// A word for a new device allocator.
-pub(crate) fn lend() -> &'static Attention {
+/// A word for a new device allocator over `backend`.
+pub(crate) fn lend(backend: BackendId) -> &'static Attention {
     let vacant = words().find(|word| !word.lent.swap(true, Ordering::AcqRel));
     let word = vacant.unwrap_or_else(|| {
         let word: &'static Word =
@@ -82,6 +84,7 @@ pub(crate) fn lend() -> &'static Attention {
         }
     });
     word.attention.reset();
+    word.backend.store(u64::from(backend.0), Ordering::Release);
     if ENDED.load(Ordering::Acquire) {
         word.attention.set(Reason::DRIVER_GONE, true);
     }
@@ -134,6 +137,17 @@ pub(crate) fn admit(backend: BackendId) -> Result<()> {
     if ENDED.load(Ordering::Acquire) { Err(AllocError::DriverGone) } else { Ok(()) }
 }
 
+/// Whether a backend's driver may be called to destroy something: not at an edge of the process, nor when an allocator over
+/// it was told, or noticed, that the driver is gone.
+pub(crate) fn may_destroy(backend: BackendId) -> bool {
+    let is_gone = |word: &Word| {
+        word.lent.load(Ordering::Acquire)
+            && word.backend.load(Ordering::Acquire) == u64::from(backend.0)
+            && word.attention.edge().is_some()
+    };
+    admit(backend).is_ok() && !words().any(is_gone)
+}
+
 /// Notes where a driver's error means that it is unloading. Its kind alone does not say so: drivers also answer it
 /// about one stream, or one thread's context. So the driver is asked what it could answer without either.
 #[cold]
@@ -160,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_word_is_lent_to_one_at_a_time_and_comes_back_clean() {
-        let (one, other) = (lend(), lend());
+        let (one, other) = (lend(BackendId(1)), lend(BackendId(1)));
         assert!(!std::ptr::eq(one, other));
         one.add_pending();
         one.set(Reason::DRIVER_GONE, true);
@@ -168,7 +182,7 @@ mod tests {
         take_back(one);
         take_back(other);
         let all = words().count();
-        let again = lend();
+        let again = lend(BackendId(1));
         assert!(!again.concerns_requests());
         assert!(words().count() >= all, "words are kept");
         take_back(again);

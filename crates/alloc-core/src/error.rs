@@ -38,7 +38,9 @@ pub enum AllocError {
     #[error("{0}")]
     InvalidPointer(Box<BadPointer>),
     /// The block is another device's; nothing was freed.
-    #[error("invalid device pointer: {ptr}: it is a block of device {owner}, and was to be freed on device {device}")]
+    #[error(
+        "invalid device pointer: {ptr}: it is a block of device {owner}, and was to be freed on device {device}"
+    )]
     WrongDevice {
         /// The address.
         ptr: DevicePtr,
@@ -116,7 +118,9 @@ pub enum AllocError {
     Forked,
     /// The driver goes away: the process is at its end, the driver is unloading, or
     /// [`abandon`](crate::CachingAllocator::abandon) was called.
-    #[error("the driver is going away (process exit, unload, or abandon): no device memory can be had any more")]
+    #[error(
+        "the driver is going away (process exit, unload, or abandon): no device memory can be had any more"
+    )]
     DriverGone,
     /// A limit of the implementation; the text says which.
     #[error("{0}")]

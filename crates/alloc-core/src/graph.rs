@@ -6,7 +6,7 @@
 use crate::allocator::CachingAllocator;
 use crate::backend::{Backend, BackendError, Capture, CaptureMode, CaptureStatus, Graph};
 use crate::edges;
-use crate::error::Result;
+use crate::error::{AllocError, Result};
 use crate::last_work::LastWork;
 use crate::policy::{Policy, PytorchPolicy};
 use crate::pool::{Filter, PoolReference, PoolScope};
@@ -68,7 +68,9 @@ impl<P: Policy> GraphCapture<P> {
         if pool != self.scope.pool() && self.retained.iter().all(|retained| retained.pool != pool) {
             // Only one that exists: a reference would make it.
             allocator.pool_use_count(*device, pool)?;
-            self.retained.push(PoolReference::to(allocator, *device, pool, None)?);
+            let retained = PoolReference::to(allocator, *device, pool, None)?;
+            allocator.note_captured(*device, pool)?;
+            self.retained.push(retained);
         }
         Ok(())
     }
@@ -110,17 +112,21 @@ impl<P: Policy> CapturedGraph<P> {
     /// Queues the graph's work on `stream`. Does not block.
     ///
     /// # Errors
-    /// [`AllocError::Backend`](crate::AllocError::Backend).
+    /// [`AllocError::Backend`], also where `stream` is being captured; [`AllocError::ForeignStream`]. Nothing was queued
+    /// then.
     ///
     /// # Safety
     /// Memory that the capture used and that is not of [`pools`](Self::pools) is still allocated; what its pools serve
     /// besides is used in the order of streams and events.
     pub unsafe fn launch(&mut self, stream: Stream) -> Result<()> {
         let OwnedGraph { backend, graph } = &self.graph;
+        if stream.backend != backend.id() {
+            return Err(AllocError::ForeignStream);
+        }
+        let capture = capture(backend)?;
         // SAFETY: rule 2: the pools' segments stay while they are referenced, which they are here; the rest by this
         // function's contract.
-        unsafe { capture(backend)?.launch(*graph, stream) }?;
-        let launch = LastWork::of(backend, stream)?;
+        let launch = LastWork::of_launch(backend, stream, || unsafe { capture.launch(*graph, stream) })?;
         self.launches.insert(resolve(stream, backend.kind()), Arc::new(launch));
         Ok(())
     }
@@ -200,7 +206,7 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        if edges::admit(self.backend.id()).is_err() {
+        if !edges::may_destroy(self.backend.id()) {
             return;
         }
         if self.under_way
@@ -221,7 +227,7 @@ struct OwnedGraph {
 
 impl Drop for OwnedGraph {
     fn drop(&mut self) {
-        if edges::admit(self.backend.id()).is_err() {
+        if !edges::may_destroy(self.backend.id()) {
             return;
         }
         let Ok(capture) = capture(&self.backend) else { return };

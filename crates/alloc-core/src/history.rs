@@ -40,7 +40,7 @@ pub struct HistoryOptions {
     pub deterministic: bool,
     /// When call contexts are gathered, and where they are kept.
     pub contexts: RecordContext,
-    /// Gathers them; without it there are none.
+    /// Gathers them; without it, and while `contexts` is [`RecordContext::Never`], there are none.
     pub recorder: Option<ContextRecorder>,
     /// Actions that are not recorded.
     pub skip: Vec<Action>,
@@ -53,6 +53,16 @@ impl HistoryOptions {
     #[must_use]
     pub fn newest(max_entries: usize) -> Self {
         Self { max_entries, ..Self::default() }
+    }
+
+    /// With call contexts, gathered by `recorder` and kept as `contexts` says.
+    #[must_use]
+    pub fn with_contexts(
+        self,
+        contexts: RecordContext,
+        recorder: impl Fn() -> Option<Context> + Send + Sync + 'static,
+    ) -> Self {
+        Self { contexts, recorder: Some(Arc::new(recorder)), ..self }
     }
 
     /// With sequence numbers instead of the time.

@@ -12,7 +12,7 @@ use crate::types::{DeviceIndex, Stream};
 pub(crate) struct LastWork {
     backend: Arc<dyn Backend>,
     device: DeviceIndex,
-    /// Recorded at the stream's end; `None` where the work was done then.
+    /// Recorded at the stream's end; `None` where the work was done then, or only its device can be waited for.
     event: Option<HeldEvent>,
     /// Set once the work was seen to be done. The event, which may be broken, is not asked from then on.
     done: AtomicBool,
@@ -22,8 +22,29 @@ impl LastWork {
     /// The end of what `stream` was given so far. Waits for the stream where no event can be recorded. A stream that
     /// is being captured has no end yet.
     pub(crate) fn of(backend: &Arc<dyn Backend>, stream: Stream) -> Result<Self> {
-        assert_unlocked();
         refuse_captured(&**backend, stream)?;
+        Self::so_far(backend, stream)
+    }
+
+    /// The end of what a launch gives `stream`, which cannot fail once the work is queued: at worst the whole device has to
+    /// be waited for.
+    pub(crate) fn of_launch(
+        backend: &Arc<dyn Backend>,
+        stream: Stream,
+        launch: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
+        refuse_captured(&**backend, stream)?;
+        launch()?;
+        Ok(Self::so_far(backend, stream).unwrap_or_else(|error| {
+            backend.clear_error();
+            tracing::warn!(%error, "the end of a launch is not known; it is over when its device has been waited for");
+            let done = AtomicBool::new(false);
+            Self { backend: Arc::clone(backend), device: stream.device, event: None, done }
+        }))
+    }
+
+    fn so_far(backend: &Arc<dyn Backend>, stream: Stream) -> Result<Self> {
+        assert_unlocked();
         let recorded = HeldEvent::new(backend, stream.device).and_then(|event| {
             event.record(stream)?;
             Ok(event)
@@ -47,7 +68,10 @@ impl LastWork {
 
     /// Whether the device is done with it. Does not block.
     pub(crate) fn is_done(&self) -> Result<bool> {
-        let Some(event) = self.unfinished() else { return Ok(true) };
+        if self.done.load(Ordering::Acquire) {
+            return Ok(true);
+        }
+        let Some(event) = &self.event else { return Ok(false) };
         let done = event.is_past()?;
         self.done.fetch_or(done, Ordering::Release);
         Ok(done)
@@ -55,14 +79,23 @@ impl LastWork {
 
     /// Waits until the device is done with it: for its whole device where the event is broken. Blocks.
     pub(crate) fn wait(&self) -> Result<()> {
-        let Some(event) = self.unfinished() else { return Ok(()) };
-        if let Err(error) = event.wait() {
-            self.backend.clear_error();
-            if error.kind == ErrorKind::DeviceLost {
+        if self.done.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        match self.event.as_ref().map(HeldEvent::wait) {
+            Some(Ok(())) => {}
+            Some(Err(error)) if error.kind == ErrorKind::DeviceLost => {
+                self.backend.clear_error();
                 return Err(error);
             }
-            tracing::warn!(%error, "a retired stream's event could not be waited for; waiting for its device instead");
-            self.backend.synchronize_device(self.device)?;
+            unknown => {
+                self.backend.clear_error();
+                tracing::warn!(
+                    ?unknown,
+                    "a stream's last work could not be waited for; waiting for its device instead"
+                );
+                self.backend.synchronize_device(self.device)?;
+            }
         }
         self.done.store(true, Ordering::Release);
         Ok(())
@@ -70,12 +103,14 @@ impl LastWork {
 
     /// Orders later work of `stream` after it. Does not block.
     pub(crate) fn precede(&self, stream: Stream) -> Result<()> {
-        self.unfinished().map_or(Ok(()), |event| event.precede(stream))
-    }
-
-    /// The event to ask, unless the work is known to be done.
-    fn unfinished(&self) -> Option<&HeldEvent> {
-        self.event.as_ref().filter(|_| !self.done.load(Ordering::Acquire))
+        match &self.event {
+            _ if self.done.load(Ordering::Acquire) => Ok(()),
+            Some(event) => event.precede(stream),
+            None => {
+                let detail = "it is not known when this work is done";
+                Err(BackendError::new(ErrorKind::NotSupported, 0, "wait event", self.device, detail))
+            }
+        }
     }
 }
 

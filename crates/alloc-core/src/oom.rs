@@ -216,6 +216,9 @@ impl fmt::Display for OomReport {
         if self.pending > 0 {
             write!(f, " {} were given back and wait for other streams.", format_bytes(self.pending))?;
         }
+        if self.source_refused {
+            write!(f, "\n  pool {} has a source of its own, which had no memory for it", self.pool)?;
+        }
         if let Some(limit) = self.pool_limit {
             write!(f, "\n  pool {} may hold {} and no more", self.pool, format_bytes(limit))?;
         }

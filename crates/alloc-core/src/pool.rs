@@ -5,6 +5,7 @@
 
 mod handle;
 
+pub use crate::sync::ThreadId;
 pub(crate) use handle::PoolReference;
 pub use handle::{MemoryPool, PoolOptions, PoolScope};
 
@@ -12,7 +13,7 @@ use crate::directory::PoolSlot;
 use crate::error::{AllocError, Result};
 use crate::last_work::LastWork;
 use crate::stats::StatArray;
-use crate::sync::{Arc, ThreadId, this_thread};
+use crate::sync::{Arc, this_thread};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -26,7 +27,8 @@ use std::fmt::Debug;
 /// Memory handed out is the program's to use on the device, at least as large as asked, aligned to 512 bytes,
 /// and disjoint from all other memory that is held, until it is taken back.
 pub unsafe trait SegmentSource: Debug + Send + Sync {
-    /// `bytes` of device memory for work of `stream`; `None` where there is not enough. May block.
+    /// A segment of `bytes` of device memory for work of `stream`: as much as would be asked from the driver, so 20 MiB
+    /// for a request of 3 MiB. `None` where there is not enough; it is asked again after memory was given back. May block.
     fn alloc(&self, bytes: u64, stream: Stream) -> Option<DevicePtr>;
 
     /// Takes back what [`alloc`](Self::alloc) gave for `stream`. May block.
@@ -60,7 +62,7 @@ pub trait PhysicalSource: Debug + Send + Sync {
 pub enum Filter {
     /// All of them.
     Always,
-    /// Those of the thread that opened the scope.
+    /// Those of one thread; see [`this_thread`](Self::this_thread).
     Thread(ThreadId),
     /// Those for one stream.
     Stream(Stream),
@@ -158,11 +160,12 @@ impl Pools {
         self.records.get_mut(&id).ok_or(AllocError::UnknownPool { pool: id })
     }
 
-    /// Adds a reference to a pool, which is made on its first one.
+    /// Adds a reference to a pool, which is made on its first one. What is refused stays the caller's, to be dropped
+    /// without a lock.
     pub(crate) fn create_or_reference(
         &mut self,
         id: PoolId,
-        source: Option<Arc<dyn SegmentSource>>,
+        source: Option<&Arc<dyn SegmentSource>>,
     ) -> Result<()> {
         if id == PoolId::DEFAULT {
             return Err(AllocError::Pool {
@@ -186,7 +189,7 @@ impl Pools {
                 let pool = Pool {
                     slot,
                     use_count: 1,
-                    source,
+                    source: source.cloned(),
                     no_split: false,
                     use_on_oom: false,
                     captured: false,
@@ -201,7 +204,7 @@ impl Pools {
     }
 
     /// Opens a scope and adds a reference. Nothing changes where a scope of the pool is open already.
-    pub(crate) fn begin(&mut self, id: PoolId, filter: Filter) -> Result<()> {
+    pub(crate) fn begin(&mut self, id: PoolId, filter: &Filter) -> Result<()> {
         if self.scopes.iter().any(|scope| scope.pool == id) {
             return Err(AllocError::Pool {
                 pool: id,
@@ -209,20 +212,30 @@ impl Pools {
             });
         }
         self.create_or_reference(id, None)?;
-        Arc::make_mut(&mut self.scopes).push(Scope { pool: id, filter });
+        Arc::make_mut(&mut self.scopes).push(Scope { pool: id, filter: filter.clone() });
         Ok(())
     }
 
-    /// Closes the pool's scope; its references stay.
-    pub(crate) fn end(&mut self, id: PoolId) -> Result<()> {
+    /// Closes the pool's scope; its references stay. Returns it, to be dropped without a lock.
+    pub(crate) fn end(&mut self, id: PoolId) -> Result<Scope> {
         let Some(at) = self.scopes.iter().position(|scope| scope.pool == id) else {
             return Err(AllocError::Pool {
                 pool: id,
                 problem: "endAllocatePool: not currently recording to mempool_id",
             });
         };
-        Arc::make_mut(&mut self.scopes).remove(at);
-        Ok(())
+        Ok(Arc::make_mut(&mut self.scopes).remove(at))
+    }
+
+    /// From here on no scope means `stream` by its handle, which may become another one's.
+    pub(crate) fn retire(&mut self, stream: Stream) {
+        let means = |scope: &&mut Scope| match scope.filter {
+            Filter::Stream(of) | Filter::CaptureOf(of) => of == stream,
+            _ => false,
+        };
+        for scope in Arc::make_mut(&mut self.scopes).iter_mut().filter(means) {
+            scope.filter = Filter::Custom(Arc::new(|_| false));
+        }
     }
 
     /// Takes a reference away; returns whether it was the last.
@@ -238,10 +251,10 @@ impl Pools {
         Ok(pool.use_count == 0)
     }
 
-    /// Nobody uses any pool any more: the allocator goes away.
-    pub(crate) fn abandon_all(&mut self) {
+    /// Nobody uses any pool any more: the allocator goes away. Returns what is to be dropped without a lock.
+    pub(crate) fn abandon_all(&mut self) -> Arc<Vec<Scope>> {
         self.records.values_mut().for_each(|pool| pool.use_count = 0);
-        self.scopes = Arc::default();
+        std::mem::take(&mut self.scopes)
     }
 
     /// Whether the memory of the pool in `slot` may be given back: nobody uses the pool any more, nor does a launch.

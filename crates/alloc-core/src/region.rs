@@ -115,8 +115,9 @@ impl Leftovers {
         self.handles.append(&mut other.handles);
     }
 
-    /// Tries again to take everything back; returns what is still refused. Calls the driver; hold no lock.
-    pub(crate) fn retry(self, vm: &dyn VirtualMemory) -> Self {
+    /// Tries again to take everything back that is the driver's; returns what is still refused, and what only foreign
+    /// code can take back. Calls the driver; hold no lock.
+    pub(crate) fn retry(self, vm: &dyn VirtualMemory) -> (Self, Self) {
         let mut left = Self::default();
         for (place, bytes) in self.mappings {
             // SAFETY: rule 3: mapped by `back`, which failed, so it was never handed out.
@@ -124,6 +125,14 @@ impl Leftovers {
                 left.mappings.push((place, bytes));
             }
         }
+        let (foreign, own) = self.handles.into_iter().partition(|(_, source)| source.is_some());
+        left.append(Self { handles: own, ..Self::default() }.release(vm));
+        (left, Self { handles: foreign, ..Self::default() })
+    }
+
+    /// Tries again to release the handles; returns what is still refused. Calls the driver, and sources; hold no lock.
+    pub(crate) fn release(self, vm: &dyn VirtualMemory) -> Self {
+        let mut left = Self { mappings: self.mappings, ..Self::default() };
         for (handle, source) in self.handles {
             release(vm, vec![handle], &source, &mut left);
         }

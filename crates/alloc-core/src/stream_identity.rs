@@ -6,10 +6,8 @@
 //! [`shown`] where people see one.
 
 use crate::backend::{BackendError, ErrorKind, Result};
-use crate::sync::plain::AtomicU64;
-use crate::sync::{Ordering, thread_local};
+use crate::sync::thread_number;
 use crate::types::{DeviceKind, Stream};
-use std::cell::Cell;
 
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
@@ -66,18 +64,7 @@ fn is_of_thread(raw: u64) -> bool {
 }
 
 fn of_this_thread() -> u64 {
-    static THREADS: AtomicU64 = AtomicU64::new(0);
-    thread_local! {
-        /// 0 until it is first asked for. It needs no destructor, so it can be asked for as long as the thread runs.
-        static NUMBER: Cell<u64> = const { Cell::new(0) };
-    }
-    let number = NUMBER.with(|number| {
-        if number.get() == 0 {
-            number.set(THREADS.fetch_add(1, Ordering::Relaxed) + 1);
-        }
-        number.get()
-    });
-    OF_THREAD | number << 2 | PER_THREAD
+    OF_THREAD | thread_number() << 2 | PER_THREAD
 }
 
 #[cfg(test)]

@@ -7,14 +7,17 @@
 #[cfg(all(test, loom))]
 pub(crate) mod models;
 mod primitives;
+mod threads;
 mod turns;
 
 use primitives::Condvar;
 pub(crate) use primitives::{
-    Arc, AtomicBool, AtomicU64, AtomicUsize, OnceLock, Ordering, ThreadId, plain, this_thread, thread_local,
+    Arc, AtomicBool, AtomicU64, AtomicUsize, OnceLock, Ordering, Weak, plain, thread_local,
 };
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
+pub use threads::ThreadId;
+pub(crate) use threads::{this_thread, thread_number};
 pub(crate) use turns::Turns;
 
 /// Lock order: a thread takes locks with ascending ranks only.

@@ -60,7 +60,7 @@ impl<P: Policy> Drop for CachingAllocator<P> {
     /// nor the backend, whose end would call the driver, too, are ever dropped then.
     fn drop(&mut self) {
         if self.edge().is_some() {
-            let _devices = ManuallyDrop::new(std::mem::take(&mut self.devices));
+            std::mem::take(&mut self.devices).into_iter().for_each(DeviceAllocator::leak);
             let _backend = ManuallyDrop::new(Arc::clone(&self.backend));
         }
     }

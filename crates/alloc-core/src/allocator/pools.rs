@@ -80,6 +80,11 @@ impl<P: Policy> CachingAllocator<P> {
         self.give_back(device, |device| device.release_pool(pool))
     }
 
+    /// A graph knows addresses of the pool: nothing of it leaves while it is in use.
+    pub(crate) fn note_captured(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
+        self.device(device)?.note_captured(pool)
+    }
+
     /// Keeps a pool's memory until `launches` are done, also when nobody uses the pool any more.
     pub(crate) fn keep_pool_for(
         &self,
@@ -200,7 +205,8 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     /// Makes exactly those blocks of the pool live that were when `saved` was made; memory that came since stays as free
-    /// memory. With `stale`, a live block that is freed by this must be among them. PyTorch: `setCheckpointPoolState`.
+    /// memory, and contents stay as they are. Every block that is live now is freed first, those that are live
+    /// afterwards, too. With `stale`, each of them must be among these. PyTorch: `setCheckpointPoolState`.
     ///
     /// # Errors
     /// [`AllocError::Checkpoint`] where that is not possible, [`AllocError::DeadPool`], [`AllocError::UnknownPool`].

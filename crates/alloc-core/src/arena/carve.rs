@@ -118,8 +118,27 @@ impl<P: Policy> ArenaState<P> {
         id.some().filter(|id| self.blocks[*id].state == state)
     }
 
+    /// Bytes to be mapped where [`plan_growth`](Self::plan_growth) would find room.
+    pub(crate) fn missing_memory(&self, tier: Tier, size: u64) -> Option<u64> {
+        let growth = self.room_for(tier, size)?;
+        Some(growth.maps(self).iter().map(|(_, bytes)| bytes).sum())
+    }
+
     /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2) and takes it out.
     pub(crate) fn plan_growth(&mut self, tier: Tier, size: u64) -> Option<Growth> {
+        let growth = self.room_for(tier, size)?;
+        for link in &growth.chain {
+            match link {
+                Link::Mapped(id) => self.take_from_index(*id),
+                Link::ToMap(id, _) => self.take_unmapped(*id),
+            }
+            let (Link::Mapped(id) | Link::ToMap(id, _)) = *link;
+            self.blocks[id].state = State::Busy;
+        }
+        Some(growth)
+    }
+
+    fn room_for(&self, tier: Tier, size: u64) -> Option<Growth> {
         let start = self.tiers[tier as usize].unmapped.iter().find_map(|(_, unmapped)| {
             let candidate = self.neighbour_in(State::Free, self.blocks[*unmapped].prev).unwrap_or(*unmapped);
             let mut room = 0;
@@ -153,14 +172,6 @@ impl<P: Policy> ArenaState<P> {
                 chain.push(Link::ToMap(id, bytes));
                 have += bytes;
             }
-        }
-        for link in &chain {
-            match link {
-                Link::Mapped(id) => self.take_from_index(*id),
-                Link::ToMap(id, _) => self.take_unmapped(*id),
-            }
-            let (Link::Mapped(id) | Link::ToMap(id, _)) = *link;
-            self.blocks[id].state = State::Busy;
         }
         Some(Growth { region, chain })
     }

@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
     pub(crate) user: User,
-    /// All of it is part of graphs under capture, which order it themselves.
-    pub(crate) captured: bool,
+    /// All of it is part of this capture, which orders it itself. Work of graphs that are launched later is not.
+    pub(crate) captured: Option<u64>,
 }
 
 /// All use lists of an arena.
@@ -25,13 +25,13 @@ pub(crate) struct UseLists {
 impl UseLists {
     /// Adds `stream` to the list that begins at `head`, unless it is there; returns the new head, or `None` for
     /// more streams than a block can count.
-    pub(crate) fn add(&mut self, head: u32, stream: Stream, captured: bool) -> Option<u32> {
+    pub(crate) fn add(&mut self, head: u32, stream: Stream, captured: Option<u64>) -> Option<u32> {
         let mut length = 0;
         let mut at = head;
         while at != NO_USES {
             let (found, next) = &mut self.nodes[at as usize];
             if let Some(found) = found.as_mut().filter(|found| found.user.is(stream)) {
-                found.captured &= captured;
+                found.captured = found.captured.filter(|capture| captured == Some(*capture));
                 return Some(head);
             }
             length += 1;
@@ -103,7 +103,7 @@ mod tests {
         let stream = |raw| Stream { raw, device: DeviceIndex(0), backend: BackendId(1) };
         let mut lists = UseLists::default();
         for _ in 0..100 {
-            let head = [1, 2, 1].iter().try_fold(NO_USES, |head, raw| lists.add(head, stream(*raw), false));
+            let head = [1, 2, 1].iter().try_fold(NO_USES, |head, raw| lists.add(head, stream(*raw), None));
             let taken = lists.take(head.unwrap());
             assert_eq!(taken.len(), 2);
             assert!(taken[0].user.is(stream(1)) && taken[1].user.is(stream(2)));

@@ -118,12 +118,13 @@ impl<P: Policy> DeviceAllocator<P> {
         own: Option<Stream>,
         slot: PoolSlot,
     ) {
-        let within = |found: &Use| match &found.user {
-            User::Live(stream) => found.captured || self.may_be_capturing(*stream),
-            User::Retired(_) => found.captured,
-        };
-        let (captured, ordinary): (SmallVec<[Use; 4]>, SmallVec<[Use; 4]>) =
-            uses.into_iter().partition(within);
+        let (mut captured, mut ordinary) = (SmallVec::<[Use; 4]>::new(), SmallVec::<[Use; 4]>::new());
+        for mut found in uses {
+            let now = found.user.live().map_or(Ok(None), |stream| self.capture_id(stream));
+            // What an earlier capture recorded may be at work by now, as part of a launch.
+            found.captured = found.captured.filter(|capture| now == Ok(Some(*capture)));
+            if now == Ok(None) { ordinary.push(found) } else { captured.push(found) }
+        }
         if !captured.is_empty() {
             let markers = if ordinary.is_empty() { self.markers(own, &captured) } else { Vec::new() };
             let deferred = Deferred { block, own, slot, uses: captured, markers };
@@ -154,7 +155,7 @@ impl<P: Policy> DeviceAllocator<P> {
         for mut deferred in deferred {
             for found in std::mem::take(&mut deferred.uses) {
                 match &found.user {
-                    _ if found.captured => self.event_done(deferred.block, &Call::PLAIN),
+                    _ if found.captured.is_some() => self.event_done(deferred.block, &Call::PLAIN),
                     // Its capture goes on although the program said that none does: an event would become part of it.
                     User::Live(stream) if self.is_capturing(*stream) => deferred.uses.push(found),
                     _ => self.pending.wait_for(&self.backend, found.user, deferred.block),

@@ -4,13 +4,14 @@
 //! Restoring checks everything first, so a refusal has changed nothing.
 
 use super::DeviceAllocator;
+use crate::address_map::AddressMap;
 use crate::arena::{ArenaState, Use};
 use crate::block::{BlockId, State};
 use crate::directory::PoolSlot;
 use crate::error::{AllocError, Result};
 use crate::history::{Context, RecordContext};
 use crate::policy::Policy;
-use crate::sync::Guard;
+use crate::sync::{Arc, Guard, Weak};
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use std::collections::BTreeSet;
 
@@ -35,6 +36,8 @@ struct SavedSegment {
 /// Which blocks of a pool were live at one moment. PyTorch: `AllocatorState`.
 #[derive(Clone, Debug)]
 pub struct PoolCheckpoint {
+    /// Whose it is: another allocator's blocks may have the same addresses.
+    map: Weak<AddressMap>,
     device: DeviceIndex,
     pool: PoolId,
     slot: PoolSlot,
@@ -65,7 +68,7 @@ impl PoolCheckpoint {
 /// What restoring a checkpoint changed. PyTorch: `CheckpointDelta`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct CheckpointDelta {
-    /// Live before, freed by it: whoever holds one of these must not free it again.
+    /// Live before: whoever holds one of these must not free it any more, also where it is among those allocated.
     pub freed: Vec<DevicePtr>,
     /// Live now: each needs an owner that frees it.
     pub allocated: Vec<DevicePtr>,
@@ -77,6 +80,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let slot = self.slot_of(pool)?;
         let _trackers = self.outbox.deliver_at_end();
         let call = self.begin_call(None, RecordContext::All)?;
+        self.empty_quarantine(&call)?;
         self.drain(&call)?;
         self.with_all(|_, arenas| {
             let mut segments = Vec::new();
@@ -100,7 +104,7 @@ impl<P: Policy> DeviceAllocator<P> {
                     }
                 }));
             }
-            Ok(PoolCheckpoint { device: self.device, pool, slot, segments })
+            Ok(PoolCheckpoint { map: Arc::downgrade(&self.map), device: self.device, pool, slot, segments })
         })
     }
 
@@ -111,6 +115,9 @@ impl<P: Policy> DeviceAllocator<P> {
         stale: Option<&BTreeSet<DevicePtr>>,
     ) -> Result<CheckpointDelta> {
         let pool = saved.pool;
+        if !std::ptr::eq(saved.map.as_ptr(), Arc::as_ptr(&self.map)) {
+            return Err(refuse(pool, "it was made by another allocator".into()));
+        }
         if pool != PoolId::DEFAULT && self.pool_use_count(pool)? == 0 {
             return Err(AllocError::DeadPool { pool });
         }
@@ -119,6 +126,7 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         let _trackers = self.outbox.deliver_at_end();
         let call = self.begin_call(None, RecordContext::All)?;
+        self.empty_quarantine(&call)?;
         self.drain(&call)?;
         let (delta, _dropped_without_a_lock) = self.with_all(|peaks, arenas| {
             let mine = |arena: &&mut Guard<'_, ArenaState<P>>| arena.pool.slot == saved.slot;
@@ -224,7 +232,7 @@ fn refuse_not_stale<P: Policy>(
     for id in live_blocks(arena) {
         let block = &arena.blocks[id];
         let ptr = DevicePtr(block.addr);
-        if arena.uses.iter(block.uses).any(|found| !found.captured) {
+        if arena.uses.iter(block.uses).any(|found| found.captured.is_none()) {
             return Err(refuse(
                 pool,
                 format!(

@@ -34,6 +34,10 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
                 (state.id.stream, state.blocks[block].pending, self.naming.begin(state.id.stream))
             };
+            if self.may_be_capturing(stream) {
+                // Whoever began that, and did not say so: the wait would become part of the graph, or break it.
+                return false;
+            }
             let waiting = Waiting { arena: number, block };
             let _block = self.in_transit();
             let done = |waiting: Waiting| {

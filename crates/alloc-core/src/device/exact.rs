@@ -19,6 +19,7 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         let _trackers = self.outbox.deliver_at_end();
         let call = self.begin_call(Some(stream), RecordContext::State)?;
+        self.empty_quarantine(&call)?;
         if !call.capturing {
             self.drain(&call)?;
         }

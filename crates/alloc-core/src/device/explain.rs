@@ -229,7 +229,10 @@ fn advise_on_pools<P: Policy>(
         // What goes back to a pool's own source is not the device's again.
         let releasable = pools.iter().find(|cache| cache.pool == facts.id && !facts.has_source);
         let bytes = releasable.map_or(0, |cache| cache.releasable);
-        let what = format!("releasing pool {} (release_pool), whose cached memory can go then,", facts.id);
+        let what = format!(
+            "dropping pool {} (its MemoryPool, or release_pool), whose cached memory can go then,",
+            facts.id
+        );
         remedies.add(what, bytes, room.after(bytes) >= request.segment_bytes);
     }
 }

@@ -22,6 +22,8 @@ pub(super) struct Intent<'a, P: Policy> {
     device: &'a DeviceAllocator<P>,
     pool: PoolId,
     bytes: u64,
+    /// The most that may be mapped for them.
+    at_most: u64,
 }
 
 impl<P: Policy> Intent<'_, P> {
@@ -49,15 +51,20 @@ impl<P: Policy> DeviceAllocator<P> {
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let _memory = self.in_transit();
-        let (growable, pool) = {
+        let (growable, pool, missing) = {
             let state = arena.lock();
-            (state.grows(), state.pool.clone())
+            let missing = state.missing_memory(request.tier, request.size).filter(|_| is_retry);
+            (state.grows(), state.pool.clone(), missing)
         };
-        if !self.admit(pool.id, request, is_retry)? {
+        // PyTorch counts the whole request, also where free memory is to become part of the block. Before the request is
+        // refused it is counted as it is.
+        let missing = missing.filter(|_| growable).unwrap_or(u64::MAX);
+        let bytes = missing.min(request.segment_bytes);
+        if !self.admit(pool.id, request, bytes, is_retry)? {
             return Ok(None);
         }
         // Counted as held until it is, or is not; also where foreign code panics.
-        let intent = Intent { device: self, pool: pool.id, bytes: request.segment_bytes };
+        let intent = Intent { device: self, pool: pool.id, bytes, at_most: missing };
         self.retry_leftovers();
         match self.backend.virtual_memory() {
             Ok(vm) if growable => self.grow_region(arena, request, vm, &pool, intent, call),
@@ -177,6 +184,7 @@ impl<P: Policy> DeviceAllocator<P> {
         intent: Intent<'_, P>,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
+        let at_most = intent.at_most;
         let mut intent = Some(intent);
         loop {
             let mut state = arena.lock();
@@ -189,6 +197,11 @@ impl<P: Policy> DeviceAllocator<P> {
                 return Ok(None);
             };
             let maps = growth.maps(&state);
+            if maps.iter().map(|(_, bytes)| bytes).sum::<u64>() > at_most {
+                // What was free is not any more.
+                state.commit_growth(growth, 0);
+                return Ok(None);
+            }
             let granule = {
                 let mut device = self.state.lock();
                 for (addr, bytes) in &maps {
@@ -218,7 +231,10 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
             }
             if pool.source.is_some() {
-                self.note_source(pool.id, failure.as_ref().is_some_and(|failed| failed.error.is_out_of_memory()));
+                self.note_source(
+                    pool.id,
+                    failure.as_ref().is_some_and(|failed| failed.error.is_out_of_memory()),
+                );
             }
             let done = backed.len();
             for (addr, bytes) in &maps[..done] {

@@ -20,6 +20,7 @@ use crate::last_work::User;
 use crate::pending::Waiting;
 use crate::policy::{Policy, Request};
 use crate::segment::Origin;
+use crate::stream_identity::named;
 use crate::types::{DevicePtr, Stream};
 use smallvec::SmallVec;
 
@@ -36,9 +37,11 @@ struct Returned {
 }
 
 impl<P: Policy> DeviceAllocator<P> {
-    /// Turns the mode on or off as the settings say. Off, what is in quarantine leaves it, which may block.
+    /// Turns the mode on or off as the settings say. Off, what is in quarantine leaves it when it is
+    /// [reduced](Self::reduce_quarantine) next.
     pub(super) fn configure_hardened(&self, settings: &Settings) {
         if settings.hardened
+            && self.edge().is_none()
             && let Ok(vm) = self.backend.virtual_memory()
             && let Ok(minimum) = vm.granularity(self.device, Granularity::Minimum)
         {
@@ -46,7 +49,6 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         self.quarantine.lock().configure(settings.hardened, settings.hardened_quarantine);
         self.attention.set(Reason::HARDENED, settings.hardened);
-        self.reduce_quarantine(&Call::PLAIN);
     }
 
     /// The request that is made of an arena for `bytes`: with room for a canary, and, where memory can be protected, with
@@ -83,7 +85,8 @@ impl<P: Policy> DeviceAllocator<P> {
             let end = ptr.add(requested);
             // SAFETY: rule 2: the part of the block that was not asked for; it stays until the stream has passed this, since
             // whatever gives it back waits for the stream.
-            if let Err(error) = unsafe { self.backend.memset_async(end, CANARY, canary, stream) } {
+            let fill = |stream| unsafe { self.backend.memset_async(end, CANARY, canary, stream) };
+            if let Err(error) = named(stream).and_then(fill) {
                 self.backend.clear_error();
                 tracing::warn!(%error, "no canary could be written; the block goes without");
                 canary = 0;
@@ -146,8 +149,9 @@ impl<P: Policy> DeviceAllocator<P> {
         let own = returned.own?;
         if self.attention.has(Reason::CAPTURE) {
             let live = |found: &Use| found.user.live();
-            let captured =
-                |found: &Use| found.captured || live(found).is_some_and(|s| self.may_be_capturing(s));
+            let captured = |found: &Use| {
+                found.captured.is_some() || live(found).is_some_and(|s| self.may_be_capturing(s))
+            };
             if self.may_be_capturing(own) || uses.iter().any(captured) {
                 return None;
             }
@@ -169,7 +173,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let Returned { ptr, requested, .. } = *returned;
             // SAFETY: rule 2: the bytes of a block that is pending until this thread, or whoever takes it out of the
             // quarantine, lets it go; its stream's epoch is that of the letting go.
-            unsafe { self.backend.memset_async(ptr, POISON, requested, own) }?;
+            unsafe { self.backend.memset_async(ptr, POISON, requested, named(own)?) }?;
             let event = HeldEvent::new(&self.backend, own.device)?;
             event.record(own)?;
             Ok(event)
@@ -209,10 +213,11 @@ impl<P: Policy> DeviceAllocator<P> {
         held
     }
 
-    /// Lets blocks go until no more is held back than may be. While a capture is under way they wait for its end.
-    fn reduce_quarantine(&self, call: &Call<'_>) {
+    /// Lets blocks go until no more is held back than may be. While a capture is under way they wait for its end. Blocks;
+    /// runs observers.
+    pub(super) fn reduce_quarantine(&self, call: &Call<'_>) {
         let mut reader = Reader::default();
-        while !self.attention.has(Reason::CAPTURE) {
+        while !self.attention.has(Reason::CAPTURE) && self.edge().is_none() {
             let _blocks = self.in_transit();
             let Some(held) = self.quarantine.lock().take_excess() else { return };
             if self.release_held(held, Some(&mut reader), call).is_err() {

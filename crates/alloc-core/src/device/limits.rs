@@ -143,6 +143,13 @@ impl Accounts {
         })
     }
 
+    /// Limits what a pool may hold.
+    pub(super) fn set_limit(&mut self, pool: PoolId, limit: Option<u64>) {
+        if limit.is_some() || self.pools.contains_key(&pool) {
+            self.pools.entry(pool).or_default().limit = limit;
+        }
+    }
+
     /// Totals, and those of private pools.
     pub(super) fn figures(&self) -> (StatArray, BTreeMap<PoolId, StatArray>) {
         let private = self.pools.iter().filter(|(id, account)| **id != PoolId::DEFAULT && account.used);
@@ -162,15 +169,15 @@ impl Accounts {
 }
 
 impl<P: Policy> DeviceAllocator<P> {
-    /// Counts the retry and applies the limits. What is admitted counts as held from then on, as an intent, until
-    /// it is settled.
-    pub(super) fn admit(&self, pool: PoolId, request: &Request, is_retry: bool) -> Result<bool> {
+    /// Counts the retry and applies the limits to the `bytes` that are to be taken. What is admitted counts as held from
+    /// then on, as an intent, until it is settled.
+    pub(super) fn admit(&self, pool: PoolId, request: &Request, bytes: u64, is_retry: bool) -> Result<bool> {
         let mut state = self.state.lock();
         state.counters.alloc_retries += i64::from(is_retry);
         let accounts = &state.accounts;
-        let wanted = accounts.held().saturating_add(request.segment_bytes);
+        let wanted = accounts.held().saturating_add(bytes);
         let refused = accounts.allowed().is_some_and(|allowed| wanted > allowed);
-        if refused || accounts.pool_refuses(pool, request.segment_bytes) {
+        if refused || accounts.pool_refuses(pool, bytes) {
             return Ok(false);
         }
         if state.settings.throw_on_oom {
@@ -179,7 +186,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 return Err(self.reject(state, request, limit));
             }
         }
-        state.accounts.intend(pool, request.segment_bytes);
+        state.accounts.intend(pool, bytes);
         Ok(true)
     }
 
@@ -243,7 +250,7 @@ impl<P: Policy> DeviceAllocator<P> {
             self.pools.lock().get(pool)?;
         }
         let limit = limit.map(|limit| limit.bytes(self.total_memory));
-        self.state.lock().accounts.pools.entry(pool).or_default().limit = limit;
+        self.state.lock().accounts.set_limit(pool, limit);
         Ok(())
     }
 }

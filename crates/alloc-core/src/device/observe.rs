@@ -117,8 +117,8 @@ impl<P: Policy> DeviceAllocator<P> {
     /// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
     pub(crate) fn stats(&self) -> DeviceStats {
         if matches!(P::DRAIN, Drain::OnMissAndEvery(_))
-            && let Err(error) =
-                self.begin_call(None, RecordContext::All).and_then(|call| self.drain(&call))
+            && self.edge().is_none()
+            && let Err(error) = self.begin_call(None, RecordContext::All).and_then(|call| self.drain(&call))
         {
             tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
         }

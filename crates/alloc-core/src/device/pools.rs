@@ -12,7 +12,7 @@ use crate::history::RecordContext;
 use crate::last_work::LastWork;
 use crate::policy::Policy;
 use crate::pool::{Filter, Pool, PoolStats, SegmentSource};
-use crate::stream_identity::shown;
+use crate::stream_identity::{named, shown};
 use crate::sync::{Arc, this_thread};
 use crate::types::{DevicePtr, PoolId, Stream};
 use std::collections::BTreeSet;
@@ -42,7 +42,13 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         loop {
             let scopes = Arc::clone(&self.pools.lock().scopes);
-            let newest = scopes.iter().rev().find(|scope| self.accepts(&scope.filter, stream));
+            let mut newest = None;
+            for scope in scopes.iter().rev() {
+                if self.accepts(&scope.filter, stream)? {
+                    newest = Some(scope);
+                    break;
+                }
+            }
             let visit = self.visit(newest.map_or(PoolId::DEFAULT, |scope| scope.pool), capturing);
             // A pool that died after its scope ended is no concern of this request: it has another one now.
             if visit.is_ok() || Arc::ptr_eq(&scopes, &self.pools.lock().scopes) {
@@ -51,17 +57,20 @@ impl<P: Policy> DeviceAllocator<P> {
         }
     }
 
-    fn accepts(&self, filter: &Filter, stream: Stream) -> bool {
-        match filter {
+    /// A driver that cannot tell fails the request: outside of its pool the memory would be given to others.
+    fn accepts(&self, filter: &Filter, stream: Stream) -> Result<bool> {
+        Ok(match filter {
             Filter::Always => true,
             Filter::Thread(id) => *id == this_thread(),
             Filter::Stream(only) => *only == stream,
             Filter::CaptureOf(origin) => {
-                let capture = self.capture_of(stream);
-                capture.is_some() && (stream == *origin || capture == self.capture_of(*origin))
+                // Another thread's default stream cannot be asked about here.
+                let asked = |stream| if named(stream).is_ok() { self.capture_id(stream) } else { Ok(None) };
+                let capture = asked(stream)?;
+                capture.is_some() && (stream == *origin || capture == asked(*origin)?)
             }
             Filter::Custom(accepts) => accepts(shown(stream)),
-        }
+        })
     }
 
     /// Keeps a pool's arenas its own for as long as the answer lives.
@@ -82,24 +91,24 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// See [`CachingAllocator::create_pool`](crate::allocator::CachingAllocator::create_pool).
     pub(crate) fn create_pool(&self, id: PoolId, source: Option<Arc<dyn SegmentSource>>) -> Result<()> {
-        self.pools.lock().create_or_reference(id, source)
+        self.pools.lock().create_or_reference(id, source.as_ref())
     }
 
     /// See [`CachingAllocator::begin_pool`](crate::allocator::CachingAllocator::begin_pool).
     pub(crate) fn begin_pool(&self, id: PoolId, filter: Filter) -> Result<()> {
         let mut pools = self.pools.lock();
-        pools.begin(id, filter)?;
+        pools.begin(id, &filter)?;
         self.attention.set(Reason::SCOPES, true);
         Ok(())
     }
 
     /// See [`CachingAllocator::end_pool`](crate::allocator::CachingAllocator::end_pool).
     pub(crate) fn end_pool(&self, id: PoolId) -> Result<()> {
-        let slot = {
+        let (slot, _dropped_without_a_lock) = {
             let mut pools = self.pools.lock();
-            pools.end(id)?;
+            let scope = pools.end(id)?;
             self.attention.set(Reason::SCOPES, !pools.scopes.is_empty());
-            pools.get(id).ok().map(|pool| pool.slot)
+            (pools.get(id).ok().map(|pool| pool.slot), scope)
         };
         if let Some(slot) = slot {
             self.end_reuse(slot);
@@ -116,6 +125,8 @@ impl<P: Policy> DeviceAllocator<P> {
         };
         if last {
             self.refresh_no_split(slot, false);
+            // One that holds nothing leaves nothing behind: its id can be used again.
+            self.forget_empty_pools();
         }
         Ok(())
     }
@@ -172,6 +183,12 @@ impl<P: Policy> DeviceAllocator<P> {
         pools.records.iter().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
     }
 
+    /// A graph knows addresses of the pool, though nothing was requested in the capture.
+    pub(crate) fn note_captured(&self, id: PoolId) -> Result<()> {
+        self.pools.lock().get(id)?.captured = true;
+        Ok(())
+    }
+
     /// Graphs that know addresses of the pool were launched, and are gone: its memory stays until `launches` are done.
     pub(crate) fn keep_pool_for(&self, id: PoolId, launches: &[Arc<LastWork>]) -> Result<()> {
         self.pools.lock().get(id)?.launches.extend_from_slice(launches);
@@ -215,20 +232,20 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Forgets pools that nobody uses and that hold nothing any more.
     pub(super) fn forget_empty_pools(&self) {
-        // No stream gets an arena meanwhile.
-        let _alone = self.tenures.lock();
         let mut forgotten = Vec::new();
-        let mut pools = self.pools.lock();
-        for (id, slot) in pools.abandoned() {
-            drop(pools);
-            let empty = self.arenas.recycle(slot);
-            pools = self.pools.lock();
-            if empty {
-                forgotten.extend(pools.records.remove(&id));
+        {
+            // No stream gets an arena meanwhile.
+            let _alone = self.tenures.lock();
+            let abandoned = self.pools.lock().abandoned();
+            for (id, slot) in abandoned {
+                if let Some(left) = self.arenas.recycle(slot) {
+                    self.state.lock().accounts.set_limit(id, None);
+                    forgotten.push((self.pools.lock().records.remove(&id), left));
+                }
             }
         }
-        drop(pools);
-        // A source's destructor is foreign code.
+        // Destructors of sources are foreign code, which is refused memory rather than made to wait for this thread.
+        let _foreign = (!forgotten.is_empty()).then(|| self.in_transit());
         drop(forgotten);
     }
 

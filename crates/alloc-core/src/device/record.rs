@@ -100,6 +100,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Turns history on or off; see
     /// [`CachingAllocator::record_history`](crate::allocator::CachingAllocator::record_history).
     pub(crate) fn record_history(&self, options: &HistoryOptions) {
+        let _dropped_without_a_lock: (Option<ContextRecorder>, Vec<Context>);
         let _alone = self.configuring.lock();
         let on = options.max_entries > 0;
         let contexts = if on { options.contexts } else { RecordContext::Never };
@@ -111,7 +112,6 @@ impl<P: Policy> DeviceAllocator<P> {
             observers.gathered = on && (observers.gathered || gathers);
             std::mem::replace(&mut observers.recorder, recorder)
         };
-        drop(former);
         let stamps = self.state.lock().recording.as_ref().map(|recording| Arc::clone(&recording.stamps));
         let template = HistoryTemplate {
             max_entries: options.max_entries,
@@ -122,11 +122,11 @@ impl<P: Policy> DeviceAllocator<P> {
             skip: HistoryTemplate::bits(&options.skip),
             outbox: None,
         };
-        self.apply_history(template, options.clear);
+        _dropped_without_a_lock = (former, self.apply_history(template, options.clear));
     }
 
-    /// Changes how every journal is kept, at one moment.
-    fn apply_history(&self, mut template: HistoryTemplate, clear: bool) {
+    /// Changes how every journal is kept, at one moment. What is returned is to be dropped without a lock.
+    fn apply_history(&self, mut template: HistoryTemplate, clear: bool) -> Vec<Context> {
         let (tracked, gathered) = {
             let observers = self.observers.lock();
             (observers.tracked, observers.gathered)
@@ -139,7 +139,7 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         // An arena that is made from here on begins with it; those that are there are changed below.
         self.arenas.with_template(|all| all.history = template.clone());
-        let dropped_without_a_lock = self.with_all(|_, arenas| {
+        let trash = self.with_all(|_, arenas| {
             let mut trash = Vec::new();
             let mut missed = 0;
             for arena in arenas.iter_mut() {
@@ -167,10 +167,10 @@ impl<P: Policy> DeviceAllocator<P> {
             });
             trash
         });
-        drop(dropped_without_a_lock);
         if !attentive {
             self.attention.set(Reason::CONTEXTS, false);
         }
+        trash
     }
 
     /// Whether history is on.
@@ -194,11 +194,12 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     pub(crate) fn add_trace_tracker(&self, tracker: TraceTracker) {
+        let _dropped_without_a_lock: Vec<Context>;
         let _alone = self.configuring.lock();
         self.outbox.add_tracker(tracker);
         self.observers.lock().tracked = true;
         let template = self.arenas.with_template(|all| all.history.clone());
-        self.apply_history(template, false);
+        _dropped_without_a_lock = self.apply_history(template, false);
     }
 
     pub(crate) fn add_out_of_memory_observer(&self, observer: OutOfMemoryObserver) {

@@ -54,17 +54,19 @@ impl<P: Policy> DeviceAllocator<P> {
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release(&self, what: Flush, call: &Call<'_>) -> Result<()> {
         self.retry_leftovers();
-        let mut outcome = if call.capturing { self.empty_quarantine(call) } else { self.synchronise_pending(call) };
+        let mut outcome =
+            if call.capturing { self.empty_quarantine(call) } else { self.synchronise_pending(call) };
         if !call.capturing {
             self.wait_for_launches();
         }
         for tier in [Tier::Large, Tier::Small] {
-            for arena in self.releasable(what) {
-                let released = self.release_fixed(arena, tier, call, |state| unsplit_fixed(state, tier));
+            for (arena, slot) in self.releasable(what) {
+                let released =
+                    self.release_fixed(arena, slot, tier, call, |state| unsplit_fixed(state, tier));
                 outcome = outcome.and(released);
             }
-            for arena in self.releasable(what) {
-                outcome = outcome.and(self.vacate_tier(arena, tier, call));
+            for (arena, slot) in self.releasable(what) {
+                outcome = outcome.and(self.vacate_tier(arena, slot, tier, call));
             }
         }
         self.retry_leftovers();
@@ -72,8 +74,9 @@ impl<P: Policy> DeviceAllocator<P> {
         outcome
     }
 
-    /// Arenas whose cached memory may go: those of the default pool and of pools that nobody uses any more.
-    fn releasable(&self, what: Flush) -> Vec<&Arc<Arena<P>>> {
+    /// Arenas whose cached memory may go, with their pool: those of the default pool and of pools that nobody uses any
+    /// more. Such a pool stays so; its arenas may be another pool's by the time they are locked.
+    fn releasable(&self, what: Flush) -> Vec<(&Arc<Arena<P>>, PoolSlot)> {
         let slots: Vec<_> =
             self.arena_states().into_iter().map(|arena| (arena, arena.lock().pool.slot)).collect();
         let pools = self.pools.lock();
@@ -81,7 +84,7 @@ impl<P: Policy> DeviceAllocator<P> {
             Flush::Everything => pools.is_freeable(slot),
             Flush::Pool(only) => slot == only && pools.is_freeable(slot),
         };
-        slots.into_iter().filter(|(_, slot)| may_go(*slot)).map(|(arena, _)| arena).collect()
+        slots.into_iter().filter(|(_, slot)| may_go(*slot)).collect()
     }
 
     /// Gives back oversize segments until `request` would fit (reference §3.5,
@@ -98,7 +101,7 @@ impl<P: Policy> DeviceAllocator<P> {
             return Ok(false);
         }
         let mut enough = false;
-        self.release_fixed(arena, request.tier, call, |state| {
+        self.release_fixed(arena, slot, request.tier, call, |state| {
             let Some(target) = state.policy.release_target(request) else { return Vec::new() };
             let cached = unsplit_fixed(state, request.tier);
             if let Some(one) = cached.iter().find(|id| state.blocks[**id].size >= target) {
@@ -135,7 +138,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let now = self.arenas.searches(Tier::Large);
         let mut candidates = Vec::new();
         let default_pool = self.releasable(Flush::Pool(PoolSlot::DEFAULT));
-        for arena in &default_pool {
+        for (arena, _) in &default_pool {
             let state = arena.lock();
             for id in unsplit_fixed(&state, Tier::Large) {
                 let block = &state.blocks[id];
@@ -158,8 +161,8 @@ impl<P: Policy> DeviceAllocator<P> {
             chosen.extend(old);
             candidates = young;
         }
-        for arena in default_pool {
-            self.release_fixed(arena, Tier::Large, call, |state| {
+        for (arena, slot) in default_pool {
+            self.release_fixed(arena, slot, Tier::Large, call, |state| {
                 let number = state.id.number;
                 // Another thread may have taken or cut a block since it was chosen.
                 let mine = unsplit_fixed(state, Tier::Large);
@@ -169,16 +172,18 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(reclaimed > 0)
     }
 
-    /// Gives the fixed segments of the blocks that `pick` chooses back: free, unsplit blocks of `tier`.
+    /// Gives the fixed segments of the blocks that `pick` chooses back: free, unsplit blocks of `tier`, where the arena is
+    /// still that of the pool in `slot`.
     fn release_fixed(
         &self,
         arena: &Arena<P>,
+        slot: PoolSlot,
         tier: Tier,
         call: &Call<'_>,
         pick: impl FnOnce(&ArenaState<P>) -> Vec<BlockId>,
     ) -> Result<()> {
         let mut state = arena.lock();
-        let picked = pick(&state);
+        let picked = if state.pool.slot == slot { pick(&state) } else { Vec::new() };
         if picked.is_empty() {
             return Ok(());
         }
@@ -191,8 +196,15 @@ impl<P: Policy> DeviceAllocator<P> {
         let (pool, stream) = (state.pool.clone(), state.id.stream);
         drop(state);
         let mut outcome = self.quiesce(arena, &picked, call);
+        let note = |action, segment, addr, bytes| {
+            let mut state = self.attend(arena, call);
+            let context = state.segments[segment].context.clone();
+            state.history.record_about(action, addr, bytes, context.as_ref());
+        };
         for (segment, id, addr, bytes) in segments {
             if let Ok(true) = outcome {
+                // From the driver's call on the address may be another segment's, which would be recorded before.
+                note(Action::SegmentFree, segment, addr, bytes);
                 let event = self.segment_event(
                     SegmentChange::Detaching,
                     pool.id,
@@ -214,6 +226,7 @@ impl<P: Policy> DeviceAllocator<P> {
                     }
                 };
                 if let Err(error) = freed {
+                    note(Action::SegmentAlloc, segment, addr, bytes);
                     self.tell(SegmentEvent { change: SegmentChange::Attached, ..event });
                     outcome = Err(error.into());
                 }
@@ -224,8 +237,6 @@ impl<P: Policy> DeviceAllocator<P> {
                 continue;
             }
             let oversize = state.policy.is_oversize(bytes);
-            let context = state.segments[segment].context.clone();
-            state.history.record_about(Action::SegmentFree, addr, bytes, context.as_ref());
             let segment = state.remove_segment(segment, id);
             {
                 let mut device = self.state.lock();
@@ -238,8 +249,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
             }
             drop(state);
-            // Their destructors may be foreign code.
-            drop((context, segment));
+            // Its context may be foreign code's.
+            drop(segment);
         }
         outcome.map(|_| ())
     }
@@ -282,10 +293,13 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Unmaps every whole free granule of a tier's growable segments, and gives address space back that
-    /// has nothing mapped any more.
-    fn vacate_tier(&self, arena: &Arena<P>, tier: Tier, call: &Call<'_>) -> Result<()> {
+    /// has nothing mapped any more; where the arena is still that of the pool in `slot`.
+    fn vacate_tier(&self, arena: &Arena<P>, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
         let mut state = arena.lock();
+        if state.pool.slot != slot {
+            return Ok(());
+        }
         let growable: Vec<_> = state.tiers[tier as usize]
             .index
             .blocks()
@@ -410,17 +424,24 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(())
     }
 
-    /// Tries again to undo what the driver refused to.
-    /// One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
+    /// Tries again to undo what the driver, or a pool's source, refused to.
     pub(super) fn retry_leftovers(&self) {
-        let _alone = self.retrying.lock();
-        let leftovers = std::mem::take(&mut self.state.lock().regions.leftovers);
-        if let Ok(vm) = self.backend.virtual_memory()
-            && !leftovers.is_empty()
-        {
-            let left = leftovers.retry(vm);
+        let Ok(vm) = self.backend.virtual_memory() else { return };
+        let (_memory, foreign) = {
+            // One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
+            let _alone = self.retrying.lock();
+            let leftovers = std::mem::take(&mut self.state.lock().regions.leftovers);
+            if leftovers.is_empty() {
+                return;
+            }
+            let memory = self.in_transit();
+            let (left, foreign) = leftovers.retry(vm);
             self.state.lock().regions.leftovers.append(left);
-        }
+            (memory, foreign)
+        };
+        // Foreign code is called with no lock held.
+        let left = foreign.release(vm);
+        self.state.lock().regions.leftovers.append(left);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use super::DeviceAllocator;
 use crate::arena::{ArenaPool, ArenaState};
+use crate::attention::Reason;
 use crate::backend::CaptureStatus;
 use crate::directory::{Arena, PoolSlot};
 use crate::error::Result;
@@ -104,6 +105,7 @@ impl<P: Policy> DeviceAllocator<P> {
         // In this order: a free takes a stream from a use list to a queue, and this waits for those on the way.
         let waits = || self.deferred_names(stream) || self.pending.names(stream);
         if mine.is_empty() && !is_user() && !self.finish_naming_then(stream, waits) {
+            self.retire_scopes(stream);
             return Ok(());
         }
         let last = match last {
@@ -121,12 +123,20 @@ impl<P: Policy> DeviceAllocator<P> {
         for arena in self.arenas.all() {
             arena.lock().uses.retire(stream, last);
         }
+        self.retire_scopes(stream);
         self.finish_naming_then(stream, || {
             self.retire_deferred(stream, last);
             self.pending.retire(stream, last);
         });
         self.finish_naming_then(stream, || ());
         Ok(())
+    }
+
+    /// Pools that served the stream, or its captures, serve no successor.
+    fn retire_scopes(&self, stream: Stream) {
+        if self.attention.has(Reason::SCOPES) {
+            self.pools.lock().retire(stream);
+        }
     }
 
     /// Waits for all driver calls under way that name `stream`.

@@ -25,7 +25,7 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         let Ok(capture) = self.backend.capture() else { return Vec::new() };
         let live = |found: &Use| match &found.user {
-            User::Live(stream) if found.captured => Some(*stream),
+            User::Live(stream) if found.captured.is_some() => Some(*stream),
             _ => None,
         };
         let Some(streams) = uses.iter().map(live).collect::<Option<Vec<_>>>() else { return Vec::new() };
@@ -67,7 +67,7 @@ impl<P: Policy> DeviceAllocator<P> {
         if !self.state.lock().settings.graph_capture_record_stream_reuse {
             return;
         }
-        let within = |d: &Deferred| d.slot == slot && d.uses.iter().all(|found| found.captured);
+        let within = |d: &Deferred| d.slot == slot && d.uses.iter().all(|found| found.captured.is_some());
         let (_named, users) = {
             let captures = self.captures.lock();
             let uses: Vec<&Use> =

@@ -249,7 +249,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Notes that `stream` uses the block at `ptr`. `Ok(false)` where that is no block.
     pub(crate) fn record_stream(&self, ptr: DevicePtr, location: Location, stream: Stream) -> Result<bool> {
-        let captured = self.attention.has(Reason::CAPTURE) && self.is_capturing(stream);
+        let captured = if self.attention.has(Reason::CAPTURE) { self.capture_of(stream) } else { None };
         let Some(arena) = self.arenas.get(location.arena) else { return Ok(false) };
         let mut state = arena.lock();
         let Some(block) = state.handed_out(ptr, location.block) else { return Ok(false) };

@@ -1,6 +1,6 @@
 //! The patterns, and reading them back.
 
-use crate::backend::{Backend, CopyKind, Result};
+use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, Result};
 use crate::sync::assert_unlocked;
 use crate::types::DevicePtr;
 
@@ -34,7 +34,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Where `bytes` at `ptr` are not all `pattern`. Blocks.
+    /// Where `bytes` at `ptr` are not all `pattern`. Blocks. `NotSupported` where the memory holds no bytes, as that of
+    /// a simulated device which only reserves it.
     ///
     /// # Safety
     /// Rule 2 of the contract for the range; nothing writes to it on purpose meanwhile.
@@ -50,14 +51,19 @@ impl Reader {
         let mut done = 0;
         while done < bytes {
             let length = (bytes - done).min(CHUNK as u64);
-            self.buffer.clear();
-            // A simulated device without bytes copies nothing, and leaves what is expected.
-            self.buffer.resize(usize::try_from(length).unwrap_or(CHUNK), pattern);
             let at = ptr.add(done);
-            let host = DevicePtr(self.buffer.as_mut_ptr().expose_provenance() as u64);
-            // SAFETY: rule 2: the caller's for the device range; the host range is this reader's buffer, `length` bytes
-            // long, which nobody else has.
-            unsafe { backend.copy(host, at, length, CopyKind::DeviceToHost) }?;
+            // SAFETY: the caller's.
+            unsafe { self.read(backend, at, length, !pattern) }?;
+            if self.buffer.iter().all(|byte| *byte == !pattern) {
+                // Nothing was copied, or exactly this is there: another filling tells.
+                // SAFETY: the caller's.
+                unsafe { self.read(backend, at, length, pattern) }?;
+                if self.buffer.iter().all(|byte| *byte == pattern) {
+                    let detail = "the device's memory holds no bytes that could be checked";
+                    let device = backend.current_device().unwrap_or_default();
+                    return Err(BackendError::new(ErrorKind::NotSupported, 0, "copy", device, detail));
+                }
+            }
             // Without an early end, so that it takes many bytes at a time.
             let difference = self.buffer.iter().fold(0, |all, byte| all | (byte ^ pattern));
             let wrong = |(_, byte): &(u64, &u8)| **byte != pattern;
@@ -71,5 +77,18 @@ impl Reader {
             done += length;
         }
         Ok(mismatch)
+    }
+
+    /// Reads `bytes` at `at` into the buffer, which is full of `filling` before.
+    ///
+    /// # Safety
+    /// Rule 2 of the contract for the range.
+    unsafe fn read(&mut self, backend: &dyn Backend, at: DevicePtr, bytes: u64, filling: u8) -> Result<()> {
+        self.buffer.clear();
+        self.buffer.resize(usize::try_from(bytes).unwrap_or(CHUNK), filling);
+        let host = DevicePtr(self.buffer.as_mut_ptr().expose_provenance() as u64);
+        // SAFETY: rule 2: the caller's for the device range; the host range is this reader's buffer, `bytes` long, which
+        // nobody else has.
+        unsafe { backend.copy(host, at, bytes, CopyKind::DeviceToHost) }
     }
 }

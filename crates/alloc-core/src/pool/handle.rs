@@ -94,7 +94,8 @@ impl<P: Policy> MemoryPool<P> {
     /// References to it: this one, open scopes, graphs.
     ///
     /// # Errors
-    /// [`AllocError::UnknownPool`](crate::AllocError::UnknownPool) where someone released this one's reference.
+    /// [`AllocError::UnknownPool`](crate::AllocError::UnknownPool) where someone released this one's reference, and the
+    /// pool's memory is gone.
     pub fn use_count(&self) -> Result<u32> {
         self.allocator.pool_use_count(self.device, self.id)
     }

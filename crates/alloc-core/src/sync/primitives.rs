@@ -5,26 +5,23 @@
 pub(crate) use loom::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize},
     sync::{Condvar, Mutex, MutexGuard},
-    thread::ThreadId,
 };
 #[cfg(shuttle)]
 pub(crate) use shuttle::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize},
     sync::{Condvar, Mutex, MutexGuard},
-    thread::ThreadId,
     thread_local,
 };
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize},
     sync::{Condvar, Mutex, MutexGuard},
-    thread::ThreadId,
     thread_local,
 };
 
 pub(crate) use std::sync::atomic::Ordering;
 /// No place at which the tools switch threads: what is counted or set once is reached through locks that are.
-pub(crate) use std::sync::{Arc, OnceLock};
+pub(crate) use std::sync::{Arc, OnceLock, Weak};
 
 /// Always the standard library's: for statics, which outlive a schedule, and for tables of zeroed memory.
 pub(crate) mod plain {
@@ -40,14 +37,3 @@ macro_rules! local_to_models {
 }
 #[cfg(loom)]
 pub(crate) use local_to_models as thread_local;
-
-/// The calling thread.
-pub(crate) fn this_thread() -> ThreadId {
-    #[cfg(loom)]
-    use loom::thread::current;
-    #[cfg(shuttle)]
-    use shuttle::thread::current;
-    #[cfg(not(any(loom, shuttle)))]
-    use std::thread::current;
-    current().id()
-}
