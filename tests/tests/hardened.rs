@@ -457,15 +457,19 @@ fn a_retired_streams_blocks_go_unchecked_and_come_back() {
 }
 
 #[test]
-fn memory_without_bytes_is_not_accused() {
-    on_each(&machine().memory(MemoryMode::Reserved), |rig| {
-        let allocator = rig.allocator(growable());
-        for bytes in [1, 5000, 4 * MIB] {
-            let ptr = allocator.malloc(bytes, rig.stream()).unwrap();
-            allocator.free(ptr).unwrap();
-        }
-        all_is_well(rig, &allocator, 3);
-    });
+fn memory_without_bytes_is_neither_accused_nor_acquitted() {
+    for (mode, checked) in [(MemoryMode::Mapped, 3), (MemoryMode::Reserved, 0)] {
+        on_each(&machine().memory(mode), |rig| {
+            let allocator = rig.allocator(growable());
+            for bytes in [1, 5000, 4 * MIB] {
+                let ptr = allocator.malloc(bytes, rig.stream()).unwrap();
+                allocator.free(ptr).unwrap();
+            }
+            rig.nothing_is_left(&allocator);
+            let HardenedStats { checked: done, unchecked, corruptions, .. } = stats(&allocator);
+            assert_eq!((done, unchecked, corruptions), (checked, 3 - checked, 0), "{mode:?}");
+        });
+    }
 }
 
 /// Whatever call fails: no block is lost, none is accused, and none is handed out without access.

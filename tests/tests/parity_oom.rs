@@ -368,7 +368,9 @@ fn pools_that_could_help_are_named_with_what_they_would_give() {
         let cache = PoolCache { pool, free: 57 * MIB, largest: 40 * MIB, releasable: 40 * MIB };
         assert_eq!((report.pools.as_slice(), report.private_free), ([cache].as_slice(), 57 * MIB));
         let opt_in = format!("letting the default pool take what pool {pool} has free (set_use_on_oom)");
-        let release = format!("releasing pool {pool} (release_pool), whose cached memory can go then,");
+        let release = format!(
+            "dropping pool {pool} (its MemoryPool, or release_pool), whose cached memory can go then,"
+        );
         assert_eq!(remedies(&report), [(release.as_str(), 40 * MIB, true), (&opt_in, 57 * MIB, false)]);
         let text = report.to_string();
         let line = format!(

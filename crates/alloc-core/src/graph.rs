@@ -35,7 +35,7 @@ impl<P: Policy> GraphCapture<P> {
     /// [`MemoryPool`](crate::pool::MemoryPool)'s, or else one of its own.
     ///
     /// # Errors
-    /// Those of [`CachingAllocator::begin_pool`]; [`AllocError::Backend`](crate::AllocError::Backend) where the driver
+    /// Those of [`CachingAllocator::begin_pool`]; [`AllocError::Backend`] where the driver
     /// refuses. Nothing has changed then.
     pub fn begin(
         allocator: &Arc<CachingAllocator<P>>,
@@ -62,7 +62,7 @@ impl<P: Policy> GraphCapture<P> {
     /// PyTorch: `_retain_pool`.
     ///
     /// # Errors
-    /// [`AllocError::UnknownPool`](crate::AllocError::UnknownPool), [`AllocError::DeadPool`](crate::AllocError::DeadPool).
+    /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn retain_pool(&mut self, pool: PoolId) -> Result<()> {
         let Mark { allocator, device } = &self.mark;
         if pool != self.scope.pool() && self.retained.iter().all(|retained| retained.pool != pool) {
@@ -78,7 +78,7 @@ impl<P: Policy> GraphCapture<P> {
     /// Ends the capture.
     ///
     /// # Errors
-    /// [`AllocError::Backend`](crate::AllocError::Backend) where something broke the capture, or work of another stream
+    /// [`AllocError::Backend`] where something broke the capture, or work of another stream
     /// was not joined back. The capture is over then, too, and its pool released.
     pub fn end(self) -> Result<CapturedGraph<P>> {
         let Self { retained, scope, mark, recording, .. } = self;
