@@ -113,15 +113,12 @@ impl Queues {
         None
     }
 
-    /// Returns an entry to its place in the user's queue.
-    fn put_back(&mut self, user: User, entry: Entry) {
-        let Some((_, queue)) = self.by_stream.iter_mut().find(|(other, _)| other.is_same(&user)) else {
-            // Its queue went to another stream meanwhile.
-            self.by_stream.push((user, VecDeque::from([entry])));
-            return;
-        };
-        let at = queue.partition_point(|other| other.ticket < entry.ticket);
-        queue.insert(at, entry);
+    /// Takes the entry with this ticket out, if it is still there.
+    fn take(&mut self, ticket: u64) -> bool {
+        self.by_stream.iter_mut().any(|(_, queue)| {
+            let at = queue.iter().position(|entry| entry.ticket == ticket);
+            at.and_then(|at| queue.remove(at)).is_some()
+        })
     }
 
     fn expect(&mut self, device: DeviceIndex) -> &mut usize {
@@ -299,39 +296,34 @@ impl PendingFrees {
         awaited: u16,
         mut done: impl FnMut(Waiting),
     ) -> bool {
-        let taken = {
-            let mut queues = self.queues.lock();
-            let of_block = |entry: &&Entry| entry.block == block;
-            let found: usize =
-                queues.by_stream.iter().map(|(_, queue)| queue.iter().filter(of_block).count()).sum();
-            if found != usize::from(awaited) {
-                return false;
-            }
-            let mut taken: Vec<(User, Entry)> = Vec::with_capacity(found);
-            for (user, queue) in &mut queues.by_stream {
-                queue.retain(|entry| {
-                    let mine = entry.block == block;
-                    if mine {
-                        taken.push((user.clone(), entry.clone()));
-                    }
-                    !mine
-                });
-            }
-            taken
+        let awaits: Vec<Entry> = {
+            let queues = self.queues.lock();
+            let entries = queues.by_stream.iter().flat_map(|(_, queue)| queue);
+            entries.filter(|entry| entry.block == block).cloned().collect()
         };
-        assert_unlocked();
-        if let Err(error) = taken.iter().try_for_each(|(_, entry)| entry.until.precede(stream)) {
-            backend.clear_error();
-            tracing::warn!(%error, "a stream could not be made to wait for others; it looks for memory elsewhere");
-            let mut queues = self.queues.lock();
-            for (user, entry) in taken {
-                queues.put_back(user, entry);
-            }
+        if awaits.len() != usize::from(awaited) {
             return false;
         }
-        for (_, entry) in taken {
-            self.queues.lock().spare.extend(entry.until.own());
-            self.finish(block, &mut done);
+        assert_unlocked();
+        // They stay in their queues meanwhile: where the driver refuses, nothing has happened.
+        if let Err(error) = awaits.iter().try_for_each(|entry| entry.until.precede(stream)) {
+            backend.clear_error();
+            tracing::warn!(%error, "a stream could not be made to wait for others; it looks for memory elsewhere");
+            return false;
+        }
+        for Entry { ticket, until, .. } in awaits {
+            let taken = {
+                let mut queues = self.queues.lock();
+                let taken = queues.take(ticket);
+                if taken {
+                    queues.spare.extend(until.own());
+                }
+                taken
+            };
+            // Else another thread has noticed its end.
+            if taken {
+                self.finish(block, &mut done);
+            }
         }
         true
     }

@@ -41,7 +41,8 @@ pub struct SegmentEvent {
 }
 
 /// Sees memory come and go. Called with no lock held, before the memory is used or leaves; it may call the driver. Must
-/// not panic.
+/// not panic, and must not wait for a thread that may be inside the allocator (one that has the interpreter's lock, say):
+/// others may be waiting for the memory that moves.
 pub type SegmentObserver = Arc<dyn Fn(&SegmentEvent) + Send + Sync>;
 /// Sees a request that was refused before the driver was asked: device, bytes wanted, bytes held, the limit.
 /// PyTorch: `OomRejectionObserver`.
