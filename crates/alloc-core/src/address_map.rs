@@ -184,7 +184,7 @@ impl AddressMap {
 
     /// What is entered at `ptr`. Takes no lock; any value may be asked.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, ptr: DevicePtr) -> Option<Location> {
         if !Self::can_hold(ptr) {
             return None;
@@ -212,7 +212,7 @@ impl AddressMap {
     }
 
     /// Takes an entry out. The caller holds the lock of the arena that owns the address.
-    #[inline]
+    #[inline(always)]
     pub fn remove(&self, ptr: DevicePtr) {
         let (node, page, slot) = Self::place(ptr);
         let Some(node) = get(&self.root().0[node]) else { return };

@@ -194,7 +194,7 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     /// [`malloc`](Self::malloc) for the engine's name of a stream.
-    #[inline]
+    #[inline(always)]
     fn malloc_named(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
         let device = self.device_at(stream.device)?;
         if bytes == 0 {

@@ -290,7 +290,7 @@ impl<P: Policy> ArenaState<P> {
     }
 
     /// Takes a block back from the program.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
         // Both neighbours are looked at first: their records are cache misses that can be waited for together.
         let neighbours = self.free_neighbours(id);

@@ -59,20 +59,17 @@ impl<P: Policy> Drop for Attended<'_, P> {
 
 impl<P: Policy> DeviceAllocator<P> {
     /// See [`CachingAllocator::malloc`](crate::allocator::CachingAllocator::malloc).
-    #[inline]
+    #[inline(always)]
     pub(crate) fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
         if bytes >= EXABYTE {
             return Err(AllocError::MoreThanAnExabyte { label: self.backend.kind().label() });
         }
-        if self.attention.concerns_requests() {
-            return self.malloc_attentively(bytes, stream);
+        if self.attention.concerns_requests()
+            && let Some(outcome) = self.look_closer(bytes, stream)
+        {
+            return outcome;
         }
-        self.malloc_shortly(bytes, stream)
-    }
-
-    /// From the default pool, with nothing to look at besides.
-    #[inline]
-    fn malloc_shortly(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
+        // The short way: from the default pool, with nothing to look at besides.
         let (arena, mut state) = match self.enter(PoolSlot::DEFAULT, stream) {
             Some(entered) => entered,
             None => self.enter_slowly(&ArenaPool::DEFAULT, stream)?,
@@ -91,12 +88,16 @@ impl<P: Policy> DeviceAllocator<P> {
         }
     }
 
+    /// `None` where pending frees were all there was to look at, and the short way will do.
     #[cold]
-    fn malloc_attentively(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
+    fn look_closer(&self, bytes: u64, stream: Stream) -> Option<Result<DevicePtr>> {
         if self.attention.only_pending() {
-            self.noticing(self.drain_if_due(&Call::PLAIN))?;
-            return self.malloc_shortly(bytes, stream);
+            return self.noticing(self.drain_if_due(&Call::PLAIN)).err().map(Err);
         }
+        Some(self.malloc_attentively(bytes, stream))
+    }
+
+    fn malloc_attentively(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
         if let Some(edge) = self.edge() {
             return Err(edge.refusal());
         }
