@@ -1,13 +1,19 @@
 //! The allocator a program uses: all devices of one backend behind one address map. Private pools, captures and
 //! checkpoints are in `allocator/pools.rs`, what can be seen of it in `allocator/watch.rs`.
 
+mod budgets;
 mod caching;
 mod edges;
+mod peers;
 mod pointers;
 mod pools;
+mod scopes;
+mod share;
+mod sleep;
 mod watch;
 
 pub use caching::CachingOff;
+pub use scopes::StatScope;
 
 use crate::address_map::AddressMap;
 use crate::backend::Backend;
@@ -77,6 +83,8 @@ pub struct CachingAllocator<P: Policy = PytorchPolicy> {
     map: Arc<AddressMap>,
     devices: Vec<DeviceAllocator<P>>,
     settings: Mutex<Settings>,
+    /// One change of settings at a time.
+    configuring: Mutex<()>,
     annotations: Mutex<Annotations>,
 }
 
@@ -110,8 +118,9 @@ impl<P: Policy> CachingAllocator<P> {
             .collect::<Result<_>>()?;
         let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
         let settings = Mutex::new(Rank::Registry, settings);
+        let configuring = Mutex::new(Rank::Settings, ());
         let annotations = Mutex::new(Rank::Registry, Annotations::default());
-        let allocator = Self { backend, map, devices, settings, annotations };
+        let allocator = Self { backend, map, devices, settings, configuring, annotations };
         if history > 0 {
             allocator.record_history(&HistoryOptions::newest(history));
         }
@@ -226,7 +235,7 @@ impl<P: Policy> CachingAllocator<P> {
                 } else {
                     device.free(ptr, at)
                 };
-                if freed { Ok(()) } else { Err(self.bad_pointer(ptr)) }
+                if freed { Ok(()) } else { self.free_sleeping(ptr) }
             }
             None => self.free_unknown(ptr),
         }
@@ -396,7 +405,8 @@ impl<P: Policy> CachingAllocator<P> {
     /// PyTorch: `setMemoryFraction`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidFraction`] outside 0 to 1.
+    /// [`AllocError::InvalidFraction`] outside 0 to 1; [`AllocError::Budget`] where that leaves no room for what is
+    /// guaranteed to tenants.
     pub fn set_memory_fraction(&self, fraction: f64, device: DeviceIndex) -> Result<()> {
         self.device(device)?.set_memory_fraction(fraction)
     }
@@ -406,7 +416,8 @@ impl<P: Policy> CachingAllocator<P> {
     /// is a limit of its own beside them.
     ///
     /// # Errors
-    /// [`AllocError::InvalidDevice`]; [`AllocError::Settings`] for a limit of nothing, or over the whole device.
+    /// [`AllocError::InvalidDevice`]; [`AllocError::Settings`] for a limit of nothing, or over the whole device;
+    /// [`AllocError::Budget`] where that leaves no room for what is guaranteed to tenants.
     pub fn set_memory_limits(
         &self,
         device: DeviceIndex,
@@ -415,8 +426,7 @@ impl<P: Policy> CachingAllocator<P> {
     ) -> Result<()> {
         let limits = Settings { memory_limit: hard, memory_soft_limit: soft, ..Settings::default() };
         limits.validate().map_err(AllocError::Settings)?;
-        self.device(device)?.set_memory_limits(hard, soft);
-        Ok(())
+        self.device(device)?.set_memory_limits(hard, soft)
     }
 
     /// Gives a stream a reserve class, so that its growable segments reserve what
@@ -443,7 +453,8 @@ impl<P: Policy> CachingAllocator<P> {
     /// it was set, as in PyTorch.
     ///
     /// # Errors
-    /// [`AllocError::Settings`] when `settings` names another allocator backend, or a value out of range.
+    /// [`AllocError::Settings`] when `settings` names another allocator backend, or a value out of range;
+    /// [`AllocError::Budget`] where `memory_limit` leaves no room for what is guaranteed to tenants.
     pub fn configure(&self, settings: Settings) -> Result<()> {
         if settings.backend != AllocatorBackend::Native {
             return Err(AllocError::Settings(
@@ -456,12 +467,18 @@ impl<P: Policy> CachingAllocator<P> {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        for device in &self.devices {
-            device.configure(&settings);
+        {
+            // All devices have the settings of one call.
+            let _alone = self.configuring.lock();
+            self.devices.iter().try_for_each(|device| device.keeps_guarantees(&settings))?;
+            for device in &self.devices {
+                device.configure(&settings);
+            }
+            let caching = settings.caching;
+            *self.settings.lock() = settings;
+            self.enable(caching);
         }
-        let caching = settings.caching;
-        *self.settings.lock() = settings;
-        self.enable(caching);
+        self.devices.iter().for_each(DeviceAllocator::follow_settings);
         Ok(())
     }
 

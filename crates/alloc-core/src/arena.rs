@@ -4,6 +4,7 @@
 //! driver take blocks out as [`State::Busy`], and come back to commit or undo.
 
 mod carve;
+mod sleep;
 mod uses;
 
 pub(crate) use uses::{Use, UseLists};
@@ -51,11 +52,13 @@ pub(crate) struct ArenaPool {
     pub(crate) source: Option<Arc<dyn SegmentSource>>,
     /// Blocks are handed out whole.
     pub(crate) no_split: bool,
+    /// It takes growable memory whatever the settings say: it has a sleep tag.
+    pub(crate) sleeps: bool,
 }
 
 impl ArenaPool {
     pub(crate) const DEFAULT: Self =
-        Self { slot: PoolSlot::DEFAULT, id: PoolId::DEFAULT, source: None, no_split: false };
+        Self { slot: PoolSlot::DEFAULT, id: PoolId::DEFAULT, source: None, no_split: false, sleeps: false };
 }
 
 /// The state under an arena's lock.
@@ -97,9 +100,9 @@ impl<P: Policy> ArenaState<P> {
     pub(crate) fn new(id: ArenaId, pool: ArenaPool, policy: P, searches: Arc<[AtomicU64; 2]>) -> Self {
         Self {
             id,
+            policy: if pool.sleeps { policy.growing() } else { policy },
             pool,
             retired: None,
-            policy,
             blocks: BlockTable::default(),
             segments: SegmentTable::default(),
             tiers: std::array::from_fn(|_| TierState {
@@ -139,10 +142,16 @@ impl<P: Policy> ArenaState<P> {
     }
 
     /// A vacant arena serves `stream` in `pool` from here on.
-    pub(crate) fn serve_another(&mut self, pool: ArenaPool, stream: Stream) {
+    pub(crate) fn serve_another(&mut self, pool: ArenaPool, stream: Stream, policy: P) {
         debug_assert!(self.pool.slot == PoolSlot::NONE, "only vacant arenas change their pool");
         self.history.rename((shown_raw(stream.raw), pool.id));
         (self.pool, self.id.stream) = (pool, stream);
+        self.set_policy(policy);
+    }
+
+    /// Decides by `policy` from here on.
+    pub(crate) fn set_policy(&mut self, policy: P) {
+        self.policy = if self.pool.sleeps { policy.growing() } else { policy };
     }
 
     /// The arena of a retired stream is `stream`'s from here on.
@@ -354,6 +363,17 @@ impl<P: Policy> ArenaState<P> {
             self.note(id, Recorder::free_completed);
             self.complete_free(id, self.free_neighbours(id));
         }
+    }
+
+    /// Takes a sleeping block back from the program. Nothing uses it, or its memory would not have left.
+    fn take_back_asleep(&mut self, map: &AddressMap, id: BlockId) {
+        self.leave_program(map, id);
+        self.note(id, Recorder::freed);
+        let Block { size, requested, tier, .. } = self.blocks[id];
+        self.counters.decrease(tier, Count::Active, 1);
+        self.counters.decrease(tier, Count::ActiveBytes, signed(size));
+        self.counters.decrease(tier, Count::RequestedBytes, signed(requested));
+        self.make_dormant(id);
     }
 
     /// Returns a block to the free ones, joining it with free neighbours.

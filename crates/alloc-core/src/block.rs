@@ -70,6 +70,8 @@ impl Tier {
 ///    │ take for a driver call
 ///    ▼           commit map / roll back
 ///   Busy ◀──────────────▶ Unmapped   (growable segments)
+///
+///   Allocated ◀── sleep / wake ──▶ Asleep ── free ──▶ Dormant ── wake ──▶ Free or Unmapped
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -84,8 +86,20 @@ pub enum State {
     Unmapped,
     /// Being mapped, unmapped or given back by a thread that holds no lock: nobody else may touch it.
     Busy,
+    /// In the program's hands, with granules under it that have no memory.
+    Asleep,
+    /// Free, on granules that have no memory; in no index.
+    Dormant,
     /// The record is not in use.
     Vacant,
+}
+
+impl State {
+    /// Whether the block is in the program's hands.
+    #[must_use]
+    pub const fn is_live(self) -> bool {
+        matches!(self, Self::Allocated | Self::Asleep)
+    }
 }
 
 /// One block. Sizes and addresses are bytes and multiples of 512.

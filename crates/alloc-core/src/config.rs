@@ -171,6 +171,9 @@ pub struct Settings {
     /// `early_reuse` (Granule's own): where no other block fits, take one that only waits for work on other
     /// streams, and let the allocating stream wait for that work, before memory is taken from the device.
     pub early_reuse: bool,
+    /// `segments_ipc` (Granule's own, and [`environment::SEGMENTS_IPC_VARIABLE`]): growable memory is made so that other
+    /// processes can be given it. Read when a device makes its first. Default on.
+    pub segments_ipc: bool,
     /// `memory_limit` (Granule's own): the most that is ever held from each device. `None` is unlimited.
     pub memory_limit: Option<MemoryLimit>,
     /// `memory_soft_limit` (Granule's own): above it, cached memory is given back before more is taken. `None`
@@ -213,6 +216,7 @@ impl Default for Settings {
             policy: PolicyName::Pytorch,
             history_max_entries: 0,
             early_reuse: false,
+            segments_ipc: true,
             memory_limit: None,
             memory_soft_limit: None,
             hardened: false,

@@ -95,6 +95,12 @@ impl Counters {
         }
     }
 
+    /// Blocks that the program gave back since the arena was made.
+    pub(crate) fn taken_back_in_all(&self) -> u64 {
+        let column = Count::Allocation as usize;
+        (0..2).map(|row| self.decreases(row, column).unsigned_abs()).sum()
+    }
+
     /// Blocks handed out since the arena was made.
     pub(crate) fn handed_out_in_all(&self) -> u64 {
         self.increases.iter().map(|row| row[Count::Allocation as usize].unsigned_abs()).sum()
@@ -105,10 +111,14 @@ impl Counters {
     }
 }
 
-/// A device's recorded peaks.
+/// A device's recorded peaks, in two parts: a *boundary* ([`restart`](Peaks::restart)) closes one and begins the other, so
+/// that the peak since then is known, too.
 #[derive(Debug, Default)]
 pub(crate) struct Peaks {
-    peak: Rows,
+    /// The most since the last boundary.
+    running: Rows,
+    /// The most between the last reset and the last boundary.
+    earlier: Rows,
 }
 
 impl Peaks {
@@ -119,7 +129,7 @@ impl Peaks {
         for row in 0..ROWS {
             for column in 0..COUNTS {
                 let sum: i64 = arenas.iter().map(|a| a.current[row][column]).sum();
-                let peak = &mut self.peak[row][column];
+                let peak = &mut self.running[row][column];
                 *peak = (*peak).max(sum);
                 let spare = *peak - sum;
                 let others = i64::try_from(arenas.len()).unwrap_or(i64::MAX) - 1;
@@ -138,17 +148,43 @@ impl Peaks {
 
     /// The peaks become the current sums.
     pub(crate) fn reset(&mut self, arenas: &mut [&mut Counters]) {
-        self.peak = Rows::default();
-        if !arenas.is_empty() {
-            self.settle(arenas);
+        self.restart(arenas);
+        self.earlier = Rows::default();
+    }
+
+    /// A boundary: what was the most so far is kept, and from here on the most since now is known, too.
+    pub(crate) fn restart(&mut self, arenas: &mut [&mut Counters]) {
+        self.earlier = self.recorded();
+        self.running = Rows::default();
+        self.settle(arenas);
+    }
+
+    /// Forgets the last boundary: below the recorded peak nothing needs to be settled again.
+    pub(crate) fn rejoin(&mut self, arenas: &mut [&mut Counters]) {
+        self.running = self.recorded();
+        self.settle(arenas);
+    }
+
+    /// The most since the last boundary, of both tiers.
+    pub(crate) fn since_boundary(&self) -> &Row {
+        &self.running[BOTH]
+    }
+
+    /// The most since the last reset.
+    fn recorded(&self) -> Rows {
+        let mut most = self.earlier;
+        for (most, running) in most.as_flattened_mut().iter_mut().zip(self.running.as_flattened()) {
+            *most = (*most).max(*running);
         }
+        most
     }
 
     /// Writes the arenas' part of the statistics.
     pub(crate) fn fill(&self, arenas: &[&Counters], stats: &mut DeviceStats) {
+        let peaks = self.recorded();
         let stat = |row: usize, column: usize| {
             let tiers = if row == BOTH { 0..2 } else { row..row + 1 };
-            let mut stat = Stat { peak: self.peak[row][column], ..Stat::default() };
+            let mut stat = Stat { peak: peaks[row][column], ..Stat::default() };
             for arena in arenas {
                 stat.current += arena.current[row][column];
                 for tier in tiers.clone() {
@@ -178,7 +214,7 @@ impl Peaks {
         for row in 0..ROWS {
             for column in 0..COUNTS {
                 let ceilings: i64 = arenas.iter().map(|a| a.ceiling[row][column]).sum();
-                assert!(ceilings <= self.peak[row][column], "ceilings sum to no more than the peak");
+                assert!(ceilings <= self.running[row][column], "ceilings sum to no more than the peak");
                 for arena in arenas {
                     assert!(
                         arena.crossed || arena.current[row][column] <= arena.ceiling[row][column],
@@ -196,13 +232,30 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a plain global counter: peaks are exact whichever arenas the changes come from.
+        /// Against a plain global counter: peaks are exact whichever arenas the changes come from, and whatever
+        /// boundaries there were.
         #[test]
-        fn peaks_are_exact(changes in prop::collection::vec((0usize..4, any::<bool>(), -50i64..80), 0..300)) {
+        fn peaks_are_exact(changes in prop::collection::vec((0usize..4, any::<bool>(), -50i64..80, 0u8..40), 0..300)) {
             let mut arenas = vec![Counters::default(); 4];
             let mut peaks = Peaks::default();
             let mut model = [Stat::default(); 3];
-            for (who, small, amount) in changes {
+            let mut since_boundary = 0;
+            for (who, small, amount, boundary) in changes {
+                let mut all = arenas.iter_mut().collect::<Vec<_>>();
+                match boundary {
+                    0 => peaks.restart(&mut all),
+                    1 => peaks.rejoin(&mut all),
+                    2 => {
+                        peaks.reset(&mut all);
+                        model.iter_mut().for_each(Stat::reset_peak);
+                    }
+                    _ => {}
+                }
+                since_boundary = match boundary {
+                    0 | 2 => model[BOTH].current,
+                    1 => model[BOTH].peak,
+                    _ => since_boundary,
+                };
                 let tier = if small { Tier::Small } else { Tier::Large };
                 let amount = amount.max(-arenas[who].get(tier, Count::ActiveBytes));
                 arenas[who].change(tier, Count::ActiveBytes, amount);
@@ -218,6 +271,8 @@ mod tests {
                 peaks.fill(&all, &mut stats);
                 let array = stats.active_bytes;
                 prop_assert_eq!([array.small_pool, array.large_pool, array.all], model);
+                since_boundary = since_boundary.max(model[BOTH].current);
+                prop_assert_eq!(peaks.since_boundary()[Count::ActiveBytes as usize], since_boundary);
             }
         }
     }

@@ -6,6 +6,8 @@
 //! leaves behind when it ends goes to another (`device/retire.rs`). Private pools, captures and checkpoints each have
 //! a file of their own.
 
+mod accounts;
+mod budgets;
 mod capture;
 mod checkpoint;
 mod diagnose;
@@ -13,22 +15,32 @@ mod early;
 mod exact;
 mod explain;
 mod grow;
+mod guarantees;
 mod hardened;
 mod ladder;
 mod limits;
 mod observe;
+mod peers;
 mod pools;
+mod reclaim;
 mod record;
 mod release;
 mod retire;
 mod reuse;
+mod scopes;
 mod serve;
+mod share;
+mod sleep;
+mod tenants;
 mod uncached;
+mod wake;
 
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
 pub(crate) use observe::Observation;
 pub use record::{ProcessMemorySource, RejectionObserver, SegmentChange, SegmentEvent, SegmentObserver};
 pub(crate) use release::Flush;
+pub(crate) use scopes::ScopeId;
+pub(crate) use sleep::Sleeper;
 
 use crate::address_map::AddressMap;
 use crate::arena::ArenaState;
@@ -37,7 +49,7 @@ use crate::backend::Backend;
 use crate::call::Call;
 use crate::config::Settings;
 use crate::counters::{Counters, Peaks};
-use crate::directory::{Arena, Directory, Template};
+use crate::directory::{Arena, Directory, PoolSlot, Template};
 use crate::edges::{self, Edge};
 use crate::error::{AllocError, Result};
 use crate::hardened::Quarantine;
@@ -47,13 +59,18 @@ use crate::pending::PendingFrees;
 use crate::policy::Policy;
 use crate::pool::Pools;
 use crate::region::Regions;
+use crate::sleep::Spares;
 use crate::stats::{Stat, StatArray};
-use crate::sync::{Arc, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
+use crate::sync::{Arc, Claims, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
+use accounts::Accounts;
+use budgets::Budgets;
 use capture::Captures;
-use limits::Accounts;
 use record::{Observers, Recording};
 use rustc_hash::FxHashMap;
+use scopes::{Events, Scopes};
+use share::Sharing;
+use smallvec::SmallVec;
 use uncached::Uncached;
 
 /// Called when memory is short; returns whether it freed something through this allocator.
@@ -72,6 +89,8 @@ struct DeviceCounters {
     device_alloc: i64,
     device_free: i64,
     oom_rejections: i64,
+    /// What these had come to when they were reset.
+    at_reset: Events,
 }
 
 /// The state under the device's lock.
@@ -81,6 +100,8 @@ struct DeviceState {
     /// What is held, by pool, and what may be.
     accounts: Accounts,
     regions: Regions,
+    /// Other devices that reach its memory.
+    peers: SmallVec<[DeviceIndex; 4]>,
     counters: DeviceCounters,
     next_registration: u32,
     max_split_size: i64,
@@ -120,6 +141,7 @@ pub struct DeviceAllocator<P: Policy> {
     captures: Mutex<Captures>,
     state: Mutex<DeviceState>,
     peaks: Mutex<Peaks>,
+    scopes: Mutex<Scopes>,
     pending: PendingFrees,
     /// Memory in the hands of threads, which is in no index; see `device/ladder.rs`.
     transit: Transit<ThreadId>,
@@ -127,6 +149,10 @@ pub struct DeviceAllocator<P: Policy> {
     growing: Turns,
     /// Driver calls under way that name a stream; see `device/retire.rs`.
     naming: Transit<Stream>,
+    /// Pools that are being put to sleep or woken.
+    sleeping: Claims<PoolSlot>,
+    /// Host memory kept for the next sleep.
+    spares: Mutex<Spares>,
     /// Held while a stream gets its arena.
     tenures: Mutex<()>,
     last_resort: Mutex<()>,
@@ -134,10 +160,16 @@ pub struct DeviceAllocator<P: Policy> {
     retrying: Mutex<()>,
     /// One change of settings at a time.
     configuring: Mutex<()>,
+    /// Held while the memory is opened to another device.
+    opening_to_peers: Mutex<()>,
     callbacks: Mutex<Vec<Arc<FreeMemoryCallback>>>,
     observers: Mutex<Observers>,
+    budgets: Budgets,
     /// What came straight from the driver, while caching was off.
     uncached: Mutex<FxHashMap<DevicePtr, Uncached>>,
+    /// What was freed of it while other processes had it.
+    parked: Mutex<Vec<uncached::Parked>>,
+    sharing: Sharing,
     quarantine: Mutex<Quarantine>,
     /// The unit of its virtual memory, once hardened mode has asked for it.
     minimum_granule: OnceLock<u64>,
@@ -166,10 +198,12 @@ impl<P: Policy> DeviceAllocator<P> {
         let ages = policy.garbage_threshold(accounts.allowed()).is_some();
         let template = Template { policy, ages, history: HistoryTemplate::default() };
         let attention = edges::lend(backend.id());
+        let sharing = Sharing::new(Arc::clone(&backend), device, attention);
         let state = DeviceState {
             settings: settings.clone(),
             accounts,
             regions: Regions::default(),
+            peers: SmallVec::new(),
             counters: DeviceCounters::default(),
             next_registration: 0,
             max_split_size: i64::try_from(settings.max_split_size).unwrap_or(-1),
@@ -189,17 +223,24 @@ impl<P: Policy> DeviceAllocator<P> {
             captures: Mutex::new(Rank::Pending, Captures::default()),
             state: Mutex::new(Rank::Device, state),
             peaks: Mutex::new(Rank::Peaks, Peaks::default()),
+            scopes: Mutex::new(Rank::Registry, Scopes::default()),
             pending: PendingFrees::new(attention),
             transit: Transit::default(),
             growing: Turns::default(),
             naming: Transit::default(),
+            sleeping: Claims::default(),
+            spares: Mutex::new(Rank::Registry, Spares::default()),
             tenures: Mutex::new(Rank::Synchronisation, ()),
             last_resort: Mutex::new(Rank::LastResort, ()),
             retrying: Mutex::new(Rank::Synchronisation, ()),
             configuring: Mutex::new(Rank::LastResort, ()),
+            opening_to_peers: Mutex::new(Rank::LastResort, ()),
             callbacks: Mutex::new(Rank::Registry, Vec::new()),
             observers: Mutex::new(Rank::Registry, Observers::default()),
+            budgets: Budgets::default(),
             uncached: Mutex::new(Rank::Registry, FxHashMap::default()),
+            parked: Mutex::new(Rank::Registry, Vec::new()),
+            sharing,
             quarantine: Mutex::new(Rank::Registry, Quarantine::default()),
             minimum_granule: OnceLock::new(),
             outbox: Arc::default(),
@@ -230,13 +271,6 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Replaces the settings. What is handed out or cached stays as it is.
     pub(crate) fn configure(&self, settings: &Settings) {
-        self.apply_settings(settings);
-        // Runs observers, which may change settings themselves.
-        self.reduce_quarantine(&Call::PLAIN);
-        self.outbox.deliver();
-    }
-
-    fn apply_settings(&self, settings: &Settings) {
         let _alone = self.configuring.lock();
         let policy = P::new(settings, self.virtual_memory);
         let allowed = {
@@ -247,10 +281,17 @@ impl<P: Policy> DeviceAllocator<P> {
         };
         self.arenas.with_template(|template| template.policy = policy.clone());
         for arena in self.arenas.all() {
-            arena.lock().policy = policy.clone();
+            arena.lock().set_policy(policy.clone());
         }
         self.refresh_ages(allowed);
         self.configure_hardened(settings);
+    }
+
+    /// Gives up what new settings do not keep. Runs observers, which may change settings themselves.
+    pub(crate) fn follow_settings(&self) {
+        self.reduce_quarantine(&Call::PLAIN);
+        self.outbox.deliver();
+        self.tell_crossings();
     }
 
     /// Ages are counted only while garbage collection can happen.
@@ -326,6 +367,7 @@ impl<P: Policy> Drop for DeviceAllocator<P> {
         if let Err(error) = self.noticing(self.release_everything()) {
             tracing::warn!(%error, device = %self.device, "cached memory could not be given back");
         }
+        self.sharing.imports.orphan();
         edges::take_back(self.attention);
     }
 }

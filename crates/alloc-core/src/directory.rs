@@ -161,10 +161,13 @@ impl<P: Policy> Directory<P> {
     /// A new arena for a stream that has none in this pool. One caller at a time, and none while arenas are recycled.
     #[cold]
     pub(crate) fn make(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arc<Arena<P>>> {
-        let vacant = self.registry.lock().vacant.last().copied();
+        let (vacant, policy) = {
+            let registry = self.registry.lock();
+            (registry.vacant.last().copied(), registry.template.policy.clone())
+        };
         if let Some(arena) = vacant.and_then(|number| self.get(number)) {
             let mut state = arena.lock();
-            state.serve_another(pool.clone(), stream);
+            state.serve_another(pool.clone(), stream, policy);
             // It stops being vacant in the moment in which it is found: nobody sees it as neither.
             let mut registry = self.registry.lock();
             registry.vacant.pop();

@@ -10,6 +10,8 @@ use crate::error::{AllocError, Result};
 use crate::sync::Ordering;
 use crate::sync::plain::{AtomicBool, AtomicPtr, AtomicU64};
 use crate::types::BackendId;
+use std::sync::atomic::fence;
+use std::time::Duration;
 
 /// Why an allocator's driver may not be called any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,32 @@ static FIRST_OWN: AtomicU64 = AtomicU64::new(0);
 /// The process is at its end.
 static ENDED: AtomicBool = AtomicBool::new(false);
 static WATCHED: AtomicBool = AtomicBool::new(false);
+/// The engine's own threads that call a driver, or are about to. The program does not know of them, so the end of the
+/// process waits for them, but not for ever: one of them may have brought it about.
+static AT_WORK: AtomicU64 = AtomicU64::new(0);
+/// Most milliseconds that the end waits.
+const PATIENCE: u64 = 1000;
+
+/// One of the engine's own threads may call the driver while it has this.
+#[derive(Debug)]
+pub(crate) struct AtWork(());
+
+impl AtWork {
+    /// `None` where the driver may not be called any more.
+    pub(crate) fn begin(attention: &Attention) -> Option<Self> {
+        AT_WORK.fetch_add(1, Ordering::SeqCst);
+        let at_work = Self(());
+        // Either this sees the edge, or the end of the process sees this.
+        fence(Ordering::SeqCst);
+        attention.edge().is_none().then_some(at_work)
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        AT_WORK.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 fn words() -> impl Iterator<Item = &'static Word> {
     let follow = |at: &AtomicPtr<Word>| {
@@ -107,7 +135,7 @@ pub(crate) fn watch() {
     }
     // SAFETY: the handler only uses atomics, as a forked child may.
     let forks = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    // SAFETY: the handler only uses atomics; it cannot panic.
+    // SAFETY: the handler only uses atomics, and sleeps; it cannot panic.
     let exit = unsafe { libc::atexit(at_exit) };
     if (forks, exit) != (0, 0) {
         tracing::warn!(
@@ -122,11 +150,19 @@ pub(crate) fn watch() {
 extern "C" fn in_child() {
     FIRST_OWN.store(BackendId::bound(), Ordering::Release);
     words().for_each(|word| word.attention.set(Reason::FORKED, true));
+    AT_WORK.store(0, Ordering::SeqCst);
 }
 
 extern "C" fn at_exit() {
     ENDED.store(true, Ordering::Release);
     words().for_each(|word| word.attention.set(Reason::DRIVER_GONE, true));
+    fence(Ordering::SeqCst);
+    for _ in 0..PATIENCE {
+        if AT_WORK.load(Ordering::SeqCst) == 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Whether an allocator may be made over a backend.

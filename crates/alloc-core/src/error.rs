@@ -86,6 +86,20 @@ pub enum AllocError {
         /// Why, in PyTorch's words where it has some.
         problem: &'static str,
     },
+    /// A limit or a budget that cannot be; nothing was changed.
+    #[error("budget of {owner}: {problem}")]
+    Budget {
+        /// Whose.
+        owner: String,
+        /// Why not, and what to do instead.
+        problem: String,
+    },
+    /// No such tenant, or it was removed.
+    #[error("there is no tenant {tenant}: make it first (create_tenant)")]
+    UnknownTenant {
+        /// The tenant.
+        tenant: crate::budget::TenantId,
+    },
     /// The end of a capture was marked, and none is under way.
     #[error("no capture is under way on device {device}: mark_capture_begin comes first")]
     NoCapture {
@@ -108,6 +122,29 @@ pub enum AllocError {
         /// Why not.
         problem: String,
     },
+    /// The block cannot be shared with other processes; nothing was changed.
+    #[error("{problem}")]
+    Share {
+        /// The block.
+        ptr: DevicePtr,
+        /// Why not, and what to do, in PyTorch's words where it has some.
+        problem: String,
+    },
+    /// What another process shared cannot be opened; nothing was mapped.
+    #[error("{problem}")]
+    Open {
+        /// Why not, and what to do, in PyTorch's words where it has some.
+        problem: String,
+    },
+    /// The program does not have a pinned block of that name.
+    #[error(
+        "there is no pinned block with id {id} in use: it was freed before, or it belongs to another allocator; free it with \
+         the id that came with it, once"
+    )]
+    UnknownHostBlock {
+        /// The [`HostBlockId`](crate::host::HostBlockId)'s number.
+        id: u64,
+    },
     /// The process is a fork of the one that made the allocator, or its backend. Nothing was done, and no lock was
     /// touched.
     #[error(
@@ -122,6 +159,31 @@ pub enum AllocError {
         "the driver is going away (process exit, unload, or abandon): no device memory can be had any more"
     )]
     DriverGone,
+    /// What was asked needs memory that sleeps.
+    #[error("{what} sleeps: wake its tag first (CachingAllocator::wake)")]
+    Asleep {
+        /// A block or a pool.
+        what: String,
+    },
+    /// There is no memory for a pool to wake; what is asleep keeps its contents.
+    #[error(
+        "{label} out of memory. Pool {pool} needs {} to wake; the device has {} free, and limits may allow less. Free \
+         memory, or put another tag to sleep, and wake again: what is asleep keeps its contents",
+        crate::round::format_bytes(*bytes), crate::round::format_bytes(*free)
+    )]
+    NoRoomToWake {
+        /// `CUDA`, `HIP`, ...
+        label: &'static str,
+        /// The pool.
+        pool: PoolId,
+        /// Bytes it needs in one go.
+        bytes: u64,
+        /// Bytes that the driver has free.
+        free: u64,
+    },
+    /// Memory could not be put to sleep or woken; the text says why and what to do. What is asleep keeps its contents.
+    #[error("{0}")]
+    Sleep(String),
     /// A limit of the implementation; the text says which.
     #[error("{0}")]
     Limit(&'static str),
@@ -134,7 +196,13 @@ impl AllocError {
     /// True where PyTorch would raise `OutOfMemoryError`.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {
-        matches!(self, Self::OutOfMemory(_) | Self::MoreThanAnExabyte { .. } | Self::Rejected { .. })
+        matches!(
+            self,
+            Self::OutOfMemory(_)
+                | Self::MoreThanAnExabyte { .. }
+                | Self::Rejected { .. }
+                | Self::NoRoomToWake { .. }
+        )
     }
 }
 

@@ -112,8 +112,8 @@ impl<P: Policy> CapturedGraph<P> {
     /// Queues the graph's work on `stream`. Does not block.
     ///
     /// # Errors
-    /// [`AllocError::Backend`], also where `stream` is being captured; [`AllocError::ForeignStream`]. Nothing was queued
-    /// then.
+    /// [`AllocError::Backend`], also where `stream` is being captured; [`AllocError::ForeignStream`];
+    /// [`AllocError::Asleep`] where a pool of the graph's sleeps. Nothing was queued then.
     ///
     /// # Safety
     /// Memory that the capture used and that is not of [`pools`](Self::pools) is still allocated; what its pools serve
@@ -122,6 +122,11 @@ impl<P: Policy> CapturedGraph<P> {
         let OwnedGraph { backend, graph } = &self.graph;
         if stream.backend != backend.id() {
             return Err(AllocError::ForeignStream);
+        }
+        for PoolReference { allocator, device, pool } in &self.pools {
+            if allocator.is_pool_asleep(*device, *pool)? {
+                return Err(AllocError::Asleep { what: format!("pool {pool}, which the graph uses,") });
+            }
         }
         let capture = capture(backend)?;
         // SAFETY: rule 2: the pools' segments stay while they are referenced, which they are here; the rest by this

@@ -7,6 +7,7 @@ mod annotations;
 mod context;
 mod entry;
 mod journal;
+mod resolve;
 mod ring;
 mod stamps;
 mod thread;
@@ -19,7 +20,8 @@ pub use trackers::TraceTracker;
 
 pub(crate) use annotations::Annotations;
 pub(crate) use entry::{Labelling, entry};
-pub(crate) use ring::{Details, Record};
+pub(crate) use resolve::Resolver;
+pub(crate) use ring::{Details, Record, Ring};
 pub(crate) use stamps::Stamps;
 pub(crate) use trackers::Outbox;
 
@@ -28,7 +30,6 @@ use crate::snapshot::Action;
 use crate::sync::Arc;
 use crate::types::PoolId;
 use journal::Journal;
-use ring::Ring;
 
 /// How history is kept.
 #[derive(Clone, Default)]

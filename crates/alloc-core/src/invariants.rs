@@ -6,7 +6,7 @@ use crate::block::{BlockId, State, Tier};
 use crate::counters::Count;
 use crate::index::PlacementIndex;
 use crate::policy::Policy;
-use crate::region::Regions;
+use crate::region::{GranuleState, Regions};
 use crate::segment::Origin;
 use crate::types::DevicePtr;
 use std::collections::BTreeSet;
@@ -37,12 +37,13 @@ pub(crate) fn check_arena<P: Policy>(arena: &ArenaState<P>, map: &AddressMap) ->
                 "and its copies"
             );
             assert!(block.size > 0 && block.size.is_multiple_of(512), "sizes are multiples of 512");
-            let joinable = matches!(block.state, State::Free | State::Unmapped);
+            let joinable = matches!(block.state, State::Free | State::Unmapped | State::Dormant);
             assert!(!(joinable && block.state == below_state), "neighbours of one free state are joined");
             assert_ne!(block.state, State::Vacant, "vacant records are in no segment");
             assert!(
-                segment.is_growable() || block.state != State::Unmapped,
-                "fixed memory is never unmapped"
+                segment.is_growable()
+                    || !matches!(block.state, State::Unmapped | State::Asleep | State::Dormant),
+                "fixed memory is never unmapped and never sleeps"
             );
             assert_eq!(block.pending > 0, block.state == State::Pending, "pending blocks wait for events");
             check_map(arena, map, block_id);
@@ -74,7 +75,7 @@ fn check_map<P: Policy>(arena: &ArenaState<P>, map: &AddressMap, id: BlockId) {
     if block.state == State::Busy {
         // Its memory may be back at the driver already, and handed out to another arena at the same address.
         assert!(!mine, "a block in transit is nobody's");
-    } else if block.state == State::Allocated {
+    } else if block.state.is_live() {
         assert!(mine, "the address map knows every block that is handed out");
     } else {
         assert!(entry.is_none(), "the address map knows only blocks that are handed out");
@@ -105,8 +106,8 @@ fn check_counters<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
         };
         let growable = arena.segments[block.segment].is_growable();
         match block.state {
-            State::Allocated | State::Pending => {
-                if block.state == State::Allocated {
+            State::Allocated | State::Asleep | State::Pending => {
+                if block.state.is_live() {
                     add(Count::Allocation, 1);
                     add(Count::AllocatedBytes, block.size);
                 }
@@ -118,7 +119,7 @@ fn check_counters<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
                 add(Count::InactiveSplit, 1);
                 add(Count::InactiveSplitBytes, block.size);
             }
-            State::Free | State::Unmapped | State::Busy | State::Vacant => {}
+            State::Free | State::Unmapped | State::Busy | State::Dormant | State::Vacant => {}
         }
     }
     for count in [
@@ -139,19 +140,32 @@ fn check_counters<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
     }
 }
 
-/// Blocks with memory lie on backed granules, unmapped ones on free granules. Only while nothing is in transit.
+/// Blocks with memory lie on backed granules, unmapped ones on free granules, those that sleep on sleeping ones. Only while
+/// nothing is in transit.
 pub(crate) fn check_regions<P: Policy>(arena: &ArenaState<P>, regions: &Regions) {
     for (id, segment) in arena.segments.iter() {
         let Origin::Growable { region, granule } = segment.origin else { continue };
         let Some(region) = regions.get(region) else { unreachable!("a growable segment has a region") };
         assert_eq!((region.base, region.bytes), (segment.base, segment.bytes), "region and segment agree");
         for (_, block) in arena.segment_blocks(id) {
-            let unmapped = block.state == State::Unmapped;
             let (low, high) = (block.addr - segment.base, block.end() - segment.base);
             let first = low / granule * granule;
             let bytes = high.next_multiple_of(granule) - first;
-            for state in region.states(segment.base + first, bytes) {
-                assert_eq!(state.is_backed(), !unmapped, "memory is behind exactly what is not unmapped");
+            let mut states = region.states(segment.base + first, bytes);
+            match block.state {
+                State::Unmapped => assert!(
+                    states.all(|state| state == GranuleState::Free),
+                    "nothing is behind what is unmapped"
+                ),
+                State::Dormant => assert!(
+                    states.all(|state| state == GranuleState::Asleep),
+                    "free memory sleeps on sleeping granules"
+                ),
+                State::Asleep => assert!(
+                    states.any(|state| state == GranuleState::Asleep),
+                    "a block sleeps while a granule under it does"
+                ),
+                _ => assert!(states.all(GranuleState::is_backed), "memory is behind what is awake"),
             }
         }
     }

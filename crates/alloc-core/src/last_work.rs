@@ -2,6 +2,7 @@
 
 use crate::backend::{Backend, BackendError, CaptureStatus, ErrorKind, Result};
 use crate::held_event::HeldEvent;
+use crate::share::Share;
 use crate::stream_identity::named;
 use crate::sync::{Arc, AtomicBool, Ordering, assert_unlocked};
 use crate::types::{DeviceIndex, Stream};
@@ -114,11 +115,13 @@ impl LastWork {
     }
 }
 
-/// A stream that uses memory of another's: by its handle, or, once it is retired, by its last work.
+/// Who uses memory besides the stream it belongs to: another stream, by its handle or, once it is retired, by its last
+/// work; or other processes.
 #[derive(Clone, Debug)]
 pub(crate) enum User {
     Live(Stream),
     Retired(Arc<LastWork>),
+    Shared(Arc<Share>),
 }
 
 impl User {
@@ -126,7 +129,16 @@ impl User {
     pub(crate) fn live(&self) -> Option<Stream> {
         match self {
             Self::Live(stream) => Some(*stream),
-            Self::Retired(_) => None,
+            Self::Retired(_) | Self::Shared(_) => None,
+        }
+    }
+
+    /// The device whose work it is; none of other processes.
+    pub(crate) fn device(&self) -> Option<DeviceIndex> {
+        match self {
+            Self::Live(stream) => Some(stream.device),
+            Self::Retired(last) => Some(last.device()),
+            Self::Shared(_) => None,
         }
     }
 

@@ -1,6 +1,8 @@
 //! The out-of-memory report: PyTorch's message and figures, and what PyTorch does not say.
 
+use crate::budget::Marks;
 use crate::round::format_bytes;
+use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use std::fmt;
 
@@ -56,6 +58,32 @@ pub struct PoolCache {
     pub releasable: u64,
 }
 
+/// The tenant whose pool a request went to. Sizes are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantReport {
+    /// Its name.
+    pub name: Arc<str>,
+    /// What its pools hold.
+    pub held: u64,
+    /// Its budget.
+    pub marks: Marks,
+    /// Whether its hard limit refuses the request.
+    pub refuses: bool,
+}
+
+impl fmt::Display for TenantReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "tenant {:?} holds {}", self.name, format_bytes(self.held))?;
+        let Marks { guarantee, soft, hard } = self.marks;
+        for (what, bytes) in [("guaranteed", Some(guarantee)), ("soft limit", soft), ("hard limit", hard)] {
+            if let Some(bytes) = bytes.filter(|bytes| *bytes > 0) {
+                write!(f, ", {what} {}", format_bytes(bytes))?;
+            }
+        }
+        if self.refuses { f.write_str(": it may hold no more") } else { Ok(()) }
+    }
+}
+
 /// Why a request could not be served. All sizes are bytes.
 #[derive(Clone, Debug)]
 pub struct OomReport {
@@ -92,6 +120,10 @@ pub struct OomReport {
     pub processes: Vec<ProcessMemory>,
     /// The limit of the request's pool, where that is what refuses it.
     pub pool_limit: Option<u64>,
+    /// The pool's tenant.
+    pub tenant: Option<TenantReport>,
+    /// What is guaranteed to other tenants and not used by them, where that is what refuses the request.
+    pub kept_for_others: Option<u64>,
     /// Whether the pool's own source of memory refused.
     pub source_refused: bool,
     /// Pools that hold free memory, the one with most first.
@@ -221,6 +253,12 @@ impl fmt::Display for OomReport {
         }
         if let Some(limit) = self.pool_limit {
             write!(f, "\n  pool {} may hold {} and no more", self.pool, format_bytes(limit))?;
+        }
+        if let Some(tenant) = &self.tenant {
+            write!(f, "\n  {tenant}")?;
+        }
+        if let Some(kept) = self.kept_for_others {
+            write!(f, "\n  {} are guaranteed to other tenants and kept free for them", format_bytes(kept))?;
         }
         if self.shortfall() > 0 {
             write!(

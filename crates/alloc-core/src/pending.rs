@@ -1,4 +1,5 @@
-//! Pending frees: blocks that other streams still use, and the events that tell when they are done.
+//! Pending frees: blocks that other streams still use, and the events that tell when they are done; and blocks that other
+//! processes hold.
 //!
 //! A queue per used stream, in order; a stream that is slow does not hold up the others. No lock is held
 //! while the driver is asked: an entry is looked at, queried, and taken out only if it is still the first.
@@ -8,6 +9,7 @@ use crate::backend::{Backend, Result};
 use crate::block::BlockId;
 use crate::held_event::HeldEvent;
 use crate::last_work::{LastWork, User, wait_for_stream};
+use crate::share::Share;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Rank, ThreadId, Transit, assert_unlocked, this_thread};
 use crate::types::{DeviceIndex, Stream};
 use std::collections::VecDeque;
@@ -60,6 +62,8 @@ struct Entry {
     block: Waiting,
 }
 
+const NO_EVENT: &str = "other processes have a list of their own, without events";
+
 /// Which block waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
@@ -75,11 +79,30 @@ struct Unrecorded {
     block: Waiting,
 }
 
+/// A block that other processes may hold.
+#[derive(Clone, Debug)]
+struct Shared {
+    ticket: u64,
+    share: Arc<Share>,
+    block: Waiting,
+}
+
+/// When other processes are asked for: those that ended without a word hold nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// At this call.
+    Now,
+    /// If they were not for a while.
+    Seldom,
+}
+
 #[derive(Debug, Default)]
 struct Queues {
     by_stream: Vec<(User, VecDeque<Entry>)>,
     /// Blocks whose event could not be recorded: only a synchronisation of the stream frees them.
     unrecorded: Vec<Unrecorded>,
+    /// Blocks that no event frees: other processes let go of them when they like.
+    shared: Vec<Shared>,
     /// Events ready for reuse.
     spare: Vec<Arc<HeldEvent>>,
     /// Uses recorded and not freed yet, by device: that many spare events are kept.
@@ -137,6 +160,8 @@ pub(crate) struct PendingFrees {
     attention: &'static Attention,
     /// Requests made while something was pending, for policies that drain every so often.
     requests: AtomicUsize,
+    /// Blocks that other processes may hold: mostly none.
+    shared: AtomicUsize,
     queues: Mutex<Queues>,
     /// Held by the thread that waits for everything. Others that want the same wait for it.
     synchronising: Mutex<()>,
@@ -147,6 +172,7 @@ impl PendingFrees {
         Self {
             attention,
             requests: AtomicUsize::new(0),
+            shared: AtomicUsize::new(0),
             queues: Mutex::new(Rank::Pending, Queues::default()),
             synchronising: Mutex::new(Rank::Synchronisation, ()),
         }
@@ -183,6 +209,15 @@ impl PendingFrees {
                     *expected = expected.saturating_sub(1);
                     queues.push(User::Retired(Arc::clone(&last)), Moment::Last(last), block)
                 };
+                return;
+            }
+            User::Shared(share) => {
+                // Before anybody looks who holds it.
+                share.close();
+                let mut queues = self.queues.lock();
+                let ticket = queues.ticket();
+                queues.shared.push(Shared { ticket, share, block });
+                self.shared.fetch_add(1, Ordering::AcqRel);
                 return;
             }
         };
@@ -234,6 +269,15 @@ impl PendingFrees {
         }
     }
 
+    /// Uses of blocks of these devices' streams are over without a free that needs an event.
+    pub(crate) fn expect_fewer(&self, devices: impl Iterator<Item = DeviceIndex>) {
+        let mut queues = self.queues.lock();
+        for device in devices {
+            let expected = queues.expect(device);
+            *expected = expected.saturating_sub(1);
+        }
+    }
+
     fn event(&self, backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<Arc<HeldEvent>> {
         let spare = {
             let mut queues = self.queues.lock();
@@ -282,6 +326,39 @@ impl PendingFrees {
             };
             if let Some(_block) = taken {
                 self.finish(head.block, &mut done);
+            }
+        }
+    }
+
+    /// Notices blocks that no other process holds any more: calls `done` for each, which is in transit meanwhile. Calls no
+    /// driver and does not block.
+    pub(crate) fn drain_shared(
+        &self,
+        ask: Ask,
+        transit: &Transit<ThreadId>,
+        mut done: impl FnMut(Waiting, &Share),
+    ) {
+        if self.shared.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let waiting = self.queues.lock().shared.clone();
+        // All of a device are in one ledger.
+        let Some(held) = waiting.first().map(|first| first.share.ledger().holds(ask == Ask::Now)) else {
+            return;
+        };
+        for Shared { ticket, share, block } in waiting {
+            if held.contains(share.ticket()) {
+                continue;
+            }
+            let taken = {
+                let mut queues = self.queues.lock();
+                let at = queues.shared.iter().position(|entry| entry.ticket == ticket);
+                at.map(|at| (queues.shared.swap_remove(at), transit.begin(this_thread())))
+            };
+            // Else another thread has noticed it.
+            if let Some((_entry, _block)) = taken {
+                self.shared.fetch_sub(1, Ordering::AcqRel);
+                self.finish(block, &mut |block| done(block, &share));
             }
         }
     }
@@ -372,6 +449,7 @@ impl PendingFrees {
                     let waited = match &user {
                         User::Live(stream) => wait_for_stream(backend, *stream),
                         User::Retired(last) => last.wait(),
+                        User::Shared(_) => unreachable!("{NO_EVENT}"),
                     };
                     reached.push((user.clone(), waited.is_ok()));
                     let ready = waited.is_ok();
@@ -421,6 +499,7 @@ impl PendingFrees {
                 match used {
                     User::Live(stream) => wait_for_stream(backend, stream)?,
                     User::Retired(last) => last.wait()?,
+                    User::Shared(_) => unreachable!("{NO_EVENT}"),
                 }
             }
             let mut queues = self.queues.lock();

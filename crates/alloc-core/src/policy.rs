@@ -56,8 +56,11 @@ pub enum Rung {
     ReleaseEnough,
     /// Wait for all pending frees and return what they hold.
     WaitForPending,
-    /// Give all cached memory back, then take memory from the device: counted as a retry.
+    /// Give all cached memory back, that of tenants who hold too much first, then take memory from the device: counted as
+    /// a retry.
     ReleaseAll,
+    /// Ask the program's spill hooks to make room.
+    Spill,
 }
 
 impl Rung {
@@ -65,7 +68,13 @@ impl Rung {
     /// of which it is not known that the device is done with it then stays.
     #[must_use]
     pub const fn is_capture_safe(self) -> bool {
-        !matches!(self, Self::Drain | Self::ReuseEarly | Self::WaitForPending)
+        !matches!(self, Self::Drain | Self::ReuseEarly | Self::WaitForPending | Self::Spill)
+    }
+
+    /// Whether it calls code of the program that may ask for memory itself.
+    #[must_use]
+    pub const fn runs_foreign_code(self) -> bool {
+        matches!(self, Self::Callbacks | Self::Spill)
     }
 
     /// A short name for reports.
@@ -81,6 +90,7 @@ impl Rung {
             Self::ReleaseEnough => "give oversize segments back",
             Self::WaitForPending => "wait for pending frees",
             Self::ReleaseAll => "empty the cache",
+            Self::Spill => "ask spill hooks",
         }
     }
 }
@@ -105,6 +115,9 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
 
     /// Whether new memory comes as growable segments.
     fn grows(&self) -> bool;
+
+    /// The same policy with growable segments, whatever the settings say; on devices with virtual memory only.
+    fn growing(&self) -> Self;
 
     /// The unit in which a growable segment of `tier` is mapped, in bytes: a multiple of `minimum`.
     fn granule(&self, tier: Tier, minimum: u64) -> u64;

@@ -12,6 +12,7 @@ pub use handle::{MemoryPool, PoolOptions, PoolScope};
 use crate::directory::PoolSlot;
 use crate::error::{AllocError, Result};
 use crate::last_work::LastWork;
+use crate::sleep::SleepTag;
 use crate::stats::StatArray;
 use crate::sync::{Arc, this_thread};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
@@ -128,6 +129,8 @@ pub(crate) struct Pool {
     pub(crate) source_refused: bool,
     /// Requests under way: the pool's arenas are not given to others meanwhile.
     pub(crate) visitors: u32,
+    /// Its sleep tag, if it has one.
+    pub(crate) tag: Option<SleepTag>,
     /// Last launches of graphs that are gone and knew the pool's addresses: no memory leaves before they are done.
     pub(crate) launches: Vec<Arc<LastWork>>,
 }
@@ -146,11 +149,18 @@ pub(crate) struct Pools {
     /// Open scopes, oldest first; copied when they change, so that filters run without a lock.
     pub(crate) scopes: Arc<Vec<Scope>>,
     next_slot: PoolSlot,
+    /// The default pool's sleep tag.
+    default_tag: Option<SleepTag>,
 }
 
 impl Default for Pools {
     fn default() -> Self {
-        Self { records: BTreeMap::new(), scopes: Arc::default(), next_slot: PoolSlot::DEFAULT.next() }
+        Self {
+            records: BTreeMap::new(),
+            scopes: Arc::default(),
+            next_slot: PoolSlot::DEFAULT.next(),
+            default_tag: None,
+        }
     }
 }
 
@@ -195,6 +205,7 @@ impl Pools {
                     captured: false,
                     source_refused: false,
                     visitors: 0,
+                    tag: None,
                     launches: Vec::new(),
                 };
                 self.records.insert(id, pool);
@@ -278,6 +289,29 @@ impl Pools {
     /// Whether addresses of the pool in `slot` are part of graphs.
     pub(crate) fn is_captured(&self, slot: PoolSlot) -> bool {
         self.in_slot(slot).is_some_and(|pool| pool.captured && pool.use_count > 0)
+    }
+
+    /// Gives a pool a sleep tag, or takes it away; returns the pool's place.
+    pub(crate) fn set_tag(&mut self, id: PoolId, tag: Option<SleepTag>) -> Result<PoolSlot> {
+        if id == PoolId::DEFAULT {
+            self.default_tag = tag;
+            return Ok(PoolSlot::DEFAULT);
+        }
+        let pool = self.get(id)?;
+        pool.tag = tag;
+        Ok(pool.slot)
+    }
+
+    /// All pools that have a sleep tag.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = (PoolId, PoolSlot, &SleepTag)> {
+        let of_default = self.default_tag.iter().map(|tag| (PoolId::DEFAULT, PoolSlot::DEFAULT, tag));
+        let private = self.records.iter();
+        of_default.chain(private.filter_map(|(id, pool)| Some((*id, pool.slot, pool.tag.as_ref()?))))
+    }
+
+    /// Whether graphs, or launches of graphs that are gone, may use what is free in the pool in `slot`.
+    pub(crate) fn is_known_to_graphs(&self, slot: PoolSlot) -> bool {
+        self.is_captured(slot) || self.in_slot(slot).is_some_and(|pool| !pool.launches.is_empty())
     }
 
     fn in_slot(&self, slot: PoolSlot) -> Option<&Pool> {

@@ -5,10 +5,18 @@
 //! granules is done by the free functions at the end, which hold no lock: the caller sets the granules to
 //! [`GranuleState::Pending`] first and commits the outcome afterwards.
 
+mod export;
+mod sleep;
+
 use crate::backend::{Access, Backend, BackendError, ErrorKind, HandleType, Result, VirtualMemory};
 use crate::pool::SegmentSource;
+use crate::sleep::Saved;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+pub(crate) use export::ToExport;
 
 /// Index of a region on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,10 +68,25 @@ pub(crate) struct Region {
     /// Bytes of one granule.
     pub(crate) granule: u64,
     granules: Vec<Granule>,
+    /// The contents of granules that sleep, by address.
+    asleep: BTreeMap<u64, Saved>,
 }
 
 /// Where physical memory comes from: a pool's own source, or the driver.
 pub(crate) type Source = Option<Arc<dyn SegmentSource>>;
+
+/// What is to be behind granules.
+#[derive(Clone, Debug)]
+pub(crate) struct Backing {
+    pub(crate) device: DeviceIndex,
+    /// Bytes of one granule.
+    pub(crate) granule: u64,
+    /// How it can be shared with other processes.
+    pub(crate) handle_type: HandleType,
+    /// Who may use it: the device itself and those that reach its memory.
+    pub(crate) access: SmallVec<[DeviceIndex; 4]>,
+    pub(crate) source: Source,
+}
 
 impl Region {
     fn range(&self, addr: u64, bytes: u64) -> std::ops::Range<usize> {
@@ -75,6 +98,22 @@ impl Region {
     /// Bytes that have memory behind them.
     pub(crate) fn backed_bytes(&self) -> u64 {
         self.granules.iter().filter(|g| g.state.is_backed()).count() as u64 * self.granule
+    }
+
+    /// Address and bytes of every granule that has memory behind it, or is about to lose it.
+    pub(crate) fn held_granules(&self) -> impl Iterator<Item = (DevicePtr, u64)> + '_ {
+        let held = (0u64..).zip(&self.granules).filter(|(_, granule)| granule.handle.is_some());
+        held.map(|(n, _)| (DevicePtr(self.base + n * self.granule), self.granule))
+    }
+
+    /// Whether there is memory behind the granule at `addr`, and no thread takes it away.
+    pub(crate) fn is_backed(&self, addr: u64) -> bool {
+        (self.base..self.base + self.bytes).contains(&addr) && self.state_at(addr).is_backed()
+    }
+
+    /// Whether a thread is changing some granule.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.granules.iter().any(|granule| granule.state == GranuleState::Pending)
     }
 
     /// The states in a range of whole granules.
@@ -89,6 +128,8 @@ pub(crate) struct Regions {
     records: Vec<Option<Region>>,
     /// What the driver refused to undo; tried again at the next growth or release.
     pub(crate) leftovers: Leftovers,
+    /// What other processes have of them.
+    exports: export::Exports,
 }
 
 /// What the driver refused to take back.
@@ -103,6 +144,11 @@ pub(crate) struct Leftovers {
 impl Leftovers {
     pub(crate) fn is_empty(&self) -> bool {
         self.mappings.is_empty() && self.handles.is_empty()
+    }
+
+    /// How many handles are not released.
+    pub(crate) fn handle_count(&self) -> usize {
+        self.handles.len()
     }
 
     /// Whether something is still mapped in a range where nothing should be.
@@ -144,7 +190,7 @@ impl Regions {
     pub(crate) fn add(&mut self, base: DevicePtr, bytes: u64, granule: u64) -> RegionId {
         let empty = Granule { state: GranuleState::Free, handle: None };
         let granules = vec![empty; (bytes / granule) as usize];
-        let region = Some(Region { base: base.0, bytes, granule, granules });
+        let region = Some(Region { base: base.0, bytes, granule, granules, asleep: BTreeMap::new() });
         let at = self.records.iter().position(Option::is_none).unwrap_or_else(|| {
             self.records.push(None);
             self.records.len() - 1
@@ -225,18 +271,17 @@ fn persist(what: &str, mut call: impl FnMut() -> Result<()>) -> Result<()> {
 pub(crate) fn back(
     backend: &dyn Backend,
     vm: &dyn VirtualMemory,
-    device: DeviceIndex,
+    backing: &Backing,
     at: DevicePtr,
-    granule: u64,
     count: usize,
-    source: &Source,
 ) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
     crate::sync::assert_unlocked();
+    let granule = backing.granule;
     let mut handles = Vec::with_capacity(count);
     let mut mapped = 0;
     let attempt = (|| {
         for _ in 0..count {
-            handles.push(create(vm, device, granule, source)?);
+            handles.push(create(vm, backing)?);
         }
         for (n, handle) in handles.iter().enumerate() {
             let place = at.add(n as u64 * granule);
@@ -246,21 +291,39 @@ pub(crate) fn back(
             mapped += 1;
         }
         // SAFETY: the whole range was mapped just above.
-        unsafe { vm.set_access(at, count as u64 * granule, &[device], Access::ReadWrite) }
+        unsafe { vm.set_access(at, count as u64 * granule, &backing.access, Access::ReadWrite) }
     })();
     let Err(error) = attempt else { return Ok(handles) };
     backend.clear_error();
-    let mut failed = Failed { error, leftovers: Leftovers::default() };
-    for n in (0..mapped).rev() {
-        let place = at.add(n as u64 * granule);
-        // SAFETY: rule 3: mapped above, never handed out, so no work can use it.
-        if let Err(error) = persist("undoing a mapping", || unsafe { vm.unmap(place, granule) }) {
+    let mut leftovers = Leftovers::default();
+    let (on_the_way, unmapped) = handles.split_at(mapped);
+    // SAFETY: mapped above, never handed out, so no work can use it.
+    unsafe { undo(vm, backing, at, on_the_way, &mut leftovers) };
+    release(vm, unmapped.to_vec(), &backing.source, &mut leftovers);
+    Err(Failed { error, leftovers })
+}
+
+/// Takes memory away again that [`back`] has put behind the granules from `at` on. What the driver refuses is left over.
+/// Calls the driver; hold no lock.
+///
+/// # Safety
+/// Rule 3: each handle is mapped at its granule, and nobody has used it.
+pub(crate) unsafe fn undo(
+    vm: &dyn VirtualMemory,
+    backing: &Backing,
+    at: DevicePtr,
+    handles: &[PhysicalHandle],
+    leftovers: &mut Leftovers,
+) {
+    for n in (0..handles.len()).rev() {
+        let place = at.add(n as u64 * backing.granule);
+        // SAFETY: by this function's contract.
+        if let Err(error) = persist("undoing a mapping", || unsafe { vm.unmap(place, backing.granule) }) {
             tracing::error!(%error, %place, "a granule could not be unmapped; it is tried again later");
-            failed.leftovers.mappings.push((place, granule));
+            leftovers.mappings.push((place, backing.granule));
         }
     }
-    release(vm, handles, source, &mut failed.leftovers);
-    Err(failed)
+    release(vm, handles.to_vec(), &backing.source, leftovers);
 }
 
 /// A driver failure, and what could not be undone.
@@ -297,16 +360,12 @@ pub(crate) unsafe fn vacate(
 }
 
 /// New physical memory from the source.
-fn create(
-    vm: &dyn VirtualMemory,
-    device: DeviceIndex,
-    bytes: u64,
-    source: &Source,
-) -> Result<PhysicalHandle> {
+fn create(vm: &dyn VirtualMemory, backing: &Backing) -> Result<PhysicalHandle> {
+    let Backing { device, granule, handle_type, ref source, .. } = *backing;
     let Some(physical) = source.as_ref().and_then(|source| source.physical()) else {
-        return vm.create_physical(device, bytes, HandleType::None);
+        return vm.create_physical(device, granule, handle_type);
     };
-    physical.create(device, bytes).ok_or_else(|| {
+    physical.create(device, granule).ok_or_else(|| {
         let detail = "the pool's own source has no physical memory left";
         BackendError::new(ErrorKind::OutOfMemory, 0, "physical source", device, detail)
     })

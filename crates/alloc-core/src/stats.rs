@@ -1,6 +1,9 @@
 //! Statistics, with PyTorch's names and meaning (`DeviceStats`).
 
+mod scope;
 mod summary;
+
+pub use scope::{ScopeBytes, ScopeStats};
 
 use crate::block::Tier;
 use crate::types::PoolId;
@@ -134,18 +137,15 @@ pub struct GranuleStats {
     pub unrecorded_frees: i64,
     /// Physical granules moved between places.
     pub granules_moved: i64,
+    /// Bytes whose memory was given up and whose addresses are kept.
+    pub asleep_bytes: i64,
 }
 
 impl DeviceStats {
     /// Memory efficiency E: peak requested over peak reserved bytes; 1 when nothing was reserved.
     #[must_use]
     pub fn efficiency(&self) -> f64 {
-        if self.reserved_bytes.all.peak == 0 {
-            return 1.0;
-        }
-        #[allow(clippy::cast_precision_loss)]
-        let ratio = self.requested_bytes.all.peak as f64 / self.reserved_bytes.all.peak as f64;
-        ratio
+        efficiency(self.requested_bytes.all.peak, self.reserved_bytes.all.peak)
     }
 
     /// Every figure under PyTorch's flat key (`allocated_bytes.all.peak`), in `memory_stats()` order,
@@ -194,6 +194,16 @@ impl DeviceStats {
         }
         flat
     }
+}
+
+/// Requested over reserved bytes.
+fn efficiency(requested: i64, reserved: i64) -> f64 {
+    if reserved == 0 {
+        return 1.0;
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let ratio = requested as f64 / reserved as f64;
+    ratio
 }
 
 #[cfg(test)]

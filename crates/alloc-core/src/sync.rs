@@ -4,12 +4,14 @@
 //! panics, so a lock-order mistake fails the first test that meets it. The order is written down in
 //! ARCHITECTURE.md.
 
+mod claims;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
 mod primitives;
 mod threads;
 mod turns;
 
+pub(crate) use claims::{Claim, Claims};
 use primitives::Condvar;
 pub(crate) use primitives::{
     Arc, AtomicBool, AtomicU64, AtomicUsize, OnceLock, Ordering, Weak, plain, thread_local,
@@ -23,6 +25,8 @@ pub(crate) use turns::Turns;
 /// Lock order: a thread takes locks with ascending ranks only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    /// Held while the settings of all devices change.
+    Settings,
     /// Held by the one thread that is about to report out of memory.
     LastResort,
     /// Held while a thread waits for the device on behalf of all.

@@ -86,6 +86,7 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("policy", "pytorch", base()),
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
         ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
+        ("segments_ipc", "False", Settings { segments_ipc: false, ..base() }),
         ("memory_limit", "40GiB", Settings { memory_limit: Some(MemoryLimit::Bytes(40 * GIB)), ..base() }),
         (
             "memory_soft_limit",

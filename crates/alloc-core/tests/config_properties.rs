@@ -65,7 +65,7 @@ prop_compose! {
     fn settings()(
         sizes in (12..64u64, or_unlimited(), mb(), prop_oneof![Just(0), mb()], or_unlimited(), or_unlimited()),
         shares in (prop_oneof![Just(0.0), 1e-12..0.999f64], prop_oneof![Just(1.0), 0.0..1.0f64]),
-        switches in any::<[bool; 11]>(),
+        switches in any::<[bool; 12]>(),
         table in divisions(),
         reserve_all in prop::option::of(reserve()),
         classes in prop::collection::btree_map("[a-zA-Z0-9_.é-]{1,8}", reserve(), 0..4),
@@ -97,6 +97,7 @@ prop_compose! {
             pinned_free_catch_all: switches[7],
             history_max_entries: history,
             early_reuse: switches[9],
+            segments_ipc: switches[11],
             memory_limit: limits.0,
             memory_soft_limit: limits.1,
             hardened: switches[10],
@@ -160,6 +161,7 @@ proptest! {
         let own = Settings {
             history_max_entries: settings.history_max_entries,
             early_reuse: settings.early_reuse,
+            segments_ipc: settings.segments_ipc,
             memory_limit: settings.memory_limit,
             memory_soft_limit: settings.memory_soft_limit,
             hardened: settings.hardened,

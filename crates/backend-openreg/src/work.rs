@@ -101,6 +101,23 @@ pub(crate) enum Work {
 const CHUNK: usize = 1 << 18;
 
 impl Work {
+    /// The same work on the memory that is at its addresses now: `uses` are what it writes, and what it reads.
+    pub(crate) fn at_addresses(&self, uses: Spans, memory_at: impl Fn(Span) -> Vec<Extent>) -> Self {
+        let [written, read] = uses;
+        let side = |side: &Side, used: Span| match side {
+            Side::Host(at) => Side::Host(*at),
+            Side::Device(_) => Side::Device(memory_at(used)),
+        };
+        match self {
+            Self::Copy { to, from, bytes } => {
+                Self::Copy { to: side(to, written), from: side(from, read), bytes: *bytes }
+            }
+            Self::Fill { value, .. } => Self::Fill { to: memory_at(written), value: *value },
+            Self::Store { value, .. } => Self::Store { to: memory_at(written), value: *value },
+            other => other.clone(),
+        }
+    }
+
     /// Whether it takes one of the device's places for running work.
     pub(crate) const fn occupies_device(&self) -> bool {
         matches!(

@@ -59,6 +59,9 @@ impl<P: Policy> CachingAllocator<P> {
         if self.devices.iter().any(|device| device.record_uncached(ptr, stream)) {
             return Ok(());
         }
+        if self.is_asleep(ptr) == Some(true) {
+            return Err(AllocError::Asleep { what: format!("the block at {ptr}") });
+        }
         // A use of a part, of a view for example, is a use of the block.
         let around = self.devices.iter().find_map(|device| device.diagnose(ptr));
         if let Some(Problem::InsideBlock { block, .. }) = around {

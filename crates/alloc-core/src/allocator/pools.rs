@@ -1,7 +1,6 @@
 //! Private pools, graph captures, checkpoints.
 
 use super::CachingAllocator;
-use crate::config::MemoryLimit;
 use crate::device::{CheckpointDelta, DeviceAllocator, Flush, PoolCheckpoint};
 #[cfg(doc)]
 use crate::error::AllocError;
@@ -118,19 +117,6 @@ impl<P: Policy> CachingAllocator<P> {
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn set_no_split(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
         self.device(device)?.set_no_split(pool)
-    }
-
-    /// Limits what a pool, the default one included, may hold; `None` lifts the limit.
-    ///
-    /// # Errors
-    /// [`AllocError::UnknownPool`].
-    pub fn set_pool_limit(
-        &self,
-        device: DeviceIndex,
-        pool: PoolId,
-        limit: Option<MemoryLimit>,
-    ) -> Result<()> {
-        self.device(device)?.set_pool_limit(pool, limit)
     }
 
     /// Gives the cached memory of one pool back on every device that has it, if nobody uses the pool any more; one in

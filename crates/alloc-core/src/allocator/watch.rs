@@ -34,6 +34,22 @@ impl<P: Policy> CachingAllocator<P> {
         self.reachable().any(DeviceAllocator::is_recording)
     }
 
+    /// Whether a device's history is complete, and what is missing in it.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn history_status(&self, device: DeviceIndex) -> Result<HistoryStatus> {
+        Ok(self.seen_device(device)?.history_status())
+    }
+
+    /// The largest free block that a device has cached, in bytes. Takes time with the number of blocks.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn largest_free_block(&self, device: DeviceIndex) -> Result<u64> {
+        Ok(self.seen_device(device)?.largest_free_block())
+    }
+
     /// Marks the begin or end of a range of the program for snapshots, while the device's history is on.
     /// PyTorch: `recordAnnotation`.
     pub fn mark_range(&self, stage: Stage, name: &str, device: DeviceIndex) {

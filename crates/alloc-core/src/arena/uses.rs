@@ -1,12 +1,13 @@
-//! Lists of the other streams that use a block, in one recycled table per arena.
+//! Lists of the others that use a block, streams and processes, in one recycled table per arena.
 
 use crate::block::NO_USES;
 use crate::last_work::{LastWork, User};
+use crate::share::Share;
 use crate::sync::Arc;
-use crate::types::Stream;
+use crate::types::{DeviceIndex, Stream};
 use smallvec::SmallVec;
 
-/// A use of a block by a stream other than its own.
+/// A use of a block by another stream than its own, or by other processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Use {
     pub(crate) user: User,
@@ -37,11 +38,31 @@ impl UseLists {
             length += 1;
             at = *next;
         }
-        // One less than a block can count: hardened mode counts itself.
-        if length >= u32::from(u16::MAX) - 1 {
+        // Two less than a block can count: hardened mode counts itself, and other processes count as one.
+        if length >= u32::from(u16::MAX) - 2 {
             return None;
         }
         Some(self.push(head, Use { user: User::Live(stream), captured }))
+    }
+
+    /// What other processes were given of a block, if it was shared.
+    pub(crate) fn share(&self, head: u32) -> Option<&Arc<Share>> {
+        self.iter(head).find_map(|found| match &found.user {
+            User::Shared(share) => Some(share),
+            User::Live(_) | User::Retired(_) => None,
+        })
+    }
+
+    /// Adds other processes to a list that has none; returns the new head.
+    pub(crate) fn add_share(&mut self, head: u32, share: Arc<Share>) -> u32 {
+        self.push(head, Use { user: User::Shared(share), captured: None })
+    }
+
+    /// Takes that share out of a list; returns the new head, and `None` where it is not there.
+    pub(crate) fn remove_share(&mut self, head: u32, share: &Arc<Share>) -> Option<u32> {
+        self.share(head).filter(|found| Arc::ptr_eq(found, share))?;
+        let others = self.take(head).into_iter().filter(|found| !matches!(found.user, User::Shared(_)));
+        Some(others.fold(NO_USES, |head, found| self.push(head, found)))
     }
 
     /// Adds a use that is not in the list; returns the new head.
@@ -79,6 +100,11 @@ impl UseLists {
         streams
     }
 
+    /// The devices whose streams are in some list.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = DeviceIndex> + '_ {
+        self.nodes.iter().flat_map(|(found, _)| found).filter_map(|found| found.user.device())
+    }
+
     /// Whether some list has `stream`.
     pub(crate) fn name(&self, stream: Stream) -> bool {
         self.nodes.iter().flat_map(|(found, _)| found).any(|found| found.user.is(stream))
@@ -96,7 +122,7 @@ impl UseLists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::{BackendId, DeviceIndex};
+    use crate::types::BackendId;
 
     #[test]
     fn nodes_are_recycled_and_streams_come_once_and_in_order() {

@@ -12,6 +12,8 @@ pub const PYTORCH_VARIABLES: [&str; 3] =
 pub const GRANULE_VARIABLE: &str = "GRANULE_CONF";
 /// Variables that switch caching off where their value is exactly `1`. PyTorch ignores every other value, `True` too.
 pub const BYPASS_VARIABLES: [&str; 2] = ["PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTORCH_NO_HIP_MEMORY_CACHING"];
+/// PyTorch's variable for `segments_ipc`: 0, false, no, off and n switch it off, in any case; everything else is on.
+pub const SEGMENTS_IPC_VARIABLE: &str = "TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC";
 
 /// Reads the settings from variables, starting from the defaults, and whether caching is disabled. `lookup` gives a variable's value, `None` if it
 /// is not set. Does not block.
@@ -19,7 +21,8 @@ pub const BYPASS_VARIABLES: [&str; 2] = ["PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTO
 /// # Errors
 /// From whichever grammar refuses its text; [`ConfigError::variable`] says which variable it was.
 pub fn read(lookup: impl Fn(&str) -> Option<String>, flavour: Flavour) -> Result<Parsed, ConfigError> {
-    let settings = Settings { caching: !caching_disabled(&lookup), ..Settings::default() };
+    let caching = !caching_disabled(&lookup);
+    let settings = Settings { caching, segments_ipc: !is_off(&lookup), ..Settings::default() };
     let mut parsed = Parsed { settings, warnings: Vec::new() };
     if let Some((used, text, ignored)) = chosen(&lookup) {
         parsed =
@@ -69,6 +72,12 @@ pub fn backend(lookup: impl Fn(&str) -> Option<String>, flavour: Flavour) -> All
 #[must_use]
 pub fn caching_disabled(lookup: impl Fn(&str) -> Option<String>) -> bool {
     BYPASS_VARIABLES.iter().any(|name| lookup(name).as_deref() == Some("1"))
+}
+
+fn is_off(lookup: impl Fn(&str) -> Option<String>) -> bool {
+    lookup(SEGMENTS_IPC_VARIABLE).is_some_and(|value| {
+        ["0", "false", "no", "off", "n"].iter().any(|off| value.eq_ignore_ascii_case(off))
+    })
 }
 
 /// The variable of PyTorch's that counts, its text, and the others that are set.

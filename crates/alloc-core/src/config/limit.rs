@@ -30,7 +30,7 @@ impl MemoryLimit {
     }
 
     /// Whether a text could give it.
-    pub(super) fn is_sound(self) -> bool {
+    pub(crate) fn is_sound(self) -> bool {
         match self {
             Self::Fraction(share) => share > 0.0 && share <= 1.0,
             Self::Bytes(bytes) => bytes > 0,

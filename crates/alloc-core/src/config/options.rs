@@ -43,6 +43,7 @@ pub(super) enum Key {
     Policy,
     HistoryMaxEntries,
     EarlyReuse,
+    SegmentsIpc,
     MemoryLimit,
     MemorySoftLimit,
     Hardened,
@@ -106,7 +107,7 @@ const MB_ANY: &str = "a whole number of MiB from 0 to 17592186044415";
 const LIMIT: &str = "bytes with a unit B, K, M, G or T (40GiB or 40G, 512MiB), or a share of the device's memory over 0 and up to 1 (0.5)";
 const RESERVE: &str = "a positive fraction of the device's memory (0.5) or a number of GiB (40G)";
 
-static OPTIONS: [OptionInfo; 27] = [
+static OPTIONS: [OptionInfo; 28] = [
     OptionInfo {
         unit: "name",
         default: "native",
@@ -252,6 +253,11 @@ static OPTIONS: [OptionInfo; 27] = [
     OptionInfo {
         help: "Before taking memory from the device, take a block that only waits for other streams, and let the allocating stream wait for them.",
         ..option(Key::EarlyReuse, Owner::Granule, "early_reuse")
+    },
+    OptionInfo {
+        default: "True",
+        help: "Make the memory of growable segments so that other processes can be given it.",
+        ..option(Key::SegmentsIpc, Owner::Granule, "segments_ipc")
     },
     OptionInfo {
         unit: "bytes or share",

@@ -40,6 +40,9 @@ impl Settings {
         if self.early_reuse {
             add(Key::EarlyReuse, &"True");
         }
+        if !self.segments_ipc {
+            add(Key::SegmentsIpc, &"False");
+        }
         if let Some(limit) = self.memory_limit {
             add(Key::MemoryLimit, &limit);
         }
@@ -62,6 +65,7 @@ impl Settings {
             policy: usual.policy,
             history_max_entries: usual.history_max_entries,
             early_reuse: usual.early_reuse,
+            segments_ipc: usual.segments_ipc,
             memory_limit: usual.memory_limit,
             memory_soft_limit: usual.memory_soft_limit,
             hardened: usual.hardened,

@@ -66,6 +66,7 @@ pub(super) const fn kind(key: Key) -> Kind {
         | Key::PinnedUseBackgroundThreads
         | Key::PinnedFreeCatchAll
         | Key::EarlyReuse
+        | Key::SegmentsIpc
         | Key::Hardened => Kind::Switch,
     }
 }
@@ -132,6 +133,7 @@ pub(super) fn store(s: &mut Settings, key: Key, value: Value) {
         (Key::Policy, Value::Policy(x)) => s.policy = x,
         (Key::HistoryMaxEntries, Value::Count(x)) => s.history_max_entries = x,
         (Key::EarlyReuse, Value::Switch(x)) => s.early_reuse = x,
+        (Key::SegmentsIpc, Value::Switch(x)) => s.segments_ipc = x,
         (Key::MemoryLimit, Value::Limit(x)) => s.memory_limit = x,
         (Key::MemorySoftLimit, Value::Limit(x)) => s.memory_soft_limit = x,
         (Key::Hardened, Value::Switch(x)) => s.hardened = x,

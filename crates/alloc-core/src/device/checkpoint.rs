@@ -210,6 +210,9 @@ fn refuse_unsettled<P: Policy>(pool: PoolId, arena: &ArenaState<P>) -> Result<()
                     ),
                 ));
             }
+            State::Asleep | State::Dormant => {
+                return Err(refuse(pool, format!("the memory at {ptr} sleeps; wake its tag first")));
+            }
             State::Busy => {
                 return Err(refuse(
                     pool,

@@ -42,7 +42,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 Block { addr, state: State::Allocated, .. } if *addr == ptr.0 => Problem::Freed,
                 // In epoch 0 is what was never in the program's hands.
                 Block { addr, state: State::Free, epoch: 1.., .. } if *addr == ptr.0 => Problem::Freed,
-                Block { addr, size, state: State::Allocated, requested, .. } => {
+                Block { addr, state: State::Dormant, .. } if *addr == ptr.0 => Problem::Freed,
+                Block { addr, size, state: State::Allocated | State::Asleep, requested, .. } => {
                     Problem::InsideBlock { block: DevicePtr(*addr), bytes: *size, requested: *requested }
                 }
                 _ => Problem::NotHandedOut {

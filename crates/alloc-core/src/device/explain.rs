@@ -4,17 +4,18 @@
 //! Early reuse is never among the remedies: the ladder has waited for all pending frees by then.
 
 use super::DeviceAllocator;
-use super::limits::Limit;
+use super::accounts::{Accounts, Limit};
 use crate::arena::ArenaState;
 use crate::block::{Block, BlockId, State, Tier};
+use crate::budget::Shortage;
 use crate::call::Call;
 use crate::counters::Count;
 use crate::directory::PoolSlot;
-use crate::oom::{Blocker, OomReport, PoolCache, Remedy};
+use crate::oom::{Blocker, OomReport, PoolCache, Remedy, TenantReport};
 use crate::policy::{Policy, Request};
 use crate::segment::Origin;
 use crate::stream_identity::shown;
-use crate::sync::Guard;
+use crate::sync::{Arc, Guard};
 use crate::types::{DevicePtr, PoolId, Stream};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -48,22 +49,25 @@ impl Room<'_> {
         self.limits.iter().filter(|limit| self.refuses(limit))
     }
 
-    /// Bytes that could be taken once `given_back` bytes of other pools had gone back.
-    fn after(&self, given_back: u64) -> u64 {
+    /// Bytes that could be taken once these bytes of pools had gone back.
+    fn after(&self, given_back: &[(PoolId, u64)]) -> u64 {
         self.within(self.limits.iter(), given_back)
     }
 
     /// Bytes that could be taken if the limits that refuse were none.
     fn unlimited(&self) -> u64 {
-        self.within(self.limits.iter().filter(|limit| !self.refuses(limit)), 0)
+        self.within(self.limits.iter().filter(|limit| !self.refuses(limit)), &[])
     }
 
-    fn within<'a>(&self, limits: impl Iterator<Item = &'a Limit>, given_back: u64) -> u64 {
+    fn within<'a>(&self, limits: impl Iterator<Item = &'a Limit>, given_back: &[(PoolId, u64)]) -> u64 {
         let below = |limit: &Limit| {
-            let returned = if limit.of_pool { 0 } else { given_back };
+            let counts = |pool: &PoolId| limit.counts.as_ref().is_none_or(|pools| pools.contains(pool));
+            let returned: u64 =
+                given_back.iter().filter(|(pool, _)| counts(pool)).map(|(_, bytes)| bytes).sum();
             limit.bytes.saturating_sub(limit.held.saturating_sub(returned))
         };
-        limits.map(below).chain([self.device_free.saturating_add(given_back)]).min().unwrap_or(0)
+        let all: u64 = given_back.iter().map(|(_, bytes)| bytes).sum();
+        limits.map(below).chain([self.device_free.saturating_add(all)]).min().unwrap_or(0)
     }
 }
 
@@ -113,8 +117,16 @@ impl<P: Policy> DeviceAllocator<P> {
             let pools = caches(arenas);
             let state = self.state.lock();
             let limits = state.accounts.limits(pool);
-            let room = Room { device_free, limits: &limits, wanted: request.segment_bytes };
-            let pool_limit = room.refusing().find(|limit| limit.of_pool);
+            // Budgets and `memory_limit` count what is really missing.
+            let counts = self.has_budgets() || state.accounts.hard.is_some();
+            let exact = own.filter(|own| counts && own.grows());
+            let exact = exact.and_then(|own| own.missing_memory(request.tier, request.size));
+            let wanted = exact.unwrap_or(request.segment_bytes);
+            let room = Room { device_free, limits: &limits, wanted };
+            let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
+            let pool_limit = refused(Shortage::Pool);
+            let kept_for_others = refused(Shortage::Guarantees).map(|_| state.accounts.kept_for_others(pool));
+            let tenant = tenant_report(&state.accounts, pool, refused(Shortage::Tenant).is_some());
             let reserve_class = state.reserve_classes.get(&stream.raw).cloned();
             let class_reserve = state.class_reserve(stream, self.total_memory);
             let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.total_memory));
@@ -126,8 +138,8 @@ impl<P: Policy> DeviceAllocator<P> {
             let then = room.unlimited();
             remedies.add(
                 format!("raising {}", refusing.join(" and ")),
-                then.saturating_sub(room.after(0)),
-                then >= request.segment_bytes,
+                then.saturating_sub(room.after(&[])),
+                then >= wanted,
             );
             self.advise_on_pieces(&mut remedies, arenas, (slot, stream), request, &room);
             advise_on_pools(&mut remedies, arenas, &private, &pools, pool, stream, request, &room);
@@ -153,6 +165,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 pending: active - allocated,
                 processes,
                 pool_limit: pool_limit.map(|limit| limit.bytes),
+                tenant,
+                kept_for_others,
                 source_refused: source_refused && asked_source,
                 largest_fit: own.map_or(0, |a| largest(a, request.tier)),
                 largest_anywhere: arenas.iter().map(|a| largest(a, request.tier)).max().unwrap_or(0),
@@ -197,7 +211,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let pieces = free_bytes(own, request.tier);
         let could_grow = own.pool.source.as_ref().is_none_or(|source| source.physical().is_some());
         if !own.policy.grows() && self.virtual_memory && could_grow && pieces > 0 {
-            let joined = pieces + room.after(0);
+            let joined = pieces + room.after(&[]);
             remedies.add(
                 "expandable_segments:True, which joins free pieces with what the device has free,",
                 joined,
@@ -205,6 +219,12 @@ impl<P: Policy> DeviceAllocator<P> {
             );
         }
     }
+}
+
+/// The tenant of a pool, and whether its hard limit refuses the request.
+fn tenant_report(accounts: &Accounts, pool: PoolId, refuses: bool) -> Option<TenantReport> {
+    let (_, tenant) = accounts.tenant_of(pool)?;
+    Some(TenantReport { name: Arc::clone(&tenant.name), held: tenant.bytes(), marks: tenant.marks, refuses })
 }
 
 /// What private pools have free.
@@ -233,7 +253,7 @@ fn advise_on_pools<P: Policy>(
             "dropping pool {} (its MemoryPool, or release_pool), whose cached memory can go then,",
             facts.id
         );
-        remedies.add(what, bytes, room.after(bytes) >= request.segment_bytes);
+        remedies.add(what, bytes, room.after(&[(facts.id, bytes)]) >= room.wanted);
     }
 }
 
@@ -256,8 +276,9 @@ fn advise_after_capture<P: Policy>(
         let facts = private.iter().find(|facts| facts.id == cache.pool);
         facts.is_none_or(|facts| !facts.in_use && !facts.has_source)
     };
-    let bytes = pools.iter().filter(goes).map(|cache| cache.releasable).sum();
-    let enough = room.after(bytes) >= request.segment_bytes;
+    let given: Vec<_> = pools.iter().filter(goes).map(|cache| (cache.pool, cache.releasable)).collect();
+    let bytes = given.iter().map(|(_, bytes)| bytes).sum();
+    let enough = room.after(&given) >= room.wanted;
     remedies.add("emptying the cache (empty_cache) before the capture", bytes, enough);
 }
 

@@ -26,9 +26,24 @@ pub(super) struct Intent<'a, P: Policy> {
     at_most: u64,
 }
 
-impl<P: Policy> Intent<'_, P> {
+impl<'a, P: Policy> Intent<'a, P> {
+    /// For bytes that were admitted.
+    pub(super) fn admitted(device: &'a DeviceAllocator<P>, pool: PoolId, bytes: u64) -> Self {
+        Self { device, pool, bytes, at_most: bytes }
+    }
+
+    /// Whether they do for `bytes`, which is what will be taken: more is admitted as far as limits allow.
+    fn covers(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 && !self.device.state.lock().accounts.intend_more(self.pool, more) {
+            return false;
+        }
+        self.bytes += more;
+        true
+    }
+
     /// They are counted as reserved from here on.
-    fn settle(self, state: &mut DeviceState) {
+    pub(super) fn settle(self, state: &mut DeviceState) {
         state.accounts.settle(self.pool, self.bytes);
         std::mem::forget(self);
     }
@@ -60,11 +75,12 @@ impl<P: Policy> DeviceAllocator<P> {
         // refused it is counted as it is.
         let missing = missing.filter(|_| growable).unwrap_or(u64::MAX);
         let bytes = missing.min(request.segment_bytes);
-        if !self.admit(pool.id, request, bytes, is_retry)? {
+        let asked = self.asked(arena, request, bytes);
+        if !self.admit(pool.id, request, asked, is_retry)? {
             return Ok(None);
         }
         // Counted as held until it is, or is not; also where foreign code panics.
-        let intent = Intent { device: self, pool: pool.id, bytes, at_most: missing };
+        let intent = Intent { device: self, pool: pool.id, bytes: asked.exact, at_most: missing };
         self.retry_leftovers();
         match self.backend.virtual_memory() {
             Ok(vm) if growable => self.grow_region(arena, request, vm, &pool, intent, call),
@@ -197,8 +213,10 @@ impl<P: Policy> DeviceAllocator<P> {
                 return Ok(None);
             };
             let maps = growth.maps(&state);
-            if maps.iter().map(|(_, bytes)| bytes).sum::<u64>() > at_most {
-                // What was free is not any more.
+            let sum: u64 = maps.iter().map(|(_, bytes)| bytes).sum();
+            let covered = intent.as_mut().is_none_or(|intent| intent.covers(sum));
+            if sum > at_most || !covered {
+                // What was free is not any more, or whole granules are more than limits allow.
                 state.commit_growth(growth, 0);
                 return Ok(None);
             }
@@ -210,19 +228,12 @@ impl<P: Policy> DeviceAllocator<P> {
                 device.regions.get(growth.region).map_or(1, |region| region.granule)
             };
             drop(state);
+            let backing = self.backing(granule, &pool.source);
             let mut backed = Vec::with_capacity(maps.len());
             let mut failure = None;
             for (addr, bytes) in &maps {
                 let count = (bytes / granule) as usize;
-                match region::back(
-                    &*self.backend,
-                    vm,
-                    self.device,
-                    DevicePtr(*addr),
-                    granule,
-                    count,
-                    &pool.source,
-                ) {
+                match region::back(&*self.backend, vm, &backing, DevicePtr(*addr), count) {
                     Ok(handles) => backed.push(handles),
                     Err(failed) => {
                         failure = Some(failed);

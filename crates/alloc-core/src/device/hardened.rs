@@ -159,6 +159,10 @@ impl<P: Policy> DeviceAllocator<P> {
         if self.pools.lock().is_captured(returned.slot) {
             return None;
         }
+        // Another process may still read it.
+        if uses.iter().any(|found| matches!(found.user, User::Shared(_))) {
+            return None;
+        }
         let fill = || -> std::result::Result<HeldEvent, BackendError> {
             for Use { user, .. } in uses {
                 match user {
@@ -168,6 +172,7 @@ impl<P: Policy> DeviceAllocator<P> {
                         event.precede(own)?;
                     }
                     User::Retired(last) => last.precede(own)?,
+                    User::Shared(_) => {}
                 }
             }
             let Returned { ptr, requested, .. } = *returned;
@@ -260,8 +265,17 @@ impl<P: Policy> DeviceAllocator<P> {
             }
             Some(Err(error)) => {
                 self.backend.clear_error();
-                tracing::warn!(%error, "a freed block could not be read back; it goes unchecked");
-                self.quarantine.lock().note_unchecked();
+                let mut quarantine = self.quarantine.lock();
+                quarantine.note_unchecked();
+                // A device whose memory has no bytes says so for every block.
+                if quarantine.is_first_unreadable() {
+                    drop(quarantine);
+                    tracing::warn!(
+                        %error,
+                        "a freed block could not be read back and goes unchecked; further ones are only counted \
+                         (hardened_stats)"
+                    );
+                }
             }
             None => self.quarantine.lock().note_unchecked(),
         }

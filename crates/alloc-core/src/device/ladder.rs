@@ -28,7 +28,9 @@ impl<P: Policy> DeviceAllocator<P> {
     /// only when no fit exists after the last.
     #[cold]
     pub(super) fn climb(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
-        self.noticing(self.try_remedies(arena, request, call))
+        let served = self.noticing(self.try_remedies(arena, request, call));
+        self.tell_crossings();
+        served
     }
 
     fn try_remedies(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
@@ -99,8 +101,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 break;
             }
             mark = self.transit.now();
-            // Callbacks may ask for memory themselves, and have run.
-            let rungs = P::LADDER.iter().filter(|rung| **rung != Rung::Callbacks);
+            // The program's own code may ask for memory itself, and has run.
+            let rungs = P::LADDER.iter().filter(|rung| !rung.runs_foreign_code());
             if let Some(ptr) = self.climb_once(rungs, arena, request, call)? {
                 return Ok(Some(ptr));
             }
@@ -131,7 +133,13 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Searches the free blocks again. PyTorch ages them only after callbacks.
-    fn search(&self, arena: &Arena<P>, request: &Request, ages: bool, call: &Call<'_>) -> Option<DevicePtr> {
+    pub(super) fn search(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        ages: bool,
+        call: &Call<'_>,
+    ) -> Option<DevicePtr> {
         let mut state = self.attend(arena, call);
         let found = if ages { state.find(request) } else { state.find_again(request) }?;
         Some(state.hand_out(&self.map, found, request))
@@ -187,6 +195,11 @@ impl<P: Policy> DeviceAllocator<P> {
                         return Ok(Outcome::Served(ptr));
                     }
                 }
+                if self.trim_to_soft(arena, request, call)
+                    && let Some(ptr) = self.search(arena, request, false, call)
+                {
+                    return Ok(Outcome::Served(ptr));
+                }
                 served(self.grow_in_turn(arena, request, call)?)
             }
             Rung::OptedInPools => served(self.search_opted_in(arena, request, call)?),
@@ -201,30 +214,20 @@ impl<P: Policy> DeviceAllocator<P> {
                 self.synchronise_pending(call)?;
                 Outcome::Changed
             }
-            Rung::ReleaseAll => {
-                // What one stream or region refuses to give back is no reason to refuse what others gave.
-                let released = self.release(Flush::Everything, call);
-                // Pending blocks that came back may fit as they are.
-                if let Some(ptr) = self.search(arena, request, false, call) {
-                    return Ok(Outcome::Served(ptr));
-                }
-                let grown = self.grow(arena, request, true, call)?;
-                if grown.is_none() {
-                    released?;
-                }
-                served(grown)
-            }
+            Rung::ReleaseAll => served(self.reclaim(arena, request, call)?),
+            Rung::Spill => served(self.spill(arena, request, call)?),
         })
     }
 
     fn out_of_memory(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> AllocError {
-        let (slot, stream) = {
+        let (slot, pool, stream) = {
             let state = arena.lock();
-            (state.pool.slot, state.id.stream)
+            (state.pool.slot, state.pool.id, state.id.stream)
         };
         let report = self.explain(slot, stream, request, call);
         self.attend(arena, call).history.record(Action::Oom, report.device_free, request.size);
         self.state.lock().counters.ooms += 1;
+        self.note_refusal(pool);
         self.outbox.deliver();
         let observers = self.observers.lock().out_of_memory.clone();
         for observer in &observers {

@@ -5,16 +5,17 @@ use super::record::Recording;
 use crate::address_map::Location;
 use crate::arena::ArenaState;
 use crate::block::State;
-use crate::counters::{Count, Counters};
+use crate::counters::{Count, Counters, Peaks};
 use crate::error::Result;
-use crate::history::{Context, Details, Labelling, Owner, Record, RecordContext, Recorder, entry};
+use crate::history::{Context, Details, Labelling, Owner, Record, RecordContext, Recorder, Resolver, entry};
+use crate::pending::Ask;
 use crate::policy::{Drain, Policy};
-use crate::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, Stack, TraceEntry, Value};
+use crate::region::Region;
+use crate::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, TraceEntry, Value};
 use crate::stats::{DeviceStats, GranuleStats, Stat};
 use crate::stream_identity::shown_raw;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId};
-use rustc_hash::FxHashMap;
 
 /// A segment, where it came from, and where its blocks were allocated.
 type RawSegment = (SegmentInfo, Option<Context>, Vec<Option<Context>>);
@@ -43,42 +44,17 @@ pub(crate) struct Observation {
     pub(crate) status: HistoryStatus,
 }
 
-/// Where a context came from, as snapshots have it.
-#[derive(Clone)]
-struct Resolved {
-    frames: Stack,
-    forward: Option<Value>,
-    /// Keeps it alive, so that its address is not another's.
-    _context: Context,
-}
-
-/// Looks every context up once, so that entries with one context share one stack.
-#[derive(Default)]
-struct Resolver(FxHashMap<*const (), Resolved>);
-
-impl Resolver {
-    fn resolve(&mut self, context: Context) -> &Resolved {
-        self.0.entry(Arc::as_ptr(&context).cast()).or_insert_with(|| Resolved {
-            frames: context.frames(),
-            forward: context
-                .forward_frames()
-                .map(|frames| Value::List(frames.into_iter().map(Value::Str).collect())),
-            _context: context,
-        })
-    }
-}
-
 impl Raw {
     fn finish(self) -> Observation {
         let mut resolver = Resolver::default();
         let mut segments = Vec::with_capacity(self.segments.len());
         for (mut segment, context, blocks) in self.segments {
             if let Some(context) = context {
-                segment.frames = Some(Arc::clone(&resolver.resolve(context).frames));
+                segment.frames = Some(resolver.frames(context));
             }
             for (block, context) in segment.blocks.iter_mut().zip(blocks) {
                 if let Some(context) = context {
-                    block.frames = Some(Arc::clone(&resolver.resolve(context).frames));
+                    block.frames = Some(resolver.frames(context));
                 }
             }
             segments.push(segment);
@@ -116,6 +92,38 @@ fn entries(mut records: Vec<RawRecord>, recording: &Recording, resolver: &mut Re
 impl<P: Policy> DeviceAllocator<P> {
     /// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
     pub(crate) fn stats(&self) -> DeviceStats {
+        self.notice_finished();
+        self.with_all(|peaks, arenas| {
+            let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
+            let mut stats = DeviceStats::default();
+            peaks.fill(&counters, &mut stats);
+            let state = self.state.lock();
+            let own = &state.counters;
+            let events = own.events().since(own.at_reset);
+            stats.num_alloc_retries = events.alloc_retries;
+            stats.num_ooms = events.ooms;
+            stats.num_sync_all_streams = events.sync_all_streams;
+            stats.num_device_alloc = events.device_alloc;
+            stats.num_device_free = events.device_free;
+            stats.num_oom_rejections = events.oom_rejections;
+            stats.max_split_size = state.max_split_size;
+            stats.segment = own.segment;
+            (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts.figures();
+            stats.oversize_segments = own.oversize_segments;
+            let asleep_bytes = i64::try_from(state.regions.asleep_bytes()).unwrap_or(i64::MAX);
+            drop(state);
+            stats.granule = GranuleStats {
+                pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
+                unrecorded_frees: i64::try_from(self.pending.failures()).unwrap_or(i64::MAX),
+                granules_moved: 0,
+                asleep_bytes,
+            };
+            stats
+        })
+    }
+
+    /// Before figures are read: what streams have finished is not pending any more, where the policy says so.
+    pub(super) fn notice_finished(&self) {
         if matches!(P::DRAIN, Drain::OnMissAndEvery(_))
             && self.edge().is_none()
             && let Err(error) = self.begin_call(None, RecordContext::All).and_then(|call| self.drain(&call))
@@ -123,37 +131,12 @@ impl<P: Policy> DeviceAllocator<P> {
             tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
         }
         self.outbox.deliver();
-        self.with_all(|peaks, arenas| {
-            let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
-            let mut stats = DeviceStats::default();
-            peaks.fill(&counters, &mut stats);
-            let state = self.state.lock();
-            let own = &state.counters;
-            stats.num_alloc_retries = own.alloc_retries;
-            stats.num_ooms = own.ooms;
-            stats.num_sync_all_streams = own.sync_all_streams;
-            stats.num_device_alloc = own.device_alloc;
-            stats.num_device_free = own.device_free;
-            stats.num_oom_rejections = own.oom_rejections;
-            stats.max_split_size = state.max_split_size;
-            stats.segment = own.segment;
-            (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts.figures();
-            stats.oversize_segments = own.oversize_segments;
-            drop(state);
-            stats.granule = GranuleStats {
-                pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
-                unrecorded_frees: i64::try_from(self.pending.failures()).unwrap_or(i64::MAX),
-                granules_moved: 0,
-            };
-            stats
-        })
     }
 
     /// All peaks become the current values (PyTorch: `resetPeakStats`).
     pub(crate) fn reset_peak_stats(&self) {
         self.with_all(|peaks, arenas| {
-            let mut counters: Vec<&mut Counters> = arenas.iter_mut().map(|a| &mut a.counters).collect();
-            peaks.reset(&mut counters);
+            self.cut_peaks(peaks, arenas, Peaks::reset);
             let mut state = self.state.lock();
             state.accounts.each(Stat::reset_peak);
             let own = &mut state.counters;
@@ -173,12 +156,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let own = &mut state.counters;
             own.segment.each(Stat::reset_accumulated);
             own.oversize_segments.reset_accumulated();
-            own.alloc_retries = 0;
-            own.ooms = 0;
-            own.sync_all_streams = 0;
-            own.device_alloc = 0;
-            own.device_free = 0;
-            own.oom_rejections = 0;
+            own.at_reset = own.events();
         });
     }
 
@@ -190,11 +168,20 @@ impl<P: Policy> DeviceAllocator<P> {
         })
     }
 
+    /// Whether the history is complete, and what is missing.
+    pub(crate) fn history_status(&self) -> HistoryStatus {
+        self.with_all(|_, arenas| {
+            let device = self.state.lock();
+            let held = arenas.iter().map(|arena| arena.history.len()).sum::<usize>() + device.history.len();
+            device.recording.as_ref().map(|recording| recording.status(held)).unwrap_or_default()
+        })
+    }
+
     /// Start and length of the segment that holds the block at `ptr`; `None` where that is no block, and
     /// `Some(None)` where the segment is growable, whose parts come and go.
     pub(crate) fn base_allocation(&self, ptr: DevicePtr, at: Location) -> Option<Option<(DevicePtr, u64)>> {
         let state = self.arenas.get(at.arena)?.lock();
-        let block = state.handed_out(ptr, at.block)?;
+        let block = state.live(ptr, at.block)?;
         let segment = &state.segments[state.blocks[block].segment];
         Some((!segment.is_growable()).then_some((DevicePtr(segment.base), segment.bytes)))
     }
@@ -202,7 +189,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Block size of the live block at `ptr`.
     pub(crate) fn block_size(&self, ptr: DevicePtr, at: Location) -> Option<u64> {
         let state = self.arenas.get(at.arena)?.lock();
-        let block = state.handed_out(ptr, at.block)?;
+        let block = state.live(ptr, at.block)?;
         Some(state.blocks[block].size)
     }
 
@@ -245,9 +232,9 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut open = false;
             for (block_id, block) in arena.segment_blocks(id) {
                 let state = match block.state {
-                    State::Allocated => BlockState::ActiveAllocated,
+                    State::Allocated | State::Asleep => BlockState::ActiveAllocated,
                     State::Pending => BlockState::ActivePendingFree,
-                    State::Free => BlockState::Inactive,
+                    State::Free | State::Dormant => BlockState::Inactive,
                     State::Busy if !segment.is_growable() => BlockState::Inactive,
                     State::Unmapped | State::Busy | State::Vacant => {
                         open = false;
@@ -275,7 +262,10 @@ impl<P: Policy> DeviceAllocator<P> {
                     requested_size: block.requested,
                     state,
                     frames: Some(Arc::default()),
-                    extra: Vec::new(),
+                    extra: match block.state {
+                        State::Asleep | State::Dormant => vec![("asleep".into(), Value::Bool(true))],
+                        _ => Vec::new(),
+                    },
                 });
             }
         }
@@ -325,10 +315,14 @@ impl<P: Policy> DeviceAllocator<P> {
             let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
             peaks.check(&counters);
             let state = self.state.lock();
+            state.accounts.check();
+            state.regions.check_exports();
+            // Blocks that fall asleep or wake are not busy, while their granules are on their way.
+            busy |= state.regions.iter().any(Region::is_changing);
             // An arena made since then may hold memory that was not added up.
             let all = self.arenas.all().len() == arenas.len();
             if all && !busy && state.accounts.is_at_rest() {
-                let backed: u64 = state.regions.iter().map(crate::region::Region::backed_bytes).sum();
+                let backed: u64 = state.regions.iter().map(Region::backed_bytes).sum();
                 let reserved = state.accounts.reserved();
                 assert_eq!(fixed + backed, reserved, "reserved bytes are those of segments and granules");
                 let segments = state.counters.segment.all.current.unsigned_abs();
@@ -351,6 +345,8 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Notices completed frees. Does not block.
     pub(crate) fn poll(&self) -> Result<()> {
         let call = self.begin_call(None, RecordContext::All)?;
+        self.take_back_shared(Ask::Now, &call);
+        self.sharing.imports.retry();
         let outcome = self.drain(&call);
         self.outbox.deliver();
         outcome

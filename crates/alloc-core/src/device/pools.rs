@@ -79,13 +79,14 @@ impl<P: Policy> DeviceAllocator<P> {
             return Ok(Visit { device: self, id, pool: ArenaPool::DEFAULT });
         }
         let mut pools = self.pools.lock();
-        let Pool { slot, use_count, source, no_split, captured, visitors, .. } = pools.get(id)?;
+        let Pool { slot, use_count, source, no_split, captured, visitors, tag, .. } = pools.get(id)?;
         if *use_count == 0 {
             return Err(AllocError::DeadPool { pool: id });
         }
         *visitors += 1;
         *captured |= capturing;
-        let pool = ArenaPool { slot: *slot, id, source: source.clone(), no_split: *no_split };
+        let pool =
+            ArenaPool { slot: *slot, id, source: source.clone(), no_split: *no_split, sleeps: tag.is_some() };
         Ok(Visit { device: self, id, pool })
     }
 
@@ -239,8 +240,10 @@ impl<P: Policy> DeviceAllocator<P> {
             let abandoned = self.pools.lock().abandoned();
             for (id, slot) in abandoned {
                 if let Some(left) = self.arenas.recycle(slot) {
-                    self.state.lock().accounts.set_limit(id, None);
+                    // In one step: the id can be used again, and what is said about it then stays.
+                    let mut state = self.state.lock();
                     forgotten.push((self.pools.lock().records.remove(&id), left));
+                    state.accounts.forget_pool(id);
                 }
             }
         }
@@ -254,8 +257,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let slot = self.slot_of(id)?;
         Ok(self.with_all(|_, arenas| {
             let mine = arenas.iter().filter(|arena| arena.pool.slot == slot);
-            let live =
-                mine.flat_map(|arena| arena.blocks.iter().filter(|(_, b)| b.state == State::Allocated));
+            let live = mine.flat_map(|arena| arena.blocks.iter().filter(|(_, b)| b.state.is_live()));
             let mut count = 0;
             let known = live.inspect(|_| count += 1).all(|(_, b)| expected.contains(&DevicePtr(b.addr)));
             known && count == expected.len()

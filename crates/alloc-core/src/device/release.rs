@@ -28,8 +28,12 @@ use crate::types::DevicePtr;
 pub(crate) enum Flush {
     /// The default pool's cached memory, and that of pools that nobody uses any more.
     Everything,
+    /// That of pools that nobody uses any more.
+    Unused,
     /// That of one pool, if nobody uses it any more.
     Pool(PoolSlot),
+    /// That of one pool, also while it is in use, unless graphs know its addresses.
+    InUse(PoolSlot),
 }
 
 impl<P: Policy> DeviceAllocator<P> {
@@ -54,6 +58,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release(&self, what: Flush, call: &Call<'_>) -> Result<()> {
         self.retry_leftovers();
+        self.sharing.imports.retry();
         let mut outcome =
             if call.capturing { self.empty_quarantine(call) } else { self.synchronise_pending(call) };
         if !call.capturing {
@@ -82,7 +87,9 @@ impl<P: Policy> DeviceAllocator<P> {
         let pools = self.pools.lock();
         let may_go = |slot: PoolSlot| match what {
             Flush::Everything => pools.is_freeable(slot),
+            Flush::Unused => slot != PoolSlot::DEFAULT && pools.is_freeable(slot),
             Flush::Pool(only) => slot == only && pools.is_freeable(slot),
+            Flush::InUse(only) => slot == only && !pools.is_known_to_graphs(slot),
         };
         slots.into_iter().filter(|(_, slot)| may_go(*slot)).collect()
     }
@@ -296,9 +303,10 @@ impl<P: Policy> DeviceAllocator<P> {
     /// has nothing mapped any more; where the arena is still that of the pool in `slot`.
     fn vacate_tier(&self, arena: &Arena<P>, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
+        let (_, dropped) = self.drop_dormant(arena, slot, vm);
         let mut state = arena.lock();
         if state.pool.slot != slot {
-            return Ok(());
+            return dropped;
         }
         let growable: Vec<_> = state.tiers[tier as usize]
             .index
@@ -309,11 +317,11 @@ impl<P: Policy> DeviceAllocator<P> {
         // Address space that has nothing mapped, because giving it back failed before.
         let empty = state.take_empty_regions(tier);
         if parts.is_empty() && empty.is_empty() {
-            return Ok(());
+            return dropped;
         }
         let _blocks = self.in_transit();
         drop(state);
-        let mut outcome = Ok(());
+        let mut outcome = dropped;
         for (segment, block, region) in empty {
             outcome = outcome.and(self.remove_region(arena, segment, block, region, vm));
         }
@@ -390,7 +398,7 @@ impl<P: Policy> DeviceAllocator<P> {
         }
     }
 
-    fn remove_region(
+    pub(super) fn remove_region(
         &self,
         arena: &Arena<P>,
         segment: crate::block::SegmentId,

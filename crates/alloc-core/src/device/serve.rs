@@ -11,7 +11,7 @@ use crate::call::{Call, Relaxed};
 use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
 use crate::history::{Context, RecordContext};
-use crate::pending::Waiting;
+use crate::pending::{Ask, Waiting};
 use crate::policy::{Drain, Policy};
 use crate::round::EXABYTE;
 use crate::sync::{Guard, InTransit};
@@ -104,7 +104,7 @@ impl<P: Policy> DeviceAllocator<P> {
         if self.attention.has(Reason::UNCACHED) {
             return self.noticing(self.malloc_uncached(bytes));
         }
-        let call = self.begin_call(Some(stream), RecordContext::State)?;
+        let call = self.noticing(self.begin_call(Some(stream), RecordContext::State))?;
         let outcome = self.malloc_in(bytes, stream, &call);
         if let Ok(ptr) = outcome
             && self.attention.has(Reason::HARDENED)
@@ -120,9 +120,9 @@ impl<P: Policy> DeviceAllocator<P> {
         if call.capturing {
             self.reuse_joined(stream);
         } else {
-            self.drain_if_due(call)?;
+            self.noticing(self.drain_if_due(call))?;
         }
-        let visit = self.route(stream, call.capturing)?;
+        let visit = self.noticing(self.route(stream, call.capturing))?;
         self.malloc_from(&visit.pool, bytes, stream, call)
     }
 
@@ -258,7 +258,7 @@ impl<P: Policy> DeviceAllocator<P> {
             return Ok(true);
         }
         let Some(is_new) = state.record_use(block, stream, captured) else {
-            return Err(AllocError::Limit("a block can be used by at most 65534 streams besides its own"));
+            return Err(AllocError::Limit("a block can be used by at most 65533 streams besides its own"));
         };
         drop(state);
         if is_new {
@@ -272,7 +272,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let call = self.begin_free(RecordContext::Alloc);
         let Some(arena) = self.arenas.get(location.arena) else { return false };
         let mut state = self.attend(arena, &call);
-        let Some(block) = state.handed_out(ptr, location.block) else { return false };
+        let Some(block) = state.live(ptr, location.block) else { return false };
         let (addr, requested) = (state.blocks[block].addr, state.blocks[block].requested);
         state.history.annotate(addr, requested, text);
         drop(state);
@@ -283,7 +283,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Where the live block at `ptr` was allocated, if that was recorded.
     pub(crate) fn context_of(&self, ptr: DevicePtr, location: Location) -> Option<Context> {
         let state = self.arenas.get(location.arena)?.lock();
-        let block = state.handed_out(ptr, location.block)?;
+        let block = state.live(ptr, location.block)?;
         state.history.of_block(block).cloned()
     }
 
@@ -303,6 +303,7 @@ impl<P: Policy> DeviceAllocator<P> {
     #[cold]
     pub(super) fn drain(&self, call: &Call<'_>) -> Result<()> {
         self.settle_deferred();
+        self.take_back_shared(Ask::Seldom, call);
         Ok(self.pending.drain(&self.transit, |waiting| self.event_done(waiting, call))?)
     }
 
@@ -311,6 +312,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let emptied = self.empty_quarantine(call);
         self.settle_deferred();
         self.state.lock().counters.sync_all_streams += 1;
+        self.take_back_shared(Ask::Now, call);
         let done = |waiting| self.event_done(waiting, call);
         self.pending.synchronise(&*self.backend, &self.naming, &self.transit, done)?;
         emptied

@@ -6,7 +6,8 @@ use crate::attention::Reason;
 use crate::error::Result;
 use crate::pointer::Problem;
 use crate::policy::Policy;
-use crate::sync::assert_unlocked;
+use crate::share::Share;
+use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 use smallvec::SmallVec;
 
@@ -15,7 +16,12 @@ use smallvec::SmallVec;
 pub(super) struct Uncached {
     /// Devices besides its own whose streams use it.
     users: SmallVec<[DeviceIndex; 1]>,
+    /// Once other processes were given it.
+    share: Option<Arc<Share>>,
 }
+
+/// Memory that was freed and that other processes still have: the driver's free would take it from them.
+pub(super) type Parked = (DevicePtr, Arc<Share>);
 
 impl<P: Policy> DeviceAllocator<P> {
     /// Whether requests go straight to the driver from here on.
@@ -26,7 +32,16 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Takes memory from the driver, whatever is cached, and without relaxing the thread's capture mode.
     pub(super) fn malloc_uncached(&self, bytes: u64) -> Result<DevicePtr> {
         assert_unlocked();
-        let ptr = self.backend.malloc(self.device, bytes).inspect_err(|_| self.backend.clear_error())?;
+        let take = || self.backend.malloc(self.device, bytes).inspect_err(|_| self.backend.clear_error());
+        let ptr = take().or_else(|error| {
+            let waits = !self.parked.lock().is_empty() && !self.attention.has(Reason::CAPTURE);
+            if !error.is_out_of_memory() || !waits {
+                return Err(error);
+            }
+            // Other processes may have let go of some.
+            self.free_parked();
+            take()
+        })?;
         self.uncached.lock().insert(ptr, Uncached::default());
         Ok(ptr)
     }
@@ -34,13 +49,19 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Gives memory back to the driver, once all work of the devices that use it is done: drivers' own frees wait, the
     /// contract's need not. Blocks. `Ok(false)` where `ptr` is no such memory; after an error it is as before.
     pub(crate) fn free_uncached(&self, ptr: DevicePtr) -> Result<bool> {
-        let Some(memory) = self.uncached.lock().remove(&ptr) else { return Ok(false) };
+        let Some(mut memory) = self.uncached.lock().remove(&ptr) else { return Ok(false) };
         assert_unlocked();
         let mut devices = std::iter::once(self.device).chain(memory.users.iter().copied());
         let waited = devices.try_for_each(|device| self.backend.synchronize_device(device));
-        // SAFETY: rule 3: the base of memory from `malloc`, taken out of the table by this thread only; all devices that
-        // use it have just finished their work.
-        let given = waited.and_then(|()| unsafe { self.backend.free(self.device, ptr) });
+        let given = waited.and_then(|()| match memory.share.take() {
+            Some(share) if share.is_held_once_closed() => {
+                self.park(ptr, share);
+                Ok(())
+            }
+            // SAFETY: rule 3: the base of memory from `malloc`, taken out of the table by this thread only; all devices that
+            // use it have just finished their work, and no other process has it.
+            _ => unsafe { self.backend.free(self.device, ptr) },
+        });
         if let Err(error) = given {
             self.backend.clear_error();
             self.uncached.lock().insert(ptr, memory);
@@ -57,6 +78,46 @@ impl<P: Policy> DeviceAllocator<P> {
             memory.users.push(stream.device);
         }
         true
+    }
+
+    /// What other processes were given of live memory that came straight from the driver.
+    pub(super) fn uncached_share(&self, ptr: DevicePtr) -> Option<Arc<Share>> {
+        self.uncached.lock().get(&ptr)?.share.clone()
+    }
+
+    /// Notes that such memory was shared; returns what counts where another thread was first, and `None` where it was freed.
+    pub(super) fn note_uncached_share(&self, ptr: DevicePtr, share: Arc<Share>) -> Option<Arc<Share>> {
+        let mut uncached = self.uncached.lock();
+        let known = &mut uncached.get_mut(&ptr)?.share;
+        if known.is_none() {
+            *known = Some(Arc::clone(&share));
+        }
+        known.clone()
+    }
+
+    fn park(&self, ptr: DevicePtr, share: Arc<Share>) {
+        self.attention.add_pending();
+        self.parked.lock().push((ptr, share));
+    }
+
+    /// Gives memory back to the driver that other processes had and do not have any more. May block.
+    pub(super) fn free_parked(&self) {
+        let parked = std::mem::take(&mut *self.parked.lock());
+        let (held, over): (Vec<Parked>, Vec<Parked>) =
+            parked.into_iter().partition(|(_, share)| share.is_held_once_closed());
+        self.parked.lock().extend(held);
+        for (ptr, share) in over {
+            assert_unlocked();
+            // SAFETY: rule 3: the base of memory from `malloc`, taken out of the list by this thread only; its devices finished
+            // their work before it was put there, and no other process has it.
+            if let Err(error) = unsafe { self.backend.free(self.device, ptr) } {
+                self.backend.clear_error();
+                tracing::warn!(%error, "memory that other processes had could not be freed; it is tried again later");
+                self.parked.lock().push((ptr, share));
+            } else {
+                self.attention.remove_pending();
+            }
+        }
     }
 
     /// Whether `ptr` is live memory that came straight from the driver.

@@ -36,6 +36,8 @@ pub(crate) struct Quarantine {
     /// Oldest first.
     held: VecDeque<Held>,
     stats: HardenedStats,
+    /// It was said that a block could not be read back.
+    told_unreadable: bool,
     pub(crate) observers: Vec<CorruptionObserver>,
 }
 
@@ -52,6 +54,11 @@ impl Quarantine {
         if !on {
             self.armed.clear();
         }
+    }
+
+    /// Whether this is the first block that could not be read back.
+    pub(crate) fn is_first_unreadable(&mut self) -> bool {
+        !std::mem::replace(&mut self.told_unreadable, true)
     }
 
     /// A block that was handed out has a canary of so many bytes; 0 where it has none.

@@ -60,7 +60,7 @@ impl Ring {
         Self { records: Vec::new(), details: Vec::new(), capacity: capacity.max(1), cursor: 0, stamps }
     }
 
-    pub(super) fn stamp(&self, action: Action, addr: u64, size: u64) -> Record {
+    pub(crate) fn stamp(&self, action: Action, addr: u64, size: u64) -> Record {
         let (sequence, ticks) = self.stamps.take();
         Record { sequence, ticks, addr, size, action }
     }
@@ -114,7 +114,7 @@ impl Ring {
     }
 
     /// Adds a record with details, which may be empty. Returns those it takes the place of.
-    pub(super) fn push(&mut self, record: Record, details: Details) -> Details {
+    pub(crate) fn push(&mut self, record: Record, details: Details) -> Details {
         self.put(record);
         if !self.has_details() && details.is_empty() {
             return details;
@@ -145,13 +145,23 @@ impl Ring {
         self.records[..self.cursor].last()
     }
 
+    /// Whether records have their sequence number for their time.
+    pub(crate) fn is_deterministic(&self) -> bool {
+        self.stamps.is_deterministic()
+    }
+
+    /// The time of one of its records.
+    pub(crate) fn microseconds(&self, record: &Record) -> i64 {
+        self.stamps.microseconds(record)
+    }
+
     /// Records kept.
     pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
     /// Keeps the newest `capacity` records, in order. Returns the details of the others.
-    pub(super) fn resize(&mut self, capacity: usize) -> Vec<Details> {
+    pub(crate) fn resize(&mut self, capacity: usize) -> Vec<Details> {
         self.records.rotate_left(self.cursor);
         if !self.details.is_empty() {
             self.details.resize_with(self.records.len(), Details::default);
@@ -165,7 +175,7 @@ impl Ring {
     }
 
     /// Forgets all records. Returns their details.
-    pub(super) fn clear(&mut self) -> Vec<Details> {
+    pub(crate) fn clear(&mut self) -> Vec<Details> {
         self.records.clear();
         self.cursor = 0;
         std::mem::take(&mut self.details)

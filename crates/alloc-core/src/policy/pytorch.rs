@@ -65,6 +65,7 @@ impl Policy for PytorchPolicy {
         Rung::OptedInPools,
         Rung::ReleaseEnough,
         Rung::ReleaseAll,
+        Rung::Spill,
     ];
 
     fn new(settings: &Settings, virtual_memory: bool) -> Self {
@@ -92,6 +93,10 @@ impl Policy for PytorchPolicy {
 
     fn grows(&self) -> bool {
         self.grows
+    }
+
+    fn growing(&self) -> Self {
+        Self { grows: true, ..self.clone() }
     }
 
     fn granule(&self, tier: Tier, minimum: u64) -> u64 {

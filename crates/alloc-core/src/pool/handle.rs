@@ -2,9 +2,12 @@
 
 use super::{Filter, PoolStats, SegmentSource};
 use crate::allocator::CachingAllocator;
+use crate::budget::TenantId;
+use crate::config::MemoryLimit;
 use crate::edges::log_end;
-use crate::error::Result;
+use crate::error::{AllocError, Result};
 use crate::policy::{Policy, PytorchPolicy};
+use crate::sleep::SleepTag;
 use crate::snapshot::Snapshot;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, PoolId};
@@ -18,6 +21,8 @@ pub struct PoolOptions {
     pub use_on_oom: bool,
     /// It hands blocks out whole.
     pub no_split: bool,
+    /// It can sleep, under this tag; see [`crate::sleep`].
+    pub sleep_tag: Option<SleepTag>,
 }
 
 /// A reference to a pool, taken away when this is dropped.
@@ -70,6 +75,9 @@ impl<P: Policy> MemoryPool<P> {
     ) -> Result<Self> {
         let id = PoolId::fresh();
         let reference = PoolReference::to(allocator, device, id, options.source)?;
+        if options.sleep_tag.is_some() {
+            allocator.set_sleep_tag(device, id, options.sleep_tag)?;
+        }
         if options.use_on_oom {
             allocator.set_use_on_oom(device, id, true)?;
         }
@@ -106,6 +114,34 @@ impl<P: Policy> MemoryPool<P> {
     /// As for [`use_count`](Self::use_count).
     pub fn stats(&self) -> Result<PoolStats> {
         self.allocator.pool_stats(self.device, self.id)
+    }
+
+    /// Limits what it may hold; see [`CachingAllocator::set_pool_limits`].
+    ///
+    /// # Errors
+    /// Those of [`CachingAllocator::set_pool_limits`].
+    pub fn set_limits(&self, hard: Option<MemoryLimit>, soft: Option<MemoryLimit>) -> Result<()> {
+        self.allocator.set_pool_limits(self.device, self.id, hard, soft)
+    }
+
+    /// Makes it part of a tenant; see [`CachingAllocator::join_tenant`].
+    ///
+    /// # Errors
+    /// Those of [`CachingAllocator::join_tenant`].
+    pub fn join_tenant(&self, tenant: TenantId) -> Result<()> {
+        if tenant.device() != self.device {
+            let problem = format!("tenant {tenant} is another device's; make one on device {}", self.device);
+            return Err(AllocError::Budget { owner: format!("pool {}", self.id), problem });
+        }
+        self.allocator.join_tenant(self.id, tenant)
+    }
+
+    /// Takes it out of its tenant; see [`CachingAllocator::leave_tenant`].
+    ///
+    /// # Errors
+    /// Those of [`CachingAllocator::leave_tenant`].
+    pub fn leave_tenant(&self) -> Result<()> {
+        self.allocator.leave_tenant(self.device, self.id)
     }
 
     /// Its segments, and the device's history if `traces`.

@@ -11,6 +11,7 @@ use crate::openreg::OpenReg;
 use crate::queue::Member;
 use crate::refusal::{Answer, Refusal};
 use crate::thread;
+use crate::work::Span;
 use alloc_core::backend::*;
 use alloc_core::types::{DeviceIndex, Stream};
 use std::sync::Arc;
@@ -155,6 +156,7 @@ impl Capture for OpenReg {
         })
     }
 
+    /// A graph knows addresses, not memory: what is mapped there now is what it uses.
     unsafe fn launch(&self, graph: Graph, stream: Stream) -> Result<()> {
         self.call(Call::LaunchGraph, stream.device, |mut state| {
             let key = self.key(&state, stream)?;
@@ -171,7 +173,9 @@ impl Capture for OpenReg {
             }
             self.machine.prepare(&mut state, key)?;
             for node in &body.nodes {
-                self.machine.submit(state, key, node.work.clone(), node.uses, Some(Arc::clone(&body)))?;
+                let resolve = |used: Span| state.memory.extents(used.start, used.end - used.start);
+                let work = node.work.at_addresses(node.uses, resolve);
+                self.machine.submit(state, key, work, node.uses, Some(Arc::clone(&body)))?;
                 state = self.machine.lock();
             }
             Ok(())

@@ -1,0 +1,435 @@
+//! The books of a device: what is held, in all, by pool and by tenant, and what may be. Every limit is checked here,
+//! before the driver is asked.
+
+use super::tenants::{Owner, Tenant, Tenants, Watch};
+use crate::block::Tier;
+use crate::budget::{Marks, Shortage};
+use crate::config::{MemoryLimit, Settings};
+use crate::stats::{Stat, StatArray};
+use crate::types::PoolId;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+pub(super) fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// A limit in force, and how much of it is used. Bytes.
+#[derive(Debug)]
+pub(super) struct Limit {
+    pub(super) name: String,
+    pub(super) bytes: u64,
+    pub(super) held: u64,
+    /// What is lacking where it refuses.
+    pub(super) shortage: Shortage,
+    /// Pools whose memory counts; `None` is all.
+    pub(super) counts: Option<Vec<PoolId>>,
+}
+
+/// What a request would take from the device. Bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// As PyTorch counts it against the limits of the device.
+    pub(super) bytes: u64,
+    /// What is really missing: counted against budgets.
+    pub(super) exact: u64,
+}
+
+/// A soft limit was crossed, upwards. See [`BudgetEvent`](crate::budget::BudgetEvent).
+#[derive(Debug)]
+pub(super) struct Crossing {
+    pub(super) owner: Owner,
+    pub(super) pool: Option<PoolId>,
+    pub(super) held: u64,
+    pub(super) wanted: u64,
+    pub(super) soft: u64,
+}
+
+/// One pool's part of what is held.
+#[derive(Debug, Default)]
+struct Account {
+    reserved: StatArray,
+    /// Whether it ever held memory: its figures are listed from then on.
+    used: bool,
+    /// The most the pool may hold, if limited.
+    limit: Option<u64>,
+    /// Above this its cached memory goes before more is taken.
+    soft: Option<u64>,
+    watch: Watch,
+    /// The tenant it is part of, by number.
+    tenant: Option<u32>,
+    /// Bytes being taken for it at the moment, by threads that hold no lock.
+    intents: u128,
+}
+
+impl Account {
+    /// Bytes held for the pool, those being taken at the moment included.
+    fn held(&self) -> u128 {
+        u128::from(self.bytes()) + self.intents
+    }
+
+    fn bytes(&self) -> u64 {
+        self.reserved.all.current.unsigned_abs()
+    }
+
+    fn refuses(&self, bytes: u64) -> bool {
+        self.limit.is_some_and(|limit| self.held() + u128::from(bytes) > u128::from(limit))
+    }
+}
+
+/// What is held from the device, in all and by pool, and what may be.
+#[derive(Debug)]
+pub(super) struct Accounts {
+    reserved: StatArray,
+    /// The most held since a boundary of scopes.
+    since_boundary: i64,
+    /// Bytes being taken from the device at the moment, by threads that hold no lock.
+    intents: u128,
+    /// What the memory fraction allows; `None` is all.
+    pub(super) fraction: Option<u64>,
+    /// `memory_limit`.
+    pub(super) hard: Option<u64>,
+    /// `memory_soft_limit`.
+    pub(super) soft: Option<u64>,
+    pools: BTreeMap<PoolId, Account>,
+    pub(super) tenants: Tenants,
+    watch: Watch,
+    /// Soft limits that were crossed, for observers, while there are some.
+    crossings: Vec<Crossing>,
+    pub(super) is_observed: bool,
+    /// The device's memory.
+    pub(super) total: u64,
+}
+
+impl Accounts {
+    pub(super) fn new(total: u64, settings: &Settings) -> Self {
+        let mut accounts = Self {
+            reserved: StatArray::default(),
+            since_boundary: 0,
+            intents: 0,
+            fraction: fraction_of(total, settings.per_process_memory_fraction),
+            hard: None,
+            soft: None,
+            pools: BTreeMap::new(),
+            tenants: Tenants::default(),
+            watch: Watch::default(),
+            crossings: Vec::new(),
+            is_observed: false,
+            total,
+        };
+        accounts.configure(total, settings);
+        accounts
+    }
+
+    /// Takes the limits over. The memory fraction stays as it was set, as in PyTorch.
+    pub(super) fn configure(&mut self, total: u64, settings: &Settings) {
+        let bytes = |limit: &MemoryLimit| limit.bytes(total);
+        self.hard = settings.memory_limit.as_ref().map(bytes);
+        self.soft = settings.memory_soft_limit.as_ref().map(bytes);
+        let held = self.reserved();
+        if let Some(soft) = self.watch.review(held, self.soft) {
+            self.note(Crossing { owner: Owner::Device, pool: None, held, wanted: 0, soft });
+        }
+    }
+
+    fn note(&mut self, crossing: Crossing) {
+        if self.is_observed {
+            self.crossings.push(crossing);
+        }
+    }
+
+    /// What observers were not told yet.
+    pub(super) fn take_crossings(&mut self) -> Vec<Crossing> {
+        std::mem::take(&mut self.crossings)
+    }
+
+    /// The most that may be held, if limited.
+    pub(super) fn allowed(&self) -> Option<u64> {
+        self.fraction.into_iter().chain(self.hard).min()
+    }
+
+    /// Every limit that a request to `pool` has to keep.
+    pub(super) fn limits(&self, pool: PoolId) -> Vec<Limit> {
+        let whole = |name: &str, bytes: Option<u64>, shortage| {
+            bytes.map(|bytes| Limit { name: name.into(), bytes, held: self.held(), shortage, counts: None })
+        };
+        let account = self.pools.get(&pool);
+        let own = account.and_then(|account| {
+            let name = || format!("the limit of pool {pool} (set_pool_limit)");
+            let (held, shortage, counts) = (clamped(account.held()), Shortage::Pool, Some(vec![pool]));
+            account.limit.map(|bytes| Limit { name: name(), bytes, held, shortage, counts })
+        });
+        let of_tenant = self.tenant_of(pool).and_then(|(number, tenant)| {
+            let name = || format!("the hard limit of tenant {:?} (set_budget)", tenant.name);
+            let counts = Some(self.pools_of(Owner::Tenant(number)));
+            let (held, shortage) = (clamped(tenant.held()), Shortage::Tenant);
+            tenant.marks.hard.map(|bytes| Limit { name: name(), bytes, held, shortage, counts })
+        });
+        let name = "what other tenants' guarantees leave (set_budget)";
+        let left = self.left_by_guarantees(pool).filter(|_| self.kept_for_others(pool) > 0);
+        let left = left.map(|left| self.held().saturating_add(left));
+        let of_device = [
+            whole("the memory fraction", self.fraction, Shortage::Device),
+            whole("memory_limit", self.hard, Shortage::Device),
+            whole(name, left, Shortage::Guarantees),
+        ];
+        of_device.into_iter().flatten().chain(own).chain(of_tenant).collect()
+    }
+
+    /// Why the budgets refuse `bytes` more for `pool`, if they do.
+    pub(super) fn budget_refusal(&self, pool: PoolId, bytes: u64) -> Option<Shortage> {
+        let tenant = self.tenant_of(pool).map(|(_, tenant)| tenant);
+        if self.pools.get(&pool).is_some_and(|account| account.refuses(bytes)) {
+            return Some(Shortage::Pool);
+        }
+        if tenant.is_some_and(|tenant| tenant.refuses(bytes)) {
+            return Some(Shortage::Tenant);
+        }
+        let short = self.left_by_guarantees(pool).is_some_and(|left| bytes > left);
+        short.then(|| if self.kept_for_others(pool) > 0 { Shortage::Guarantees } else { Shortage::Device })
+    }
+
+    /// Pool and tenant whose soft limit `bytes` more for `pool` would cross, or have crossed.
+    pub(super) fn above_soft(&self, pool: PoolId, bytes: u64) -> SmallVec<[Owner; 2]> {
+        let above = |held: u128, soft: Option<u64>| {
+            soft.is_some_and(|soft| held + u128::from(bytes) > u128::from(soft))
+        };
+        let of_pool = self.pools.get(&pool).filter(|account| above(account.held(), account.soft));
+        let of_tenant = self.tenant_of(pool).filter(|(_, tenant)| above(tenant.held(), tenant.marks.soft));
+        let owners = [of_pool.map(|_| Owner::Pool(pool)), of_tenant.map(|(number, _)| Owner::Tenant(number))];
+        owners.into_iter().flatten().collect()
+    }
+
+    /// The tenant that a pool is part of.
+    pub(super) fn tenant_of(&self, pool: PoolId) -> Option<(u32, &Tenant)> {
+        let number = self.pools.get(&pool)?.tenant?;
+        Some((number, self.tenants.records.get(&number)?))
+    }
+
+    pub(super) fn tenant_of_mut(&mut self, pool: PoolId) -> Option<&mut Tenant> {
+        let number = self.pools.get(&pool)?.tenant?;
+        self.tenants.records.get_mut(&number)
+    }
+
+    /// What a pool holds, what is being taken for it included.
+    pub(super) fn held_by(&self, pool: PoolId) -> u64 {
+        self.pools.get(&pool).map_or(0, |account| clamped(account.held()))
+    }
+
+    /// The pools whose memory counts.
+    pub(super) fn pools_of(&self, owner: Owner) -> Vec<PoolId> {
+        match owner {
+            Owner::Device => self.pools.keys().copied().collect(),
+            Owner::Pool(pool) => vec![pool],
+            Owner::Tenant(number) => {
+                let mine = self.pools.iter().filter(|(_, account)| account.tenant == Some(number));
+                mine.map(|(id, _)| *id).collect()
+            }
+        }
+    }
+
+    /// Bytes held from the device, those being taken at the moment included.
+    pub(super) fn held(&self) -> u64 {
+        clamped(u128::from(self.reserved()) + self.intents)
+    }
+
+    /// Bytes held from the device.
+    pub(super) fn reserved(&self) -> u64 {
+        self.reserved.all.current.unsigned_abs()
+    }
+
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.intents == 0
+    }
+
+    /// Memory was taken from the device for a pool.
+    pub(super) fn take(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
+        let before = self.reserved();
+        self.reserved.increase(tier, signed(bytes));
+        self.since_boundary = self.since_boundary.max(self.reserved.all.current);
+        let of_device = self.watch.review(self.reserved(), self.soft);
+        let of_device = of_device.map(|soft| (Owner::Device, before, soft));
+        let account = self.pools.entry(pool).or_default();
+        account.used = true;
+        let before = account.bytes();
+        account.reserved.increase(tier, signed(bytes));
+        let of_pool = account.watch.review(account.bytes(), account.soft);
+        let of_pool = of_pool.map(|soft| (Owner::Pool(pool), before, soft));
+        let of_tenant = account.tenant.and_then(|number| {
+            let tenant = self.tenants.records.get_mut(&number)?;
+            let before = tenant.bytes();
+            tenant.reserved.increase(signed(bytes));
+            tenant.review().map(|soft| (Owner::Tenant(number), before, soft))
+        });
+        for (owner, held, soft) in [of_device, of_pool, of_tenant].into_iter().flatten() {
+            self.note(Crossing { owner, pool: Some(pool), held, wanted: bytes, soft });
+        }
+    }
+
+    /// Memory of a pool was given back to the device.
+    pub(super) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
+        self.reserved.decrease(tier, signed(bytes));
+        self.watch.review(self.reserved(), self.soft);
+        let account = self.pools.entry(pool).or_default();
+        account.reserved.decrease(tier, signed(bytes));
+        account.watch.review(account.bytes(), account.soft);
+        if let Some(tenant) = account.tenant.and_then(|number| self.tenants.records.get_mut(&number)) {
+            tenant.reserved.decrease(signed(bytes));
+            tenant.review();
+        }
+    }
+
+    /// The most held since the last boundary.
+    pub(super) fn since_boundary(&self) -> i64 {
+        self.since_boundary
+    }
+
+    /// A boundary.
+    pub(super) fn restart_peak(&mut self) {
+        self.since_boundary = self.reserved.all.current;
+    }
+
+    /// Bytes are to be taken for a pool.
+    pub(super) fn intend(&mut self, pool: PoolId, bytes: u64) {
+        self.change_intents(pool, |intents| *intents += u128::from(bytes));
+    }
+
+    /// Bytes that were to be taken are counted as reserved, or are not taken.
+    pub(super) fn settle(&mut self, pool: PoolId, bytes: u64) {
+        self.change_intents(pool, |intents| *intents -= u128::from(bytes));
+    }
+
+    fn change_intents(&mut self, pool: PoolId, change: impl Fn(&mut u128)) {
+        change(&mut self.intents);
+        let account = self.pools.entry(pool).or_default();
+        change(&mut account.intents);
+        if let Some(tenant) = account.tenant.and_then(|number| self.tenants.records.get_mut(&number)) {
+            change(&mut tenant.intents);
+        }
+    }
+
+    /// Whether `bytes` more are more than `memory_limit` allows.
+    pub(super) fn is_over_hard(&self, bytes: u64) -> bool {
+        self.hard.is_some_and(|hard| self.held().saturating_add(bytes) > hard)
+    }
+
+    /// What is to be taken turns out to be `more` than was admitted; `false` where a limit does not admit that.
+    pub(super) fn intend_more(&mut self, pool: PoolId, more: u64) -> bool {
+        if self.is_over_hard(more) || self.budget_refusal(pool, more).is_some() {
+            return false;
+        }
+        self.intend(pool, more);
+        true
+    }
+
+    /// Limits what a pool may hold.
+    pub(super) fn set_limits(&mut self, pool: PoolId, hard: Option<u64>, soft: Option<u64>) {
+        let account = self.pools.entry(pool).or_default();
+        (account.limit, account.soft) = (hard, soft);
+        let held = account.bytes();
+        if let Some(soft) = account.watch.review(held, soft) {
+            self.note(Crossing { owner: Owner::Pool(pool), pool: None, held, wanted: 0, soft });
+        }
+    }
+
+    /// A pool's hard limit.
+    pub(super) fn limit_of(&self, pool: PoolId) -> Option<u64> {
+        self.pools.get(&pool)?.limit
+    }
+
+    /// A pool's soft limit.
+    pub(super) fn soft_of(&self, pool: PoolId) -> Option<u64> {
+        self.pools.get(&pool)?.soft
+    }
+
+    /// A pool is gone: what was said about its id means nothing any more.
+    pub(super) fn forget_pool(&mut self, pool: PoolId) {
+        self.set_tenant(pool, None);
+        if let Some(account) = self.pools.get_mut(&pool) {
+            (account.limit, account.soft, account.watch) = (None, None, Watch::default());
+        }
+    }
+
+    /// A pool becomes part of a tenant, or of none. The caller has checked that its limit allows that.
+    pub(super) fn set_tenant(&mut self, pool: PoolId, tenant: Option<u32>) {
+        if tenant.is_none() && !self.pools.contains_key(&pool) {
+            return;
+        }
+        let account = self.pools.entry(pool).or_default();
+        let (bytes, intents) = (account.bytes(), account.intents);
+        let former = std::mem::replace(&mut account.tenant, tenant);
+        if let Some(former) = former.and_then(|number| self.tenants.records.get_mut(&number)) {
+            former.reserved.decrease(signed(bytes));
+            former.intents -= intents;
+            former.review();
+        }
+        if let Some(number) = tenant {
+            self.change_tenant(number, Some(pool), |tenant| {
+                tenant.reserved.increase(signed(bytes));
+                tenant.intents += intents;
+            });
+        }
+    }
+
+    /// Changes a tenant's marks.
+    pub(super) fn set_marks(&mut self, number: u32, marks: Marks) {
+        self.change_tenant(number, None, |tenant| tenant.marks = marks);
+    }
+
+    fn change_tenant(&mut self, number: u32, pool: Option<PoolId>, change: impl FnOnce(&mut Tenant)) {
+        let Some(tenant) = self.tenants.records.get_mut(&number) else { return };
+        let held = tenant.bytes();
+        change(tenant);
+        if let Some(soft) = tenant.review() {
+            self.note(Crossing { owner: Owner::Tenant(number), pool, held, wanted: 0, soft });
+        }
+    }
+
+    /// A tenant is no more; its pools stay, and are part of none.
+    pub(super) fn remove_tenant(&mut self, number: u32) {
+        for pool in self.pools_of(Owner::Tenant(number)) {
+            self.set_tenant(pool, None);
+        }
+        self.tenants.records.remove(&number);
+    }
+
+    /// Panics where tenants and their pools contradict each other.
+    pub(super) fn check(&self) {
+        for (number, tenant) in &self.tenants.records {
+            let mine = || self.pools.values().filter(|account| account.tenant == Some(*number));
+            let bytes: u64 = mine().map(Account::bytes).sum();
+            assert_eq!(tenant.bytes(), bytes, "a tenant holds what its pools hold");
+            let intents: u128 = mine().map(|account| account.intents).sum();
+            assert_eq!(tenant.intents, intents, "and what is taken for them");
+        }
+    }
+
+    /// Totals, and those of private pools.
+    pub(super) fn figures(&self) -> (StatArray, BTreeMap<PoolId, StatArray>) {
+        let private = self.pools.iter().filter(|(id, account)| **id != PoolId::DEFAULT && account.used);
+        (self.reserved, private.map(|(id, account)| (*id, account.reserved)).collect())
+    }
+
+    /// What one pool holds.
+    pub(super) fn of_pool(&self, pool: PoolId) -> StatArray {
+        self.pools.get(&pool).map(|account| account.reserved).unwrap_or_default()
+    }
+
+    /// Changes every figure.
+    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Stat)) {
+        self.reserved.each(&mut change);
+        self.pools.values_mut().for_each(|account| account.reserved.each(&mut change));
+        self.tenants.records.values_mut().for_each(|tenant| change(&mut tenant.reserved));
+    }
+}
+
+pub(super) fn clamped(bytes: u128) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// The bytes that `fraction` of `total` allows; `None` where that is all of it.
+pub(super) fn fraction_of(total: u64, fraction: f64) -> Option<u64> {
+    #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
+    let allowed = (total as f64 * fraction).round() as u64;
+    (fraction < 1.0).then_some(allowed)
+}

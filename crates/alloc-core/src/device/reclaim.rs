@@ -1,0 +1,257 @@
+//! Memory for a request that missed: what is cached goes back in the order that is fair, and hooks of the program make room.
+
+use super::DeviceAllocator;
+use super::accounts::Asked;
+use super::release::Flush;
+use super::tenants::Owner;
+use crate::budget::{Shortage, SpillRequest, TenantId};
+use crate::call::Call;
+use crate::directory::Arena;
+use crate::error::Result;
+use crate::policy::{Policy, Request};
+use crate::stream_identity::shown;
+use crate::sync::{Arc, assert_unlocked, thread_local};
+use crate::types::{DevicePtr, PoolId, Stream};
+use std::cell::Cell;
+
+thread_local! {
+    /// Whether the thread is inside a spill hook, of any device.
+    static IN_HOOK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The thread is inside a spill hook until this is dropped.
+struct InHook;
+
+impl InHook {
+    /// `None` where it is inside one already.
+    fn enter() -> Option<Self> {
+        let is_inside = IN_HOOK.with(|inside| inside.replace(true));
+        if is_inside { None } else { Some(Self) }
+    }
+}
+
+impl Drop for InHook {
+    fn drop(&mut self) {
+        IN_HOOK.with(|inside| inside.set(false));
+    }
+}
+
+/// What is given back next for a request that misses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// What the owner's pools have cached.
+    Of(Owner),
+    /// What belongs to no tenant.
+    Rest(Flush),
+}
+
+/// Memory that somebody has to get from the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    pub(super) pool: PoolId,
+    pub(super) stream: Stream,
+    pub(super) bytes: u64,
+}
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// What a request takes from the device. `bytes` is PyTorch's count of it.
+    pub(super) fn asked(&self, arena: &Arena<P>, request: &Request, bytes: u64) -> Asked {
+        let exact = if self.has_budgets() { self.exact_need(arena, request) } else { bytes };
+        Asked { bytes, exact }
+    }
+
+    fn exact_need(&self, arena: &Arena<P>, request: &Request) -> u64 {
+        let state = arena.lock();
+        let missing = if state.grows() { state.missing_memory(request.tier, request.size) } else { None };
+        missing.unwrap_or(request.segment_bytes)
+    }
+
+    /// Above a soft limit the owner's cached memory goes before more is taken. `true` where something may have gone.
+    pub(super) fn trim_to_soft(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> bool {
+        if call.capturing || !self.has_budgets() {
+            return false;
+        }
+        let pool = arena.lock().pool.id;
+        let need = self.exact_need(arena, request);
+        let above = self.state.lock().accounts.above_soft(pool, need);
+        for owner in &above {
+            if let Err(error) = self.release_owner(*owner, call) {
+                tracing::warn!(%error, "not all cached memory above a soft limit could be given back");
+            }
+        }
+        !above.is_empty()
+    }
+
+    /// Gives back what the owner's pools have cached, those in use included, unless graphs know their addresses.
+    fn release_owner(&self, owner: Owner, call: &Call<'_>) -> Result<()> {
+        let pools = self.state.lock().accounts.pools_of(owner);
+        let mut outcome = Ok(());
+        for pool in pools {
+            if let Ok(slot) = self.slot_of(pool) {
+                outcome = outcome.and(self.release(Flush::InUse(slot), call));
+            }
+        }
+        outcome
+    }
+
+    /// What may be given back for somebody in need, in order. A pool or a tenant at its own limit gets room from its own
+    /// cache only. Else those who hold more than their marks come first, then the requester's own cache, then what belongs to
+    /// no tenant, then tenants that keep to their marks.
+    fn steps(&self, need: &Need) -> Vec<Step> {
+        if !self.has_budgets() {
+            return vec![Step::Rest(Flush::Everything)];
+        }
+        let Need { pool, bytes, .. } = *need;
+        let accounts = &self.state.lock().accounts;
+        let own = accounts.tenant_of(pool).map(|(number, _)| number);
+        match accounts.budget_refusal(pool, bytes) {
+            Some(Shortage::Pool) => return vec![Step::Of(Owner::Pool(pool))],
+            Some(Shortage::Tenant) => {
+                return own.map(|own| Step::Of(Owner::Tenant(own))).into_iter().collect();
+            }
+            _ => {}
+        }
+        let of_tenant = accounts.tenant_of(PoolId::DEFAULT).is_some();
+        let rest = Step::Rest(if of_tenant { Flush::Unused } else { Flush::Everything });
+        let tenant = |number| Step::Of(Owner::Tenant(number));
+        let all = accounts.tenants.records.keys().copied();
+        let over = accounts.tenants.by_excess().into_iter();
+        let mut steps: Vec<Step> = Vec::new();
+        let order = over.chain(own).map(tenant).chain([rest]).chain(all.map(tenant));
+        for step in order {
+            if !steps.contains(&step) {
+                steps.push(step);
+            }
+        }
+        steps
+    }
+
+    /// What a request takes from the device.
+    fn need_of(&self, arena: &Arena<P>, request: &Request) -> Need {
+        let bytes = self.exact_need(arena, request);
+        let state = arena.lock();
+        Need { pool: state.pool.id, stream: state.id.stream, bytes }
+    }
+
+    /// Gives cached memory back until the request is served. Blocks unless a capture forbids it.
+    pub(super) fn reclaim(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        self.reclaim_until(&self.need_of(arena, request), call, &mut || {
+            self.search_or_grow(arena, request, true, call)
+        })
+    }
+
+    /// Asks the program to make room, one hook after the other, until the request is served.
+    pub(super) fn spill(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        self.spill_until(&|| self.need_of(arena, request), call, &mut |is_retry| {
+            self.search_or_grow(arena, request, is_retry, call)
+        })
+    }
+
+    fn search_or_grow(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        is_retry: bool,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        // Pending blocks that came back may fit as they are.
+        match self.search(arena, request, false, call) {
+            Some(ptr) => Ok(Some(ptr)),
+            None => self.grow(arena, request, is_retry, call),
+        }
+    }
+
+    /// Gives cached memory back, step by step, until an attempt succeeds. Blocks unless a capture forbids it.
+    pub(super) fn reclaim_until<T>(
+        &self,
+        need: &Need,
+        call: &Call<'_>,
+        attempt: &mut dyn FnMut() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let mut outcome = Ok(());
+        for step in self.steps(need) {
+            // What one stream or region refuses to give back is no reason to refuse what others gave.
+            outcome = outcome.and(match step {
+                Step::Rest(what) => self.release(what, call),
+                Step::Of(owner) => self.release_owner(owner, call),
+            });
+            if let Some(served) = attempt()? {
+                return Ok(Some(served));
+            }
+        }
+        outcome.map(|()| None)
+    }
+
+    /// Asks the program to make room, one hook after the other, until an attempt, which is told whether cached memory was
+    /// given back for it, succeeds.
+    pub(super) fn spill_until<T>(
+        &self,
+        need: &dyn Fn() -> Need,
+        call: &Call<'_>,
+        attempt: &mut dyn FnMut(bool) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let hooks = Arc::clone(&self.budgets.hooks.lock());
+        for (priority, hook) in hooks.iter() {
+            let freed = {
+                let Some(_inside) = InHook::enter() else { return Ok(None) };
+                let wanted = self.spill_request(&need());
+                assert_unlocked();
+                hook(&wanted)
+            };
+            tracing::debug!(priority, freed, "a spill hook was called");
+            self.note_spill(need().pool, freed);
+            // Whatever it says: the memory itself is asked.
+            if let Some(served) = attempt(false)? {
+                return Ok(Some(served));
+            }
+            if let Some(served) = self.reclaim_until(&need(), call, &mut || attempt(true))? {
+                return Ok(Some(served));
+            }
+        }
+        Ok(None)
+    }
+
+    fn note_spill(&self, pool: PoolId, freed: u64) {
+        let mut state = self.state.lock();
+        if let Some(tenant) = state.accounts.tenant_of_mut(pool) {
+            tenant.spills += u64::from(freed > 0);
+            tenant.spilled_bytes = tenant.spilled_bytes.saturating_add(freed);
+        }
+    }
+
+    /// Calls the driver.
+    fn spill_request(&self, need: &Need) -> SpillRequest {
+        let free = self.backend.memory_info(self.device).map_or_else(
+            |_| {
+                self.backend.clear_error();
+                0
+            },
+            |memory| memory.free,
+        );
+        let Need { pool, stream, bytes: wanted } = *need;
+        let state = self.state.lock();
+        let limits = state.accounts.limits(pool);
+        let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).chain([free]).min();
+        let room = room.unwrap_or(0);
+        let number = state.accounts.tenant_of(pool).map(|(number, _)| number);
+        SpillRequest {
+            device: self.device,
+            stream: shown(stream),
+            pool,
+            tenant: number.map(|number| TenantId { device: self.device, number }),
+            wanted,
+            missing: if room < wanted { wanted - room } else { wanted },
+            shortage: state.accounts.budget_refusal(pool, wanted).unwrap_or(Shortage::Device),
+        }
+    }
+}

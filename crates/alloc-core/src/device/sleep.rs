@@ -1,0 +1,475 @@
+//! Putting a pool's memory to sleep; what that means is said in [`crate::sleep`]. `device/wake.rs` wakes it.
+//!
+//! Like all that calls the driver: the granules concerned are `Pending` and their blocks out of everyone's reach before the
+//! lock is dropped, and the outcome is committed granule by granule, so that an error leaves each awake or asleep.
+
+use super::release::Flush;
+use super::{DeviceAllocator, SegmentChange};
+use crate::address_map::Location;
+use crate::attention::Reason;
+use crate::backend::{BackendError, VirtualMemory};
+use crate::block::{SegmentId, State, Tier};
+use crate::call::Call;
+use crate::directory::{Arena, PoolSlot};
+use crate::error::{AllocError, Result};
+use crate::history::RecordContext;
+use crate::policy::Policy;
+use crate::region::{self, RegionId, Source};
+use crate::segment::Origin;
+use crate::sleep::{Backup, Kept, KeptBecause, Saved, SleepReport, SleepTag, Store, Tags};
+use crate::snapshot::Action;
+use crate::sync::{Arc, Claim, assert_unlocked};
+use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Granules of one segment that go to sleep, or wake, together.
+pub(super) struct Run {
+    pub(super) segment: SegmentId,
+    pub(super) region: RegionId,
+    pub(super) granule: u64,
+    pub(super) range: Range<u64>,
+    pub(super) tier: Tier,
+    pub(super) stream: Stream,
+    pub(super) handles: Vec<PhysicalHandle>,
+}
+
+impl Run {
+    pub(super) fn at(&self) -> DevicePtr {
+        DevicePtr(self.range.start)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
+/// A pool that is to sleep or to wake.
+#[derive(Clone, Debug)]
+pub(crate) struct Sleeper {
+    pub(crate) id: PoolId,
+    pub(super) slot: PoolSlot,
+    pub(super) source: Source,
+    pub(crate) priority: i32,
+}
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// See [`CachingAllocator::set_sleep_tag`](crate::allocator::CachingAllocator::set_sleep_tag).
+    pub(crate) fn set_sleep_tag(&self, id: PoolId, tag: Option<SleepTag>) -> Result<()> {
+        if tag.is_some() && !self.virtual_memory {
+            let reason = self.backend.virtual_memory().err().map_or_else(String::new, |why| why.to_string());
+            return Err(AllocError::Sleep(format!(
+                "memory of this device cannot sleep: it takes virtual memory, and {reason}. Free the memory instead, or copy \
+                 it away by hand"
+            )));
+        }
+        let policy = self.arenas.with_template(|template| template.policy.clone());
+        if id == PoolId::DEFAULT && tag.is_some() && !policy.grows() {
+            return Err(AllocError::Sleep(
+                "the default pool can sleep only with expandable_segments:True; set that, or give the tag to a pool of its \
+                 own"
+                .into(),
+            ));
+        }
+        let sleeps = tag.is_some() && id != PoolId::DEFAULT;
+        let slot = self.pools.lock().set_tag(id, tag)?;
+        for arena in self.arena_states() {
+            let mut state = arena.lock();
+            if state.pool.slot == slot {
+                state.pool.sleeps = sleeps;
+                state.set_policy(policy.clone());
+            }
+        }
+        Ok(())
+    }
+
+    /// The tags of pools that are there.
+    pub(crate) fn sleep_tags(&self) -> Vec<SleepTag> {
+        self.pools.lock().tags().map(|(_, _, tag)| tag.clone()).collect()
+    }
+
+    /// The pools that are meant, those that wake first in front.
+    pub(crate) fn sleepers_of(&self, tags: Tags<'_>) -> Vec<Sleeper> {
+        let pools = self.pools.lock();
+        let mut found: Vec<Sleeper> = pools
+            .tags()
+            .filter(|(.., tag)| tags.name(tag))
+            .map(|(id, slot, tag)| Sleeper {
+                id,
+                slot,
+                source: pools.records.get(&id).and_then(|pool| pool.source.clone()),
+                priority: tag.priority,
+            })
+            .collect();
+        found.sort_by_key(|sleeper| (std::cmp::Reverse(sleeper.priority), sleeper.id));
+        found
+    }
+
+    /// Puts a pool to sleep. What was done before an error is in the report.
+    pub(crate) fn sleep(&self, pool: &Sleeper, backup: &Backup, report: &mut SleepReport) -> Result<()> {
+        let _claim = self.claim(pool)?;
+        let call = self.begin_uncaptured()?;
+        let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
+        let known_to_graphs = self.pools.lock().is_known_to_graphs(pool.slot);
+        if known_to_graphs {
+            self.synchronise_pending(&call)?;
+        } else {
+            let before = self.held_by(pool.id);
+            let released = self.release(Flush::InUse(pool.slot), &call);
+            report.uncached += before.saturating_sub(self.held_by(pool.id));
+            released?;
+        }
+        report.kept.extend(self.fixed_memory(pool));
+        let mut outcome = Ok(());
+        for arena in self.arenas_of(pool.slot) {
+            self.withdraw_shares(arena);
+            outcome = outcome.and(self.sleep_arena(arena, pool, known_to_graphs, backup, vm, &call, report));
+        }
+        drop(call);
+        self.outbox.deliver();
+        outcome
+    }
+
+    /// Waits until no other thread puts the pool to sleep or wakes it.
+    pub(super) fn claim(&self, pool: &Sleeper) -> Result<Claim<'_, PoolSlot>> {
+        self.sleeping.take(pool.slot).ok_or_else(|| {
+            AllocError::Sleep(format!(
+                "pool {} is being put to sleep or woken by the call that this one is made from, or by another thread \
+                 while this one does the same to another pool; call again from outside",
+                pool.id
+            ))
+        })
+    }
+
+    pub(super) fn begin_uncaptured(&self) -> Result<Call<'_>> {
+        let call = self.begin_call(None, RecordContext::All)?;
+        self.refuse_capture()?;
+        Ok(call)
+    }
+
+    /// Refuses while a capture is under way on this device.
+    pub(crate) fn refuse_capture(&self) -> Result<()> {
+        if self.attention.has(Reason::CAPTURE) {
+            return Err(AllocError::Sleep(format!(
+                "a capture is under way on device {}, and what it uses cannot be waited for; end it first",
+                self.device
+            )));
+        }
+        Ok(())
+    }
+
+    /// The devices whose work may use the pool's memory.
+    pub(crate) fn users_of(&self, pool: &Sleeper) -> BTreeSet<DeviceIndex> {
+        let mut users: BTreeSet<DeviceIndex> = self.users().into_iter().collect();
+        for arena in self.arenas_of(pool.slot) {
+            users.extend(arena.lock().uses.devices());
+        }
+        users
+    }
+
+    fn held_by(&self, pool: PoolId) -> u64 {
+        self.state.lock().accounts.of_pool(pool).all.current.unsigned_abs()
+    }
+
+    pub(super) fn arenas_of(&self, slot: PoolSlot) -> Vec<&Arc<Arena<P>>> {
+        self.arena_states().into_iter().filter(|arena| arena.lock().pool.slot == slot).collect()
+    }
+
+    /// Fixed segments with live blocks, which stay awake.
+    fn fixed_memory(&self, pool: &Sleeper) -> Option<Kept> {
+        let of_arena = |arena: &&Arc<Arena<P>>| {
+            let state = arena.lock();
+            let fixed = state.segments.iter().filter(|(_, segment)| !segment.is_growable());
+            fixed.map(|(_, segment)| segment.bytes).sum::<u64>()
+        };
+        let bytes: u64 = self.arenas_of(pool.slot).iter().map(of_arena).sum();
+        let because = KeptBecause::Fixed;
+        (bytes > 0).then_some(Kept { device: self.device, pool: pool.id, bytes, because })
+    }
+
+    #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
+    fn sleep_arena(
+        &self,
+        arena: &Arena<P>,
+        pool: &Sleeper,
+        free_too: bool,
+        backup: &Backup,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+        report: &mut SleepReport,
+    ) -> Result<()> {
+        let _memory = self.in_transit();
+        let (runs, users) = self.lie_down(arena, pool, free_too, report);
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let mut ready = self.wait_for_users(&users).map_err(AllocError::from);
+        let mut outcome = Ok(());
+        for run in runs {
+            let fallen = match ready {
+                Ok(()) => self.put_to_sleep(arena, pool, &run, backup, vm, call, report),
+                Err(_) => {
+                    self.stay_awake(arena, &run, 0);
+                    Ok(())
+                }
+            };
+            if ready.is_ok() && fallen.is_err() {
+                // The others stay awake: the caller decides.
+                outcome = fallen;
+                ready = Err(AllocError::Sleep("an earlier part failed".into()));
+            }
+        }
+        match (outcome, ready) {
+            (Err(error), _) | (Ok(()), Err(error)) => Err(error),
+            (Ok(()), Ok(())) => Ok(()),
+        }
+    }
+
+    /// Takes what can sleep of an arena out of everyone's reach. Returns it, and all devices that may be using it.
+    fn lie_down(
+        &self,
+        arena: &Arena<P>,
+        pool: &Sleeper,
+        free_too: bool,
+        report: &mut SleepReport,
+    ) -> (Vec<Run>, BTreeSet<DeviceIndex>) {
+        let mut users: BTreeSet<DeviceIndex> = self.users().into_iter().collect();
+        let mut runs = Vec::new();
+        let mut state = arena.lock();
+        if state.pool.slot != pool.slot {
+            return (runs, users);
+        }
+        users.extend(state.uses.devices());
+        for (segment, region_id) in state.growable_segments() {
+            let mut device = self.state.lock();
+            let Some(region) = device.regions.get(region_id) else { continue };
+            let found = state.sleepers(segment, region, free_too);
+            let granule = region.granule;
+            for (bytes, because) in found.kept {
+                report.kept.push(Kept { device: self.device, pool: pool.id, bytes, because });
+            }
+            for range in found.ranges {
+                let handles = device.regions.begin(region_id, range.start, range.end - range.start);
+                state.lie_down(segment, &range);
+                runs.push(Run {
+                    segment,
+                    region: region_id,
+                    granule,
+                    range,
+                    tier: state.segments[segment].tier,
+                    stream: state.id.stream,
+                    handles: handles.into_iter().flatten().collect(),
+                });
+            }
+        }
+        (runs, users)
+    }
+
+    /// Waits for all devices that may be using the memory: also for work that the engine was not told of. Blocks.
+    fn wait_for_users(&self, users: &BTreeSet<DeviceIndex>) -> std::result::Result<(), BackendError> {
+        assert_unlocked();
+        users.iter().try_for_each(|device| self.backend.synchronize_device(*device)).inspect_err(|_| {
+            self.backend.clear_error();
+        })
+    }
+
+    /// The part of a run from its `from`-th granule on stays as it was, with memory.
+    fn stay_awake(&self, arena: &Arena<P>, run: &Run, from: usize) {
+        let mut state = arena.lock();
+        let mut device = self.state.lock();
+        let start = run.range.start + from as u64 * run.granule;
+        device.regions.commit_backed(run.region, start, &run.handles[from..]);
+        if let Some(region) = device.regions.get(run.region) {
+            state.follow(run.segment, region, &run.range);
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
+    fn put_to_sleep(
+        &self,
+        arena: &Arena<P>,
+        pool: &Sleeper,
+        run: &Run,
+        backup: &Backup,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+        report: &mut SleepReport,
+    ) -> Result<()> {
+        let saved = match self.save_contents(run, backup) {
+            Ok(saved) => saved,
+            Err(error) => {
+                self.backend.clear_error();
+                self.stay_awake(arena, run, 0);
+                return Err(error.into());
+            }
+        };
+        let has_backup = saved.iter().any(Option::is_some);
+        let event = |change| self.segment_event(change, pool.id, run.stream, run.at(), run.bytes(), true);
+        self.tell(event(SegmentChange::Detaching));
+        // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
+        // that may use them are done.
+        let (count, leftovers, outcome) =
+            unsafe { region::vacate(vm, run.at(), run.granule, &run.handles, &pool.source) };
+        let slept = count as u64 * run.granule;
+        if slept < run.bytes() {
+            let mut rest = event(SegmentChange::Attached);
+            (rest.addr, rest.bytes) = (run.at().add(slept), run.bytes() - slept);
+            self.tell(rest);
+        }
+        let mut saved = saved;
+        let _dropped_without_a_lock = saved.split_off(count);
+        let on_it = {
+            let mut state = self.attend(arena, call);
+            let mut device = self.state.lock();
+            let lost = leftovers.handle_count() as u64 * run.granule;
+            device.regions.leftovers.append(leftovers);
+            device.regions.commit_asleep(run.region, run.range.start, saved);
+            device.regions.commit_backed(run.region, run.range.start + slept, &run.handles[count..]);
+            if slept > 0 {
+                device.accounts.give_back(pool.id, run.tier, slept);
+                device.counters.device_free += 1;
+            }
+            if let Some(region) = device.regions.get(run.region) {
+                state.follow(run.segment, region, &run.range);
+            }
+            drop(device);
+            if slept > 0 {
+                let context = state.segments[run.segment].context.clone();
+                state.history.record_about(Action::SegmentUnmap, run.range.start, slept, context.as_ref());
+            }
+            report.slept += slept;
+            report.freed += slept - lost;
+            report.backed_up += if has_backup { slept } else { 0 };
+            state.asleep_on(run.segment, &run.range)
+        };
+        if !has_backup && self.attention.has(Reason::HARDENED) {
+            // What was behind them to notice overflows is given up, too.
+            on_it.into_iter().for_each(|ptr| self.forget_canary(ptr));
+        }
+        outcome.map_err(AllocError::from)
+    }
+
+    /// Copies a run's contents away. Blocks.
+    fn save_contents(&self, run: &Run, backup: &Backup) -> std::result::Result<Vec<Saved>, BackendError> {
+        let spare = match backup {
+            Backup::HostPinned(_) => self.spares.lock().find(self.backend.id(), run.bytes()),
+            _ => None,
+        };
+        let store = match spare {
+            Some(store) => store,
+            None => match backup.store(&self.backend, self.device, run.bytes())? {
+                None => return Ok(vec![None; run.handles.len()]),
+                Some((store, keep)) => {
+                    let store = Arc::new(store);
+                    if keep {
+                        self.spares.lock().keep(&store);
+                    }
+                    store
+                }
+            },
+        };
+        // SAFETY: all devices are done with the run, and its blocks are in nobody's reach; the store is this run's alone.
+        unsafe { store.save(&*self.backend, 0, run.at(), run.bytes()) }?;
+        let place = |n: usize| Some((Arc::clone(&store), n as u64 * run.granule));
+        Ok((0..run.handles.len()).map(place).collect())
+    }
+
+    /// Free memory that sleeps is forgotten: it need not be woken. Returns how many bytes, and what the driver said where
+    /// that left empty address space.
+    pub(super) fn drop_dormant(
+        &self,
+        arena: &Arena<P>,
+        slot: PoolSlot,
+        vm: &dyn VirtualMemory,
+    ) -> (u64, Result<()>) {
+        let mut bytes = 0;
+        let mut empty = Vec::new();
+        let mut forgotten: Vec<Saved> = Vec::new();
+        {
+            let mut state = arena.lock();
+            if state.pool.slot != slot || !state.has_sleepers() {
+                return (0, Ok(()));
+            }
+            for (segment, region_id) in state.growable_segments() {
+                let mut device = self.state.lock();
+                let Some(region) = device.regions.get(region_id) else { continue };
+                let (ranges, whole) = state.drop_dormant(segment, region);
+                for range in ranges {
+                    bytes += range.end - range.start;
+                    forgotten.extend(device.regions.forget_saved(region_id, range.clone()));
+                    device.regions.commit_vacant(region_id, range.start, range.end - range.start);
+                }
+                empty.extend(whole.map(|block| (segment, block, region_id)));
+            }
+        }
+        drop(forgotten);
+        let mut outcome = Ok(());
+        for (segment, block, region) in empty {
+            outcome = outcome.and(self.remove_region(arena, segment, block, region, vm));
+        }
+        (bytes, outcome)
+    }
+
+    /// Takes a sleeping block back from the program. `false` where the block at `ptr` is none.
+    pub(crate) fn free_asleep(&self, ptr: DevicePtr, location: Location) -> bool {
+        let Some(arena) = self.arenas.get(location.arena) else { return false };
+        let uses = {
+            let mut state = self.attend(arena, &Call::PLAIN);
+            let Some((segment, range, uses)) = state.free_asleep(&self.map, ptr, location.block) else {
+                return false;
+            };
+            // Where a call failed, some of its memory may be awake.
+            let device = self.state.lock();
+            if let Origin::Growable { region, .. } = state.segments[segment].origin
+                && let Some(region) = device.regions.get(region)
+            {
+                state.follow(segment, region, &range);
+            }
+            uses
+        };
+        self.pending.expect_fewer(uses.iter().filter_map(|found| found.user.device()));
+        self.forget_canary(ptr);
+        self.outbox.deliver();
+        true
+    }
+
+    /// Whether the block at `ptr` is in the program's hands, and if so, whether it sleeps.
+    pub(crate) fn sleeps(&self, ptr: DevicePtr, location: Location) -> Option<bool> {
+        let state = self.arenas.get(location.arena)?.lock();
+        let block = state.live(ptr, location.block)?;
+        Some(state.blocks[block].state == State::Asleep)
+    }
+
+    /// Whether some memory of the pool sleeps.
+    pub(crate) fn is_pool_asleep(&self, id: PoolId) -> Result<bool> {
+        let slot = self.slot_of(id)?;
+        // Asked at every launch of a graph: mostly, nothing sleeps at all.
+        if self.state.lock().regions.asleep_bytes() == 0 {
+            return Ok(false);
+        }
+        Ok(self.arenas_of(slot).iter().any(|arena| arena.lock().has_sleepers()))
+    }
+
+    /// Bytes that backups hold on the host.
+    pub(crate) fn backup_bytes(&self) -> u64 {
+        let mut stores: Vec<(*const Store, u64)> = {
+            let device = self.state.lock();
+            let saved = device.regions.iter().flat_map(|region| region.saved(0..u64::MAX));
+            saved.filter_map(|(_, saved)| saved.as_ref()).map(|(s, _)| (Arc::as_ptr(s), s.bytes())).collect()
+        };
+        stores.sort_unstable();
+        stores.dedup();
+        stores.iter().map(|(_, bytes)| bytes).sum::<u64>() + self.spares.lock().idle_bytes()
+    }
+
+    /// Gives back the host memory that is kept for later sleeps.
+    pub(crate) fn drop_backups(&self) {
+        let idle = self.spares.lock().take_idle();
+        drop(idle);
+    }
+
+    /// What the driver has free, if it says.
+    pub(crate) fn device_free(&self) -> Option<u64> {
+        self.backend.memory_info(self.device).ok().map(|memory| memory.free)
+    }
+}

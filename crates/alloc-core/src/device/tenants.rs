@@ -1,0 +1,182 @@
+//! Tenants as the device's accounts know them: what each holds, what is guaranteed to it, when it crosses its soft limit.
+
+use crate::budget::{Marks, TenantStats};
+use crate::stats::Stat;
+use crate::sync::Arc;
+use crate::types::PoolId;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Whose limits are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// All that is held.
+    Device,
+    Pool(PoolId),
+    /// By number.
+    Tenant(u32),
+}
+
+/// Watches a soft limit, so that a crossing is told once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Watch {
+    above: bool,
+    crossings: u64,
+}
+
+impl Watch {
+    /// Looks at what is held now; returns the limit if it was crossed just now.
+    pub(super) fn review(&mut self, held: u64, soft: Option<u64>) -> Option<u64> {
+        let crossed = soft.filter(|soft| held > *soft);
+        let was_above = std::mem::replace(&mut self.above, crossed.is_some());
+        let crossed = crossed.filter(|_| !was_above);
+        self.crossings += u64::from(crossed.is_some());
+        crossed
+    }
+}
+
+/// One tenant's account.
+#[derive(Debug)]
+pub(super) struct Tenant {
+    pub(super) name: Arc<str>,
+    pub(super) marks: Marks,
+    pub(super) reserved: Stat,
+    /// Bytes being taken for its pools at the moment, by threads that hold no lock.
+    pub(super) intents: u128,
+    watch: Watch,
+    pub(super) refusals: u64,
+    pub(super) spills: u64,
+    pub(super) spilled_bytes: u64,
+}
+
+impl Tenant {
+    /// Bytes held for it.
+    pub(super) fn bytes(&self) -> u64 {
+        self.reserved.current.unsigned_abs()
+    }
+
+    /// Bytes held for it, those being taken at the moment included.
+    pub(super) fn held(&self) -> u128 {
+        u128::from(self.bytes()) + self.intents
+    }
+
+    /// What of its guarantee it does not use.
+    pub(super) fn unused_guarantee(&self) -> u128 {
+        u128::from(self.marks.guarantee).saturating_sub(self.held())
+    }
+
+    /// Bytes above its soft limit, or above its guarantee where it has none.
+    fn excess(&self) -> u64 {
+        self.bytes().saturating_sub(self.marks.soft.unwrap_or(self.marks.guarantee))
+    }
+
+    pub(super) fn refuses(&self, bytes: u64) -> bool {
+        self.marks.hard.is_some_and(|hard| self.held() + u128::from(bytes) > u128::from(hard))
+    }
+
+    /// What it holds has changed; returns the soft limit if it was crossed just now.
+    pub(super) fn review(&mut self) -> Option<u64> {
+        self.watch.review(self.bytes(), self.marks.soft)
+    }
+
+    pub(super) fn stats(&self, pools: Vec<PoolId>) -> TenantStats {
+        TenantStats {
+            name: Arc::clone(&self.name),
+            marks: self.marks,
+            held: self.bytes(),
+            peak: self.reserved.peak.unsigned_abs(),
+            pools,
+            refusals: self.refusals,
+            soft_crossings: self.watch.crossings,
+            spills: self.spills,
+            spilled_bytes: self.spilled_bytes,
+        }
+    }
+}
+
+/// A device's tenants, by number.
+#[derive(Debug, Default)]
+pub(super) struct Tenants {
+    pub(super) records: BTreeMap<u32, Tenant>,
+    next: u32,
+}
+
+impl Tenants {
+    pub(super) fn add(&mut self, name: &str, marks: Marks) -> u32 {
+        let number = self.next;
+        self.next += 1;
+        let tenant = Tenant {
+            name: name.into(),
+            marks,
+            reserved: Stat::default(),
+            intents: 0,
+            watch: Watch::default(),
+            refusals: 0,
+            spills: 0,
+            spilled_bytes: 0,
+        };
+        self.records.insert(number, tenant);
+        number
+    }
+
+    /// What is guaranteed in all, with `marks` for one tenant instead of its own.
+    pub(super) fn guaranteed(&self, instead: Option<(u32, Marks)>) -> u128 {
+        let own = |(number, tenant): (&u32, &Tenant)| match instead {
+            Some((other, marks)) if other == *number => marks.guarantee,
+            _ => tenant.marks.guarantee,
+        };
+        self.records.iter().map(|record| u128::from(own(record))).sum()
+    }
+
+    /// Whether anything is guaranteed to tenants besides `own`.
+    pub(super) fn are_others_guaranteed(&self, own: Option<u32>) -> bool {
+        self.records.iter().any(|(number, tenant)| Some(*number) != own && tenant.marks.guarantee > 0)
+    }
+
+    /// What is guaranteed to all tenants but `own`, and not used by them.
+    pub(super) fn kept_for_others(&self, own: Option<u32>) -> u128 {
+        let others = self.records.iter().filter(|(number, _)| Some(**number) != own);
+        others.map(|(_, tenant)| tenant.unused_guarantee()).sum()
+    }
+
+    /// Those that hold more than their mark, the one with the largest excess first.
+    pub(super) fn by_excess(&self) -> Vec<u32> {
+        let mut over: Vec<_> =
+            self.records.iter().map(|(n, t)| (Reverse(t.excess()), *n)).filter(|(e, _)| e.0 > 0).collect();
+        over.sort_unstable();
+        over.into_iter().map(|(_, number)| number).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crossing_is_told_once_and_again_after_a_return() {
+        let mut watch = Watch::default();
+        let told: Vec<_> =
+            [10, 11, 12, 10, 11].into_iter().map(|held| watch.review(held, Some(10)).is_some()).collect();
+        assert_eq!(told, [false, true, false, false, true]);
+        assert_eq!(watch.review(50, None), None, "no limit, no crossing");
+        assert_eq!(
+            (watch.review(50, Some(49)), watch.crossings),
+            (Some(49), 3),
+            "a lowered limit is crossed"
+        );
+    }
+
+    #[test]
+    fn guarantees_are_kept_as_far_as_they_are_not_used() {
+        let mut tenants = Tenants::default();
+        let marks = |guarantee, soft| Marks { guarantee, soft, hard: None };
+        let [a, b, c] = [(100, None), (50, Some(60)), (0, None)].map(|(g, s)| tenants.add("t", marks(g, s)));
+        for (number, held) in [(a, 30), (b, 70), (c, 5)] {
+            tenants.records.get_mut(&number).expect("added above").reserved.increase(held);
+        }
+        assert_eq!(tenants.kept_for_others(None), 70);
+        assert_eq!((tenants.kept_for_others(Some(a)), tenants.kept_for_others(Some(b))), (0, 70));
+        assert_eq!(tenants.by_excess(), [b, c], "10 over the soft limit, 5 over nothing");
+        assert_eq!(tenants.guaranteed(Some((b, marks(1, None)))), 101);
+    }
+}

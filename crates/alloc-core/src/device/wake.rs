@@ -1,0 +1,236 @@
+//! Waking a pool; what that means is said in [`crate::sleep`].
+
+use super::DeviceAllocator;
+use super::grow::Intent;
+use super::reclaim::Need;
+use super::record::SegmentChange;
+use super::sleep::{Run, Sleeper};
+use crate::backend::{BackendError, VirtualMemory};
+use crate::call::Call;
+use crate::directory::{Arena, PoolSlot};
+use crate::error::{AllocError, Result};
+use crate::policy::Policy;
+use crate::region::{self, Backing, Leftovers};
+use crate::sleep::{Store, WakeReport};
+use crate::snapshot::Action;
+use crate::sync::{Arc, InTransit, ThreadId};
+use crate::types::{DevicePtr, PhysicalHandle};
+
+/// Memory for a run, on its way.
+struct Given<'a, P: Policy> {
+    handles: Vec<PhysicalHandle>,
+    backing: Backing,
+    intent: Intent<'a, P>,
+    transit: InTransit<'a, ThreadId>,
+}
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// Wakes a pool. What was done before an error is in the report.
+    pub(crate) fn wake(&self, pool: &Sleeper, report: &mut WakeReport) -> Result<()> {
+        let _claim = self.claim(pool)?;
+        let call = self.begin_uncaptured()?;
+        let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
+        let keeps_free = self.pools.lock().is_known_to_graphs(pool.slot);
+        let mut outcome = Ok(());
+        for arena in self.arenas_of(pool.slot) {
+            if !keeps_free {
+                let (dropped, emptied) = self.drop_dormant(arena, pool.slot, vm);
+                report.dropped += dropped;
+                outcome = outcome.and(emptied);
+            }
+            while let Some(run) = self.next_asleep(arena, pool.slot) {
+                match self.wake_run(arena, pool, &run, vm, &call, report) {
+                    Ok(()) => {}
+                    Err(error) => {
+                        drop(call);
+                        self.outbox.deliver();
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        drop(call);
+        self.outbox.deliver();
+        outcome
+    }
+
+    /// The next run of an arena that sleeps, taken to be woken.
+    fn next_asleep(&self, arena: &Arena<P>, slot: PoolSlot) -> Option<Run> {
+        let state = arena.lock();
+        if state.pool.slot != slot {
+            return None;
+        }
+        for (segment, region_id) in state.growable_segments() {
+            let mut device = self.state.lock();
+            let region = device.regions.get(region_id)?;
+            let Some(range) = region.first_asleep() else { continue };
+            let granule = region.granule;
+            device.regions.begin(region_id, range.start, range.end - range.start);
+            return Some(Run {
+                segment,
+                region: region_id,
+                granule,
+                range,
+                tier: state.segments[segment].tier,
+                stream: state.id.stream,
+                handles: Vec::new(),
+            });
+        }
+        None
+    }
+
+    fn wake_run(
+        &self,
+        arena: &Arena<P>,
+        pool: &Sleeper,
+        run: &Run,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+        report: &mut WakeReport,
+    ) -> Result<()> {
+        let outcome = self.back_up_again(arena, pool, run, vm, call, report);
+        if outcome.is_err() {
+            let mut state = arena.lock();
+            let mut device = self.state.lock();
+            device.regions.keep_asleep(run.region, run.range.clone());
+            if let Some(region) = device.regions.get(run.region) {
+                state.follow(run.segment, region, &run.range);
+            }
+        }
+        outcome
+    }
+
+    fn back_up_again(
+        &self,
+        arena: &Arena<P>,
+        pool: &Sleeper,
+        run: &Run,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+        report: &mut WakeReport,
+    ) -> Result<()> {
+        let Given { handles, backing, intent, transit } = self.memory_by_all_means(pool, run, vm, call)?;
+        let restored = match self.restore_contents(run) {
+            Ok(restored) => restored,
+            Err(error) => {
+                self.backend.clear_error();
+                let mut leftovers = Leftovers::default();
+                // SAFETY: the granules are set to `Pending` by this thread only, and nobody has used them since.
+                unsafe { region::undo(vm, &backing, run.at(), &handles, &mut leftovers) };
+                self.state.lock().regions.leftovers.append(leftovers);
+                return Err(error.into());
+            }
+        };
+        self.tell(self.segment_event(
+            SegmentChange::Attached,
+            pool.id,
+            run.stream,
+            run.at(),
+            run.bytes(),
+            true,
+        ));
+        let forgotten = {
+            let mut state = self.attend(arena, call);
+            let mut device = self.state.lock();
+            intent.settle(&mut device);
+            device.accounts.take(pool.id, run.tier, run.bytes());
+            device.counters.device_alloc += 1;
+            device.regions.commit_backed(run.region, run.range.start, &handles);
+            let forgotten = device.regions.forget_saved(run.region, run.range.clone());
+            if let Some(region) = device.regions.get(run.region) {
+                state.follow(run.segment, region, &run.range);
+            }
+            drop(device);
+            state.history.record(Action::SegmentMap, run.range.start, run.bytes());
+            forgotten
+        };
+        drop(forgotten);
+        // Foreign code is called without it: others may wait for this thread's memory.
+        drop(transit);
+        self.tell_crossings();
+        report.woken += run.bytes();
+        report.restored += restored;
+        Ok(())
+    }
+
+    /// New memory behind a run, counted as on its way. `Ok(None)` where there is none, or a limit refuses it.
+    fn memory_for(&self, pool: &Sleeper, run: &Run, vm: &dyn VirtualMemory) -> Result<Option<Given<'_, P>>> {
+        let transit = self.in_transit();
+        let backing = self.backing(run.granule, &pool.source);
+        if !self.admit_waking(pool.id, run.bytes()) {
+            return Ok(None);
+        }
+        let intent = Intent::admitted(self, pool.id, run.bytes());
+        self.retry_leftovers();
+        let count = (run.bytes() / run.granule) as usize;
+        match region::back(&*self.backend, vm, &backing, run.at(), count) {
+            Ok(handles) => Ok(Some(Given { handles, backing, intent, transit })),
+            Err(failed) => {
+                self.state.lock().regions.leftovers.append(failed.leftovers);
+                if failed.error.is_out_of_memory() { Ok(None) } else { Err(failed.error.into()) }
+            }
+        }
+    }
+
+    /// [`memory_for`](Self::memory_for) a run, with the remedies that a request has: callbacks, cached memory in the order
+    /// that is fair, spill hooks.
+    fn memory_by_all_means(
+        &self,
+        pool: &Sleeper,
+        run: &Run,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+    ) -> Result<Given<'_, P>> {
+        let mut attempt = || self.memory_for(pool, run, vm);
+        if let Some(given) = attempt()? {
+            return Ok(given);
+        }
+        let callbacks = self.callbacks.lock().clone();
+        for callback in &callbacks {
+            callback();
+        }
+        let need = Need { pool: pool.id, stream: run.stream, bytes: run.bytes() };
+        if let Some(given) = self.reclaim_until(&need, call, &mut attempt)? {
+            return Ok(given);
+        }
+        let given = self.spill_until(&|| need, call, &mut |_| attempt())?;
+        given.ok_or_else(|| self.no_room(pool, run))
+    }
+
+    fn no_room(&self, pool: &Sleeper, run: &Run) -> AllocError {
+        AllocError::NoRoomToWake {
+            label: self.backend.kind().label(),
+            pool: pool.id,
+            bytes: run.bytes(),
+            free: self.device_free().unwrap_or(0),
+        }
+    }
+
+    /// Copies a run's contents back, as far as it has any; returns how many bytes. Blocks.
+    fn restore_contents(&self, run: &Run) -> std::result::Result<u64, BackendError> {
+        // Neighbours in one store are copied together.
+        let mut pieces: Vec<(Arc<Store>, u64, u64, u64)> = Vec::new();
+        {
+            let device = self.state.lock();
+            let Some(region) = device.regions.get(run.region) else { return Ok(0) };
+            for (at, saved) in region.saved(run.range.clone()) {
+                let Some((store, offset)) = saved else { continue };
+                match pieces.last_mut() {
+                    Some((last, from, to, bytes))
+                        if Arc::ptr_eq(last, store) && *from + *bytes == *offset && *to + *bytes == at =>
+                    {
+                        *bytes += run.granule;
+                    }
+                    _ => pieces.push((Arc::clone(store), *offset, at, run.granule)),
+                }
+            }
+        }
+        let mut restored = 0;
+        for (store, offset, at, bytes) in pieces {
+            // SAFETY: mapped by this thread just now; the blocks on it are in nobody's reach.
+            unsafe { store.restore(&*self.backend, offset, DevicePtr(at), bytes) }?;
+            restored += bytes;
+        }
+        Ok(restored)
+    }
+}

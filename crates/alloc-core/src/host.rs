@@ -1,0 +1,415 @@
+//! Pinned host memory: page-locked, so that devices copy from and to it on their own, cached, and reused only after the
+//! streams that were said to use it.
+//!
+//! One [`HostAllocator`] serves all devices of a backend. Blocks are never split or merged; a free one serves requests
+//! of its size class ([`HostSizing`]). It behaves as PyTorch's `CachingHostAllocator`, except where that loses memory or
+//! time:
+//!
+//! * a slow stream holds up only the blocks that it uses (there: all that were freed later);
+//! * space of the reserve (`pinned_reserve_segment_size_mb`) that is emptied can be used again (there: lost for good);
+//! * a block whose event could not be recorded waits for the next [`synchronise`](HostAllocator::synchronise) (there:
+//!   lost for good);
+//! * before it runs out of memory, it gives back what it has cached, and waits for devices;
+//! * a free of what was freed before is an error, not undefined.
+//!
+//! ```text
+//! host.rs        the allocator a program uses         size_class.rs  rounding, and who may serve whom
+//! engine.rs      what it shares with its thread       slab.rs        the reserve's free space
+//! block.rs       a block's life                       source.rs      driver, registered pages, reserve
+//! state.rs       every block, under one lock          prefault.rs    fresh pages
+//! serve.rs       requests                             numa.rs        where pages lie
+//! release.rs     frees, emptying, the end             stats.rs       figures
+//! uses.rs        streams and graphs that use blocks   trace.rs       the history
+//! pools.rs       private pools                        watch.rs       snapshots
+//! background.rs  the thread that watches devices      registered.rs  memory that the program pins itself
+//! buffer.rs      memory that frees itself
+//! ```
+
+mod background;
+mod block;
+mod buffer;
+mod engine;
+mod numa;
+mod pools;
+mod prefault;
+mod registered;
+mod release;
+mod serve;
+mod size_class;
+mod slab;
+mod source;
+mod state;
+mod stats;
+mod trace;
+mod uses;
+mod watch;
+
+pub use buffer::PinnedBuffer;
+pub use numa::NumaPolicy;
+pub use size_class::HostSizing;
+pub use stats::{BUCKETS, DurationStat, HostBucket, HostGranuleStats, HostStats};
+
+use crate::attention::Reason;
+use crate::backend::{Backend, CopyKind};
+use crate::config::{PolicyName, Settings};
+use crate::edges::{self, log_end};
+use crate::error::{AllocError, Result};
+use crate::history::HistoryOptions;
+use crate::pool::Filter;
+use crate::snapshot::Snapshot;
+use crate::sync::{Arc, Mutex, Ordering, Rank};
+use crate::types::{DevicePtr, PoolId, Stream};
+use background::Background;
+use engine::Engine;
+use std::mem::ManuallyDrop;
+use std::path::PathBuf;
+
+/// Names a block while the program has it; PyTorch's context pointer. Never used twice in a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct HostBlockId(pub u64);
+
+impl HostBlockId {
+    /// The block of 0 bytes.
+    pub const NONE: Self = Self(0);
+}
+
+/// A block that was handed out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct HostBlock {
+    /// Its address, for the host and for devices.
+    pub ptr: DevicePtr,
+    /// What names it. Not the address: that is another block's later.
+    pub id: HostBlockId,
+    /// Bytes as requested.
+    pub bytes: u64,
+    /// Bytes of the block.
+    pub size: u64,
+}
+
+impl HostBlock {
+    /// That of a request for 0 bytes.
+    pub const NONE: Self = Self { ptr: DevicePtr::NULL, id: HostBlockId::NONE, bytes: 0, size: 0 };
+}
+
+/// What is chosen when a [`HostAllocator`] is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// How requests are rounded.
+    pub sizing: HostSizing,
+    /// Where memory is placed. Where the system does not offer that, it is said, and nothing is placed.
+    pub numa: NumaPolicy,
+    /// Where the system describes its devices and nodes.
+    pub sysfs: PathBuf,
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self { sizing: HostSizing::default(), numa: NumaPolicy::default(), sysfs: "/sys".into() }
+    }
+}
+
+impl HostOptions {
+    /// What goes with a policy of the engine.
+    #[must_use]
+    pub fn of(policy: PolicyName) -> Self {
+        let sizing = match policy {
+            PolicyName::Pytorch => HostSizing::Pytorch,
+        };
+        Self { sizing, ..Self::default() }
+    }
+}
+
+/// A caching allocator for pinned host memory. Every method may be called from any thread.
+///
+/// At the edges of a process it behaves as [`CachingAllocator`](crate::CachingAllocator) does: in a forked child calls
+/// answer [`AllocError::Forked`] and nothing is touched; once the driver goes away, what gives something back does
+/// nothing, and what asks for something is refused.
+#[derive(Debug)]
+pub struct HostAllocator {
+    engine: Arc<Engine>,
+    /// Never dropped in a forked child, which has no such thread.
+    background: ManuallyDrop<Mutex<Option<Background>>>,
+}
+
+impl HostAllocator {
+    /// An allocator over `backend`, with the settings' `pinned_...` options. No memory is taken before it is needed.
+    ///
+    /// # Errors
+    /// What the backend says to questions about its devices; [`AllocError::Settings`] for values out of range.
+    pub fn new(backend: Arc<dyn Backend>, settings: &Settings, options: HostOptions) -> Result<Self> {
+        let engine = Arc::new(Engine::new(backend, settings, options)?);
+        Ok(Self { engine, background: ManuallyDrop::new(Mutex::new(Rank::Registry, None)) })
+    }
+
+    /// The backend.
+    #[must_use]
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.engine.backend
+    }
+
+    /// The node that memory is placed on; `None` where the system decides.
+    #[must_use]
+    pub fn node(&self) -> Option<u32> {
+        self.engine.source.node()
+    }
+
+    /// Memory of `bytes`, aligned to 64 bytes at least, of no stream's. 0 bytes give [`HostBlock::NONE`]. **Blocks** where
+    /// the cache has no fit, while the driver pins memory; before that fails for want of memory, devices are waited for.
+    ///
+    /// # Errors
+    /// [`AllocError::Backend`]; nothing is lost, and the call can be made again.
+    pub fn allocate(&self, bytes: u64) -> Result<HostBlock> {
+        self.start_background();
+        self.engine.allocate(bytes, None)
+    }
+
+    /// [`allocate`](Self::allocate) for a program whose current stream is `stream`: the scopes of private pools see it, and
+    /// if it is being captured, so does the block: once a stream uses that, it is never handed out again, for a graph
+    /// may use it whenever it is launched. PyTorch: `allocate`, with the current stream.
+    ///
+    /// # Errors
+    /// As for `allocate`; [`AllocError::ForeignStream`], [`AllocError::InvalidDevice`].
+    pub fn allocate_for(&self, bytes: u64, stream: Stream) -> Result<HostBlock> {
+        self.start_background();
+        self.engine.allocate(bytes, Some(stream))
+    }
+
+    /// Takes a block back. It is free at once, or once the streams that were recorded are done with it. Never waits for a
+    /// device; calls the driver where streams were recorded, and for blocks that are too large to be cached.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownHostBlock`] where the program does not have the block, or a [`PinnedBuffer`] has it. What the driver answers where it does
+    /// not take a large block back, which is cached then, unless `pinned_free_catch_all` is on.
+    pub fn free(&self, id: HostBlockId) -> Result<()> {
+        self.engine.free(id)
+    }
+
+    /// Says that work of `stream` uses a block: that of `id`, or else the one that begins at `ptr`. `false` where neither
+    /// is known, so that memory of others may be asked about. Does not block. PyTorch: `record_event`.
+    ///
+    /// A block used by a stream that is being captured is never handed out again.
+    ///
+    /// # Errors
+    /// [`AllocError::ForeignStream`], [`AllocError::InvalidDevice`]; what the driver answers to the question whether the
+    /// stream is being captured. Nothing is recorded then.
+    pub fn record_event(&self, ptr: DevicePtr, id: HostBlockId, stream: Stream) -> Result<bool> {
+        self.engine.record_event(ptr, id, stream)
+    }
+
+    /// Queues a copy, and records it for the blocks of this allocator that it uses, wherever inside of them. Does not
+    /// block, but for memory that is not pinned. In a capture such memory is refused.
+    ///
+    /// # Errors
+    /// Those of [`record_event`](Self::record_event); what the driver answers.
+    ///
+    /// # Safety
+    /// As for [`Backend::copy_async`]; and slices of a [`PinnedBuffer`] are not used before the copy is done.
+    pub unsafe fn copy_async(
+        &self,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: u64,
+        kind: CopyKind,
+        stream: Stream,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.engine.copy_async(dst, src, bytes, kind, stream) }
+    }
+
+    /// Pins memory of the program's own, in place. It is shown in the history; nothing else is known of it. **Blocks.**
+    ///
+    /// # Errors
+    /// What the driver answers, also where it cannot register memory.
+    ///
+    /// # Safety
+    /// The range is valid host memory until it is unregistered.
+    pub unsafe fn register(&self, ptr: DevicePtr, bytes: u64) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.engine.register(ptr, bytes) }
+    }
+
+    /// Undoes [`register`](Self::register). **Blocks.**
+    ///
+    /// # Errors
+    /// What the driver answers; the memory is still pinned then.
+    ///
+    /// # Safety
+    /// Rule 3 of the [backend](crate::backend).
+    pub unsafe fn unregister(&self, ptr: DevicePtr) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.engine.unregister(ptr) }
+    }
+
+    /// Says that `stream` is about to be destroyed: its handle is not named again. Rarely blocks; see
+    /// [`CachingAllocator::retire_stream`](crate::CachingAllocator::retire_stream).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn retire_stream(&self, stream: Stream) -> Result<()> {
+        self.engine.retire_stream(stream)
+    }
+
+    /// Notices completed uses, without waiting. Every request does this, unless a background thread does.
+    ///
+    /// # Errors
+    /// What the driver answers; blocks of other devices are noticed all the same.
+    pub fn poll(&self) -> Result<()> {
+        self.engine.reachable()?;
+        self.engine.noticing(self.engine.poll(None))
+    }
+
+    /// Waits for all uses of blocks that were given back, those included whose event could not be recorded. **Blocks.**
+    ///
+    /// # Errors
+    /// What the driver answers; what is left keeps waiting.
+    pub fn synchronise(&self) -> Result<()> {
+        self.engine.reachable()?;
+        self.engine.noticing(self.engine.synchronise(None))
+    }
+
+    /// Gives cached blocks back to the driver: those of the default pool, and of pools that nobody uses any more. Waits
+    /// for no device. **Blocks** while the driver unpins. PyTorch: `empty_cache`.
+    ///
+    /// # Errors
+    /// The first driver error; what could not be given back stays cached.
+    pub fn empty_cache(&self) -> Result<()> {
+        self.engine.empty_cache()
+    }
+
+    /// Sends requests that `filter` accepts to the pool, which gets a reference more, and is made if there is none. Of
+    /// several scopes the oldest that accepts counts. Requests without a stream are accepted by [`Filter::Always`] and
+    /// [`Filter::Thread`] alone. PyTorch: `begin_allocate_to_pool`.
+    ///
+    /// # Errors
+    /// [`AllocError::Pool`] where a scope of the pool is open already; [`AllocError::DeadPool`].
+    pub fn begin_pool(&self, pool: PoolId, filter: &Filter) -> Result<()> {
+        self.engine.begin_pool(pool, filter)
+    }
+
+    /// Ends the pool's scope; its references stay. PyTorch: `end_allocate_to_pool`.
+    ///
+    /// # Errors
+    /// [`AllocError::Pool`] where no scope of the pool is open.
+    pub fn end_pool(&self, pool: PoolId) -> Result<()> {
+        self.engine.end_pool(pool)
+    }
+
+    /// Takes a reference away. After the last, the pool serves nobody, and [`empty_cache`](Self::empty_cache) gives back
+    /// what it has cached. PyTorch: `release_pool`.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
+    pub fn release_pool(&self, pool: PoolId) -> Result<()> {
+        self.engine.release_pool(pool)
+    }
+
+    /// Replaces the settings. Blocks stay as they are, and go back the way they came; the reserve is made once, with the
+    /// size that was given at first.
+    ///
+    /// # Errors
+    /// [`AllocError::Settings`] for values out of range; [`AllocError::Forked`].
+    pub fn configure(&self, settings: &Settings) -> Result<()> {
+        engine::validate(settings)?;
+        if self.engine.is_forked() {
+            return Err(AllocError::Forked);
+        }
+        self.engine.configure(settings);
+        Ok(())
+    }
+
+    /// All figures, of one moment; zeros in a forked child. PyTorch: `host_memory_stats`.
+    #[must_use]
+    pub fn stats(&self) -> HostStats {
+        if self.engine.is_forked() { HostStats::default() } else { self.engine.stats() }
+    }
+
+    /// Peaks become the current values; shortest and longest times are forgotten.
+    pub fn reset_peak_stats(&self) {
+        if !self.engine.is_forked() {
+            self.engine.lock().reset_peak_stats();
+        }
+    }
+
+    /// Sums and counts begin anew.
+    pub fn reset_accumulated_stats(&self) {
+        if !self.engine.is_forked() {
+            self.engine.lock().reset_accumulated_stats();
+        }
+    }
+
+    /// Records the newest `options.max_entries` operations; 0 turns history off, and forgets it only where
+    /// `options.clear` says so. It has nothing to do with the history of devices.
+    ///
+    /// # Errors
+    /// [`AllocError::Forked`], [`AllocError::DriverGone`].
+    pub fn record_history(&self, options: &HistoryOptions) -> Result<()> {
+        self.engine.record_history(options)
+    }
+
+    /// Whether history is on.
+    #[must_use]
+    pub fn is_history_enabled(&self) -> bool {
+        !self.engine.is_forked() && self.engine.lock().trace.is_on()
+    }
+
+    /// Adds blocks, while history is on, and with `traces` the history, to a snapshot of the devices.
+    pub fn add_to_snapshot(&self, snapshot: &mut Snapshot, traces: bool) {
+        if !self.engine.is_forked() {
+            self.engine.add_to_snapshot(snapshot, traces);
+        }
+    }
+
+    /// Says that the driver is about to be unloaded: it is never called again. **Blocks** until a call of the background
+    /// thread has returned; those of the program's threads are the program's to wait for.
+    pub fn abandon(&self) {
+        self.engine.attention.set(Reason::DRIVER_GONE, true);
+        if !self.engine.is_forked() {
+            self.stop_background();
+        }
+    }
+
+    fn stop_background(&self) {
+        let background = self.background.lock().take();
+        if let Some(background) = background {
+            background.stop();
+        }
+    }
+
+    /// The thread starts with the first request that wants it, and stays until the allocator is dropped or abandoned.
+    fn start_background(&self) {
+        if !self.engine.wants_thread.load(Ordering::Acquire) || self.engine.edge().is_some() {
+            return;
+        }
+        let mut background = self.background.lock();
+        if background.is_none() {
+            match Background::start(&self.engine) {
+                Ok(started) => *background = Some(started),
+                Err(error) => {
+                    tracing::warn!(%error, "no thread could be started; requests notice completed uses themselves");
+                }
+            }
+        }
+    }
+}
+
+impl Drop for HostAllocator {
+    /// Gives everything back that is not in the program's hands. **Blocks** until devices are done with it; graphs that
+    /// use pinned memory have to be gone. At an edge of the process nothing is done.
+    fn drop(&mut self) {
+        if self.engine.is_forked() {
+            // Locks may be those of threads that the child does not have.
+            let _engine = ManuallyDrop::new(Arc::clone(&self.engine));
+            return;
+        }
+        self.stop_background();
+        if self.engine.edge().is_some() {
+            edges::take_back(self.engine.attention);
+            let _engine = ManuallyDrop::new(Arc::clone(&self.engine));
+            return;
+        }
+        // Nobody can ask again, so what failed is tried once more here.
+        let ended = self.engine.shut_down().or_else(|_| self.engine.shut_down());
+        log_end(self.engine.noticing(ended), "pinned memory could not be given back");
+        edges::take_back(self.engine.attention);
+    }
+}

@@ -1,0 +1,86 @@
+//! A pinned block, and what happens to it.
+
+use super::source::Origin;
+use crate::history::Context;
+use crate::last_work::User;
+use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use smallvec::SmallVec;
+
+/// Where a block is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The program has it.
+    HandedOut,
+    /// The program gave it back, and devices may still use it.
+    Waiting,
+    /// The program gave it back, and graphs may use it whenever they are launched.
+    Kept,
+    /// Free.
+    Cached,
+    /// On its way to the driver.
+    Leaving,
+}
+
+/// A pinned block. It is never split, and never merged with others.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) ptr: DevicePtr,
+    pub(super) size: u64,
+    /// As last requested.
+    pub(super) requested: u64,
+    pub(super) pool: PoolId,
+    pub(super) origin: Origin,
+    pub(super) phase: Phase,
+    /// What names it while the program has it.
+    pub(super) tenure: u64,
+    pub(super) uses: Uses,
+    /// Users it still waits for.
+    pub(super) waits: usize,
+    /// Handed out while its request's stream was being captured.
+    pub(super) captured: bool,
+    /// Used by a stream that was being captured.
+    pub(super) in_graph: bool,
+    /// A buffer has it, and frees it.
+    pub(super) buffered: bool,
+    pub(super) context: Option<Context>,
+}
+
+/// A stream that uses a block, and its device, which it keeps when it is retired.
+#[derive(Clone, Debug)]
+pub(super) struct Use {
+    pub(super) device: DeviceIndex,
+    pub(super) user: User,
+}
+
+/// Streams that use a block.
+pub(super) type Uses = SmallVec<[Use; 2]>;
+
+/// A new block, just taken from its source.
+#[derive(Debug)]
+pub(super) struct Fresh {
+    pub(super) ptr: DevicePtr,
+    pub(super) size: u64,
+    pub(super) origin: Origin,
+}
+
+/// A request, as far as the block's record is concerned.
+#[derive(Debug)]
+pub(super) struct Order {
+    pub(super) requested: u64,
+    pub(super) pool: PoolId,
+    pub(super) capturing: bool,
+    pub(super) context: Option<Context>,
+}
+
+/// What a freed block has to wait for.
+#[derive(Debug)]
+pub(super) enum Fate {
+    /// Nothing: it is free.
+    Free,
+    /// Nothing, and it goes back to the driver.
+    Leaves,
+    /// These.
+    Waits(Uses),
+    /// It is never free again.
+    Kept,
+}

@@ -1,0 +1,221 @@
+//! Where pinned memory comes from: the driver, pages that are registered with it, or the reserve.
+
+use super::block::Fresh;
+use super::numa::{self, Preferring};
+use super::prefault;
+use super::slab::Slab;
+use super::state::Knobs;
+use crate::backend::{Backend, DeviceGuard, HostFlags, Result};
+use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
+use crate::types::{DeviceIndex, DevicePtr};
+use std::time::{Duration, Instant};
+
+/// How a block was made, which is how it is given back, whatever the settings say by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The driver made it.
+    Driver,
+    /// Our pages, registered with the driver.
+    Registered,
+    /// A piece of the reserve.
+    Reserve,
+}
+
+/// The reserve: a range that was pinned at first use.
+#[derive(Debug)]
+struct Reserve {
+    base: DevicePtr,
+    bytes: u64,
+    origin: Origin,
+    slab: Slab,
+}
+
+#[derive(Debug)]
+enum ReserveState {
+    /// None is wanted, or another thread is making it.
+    Absent,
+    /// To be made at first use.
+    Wanted(u64),
+    Ready(Reserve),
+}
+
+/// Takes pinned memory, and gives it back. Needs no lock, and must not be called with one.
+#[derive(Debug)]
+pub(super) struct Source {
+    backend: Arc<dyn Backend>,
+    /// The node it is placed on; `None` is the system's choice.
+    node: Option<u32>,
+    reserve: Mutex<ReserveState>,
+}
+
+/// Every device reaches it, whichever was current.
+const FLAGS: HostFlags = HostFlags::PORTABLE;
+
+impl Source {
+    pub(super) fn new(backend: Arc<dyn Backend>, node: Option<u32>, reserve: u64) -> Self {
+        let reserve = if reserve > 0 { ReserveState::Wanted(reserve) } else { ReserveState::Absent };
+        Self { backend, node, reserve: Mutex::new(Rank::Registry, reserve) }
+    }
+
+    pub(super) fn node(&self) -> Option<u32> {
+        self.node
+    }
+
+    /// Memory of `size` bytes, and how long the driver took for it, where it was asked.
+    pub(super) fn take(&self, size: u64, knobs: &Knobs) -> Result<(Fresh, Option<Duration>)> {
+        let made = self.make_reserve(knobs);
+        if let Some(ptr) = self.cut(size) {
+            return Ok((Fresh { ptr, size, origin: Origin::Reserve }, made));
+        }
+        let (ptr, origin, time) = self.pin(size, knobs)?;
+        Ok((Fresh { ptr, size, origin }, Some(made.unwrap_or_default() + time)))
+    }
+
+    fn cut(&self, size: u64) -> Option<DevicePtr> {
+        match &mut *self.reserve.lock() {
+            ReserveState::Ready(reserve) => reserve.slab.take(size).map(|offset| reserve.base.add(offset)),
+            _ => None,
+        }
+    }
+
+    /// Makes the reserve if it is wanted. Where that fails it is wanted again at the next request.
+    fn make_reserve(&self, knobs: &Knobs) -> Option<Duration> {
+        let bytes = {
+            let mut reserve = self.reserve.lock();
+            let ReserveState::Wanted(bytes) = *reserve else { return None };
+            *reserve = ReserveState::Absent;
+            bytes
+        };
+        let pinned = self.pin(bytes, knobs);
+        let (state, time) = match pinned {
+            Ok((base, origin, time)) => {
+                (ReserveState::Ready(Reserve { base, bytes, origin, slab: Slab::new(bytes) }), Some(time))
+            }
+            Err(error) => {
+                self.backend.clear_error();
+                tracing::warn!(%error, bytes, "the reserve of pinned memory could not be made");
+                (ReserveState::Wanted(bytes), None)
+            }
+        };
+        *self.reserve.lock() = state;
+        time
+    }
+
+    /// Bytes of the reserve, and how many of them no block has.
+    pub(super) fn reserve_bytes(&self) -> (u64, u64) {
+        match &*self.reserve.lock() {
+            ReserveState::Ready(reserve) => (reserve.bytes, reserve.slab.free_bytes()),
+            _ => (0, 0),
+        }
+    }
+
+    fn pin(&self, bytes: u64, knobs: &Knobs) -> Result<(DevicePtr, Origin, Duration)> {
+        assert_unlocked();
+        let _device = self.device()?;
+        let begun = Instant::now();
+        let registers = self.backend.host_registration().is_ok();
+        if knobs.use_host_register && !registers {
+            // Says why.
+            self.backend.host_registration()?;
+        }
+        // Pages of our own can be placed before they exist; the driver's only by the thread's policy.
+        if registers && (knobs.use_host_register || self.node.is_some()) {
+            let ptr = self.register(bytes, knobs.register_threads)?;
+            return Ok((ptr, Origin::Registered, begun.elapsed()));
+        }
+        let _placed = self.node.and_then(Preferring::node);
+        let ptr = self.backend.host_malloc(bytes, FLAGS)?;
+        Ok((ptr, Origin::Driver, begun.elapsed()))
+    }
+
+    /// New pages, brought into being and registered.
+    fn register(&self, bytes: u64, threads: u64) -> Result<DevicePtr> {
+        let registration = self.backend.host_registration()?;
+        let ptr = prefault::map(bytes)?;
+        if let Some(node) = self.node {
+            // SAFETY: the mapping just made.
+            unsafe { numa::prefer(ptr, bytes, node) };
+        }
+        // SAFETY: the mapping just made, which nobody else knows.
+        unsafe { prefault::touch(ptr, bytes, threads) };
+        // SAFETY: the mapping stays until it is unregistered.
+        let registered = unsafe { registration.register(ptr, bytes, FLAGS) };
+        if registered.is_err() {
+            // SAFETY: the mapping just made; the driver does not have it (rule 6).
+            unsafe { prefault::unmap(ptr, bytes) };
+        }
+        registered.map(|()| ptr)
+    }
+
+    /// The first device whose context exists, so that pinning makes none. One that cannot be asked is passed over: it may
+    /// be lost, and the memory is for the others, too.
+    fn device(&self) -> Result<Option<DeviceGuard<'_>>> {
+        for device in (0..self.backend.device_count()?).map(DeviceIndex) {
+            let entered = match self.backend.has_primary_context(device) {
+                Ok(false) => continue,
+                Ok(true) => DeviceGuard::new(&*self.backend, device),
+                Err(error) => Err(error),
+            };
+            match entered {
+                Ok(guard) => return Ok(Some(guard)),
+                Err(error) => {
+                    self.backend.clear_error();
+                    tracing::debug!(%error, %device, "memory is pinned in another device's name");
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives memory back that [`take`](Self::take) gave; says how long the driver took, where it was asked. What it
+    /// refuses is as it was.
+    ///
+    /// # Safety
+    /// Rule 3, for these three values of one `take`.
+    pub(super) unsafe fn give_back(
+        &self,
+        ptr: DevicePtr,
+        size: u64,
+        origin: Origin,
+    ) -> Result<Option<Duration>> {
+        if origin == Origin::Reserve {
+            if let ReserveState::Ready(reserve) = &mut *self.reserve.lock() {
+                reserve.slab.put(ptr.0 - reserve.base.0, size);
+            }
+            return Ok(None);
+        }
+        assert_unlocked();
+        let begun = Instant::now();
+        if origin == Origin::Registered {
+            // SAFETY: rule 3, which the caller keeps.
+            unsafe { self.backend.host_registration()?.unregister(ptr) }?;
+            // SAFETY: a mapping of `register`, which nobody uses any more.
+            unsafe { prefault::unmap(ptr, size) };
+        } else {
+            // SAFETY: rule 3, which the caller keeps.
+            unsafe { self.backend.host_free(ptr) }?;
+        }
+        Ok(Some(begun.elapsed()))
+    }
+
+    /// Gives the reserve back, if no block has a piece of it.
+    pub(super) fn give_reserve_back(&self) -> Result<()> {
+        let reserve = {
+            let mut state = self.reserve.lock();
+            match std::mem::replace(&mut *state, ReserveState::Absent) {
+                ReserveState::Ready(reserve) if reserve.slab.is_whole() => reserve,
+                other => {
+                    *state = other;
+                    return Ok(());
+                }
+            }
+        };
+        let Reserve { base, bytes, origin, .. } = reserve;
+        // SAFETY: rule 3: made by `pin`, and no block has any of it.
+        let given = unsafe { self.give_back(base, bytes, origin) };
+        if given.is_err() {
+            *self.reserve.lock() = ReserveState::Ready(reserve);
+        }
+        given.map(drop)
+    }
+}

@@ -1,0 +1,125 @@
+//! Granules that other processes have: how many blocks they were shared with, and in which form they leave the process.
+
+use super::{GranuleState, Region, RegionId, Regions};
+use crate::backend::ShareableHandle;
+use crate::sync::Arc;
+use crate::types::PhysicalHandle;
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+/// Exported granules, by address: what the driver gave for them once it was asked, and how many blocks were shared that lie
+/// in them.
+#[derive(Debug, Default)]
+pub(crate) struct Exports(FxHashMap<u64, Export>);
+
+#[derive(Debug, Default)]
+struct Export {
+    shared: Option<Arc<ShareableHandle>>,
+    blocks: usize,
+}
+
+/// A granule that is to be exported.
+#[derive(Clone, Debug)]
+pub(crate) struct ToExport {
+    pub(crate) addr: u64,
+    pub(crate) handle: PhysicalHandle,
+    /// There already, for another block.
+    pub(crate) shared: Option<Arc<ShareableHandle>>,
+}
+
+impl Region {
+    fn places(&self, range: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
+        range.clone().step_by(self.granule as usize)
+    }
+}
+
+impl Regions {
+    /// A block in these whole granules is to be shared: from here on they stay as they are. Refuses, with its state, where one
+    /// has no memory now.
+    pub(crate) fn begin_export(
+        &mut self,
+        id: RegionId,
+        range: Range<u64>,
+    ) -> std::result::Result<Vec<ToExport>, GranuleState> {
+        let region = self.get_mut(id);
+        let granules = region.range(range.start, range.end - range.start);
+        let lost = region.granules[granules.clone()].iter().find(|granule| !granule.state.is_backed());
+        if let Some(lost) = lost {
+            return Err(lost.state);
+        }
+        let places = region.places(&range);
+        let mut exported = Vec::with_capacity(granules.len());
+        for (addr, granule) in places.zip(&mut region.granules[granules]) {
+            let Some(handle) = granule.handle else { unreachable!("what is backed has a handle") };
+            // One that is pinned stays so.
+            if granule.state == GranuleState::Mapped {
+                granule.state = GranuleState::Exported;
+            }
+            exported.push(ToExport { addr, handle, shared: None });
+        }
+        for granule in &mut exported {
+            let export = self.exports.0.entry(granule.addr).or_default();
+            export.blocks += 1;
+            granule.shared.clone_from(&export.shared);
+        }
+        Ok(exported)
+    }
+
+    /// Commits: this is how the granules leave the process. Where another thread was first, what it got counts; `shared` has
+    /// what counts afterwards, and what is returned is to be dropped without a lock.
+    pub(crate) fn commit_export(&mut self, granules: &mut [ToExport]) -> Vec<Arc<ShareableHandle>> {
+        let mut displaced = Vec::new();
+        for granule in granules {
+            let Some(export) = self.exports.0.get_mut(&granule.addr) else { continue };
+            match &export.shared {
+                Some(first) => displaced.extend(granule.shared.replace(Arc::clone(first))),
+                None => export.shared.clone_from(&granule.shared),
+            }
+        }
+        displaced
+    }
+
+    /// Panics where a granule is said to be exported and no shared block lies in it, or the other way round.
+    pub(crate) fn check_exports(&self) {
+        if self.exports.0.is_empty() {
+            return;
+        }
+        let mut exported = 0;
+        for region in self.iter() {
+            for (addr, granule) in
+                region.places(&(region.base..region.base + region.bytes)).zip(&region.granules)
+            {
+                let blocks = self.exports.0.get(&addr).map_or(0, |export| export.blocks);
+                let shown = granule.state == GranuleState::Exported;
+                assert!(!shown || blocks > 0, "exported granules belong to shared blocks");
+                assert!(
+                    blocks == 0 || granule.state.is_backed(),
+                    "memory of shared blocks stays where it is"
+                );
+                exported += usize::from(blocks > 0);
+            }
+        }
+        assert_eq!(exported, self.exports.0.len(), "no export is lost");
+    }
+
+    /// A shared block of these granules is nobody's any more. What is returned is to be dropped without a lock.
+    pub(crate) fn end_export(&mut self, id: RegionId, range: Range<u64>) -> Vec<Arc<ShareableHandle>> {
+        let mut ended = Vec::new();
+        let region = self.get_mut(id);
+        let granules = region.range(range.start, range.end - range.start);
+        let places: Vec<_> = region.places(&range).zip(granules).collect();
+        for (addr, index) in places {
+            let Some(export) = self.exports.0.get_mut(&addr) else { continue };
+            export.blocks -= 1;
+            if export.blocks > 0 {
+                continue;
+            }
+            ended.extend(self.exports.0.remove(&addr).and_then(|export| export.shared));
+            let granule = &mut self.get_mut(id).granules[index];
+            if granule.state == GranuleState::Exported {
+                granule.state = GranuleState::Mapped;
+            }
+        }
+        ended
+    }
+}

@@ -1,0 +1,493 @@
+//! The ledger: which blocks of an exporter can be opened, and who holds them.
+//!
+//! It is a memory file of the exporter, sealed so that nobody can cut it. Importers reach it through the exporter's
+//! descriptor, so it has no name that could be left behind, and is out of reach once the exporter has ended. Everything in it
+//! is read as if anybody had written it: numbers beyond the page are cut, and the worst that nonsense does is that a block
+//! is refused or stays pending.
+//!
+//! ```text
+//! words 0..8   magic, nonce, cells ever used, zeros
+//! slots        the generation that is open there; 0 is none
+//! cells        who holds (0: nobody), and what: slot and generation
+//! ```
+
+use super::process::{GONE, Process};
+use crate::sync::plain::AtomicU64;
+use crate::sync::{Arc, Mutex, Ordering, Rank};
+use memmap2::MmapRaw;
+use rustc_hash::{FxHashMap, FxHashSet};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"grledger");
+const SLOTS: usize = 1 << 16;
+const CELLS: usize = 1 << 16;
+const FIRST_SLOT: usize = 8;
+const FIRST_CELL: usize = FIRST_SLOT + SLOTS;
+const WORDS: usize = FIRST_CELL + 2 * CELLS;
+const BYTES: u64 = 8 * WORDS as u64;
+const GENERATION_BITS: u32 = 48;
+/// While blocks wait for other processes, requests ask this seldom whether those are alive.
+const SELDOM: Duration = Duration::from_millis(20);
+
+/// A block in a ledger. No two of one ledger are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ticket {
+    pub(crate) slot: u16,
+    pub(crate) generation: u64,
+}
+
+impl Ticket {
+    pub(super) fn is_sound(self) -> bool {
+        (1..1 << GENERATION_BITS).contains(&self.generation)
+    }
+
+    fn to_word(self) -> u64 {
+        u64::from(self.slot) << GENERATION_BITS | self.generation
+    }
+}
+
+/// The file, mapped.
+#[derive(Debug)]
+struct Page(MmapRaw);
+
+impl Page {
+    /// Refuses a file that is not of the ledger's size, or that could be cut while it is mapped.
+    fn map(file: &File) -> io::Result<Self> {
+        let whole = file.metadata()?.len() == BYTES && fcntl_get_seals(file)?.contains(SealFlags::SHRINK);
+        if !whole {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        MmapRaw::map_raw(file).map(Self)
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < WORDS, "words of the page are asked for");
+        let at = self.0.as_mut_ptr().cast::<u64>().wrapping_add(index);
+        // SAFETY: the mapping is page-aligned, lives as long as `self`, and covers the word, since the file's size was checked
+        // and is sealed; every process uses these words atomically only.
+        unsafe { AtomicU64::from_ptr(at) }
+    }
+
+    fn nonce(&self) -> &AtomicU64 {
+        self.word(1)
+    }
+
+    fn used(&self) -> &AtomicU64 {
+        self.word(2)
+    }
+
+    /// Cells beyond were never taken.
+    fn cells_used(&self) -> usize {
+        usize::try_from(self.used().load(Ordering::SeqCst)).unwrap_or(CELLS).min(CELLS)
+    }
+
+    fn slot(&self, slot: u16) -> &AtomicU64 {
+        self.word(FIRST_SLOT + usize::from(slot))
+    }
+
+    fn holder(&self, cell: usize) -> &AtomicU64 {
+        self.word(FIRST_CELL + 2 * cell)
+    }
+
+    fn held(&self, cell: usize) -> &AtomicU64 {
+        self.word(FIRST_CELL + 2 * cell + 1)
+    }
+}
+
+/// What only the exporter knows.
+#[derive(Debug)]
+struct Slots {
+    /// Slots that were used and are not.
+    vacant: Vec<u16>,
+    next: usize,
+    generation: u64,
+    /// When it was last asked whether the holders are alive.
+    asked: Option<Instant>,
+}
+
+/// The exporter's end.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    page: Page,
+    file: File,
+    nonce: u64,
+    exporter: Process,
+    slots: Mutex<Slots>,
+}
+
+impl Ledger {
+    /// A new one, of this process. Calls the system, no driver.
+    pub(crate) fn new() -> io::Result<Self> {
+        let exporter = Process::current()?;
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = File::from(memfd_create("granule-shared-blocks", flags)?);
+        file.set_len(BYTES)?;
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let page = Page::map(&file)?;
+        // Random, as the keys of hash maps are.
+        let nonce = RandomState::new().hash_one(exporter);
+        page.nonce().store(nonce, Ordering::SeqCst);
+        page.word(0).store(MAGIC, Ordering::SeqCst);
+        let slots = Slots { vacant: Vec::new(), next: 0, generation: 0, asked: None };
+        Ok(Self { page, file, nonce, exporter, slots: Mutex::new(Rank::Registry, slots) })
+    }
+
+    pub(crate) fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
+    pub(crate) fn exporter(&self) -> Process {
+        self.exporter
+    }
+
+    /// The number of its descriptor in this process.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
+    /// Lets a block be opened from here on; `None` where no more blocks can be shared at the same time.
+    pub(crate) fn open(&self) -> Option<Ticket> {
+        let mut slots = self.slots.lock();
+        let slot = match slots.vacant.pop() {
+            Some(slot) => slot,
+            None => {
+                let slot = u16::try_from(slots.next).ok()?;
+                slots.next += 1;
+                slot
+            }
+        };
+        slots.generation += 1;
+        let ticket = Ticket { slot, generation: slots.generation };
+        self.page.slot(slot).store(ticket.generation, Ordering::SeqCst);
+        Some(ticket)
+    }
+
+    /// Nobody can open the block any more. Closing twice is fine.
+    pub(crate) fn close(&self, ticket: Ticket) {
+        let mut slots = self.slots.lock();
+        let slot = self.page.slot(ticket.slot);
+        // Nobody but this process writes here; a nonsense value stays, and its slot is not used again.
+        if slot.load(Ordering::SeqCst) == ticket.generation {
+            slot.store(0, Ordering::SeqCst);
+            slots.vacant.push(ticket.slot);
+        }
+    }
+
+    /// Closes the block if nobody who is alive has it open; whether it is closed.
+    pub(crate) fn withdraw(&self, ticket: Ticket) -> bool {
+        if self.holds(true).contains(ticket) {
+            return false;
+        }
+        // A free meanwhile waits, and finds it open or withdrawn.
+        let mut slots = self.slots.lock();
+        let slot = self.page.slot(ticket.slot);
+        if slot.compare_exchange(ticket.generation, 0, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return true;
+        }
+        // Who noted it before that saw it open.
+        let is_noted = |cell| {
+            self.page.holder(cell).load(Ordering::SeqCst) != 0
+                && self.page.held(cell).load(Ordering::SeqCst) == ticket.to_word()
+        };
+        if (0..self.page.cells_used()).any(is_noted) {
+            slot.store(ticket.generation, Ordering::SeqCst);
+            return false;
+        }
+        slots.vacant.push(ticket.slot);
+        true
+    }
+
+    /// What other processes hold. Whether those are alive is asked only if `now`, or if it was not for a while: else
+    /// the dead hold, too.
+    pub(crate) fn holds(&self, now: bool) -> Held {
+        let asks = {
+            let mut slots = self.slots.lock();
+            let due = now || slots.asked.is_none_or(|asked| asked.elapsed() >= SELDOM);
+            if due {
+                slots.asked = Some(Instant::now());
+            }
+            due
+        };
+        let mut alive: FxHashMap<u64, bool> = FxHashMap::default();
+        let mut held = FxHashSet::default();
+        for cell in 0..self.page.cells_used() {
+            let holder = self.page.holder(cell).load(Ordering::SeqCst);
+            if holder == 0 {
+                continue;
+            }
+            if asks && !*alive.entry(holder).or_insert_with(|| Process::from_word(holder).is_alive()) {
+                // Its successor may take the cell at the same time; then it keeps it.
+                let _ =
+                    self.page.holder(cell).compare_exchange(holder, 0, Ordering::SeqCst, Ordering::SeqCst);
+                continue;
+            }
+            held.insert(self.page.held(cell).load(Ordering::SeqCst));
+        }
+        Held(held)
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        // Those that have it mapped see that it is over.
+        self.page.nonce().store(0, Ordering::SeqCst);
+    }
+}
+
+/// The tickets that other processes hold.
+#[derive(Debug)]
+pub(crate) struct Held(FxHashSet<u64>);
+
+impl Held {
+    pub(crate) fn contains(&self, ticket: Ticket) -> bool {
+        self.0.contains(&ticket.to_word())
+    }
+}
+
+/// An importer's end.
+#[derive(Debug)]
+pub(crate) struct LedgerView {
+    page: Page,
+    exporter: Process,
+    nonce: u64,
+}
+
+impl LedgerView {
+    /// Reaches the ledger of another process.
+    ///
+    /// # Errors
+    /// Says why it cannot be reached.
+    pub(crate) fn open(exporter: Process, descriptor: i32, nonce: u64) -> Result<Self, String> {
+        if !exporter.is_alive() {
+            return Err(GONE.into());
+        }
+        let path = format!("/proc/{}/fd/{descriptor}", exporter.id);
+        // Nothing but a file of the right size is opened: other things do something when they are.
+        let page = std::fs::metadata(&path).and_then(|found| {
+            if !found.is_file() || found.len() != BYTES {
+                return Err(io::ErrorKind::InvalidData.into());
+            }
+            Page::map(&File::options().read(true).write(true).open(&path)?)
+        });
+        let page = page.map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => OVER.to_owned(),
+            io::ErrorKind::PermissionDenied => format!(
+                "process {} may not be looked into ({error}): let both processes be of one user, or share a container's \
+                 process names and rights",
+                exporter.id
+            ),
+            _ => format!("process {}, which shared the block, cannot be reached: {error}", exporter.id),
+        })?;
+        if page.word(0).load(Ordering::SeqCst) != MAGIC || page.nonce().load(Ordering::SeqCst) != nonce {
+            return Err(OVER.into());
+        }
+        Ok(Self { page, exporter, nonce })
+    }
+
+    /// Whether it is that ledger of that process.
+    pub(crate) fn is_of(&self, exporter: Process, nonce: u64) -> bool {
+        (self.exporter, self.nonce) == (exporter, nonce)
+    }
+
+    /// Notes that `me` holds a block, then looks whether it can still be opened.
+    ///
+    /// # Errors
+    /// Says why it cannot be.
+    pub(crate) fn hold(self: &Arc<Self>, me: Process, ticket: Ticket) -> Result<Holding, String> {
+        let cell = self.take_cell(me).ok_or(
+            "65536 blocks of the process that shared this one are open already; close some, or share fewer and larger blocks",
+        )?;
+        let holding = Holding { view: Arc::clone(self), cell, me };
+        self.page.held(cell).store(ticket.to_word(), Ordering::SeqCst);
+        if self.page.slot(ticket.slot).load(Ordering::SeqCst) != ticket.generation {
+            return Err(STALE.into());
+        }
+        if self.page.nonce().load(Ordering::SeqCst) != self.nonce {
+            return Err(OVER.into());
+        }
+        if !self.exporter.is_alive() {
+            return Err(GONE.into());
+        }
+        Ok(holding)
+    }
+
+    /// A cell that nobody holds, or else one whose holder is dead.
+    fn take_cell(&self, me: Process) -> Option<usize> {
+        let take = |cell: &usize, from: u64| {
+            let taken = self.page.holder(*cell).compare_exchange(
+                from,
+                me.to_word(),
+                Ordering::SeqCst,
+                Ordering::SeqCst,
+            );
+            taken.is_ok()
+        };
+        let vacant = (0..CELLS).find(|cell| take(cell, 0));
+        let cell = vacant.or_else(|| {
+            (0..CELLS).find(|cell| {
+                let holder = self.page.holder(*cell).load(Ordering::SeqCst);
+                !Process::from_word(holder).is_alive() && take(cell, holder)
+            })
+        })?;
+        self.page.used().fetch_max(cell as u64 + 1, Ordering::SeqCst);
+        Some(cell)
+    }
+}
+
+const STALE: &str =
+    "the block was freed since this handle was made; share it again, and keep it until it is opened";
+const OVER: &str = "the allocator that shared the block is gone, and its memory cannot be opened any more";
+
+/// A block that this process holds, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    view: Arc<LedgerView>,
+    cell: usize,
+    me: Process,
+}
+
+impl Drop for Holding {
+    fn drop(&mut self) {
+        // A child that inherited this holds nothing.
+        if std::process::id() == self.me.id {
+            self.view.page.held(self.cell).store(0, Ordering::SeqCst);
+            self.view.page.holder(self.cell).store(0, Ordering::SeqCst);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn both_ends() -> (Ledger, Arc<LedgerView>) {
+        let ledger = Ledger::new().unwrap();
+        let view = LedgerView::open(ledger.exporter(), ledger.descriptor(), ledger.nonce()).unwrap();
+        (ledger, Arc::new(view))
+    }
+
+    #[test]
+    fn a_block_is_held_until_the_holding_ends_and_never_opened_after_it_was_closed() {
+        let (ledger, view) = both_ends();
+        let me = Process::current().unwrap();
+        let (one, other) = (ledger.open().unwrap(), ledger.open().unwrap());
+        let holding = view.hold(me, one).unwrap();
+        assert!(ledger.holds(true).contains(one) && !ledger.holds(true).contains(other));
+        ledger.close(one);
+        assert_eq!(view.hold(me, one).unwrap_err(), STALE);
+        assert!(ledger.holds(true).contains(one), "closed for new openings, held all the same");
+        let again = ledger.open().unwrap();
+        assert_eq!((again.slot, again.generation), (one.slot, 3), "the slot is another block's now");
+        assert!(!ledger.holds(true).contains(again));
+        drop(holding);
+        assert!(!ledger.holds(true).contains(one));
+        let holding = view.hold(me, other).unwrap();
+        assert!(!ledger.withdraw(other) && view.hold(me, other).is_ok(), "what is held stays open");
+        drop(holding);
+        assert!(ledger.withdraw(other) && view.hold(me, other).is_err());
+        assert!(view.hold(me, again).is_ok() && view.hold(me, one).is_err());
+        drop(ledger);
+        assert_eq!(view.hold(me, again).unwrap_err(), OVER);
+    }
+
+    /// A free that comes while a block is withdrawn, and is left open because somebody has opened it, closes it for good.
+    #[test]
+    fn what_is_closed_stays_closed_whoever_withdraws_at_the_same_time() {
+        let (ledger, view) = both_ends();
+        let me = Process::current().unwrap();
+        // Makes looking who holds what slow.
+        view.page.used().store(CELLS as u64, Ordering::SeqCst);
+        let pause = |duration| {
+            let begun = Instant::now();
+            while begun.elapsed() < duration {
+                std::hint::spin_loop();
+            }
+        };
+        for (held, closed) in (0..600).map(|n| (n % 30 * 5, n / 30 * 10)) {
+            let ticket = ledger.open().unwrap();
+            let begun = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    begun.store(1, Ordering::SeqCst);
+                    ledger.withdraw(ticket)
+                });
+                while begun.load(Ordering::SeqCst) == 0 {
+                    std::hint::spin_loop();
+                }
+                pause(Duration::from_micros(held));
+                let holding = view.hold(me, ticket);
+                pause(Duration::from_micros(closed));
+                ledger.close(ticket);
+                drop(holding);
+            });
+            assert_ne!(ledger.page.slot(ticket.slot).load(Ordering::SeqCst), ticket.generation, "open again");
+        }
+    }
+
+    #[test]
+    fn the_dead_hold_nothing_and_their_cells_are_used_again() {
+        let (ledger, view) = both_ends();
+        let ticket = ledger.open().unwrap();
+        let me = Process::current().unwrap();
+        let former = Process { started: me.started ^ 1, ..me };
+        std::mem::forget(view.hold(former, ticket).unwrap());
+        assert!(ledger.holds(true).0.is_empty(), "the dead were asked for");
+        std::mem::forget(view.hold(former, ticket).unwrap());
+        assert!(ledger.holds(false).contains(ticket), "and are not each time");
+        for cell in 0..CELLS {
+            view.page.holder(cell).store(former.to_word(), Ordering::SeqCst);
+        }
+        let holding = view.hold(me, ticket).unwrap();
+        assert_eq!(holding.cell, 0);
+        for cell in 0..CELLS {
+            view.page.holder(cell).store(me.to_word(), Ordering::SeqCst);
+        }
+        assert!(view.hold(me, ticket).unwrap_err().starts_with("65536 blocks"));
+    }
+
+    #[test]
+    fn nonsense_in_the_page_is_survived() {
+        let (ledger, view) = both_ends();
+        let ticket = ledger.open().unwrap();
+        for word in 2..WORDS {
+            view.page.word(word).store(u64::MAX - word as u64, Ordering::SeqCst);
+        }
+        assert!(!ledger.holds(true).contains(ticket), "no such processes");
+        assert_eq!(view.hold(Process::current().unwrap(), ticket).unwrap_err(), STALE);
+        ledger.close(ticket);
+        assert_ne!(ledger.open().unwrap().slot, ticket.slot, "a slot that was written to is not used again");
+    }
+
+    #[test]
+    fn what_is_no_ledger_is_not_mapped() {
+        let (ledger, _) = both_ends();
+        let me = ledger.exporter();
+        let refused = |process, descriptor, nonce| LedgerView::open(process, descriptor, nonce).unwrap_err();
+        assert_eq!(refused(me, ledger.descriptor(), ledger.nonce() ^ 1), OVER);
+        assert_eq!(refused(me, i32::MAX, ledger.nonce()), OVER);
+        assert_eq!(refused(me, 0, ledger.nonce()), OVER, "standard input");
+        let unsealed = File::from(memfd_create("unsealed", MemfdFlags::CLOEXEC).unwrap());
+        unsealed.set_len(BYTES).unwrap();
+        assert_eq!(refused(me, unsealed.as_raw_fd(), ledger.nonce()), OVER);
+        assert_eq!(
+            refused(Process { started: me.started ^ 1, ..me }, ledger.descriptor(), ledger.nonce()),
+            GONE
+        );
+    }
+
+    #[test]
+    fn every_slot_can_be_open_and_one_more_is_refused() {
+        let ledger = Ledger::new().unwrap();
+        let tickets: Vec<_> = std::iter::from_fn(|| ledger.open()).collect();
+        assert_eq!(tickets.len(), SLOTS);
+        ledger.close(tickets[9]);
+        ledger.close(tickets[9]);
+        assert_eq!(ledger.open().map(|ticket| ticket.slot), Some(9));
+        assert_eq!(ledger.open(), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! What the driver was asked for to show another process's memory here. It can be undone at any point, and again where the
+//! driver refused.
+
+use crate::backend::{Access, Backend, IpcMemoryHandle, Result, ShareableHandle};
+use crate::sync::assert_unlocked;
+use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+
+/// Driver calls that succeeded and have to be undone.
+#[derive(Debug, Default)]
+pub(super) struct Mapping {
+    opened: Option<DevicePtr>,
+    reserved: Option<(DevicePtr, u64)>,
+    /// From here on that many bytes are mapped, in pieces of one granule.
+    mapped: Vec<(DevicePtr, u64)>,
+    handles: Vec<PhysicalHandle>,
+}
+
+impl Mapping {
+    /// Shows a whole fixed segment.
+    pub(super) fn open(
+        &mut self,
+        backend: &dyn Backend,
+        device: DeviceIndex,
+        handle: &IpcMemoryHandle,
+    ) -> Result<DevicePtr> {
+        assert_unlocked();
+        let base = backend.ipc()?.open_memory(device, handle)?;
+        self.opened = Some(base);
+        Ok(base)
+    }
+
+    /// Shows granules one after another, and reserves addresses for just these. The first of `devices` is the one it
+    /// is for.
+    pub(super) fn map(
+        &mut self,
+        backend: &dyn Backend,
+        devices: &[DeviceIndex],
+        granule: u64,
+        shared: Vec<ShareableHandle>,
+    ) -> Result<DevicePtr> {
+        assert_unlocked();
+        let device = devices[0];
+        let vm = backend.virtual_memory()?;
+        let bytes = granule * shared.len() as u64;
+        let base = vm.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
+        self.reserved = Some((base, bytes));
+        for (n, one) in shared.iter().enumerate() {
+            let handle = vm.import_physical(device, one)?;
+            self.handles.push(handle);
+            let at = base.add(n as u64 * granule);
+            // SAFETY: rule 1: the handle was just imported; the range is part of the reservation above, in which nothing is
+            // mapped yet. A handle of another size is refused.
+            unsafe { vm.map(at, granule, handle) }?;
+            self.mapped.push((at, granule));
+        }
+        // SAFETY: the whole range was mapped just above.
+        unsafe { vm.set_access(base, bytes, devices, Access::ReadWrite) }?;
+        // Descriptors have to live until here.
+        drop(shared);
+        // I4: what is mapped stays. A handle that the driver keeps is tried again at the end.
+        self.release_handles(backend);
+        Ok(base)
+    }
+
+    /// Lets `device` reach what is mapped here.
+    pub(super) fn allow(&self, backend: &dyn Backend, device: DeviceIndex) -> Result<()> {
+        let Ok(vm) = backend.virtual_memory() else { return Ok(()) };
+        // SAFETY: mapped, and somebody holds this, so it stays; access is only added.
+        self.mapped
+            .iter()
+            .try_for_each(|(at, bytes)| unsafe { vm.set_access(*at, *bytes, &[device], Access::ReadWrite) })
+    }
+
+    fn release_handles(&mut self, backend: &dyn Backend) {
+        let Ok(vm) = backend.virtual_memory() else { return };
+        self.handles.retain(|handle| {
+            // SAFETY: rule 1: imported by `map`, released once.
+            let released = unsafe { vm.release_physical(*handle) };
+            if let Err(error) = &released {
+                backend.clear_error();
+                tracing::warn!(%error, "an imported handle could not be released; it is tried again later");
+            }
+            released.is_err()
+        });
+    }
+
+    /// Undoes everything that can be undone; what is left can be tried again. No work uses the memory any more.
+    pub(super) fn undo(&mut self, backend: &dyn Backend) -> Result<()> {
+        assert_unlocked();
+        if let Some(base) = self.opened {
+            let ipc = backend.ipc()?;
+            // SAFETY: rule 3: opened by `open`, closed once; no work uses it, as the caller sees to.
+            unsafe { ipc.close_memory(base) }?;
+            self.opened = None;
+        }
+        if self.reserved.is_none() && self.handles.is_empty() {
+            return Ok(());
+        }
+        let vm = backend.virtual_memory()?;
+        while let Some((at, bytes)) = self.mapped.last() {
+            // SAFETY: rule 3: mapped by `map` as one piece, and no work uses it.
+            unsafe { vm.unmap(*at, *bytes) }?;
+            self.mapped.pop();
+        }
+        if let Some((base, bytes)) = self.reserved {
+            // SAFETY: rule 3: the reservation of `map`, in which nothing is mapped any more.
+            unsafe { vm.release_address(base, bytes) }?;
+            self.reserved = None;
+        }
+        while let Some(handle) = self.handles.last() {
+            // SAFETY: rule 1: imported by `map`, released once.
+            unsafe { vm.release_physical(*handle) }?;
+            self.handles.pop();
+        }
+        Ok(())
+    }
+}
