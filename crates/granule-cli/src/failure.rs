@@ -44,9 +44,9 @@ pub(crate) enum Failure {
     /// The replay could not be done.
     #[error("{workload}: {error}")]
     Replay { workload: String, error: ReplayError },
-    /// The snapshot could not be written.
+    /// A file could not be written.
     #[error("{}: {error}", path.display())]
-    WriteSnapshot { path: PathBuf, error: io::Error },
+    WriteFile { path: PathBuf, error: io::Error },
     /// Standard output failed.
     #[error("writing the results failed: {0}")]
     Output(#[from] io::Error),
@@ -94,7 +94,7 @@ impl Failure {
             Self::Replay { error: ReplayError::Trace { .. }, .. } => {
                 Some("the file is damaged or was edited; record it again".into())
             }
-            Self::WriteSnapshot { path, error } => Some(writing_hint(path, error)),
+            Self::WriteFile { path, error } => Some(writing_hint(path, error)),
             _ => None,
         }
     }

@@ -8,8 +8,8 @@ mod console;
 mod failure;
 mod logging;
 mod refusal;
+mod result_file;
 mod size;
-mod snapshot_file;
 mod workload;
 
 use clap::Parser;

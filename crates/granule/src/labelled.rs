@@ -6,11 +6,13 @@
 mod allocator;
 mod device;
 mod event;
+mod host;
 mod stream;
 
 pub use allocator::{CachingAllocator, DeviceBuffer};
 pub use device::Device;
 pub use event::Event;
+pub use host::{HostAllocator, PinnedBuffer};
 pub use stream::Stream;
 
 use alloc_core::backend::{Backend, Result};
@@ -65,6 +67,10 @@ macro_rules! module {
             pub type CachingAllocator = labelled::CachingAllocator<$label>;
             /// Memory that frees itself.
             pub type DeviceBuffer = labelled::DeviceBuffer<$label>;
+            /// The allocator of pinned host memory.
+            pub type HostAllocator = labelled::HostAllocator<$label>;
+            /// Pinned host memory that frees itself.
+            pub type PinnedBuffer = labelled::PinnedBuffer<$label>;
         }
     };
 }

@@ -4,7 +4,7 @@
 //! the order of its stream's work. [`backends`] says which backends this build has, what they find, and which
 //! one is used.
 //!
-//! Features choose the backends; any combination builds on any machine, and drivers are loaded at run time:
+//! Features choose the backends and what figures are exported to; any combination builds on any machine, and drivers are loaded at run time:
 //!
 //! | feature | gives |
 //! |---|---|
@@ -12,13 +12,16 @@
 //! | `cuda` | NVIDIA GPUs: `cuda` |
 //! | `hip` | AMD GPUs: `hip` |
 //! | `hip-as-cuda` | AMD GPUs under CUDA's label: `hip_as_cuda`, and `cuda` where the feature `cuda` is off |
+//! | `metrics` | figures for Prometheus: `metrics::prometheus` |
+//! | `opentelemetry` | figures for OpenTelemetry: `metrics::opentelemetry` |
+//! | `ranges` | ranges in the timelines of profilers, with the memory they took: `metrics::ranges` |
 //!
 //! Source written against `granule::cuda` alone compiles unchanged with `cuda` and with `hip-as-cuda`. The
 //! types of the modules ([`labelled`]) carry the label, so that a stream of one is not given to the other.
 
 pub use alloc_core::{
-    AllocError, CachingAllocator, DeviceBuffer, allocator, backend, buffer, config, device, error, graph,
-    hardened, history, oom, pointer, policy, pool, round, stats, types,
+    AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer, allocator, backend, buffer,
+    config, device, error, graph, hardened, history, host, oom, pointer, policy, pool, round, stats, types,
 };
 
 pub mod backends;
@@ -61,6 +64,10 @@ pub mod openreg {
 pub mod files {
     pub use snapshot::{LoadError, Loaded, convert, json, load, load_from, pickle, trace};
 }
+
+/// Figures for the tools that watch programs.
+#[cfg(any(feature = "metrics", feature = "opentelemetry", feature = "ranges"))]
+pub use granule_metrics as metrics;
 
 /// The snapshot model.
 pub use alloc_core::snapshot;

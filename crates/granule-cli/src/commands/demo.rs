@@ -5,7 +5,7 @@ use super::replay::{self, RunArgs};
 use crate::allocator_args::AllocatorArgs;
 use crate::console;
 use crate::failure::Failure;
-use crate::snapshot_file::SnapshotFile;
+use crate::result_file::ResultFile;
 use crate::workload::Workload;
 use std::io::Write;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
     let workload = Workload::bundled()?;
     console::note("no command given: this replays a PyTorch training run of ResNet, recorded before");
     // A directory that cannot be written is no reason to show nothing.
-    let snapshot = match SnapshotFile::create(Path::new(SNAPSHOT)) {
+    let snapshot = match ResultFile::create(Path::new(SNAPSHOT)) {
         Ok(_) => Some(SNAPSHOT),
         Err(failure) => {
             console::warning(format_args!("no snapshot is written: {failure}"));

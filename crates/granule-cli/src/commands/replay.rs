@@ -7,11 +7,13 @@ use crate::compare::{self, Conditions, NativeAnswer};
 use crate::console;
 use crate::failure::Failure;
 use crate::refusal::{self, FirstOom};
+use crate::result_file::ResultFile;
 use crate::size::Size;
-use crate::snapshot_file::SnapshotFile;
 use crate::workload::{Workload, WorkloadArgs};
 use granule::backends::Name;
 use granule::config::{PolicyName, Settings};
+use granule::files::pickle::{self, Protocol};
+use granule::metrics::prometheus;
 use granule::policy::{Policy, PytorchPolicy};
 use granule::replay::{ReplayOptions, ReplayResult, replay, replay_on};
 use serde::Serialize;
@@ -61,6 +63,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
 
+    /// Write the allocator's figures at the end, as Prometheus reads them
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+
     /// End at the first refused request (exit code 3) instead of skipping it with its later free
     #[arg(long)]
     stop_on_oom: bool,
@@ -79,6 +85,7 @@ impl RunArgs {
             capacity: None,
             scale: None,
             snapshot,
+            metrics: None,
             stop_on_oom: false,
             lag: 0,
         }
@@ -131,7 +138,8 @@ fn run_with<P: Policy>(
     json: bool,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
-    let file = args.snapshot.as_deref().map(SnapshotFile::create).transpose()?;
+    let file = args.snapshot.as_deref().map(ResultFile::create).transpose()?;
+    let metrics = args.metrics.as_deref().map(ResultFile::create).transpose()?;
     let options = ReplayOptions {
         history: if file.is_some() { history_entries(workload, &settings) } else { 0 },
         settings,
@@ -184,8 +192,12 @@ fn run_with<P: Policy>(
     }
     // The figures come before the messages that explain them, and before what may still fail.
     out.flush()?;
+    if let Some(metrics) = metrics {
+        metrics.write(|to| to.write_all(prometheus::text(&replayed.allocator).as_bytes()))?;
+    }
     if let (Some(file), Some(path)) = (file, &args.snapshot) {
-        file.write(&replayed.allocator.snapshot(true))?;
+        let snapshot = replayed.allocator.snapshot(true);
+        file.write(|to| pickle::write(&snapshot, to, Protocol::default()))?;
         console::note(format_args!(
             "the snapshot is in {}; https://pytorch.org/memory_viz opens it",
             path.display()

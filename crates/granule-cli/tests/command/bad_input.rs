@@ -156,6 +156,16 @@ fn a_snapshot_path_that_cannot_be_written_is_noticed_before_the_replay() {
 }
 
 #[test]
+fn a_path_for_figures_that_cannot_be_written_is_noticed_before_the_replay() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 512 0\n");
+    fails(
+        &place.run(&["replay", "t.gz", "--metrics", "no/such/directory/m.prom"]),
+        &["no/such/directory/m.prom: "],
+    );
+}
+
+#[test]
 fn wrong_usage() {
     let place = Place::new();
     place.trace("t.gz", "a 0 512 0\n");

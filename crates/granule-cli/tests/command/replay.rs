@@ -196,6 +196,23 @@ fn what_a_snapshot_cannot_tell_is_said() {
 }
 
 #[test]
+fn figures_are_written_for_prometheus() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 1000 0\na 1 3145728 0\nf 0\n");
+    let ran = place.run(&["replay", "t.gz", "--metrics", "m.prom"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    let text = std::fs::read_to_string(place.path("m.prom")).unwrap();
+    for line in [
+        "granule_allocated_bytes{device=\"0\",kind=\"privateuseone\",pool=\"all\"} 3145728",
+        "granule_requested_peak_bytes{device=\"0\",kind=\"privateuseone\",pool=\"small_pool\"} 1000",
+        "granule_device_allocs_total{device=\"0\",kind=\"privateuseone\"} 2",
+        "# EOF",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
+    }
+}
+
+#[test]
 fn the_snapshot_replaces_a_file_and_follows_a_link() {
     let place = Place::new();
     place.trace("t.gz", "a 0 512 0\n").file("old.pickle", b"old");

@@ -1,18 +1,16 @@
-//! Writing a snapshot so that no half-written file is ever left behind.
+//! Writing files so that no half-written one is ever left behind.
 
 use crate::failure::Failure;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use granule::files::pickle::{self, Protocol};
-use granule::snapshot::Snapshot;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 
-/// A file that will hold a snapshot. Made before the work, so that a bad path is noticed first.
+/// A file that will hold a result. Made before the work, so that a bad path is noticed first.
 #[derive(Debug)]
-pub(crate) struct SnapshotFile {
+pub(crate) struct ResultFile {
     path: PathBuf,
     /// By the path's ending.
     packed: bool,
@@ -27,32 +25,37 @@ enum Target {
     Special(File),
 }
 
-impl SnapshotFile {
+impl ResultFile {
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let target = open(path).map_err(|error| failed(path, error))?;
         let packed = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gz"));
         Ok(Self { path: path.to_owned(), packed, target })
     }
 
-    /// Writes the snapshot and puts the file in its place. Blocks on file output.
-    pub(crate) fn write(self, snapshot: &Snapshot) -> Result<(), Failure> {
+    /// Writes what `content` has to say and puts the file in its place. Blocks on file output.
+    pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
         let written = match self.target {
-            Target::Regular { unfinished, place } => encode(snapshot, unfinished.as_file(), self.packed)
+            Target::Regular { unfinished, place } => encode(content, unfinished.as_file(), self.packed)
                 .and_then(|()| unfinished.persist(place).map_err(|error| error.error))
                 .map(drop),
-            Target::Special(file) => encode(snapshot, &file, self.packed),
+            Target::Special(file) => encode(content, &file, self.packed),
         };
         written.map_err(|error| failed(&self.path, error))
     }
 }
 
-fn encode(snapshot: &Snapshot, file: &File, packed: bool) -> io::Result<()> {
-    let file = BufWriter::new(file);
+fn encode(
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    file: &File,
+    packed: bool,
+) -> io::Result<()> {
+    let mut file = BufWriter::new(file);
     if !packed {
-        return pickle::write(snapshot, file, Protocol::default());
+        content(&mut file)?;
+        return file.flush();
     }
     let mut encoder = GzEncoder::new(file, Compression::default());
-    pickle::write(snapshot, &mut encoder, Protocol::default())?;
+    content(&mut encoder)?;
     encoder.finish()?.flush()
 }
 
@@ -78,5 +81,5 @@ fn open(path: &Path) -> io::Result<Target> {
 }
 
 fn failed(path: &Path, error: io::Error) -> Failure {
-    Failure::WriteSnapshot { path: path.to_owned(), error }
+    Failure::WriteFile { path: path.to_owned(), error }
 }
