@@ -1,7 +1,11 @@
 //! Helpers for tests that span crates.
 
+pub mod bytes;
+pub mod clients;
 pub mod fault_loop;
 pub mod lookalike;
+pub mod peer;
+pub mod pinned;
 pub mod rig;
 pub mod sites;
 

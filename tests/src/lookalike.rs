@@ -33,6 +33,12 @@ pub fn hip_library() -> PathBuf {
     driver("liblookalike_hip.so")
 }
 
+/// Whether tests that can are to run over the machine's own drivers (`GRANULE_REAL_DRIVERS`).
+#[must_use]
+pub fn real_drivers() -> bool {
+    std::env::var_os("GRANULE_REAL_DRIVERS").is_some()
+}
+
 /// A command that finds lookalikes instead of drivers, on the machine that `machine` describes
 /// (`GRANULE_LOOKALIKE`).
 pub fn with_lookalikes(program: impl AsRef<OsStr>, machine: &str) -> Command {

@@ -7,8 +7,10 @@ use alloc_core::block::{BlockId, BlockTable, Tier};
 use alloc_core::config::Settings;
 use alloc_core::index::{FitKey, PlacementIndex};
 use alloc_core::policy::{Drain, Policy, Request, Rung};
+use alloc_core::pool::Filter;
 use alloc_core::segment::SegmentTable;
-use alloc_core::types::{DeviceIndex, MIB};
+use alloc_core::sleep::{Backup, SleepTag, Tags};
+use alloc_core::types::{DeviceIndex, MIB, PoolId};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use std::collections::BTreeMap;
 
@@ -36,7 +38,9 @@ impl PlacementIndex for WorstFit {
 
 /// Pages of 4 KiB, segments of 8 MiB, worst fit, everything split, drained late.
 #[derive(Clone, Debug)]
-struct Contrary;
+struct Contrary {
+    grows: bool,
+}
 
 impl Policy for Contrary {
     type Index = WorstFit;
@@ -45,14 +49,17 @@ impl Policy for Contrary {
     const DRAIN: Drain = Drain::OnMissAndEvery(64);
 
     fn new(_: &Settings, _: bool) -> Self {
-        Self
+        Self { grows: false }
     }
     fn request(&self, bytes: u64) -> Request {
         let size = bytes.next_multiple_of(4096);
         Request { requested: bytes, size, tier: Tier::Large, segment_bytes: size.max(8 * MIB) }
     }
     fn grows(&self) -> bool {
-        false
+        self.grows
+    }
+    fn growing(&self) -> Self {
+        Self { grows: true }
     }
     fn granule(&self, _: Tier, minimum: u64) -> u64 {
         minimum
@@ -117,4 +124,20 @@ fn finished_frees_are_noticed_when_statistics_are_read() {
     allocator.record_stream(ptr, side).unwrap();
     allocator.free(ptr).unwrap();
     assert_eq!(allocator.stats(DEVICE).unwrap().granule.pending_bytes, 0);
+}
+
+#[test]
+fn its_pools_can_sleep() {
+    let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(16 * MIB)).unwrap();
+    let allocator = CachingAllocator::<Contrary>::new(device.clone(), Settings::default()).unwrap();
+    let (home, pool) = (device.default_stream(DEVICE), PoolId::fresh());
+    allocator.create_pool(DEVICE, pool, None).unwrap();
+    allocator.set_sleep_tag(DEVICE, pool, Some(SleepTag::new("all"))).unwrap();
+    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    let ptr = allocator.malloc(5 * MIB, home).unwrap();
+    assert_eq!(allocator.sleep(Tags::All, &Backup::Discard).unwrap().slept, 6 * MIB, "by granules of 2 MiB");
+    assert_eq!(device.used(DEVICE), 0);
+    allocator.wake(Tags::All).unwrap();
+    allocator.free(ptr).unwrap();
+    allocator.check_invariants();
 }

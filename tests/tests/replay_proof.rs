@@ -11,6 +11,7 @@ use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
 use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
+use granule_tests::bytes::Bytes;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use std::ops::Range;
 
@@ -25,8 +26,7 @@ struct Machine<'r> {
 
 impl Machine<'_> {
     fn fill(&self, stream: Stream, ptr: DevicePtr, value: u8, bytes: u64) {
-        // SAFETY: rule 2: see the type.
-        unsafe { self.rig.backend.memset_async(ptr, value, bytes, stream) }.unwrap();
+        Bytes(&*self.rig.backend).fill(stream, ptr, value, bytes);
     }
 
     fn copy(&self, stream: Stream, dst: DevicePtr, src: DevicePtr, bytes: u64) {
@@ -35,17 +35,11 @@ impl Machine<'_> {
     }
 
     fn write(&self, ptr: DevicePtr, contents: &[u8]) {
-        let from = DevicePtr(contents.as_ptr() as u64);
-        // SAFETY: rule 2: see the type; the host's side is a slice that lives during the call.
-        unsafe { self.rig.backend.copy(ptr, from, contents.len() as u64, CopyKind::HostToDevice) }.unwrap();
+        Bytes(&*self.rig.backend).write(ptr, contents);
     }
 
     fn read(&self, ptr: DevicePtr, bytes: u64) -> Vec<u8> {
-        let mut contents = vec![0; bytes as usize];
-        let to = DevicePtr(contents.as_mut_ptr() as u64);
-        // SAFETY: rule 2: see the type; the host's side is a vector that lives during the call.
-        unsafe { self.rig.backend.copy(to, ptr, bytes, CopyKind::DeviceToHost) }.unwrap();
-        contents
+        Bytes(&*self.rig.backend).read(ptr, bytes)
     }
 
     /// Later work of `to` comes after all that `from` was given.

@@ -38,6 +38,9 @@ pub(crate) struct Options {
     /// Measure only what the history costs, on and off (needs valgrind, and no rig)
     #[arg(long)]
     history: bool,
+    /// Measure only sleep and wake: 60 GiB under the cost model, 2 GiB of real bytes with each backup (needs no rig)
+    #[arg(long)]
+    sleep: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -46,6 +49,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if options.history {
         return history();
+    }
+    if options.sleep {
+        return sleep();
     }
     let shared = root().join("../shared");
     let rig = options.rig.clone().unwrap_or_else(|| shared.join("peer-bench"));
@@ -194,6 +200,14 @@ fn history() -> Result<()> {
         run_process(command(&program).args(["snapshot", "5000", entries]))?;
     }
     Ok(())
+}
+
+/// What sleeping and waking cost: see `tests/src/bin/sleep-cost.rs`.
+fn sleep() -> Result<()> {
+    cargo(&["build", "--release", "-p", "granule-tests", "--bin", "sleep-cost"])?;
+    let program = target().join("release/sleep-cost");
+    run_process(command(&program).args(["modelled", "60"]))?;
+    run_process(command(&program).args(["bytes", "2"]))
 }
 
 const CALLGRIND: [&str; 2] = ["--tool=callgrind", "--callgrind-out-file=/dev/null"];

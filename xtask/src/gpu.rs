@@ -103,6 +103,19 @@ fn page(granule: &Path, name: &str, device: &Value, capabilities: &Value) -> Res
         let _ =
             writeln!(page, "- {} `{}`: {why}", outcome.unwrap_or_default(), check_name.unwrap_or_default());
     }
+    if matches!(name, "cuda" | "hip") {
+        let _ = writeln!(page, "\n## Sleep, wake, and memory shared between processes\n");
+        for test in ["sleep_drivers", "ipc_processes"] {
+            println!("{name}: {test}");
+            let mut run = command("cargo");
+            run.args(["test", "--release", "-p", "granule-tests", "--test", test]);
+            let verdict = match process::run(run.env("GRANULE_REAL_DRIVERS", name)) {
+                Ok(()) => "passed".into(),
+                Err(error) => format!("FAILED ({error}); run it again by itself to see why"),
+            };
+            let _ = writeln!(page, "- `{test}`: {verdict}");
+        }
+    }
     let _ = writeln!(
         page,
         "\n## Replays\n\nEach beside the simulated device under the same settings and scale.\n\n\

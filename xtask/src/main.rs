@@ -109,11 +109,14 @@ fn ci() -> Result<()> {
 /// Every combination of the facade's features builds on a bare machine.
 fn feature_combinations() -> Result<()> {
     process::install_if_missing("cargo-hack")?;
-    for package in ["granule", "cuda-program"] {
+    for package in ["granule", "granule-metrics", "cuda-program"] {
         let mut arguments = vec!["hack", "check", "-p", package, "--feature-powerset"];
-        if package == "cuda-program" {
+        match package {
+            // They only pass features of `granule-metrics` on, which is checked by itself.
+            "granule" => arguments.extend(["--group-features", "metrics,opentelemetry,ranges"]),
             // It is a program for one of the two.
-            arguments.extend(["--at-least-one-of", "cuda,hip-as-cuda"]);
+            "cuda-program" => arguments.extend(["--at-least-one-of", "cuda,hip-as-cuda"]),
+            _ => {}
         }
         cargo(&arguments)?;
     }

@@ -172,8 +172,6 @@ mod tests {
         assert_eq!(checklist.letters(), letters);
         let later: Vec<_> =
             checklist.behaviours().filter(|b| b.later.is_some()).map(|b| b.id.as_str()).collect();
-        let ipc = (3..=6).map(|n| format!("E{n:02}"));
-        let pinned = (1..=10).map(|n| format!("N{n:02}"));
-        assert_eq!(later, ipc.chain(pinned).collect::<Vec<_>>());
+        assert_eq!(later, [""; 0], "no behaviour is left to a later issue");
     }
 }

@@ -11,4 +11,5 @@ mod observers;
 mod pools;
 mod pressure;
 mod rig;
+mod sleep;
 mod streams;
