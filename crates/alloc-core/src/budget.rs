@@ -199,7 +199,8 @@ pub struct TenantStats {
     pub spilled_bytes: u64,
 }
 
-/// Sees soft limits crossed. Called with no lock held, before the call that crossed the limit returns. It may use the
+/// Sees soft limits crossed. Called with no lock held, before the call that crossed the limit returns, unless another thread is
+/// telling observers of the device at that moment: then by that one. It may use the
 /// allocator.
 pub type BudgetObserver = Arc<dyn Fn(&BudgetEvent) + Send + Sync>;
 /// Makes room, and returns how many bytes it made free; 0 for none. Called with no lock held; it may use the allocator,

@@ -111,7 +111,8 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     /// Tells `observer` of soft limits of pools and tenants that are crossed, once for each crossing, with no lock held,
-    /// before the call that crossed the limit returns. It may use the allocator.
+    /// before the call that crossed the limit returns, unless another thread is telling observers of the device at that
+    /// moment: then by that one. It may use the allocator.
     pub fn add_budget_observer(&self, observer: impl Fn(&BudgetEvent) + Send + Sync + 'static) {
         let observer: BudgetObserver = Arc::new(observer);
         for device in self.reachable() {

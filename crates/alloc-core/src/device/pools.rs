@@ -280,7 +280,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
                 let free = arena.blocks.iter().filter(|(_, block)| block.state == State::Free);
                 stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
-                let backed = |id| arena.segment_blocks(id).any(|(_, block)| block.state != State::Unmapped);
+                let has_memory = |state| !matches!(state, State::Unmapped | State::Asleep | State::Dormant);
+                let backed = |id| arena.segment_blocks(id).any(|(_, block)| has_memory(block.state));
                 stats.segments += arena.segments.iter().filter(|(id, _)| backed(*id)).count() as u64;
             }
             stats.reserved_bytes = self.state.lock().accounts.of_pool(id);
