@@ -8,6 +8,7 @@ pub mod peer;
 pub mod pinned;
 pub mod rig;
 pub mod sites;
+pub mod sleepers;
 
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;

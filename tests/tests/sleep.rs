@@ -5,14 +5,14 @@ use alloc_core::AllocError;
 use alloc_core::backend::{CaptureMode, ErrorKind};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::graph::GraphCapture;
-use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
-use alloc_core::sleep::{Backup, KeptBecause, Retention, SleepTag, Tags};
-use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PoolId, Stream};
+use alloc_core::pool::{MemoryPool, PoolOptions};
+use alloc_core::sleep::{Backup, KeptBecause, Retention, SleepReport, SleepTag, Tags};
+use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PoolId};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
-use granule_tests::rig::{DEVICE, Rig, on_each};
-use proptest::prelude::*;
+use granule_tests::rig::{DEVICE, Gate, Rig, on_each};
+use granule_tests::sleepers::{malloc_in, tagged};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -22,16 +22,6 @@ fn machine() -> OpenRegConfig {
 
 fn small_granules() -> Settings {
     Settings { large_segment_size: 12 * MIB, ..Settings::default() }
-}
-
-fn tagged(allocator: &Allocator, tag: &str) -> MemoryPool {
-    let options = PoolOptions { sleep_tag: Some(SleepTag::new(tag)), ..PoolOptions::default() };
-    MemoryPool::new(allocator, DEVICE, options).unwrap()
-}
-
-fn malloc_in(pool: &MemoryPool, allocator: &Allocator, bytes: u64, stream: Stream) -> DevicePtr {
-    let _scope = pool.enter(Filter::Always).unwrap();
-    allocator.malloc(bytes, stream).unwrap()
 }
 
 /// Every kind of backup; files go to a directory of the test's.
@@ -294,6 +284,33 @@ fn what_sleeps_is_refused_where_it_would_be_used() {
 }
 
 #[test]
+fn the_out_of_memory_report_does_not_count_what_sleeps_and_a_tag_stays_until_its_pool_wakes() {
+    on_each(&machine().capacity(256 * MIB), |rig| {
+        let allocator = rig.allocator(Settings::default());
+        let pool = tagged(&allocator, "weights");
+        let ptr = malloc_in(&pool, &allocator, 200 * MIB, rig.stream());
+        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        let refusal = allocator.malloc(300 * MIB, rig.stream()).unwrap_err();
+        let AllocError::OutOfMemory(report) = &refusal else { panic!("{refusal}") };
+        assert_eq!((report.asleep, report.shortfall()), (200 * MIB, 44 * MIB));
+        assert!(refusal.to_string().contains("200.00 MiB of what is allocated sleep"), "{refusal}");
+        let refusal = allocator.set_sleep_tag(DEVICE, pool.id(), None).unwrap_err();
+        assert!(refusal.to_string().contains("wake it first"), "{refusal}");
+        allocator.wake(Tags::All).unwrap();
+        allocator.set_sleep_tag(DEVICE, pool.id(), None).unwrap();
+        allocator.free(ptr).unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+    on_each(&machine(), |rig| {
+        let allocator = rig.allocator(Settings { caching: false, ..Settings::default() });
+        let options = PoolOptions { sleep_tag: Some(SleepTag::new("weights")), ..PoolOptions::default() };
+        let refusal = MemoryPool::new(&allocator, DEVICE, options).unwrap_err();
+        assert!(refusal.to_string().contains("turn caching on"), "{refusal}");
+    });
+}
+
+#[test]
 fn a_pool_that_goes_while_it_sleeps_leaves_nothing() {
     on_each(&machine(), |rig| {
         let allocator = rig.allocator(Settings::default());
@@ -343,39 +360,54 @@ fn a_machine_without_virtual_memory_refuses_and_fixed_segments_stay_awake() {
     });
 }
 
-/// Memory is not unmapped under work, of any stream and any device, and sleeping waits for it.
+/// Puts all to sleep on another thread, and opens the gate once it is seen to wait.
+fn sleep_behind(allocator: &Allocator, gate: Gate) -> SleepReport {
+    let (done, finished) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| done.send(allocator.sleep(Tags::All, &Backup::Discard).unwrap()).unwrap());
+        assert!(finished.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
+        gate.open();
+        finished.recv().unwrap()
+    })
+}
+
+/// Memory is not unmapped under work, of any stream, and sleeping waits for it.
 #[test]
-fn sleeping_waits_for_work_also_of_streams_that_were_never_recorded() {
+fn sleeping_waits_for_work_of_streams_that_were_never_recorded() {
     on_each(&machine(), |rig| {
         let allocator = rig.allocator(Settings::default());
         let pool = tagged(&allocator, "weights");
         let (stream, side) = (rig.new_stream(), rig.new_stream());
-        let recorded = malloc_in(&pool, &allocator, 20 * MIB, stream);
-        let pending = malloc_in(&pool, &allocator, 20 * MIB, stream);
+        let ptr = malloc_in(&pool, &allocator, 20 * MIB, stream);
         let gate = rig.hold(side);
-        rig.use_memory(side, recorded, 20 * MIB);
-        rig.use_memory(side, pending, 20 * MIB);
-        allocator.record_stream(pending, side).unwrap();
-        allocator.free(pending).unwrap();
-        let (done, finished) = mpsc::channel();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let slept = allocator.sleep(Tags::All, &Backup::Discard).unwrap();
-                done.send(slept).unwrap();
-            });
-            assert!(finished.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
-            gate.open();
-            let slept = finished.recv().unwrap();
-            assert_eq!((slept.slept, slept.uncached), (20 * MIB, 20 * MIB));
-        });
+        rig.use_memory(side, ptr, 20 * MIB);
+        assert_eq!(sleep_behind(&allocator, gate).slept, 20 * MIB);
         assert_eq!(rig.device.traps(), Vec::new());
-        allocator.free(recorded).unwrap();
+        allocator.free(ptr).unwrap();
         drop(pool);
         rig.nothing_is_left(&allocator);
     });
 }
 
-/// A call that failed left a block half asleep; the block is freed before anybody tries again.
+#[test]
+fn sleeping_waits_for_frees_that_wait_for_streams() {
+    on_each(&machine(), |rig| {
+        let allocator = rig.allocator(Settings::default());
+        let pool = tagged(&allocator, "weights");
+        let (stream, side) = (rig.new_stream(), rig.new_stream());
+        let [live, pending] = [(); 2].map(|()| malloc_in(&pool, &allocator, 20 * MIB, stream));
+        let gate = rig.hold(side);
+        rig.use_memory(side, pending, 20 * MIB);
+        allocator.record_stream(pending, side).unwrap();
+        allocator.free(pending).unwrap();
+        let slept = sleep_behind(&allocator, gate);
+        assert_eq!((slept.slept, slept.uncached), (20 * MIB, 20 * MIB));
+        allocator.free(live).unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 #[test]
 fn a_block_that_is_half_asleep_is_freed_to_the_byte() {
     on_each(&machine(), |rig| {
@@ -515,100 +547,4 @@ fn waking_gives_cached_memory_of_others_back_and_asks_callbacks() {
         drop(pool);
         rig.nothing_is_left(&allocator);
     });
-}
-
-#[derive(Clone, Debug)]
-enum Step {
-    Malloc { pool: usize, stream: usize, bytes: u64 },
-    Free(usize),
-    Sleep { tags: u8, backup: bool },
-    Wake { tags: u8 },
-    EmptyCache,
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        5 => (0..3usize, 0..2usize, prop_oneof![1..4096u64, MIB..30 * MIB])
-            .prop_map(|(pool, stream, bytes)| Step::Malloc { pool, stream, bytes }),
-        4 => (0..64usize).prop_map(Step::Free),
-        2 => (1..8u8, any::<bool>()).prop_map(|(tags, backup)| Step::Sleep { tags, backup }),
-        2 => (1..8u8).prop_map(|tags| Step::Wake { tags }),
-        1 => Just(Step::EmptyCache),
-    ]
-}
-
-const TAGS: [&str; 3] = ["a", "b", "c"];
-
-struct Live {
-    ptr: DevicePtr,
-    bytes: u64,
-    seed: u64,
-    pool: usize,
-    /// Some of it slept without a backup.
-    lost: bool,
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
-    /// Whatever sleeps and wakes in whatever order: blocks that are awake have their contents unless these were given up.
-    #[test]
-    fn any_order_of_sleeping_waking_and_freeing(steps in prop::collection::vec(step(), 1..60)) {
-        let rig = Rig::openreg(machine().devices(1).capacity(4 * GIB));
-        let allocator = rig.allocator(Settings::default());
-        let pools: Vec<MemoryPool> = TAGS.iter().map(|tag| tagged(&allocator, tag)).collect();
-        let streams = [rig.stream(), rig.new_stream()];
-        let bytes_of = Bytes(&*rig.backend);
-        let mut live: Vec<Live> = Vec::new();
-        // Ends of each block carry its seed: enough to notice another's contents.
-        let edge = |bytes: u64| bytes.min(600);
-        for (seed, step) in (1u64..).zip(steps) {
-            match step {
-                Step::Malloc { pool, stream, bytes } => {
-                    let ptr = malloc_in(&pools[pool], &allocator, bytes, streams[stream]);
-                    bytes_of.write(ptr, &pattern(seed, edge(bytes)));
-                    bytes_of.write(ptr.add(bytes - edge(bytes)), &pattern(seed, edge(bytes)));
-                    live.push(Live { ptr, bytes, seed, pool, lost: bytes <= 1200 });
-                }
-                Step::Free(n) if !live.is_empty() => {
-                    let gone = live.swap_remove(n % live.len());
-                    allocator.free(gone.ptr).unwrap();
-                }
-                Step::Free(_) => {}
-                Step::Sleep { tags, backup } => {
-                    let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
-                    for block in live.iter_mut().filter(|block| tags >> block.pool & 1 == 1) {
-                        block.lost |= !backup && allocator.is_asleep(block.ptr) == Some(false);
-                    }
-                    let backup = if backup { Backup::HostPinned(Retention::Keep) } else { Backup::Discard };
-                    let report = allocator.sleep(Tags::Only(&meant), &backup).unwrap();
-                    prop_assert_eq!(report.kept_bytes(), 0);
-                    for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
-                        prop_assert_eq!(allocator.is_asleep(block.ptr), Some(true));
-                    }
-                }
-                Step::Wake { tags } => {
-                    let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
-                    allocator.wake(Tags::Only(&meant)).unwrap();
-                    for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
-                        prop_assert_eq!(allocator.is_asleep(block.ptr), Some(false));
-                    }
-                }
-                Step::EmptyCache => allocator.empty_cache().unwrap(),
-            }
-            allocator.check_invariants();
-            for block in live.iter().filter(|block| !block.lost && allocator.is_asleep(block.ptr) == Some(false)) {
-                let expected = pattern(block.seed, edge(block.bytes));
-                prop_assert!(bytes_of.read(block.ptr, edge(block.bytes)) == expected);
-                let end = block.ptr.add(block.bytes - edge(block.bytes));
-                prop_assert!(bytes_of.read(end, edge(block.bytes)) == expected);
-            }
-        }
-        for block in live {
-            allocator.free(block.ptr).unwrap();
-        }
-        drop(pools);
-        allocator.drop_backups();
-        prop_assert_eq!(allocator.backup_bytes(), 0);
-        rig.nothing_is_left(&allocator);
-    }
 }

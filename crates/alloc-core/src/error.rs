@@ -167,8 +167,9 @@ pub enum AllocError {
     },
     /// There is no memory for a pool to wake; what is asleep keeps its contents.
     #[error(
-        "{label} out of memory. Pool {pool} needs {} to wake; the device has {} free, and limits may allow less. Free \
-         memory, or put another tag to sleep, and wake again: what is asleep keeps its contents",
+        "{label} out of memory. Pool {pool} needs {} to wake; the device has {} free, and limits may allow less. A \
+         tenant's budget may, too (tenant_stats). Free memory, or put another tag to sleep, and wake again: what sleeps keeps its \
+         contents; what was woken before this stays awake, and can be put to sleep again",
         crate::round::format_bytes(*bytes), crate::round::format_bytes(*free)
     )]
     NoRoomToWake {

@@ -118,6 +118,8 @@ pub struct OomReport {
     /// Memory of the device by process; empty where nobody tells
     /// ([`set_process_memory_source`](crate::allocator::CachingAllocator::set_process_memory_source)).
     pub processes: Vec<ProcessMemory>,
+    /// Bytes of live memory that sleep: they take none of the device.
+    pub asleep: u64,
     /// The limit of the request's pool, where that is what refuses it.
     pub pool_limit: Option<u64>,
     /// The pool's tenant.
@@ -229,7 +231,8 @@ impl OomReport {
     #[must_use]
     pub fn shortfall(&self) -> u64 {
         let limit = self.allowed.unwrap_or(u64::MAX).min(self.device_total);
-        (self.allocated + self.pending).saturating_add(self.block_size).saturating_sub(limit)
+        let awake = (self.allocated + self.pending).saturating_sub(self.asleep);
+        awake.saturating_add(self.block_size).saturating_sub(limit)
     }
 }
 
@@ -259,6 +262,13 @@ impl fmt::Display for OomReport {
         }
         if let Some(kept) = self.kept_for_others {
             write!(f, "\n  {} are guaranteed to other tenants and kept free for them", format_bytes(kept))?;
+        }
+        if self.asleep > 0 {
+            write!(
+                f,
+                "\n  {} of what is allocated sleep and take none of the device",
+                format_bytes(self.asleep)
+            )?;
         }
         if self.shortfall() > 0 {
             write!(

@@ -63,7 +63,8 @@ impl fmt::Display for Problem {
             Self::PendingFree { requested } => {
                 write!(
                     f,
-                    "it was freed already (double free), and its {requested} bytes wait for other streams"
+                    "it was freed already (double free), and its {requested} bytes wait for other streams, or for processes that \
+                     have it open"
                 )
             }
             Self::Quarantined { requested } => {

@@ -12,10 +12,15 @@
 //! * `record_stream`, launches of graphs of the pool, checkpoints: refused with
 //!   [`AllocError::Asleep`](crate::AllocError::Asleep).
 //! * Sleeping or waking twice is fine, and does nothing.
+//! * Its live blocks count as allocated, not as reserved. A tenant's guarantee stays: what sleeps can wake.
+//! * What was allocated while caching was off does not sleep.
 //!
 //! The unit is the granule, and its state says everything: one that is shared with another process, registered, or under a
 //! block whose free still waits for a stream stays awake, and [`SleepReport::kept`] says so. A call that fails in the middle
 //! leaves each granule awake or asleep as a whole, nothing is lost, and the call can be made again.
+//!
+//! Backups hold whole granules (of 2 and 20 MiB by default), so they are larger than the blocks. Files go where the program says; in a
+//! directory that the system keeps in memory (tmpfs), they are memory.
 //!
 //! Free cached memory is given back and not woken, except in pools whose addresses captured graphs know.
 

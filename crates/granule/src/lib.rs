@@ -20,8 +20,9 @@
 //! types of the modules ([`labelled`]) carry the label, so that a stream of one is not given to the other.
 
 pub use alloc_core::{
-    AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer, allocator, backend, buffer,
-    config, device, error, graph, hardened, history, host, oom, pointer, policy, pool, round, stats, types,
+    AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer, allocator, backend, budget,
+    buffer, config, device, error, graph, hardened, history, host, oom, pointer, policy, pool, round, share,
+    sleep, stats, types,
 };
 
 pub mod backends;

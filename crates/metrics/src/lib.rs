@@ -3,11 +3,11 @@
 //! [`metrics`] is the one table of them: name, unit, help and how each is read. What exports them goes through that
 //! table, so that all say the same:
 //!
-//! * `prometheus`: [`prometheus::text`], or a [`prometheus::Collector`] for a registry.
-//! * `opentelemetry`: [`opentelemetry::register`] makes observable instruments of a meter.
+//! * `prometheus`: `prometheus::text`, or a `prometheus::Collector` for a registry.
+//! * `opentelemetry`: `opentelemetry::register` makes observable instruments of a meter.
 //!
-//! `ranges` is about time: [`ranges::Range`] names a part of the program in the timelines of NVIDIA's and AMD's profilers,
-//! [`ranges::MemoryRange`] says how much memory that part took, too.
+//! `ranges` is about time: `ranges::Range` names a part of the program in the timelines of NVIDIA's and AMD's profilers,
+//! `ranges::MemoryRange` says how much memory that part took, too.
 //!
 //! Figures come from a [`Source`]: an allocator of device memory, one of pinned host memory, or both. Reading them waits
 //! for nothing and is exact: whatever [`DeviceStats`](alloc_core::stats::DeviceStats) has is of one moment.

@@ -124,7 +124,10 @@ impl<P: Policy> CachingAllocator<P> {
     /// after all cached memory was given back. Hooks run in the order of their priority, the lowest first, and of equals
     /// the one added first; after each the free memory is searched, whatever the hook says. A hook is called with
     /// no lock held, never for a request that is made inside a hook, and never while the request's stream is captured. It
-    /// returns the bytes it made free, which is for the statistics.
+    /// returns the bytes it made free, which is for the statistics. Pools that [`wake`](Self::wake) and find no room ask,
+    /// too; what wakes cannot be put to sleep by the hook.
+    ///
+    /// A hook lives as long as the allocator: one that uses the allocator holds it by a `Weak`, or neither ever goes.
     pub fn add_spill_hook(&self, priority: i32, hook: impl Fn(&SpillRequest) -> u64 + Send + Sync + 'static) {
         let hook: SpillHook = Arc::new(hook);
         for device in self.reachable() {

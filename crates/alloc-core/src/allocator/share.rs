@@ -53,7 +53,7 @@ impl<P: Policy> CachingAllocator<P> {
         let device = self.device(device)?;
         let read = Handle::from_bytes(handle).map_err(|problem| AllocError::Open { problem })?;
         if self.devices.iter().any(|device| device.is_exporter(read.exporter.nonce)) {
-            let problem = "the block is this process's own: use the address it was allocated at".into();
+            let problem = "the block is this process's own, as long as it is not freed: use the address it was allocated at".into();
             return Err(AllocError::Open { problem });
         }
         device.noticing(device.open_shared(handle, read))

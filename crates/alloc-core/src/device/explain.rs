@@ -164,6 +164,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 private_free: pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
                 pending: active - allocated,
                 processes,
+                asleep: state.regions.asleep_bytes(),
                 pool_limit: pool_limit.map(|limit| limit.bytes),
                 tenant,
                 kept_for_others,

@@ -71,6 +71,17 @@ impl<P: Policy> DeviceAllocator<P> {
                 .into(),
             ));
         }
+        if tag.is_some() && self.attention.has(Reason::UNCACHED) {
+            return Err(AllocError::Sleep(
+                "caching is off, and what comes straight from the driver cannot sleep; turn caching on"
+                    .into(),
+            ));
+        }
+        if tag.is_none() && self.is_pool_asleep(id)? {
+            return Err(AllocError::Sleep(format!(
+                "pool {id} sleeps, and its tag is what wakes it; wake it first"
+            )));
+        }
         let sleeps = tag.is_some() && id != PoolId::DEFAULT;
         let slot = self.pools.lock().set_tag(id, tag)?;
         for arena in self.arena_states() {
@@ -88,21 +99,17 @@ impl<P: Policy> DeviceAllocator<P> {
         self.pools.lock().tags().map(|(_, _, tag)| tag.clone()).collect()
     }
 
-    /// The pools that are meant, those that wake first in front.
+    /// The pools that are meant.
     pub(crate) fn sleepers_of(&self, tags: Tags<'_>) -> Vec<Sleeper> {
         let pools = self.pools.lock();
-        let mut found: Vec<Sleeper> = pools
-            .tags()
-            .filter(|(.., tag)| tags.name(tag))
-            .map(|(id, slot, tag)| Sleeper {
-                id,
-                slot,
-                source: pools.records.get(&id).and_then(|pool| pool.source.clone()),
-                priority: tag.priority,
-            })
-            .collect();
-        found.sort_by_key(|sleeper| (std::cmp::Reverse(sleeper.priority), sleeper.id));
-        found
+        let meant = pools.tags().filter(|(.., tag)| tags.name(tag));
+        let sleeper = |(id, slot, tag): (PoolId, PoolSlot, &SleepTag)| Sleeper {
+            id,
+            slot,
+            source: pools.records.get(&id).and_then(|pool| pool.source.clone()),
+            priority: tag.priority,
+        };
+        meant.map(sleeper).collect()
     }
 
     /// Puts a pool to sleep. What was done before an error is in the report.
