@@ -48,6 +48,11 @@ fn under(tool: &str, package: &str, only: &str, options: &Options) -> Result<()>
         let encoded: String = schedule.split_whitespace().collect();
         command.env("GRANULE_SCHEDULE", encoded);
     }
-    command.arg("--").args(options.name.as_deref().or(Some(only)).filter(|name| !name.is_empty()));
+    command.arg("--");
+    if tool == "shuttle" {
+        // Its atomics belong to one run, and some of the engine's are the process's: one run at a time.
+        command.arg("--test-threads=1");
+    }
+    command.args(options.name.as_deref().or(Some(only)).filter(|name| !name.is_empty()));
     process::run(&mut command)
 }

@@ -122,6 +122,8 @@ pub(crate) fn lend(backend: BackendId) -> &'static Attention {
 /// Takes the word of a device allocator that is gone.
 pub(crate) fn take_back(attention: &'static Attention) {
     if let Some(word) = words().find(|word| std::ptr::eq(&raw const word.attention, attention)) {
+        // No backend's from here on: whoever asks about this one must not look at what the next owner does.
+        word.backend.store(0, Ordering::Release);
         word.lent.store(false, Ordering::Release);
     }
 }
