@@ -3,12 +3,12 @@
 
 use alloc_core::budget::{Budget, Shortage, SpillRequest};
 use alloc_core::config::Settings;
-use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
-use alloc_core::sleep::{Backup, SleepTag, Tags};
+use alloc_core::sleep::{Backup, Tags};
 use alloc_core::types::{DeviceIndex, MIB};
 use backend_openreg::OpenRegConfig;
 use granule_tests::clients::{Client, budget};
 use granule_tests::rig::{DEVICE, on_each};
+use granule_tests::sleepers::{malloc_in, tagged};
 use std::sync::{Arc, Mutex};
 
 fn device(capacity: u64) -> OpenRegConfig {
@@ -120,11 +120,8 @@ fn a_hook_that_asks_for_memory_is_not_asked_itself() {
 fn a_hook_of_a_wake_may_wait_for_other_threads() {
     on_each(&device(200), |rig| {
         let allocator = rig.allocator(Settings::default());
-        let options = PoolOptions { sleep_tag: Some(SleepTag::new("weights")), ..PoolOptions::default() };
-        let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
-        let scope = pool.enter(Filter::Always).unwrap();
-        let block = allocator.malloc(100 * MIB, rig.stream()).unwrap();
-        drop(scope);
+        let pool = tagged(&allocator, "weights");
+        let block = malloc_in(&pool, &allocator, 100 * MIB, rig.stream());
         allocator.sleep(Tags::All, &Backup::Discard).unwrap();
         let other = Mutex::new(Some(allocator.malloc(180 * MIB, rig.stream()).unwrap()));
         let (weak, stream) = (Arc::downgrade(&allocator), rig.stream());
@@ -139,6 +136,27 @@ fn a_hook_of_a_wake_may_wait_for_other_threads() {
             180 * MIB
         });
         assert_eq!(allocator.wake(Tags::All).unwrap().woken, 100 * MIB);
+        allocator.free(block).unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// A hook that panics while a pool wakes: the pool sleeps on, and the next call wakes it.
+#[test]
+fn a_hook_that_panics_in_a_wake_loses_nothing() {
+    on_each(&device(200), |rig| {
+        let allocator = rig.allocator(Settings::default());
+        let pool = tagged(&allocator, "weights");
+        let block = malloc_in(&pool, &allocator, 100 * MIB, rig.stream());
+        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        let other = allocator.malloc(180 * MIB, rig.stream()).unwrap();
+        allocator.add_spill_hook(0, |_| panic!("the hook has a bug"));
+        let wake = || allocator.wake(Tags::All);
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(wake)).unwrap_err();
+        allocator.check_invariants();
+        allocator.free(other).unwrap();
+        assert_eq!(wake().unwrap().woken, 100 * MIB);
         allocator.free(block).unwrap();
         drop(pool);
         rig.nothing_is_left(&allocator);

@@ -4,8 +4,9 @@
 //! lock is dropped, and the outcome is committed granule by granule, so that an error leaves each awake or asleep.
 
 use super::release::Flush;
-use super::{DeviceAllocator, SegmentChange};
+use super::{DeviceAllocator, DeviceState, SegmentChange};
 use crate::address_map::Location;
+use crate::arena::ArenaState;
 use crate::attention::Reason;
 use crate::backend::{BackendError, VirtualMemory};
 use crate::block::{SegmentId, State, Tier};
@@ -35,6 +36,34 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Publishes that a thread is changing these granules.
+    pub(super) fn take<P: Policy>(
+        state: &ArenaState<P>,
+        device: &mut DeviceState,
+        segment: SegmentId,
+        region: RegionId,
+        range: Range<u64>,
+    ) -> Self {
+        let granule = device.regions.get(region).map_or(1, |region| region.granule);
+        let handles = device.regions.begin(region, range.start, range.end - range.start);
+        Self {
+            segment,
+            region,
+            granule,
+            range,
+            tier: state.segments[segment].tier,
+            stream: state.id.stream,
+            handles: handles.into_iter().flatten().collect(),
+        }
+    }
+
+    /// Its blocks become what its granules are now.
+    pub(super) fn follow<P: Policy>(&self, state: &mut ArenaState<P>, device: &DeviceState) {
+        if let Some(region) = device.regions.get(self.region) {
+            state.follow(self.segment, region, &self.range);
+        }
+    }
+
     pub(super) fn at(&self) -> DevicePtr {
         DevicePtr(self.range.start)
     }
@@ -251,22 +280,12 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut device = self.state.lock();
             let Some(region) = device.regions.get(region_id) else { continue };
             let found = state.sleepers(segment, region, free_too);
-            let granule = region.granule;
             for (bytes, because) in found.kept {
                 report.kept.push(Kept { device: self.device, pool: pool.id, bytes, because });
             }
             for range in found.ranges {
-                let handles = device.regions.begin(region_id, range.start, range.end - range.start);
                 state.lie_down(segment, &range);
-                runs.push(Run {
-                    segment,
-                    region: region_id,
-                    granule,
-                    range,
-                    tier: state.segments[segment].tier,
-                    stream: state.id.stream,
-                    handles: handles.into_iter().flatten().collect(),
-                });
+                runs.push(Run::take(&state, &mut device, segment, region_id, range));
             }
         }
         (runs, users)
@@ -286,9 +305,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let mut device = self.state.lock();
         let start = run.range.start + from as u64 * run.granule;
         device.regions.commit_backed(run.region, start, &run.handles[from..]);
-        if let Some(region) = device.regions.get(run.region) {
-            state.follow(run.segment, region, &run.range);
-        }
+        run.follow(&mut state, &device);
     }
 
     #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
@@ -336,9 +353,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 device.accounts.give_back(pool.id, run.tier, slept);
                 device.counters.device_free += 1;
             }
-            if let Some(region) = device.regions.get(run.region) {
-                state.follow(run.segment, region, &run.range);
-            }
+            run.follow(&mut state, &device);
             drop(device);
             if slept > 0 {
                 let context = state.segments[run.segment].context.clone();

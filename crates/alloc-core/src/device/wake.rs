@@ -24,6 +24,22 @@ struct Given<'a, P: Policy> {
     transit: InTransit<'a, ThreadId>,
 }
 
+/// A run that sleeps on when this is dropped.
+struct Unwoken<'a, P: Policy> {
+    device: &'a DeviceAllocator<P>,
+    arena: &'a Arena<P>,
+    run: &'a Run,
+}
+
+impl<P: Policy> Drop for Unwoken<'_, P> {
+    fn drop(&mut self) {
+        let mut state = self.arena.lock();
+        let mut device = self.device.state.lock();
+        device.regions.keep_asleep(self.run.region, self.run.range.clone());
+        self.run.follow(&mut state, &device);
+    }
+}
+
 impl<P: Policy> DeviceAllocator<P> {
     /// Wakes a pool. What was done before an error is in the report.
     pub(crate) fn wake(&self, pool: &Sleeper, report: &mut WakeReport) -> Result<()> {
@@ -62,19 +78,9 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         for (segment, region_id) in state.growable_segments() {
             let mut device = self.state.lock();
-            let region = device.regions.get(region_id)?;
+            let Some(region) = device.regions.get(region_id) else { continue };
             let Some(range) = region.first_asleep() else { continue };
-            let granule = region.granule;
-            device.regions.begin(region_id, range.start, range.end - range.start);
-            return Some(Run {
-                segment,
-                region: region_id,
-                granule,
-                range,
-                tier: state.segments[segment].tier,
-                stream: state.id.stream,
-                handles: Vec::new(),
-            });
+            return Some(Run::take(&state, &mut device, segment, region_id, range));
         }
         None
     }
@@ -88,16 +94,12 @@ impl<P: Policy> DeviceAllocator<P> {
         call: &Call<'_>,
         report: &mut WakeReport,
     ) -> Result<()> {
-        let outcome = self.back_up_again(arena, pool, run, vm, call, report);
-        if outcome.is_err() {
-            let mut state = arena.lock();
-            let mut device = self.state.lock();
-            device.regions.keep_asleep(run.region, run.range.clone());
-            if let Some(region) = device.regions.get(run.region) {
-                state.follow(run.segment, region, &run.range);
-            }
-        }
-        outcome
+        // Also where foreign code, a hook for example, panics.
+        let unwoken = Unwoken { device: self, arena, run };
+        self.back_up_again(arena, pool, run, vm, call, report)?;
+        std::mem::forget(unwoken);
+        self.tell_crossings();
+        Ok(())
     }
 
     fn back_up_again(
@@ -137,17 +139,13 @@ impl<P: Policy> DeviceAllocator<P> {
             device.counters.device_alloc += 1;
             device.regions.commit_backed(run.region, run.range.start, &handles);
             let forgotten = device.regions.forget_saved(run.region, run.range.clone());
-            if let Some(region) = device.regions.get(run.region) {
-                state.follow(run.segment, region, &run.range);
-            }
+            run.follow(&mut state, &device);
             drop(device);
             state.history.record(Action::SegmentMap, run.range.start, run.bytes());
             forgotten
         };
         drop(forgotten);
-        // Foreign code is called without it: others may wait for this thread's memory.
         drop(transit);
-        self.tell_crossings();
         report.woken += run.bytes();
         report.restored += restored;
         Ok(())
