@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# Builds the fake NVIDIA libraries into $OUT (default: lib/ beside this script).
+# Needs g++, python3, binutils, and a venv with the CUDA wheel of torch in it, whose headers and symbol lists are
+# used: TORCH_VENV=/path/to/venv ./build.sh
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+fail() { echo "build.sh: $*" >&2; exit 1; }
+
+for tool in "${CXX:-g++}" gcc nm python3 xargs; do
+  command -v "$tool" >/dev/null || fail "$tool is missing: install g++, binutils, python3 and findutils"
+done
+[ -n "${TORCH_VENV:-}" ] || fail "set TORCH_VENV to a venv with the CUDA build of torch"
+site=$(echo "$TORCH_VENV"/lib/python3*/site-packages)
+[ -d "$site" ] || fail "$TORCH_VENV is no venv: it has no lib/python3*/site-packages"
+[ -d "$site/torch" ] || fail "no torch in $TORCH_VENV: pip install torch (the CUDA build) there"
+nv=$site/nvidia
+header=$(ls "$nv"/cu1*/include/cuda.h "$nv"/cuda_runtime/include/cuda.h 2>/dev/null | head -1 || true)
+[ -n "$header" ] || fail "no CUDA headers in $nv: the torch of $TORCH_VENV is not the CUDA build"
+cu=$(dirname "$header")
+# The one library of this name in the wheels; their directory differs by CUDA version.
+wheel_library() {
+  local found
+  found=$(find "$nv" -name "$1.so.[0-9]*" | sort | head -1)
+  [ -n "$found" ] || fail "no $1 in $nv: reinstall torch with its nvidia-* wheels"
+  echo "$found"
+}
+
+out=${OUT:-$here/lib}
+tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
+mkdir -p "$out" "$tmp/lib"
+CXXFLAGS="-std=c++17 -O2 -fPIC -w -I$here/src -I$cu -I$nv/cudnn/include"
+symbols() { nm -D --defined-only "$1" | awk '$2=="T"{print $3}' | sed 's/@.*//' | sort -u; }
+# objects NAME...: src/NAME.cpp, or src/NAME.cpp:FLAG:OBJECT
+objects() {
+  printf '%s\n' "$@" | xargs -P "$(nproc)" -I{} bash -c '
+    IFS=: read -r name flag object <<<"{}"
+    '"${CXX:-g++} $CXXFLAGS"' $flag -c "'"$here"'/src/$name.cpp" -o "'"$tmp"'/${object:-$name}.o"' ||
+    fail "the compiler refused a file"
+}
+# library SONAME VERSION_NODE WANTED_LIST STUB_ANSWER LDFLAGS NAME...: objects, and stubs for the rest
+library() {
+  local soname=$1 node=$2 want=$3 answer=$4 ldflags=$5; shift 5
+  local files=("${@/#/$tmp/}"); files=("${files[@]/%/.o}")
+  nm --defined-only "${files[@]}" | awk '$2=="T"{print $3}' | sort -u >"$tmp/have"
+  python3 "$here/src/mkstubs.py" "$tmp/stubs.c" "$tmp/have" "$want" "$answer"
+  gcc -O1 -fPIC -w -c "$tmp/stubs.c" -o "$tmp/stubs.o"
+  local version=()
+  if [ -n "$node" ]; then echo "$node { global: *; };" >"$tmp/v.map"; version=(-Wl,--version-script="$tmp/v.map"); fi
+  "${CXX:-g++}" -shared -o "$tmp/lib/$soname" -Wl,-soname,"$soname" "${version[@]}" "${files[@]}" "$tmp/stubs.o" $ldflags
+}
+
+driver=(settings device contexts memory bytes virtual_memory allocations pools copies host ipc ipc_events
+        streams events capture graphs modules)
+runtime=(runtime_device runtime_memory runtime_streams runtime_kernels)
+objects "${driver[@]}" "${runtime[@]}" nvml cudnn cublas "cublas:-DFAKE_LT:cublas_lt"
+
+# The names of libcuda come from cuda.h, since there is no driver to list.
+"${CXX:-g++}" $CXXFLAGS -E -x c++ "$cu/cuda.h" | grep -oE 'CUresult[[:space:]]+cu[A-Za-z0-9_]+\(' |
+  sed -E 's/CUresult[[:space:]]+//; s/\(//' | sort -u >"$tmp/cuda.want"
+library libcuda.so.1 "" "$tmp/cuda.want" 801 "-lpthread -ldl" "${driver[@]}"
+over_driver="-L$tmp/lib -l:libcuda.so.1 -Wl,-rpath,\$ORIGIN"
+: >"$tmp/nvml.want"
+library libnvidia-ml.so.1 "" "$tmp/nvml.want" 0 "$over_driver" nvml
+
+cudart=$(wheel_library libcudart); symbols "$cudart" >"$tmp/cudart.want"; cudart=$(basename "$cudart")
+library "$cudart" "$cudart" "$tmp/cudart.want" 801 "$over_driver -ldl" "${runtime[@]}"
+for pair in libcublasLt:cublas_lt libcublas:cublas libcudnn:cudnn; do
+  real=$(wheel_library "${pair%:*}"); symbols "$real" >"$tmp/want"; real=$(basename "$real")
+  library "$real" "$real" "$tmp/want" 0 "" "${pair#*:}"
+done
+"${CXX:-g++}" $CXXFLAGS -shared "$here/src/recorder.cpp" -o "$tmp/lib/librecorder.so" -L"$tmp/lib" -l:"$cudart" -Wl,-rpath,\$ORIGIN
+# One after the other into place, so that a program that starts meanwhile finds whole files.
+for file in "$tmp"/lib/*; do cp "$file" "$out/.new" && mv "$out/.new" "$out/$(basename "$file")"; done
+echo "built in $out: $(cd "$out" && echo lib*)"
