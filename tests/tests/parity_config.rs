@@ -93,6 +93,28 @@ fn c07_blocks_of_both_kinds_live_side_by_side() {
     });
 }
 
+/// The rest of a fixed segment is a tighter place than a growable block of its size that could still grow.
+#[test]
+fn c07_a_fixed_rest_comes_before_a_growable_one_of_its_size() {
+    on_each(&of(8 * GIB), |rig| {
+        let growable = Settings { expandable_segments: true, ..Settings::default() };
+        let allocator = rig.allocator(growable.clone());
+        let stream = rig.stream();
+        let in_growable = allocator.malloc(700, stream).unwrap();
+        allocator.configure(Settings::default()).unwrap();
+        let in_fixed = allocator.malloc(700, stream).unwrap();
+        allocator.configure(growable).unwrap();
+        let next = allocator.malloc(700, stream).unwrap();
+        assert_eq!(
+            next,
+            in_fixed.add(1024),
+            "both rests have 2 MiB less 1024 bytes, the growable one is older"
+        );
+        free(&allocator, [in_growable, in_fixed, next]);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 #[test]
 fn c07_garbage_collection_takes_fixed_segments_and_leaves_growable_ones() {
     on_each(&of(1000 * MIB), |rig| {

@@ -145,7 +145,7 @@ fn p03_a_pools_own_functions_make_and_free_its_segments() {
         allocator.free(live[0]).unwrap();
         allocator.free(live[3]).unwrap();
         allocator.empty_cache().unwrap();
-        assert_eq!(*all.returned.lock().unwrap(), [30 * MIB, 20 * MIB, 2 * MIB]);
+        assert_eq!(*all.returned.lock().unwrap(), [30 * MIB, 2 * MIB, 20 * MIB], "small segments first");
         drop(all);
         assert!(last.upgrade().is_none(), "the pool's record held it, and is gone");
         assert!(is_unknown(&allocator, id));

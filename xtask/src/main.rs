@@ -3,12 +3,16 @@
 mod bench;
 mod bindgen;
 mod codegen;
+mod e2e_torch;
 mod gpu;
+mod gpu_torch;
+mod header;
 mod mutants;
 mod new_backend;
 mod parity;
 mod process;
 mod schedules;
+mod venv;
 mod viewer;
 
 use anyhow::Result;
@@ -38,12 +42,16 @@ enum Task {
     Bindgen(bindgen::Options),
     /// Make the code that follows from the Backend trait anew: delegation and the C table
     Codegen(codegen::Options),
+    /// Make the header of the C ABI anew from crates/granule-capi
+    Header(header::Options),
     /// Write a crate for a new accelerator that compiles and passes the required part of the conformance kit
     NewBackend(new_backend::Options),
     /// Make docs/parity.md anew: the behaviours of PyTorch's allocator and the tests that show them
     Parity(parity::Options),
     /// Run the conformance kit and the recorded workloads on the real devices of this machine
     Gpu(gpu::Options),
+    /// Compare a real training step on Granule and on PyTorch's own allocator, on this machine's GPU
+    GpuTorch(gpu_torch::Options),
     /// Long property, fuzz and fault-loop runs (CI runs a bounded slice of each)
     Fuzz {
         /// Cases per property; CI runs at most a few hundred
@@ -54,6 +62,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Run the engine's threads in chosen orders (shuttle), and its small kernels in all orders (loom)
     Schedules(schedules::Options),
+    /// Run real PyTorch programs on Granule, on the GPU-less rig (installs torch into target/e2e-torch the first time)
+    E2eTorch(e2e_torch::Options),
     /// Pass snapshots through PyTorch's own viewer (installs torch into target/viewer-venv the first time)
     Viewer(viewer::Options),
 }
@@ -65,12 +75,15 @@ fn main() -> Result<()> {
         Task::Bench(options) => bench::run(&options),
         Task::Bindgen(options) => bindgen::run(&options),
         Task::Codegen(options) => codegen::run(&options),
+        Task::Header(options) => header::run(&options),
         Task::NewBackend(options) => new_backend::run(&options),
         Task::Parity(options) => parity::run(&options),
         Task::Gpu(options) => gpu::run(&options),
+        Task::GpuTorch(options) => gpu_torch::run(&options),
         Task::Fuzz { cases } => fuzz(cases),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
+        Task::E2eTorch(options) => e2e_torch::run(&options),
         Task::Viewer(options) => viewer::run(&options),
     }
 }
@@ -97,23 +110,28 @@ fn ci() -> Result<()> {
     feature_combinations()?;
     bindgen::check_where_headers_are()?;
     parity::run(&parity::Options { check: true })?;
+    header::run(&header::Options { check: true })?;
     process::run(
         process::command("cargo")
             .args(["doc", "--workspace", "--no-deps"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     schedules::run(&schedules::Options::SLICE)?;
-    test(&[])
+    test(&[])?;
+    // Last, and with a time budget of its own: it installs PyTorch.
+    e2e_torch::run(&e2e_torch::Options::default())
 }
 
 /// Every combination of the facade's features builds on a bare machine.
 fn feature_combinations() -> Result<()> {
     process::install_if_missing("cargo-hack")?;
-    for package in ["granule", "granule-metrics", "cuda-program"] {
+    for package in ["granule", "granule-metrics", "granule-capi", "cuda-program"] {
         let mut arguments = vec!["hack", "check", "-p", package, "--feature-powerset"];
         match package {
             // They only pass features of `granule-metrics` on, which is checked by itself.
             "granule" => arguments.extend(["--group-features", "metrics,opentelemetry,ranges"]),
+            // The same, of the default build.
+            "granule-capi" => arguments.extend(["--exclude-features", "metrics"]),
             // It is a program for one of the two.
             "cuda-program" => arguments.extend(["--at-least-one-of", "cuda,hip-as-cuda"]),
             _ => {}

@@ -1,18 +1,24 @@
-//! The parity table: which behaviours of PyTorch's allocator there are, and which tests show each.
+//! The parity tables: which behaviours of PyTorch's allocator there are, and which tests show each; and which functions
+//! PyTorch offers for memory.
 //!
-//! [`checklist`] reads the behaviours, [`finder`] finds the tests that are named after their ids, [`table`] puts
-//! both into one document. [`run`] writes it or, with `--check`, compares it and lists what is missing.
+//! [`checklist`] reads the behaviours, [`finder`] and [`python`] find the tests that are named after their ids,
+//! [`offers`] reads the functions with their tests, [`table`] puts all into one document. [`run`] writes it or, with
+//! `--check`, compares it and lists what is missing.
 
 mod checklist;
 mod finder;
+mod offers;
+mod python;
 mod table;
 
 use crate::process::root;
 use anyhow::{Context, Result, bail};
 use checklist::Checklist;
 use finder::Test;
+use offers::Offers;
 
 const CHECKLIST: &str = "tests/parity.toml";
+const OFFERS: &str = "tests/parity_torch.toml";
 const DOCUMENT: &str = "docs/parity.md";
 
 /// What is to be done.
@@ -24,14 +30,20 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let file = root().join(CHECKLIST);
-    let text =
-        std::fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
-    let checklist = Checklist::parse(&text).with_context(|| format!("{CHECKLIST} is not a checklist"))?;
-    let tests = finder::find(&root(), &checklist.letters())?;
-    let fresh = table::write(&checklist, &tests);
+    let checklist =
+        Checklist::parse(&read(CHECKLIST)?).with_context(|| format!("{CHECKLIST} is not a checklist"))?;
+    let offers =
+        Offers::parse(&read(OFFERS)?).with_context(|| format!("{OFFERS} is no list of functions"))?;
+    let letters = checklist.letters();
+    let mut tests = finder::find(&root(), &letters)?;
+    let python = python::find(&root(), &letters)?;
+    let tables = offers.write(&python);
+    let mut found = offers.problems(&python);
+    tests.extend(python.into_iter().filter(|test| !test.ids.is_empty()));
+    let fresh = table::write(&checklist, &tests) + &tables;
     let document = root().join(DOCUMENT);
     let mut problems = problems(&checklist, &tests);
+    problems.append(&mut found);
     if !std::fs::read_to_string(&document).is_ok_and(|there| there == fresh) {
         if options.check {
             problems.push(format!("{DOCUMENT} is out of date; run cargo xtask parity"));
@@ -50,13 +62,22 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+fn read(name: &str) -> Result<String> {
+    let file = root().join(name);
+    std::fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))
+}
+
 /// What is wrong between the checklist and the tests, a line each.
 fn problems(checklist: &Checklist, tests: &[Test]) -> Vec<String> {
     let mut problems = Vec::new();
     let mut untested = Vec::new();
     for behaviour in checklist.behaviours() {
         let id = &behaviour.id;
-        let tested = tests.iter().any(|test| test.counts() && test.ids.contains(id));
+        let mut own = tests.iter().filter(|test| test.counts() && test.ids.contains(id)).peekable();
+        let tested = own.peek().is_some();
+        if tested && behaviour.python_half.is_some() && !own.any(Test::is_python) {
+            problems.push(format!("{id} has no test in {} for its Python half", python::FOLDER));
+        }
         match (&behaviour.later, tested) {
             (None, false) => untested.push(id.as_str()),
             (Some(issue), true) => {
@@ -114,6 +135,11 @@ mod tests {
     fn each_behaviour_needs_a_test_that_runs_and_each_such_test_a_behaviour() {
         let checklist = Checklist::parse(SAMPLE).unwrap();
         let both = test("s01_s02_x", &["S01", "S02"]);
+        assert_eq!(
+            problems(&checklist, std::slice::from_ref(&both)),
+            ["S02 has no test in tests/torch for its Python half"]
+        );
+        let both = Test { file: "tests/torch/test_a.py".into(), ..both };
         assert_eq!(problems(&checklist, std::slice::from_ref(&both)), [""; 0]);
         assert_eq!(
             problems(&checklist, &[test("s01_x", &["S01"])]),
@@ -155,6 +181,9 @@ mod tests {
         ] {
             assert!(text.lines().any(|line| line == row), "{row}\n{text}");
         }
+        tests.push(Test { file: "tests/torch/test_a.py".into(), ..test("test_s02_z", &["S02"]) });
+        let text = table::write(&checklist, &tests);
+        assert!(text.contains("3 behaviours: 2 tested, 0 with"), "{text}");
         tests.clear();
         let text = table::write(&checklist, &tests);
         assert!(

@@ -1,6 +1,7 @@
 //! PyTorch's own viewer as the judge of our snapshots.
 
 use crate::process::{self, cargo, command, root, target};
+use crate::venv::Venv;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;
@@ -57,12 +58,5 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 fn install() -> Result<PathBuf> {
-    let venv = target().join("viewer-venv");
-    let python = venv.join("bin/python");
-    if !python.exists() {
-        println!("installing torch into {} (about 6 GB, once)", venv.display());
-        process::run(command("python3").args(["-m", "venv"]).arg(&venv))?;
-        process::run(command(venv.join("bin/pip")).args(["install", "-q", "torch==2.15.0", "numpy"]))?;
-    }
-    Ok(python)
+    Ok(Venv::prepare("viewer-venv", "torch==2.15.0\nnumpy\n", None)?.python())
 }

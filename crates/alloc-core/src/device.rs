@@ -36,6 +36,7 @@ mod uncached;
 mod wake;
 
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
+pub use observe::GrowableSize;
 pub(crate) use observe::Observation;
 pub use record::{ProcessMemorySource, RejectionObserver, SegmentChange, SegmentEvent, SegmentObserver};
 pub(crate) use release::Flush;

@@ -14,13 +14,13 @@ mod thread;
 mod trackers;
 
 pub use annotations::Stage;
-pub use context::{CallContext, Context, ContextRecorder, RecordContext};
+pub use context::{CallContext, Context, ContextRecorder, RecordContext, SegmentContexts, SnapshotContexts};
 pub use thread::{pop_compile_context, push_compile_context, set_user_metadata, user_metadata};
 pub use trackers::TraceTracker;
 
 pub(crate) use annotations::Annotations;
 pub(crate) use entry::{Labelling, entry};
-pub(crate) use resolve::Resolver;
+pub(crate) use resolve::{Resolver, resolve};
 pub(crate) use ring::{Details, Record, Ring};
 pub(crate) use stamps::Stamps;
 pub(crate) use trackers::Outbox;

@@ -26,6 +26,11 @@ impl Test {
     pub(super) fn counts(&self) -> bool {
         self.is_test && !self.ignored
     }
+
+    /// Whether it runs PyTorch.
+    pub(super) fn is_python(&self) -> bool {
+        self.file.ends_with(".py")
+    }
 }
 
 /// Every function named after an id in the tests that span crates and in those of the crates, by file.
@@ -67,7 +72,7 @@ fn folder(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// The ids that a name begins with.
-fn ids(name: &str, letters: &BTreeSet<char>) -> Vec<String> {
+pub(super) fn ids(name: &str, letters: &BTreeSet<char>) -> Vec<String> {
     let mut ids = Vec::new();
     let mut rest = name;
     while let Some((front, behind)) = rest.split_once('_') {

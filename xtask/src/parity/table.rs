@@ -18,8 +18,8 @@ impl<'c> State<'c> {
         match (&behaviour.later, &behaviour.python_half) {
             (Some(issue), _) => Self::Later(issue),
             _ if tests.is_empty() => Self::NoTest,
-            (None, Some(rest)) => Self::EngineHalf(rest),
-            (None, None) => Self::Tested,
+            (None, Some(rest)) if !tests.iter().any(|test| test.is_python()) => Self::EngineHalf(rest),
+            (None, _) => Self::Tested,
         }
     }
 
@@ -68,13 +68,16 @@ pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
         "# Parity with PyTorch's allocator\n\n\
          Made by `cargo xtask parity` from `tests/parity.toml` and the names of the tests; do not edit. A test\n\
          that shows a behaviour has a name that begins with its id. CI fails where a behaviour has no test that\n\
-         runs, and where this table is out of date.\n\n\
+         runs, and where this table is out of date. The tests in `tests/torch` run real PyTorch programs on Granule\n\
+         and on PyTorch's own allocator and compare what they see (`cargo xtask e2e-torch`). The tables at the end,\n\
+         from `tests/parity_torch.toml`, are of functions: what PyTorch's own allocator has, what a\n\
+         `CUDAPluggableAllocator` can have of it, and what Granule has.\n\n\
          {all} behaviours: {tested} tested, {half} with the engine half tested, {later} later{missing}.\n{body}"
     )
 }
 
 /// The tests, by file.
-fn tests_text(tests: &[&Test]) -> String {
+pub(super) fn tests_text(tests: &[&Test]) -> String {
     let by_file = tests.chunk_by(|a, b| a.file == b.file);
     let files: Vec<String> = by_file
         .map(|tests| {
@@ -88,6 +91,6 @@ fn tests_text(tests: &[&Test]) -> String {
 }
 
 /// Text inside a table.
-fn cell(text: &str) -> String {
+pub(super) fn cell(text: &str) -> String {
     text.trim().replace('|', "\\|")
 }

@@ -3,12 +3,12 @@
 use super::CachingAllocator;
 use crate::config::Settings;
 use crate::device::{
-    DeviceAllocator, Observation, OutOfMemoryObserver, ProcessMemorySource, RejectionObserver, SegmentEvent,
-    SegmentObserver,
+    DeviceAllocator, GrowableSize, Observation, OutOfMemoryObserver, ProcessMemorySource, RejectionObserver,
+    SegmentEvent, SegmentObserver,
 };
 use crate::error::Result;
 use crate::hardened::{CorruptionObserver, CorruptionReport, HardenedStats};
-use crate::history::{Context, HistoryOptions, Stage, TraceTracker};
+use crate::history::{Context, HistoryOptions, SnapshotContexts, Stage, TraceTracker, resolve};
 use crate::oom::ProcessMemory;
 use crate::policy::Policy;
 use crate::snapshot::{HistoryStatus, Snapshot, TraceEntry, Value};
@@ -50,6 +50,15 @@ impl<P: Policy> CachingAllocator<P> {
         Ok(self.seen_device(device)?.largest_free_block())
     }
 
+    /// What growable segments hold, by stream and tier. Takes time with the number of blocks.
+    /// PyTorch: `getExpandableSegmentSizes`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn growable_sizes(&self, device: DeviceIndex) -> Result<Vec<GrowableSize>> {
+        Ok(self.seen_device(device)?.growable_sizes())
+    }
+
     /// Marks the begin or end of a range of the program for snapshots, while the device's history is on.
     /// PyTorch: `recordAnnotation`.
     pub fn mark_range(&self, stage: Stage, name: &str, device: DeviceIndex) {
@@ -76,6 +85,19 @@ impl<P: Policy> CachingAllocator<P> {
         for device in self.reachable() {
             device.add_trace_tracker(Arc::clone(&tracker));
         }
+    }
+
+    /// [`add_trace_tracker`](Self::add_trace_tracker) for the entries of one device.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn add_trace_tracker_on(
+        &self,
+        device: DeviceIndex,
+        tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.seen_device(device)?.add_trace_tracker(Arc::new(tracker));
+        Ok(())
     }
 
     /// Tells `observer` of memory that was taken from a device, before it is handed out, and of memory that goes back,
@@ -172,16 +194,31 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     fn snapshot_of(&self, pool: Option<PoolId>, traces: bool) -> Snapshot {
+        let (mut snapshot, contexts) = self.snapshot_with_contexts(pool, traces);
+        resolve(&mut snapshot, contexts);
+        snapshot
+    }
+
+    /// A snapshot of one pool or of all, and the call contexts as they were gathered, place by place: for a program that
+    /// looks them up itself. Where there is a context, the snapshot itself has no frames.
+    #[must_use]
+    pub fn snapshot_with_contexts(&self, pool: Option<PoolId>, traces: bool) -> (Snapshot, SnapshotContexts) {
+        let mut contexts = SnapshotContexts::default();
         if self.is_forked() {
-            return Snapshot::default();
+            return (Snapshot::default(), contexts);
         }
         let mut snapshot = Snapshot { allocator_settings: describe(&self.settings()), ..Snapshot::default() };
         let mut history = HistoryStatus { complete: true, ..HistoryStatus::default() };
         for device in self.reachable() {
             let Observation { segments, entries, status } = device.observe(pool, traces);
-            snapshot.segments.extend(segments);
+            for (segment, of_segment) in segments {
+                snapshot.segments.push(segment);
+                contexts.segments.push(of_segment);
+            }
             if traces {
+                let (entries, of_entries) = entries.into_iter().unzip();
                 snapshot.device_traces.push(entries);
+                contexts.traces.push(of_entries);
             }
             history.recorded |= status.recorded;
             history.complete &= status.complete;
@@ -192,7 +229,7 @@ impl<P: Policy> CachingAllocator<P> {
             snapshot.external_annotations = self.annotations.lock().values();
         }
         snapshot.history = Some(history);
-        snapshot
+        (snapshot, contexts)
     }
 }
 

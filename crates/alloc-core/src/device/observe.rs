@@ -7,7 +7,9 @@ use crate::arena::ArenaState;
 use crate::block::State;
 use crate::counters::{Count, Counters, Peaks};
 use crate::error::Result;
-use crate::history::{Context, Details, Labelling, Owner, Record, RecordContext, Recorder, Resolver, entry};
+use crate::history::{
+    Context, Details, Labelling, Owner, Record, RecordContext, Recorder, SegmentContexts, entry,
+};
 use crate::pending::Ask;
 use crate::policy::{Drain, Policy};
 use crate::region::Region;
@@ -16,9 +18,21 @@ use crate::stats::{DeviceStats, GranuleStats, Stat};
 use crate::stream_identity::shown_raw;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId};
+use std::collections::BTreeMap;
 
-/// A segment, where it came from, and where its blocks were allocated.
-type RawSegment = (SegmentInfo, Option<Context>, Vec<Option<Context>>);
+/// What the growable segments of a stream and a tier hold. PyTorch: `StreamSegmentSize`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrowableSize {
+    /// The stream's handle.
+    pub stream: u64,
+    /// Whether they serve small requests.
+    pub is_small: bool,
+    /// Bytes with memory behind them.
+    pub bytes: u64,
+}
+
+/// A segment, and where it and its blocks came from.
+type RawSegment = (SegmentInfo, SegmentContexts);
 
 /// A record, copied out of its ring.
 struct RawRecord {
@@ -37,54 +51,34 @@ struct Raw {
     status: HistoryStatus,
 }
 
-/// What a device has to show.
+/// What a device has to show, with its contexts as they were gathered.
 pub(crate) struct Observation {
-    pub(crate) segments: Vec<SegmentInfo>,
-    pub(crate) entries: Vec<TraceEntry>,
+    pub(crate) segments: Vec<RawSegment>,
+    pub(crate) entries: Vec<(TraceEntry, Option<Context>)>,
     pub(crate) status: HistoryStatus,
 }
 
 impl Raw {
-    fn finish(self) -> Observation {
-        let mut resolver = Resolver::default();
-        let mut segments = Vec::with_capacity(self.segments.len());
-        for (mut segment, context, blocks) in self.segments {
-            if let Some(context) = context {
-                segment.frames = Some(resolver.frames(context));
-            }
-            for (block, context) in segment.blocks.iter_mut().zip(blocks) {
-                if let Some(context) = context {
-                    block.frames = Some(resolver.frames(context));
-                }
-            }
-            segments.push(segment);
-        }
-        segments.sort_by_key(|segment| segment.address);
+    fn finish(mut self) -> Observation {
+        self.segments.sort_by_key(|(segment, _)| segment.address);
         let entries = match &self.recording {
-            Some(recording) => entries(self.records, recording, &mut resolver),
+            Some(recording) => entries(self.records, recording),
             None => Vec::new(),
         };
-        Observation { segments, entries, status: self.status }
+        Observation { segments: self.segments, entries, status: self.status }
     }
 }
 
 /// The newest entries that were asked for, oldest first.
-fn entries(mut records: Vec<RawRecord>, recording: &Recording, resolver: &mut Resolver) -> Vec<TraceEntry> {
+fn entries(mut records: Vec<RawRecord>, recording: &Recording) -> Vec<(TraceEntry, Option<Context>)> {
     records.sort_unstable_by_key(|raw| raw.record.sequence);
     let excess = records.len().saturating_sub(recording.max_entries);
     let mut labelling = Labelling::default();
     let finish = |RawRecord { record, owner: (stream, pool), details }: RawRecord| {
         let labels = labelling.labels(details.as_deref(), pool);
         let time = recording.stamps.microseconds(&record);
-        let mut entry = entry(&record, details.as_deref(), stream, time, labels);
-        if let Some(context) = details.and_then(|details| details.context) {
-            let resolved = resolver.resolve(context);
-            if let Some(forward) = &resolved.forward {
-                Arc::make_mut(&mut entry.labels).extra.push(("forward_frames".into(), forward.clone()));
-            }
-            entry.frames = Some(Arc::clone(&resolved.frames));
-        }
-        entry
+        let entry = entry(&record, details.as_deref(), stream, time, labels);
+        (entry, details.and_then(|details| details.context))
     };
     records.into_iter().skip(excess).map(finish).collect()
 }
@@ -225,6 +219,22 @@ impl<P: Policy> DeviceAllocator<P> {
         raw.finish()
     }
 
+    /// Bytes of growable segments that have memory behind them, by stream and tier.
+    pub(crate) fn growable_sizes(&self) -> Vec<GrowableSize> {
+        let mut sizes = BTreeMap::new();
+        self.with_all(|_, arenas| {
+            for (segment, _) in arenas.iter().flat_map(|arena| self.segments(arena)) {
+                if segment.is_expandable {
+                    let awake = |block: &&BlockInfo| block.extra.is_empty();
+                    let bytes: u64 = segment.blocks.iter().filter(awake).map(|block| block.size).sum();
+                    *sizes.entry((segment.stream, &*segment.segment_type == "small")).or_default() += bytes;
+                }
+            }
+        });
+        let size = |((stream, is_small), bytes)| GrowableSize { stream, is_small, bytes };
+        sizes.into_iter().map(size).collect()
+    }
+
     /// One entry for a fixed segment, one for each contiguous mapped range of a growable one.
     fn segments(&self, arena: &ArenaState<P>) -> Vec<RawSegment> {
         let mut found = Vec::new();
@@ -244,10 +254,11 @@ impl<P: Policy> DeviceAllocator<P> {
                 if !open {
                     open = true;
                     let info = self.empty_segment(arena, segment, block.addr);
-                    found.push((info, segment.context.clone(), Vec::new()));
+                    let contexts = SegmentContexts { segment: segment.context.clone(), blocks: Vec::new() };
+                    found.push((info, contexts));
                 }
-                let Some((info, _, contexts)) = found.last_mut() else { continue };
-                contexts.push(arena.history.of_block(block_id).cloned());
+                let Some((info, contexts)) = found.last_mut() else { continue };
+                contexts.blocks.push(arena.history.of_block(block_id).cloned());
                 info.total_size += block.size;
                 if state == BlockState::ActiveAllocated {
                     info.allocated_size += block.size;

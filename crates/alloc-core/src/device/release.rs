@@ -64,13 +64,17 @@ impl<P: Policy> DeviceAllocator<P> {
         if !call.capturing {
             self.wait_for_launches();
         }
-        for tier in [Tier::Large, Tier::Small] {
-            for (arena, slot) in self.releasable(what) {
+        // The default pool first, from the large end; private pools from the small end: PyTorch's order, which shows in
+        // histories and to a pool's own source.
+        let steps = [(true, Tier::Large), (true, Tier::Small), (false, Tier::Small), (false, Tier::Large)];
+        for (default, tier) in steps {
+            let of_step = |(_, slot): &(_, PoolSlot)| (*slot == PoolSlot::DEFAULT) == default;
+            for (arena, slot) in self.releasable(what).into_iter().filter(of_step) {
                 let released =
                     self.release_fixed(arena, slot, tier, call, |state| unsplit_fixed(state, tier));
                 outcome = outcome.and(released);
             }
-            for (arena, slot) in self.releasable(what) {
+            for (arena, slot) in self.releasable(what).into_iter().filter(of_step) {
                 outcome = outcome.and(self.vacate_tier(arena, slot, tier, call));
             }
         }

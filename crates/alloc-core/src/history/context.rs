@@ -2,11 +2,12 @@
 
 use crate::snapshot::Stack;
 use crate::sync::Arc;
+use std::any::Any;
 use std::fmt::Debug;
 
 /// A place in the program, gathered when an operation begins and looked up only when somebody looks at it.
-/// PyTorch: `GatheredContext`. It is dropped with no lock held.
-pub trait CallContext: Debug + Send + Sync {
+/// PyTorch: `GatheredContext`. It is dropped with no lock held. (It is [`Any`], so that whoever made one knows it again.)
+pub trait CallContext: Any + Debug + Send + Sync {
     /// The call stack, innermost frame first. May be slow; called with no lock held.
     fn frames(&self) -> Stack;
 
@@ -35,4 +36,23 @@ pub enum RecordContext {
     Alloc,
     /// At frees and flushes, too.
     All,
+}
+
+/// The contexts of a [snapshot](crate::snapshot::Snapshot) as they were gathered, place by place: for programs that look them
+/// up themselves.
+#[derive(Clone, Debug, Default)]
+pub struct SnapshotContexts {
+    /// Those of the snapshot's segments, in their order.
+    pub segments: Vec<SegmentContexts>,
+    /// Those of the history's entries, by device and in their order.
+    pub traces: Vec<Vec<Option<Context>>>,
+}
+
+/// The contexts of a segment of a snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentContexts {
+    /// Where it was taken from the device.
+    pub segment: Option<Context>,
+    /// Where its blocks were allocated, in their order.
+    pub blocks: Vec<Option<Context>>,
 }

@@ -28,7 +28,7 @@ impl PytorchPolicy {
     }
 
     /// Of the candidates in order, the one after which room stops shrinking: an almost full segment is
-    /// preferred to one that could still grow.
+    /// preferred to one that could still grow, and a block of a fixed segment, which ends the search, to both.
     fn least_room(
         index: &BestFitIndex,
         blocks: &BlockTable,
@@ -37,12 +37,9 @@ impl PytorchPolicy {
     ) -> Cursor {
         let mut best = from;
         let mut room = Self::room(blocks, index.block(best));
-        while let Some(next) = index.next(best) {
-            let id = index.block(next);
-            if !segments[blocks[id].segment].is_growable() {
-                break;
-            }
-            let next_room = Self::room(blocks, id);
+        while segments[blocks[index.block(best)].segment].is_growable() {
+            let Some(next) = index.next(best) else { break };
+            let next_room = Self::room(blocks, index.block(next));
             if next_room >= room {
                 break;
             }

@@ -1,0 +1,259 @@
+//! An allocator as C has it: made, asked about itself, ended.
+
+use crate::budgets::Tenants;
+use crate::bytes::granule_bytes;
+use crate::error::{Failure, GRANULE_INVALID_ARGUMENT, GRANULE_NO_BACKEND, GRANULE_SETTINGS, granule_status};
+use crate::guard::{guard, or};
+use crate::log;
+use crate::pass::{self, given};
+use crate::pluggable;
+use crate::sized::growing;
+use backend_c::{CBackend, Table};
+use granule::CachingAllocator;
+use granule::backend::Backend;
+use granule::backends::{self, ChoiceError, Name};
+use granule::config::{
+    ConfigError, Flavour, Grammar, Parsed, Settings, environment, options, pytorch, strict,
+};
+use granule::types::{BackendId, DeviceIndex, DeviceKind, Stream};
+use std::ffi::{CString, c_char};
+use std::sync::Arc;
+
+/// An allocator for every device of one backend. Any thread may use it at any time.
+pub struct granule_allocator {
+    pub(crate) engine: Arc<CachingAllocator>,
+    /// What the engine's streams carry.
+    backend: BackendId,
+    name: CString,
+    pub(crate) tenants: Arc<Tenants>,
+}
+
+/// A vendor's backend: see granule_backend.h. (The two headers share names, so a source file includes one of them.)
+pub struct granule_backend_table {
+    _opaque: (),
+}
+
+/// How an allocator is made. All null is the usual way.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct granule_options {
+    /// sizeof(granule_options).
+    pub size: u32,
+    /// "cuda", "hip", "hip-as-cuda" or "openreg". Null: what the variable GRANULE_BACKEND names, else the first of cuda, hip
+    /// and (where hip is not compiled in) hip-as-cuda that has a device. The simulated openreg is used only where it is named.
+    pub backend: *const c_char,
+    /// Settings as in PYTORCH_CUDA_ALLOC_CONF or, where an option of Granule's own is among them, GRANULE_CONF. Null: those of
+    /// the environment.
+    pub settings: *const c_char,
+    /// A backend in C. backend is null then.
+    pub table: *const granule_backend_table,
+}
+
+growing!(granule_options);
+
+impl granule_allocator {
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        name: &str,
+        settings: Option<&str>,
+    ) -> Result<Self, Failure> {
+        log::start();
+        let engine = match settings {
+            Some(text) => {
+                let settings = read_settings(text, &Settings::default(), flavour(&*backend))?;
+                CachingAllocator::new(backend, settings)?
+            }
+            None => CachingAllocator::from_env(backend)?,
+        };
+        let backend = engine.backend().id();
+        let name = CString::new(name).unwrap_or_default();
+        Ok(Self { engine: Arc::new(engine), backend, name, tenants: Arc::default() })
+    }
+
+    /// A stream of this backend by the driver's handle.
+    #[inline(always)]
+    pub(crate) fn stream(&self, device: i32, raw: u64) -> Result<Stream, Failure> {
+        Ok(Stream { raw, device: pass::device(device)?, backend: self.backend })
+    }
+
+    /// A device that there is, for calls that go to the driver by themselves; refused at the edges of the process.
+    pub(crate) fn usable_device(&self, device: i32) -> Result<DeviceIndex, Failure> {
+        let device = pass::device(device)?;
+        // A device reaches itself, without asking the driver.
+        self.engine.can_access_peer(device, device)?;
+        Ok(device)
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &**self.engine.backend()
+    }
+}
+
+pub(crate) fn flavour(backend: &dyn Backend) -> Flavour {
+    if backend.kind() == DeviceKind::Hip { Flavour::Hip } else { Flavour::Cuda }
+}
+
+/// Reads a text on top of `previous`: as PyTorch does, or, where it names an option that PyTorch does not have, in
+/// Granule's own grammar.
+pub(crate) fn read_settings(text: &str, previous: &Settings, flavour: Flavour) -> Result<Settings, Failure> {
+    let own = |word: &str| options().iter().any(|o| o.grammar == Grammar::Granule && o.name == word.trim());
+    let parsed = if text.split([',', ':']).any(own) {
+        strict::parse(text, previous)
+    } else {
+        pytorch::parse(text, previous, flavour)
+    };
+    settled(parsed)
+}
+
+fn settled(parsed: Result<Parsed, ConfigError>) -> Result<Settings, Failure> {
+    let Parsed { settings, warnings } =
+        parsed.map_err(|error| Failure::own(GRANULE_SETTINGS, error.to_string()))?;
+    for warning in &warnings {
+        tracing::warn!(%warning, "settings");
+    }
+    Ok(settings)
+}
+
+/// The backend that is named, or the first real one. The facade would take the simulated one where nothing else is compiled in.
+pub(crate) fn choose(name: Option<&str>) -> Result<(Arc<dyn Backend>, Name), Failure> {
+    let refused = |error: ChoiceError| Failure::own(GRANULE_NO_BACKEND, error.to_string());
+    let name = name.map(Name::parse).transpose().map_err(refused)?;
+    let named = name.is_some() || std::env::var_os(backends::VARIABLE).is_some_and(|text| !text.is_empty());
+    if !named && ![Name::Cuda, Name::Hip, Name::HipAsCuda].into_iter().any(Name::is_compiled_in) {
+        let text = format!(
+            "this build has no backend but the simulated one, which is used where it is named: {}=openreg",
+            backends::VARIABLE
+        );
+        return Err(Failure::own(GRANULE_NO_BACKEND, text));
+    }
+    let chosen = backends::choose(name).map_err(refused)?;
+    Ok((chosen.backend, chosen.name))
+}
+
+/// A vendor's backend.
+///
+/// # Safety
+/// What granule_backend.h says of the table.
+unsafe fn of_table(table: *const granule_backend_table) -> Result<Arc<dyn Backend>, Failure> {
+    // SAFETY: the caller's promise.
+    let made = unsafe { CBackend::from_table("vendor", DeviceKind::PrivateUse1, table.cast::<Table>()) };
+    Ok(made.map_err(|error| Failure::own(GRANULE_INVALID_ARGUMENT, error.to_string()))?)
+}
+
+/// Makes an allocator. May block while a driver starts. Options may be null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_allocator_create(
+    options: *const granule_options,
+    out: *mut *mut granule_allocator,
+) -> granule_status {
+    guard(|| {
+        let out = given!(out out);
+        let options = match options.is_null() {
+            true => None,
+            false => Some(given!(sized options)),
+        };
+        let (mut backend, mut settings, mut table) = (None, None, std::ptr::null());
+        if let Some(granule_options { backend: name, settings: text, table: given, .. }) = options {
+            (backend, settings, table) = (given!(optional_text name), given!(optional_text text), given);
+        }
+        let made = if table.is_null() {
+            let (backend, name) = choose(backend)?;
+            granule_allocator::new(backend, name.as_str(), settings)?
+        } else if backend.is_some() {
+            return Err(Failure::argument("backend and table are both given: name one of them"));
+        } else {
+            // SAFETY: what callers promise of a table, by the vendor's header.
+            granule_allocator::new(unsafe { of_table(table) }?, "vendor", settings)?
+        };
+        out.set(Box::into_raw(Box::new(made)));
+        Ok(())
+    })
+}
+
+/// Ends an allocator; null is fine. What is cached goes back to the device; what the program still has is lost to it. Scopes,
+/// imports, host allocators and snapshots made from it stay good, and keep the engine alive until they end. Blocks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_allocator_destroy(a: *mut granule_allocator) -> granule_status {
+    guard(|| {
+        if pluggable::is_shared(a) {
+            return Err(Failure::argument(
+                "a is the process's allocator (granule_pluggable_allocator): it is borrowed",
+            ));
+        }
+        drop(given!(taken a));
+        Ok(())
+    })
+}
+
+/// Says that the driver is about to be unloaded, or its device reset: it is never called again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_abandon(a: *mut granule_allocator) -> granule_status {
+    guard(|| {
+        given!(handle a).engine.abandon();
+        Ok(())
+    })
+}
+
+/// The backend's name: "cuda", "hip", "hip-as-cuda", "openreg", or "vendor" for one made of a table. It lives as long as
+/// the allocator. Null where the allocator is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_backend_name(a: *const granule_allocator) -> *const c_char {
+    or(std::ptr::null(), || Ok(given!(handle a).name.as_ptr()))
+}
+
+/// How many devices there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_device_count(a: *const granule_allocator, out: *mut i32) -> granule_status {
+    guard(|| {
+        let (a, out) = (given!(handle a), given!(out out));
+        out.set(i32::from(a.engine.device_count()));
+        Ok(())
+    })
+}
+
+/// Replaces settings of all devices, as PyTorch does when a program passes it a text: max_split_size_mb,
+/// max_non_split_rounding_mb, garbage_collection_threshold and roundup_power2_divisions fall back to their defaults where the text
+/// does not name them. Where it names an option of Granule's own, all that is not named stays.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_configure(
+    a: *mut granule_allocator,
+    settings: *const c_char,
+) -> granule_status {
+    guard(|| {
+        let (a, text) = (given!(handle a), given!(text settings));
+        let next = read_settings(text, &a.engine.settings(), flavour(a.backend()))?;
+        Ok(a.engine.configure(next)?)
+    })
+}
+
+/// Changes what the text names and nothing else, in Granule's own grammar, where nothing is tolerated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_configure_strictly(
+    a: *mut granule_allocator,
+    settings: *const c_char,
+) -> granule_status {
+    guard(|| {
+        let (a, text) = (given!(handle a), given!(text settings));
+        let next = settled(strict::parse(text, &a.engine.settings()))?;
+        Ok(a.engine.configure(next)?)
+    })
+}
+
+/// The text that the settings in force were read from; empty for the defaults.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_settings(
+    a: *const granule_allocator,
+    out: *mut granule_bytes,
+) -> granule_status {
+    guard(|| {
+        let (a, out) = (given!(handle a), given!(out out));
+        out.set(granule_bytes::new(a.engine.settings().text));
+        Ok(())
+    })
+}
+
+/// Reads the settings that the environment asks for, and says what is wrong with them without making an allocator.
+#[unsafe(no_mangle)]
+pub extern "C" fn granule_check_environment() -> granule_status {
+    guard(|| settled(environment::from_env(Flavour::Cuda)).map(drop))
+}

@@ -1,0 +1,87 @@
+//! C programs over the shared library and its header, each exercising a family over the simulated device. They are C99, and
+//! the header is C++17, too.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+/// Where cargo puts the shared library beside the tests.
+fn libraries() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    assert!(test.with_file_name("libgranule_capi.so").exists(), "the shared library was not built");
+    test.parent().unwrap().to_owned()
+}
+
+fn compiler(variable: &str, usual: &str) -> Command {
+    let mut command = Command::new(std::env::var(variable).unwrap_or_else(|_| usual.to_owned()));
+    command.args(["-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-I"]).arg(folder("include"));
+    command
+}
+
+fn succeeds(command: &mut Command, what: &str) {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{what}: {}\n{said}", output.status);
+}
+
+fn runs(name: &str) {
+    let made = tempfile::tempdir().unwrap();
+    let program = made.path().join(name);
+    let mut compile = compiler("CC", "cc");
+    compile.args(["-std=c99", "-D_GNU_SOURCE"]).arg(folder("tests/c").join(name).with_extension("c"));
+    compile.arg("-o").arg(&program).arg("-L").arg(libraries()).arg("-lgranule_capi");
+    compile.arg(format!("-Wl,-rpath,{}", libraries().display()));
+    succeeds(&mut compile, "compiling");
+    let mut run = Command::new(&program);
+    for variable in ["GRANULE_BACKEND", "GRANULE_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"] {
+        run.env_remove(variable);
+    }
+    succeeds(run.current_dir(made.path()), name);
+}
+
+macro_rules! programs {
+    ($($name:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $name() {
+                runs(stringify!($name));
+            }
+        )+
+
+        #[test]
+        fn every_program_is_run() {
+            let mut there: Vec<String> = std::fs::read_dir(folder("tests/c"))
+                .unwrap()
+                .map(|file| file.unwrap().path())
+                .filter(|path| path.extension().is_some_and(|ending| ending == "c"))
+                .map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned())
+                .collect();
+            there.sort();
+            assert_eq!(there, [$(stringify!($name)),+]);
+        }
+    };
+}
+
+programs!(budgets, device, errors, history, host, memory, pluggable, pools, share, sleep);
+
+#[test]
+fn the_header_is_cpp_17() {
+    let made = tempfile::tempdir().unwrap();
+    let source = made.path().join("program.cpp");
+    let text = "#include \"granule.h\"\n#include \"granule.h\"\n\
+                static_assert(sizeof(granule_status) == 4 && GRANULE_CALLBACK == 25, \"\");\n\
+                int main() {\n    granule_status (*free)(granule_allocator *, void *) = granule_free;\n\
+                return free(nullptr, nullptr) == GRANULE_INVALID_ARGUMENT ? 0 : 1;\n}\n";
+    std::fs::write(&source, text).unwrap();
+    let program = made.path().join("program");
+    let mut compile = compiler("CXX", "c++");
+    compile.arg("-std=c++17").arg(&source).arg("-o").arg(&program).arg("-L").arg(libraries());
+    compile.arg("-lgranule_capi").arg(format!("-Wl,-rpath,{}", libraries().display()));
+    succeeds(&mut compile, "compiling");
+    succeeds(&mut Command::new(&program), "program");
+}

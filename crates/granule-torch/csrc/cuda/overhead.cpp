@@ -1,0 +1,43 @@
+// Loops that measure what one allocation and its free cost through a CUDAAllocator, PyTorch's or ours, in one process.
+
+#include <chrono>
+
+#include "exported.h"
+#include "granule_allocator.h"
+
+using namespace granule_torch;
+
+namespace {
+
+template <typename Pair>
+double nanoseconds_per_pair(uint64_t pairs, Pair&& pair) {
+  const auto start = std::chrono::steady_clock::now();
+  for (uint64_t i = 0; i < pairs; ++i) {
+    pair();
+  }
+  const std::chrono::duration<double, std::nano> passed = std::chrono::steady_clock::now() - start;
+  return passed.count() / static_cast<double>(pairs);
+}
+
+native::CUDAAllocator& allocator_at(void* allocator) {
+  return *static_cast<native::CUDAAllocator*>(allocator);
+}
+
+} // namespace
+
+// Makes an allocator ready that PyTorch does not use.
+GRANULE_TORCH_API void granule_torch_prepare(void* allocator, int device_count) {
+  allocator_at(allocator).init(device_count);
+}
+
+// As tensors do it: allocate, and let the DataPtr go.
+GRANULE_TORCH_API double granule_torch_time_data_ptr(void* allocator, size_t bytes, uint64_t pairs) {
+  auto& subject = allocator_at(allocator);
+  return nanoseconds_per_pair(pairs, [&] { subject.allocate(bytes); });
+}
+
+// As torch.cuda.caching_allocator_alloc and libraries do it.
+GRANULE_TORCH_API double granule_torch_time_raw(void* allocator, size_t bytes, uint64_t pairs) {
+  auto& subject = allocator_at(allocator);
+  return nanoseconds_per_pair(pairs, [&] { subject.raw_delete(subject.raw_alloc(bytes)); });
+}

@@ -1,0 +1,40 @@
+// Status codes of the C ABI as PyTorch's exceptions.
+#pragma once
+
+#include <c10/util/Exception.h>
+#include <granule.h>
+
+namespace granule::privateuse1 {
+
+// Throws what PyTorch's own allocators throw, with the text of the failure.
+inline void check(granule_status status) {
+  if (C10_LIKELY(status == GRANULE_OK)) {
+    return;
+  }
+  switch (status) {
+    case GRANULE_OUT_OF_MEMORY:
+    case GRANULE_REJECTED:
+      TORCH_CHECK_WITH(OutOfMemoryError, false, granule_last_error());
+    case GRANULE_SETTINGS:
+      TORCH_CHECK_VALUE(false, granule_last_error());
+    case GRANULE_UNSUPPORTED:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, granule_last_error());
+    default:
+      TORCH_CHECK(false, granule_last_error());
+  }
+}
+
+// For the ends of lives, where nothing may be thrown. What a forked child or a driver that is shutting down cannot
+// give back is lost anyway.
+inline void warn(granule_status status) noexcept {
+  if (status == GRANULE_OK || status == GRANULE_FORKED || status == GRANULE_DRIVER_GONE) {
+    return;
+  }
+  try {
+    TORCH_WARN("Granule: ", granule_last_error());
+  } catch (...) {
+    // A warning that was made an error.
+  }
+}
+
+} // namespace granule::privateuse1

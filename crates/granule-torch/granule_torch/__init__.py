@@ -1,0 +1,36 @@
+"""PyTorch on Granule's memory allocator.
+
+    import granule_torch
+
+    granule_torch.enable()
+
+Importing this never fails for want of a GPU, a driver, or PyTorch: nothing is loaded before it is needed. With
+``GRANULE_TORCH=1`` in the environment, ``import torch`` calls :func:`enable` by itself.
+"""
+
+from ._enable import enable, is_enabled
+from ._errors import CannotEnable, GranuleError
+from ._pluggable import pluggable
+from ._report import report
+from ._settings import configure
+from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CannotEnable",
+    "GranuleError",
+    "Slept",
+    "Woken",
+    "configure",
+    "drop_region",
+    "enable",
+    "is_enabled",
+    "pluggable",
+    "region",
+    "region_bytes",
+    "report",
+    "sleep",
+    "sleeping",
+    "wake",
+]

@@ -1,0 +1,106 @@
+"""Putting Granule in the place of PyTorch's CUDA allocator."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import _shim
+from ._errors import CannotEnable, GranuleError
+
+# Releases on which the end-to-end programs ran. Others may have the same interface, but nobody has looked.
+TESTED = ((2, 15),)
+
+
+def enable(backend: str | None = None, settings: str | None = None) -> None:
+    """Makes Granule the allocator behind ``torch.cuda``. Call it before anything uses CUDA.
+
+    Everything of ``torch.cuda.memory`` then speaks to Granule: statistics, snapshots, pools, graphs, sharing between
+    processes, ``OutOfMemoryError``. The devices are touched when PyTorch initialises CUDA, not now, so a program
+    may still fork. Calling it again does nothing. The first call on a machine compiles the C++ shim, which takes
+    some seconds, unless the package was built where PyTorch was installed.
+
+    Args:
+        backend: ``"cuda"``, ``"hip"``, ``"hip-as-cuda"`` or ``"openreg"``. Default: ``GRANULE_BACKEND`` if it is set,
+            else the one of this PyTorch build.
+        settings: settings of PyTorch or Granule, such as ``"expandable_segments:True,early_reuse:True"``.
+            Default: those of the environment (``PYTORCH_CUDA_ALLOC_CONF`` and so on). They are Granule's alone:
+            options of PyTorch's pinned host memory belong in the environment.
+
+    Raises:
+        CannotEnable: PyTorch goes on with the allocator that it had; the text says why.
+    """
+    if is_enabled():
+        return
+    torch = _torch_with_cuda()
+    _check_version(torch)
+    if torch.cuda.is_initialized():
+        raise CannotEnable(
+            "PyTorch has initialised CUDA already, and its allocator holds memory: call granule_torch.enable() before "
+            "the first use of torch.cuda (or set GRANULE_TORCH=1)."
+        )
+    current: str = torch.cuda.get_allocator_backend()
+    if current != "native":
+        raise CannotEnable(
+            f"PyTorch's allocator is {current!r} already: remove the backend option from PYTORCH_CUDA_ALLOC_CONF, or the call "
+            "of change_current_allocator.",
+            left=current,
+        )
+    if torch.cuda.device_count() == 0:
+        raise CannotEnable("PyTorch sees no device: there is no GPU or no driver here, or CUDA_VISIBLE_DEVICES hides it.")
+    if backend is None and not os.environ.get("GRANULE_BACKEND"):
+        backend = "hip" if torch.version.hip else "cuda"
+    try:
+        shim = _shim.load()
+    except GranuleError as error:
+        raise CannotEnable(str(error)) from error
+    built_for = shim.granule_torch_built_for().decode()
+    if built_for != str(torch.__version__).partition("+")[0]:
+        raise CannotEnable(f"The C++ shim was built for torch {built_for}, and this is torch {torch.__version__}.")
+    problem = shim.granule_torch_install(
+        None if backend is None else backend.encode(), None if settings is None else settings.encode()
+    )
+    if problem is not None:
+        raise CannotEnable(f"{problem.decode()}.")
+
+
+def is_enabled() -> bool:
+    """Whether PyTorch's current CUDA allocator is Granule. Builds and loads nothing."""
+    return _shim.load.cache_info().currsize > 0 and bool(_shim.load().granule_torch_is_installed())
+
+
+def engine() -> int:
+    """The address of the allocator behind ``torch.cuda``, for calls of Granule's C ABI. Initialises CUDA.
+
+    Raises:
+        GranuleError: Granule is not enabled.
+    """
+    if not is_enabled():
+        raise GranuleError("Granule is not PyTorch's allocator in this process: call granule_torch.enable() first.")
+    import torch
+
+    torch.cuda.init()  # type: ignore[no-untyped-call]
+    return int(_shim.load().granule_torch_engine())
+
+
+def _torch_with_cuda() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise CannotEnable(f"PyTorch is not installed ({error}).") from error
+    if torch.version.cuda is None and torch.version.hip is None:
+        raise CannotEnable(
+            f"This is torch {torch.__version__} without CUDA or ROCm: its wheels with a device are on pytorch.org."
+        )
+    return torch
+
+
+def _check_version(torch: Any) -> None:
+    release = tuple(int(part) for part in str(torch.__version__).split(".")[:2])
+    if release in TESTED or os.environ.get("GRANULE_TORCH_UNTESTED") == "1":
+        return
+    tested = ", ".join(".".join(str(part) for part in version) for version in TESTED)
+    raise CannotEnable(
+        f"granule_torch is tested with torch {tested}, and this is torch {torch.__version__}. Install a tested release, "
+        "or set GRANULE_TORCH_UNTESTED=1 to try it: the shim either fails to compile or works on the same interface."
+    )

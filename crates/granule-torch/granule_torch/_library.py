@@ -1,0 +1,224 @@
+"""libgranule_capi, Granule's C ABI, by ctypes: only what this package calls itself."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+from ctypes import POINTER, byref, c_bool, c_char_p, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+from ._errors import GranuleError
+
+BACKUP_DISCARD, BACKUP_PINNED, BACKUP_PINNED_KEEP, BACKUP_FILE = range(4)
+
+
+class PoolId(ctypes.Structure):
+    """`granule_pool_id`."""
+
+    _fields_ = [("first", c_uint64), ("second", c_uint64)]
+
+
+class Bytes(ctypes.Structure):
+    """`granule_bytes`: owned by the library until `granule_bytes_free`."""
+
+    _fields_ = [("data", c_void_p), ("len", c_uint64), ("owner", c_void_p)]
+
+
+class _Sized(ctypes.Structure):
+    """A struct that may grow: its first field says how much of it the caller knows."""
+
+    @classmethod
+    def empty(cls) -> Any:
+        value = cls()
+        setattr(value, "size", ctypes.sizeof(cls))
+        return value
+
+
+class Stat(ctypes.Structure):
+    """`granule_stat`."""
+
+    _fields_ = [(name, c_int64) for name in ("current", "peak", "allocated", "freed")]
+
+
+class StatArray(ctypes.Structure):
+    """`granule_stat_array`."""
+
+    _fields_ = [("all", Stat), ("small_pool", Stat), ("large_pool", Stat)]
+
+
+class DeviceStats(_Sized):
+    """`granule_device_stats`."""
+
+    _fields_ = [
+        ("size", c_uint32),
+        *[
+            (name, c_int64)
+            for name in (
+                "num_alloc_retries",
+                "num_ooms",
+                "max_split_size",
+                "num_sync_all_streams",
+                "num_device_alloc",
+                "num_device_free",
+                "num_oom_rejections",
+            )
+        ],
+        *[
+            (name, StatArray)
+            for name in (
+                "allocation",
+                "segment",
+                "active",
+                "inactive_split",
+                "allocated_bytes",
+                "reserved_bytes",
+                "active_bytes",
+                "inactive_split_bytes",
+                "requested_bytes",
+            )
+        ],
+        ("oversize_allocations", Stat),
+        ("oversize_segments", Stat),
+        *[(name, c_int64) for name in ("pending_bytes", "unrecorded_frees", "granules_moved", "asleep_bytes")],
+    ]
+
+
+class SleepReport(_Sized):
+    """`granule_sleep_report`."""
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("slept", c_uint64),
+        ("uncached", c_uint64),
+        ("freed", c_uint64),
+        ("device_free_gained", c_int64),
+        ("backed_up", c_uint64),
+        ("backup_held", c_uint64),
+        ("kept", c_uint64),
+    ]
+
+
+class WakeReport(_Sized):
+    """`granule_wake_report`."""
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("woken", c_uint64),
+        ("restored", c_uint64),
+        ("dropped", c_uint64),
+        ("backup_held", c_uint64),
+    ]
+
+
+class PoolStats(_Sized):
+    """`granule_pool_stats_t`."""
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("use_count", c_uint32),
+        ("reserved_bytes", StatArray),
+        *[
+            (name, c_uint64)
+            for name in ("allocation", "allocated_bytes", "active_bytes", "requested_bytes", "free_bytes", "segments")
+        ],
+    ]
+
+
+_Tags = POINTER(c_char_p)
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "granule_version": (c_char_p, []),
+    "granule_last_error": (c_char_p, []),
+    "granule_last_error_json": (c_int32, [POINTER(Bytes)]),
+    "granule_backends_json": (c_int32, [POINTER(Bytes)]),
+    "granule_bytes_free": (None, [POINTER(Bytes)]),
+    "granule_backend_name": (c_char_p, [c_void_p]),
+    "granule_device_count": (c_int32, [c_void_p, POINTER(c_int32)]),
+    "granule_configure": (c_int32, [c_void_p, c_char_p]),
+    "granule_settings": (c_int32, [c_void_p, POINTER(Bytes)]),
+    "granule_stats": (c_int32, [c_void_p, c_int32, POINTER(DeviceStats)]),
+    "granule_largest_free_block": (c_int32, [c_void_p, c_int32, POINTER(c_uint64)]),
+    "granule_memory_fraction": (c_int32, [c_void_p, c_int32, POINTER(ctypes.c_double)]),
+    "granule_device_memory_info": (c_int32, [c_void_p, c_int32, POINTER(c_uint64), POINTER(c_uint64)]),
+    "granule_pool_stats": (c_int32, [c_void_p, c_int32, PoolId, POINTER(PoolStats)]),
+    "granule_set_sleep_tag": (c_int32, [c_void_p, c_int32, PoolId, c_char_p, c_int32]),
+    "granule_sleep": (c_int32, [c_void_p, _Tags, c_uint64, c_int32, c_char_p, POINTER(SleepReport)]),
+    "granule_wake": (c_int32, [c_void_p, _Tags, c_uint64, POINTER(WakeReport)]),
+    "granule_is_pool_asleep": (c_int32, [c_void_p, c_int32, PoolId, POINTER(c_bool)]),
+    "granule_backup_bytes": (c_int32, [c_void_p, POINTER(c_uint64)]),
+    "granule_drop_backups": (c_int32, [c_void_p]),
+    "granule_pluggable_allocator": (c_int32, [POINTER(c_void_p)]),
+}
+
+
+def path() -> Path:
+    """Where the library is: GRANULE_CAPI_LIBRARY, or the one that came with this package.
+
+    Raises:
+        GranuleError: there is none.
+    """
+    named = os.environ.get("GRANULE_CAPI_LIBRARY")
+    if named:
+        return Path(named)
+    here = Path(__file__).parent
+    found = sorted(here.glob("libgranule_capi*.so"))
+    if not found:
+        raise GranuleError(
+            f"There is no libgranule_capi in {here}: install the package (pip install crates/granule-torch), or name a "
+            "built library in GRANULE_CAPI_LIBRARY."
+        )
+    return found[0]
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """The library, with signatures. Its symbols are global: the C++ shim finds them there.
+
+    Raises:
+        GranuleError: it is missing or cannot be loaded.
+    """
+    try:
+        library = ctypes.CDLL(str(path()), mode=ctypes.RTLD_GLOBAL)
+    except OSError as error:
+        raise GranuleError(f"libgranule_capi cannot be loaded: {error}.") from error
+    declare(library, _SIGNATURES)
+    return library
+
+
+def declare(library: ctypes.CDLL, signatures: dict[str, tuple[Any, list[Any]]]) -> None:
+    """Gives functions of a library their signatures.
+
+    Raises:
+        GranuleError: it lacks one.
+    """
+    for name, (result, arguments) in signatures.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise GranuleError(f"{library._name} has no {name}: it belongs to another version of this package.") from None
+        function.restype = result
+        function.argtypes = arguments
+
+
+def check(status: int) -> None:
+    """Raises what the library has just said, unless the call succeeded."""
+    if status != 0:
+        raise GranuleError(last_error())
+
+
+def last_error() -> str:
+    """The text of this thread's last failure; empty if there was none."""
+    text: bytes = load().granule_last_error()
+    return text.decode()
+
+
+def text(function: str, *arguments: Any) -> str:
+    """Calls a function whose last parameter is a `granule_bytes` of text."""
+    library = load()
+    result = Bytes()
+    check(getattr(library, function)(*arguments, byref(result)))
+    try:
+        return ctypes.string_at(result.data, result.len).decode() if result.len else ""
+    finally:
+        library.granule_bytes_free(byref(result))

@@ -1,0 +1,98 @@
+"""The C++ shim for PyTorch's CUDA allocator interface: found, or built on first use."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import shutil
+import tempfile
+from ctypes import c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
+from pathlib import Path
+from typing import Any
+
+from . import _build, _library
+from ._errors import GranuleError
+
+_SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
+    "granule_torch_built_for": (c_char_p, []),
+    "granule_torch_install": (c_char_p, [c_char_p, c_char_p]),
+    "granule_torch_is_installed": (c_bool, []),
+    "granule_torch_engine": (c_void_p, []),
+    "granule_torch_current_allocator": (c_void_p, []),
+    "granule_torch_displaced_allocator": (c_void_p, []),
+    "granule_torch_prepare": (None, [c_void_p, c_int]),
+    "granule_torch_time_data_ptr": (c_double, [c_void_p, c_size_t, c_uint64]),
+    "granule_torch_time_raw": (c_double, [c_void_p, c_size_t, c_uint64]),
+}
+
+
+def cache_directory() -> Path:
+    """Where shims are kept that were built on first use: GRANULE_TORCH_CACHE, or a folder in the user's cache."""
+    if named := os.environ.get("GRANULE_TORCH_CACHE"):
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "granule_torch"
+
+
+def build(folder: str, *, cuda: bool) -> Path:
+    """The library of the shim in csrc/`folder` for the PyTorch that is installed; compiled now if it never was.
+
+    Raises:
+        GranuleError: it does not compile here; the text has the compiler's output.
+    """
+    import torch
+
+    _library.load()
+    name = f"granule_torch_{folder}.so"
+    version = str(torch.__version__)
+    key = _build.key(_build.sources_of(folder), version)
+    shipped = Path(__file__).parent / "shims" / key / name
+    if shipped.is_file():
+        return shipped
+    kept = cache_directory() / key / name
+    if kept.is_file():
+        return kept
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GranuleError(
+            f"The C++ shim has to be compiled once, and there is no room for it: {error}. Name a folder in GRANULE_TORCH_CACHE."
+        ) from error
+    # Built aside and moved into place, so that no other process ever loads half a file.
+    with tempfile.TemporaryDirectory(dir=kept.parent) as aside:
+        try:
+            built = _build.compile_shim(folder, Path(aside), cuda=cuda)
+        except Exception as error:
+            log = kept.with_suffix(".log")
+            log.write_text(str(error))
+            complaints = [line for line in str(error).splitlines() if "error" in line][:5]
+            raise GranuleError(
+                "\n".join(
+                    [
+                        f"The C++ shim does not compile against torch {version}. It needs a C++ compiler and a PyTorch release "
+                        f"whose allocator interface it knows. The compiler's output is in {log}; it begins:",
+                        *complaints,
+                    ]
+                )
+            ) from None
+        complete = kept.with_suffix(f".{os.getpid()}")
+        shutil.copy2(built, complete)
+        complete.replace(kept)
+    return kept
+
+
+@functools.cache
+def load() -> ctypes.CDLL:
+    """The shim, with signatures.
+
+    Raises:
+        GranuleError: it cannot be built or loaded here.
+    """
+    path = build("cuda", cuda=True)
+    try:
+        shim = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise GranuleError(f"The C++ shim {path} cannot be loaded: {error}.") from error
+    _library.declare(shim, _SIGNATURES)
+    return shim

@@ -1,0 +1,189 @@
+"""Memory that gives its device memory up and keeps its addresses: regions, sleep, wake."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from ctypes import byref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from . import _enable, _library
+
+if TYPE_CHECKING:
+    from torch.cuda import MemPool
+
+_BACKUPS = {
+    "discard": _library.BACKUP_DISCARD,
+    "pinned": _library.BACKUP_PINNED,
+    "pinned-keep": _library.BACKUP_PINNED_KEEP,
+}
+
+
+@dataclass(frozen=True)
+class Slept:
+    """What :func:`sleep` did, in bytes."""
+
+    slept: int
+    """Memory that sleeps now: its addresses are kept."""
+    uncached: int
+    """Cached memory of the regions that went with it."""
+    freed: int
+    """Device memory given back."""
+    backed_up: int
+    """Contents copied, to be restored by :func:`wake`."""
+    backup_held: int
+    """All that backups hold now."""
+    kept: int
+    """Memory that could not leave, because other processes or the device still use it."""
+
+
+@dataclass(frozen=True)
+class Woken:
+    """What :func:`wake` did, in bytes."""
+
+    woken: int
+    """Memory that is there again."""
+    restored: int
+    """Contents brought back."""
+    dropped: int
+    """Memory that came back without its contents: it was put to sleep with ``backup="discard"``."""
+    backup_held: int
+    """All that backups hold now."""
+
+
+# One pool per tag, priority and device, for as long as the program lives or until drop_region: a pool that is entered
+# again goes on in the memory it has.
+_pools: dict[tuple[str, int, int], MemPool] = {}
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def region(tag: str = "default", priority: int = 0) -> Iterator[MemPool]:
+    """What this thread allocates inside, on the current device, sleeps and wakes with its tag.
+
+    The memory comes from growable segments, whatever the settings say. Entering a region of the same tag again goes
+    on in the same pool. Like PyTorch's pools, regions hold for the thread that entered them only.
+
+    Args:
+        tag: what :func:`sleep` and :func:`wake` name it by.
+        priority: regions of higher priority wake first.
+
+    Yields:
+        The :class:`torch.cuda.MemPool` behind it.
+
+    Raises:
+        GranuleError: Granule is not enabled.
+    """
+    engine = _enable.engine()
+    import torch
+
+    device = torch.cuda.current_device()
+    with _lock:
+        pool = _pools.get((tag, priority, device))
+        if pool is None:
+            pool = torch.cuda.MemPool()
+            _library.check(
+                _library.load().granule_set_sleep_tag(engine, device, _pool_id(pool), tag.encode(), priority)
+            )
+            _pools[(tag, priority, device)] = pool
+    with torch.cuda.use_mem_pool(pool):
+        yield pool
+
+
+def drop_region(tag: str) -> None:
+    """Forgets the pools of a tag: each gives its memory back once its last tensor is gone and the cache is emptied."""
+    with _lock:
+        dropped = [_pools.pop(name) for name in list(_pools) if name[0] == tag]
+    # Outside the lock: a pool's destructor calls the allocator.
+    del dropped
+
+
+def sleep(tags: str | Sequence[str] | None = None, backup: str | os.PathLike[str] = "pinned") -> Slept:
+    """Gives the device memory of regions back to the device. Tensors keep their addresses and must not be used.
+
+    It waits for the devices first. Tensors may be freed while they sleep. What sleeps already stays as it is.
+
+    Args:
+        tags: one tag or several; none means every tag.
+        backup: ``"pinned"`` copies contents to pinned host memory until they wake, ``"pinned-keep"`` keeps that memory for
+            the next time, ``"discard"`` keeps no contents; anything else is a directory for files.
+
+    Raises:
+        GranuleError: no region has such a tag, or not everything could sleep; the text says what and why. What sleeps
+            keeps its contents.
+    """
+    engine = _enable.engine()
+    names, count = _tags(tags)
+    kind, directory = _backup(backup)
+    report = _library.SleepReport.empty()
+    _library.check(_library.load().granule_sleep(engine, names, count, kind, directory, byref(report)))
+    return Slept(
+        report.slept, report.uncached, report.freed, report.backed_up, report.backup_held, report.kept
+    )
+
+
+def wake(tags: str | Sequence[str] | None = None) -> Woken:
+    """Gives sleeping regions device memory again, at the same addresses, and restores backed-up contents.
+
+    Args:
+        tags: one tag or several; none means every tag.
+
+    Raises:
+        GranuleError: no region has such a tag, or there is not enough memory. What sleeps keeps its contents; what woke
+            before stays awake.
+    """
+    engine = _enable.engine()
+    names, count = _tags(tags)
+    report = _library.WakeReport.empty()
+    _library.check(_library.load().granule_wake(engine, names, count, byref(report)))
+    return Woken(report.woken, report.restored, report.dropped, report.backup_held)
+
+
+@contextlib.contextmanager
+def sleeping(tags: str | Sequence[str] | None = None, backup: str | os.PathLike[str] = "pinned") -> Iterator[Slept]:
+    """Sleeps for the length of a block: :func:`sleep` at its start, :func:`wake` at its end, also after an exception."""
+    slept = sleep(tags, backup)
+    try:
+        yield slept
+    finally:
+        wake(tags)
+
+
+def region_bytes(tags: str | Sequence[str] | None = None) -> int:
+    """Bytes in use by tensors of regions, awake or asleep.
+
+    Args:
+        tags: one tag or several; none means every tag.
+    """
+    engine = _enable.engine()
+    wanted = None if tags is None else {tags} if isinstance(tags, str) else set(tags)
+    with _lock:
+        pools = [(name[2], pool) for name, pool in _pools.items() if wanted is None or name[0] in wanted]
+    total = 0
+    for device, pool in pools:
+        stats = _library.PoolStats.empty()
+        _library.check(_library.load().granule_pool_stats(engine, device, _pool_id(pool), byref(stats)))
+        total += stats.allocated_bytes
+    return total
+
+
+def _pool_id(pool: MemPool) -> _library.PoolId:
+    return _library.PoolId(*pool.id)
+
+
+def _tags(tags: str | Sequence[str] | None) -> tuple[ctypes.Array[ctypes.c_char_p] | None, int]:
+    if tags is None:
+        return None, 0
+    names = [tags] if isinstance(tags, str) else list(tags)
+    return (ctypes.c_char_p * len(names))(*[name.encode() for name in names]), len(names)
+
+
+def _backup(backup: str | os.PathLike[str]) -> tuple[int, bytes | None]:
+    kind = _BACKUPS.get(backup) if isinstance(backup, str) else None
+    if kind is not None:
+        return kind, None
+    return _library.BACKUP_FILE, os.fsencode(backup)

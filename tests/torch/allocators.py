@@ -1,0 +1,23 @@
+"""Puts an allocator in place, as a user does."""
+import os
+
+# Which one this process runs on; processes that it starts read it.
+VARIABLE = "GRANULE_E2E_ALLOCATOR"
+
+
+def current():
+    return os.environ[VARIABLE]
+
+
+def install(name):
+    if name == "native":
+        return
+    import granule_torch
+    import torch
+
+    if name == "granule":
+        granule_torch.enable()
+    elif name == "pluggable":
+        torch.cuda.memory.change_current_allocator(granule_torch.pluggable())
+    else:
+        raise ValueError(f"there is no allocator '{name}'")

@@ -1,0 +1,146 @@
+"""Starts the processes that scenes run in, and compares what they say."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from scene import GRANULE, NATIVE
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+
+
+class Rig:
+    """The GPU-less rig, or a real GPU where GRANULE_E2E_REAL is set."""
+
+    def __init__(self, long=False, timeout=240):
+        self.real = bool(os.environ.get("GRANULE_E2E_REAL"))
+        self.folder = Path(os.environ.get("GRANULE_RIG") or ROOT / "tests/nogpu-torch")
+        self.long = long
+        self.timeout = timeout * (10 if long else 1)
+        self.done = {}
+        self.build = tempfile.TemporaryDirectory(prefix="granule-e2e-build-")
+        self.scenes = {}
+
+    def add(self, path, run, name, scene):
+        """Says that a scene is to run, so that those which share a process are known when it starts."""
+        self.scenes.setdefault((path, run, scene.alone and name), []).append((name, scene))
+
+    def check(self, test, run):
+        """Fails unless the scene came to its end with each allocator and said the same with each."""
+        scene, path = test.scene, sys.modules[test.__module__].__file__
+        outcomes = self.outcomes(path, run, test.__name__, scene)
+        for allocator in scene.allocators:
+            failure = outcomes[allocator].failure(test.__name__)
+            if failure:
+                pytest.fail(f"with {allocator}:\n{failure}", pytrace=False)
+        if NATIVE in scene.allocators and GRANULE in scene.allocators:
+            native, granule = (outcomes[name].scenes[test.__name__]["returned"] for name in (NATIVE, GRANULE))
+            found = list(differences(native, granule))
+            if found:
+                more = f"\n... and {len(found) - 30} more" if len(found) > 30 else ""
+                pytest.fail("native | granule:\n" + "\n".join(found[:30]) + more, pytrace=False)
+
+    def outcomes(self, path, run, name, scene):
+        """What the processes said that run the scene's group: one for each allocator, side by side."""
+        group = (path, run, scene.alone and name)
+        if group not in self.done:
+            started = {}
+            for allocator in (NATIVE, "pluggable", GRANULE):
+                scenes = [(n, s) for n, s in self.scenes[group] if allocator in s.allocators]
+                if scenes:
+                    started[allocator] = self.start(path, allocator, run, scenes)
+            self.done[group] = {allocator: process.wait(self.timeout) for allocator, process in started.items()}
+        return self.done[group]
+
+    def start(self, path, allocator, run, scenes):
+        modules = [str(HERE), str(self.folder), os.environ.get("PYTHONPATH", "")]
+        env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, modules)))
+        for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GRANULE_TORCH", "GRANULE_CONF"):
+            env.pop(name, None)
+        env.update(run.env)
+        if run.settings:
+            env["PYTORCH_CUDA_ALLOC_CONF"] = run.settings
+        env["FAKE_GPU_MEM_GB"], env["FAKE_GPU_COUNT"] = str(run.gib), str(run.devices)
+        env["GRANULE_E2E_BUILD"] = self.build.name
+        env["GRANULE_E2E_LONG"] = str(int(self.long))
+        env["FAKE_GPU_BYTES"] = "1" if run.contents else "0"
+        for _, scene in scenes:
+            env.update(scene.env)
+        env.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        env.setdefault("HF_HUB_OFFLINE", "1")
+        return Process(self.command() + [str(HERE / "child.py"), path, allocator], [n for n, _ in scenes], env)
+
+    def command(self):
+        if self.real:
+            return [sys.executable]
+        return [str(self.folder / "fakegpu-run"), "--", sys.executable]
+
+
+class Process:
+    """A child that runs scenes."""
+
+    def __init__(self, command, names, env):
+        self.folder = tempfile.TemporaryDirectory(prefix="granule-e2e-")
+        self.out = Path(self.folder.name, "out.jsonl")
+        self.log = open(Path(self.folder.name, "log"), "w+", encoding="utf-8", errors="replace")
+        command = [*command, str(self.out), *names]
+        self.child = subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True
+        )
+
+    def wait(self, timeout):
+        try:
+            status = self.child.wait(timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.child.pid, 9)
+            self.child.wait()
+            status = f"none in {timeout} s, and was stopped"
+        self.log.seek(0)
+        log = self.log.read()
+        self.log.close()
+        lines = self.out.read_text(encoding="utf-8").splitlines() if self.out.exists() else []
+        self.folder.cleanup()
+        return Outcome([json.loads(line) for line in lines], status, log)
+
+
+class Outcome:
+    """What a child said."""
+
+    def __init__(self, lines, status, log):
+        self.scenes = {line["ended"]: line for line in lines if "ended" in line}
+        self.began = [line["began"] for line in lines if "began" in line]
+        self.finished = any("finished" in line for line in lines)
+        self.status, self.log = status, log
+
+    def failure(self, name):
+        """Why the scene counts as failed, or nothing."""
+        log = f"--- output ---\n{self.log[-4000:]}"
+        said = self.scenes.get(name)
+        if said and "failed" in said:
+            return f"{said['failed']}\n{log}"
+        if not said:
+            where = f"while {self.began[-1]} ran" if self.began else "before the first scene"
+            return f"the process ended {where}; its exit status was {self.status}\n{log}"
+        if not self.finished or self.status != 0:
+            last = name == self.began[-1]
+            if last:
+                return f"the process did not end well after this scene; its exit status was {self.status}\n{log}"
+        return None
+
+
+def differences(native, granule, where=""):
+    """The places where two values differ, a line each."""
+    if isinstance(native, dict) and isinstance(granule, dict):
+        for key in list(native) + [key for key in granule if key not in native]:
+            yield from differences(native.get(key, "(none)"), granule.get(key, "(none)"), f"{where}.{key}")
+    elif isinstance(native, list) and isinstance(granule, list):
+        for at in range(max(len(native), len(granule))):
+            left = native[at] if at < len(native) else "(none)"
+            right = granule[at] if at < len(granule) else "(none)"
+            yield from differences(left, right, f"{where}[{at}]")
+    elif native != granule or type(native) is not type(granule):
+        yield f"  {where or 'value'}: {native!r} | {granule!r}"

@@ -1,0 +1,150 @@
+"""Putting Granule in place: how it is asked for, and what refuses with native left as it was."""
+import os
+import subprocess
+import sys
+
+import torch
+from observe import MIB, error, raw
+from rig import Rig
+from scene import DEFAULT, GRANULE, Run, scene
+
+RUNS = (DEFAULT,)
+ALONE = dict(alone=True, install=False, allocators=(GRANULE,))
+
+
+def native_works():
+    kept = raw(3 * MIB)
+    assert torch.cuda.get_allocator_backend() == "native" and torch.cuda.memory_allocated() >= 3 * MIB
+    return kept.numel()
+
+
+@scene(**ALONE)
+def test_enabled_before_cuda_is_initialised():
+    import granule_torch
+
+    assert not granule_torch.is_enabled() and "not PyTorch's allocator" in granule_torch.report()
+    granule_torch.enable()
+    granule_torch.enable()
+    assert granule_torch.is_enabled() and not torch.cuda.is_initialized()
+    kept = raw(3 * MIB)
+    assert torch.cuda.memory_allocated() == kept.numel()
+    report = granule_torch.report()
+    assert "backend cuda" in report and "allocated 3.0 MiB" in report
+    assert granule_torch.is_enabled()
+
+
+@scene(**ALONE)
+def test_refused_once_cuda_is_initialised():
+    import granule_torch
+
+    kept = raw(5)
+    said = error(granule_torch.enable)
+    assert "CannotEnable" in said and "initialised CUDA already" in said and "left in place" in said
+    assert not granule_torch.is_enabled() and kept.numel() and native_works()
+
+
+@scene(**ALONE)
+def test_refused_without_cuda_in_torch():
+    import granule_torch
+
+    torch.version.cuda, kept = None, torch.version.cuda
+    said = error(granule_torch.enable)
+    torch.version.cuda = kept
+    assert "without CUDA or ROCm" in said and not granule_torch.is_enabled() and native_works()
+
+
+@scene(**ALONE)
+def test_refused_on_a_release_that_nobody_tested():
+    import granule_torch
+
+    torch.__version__, kept = "2.99.0", torch.__version__
+    said = error(granule_torch.enable)
+    torch.__version__ = kept
+    assert "2.99.0" in said and "2.15" in said and not granule_torch.is_enabled() and native_works()
+
+
+@scene(**ALONE)
+def test_wrong_settings_are_refused_by_name():
+    import granule_torch
+
+    granule_torch.enable(settings="no_such_option:1")
+    said = error(torch.cuda.init)
+    assert said.startswith("builtins.ValueError") and "no_such_option" in said
+
+
+@scene(env={"GRANULE_TORCH": "1"}, **ALONE)
+def test_the_environment_enables_it():
+    import granule_torch
+
+    assert granule_torch.is_enabled()
+    kept = raw(3 * MIB)
+    assert torch.cuda.memory_allocated() == 3 * MIB and kept.numel()
+
+
+@scene(env={"GRANULE_TORCH": "0"}, **ALONE)
+def test_the_environment_can_say_no():
+    import granule_torch
+
+    assert not granule_torch.is_enabled() and native_works()
+
+
+@scene(**ALONE)
+def test_settings_are_given_and_changed():
+    import granule_torch
+
+    granule_torch.enable(settings="max_split_size_mb:64")
+    torch.cuda.init()
+    assert torch.cuda.memory_stats()["max_split_size"] == 64 * MIB
+    granule_torch.configure("expandable_segments:True")
+    kept = raw(30 * MIB)
+    assert [segment["is_expandable"] for segment in torch.cuda.memory_snapshot()] == [True]
+    assert kept.numel()
+
+
+@scene(**ALONE)
+def test_forked_children_before_the_first_use():
+    """A data loader forks after `enable`, before CUDA is used."""
+    import granule_torch
+
+    granule_torch.enable()
+    child = os.fork()
+    if child == 0:
+        try:
+            kept = raw(3 * MIB)
+            os._exit(0 if torch.cuda.memory_allocated() == kept.numel() else 3)
+        except BaseException:
+            os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert raw(3 * MIB).numel()
+
+
+def bare(program, **env):
+    """Runs Python without the rig: no driver, no device."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FAKE_GPU", "LD_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**kept, **env}, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_import_needs_no_gpu_no_driver_and_no_torch():
+    text = bare("import sys, granule_torch; print('torch' in sys.modules, granule_torch.is_enabled())")
+    assert text.split() == ["False", "False"]
+    assert "not PyTorch's allocator" in bare("import granule_torch; print(granule_torch.report())")
+
+
+def test_without_a_device_it_refuses_and_torch_still_works():
+    if Rig().real:
+        return
+    program = """
+import torch, granule_torch
+try:
+    granule_torch.enable()
+except granule_torch.CannotEnable as failure:
+    print(failure)
+print(torch.ones(3).sum().item())
+"""
+    text = bare(program)
+    assert "no GPU or no driver" in text and "left in place" in text and "3.0" in text
+    assert "3.0" in bare("import torch; print(torch.ones(3).sum().item())", GRANULE_TORCH="1")

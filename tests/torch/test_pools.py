@@ -1,0 +1,230 @@
+"""MemPool and use_mem_pool."""
+import ctypes
+import gc
+import threading
+
+import torch
+from observe import MIB, brief, error, raw, stats
+from observe import segments_of as layout
+from scene import DEFAULT, EXPANDABLE, scene
+
+RUNS = (DEFAULT, EXPANDABLE)
+
+
+def custom():
+    """An allocator of this process: real memory of the device, and a list of what was asked of it."""
+    asked = []
+    runtime = ctypes.CDLL(None)
+    runtime.cudaMalloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t]
+    runtime.cudaFree.argtypes = [ctypes.c_void_p]
+    alloc_type = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+    free_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+
+    def alloc(size, device, stream):
+        pointer = ctypes.c_void_p()
+        assert runtime.cudaMalloc(ctypes.byref(pointer), size) == 0
+        asked.append(["alloc", size, device])
+        return pointer.value
+
+    def free(pointer, size, device, stream):
+        asked.append(["free", size, device])
+        runtime.cudaFree(pointer)
+
+    functions = (alloc_type(alloc), free_type(free))
+    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+    return torch._C._cuda_customAllocator(*addresses), asked, functions
+
+
+@scene(real=True)
+def test_p01_p02_use_counts_ids_and_the_snapshot_of_a_pool():
+    pool, other = torch.cuda.MemPool(), torch.cuda.MemPool()
+    assert pool.id[0] == 0 and other.id[1] == pool.id[1] + 1 > 1
+    seen = [pool.use_count()]
+    with torch.cuda.use_mem_pool(pool):
+        inside = raw(3 * MIB)
+        seen.append(pool.use_count())
+    seen.append(pool.use_count())
+    outside = raw(3 * MIB)
+    shown = pool.snapshot()
+    assert seen == [1, 2, 1] and len(shown) == 1 and tuple(shown[0]["segment_pool_id"]) == pool.id
+    assert other.snapshot() == [] and pool.snapshot(include_traces=False)[0]["address"] == shown[0]["address"]
+    seen += [torch.cuda.memory_snapshot((0, 999)), layout(), stats()]
+    del inside, outside
+    return seen
+
+
+@scene(runs=(DEFAULT,), alone=True, real=True)
+def test_p03_the_pool_keeps_an_allocator_whose_python_object_died():
+    allocator, asked, functions = custom()
+    pool = torch.cuda.MemPool(allocator)
+    with torch.cuda.use_mem_pool(pool):
+        kept = [raw(100), raw(3 * MIB), raw(30 * MIB)]
+    seen = [list(asked), layout()]
+    del allocator
+    gc.collect()
+    with torch.cuda.use_mem_pool(pool):
+        kept.append(raw(40 * MIB))
+    del pool
+    gc.collect()
+    torch.cuda.empty_cache()
+    seen.append(list(asked))
+    assert not any(kind == "free" for kind, _, _ in asked)
+    del kept
+    torch.cuda.empty_cache()
+    assert sorted(size for kind, size, _ in asked if kind == "free") == sorted(
+        size for kind, size, _ in asked if kind == "alloc"
+    )
+    return [*seen, asked, stats(), len(functions)]
+
+
+@scene(real=True)
+def test_p04_a_tensor_outlives_its_pool():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        kept = torch.ones(MIB, device="cuda")
+    address = kept.data_ptr()
+    del pool
+    torch.cuda.empty_cache()
+    seen = [brief(), layout()]
+    kept.add_(1)
+    assert kept.data_ptr() == address and torch.cuda.memory_reserved() > 0
+    del kept
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == 0
+    return [*seen, brief()]
+
+
+@scene(runs=(DEFAULT,))
+def test_p05_an_opted_in_pool_lends_where_nothing_else_can_serve():
+    seen = []
+    for opted in (True, False):
+        pool = torch.cuda.MemPool(use_on_oom=opted)
+        with torch.cuda.use_mem_pool(pool):
+            raw(2 << 30)
+        try:
+            kept, fitted = [raw(1 << 30), raw(1 << 30), raw(3 << 29)], True
+        except torch.OutOfMemoryError:
+            kept, fitted = None, False
+        assert fitted == opted
+        seen.append([fitted, brief()])
+        del kept, pool
+        gc.collect()
+        torch.cuda.empty_cache()
+    return seen
+
+
+@scene(real=True)
+def test_p06_a_pool_without_splits_hands_out_whole_segments():
+    pool = torch.cuda.MemPool(no_split=True)
+    with torch.cuda.use_mem_pool(pool):
+        kept = [raw(3 * MIB), raw(3 * MIB), raw(100)]
+        del kept[0]
+        kept.append(raw(2 * MIB))
+    shown = layout()
+    del kept
+    return [shown, stats()]
+
+
+@scene(real=True)
+def test_p07_of_nested_pools_the_innermost_serves():
+    first, second = torch.cuda.MemPool(), torch.cuda.MemPool()
+    use = torch.cuda.use_mem_pool
+    kept = []
+    with use(first):
+        kept.append(raw(3 * MIB))
+        with use(second):
+            kept += [raw(3 * MIB), raw(30 * MIB)]
+            seen = [first.use_count(), second.use_count()]
+        kept.append(raw(30 * MIB))
+    kept.append(raw(3 * MIB))
+    seen += [len(first.snapshot()), len(second.snapshot()), layout(), stats()]
+    del kept
+    return seen
+
+
+@scene(real=True)
+def test_p08_two_threads_in_two_pools_do_not_mix():
+    pools = [torch.cuda.MemPool(), torch.cuda.MemPool()]
+    ready, kept = threading.Barrier(2), [[], []]
+
+    def worker(number):
+        with torch.cuda.use_mem_pool(pools[number]):
+            ready.wait()
+            for _ in range(10):
+                kept[number].append(raw(3 * MIB))
+
+    threads = [threading.Thread(target=worker, args=(number,)) for number in range(2)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    for number, pool in enumerate(pools):
+        spans = [(s["address"], s["address"] + s["total_size"]) for s in pool.snapshot()]
+        assert all(any(a <= t.data_ptr() < b for a, b in spans) for t in kept[number])
+    kept.clear()
+    return stats()
+
+
+@scene(real=True)
+def test_p09_emptying_the_cache_in_a_scope_leaves_the_pool_alone():
+    pool = torch.cuda.MemPool()
+    raw(3 * MIB)
+    with torch.cuda.use_mem_pool(pool):
+        raw(30 * MIB)
+        seen = [brief()]
+        torch.cuda.empty_cache()
+        seen.append(brief())
+    torch.cuda.empty_cache()
+    assert len(pool.snapshot()) == 1
+    return [*seen, brief(), layout()]
+
+
+@scene(allocators=("granule",), alone=True)
+def test_p10_beginning_twice_is_refused_and_leaks_nothing():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        said = error(torch._C._cuda_beginAllocateCurrentThreadToPool, 0, pool.id)
+        assert "already recording" in said
+    assert pool.use_count() == 1
+
+
+@scene(runs=(EXPANDABLE,), allocators=("granule",), alone=True)
+def test_p12_a_growable_pool_survives_partial_frees_and_its_end():
+    """PyTorch 2.15 ends the process here."""
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        raw(200 * MIB)
+        kept = [raw(20 * MIB) for _ in range(4)]
+    del kept[2], kept[0]
+    identity = pool.id
+    del pool
+    torch.cuda.empty_cache()
+    del kept
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() == 0 and torch.cuda.memory_snapshot(identity) == []
+
+
+@scene(real=True)
+def test_training_inside_a_pool():
+    pool = torch.cuda.MemPool()
+    with torch.cuda.use_mem_pool(pool):
+        net = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 8)).cuda()
+    optimizer = torch.optim.AdamW(net.parameters())
+    seen = []
+    for _ in range(3):
+        with torch.cuda.use_mem_pool(pool):
+            loss = net(torch.ones(256, 512, device="cuda")).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        seen.append(stats())
+    del net, optimizer, loss
+    return [seen, len(pool.snapshot())]
+
+
+@scene(alone=True, runs=(DEFAULT,))
+def test_unified_memory_pools():
+    with torch.cuda._use_uvm():
+        kept = raw(30 * MIB)
+    seen = [stats()]
+    del kept
+    torch.cuda.empty_cache()
+    return [*seen, brief()]

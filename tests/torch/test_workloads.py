@@ -1,0 +1,91 @@
+"""Real training and inference programs: each runs to its end on every allocator, with native's statistics throughout.
+
+The programs are those of the rig. Their models have their real sizes, since the rig's memory costs nothing.
+"""
+import gc
+import os
+import random
+
+import torch
+from allocators import current
+from scene import GRANULE, NATIVE, PLUGGABLE, Run, scene
+
+RUNS = (
+    Run("default", gib=80),
+    Run("expandable", settings="expandable_segments:True", gib=80),
+    Run(
+        "tuned",
+        settings="max_split_size_mb:512,garbage_collection_threshold:0.8,roundup_power2_divisions:[256:1,512:2,>:4]",
+        gib=80,
+    ),
+)
+EVERY = dict(allocators=(NATIVE, PLUGGABLE, GRANULE))
+
+
+def workload(name, iterations, long):
+    """All statistics before each iteration and at the end; fewer iterations in the slice than in a long run."""
+    import workloads
+
+    random.seed(0)
+    torch.manual_seed(0)
+    gc.collect()
+    # Autocast's cache of weights lets go of them in the order of its hash table, which is that of addresses in the
+    # heap: native's own statistics differ with what else is in the process.
+    torch.set_autocast_cache_enabled(False)
+    gc.disable()  # Cycles go at the iterations' boundaries only, so that runs are equal.
+    seen = []
+
+    def mark(_):
+        # PyTorch gives a pluggable allocator no statistics.
+        seen.append(None if current() == PLUGGABLE else dict(torch.cuda.memory_stats()))
+
+    number = long if os.environ["GRANULE_E2E_LONG"] == "1" else iterations
+    kept = workloads.WORKLOADS[name](mark, number)
+    mark(None)
+    torch.cuda.synchronize()
+    del kept
+    gc.enable()
+    gc.collect()
+    assert len(seen) > number
+    return seen
+
+
+@scene(**EVERY)
+def test_gpt2_train():
+    return workload("gpt2_train", 2, long=8)
+
+
+@scene(**EVERY)
+def test_llama_lora():
+    return workload("llama_lora", 2, long=8)
+
+
+@scene(**EVERY)
+def test_resnet_train():
+    return workload("resnet_train", 1, long=3)
+
+
+@scene(**EVERY)
+def test_bert_varlen():
+    return workload("bert_varlen", 3, long=16)
+
+
+@scene(**EVERY)
+def test_llama_generate():
+    return workload("llama_generate", 3, long=14)
+
+
+@scene(**EVERY)
+def test_dlrm_prefetch():
+    return workload("dlrm_prefetch", 6, long=40)
+
+
+@scene(**EVERY)
+def test_graphs():
+    return workload("graphs", 4, long=4)
+
+
+def test_every_program_of_the_rig_is_here():
+    import workloads
+
+    assert {name[len("test_"):] for name in globals() if name.startswith("test_")} >= set(workloads.WORKLOADS)

@@ -1,0 +1,201 @@
+//! PyTorch on Granule, from end to end: the real CUDA wheel on the GPU-less rig, each program once with PyTorch's own
+//! allocator and once with Granule's.
+//!
+//! Everything it needs is made here: a Python environment with the pinned packages, the rig, the package
+//! `granule-torch`. The tests are those of `tests/torch`.
+
+use crate::process::{self, command, root, target};
+use crate::venv::Venv;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// How the tests are run.
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// A bounded part of them (what CI runs, and the default)
+    #[arg(long, conflicts_with = "long")]
+    slice: bool,
+    /// All of them: every workload under all settings, at its full length
+    #[arg(long)]
+    long: bool,
+    /// Another release of torch than the one that is pinned
+    #[arg(long, value_name = "VERSION")]
+    torch: Option<String>,
+    /// An environment that has torch: its packages are used, and it is not changed
+    #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
+    venv: Option<PathBuf>,
+    /// Minutes after which the tests are stopped
+    #[arg(long, value_name = "MINUTES")]
+    budget: Option<u64>,
+    /// Passed on to pytest, after `--`
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
+pub(crate) const TESTS: &str = "tests/torch";
+const RIG: &str = "tests/nogpu-torch";
+/// Minutes that a slice may take, installation aside, and a long run.
+const SLICE_BUDGET: u64 = 25;
+const LONG_BUDGET: u64 = 240;
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let place = prepare(options.torch.as_deref(), options.venv.as_deref())?;
+    let mut pytest = place.python();
+    pytest.args(["-m", "pytest", TESTS, "-p", "no:cacheprovider", "-q", "-ra", "--durations=10"]);
+    if options.long {
+        pytest.arg("--long");
+    }
+    pytest.args(&options.rest);
+    let minutes = options.budget.unwrap_or(if options.long { LONG_BUDGET } else { SLICE_BUDGET });
+    let status = within(&mut pytest, Duration::from_secs(60 * minutes))?;
+    if !status.success() {
+        // Without a word of our own: pytest's closing line stays the last.
+        std::process::exit(status.code().unwrap_or(1));
+    }
+    Ok(())
+}
+
+/// An environment with torch and `granule-torch`, and the rig built for it.
+pub(crate) struct Place {
+    venv: Venv,
+    rig: PathBuf,
+}
+
+impl Place {
+    /// The environment's Python, with what the tests want to know.
+    pub(crate) fn python(&self) -> Command {
+        let mut python = command(self.venv.python());
+        python
+            .env("TORCH_VENV", self.venv.folder())
+            .env("FAKE_GPU_LIB", &self.rig)
+            .env("GRANULE_RIG", root().join(RIG))
+            .env("PYTHONDONTWRITEBYTECODE", "1");
+        python
+    }
+
+    /// The same, with the rig in front of NVIDIA's libraries.
+    pub(crate) fn python_on_rig(&self) -> Command {
+        let python = self.python();
+        let mut on_rig = command(root().join(RIG).join("fakegpu-run"));
+        on_rig.arg("--").arg(python.get_program());
+        on_rig.envs(python.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        on_rig
+    }
+}
+
+/// Installs, builds, or finds everything there.
+pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Place> {
+    let file = root().join(TESTS).join("requirements.txt");
+    let pinned = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+    let requirements = match torch {
+        Some(version) => for_torch(&pinned, version)?,
+        None => pinned,
+    };
+    let base =
+        base.map(|base| fs::canonicalize(base).with_context(|| base.display().to_string())).transpose()?;
+    let name =
+        torch.map_or_else(|| "e2e-torch/venv".to_owned(), |version| format!("e2e-torch/venv-{version}"));
+    let venv = Venv::prepare(&name, &requirements, base.as_deref())?;
+    println!("building the rig");
+    let rig = target().join("e2e-torch/rig");
+    let wheels = base.as_deref().unwrap_or(venv.folder());
+    process::output(command(root().join(RIG).join("build.sh")).env("TORCH_VENV", wheels).env("OUT", &rig))?;
+    println!("building granule-torch");
+    forget_old_package()?;
+    process::run(
+        command(venv.python())
+            .args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"])
+            .args(["--no-build-isolation", "--no-deps", "--force-reinstall", "./crates/granule-torch"])
+            // Else setuptools-rust builds in the folder of the crate.
+            .env("CARGO_TARGET_DIR", target()),
+    )?;
+    Ok(Place { venv, rig })
+}
+
+/// Removes what an earlier build collected: setuptools packs everything there, also files that are no longer in the tree.
+fn forget_old_package() -> Result<()> {
+    let Ok(entries) = fs::read_dir(root().join("crates/granule-torch/build")) else { return Ok(()) };
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("lib") {
+            fs::remove_dir_all(entry.path()).with_context(|| entry.path().display().to_string())?;
+        }
+    }
+    Ok(())
+}
+
+/// The pinned packages with another torch, and whatever torchvision belongs to it.
+fn for_torch(pinned: &str, version: &str) -> Result<String> {
+    let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+');
+    if version.is_empty() || !version.chars().all(valid) {
+        bail!("'{version}' is not a release of torch, such as 2.15.0");
+    }
+    let lines = pinned.lines().map(|line| match line.split_once("==") {
+        Some(("torch", _)) => format!("torch=={version}\n"),
+        Some(("torchvision", _)) => "torchvision\n".to_owned(),
+        _ => format!("{line}\n"),
+    });
+    Ok(lines.collect())
+}
+
+/// Runs a command to its end, or to the end of its time.
+fn within(command: &mut Command, budget: Duration) -> Result<ExitStatus> {
+    let mut child = command.spawn().with_context(|| format!("could not start {command:?}"))?;
+    let until = Instant::now() + budget;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if Instant::now() > until {
+            interrupt(&mut child)?;
+            bail!("the tests were stopped after {} minutes", budget.as_secs() / 60);
+        }
+        sleep(Duration::from_millis(200));
+    }
+}
+
+/// Asks pytest to stop, so that it stops what it started and says how far it came; then makes it.
+fn interrupt(child: &mut Child) -> Result<()> {
+    process::run(Command::new("kill").args(["-INT", &child.id().to_string()]))?;
+    let until = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < until {
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(200));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{for_torch, within};
+    use std::process::Command;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn another_torch_comes_with_its_own_torchvision() {
+        let pinned = "# why\ntorch==2.15.0\ntorchvision==0.29.2\npytest==9.2.0\n";
+        let other = for_torch(pinned, "2.14.1+cu130").unwrap();
+        assert_eq!(other, "# why\ntorch==2.14.1+cu130\ntorchvision\npytest==9.2.0\n");
+        for wrong in ["", "2.15 --index-url=x", "a;b"] {
+            assert!(for_torch(pinned, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_takes_too_long_is_stopped() {
+        let start = Instant::now();
+        let error = within(Command::new("sleep").arg("60"), Duration::from_millis(300)).unwrap_err();
+        assert!(error.to_string().contains("were stopped after"), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(20));
+        assert!(within(&mut Command::new("true"), Duration::from_secs(10)).unwrap().success());
+    }
+}

@@ -1,0 +1,139 @@
+//! `granule.h`, the header of the C ABI, from the sources of `crates/granule-capi`.
+//!
+//! Modules stand in the header in the order in which `lib.rs` names them.
+
+use crate::process::root;
+use anyhow::{Context, Result, bail};
+use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
+use std::path::{Path, PathBuf};
+
+/// What is to be done.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Change nothing; fail where the header is not what would be written
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+const CRATE: &str = "crates/granule-capi";
+const HEADER: &str = "crates/granule-capi/include/granule.h";
+
+const HEAD: &str = "\
+/* Granule's C ABI.
+ *
+ * Generated from crates/granule-capi by `cargo xtask header`. Do not edit.
+ *
+ *  - A function that can fail returns a granule_status. Answers are written through pointers, where it is GRANULE_OK and only then.
+ *    granule_last_error() is the text of the calling thread's last failure.
+ *  - Sizes are bytes, times are microseconds since the Unix epoch, devices are numbered from 0. A stream is the driver's handle as a
+ *    number (cudaStream_t, hipStream_t); 0 is the device's default stream.
+ *  - A pointer is null, or points to what its type says for the length of the call (a handle: until it is destroyed), and nobody
+ *    else writes there meanwhile. Null where something is needed is GRANULE_INVALID_ARGUMENT. Addresses of device memory are
+ *    numbers: any value is safe to give.
+ *  - A struct that begins with `uint32_t size` may grow: the caller sets the size to sizeof(it), and no more than that is read or
+ *    written. An older, shorter struct keeps working; what it lacks counts as zero.
+ *  - Callbacks get their `user` back, may run on any thread, and must not unwind (C++: catch what is thrown). Where there is a
+ *    `drop`, it is called once, when the library lets go of `user`; what has none is kept for ever.
+ *  - Texts are NUL-terminated UTF-8. Texts and bytes that the library makes are granule_bytes, freed with granule_bytes_free.
+ *  - Any thread may call any function at any time, but for those that end a handle.
+ *  - What the library has to say goes to the standard error stream; the variable GRANULE_LOG (off, error, warn, info, debug) says
+ *    how much. It is warn by itself.
+ *  - The header is C99 and C++17.
+ */
+";
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let fresh = generate(&root().join(CRATE))?;
+    let file = root().join(HEADER);
+    if std::fs::read_to_string(&file).is_ok_and(|there| there == fresh) {
+        return Ok(());
+    }
+    if options.check {
+        bail!("{HEADER} is not what follows from its sources; run cargo xtask header");
+    }
+    std::fs::write(&file, fresh).with_context(|| format!("could not write {}", file.display()))?;
+    println!("wrote {HEADER}");
+    Ok(())
+}
+
+fn generate(folder: &Path) -> Result<String> {
+    let mut builder = Builder::new().with_config(config());
+    for module in modules(&folder.join("src"))? {
+        builder = builder.with_src(module);
+    }
+    let bindings = builder.generate().context("cbindgen could not read the sources of the C ABI")?;
+    let mut text = Vec::new();
+    bindings.write(&mut text);
+    Ok(shortened(&String::from_utf8(text)?))
+}
+
+/// Puts comments of one line on one line.
+fn shortened(text: &str) -> String {
+    let mut short = String::with_capacity(text.len());
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let indent = line.trim_end_matches("/**");
+        let comment = lines.next_if(|next| line.trim() == "/**" && next.trim_start().starts_with("* "));
+        match comment {
+            Some(said) if lines.next_if(|next| next.trim() == "*/").is_some() => {
+                short.push_str(&format!("{indent}/** {} */\n", said.trim().trim_start_matches("* ")));
+            }
+            Some(said) => short.push_str(&format!("{line}\n{said}\n")),
+            None => short.push_str(&format!("{line}\n")),
+        }
+    }
+    short
+}
+
+fn config() -> Config {
+    Config {
+        language: Language::C,
+        cpp_compat: true,
+        header: Some(HEAD.trim_end().to_owned()),
+        include_guard: Some("GRANULE_H".to_owned()),
+        no_includes: true,
+        sys_includes: ["stdbool.h", "stddef.h", "stdint.h"].map(str::to_owned).to_vec(),
+        style: Style::Both,
+        usize_is_size_t: true,
+        line_length: 110,
+        tab_width: 4,
+        documentation: true,
+        documentation_style: DocumentationStyle::Doxy,
+        ..Config::default()
+    }
+}
+
+/// The files of the crate's modules, in the order in which `lib.rs` names them.
+fn modules(folder: &Path) -> Result<Vec<PathBuf>> {
+    let lib = folder.join("lib.rs");
+    let text = std::fs::read_to_string(&lib).with_context(|| format!("could not read {}", lib.display()))?;
+    let file = syn::parse_file(&text)?;
+    let public = file.items.iter().filter_map(|item| match item {
+        syn::Item::Mod(module) if matches!(module.vis, syn::Visibility::Public(_)) => {
+            Some(module.ident.to_string())
+        }
+        _ => None,
+    });
+    Ok(public.map(|name| folder.join(name).with_extension("rs")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CRATE, Options, generate, root, run};
+
+    #[test]
+    fn the_header_follows_from_its_sources() {
+        run(&Options { check: true }).unwrap();
+    }
+
+    #[test]
+    fn what_is_said_in_the_sources_is_said_in_the_header() {
+        let header = generate(&root().join(CRATE)).unwrap();
+        for said in
+            ["#define GRANULE_OUT_OF_MEMORY 1", "Takes memory back, in the order of its stream's work."]
+        {
+            assert!(header.contains(said), "{said}");
+        }
+        assert!(!header.contains("# Safety"), "what callers promise is said once, at the head");
+    }
+}

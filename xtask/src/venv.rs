@@ -1,0 +1,94 @@
+//! Python environments in the build folder, made once and kept for as long as what they hold is what is asked for.
+
+use crate::process::{self, command, target};
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// An environment whose packages are installed.
+pub(crate) struct Venv {
+    folder: PathBuf,
+}
+
+/// What was installed last, in the environment's folder.
+const STAMP: &str = "granule-stamp.txt";
+
+impl Venv {
+    /// The environment of this name, with these lines of a requirements file installed.
+    ///
+    /// With a base, the packages of that environment are seen in this one, and only what they lack is installed.
+    pub(crate) fn prepare(name: &str, requirements: &str, base: Option<&Path>) -> Result<Self> {
+        let folder = target().join(name);
+        let venv = Self { folder };
+        let of_base = base.map_or_else(String::new, |base| format!("# over {}\n", base.display()));
+        let wanted = format!("{of_base}{requirements}");
+        let installed = fs::read_to_string(venv.folder.join(STAMP)).unwrap_or_default();
+        if installed == wanted && venv.python().exists() {
+            return Ok(venv);
+        }
+        if !venv.python().exists() || !installed.starts_with(&of_base) {
+            venv.make()?;
+        }
+        if let Some(base) = base {
+            venv.lie_over(base)?;
+        }
+        println!("installing into {} (PyTorch is about 6 GB; this is done once)", venv.folder.display());
+        let list = venv.folder.join("requirements.txt");
+        fs::write(&list, requirements).with_context(|| list.display().to_string())?;
+        process::run(
+            command(venv.python())
+                .args(["-m", "pip", "install", "--disable-pip-version-check", "-r"])
+                .arg(&list),
+        )?;
+        fs::write(venv.folder.join(STAMP), wanted)?;
+        Ok(venv)
+    }
+
+    pub(crate) fn python(&self) -> PathBuf {
+        self.folder.join("bin/python")
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// An empty environment with pip, by whatever this machine has for it.
+    fn make(&self) -> Result<()> {
+        if self.folder.exists() {
+            fs::remove_dir_all(&self.folder).with_context(|| self.folder.display().to_string())?;
+        }
+        let by_python = process::run(command("python3").args(["-m", "venv"]).arg(&self.folder));
+        let Err(error) = by_python else { return Ok(()) };
+        // Debian's python3 has no pip to put into it; a half-made folder is left.
+        println!("{error}; trying virtualenv");
+        if process::run(command("python3").args(["-m", "virtualenv", "--clear"]).arg(&self.folder)).is_err() {
+            bail!(
+                "no Python environment can be made here: install the package python3-venv (Debian, Ubuntu) or \
+                 virtualenv (pip install --user virtualenv), and run this again"
+            );
+        }
+        Ok(())
+    }
+
+    /// Makes the packages of another environment importable from this one.
+    fn lie_over(&self, base: &Path) -> Result<()> {
+        let own = site_packages(&self.folder)?;
+        let file = own.join("base.pth");
+        let theirs = site_packages(base)?;
+        fs::write(&file, format!("{}\n", theirs.display())).with_context(|| file.display().to_string())
+    }
+}
+
+/// Where an environment keeps its packages.
+fn site_packages(venv: &Path) -> Result<PathBuf> {
+    let lib = venv.join("lib");
+    let entries = fs::read_dir(&lib)
+        .with_context(|| format!("{} is no Python environment: it has no lib", venv.display()))?;
+    for entry in entries {
+        let packages = entry?.path().join("site-packages");
+        if packages.is_dir() {
+            return Ok(fs::canonicalize(packages)?);
+        }
+    }
+    bail!("{} has no site-packages", lib.display())
+}
