@@ -34,7 +34,7 @@ def load():
             made.rename(library)
     loaded = ctypes.CDLL(str(library))
     loaded.watched.restype = ctypes.c_char_p
-    loaded.refusals.restype = loaded.last_refused_bytes.restype = loaded.growable_segment.restype = ctypes.c_int64
+    loaded.refusals.restype = loaded.growable_segment.restype = ctypes.c_int64
     loaded.growable_segment.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.POINTER(ctypes.c_bool)]
     loaded.base_of.restype = ctypes.c_void_p
     loaded.base_of.argtypes = [ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t)]

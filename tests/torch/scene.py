@@ -23,6 +23,8 @@ class Run:
     # Whether device memory has contents. Without them a device of any size costs nothing.
     contents: bool = False
     env: tuple[tuple[str, str], ...] = ()
+    # Allocators that are left out under this setting.
+    without: tuple[str, ...] = ()
 
 
 @dataclass

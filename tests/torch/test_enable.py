@@ -23,6 +23,7 @@ def test_enabled_before_cuda_is_initialised():
     import granule_torch
 
     assert not granule_torch.is_enabled() and "not PyTorch's allocator" in granule_torch.report()
+    assert granule_torch.privateuse1.enable and granule_torch.adapters
     granule_torch.enable()
     granule_torch.enable()
     assert granule_torch.is_enabled() and not torch.cuda.is_initialized()
@@ -67,9 +68,34 @@ def test_refused_on_a_release_that_nobody_tested():
 def test_wrong_settings_are_refused_by_name():
     import granule_torch
 
-    granule_torch.enable(settings="no_such_option:1")
-    said = error(torch.cuda.init)
-    assert said.startswith("builtins.ValueError") and "no_such_option" in said
+    for text in ("no_such_option:1", "expandable_segments:Maybe", "backend:cudaMallocAsync"):
+        said = error(granule_torch.enable, settings=text)
+        assert "CannotEnable" in said and text.split(":")[0] in said and "left in place" in said, said
+    assert "TypeError" in error(granule_torch.enable, settings=3)
+    assert not granule_torch.is_enabled() and native_works()
+
+
+@scene(env={"GRANULE_BACKEND": "openreg"}, **ALONE)
+def test_backends_of_other_devices_are_refused():
+    """Their memory would be foreign to every kernel."""
+    import granule_torch
+
+    said = error(granule_torch.enable)
+    assert "GRANULE_BACKEND names 'openreg'" in said and "privateuse1" in said
+    for name in ("openreg", "hip", "nvidia"):
+        said = error(granule_torch.enable, backend=name)
+        assert "CannotEnable" in said and repr(name) in said and "left in place" in said, said
+    assert not granule_torch.is_enabled() and native_works()
+
+
+@scene(**ALONE)
+def test_a_second_enable_changes_nothing_in_silence():
+    import granule_torch
+
+    granule_torch.enable(backend="cuda")
+    assert "configure()" in error(granule_torch.enable, settings="expandable_segments:True")
+    granule_torch.enable()
+    assert granule_torch.is_enabled()
 
 
 @scene(env={"GRANULE_TORCH": "1"}, **ALONE)
@@ -99,6 +125,33 @@ def test_settings_are_given_and_changed():
     kept = raw(30 * MIB)
     assert [segment["is_expandable"] for segment in torch.cuda.memory_snapshot()] == [True]
     assert kept.numel()
+
+
+@scene(runs=(Run("backend named", settings="backend:native,max_split_size_mb:64"),), **ALONE)
+def test_the_settings_may_name_the_native_backend():
+    """Many launch scripts do: it is the default of PyTorch."""
+    import granule_torch
+
+    granule_torch.enable()
+    kept = raw(3 * MIB)
+    assert torch.cuda.memory_allocated() == kept.numel() and torch.cuda.memory_stats()["max_split_size"] == 64 * MIB
+
+
+@scene(**ALONE)
+def test_a_look_before_the_first_use_leaves_the_process_free_to_fork():
+    import granule_torch
+
+    granule_torch.enable()
+    taken = torch.cuda.memory._snapshot()
+    assert taken["segments"] == [] and taken["device_traces"] == []
+    assert torch.cuda.memory._allocation_traceback(4096) is None and not torch.cuda.is_initialized()
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(0 if raw(5).numel() == 5 else 3)
+        except BaseException:
+            os._exit(4)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @scene(**ALONE)

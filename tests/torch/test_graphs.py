@@ -345,7 +345,7 @@ def test_graph_trees_of_a_compiled_model():
     return [seen, segments()]
 
 
-@scene(alone=True, real=True)
+@scene(alone=True, real=True, runs=(EXPANDABLE,))
 def test_reduce_overhead_with_its_code_generator():
     """`torch.compile(mode="reduce-overhead")`, where Triton and a C++ compiler are."""
     net = torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 8)).cuda()

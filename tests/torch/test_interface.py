@@ -5,6 +5,7 @@ import time
 import observers
 import torch
 from observe import MIB, error, raw
+from pools import custom
 from scene import DEFAULT, EXPANDABLE, Run, scene
 
 RUNS = (DEFAULT, EXPANDABLE)
@@ -29,7 +30,29 @@ def test_observers_that_only_cpp_can_attach():
     while cpp.refusals() == 0 and time.monotonic() < until:
         time.sleep(0.01)  # It is called on another thread.
     assert "preemptively rejected" in said and cpp.refusals() == 1
-    return [heard, cpp.last_refused_bytes()]
+    figures = (ctypes.c_int64 * 3)()
+    cpp.last_refusal(figures)
+    assert figures[2] == torch.cuda.mem_get_info()[1], "the device's memory, not the limit"
+    return [heard, list(figures)]
+
+
+@scene(alone=True, runs=(DEFAULT,), real=True)
+def test_trackers_hear_of_segments_while_their_memory_is_there():
+    """Libraries register segments with the network when they hear of them, and must let go before the memory does."""
+    torch.cuda.init()
+    cpp = observers.load()
+    allocator, asked, functions = custom(lambda: cpp.watched().decode())
+    pool = torch.cuda.MemPool(allocator)
+    cpp.watch_traces()
+    with torch.cuda.use_mem_pool(pool):
+        kept = raw(5 * MIB)
+    asked.append(["allocated", cpp.watched().decode()])
+    del kept, pool
+    torch.cuda.empty_cache()
+    asked.append(["freed", cpp.watched().decode()])
+    heard = [entry[-1] for entry in asked if entry[0] in ("allocated", "free")]
+    assert heard[0].startswith("S") and heard[1].endswith("F") and len(functions) == 2
+    return asked
 
 
 @scene(alone=True, real=True)
@@ -91,7 +114,8 @@ def test_the_backends_name():
     from allocators import current
 
     assert torch.cuda.get_allocator_backend() == current()
-    assert isinstance(torch.cuda.memory._get_current_allocator().allocator(), torch._C._cuda_CUDAAllocator)
+    # What `MemPool` takes: the allocator in place can be a pool's own, too.
+    assert torch.cuda.MemPool(torch.cuda.memory._get_current_allocator().allocator()).use_count() == 1
 
 
 @scene(real=True)

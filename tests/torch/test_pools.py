@@ -1,38 +1,14 @@
 """MemPool and use_mem_pool."""
-import ctypes
 import gc
 import threading
 
 import torch
 from observe import MIB, brief, error, raw, stats
 from observe import segments_of as layout
+from pools import custom
 from scene import DEFAULT, EXPANDABLE, scene
 
 RUNS = (DEFAULT, EXPANDABLE)
-
-
-def custom():
-    """An allocator of this process: real memory of the device, and a list of what was asked of it."""
-    asked = []
-    runtime = ctypes.CDLL(None)
-    runtime.cudaMalloc.argtypes = [ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t]
-    runtime.cudaFree.argtypes = [ctypes.c_void_p]
-    alloc_type = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
-    free_type = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
-
-    def alloc(size, device, stream):
-        pointer = ctypes.c_void_p()
-        assert runtime.cudaMalloc(ctypes.byref(pointer), size) == 0
-        asked.append(["alloc", size, device])
-        return pointer.value
-
-    def free(pointer, size, device, stream):
-        asked.append(["free", size, device])
-        runtime.cudaFree(pointer)
-
-    functions = (alloc_type(alloc), free_type(free))
-    addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
-    return torch._C._cuda_customAllocator(*addresses), asked, functions
 
 
 @scene(real=True)
@@ -228,3 +204,18 @@ def test_unified_memory_pools():
     del kept
     torch.cuda.empty_cache()
     return [*seen, brief()]
+
+
+@scene(alone=True, runs=(DEFAULT,), real=True)
+def test_the_profiler_follows_a_pool_over_host_memory():
+    """The memory of such a pool belongs to no device, as far as the driver says."""
+    allocator, asked, functions = custom(on_host=True)
+    pool = torch.cuda.MemPool(allocator)
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        with torch.cuda.use_mem_pool(pool):
+            kept = raw(4 * MIB)
+        del kept
+    del pool
+    torch.cuda.empty_cache()
+    assert len(asked) == 2 and len(functions) == 2
+    return sorted(event.self_device_memory_usage for event in profile.key_averages())

@@ -102,7 +102,8 @@ def test_e05_two_tensors_of_one_segment_in_another_process():
     del tensor, tensors
     gc.collect()
     torch.cuda.ipc_collect()
-    return stats()
+    torch.empty(1, device="cuda")  # Granule looks at what other processes have done when memory is asked for.
+    return brief()
 
 
 @scene

@@ -135,6 +135,20 @@ def test_a_region_can_be_entered_again_and_memory_freed_while_asleep():
 
 
 @scene(**ONLY)
+def test_the_profiler_follows_memory_that_is_freed_while_asleep():
+    import granule_torch
+
+    with granule_torch.region(tag="followed"):
+        kept = raw(8 * MIB)
+    granule_torch.sleep("followed")
+    with torch.profiler.profile(profile_memory=True, activities=[torch.profiler.ProfilerActivity.CPU]):
+        del kept
+    granule_torch.wake("followed")
+    granule_torch.drop_region("followed")
+    torch.cuda.empty_cache()
+
+
+@scene(**ONLY)
 def test_training_goes_on_after_a_sleep():
     import granule_torch
 
@@ -173,9 +187,28 @@ def test_the_shape_of_vllms_allocator():
     allocator.wake_up(tags=["kv_cache"])
     cache.copy_(pattern(30 * MIB, 6))
     assert same(cache, 6) and same(weights, 1)
+    # A slip of the pen must not cost the contents of everything.
+    assert "wieghts" in error(allocator.sleep, ("wieghts",)) and same(weights, 1)
+    assert "wieghts" in error(allocator.wake_up, "wieghts")
     allocator.sleep()
     allocator.wake_up()
     assert allocator.get_current_usage() >= 80 * MIB
+
+
+@scene(**ONLY)
+def test_wrong_arguments_are_named():
+    import granule_torch
+
+    with granule_torch.region("weights"):
+        weights = filled(3 * MIB, 1)
+    said = error(granule_torch.sleep, "wieghts")
+    assert "GranuleError" in said and "'wieghts'" in said and "'weights'" in said
+    for backup in ("pined", "", "/no/such/directory"):
+        assert "ValueError" in error(granule_torch.sleep, "weights", backup=backup)
+    for tag in ("", 3, None):
+        assert "TypeError" in error(granule_torch.region(tag).__enter__)
+    assert same(weights, 1)
+    granule_torch.drop_region("weights")
 
 
 @scene(**ONLY)

@@ -12,11 +12,12 @@ from scene import GRANULE, NATIVE, PLUGGABLE, Run, scene
 
 RUNS = (
     Run("default", gib=80),
-    Run("expandable", settings="expandable_segments:True", gib=80),
+    Run("expandable", settings="expandable_segments:True", gib=80, without=(PLUGGABLE,)),
     Run(
         "tuned",
         settings="max_split_size_mb:512,garbage_collection_threshold:0.8,roundup_power2_divisions:[256:1,512:2,>:4]",
         gib=80,
+        without=(PLUGGABLE,),
     ),
 )
 EVERY = dict(allocators=(NATIVE, PLUGGABLE, GRANULE))

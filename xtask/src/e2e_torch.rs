@@ -112,7 +112,9 @@ pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Place>
             .args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"])
             .args(["--no-build-isolation", "--no-deps", "--force-reinstall", "./crates/granule-torch"])
             // Else setuptools-rust builds in the folder of the crate.
-            .env("CARGO_TARGET_DIR", target()),
+            .env("CARGO_TARGET_DIR", target())
+            // The build imports torch, which would load the package that is being replaced.
+            .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
     )?;
     Ok(Place { venv, rig })
 }

@@ -431,7 +431,7 @@ typedef struct granule_segment_source {
     void *user;
     /**
      * A segment of so many bytes, aligned to 512 bytes; null where there is no room. It is asked again after memory was
-     * given back.
+     * given back. Memory that this same allocator has handed out is not a segment: it goes back to free, and counts as no room.
      */
     void *(*alloc)(void *user, uint64_t bytes, int32_t device, uint64_t stream);
     /** Takes back what alloc gave. */
@@ -1038,11 +1038,18 @@ granule_status granule_configure(struct granule_allocator *a,
 /** Changes what the text names and nothing else, in Granule's own grammar, where nothing is tolerated. */
 granule_status granule_configure_strictly(struct granule_allocator *a, const char *settings);
 
-/** The text that the settings in force were read from; empty for the defaults. */
-granule_status granule_settings(const struct granule_allocator *a, struct granule_bytes *out);
+/**
+ * The text that was read last; empty for the defaults. Where granule_configure was called, settings of earlier texts may be in
+ * force beside it.
+ */
+granule_status granule_settings(const struct granule_allocator *a,
+                                struct granule_bytes *out);
 
-/** Reads the settings that the environment asks for, and says what is wrong with them without making an allocator. */
-granule_status granule_check_environment(void);
+/**
+ * Reads settings, or with null those that the environment asks for, as granule_allocator_create would, and says what is
+ * wrong with them without making an allocator.
+ */
+granule_status granule_check_settings(const char *settings);
 
 /**
  * Memory of so many bytes for work of a stream, aligned to 512 bytes. 0 bytes give null. Blocks only where the cache
@@ -1118,6 +1125,9 @@ granule_status granule_base_allocation(struct granule_allocator *a, void *ptr, v
 
 /** Bytes of the live block at ptr: the request, rounded. */
 granule_status granule_block_size(const struct granule_allocator *a, void *ptr, uint64_t *bytes);
+
+/** The device of the live block at ptr, awake or asleep. */
+granule_status granule_block_device(const struct granule_allocator *a, void *ptr, int32_t *out);
 
 /** Limits what is held on a device to a share of its memory; 1 lifts the limit. */
 granule_status granule_set_memory_fraction(struct granule_allocator *a, int32_t device, double fraction);
@@ -1199,7 +1209,8 @@ struct granule_pool_id granule_pool_fresh_for_capture(void);
 
 /**
  * Makes a pool with one reference, or adds a reference to it. Its memory comes from source, if that is not null, which must be
- * said when the pool is made. Where the call fails, the source's drop has been called.
+ * said when the pool is made. Where the call fails, the source's drop has been called, unless the struct itself could not be read
+ * (GRANULE_ABI, or not aligned).
  */
 granule_status granule_pool_create(struct granule_allocator *a,
                                    int32_t device,
@@ -1208,7 +1219,8 @@ granule_status granule_pool_create(struct granule_allocator *a,
 
 /**
  * Sends requests that the filter accepts to the pool, which gets a reference more, and is made if there is none. Of several
- * scopes the newest that accepts counts. Where the call fails, the filter's drop has been called.
+ * scopes the newest that accepts counts. Where the call fails, the filter's drop has been called, unless the struct itself could not
+ * be read (GRANULE_ABI, null, or not aligned).
  */
 granule_status granule_pool_begin(struct granule_allocator *a,
                                   int32_t device,
@@ -1694,7 +1706,10 @@ granule_status granule_host_configure(struct granule_host_allocator *h,
 /** Says that the driver is about to be unloaded: it is never called again. */
 granule_status granule_host_abandon(struct granule_host_allocator *h);
 
-/** Sends requests that the filter accepts to a pool. The device is that of the filter's stream. */
+/**
+ * Sends requests that the filter accepts to a pool. The device is that of the filter's stream. Where the call fails, the filter's drop
+ * has been called, unless the struct itself could not be read (GRANULE_ABI, null, or not aligned).
+ */
 granule_status granule_host_pool_begin(struct granule_host_allocator *h,
                                        int32_t device,
                                        struct granule_pool_id pool,
@@ -1912,7 +1927,7 @@ void granule_pluggable_set_memory_fraction(double fraction, int device);
 void *granule_pluggable_base_allocation(void *ptr,
                                         size_t *size);
 
-/** Says that work of a stream of the thread's device uses a block. */
+/** Says that work of a stream uses a block. */
 void granule_pluggable_record_stream(void *ptr, void *stream);
 
 /** granule_pool_begin of that allocator. */

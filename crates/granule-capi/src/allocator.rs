@@ -13,7 +13,7 @@ use granule::CachingAllocator;
 use granule::backend::Backend;
 use granule::backends::{self, ChoiceError, Name};
 use granule::config::{
-    ConfigError, Flavour, Grammar, Parsed, Settings, environment, options, pytorch, strict,
+    AllocatorBackend, ConfigError, Flavour, Grammar, Parsed, Settings, environment, options, pytorch, strict,
 };
 use granule::types::{BackendId, DeviceIndex, DeviceKind, Stream};
 use std::ffi::{CString, c_char};
@@ -239,7 +239,8 @@ pub unsafe extern "C" fn granule_configure_strictly(
     })
 }
 
-/// The text that the settings in force were read from; empty for the defaults.
+/// The text that was read last; empty for the defaults. Where granule_configure was called, settings of earlier texts may be in
+/// force beside it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_settings(
     a: *const granule_allocator,
@@ -252,8 +253,19 @@ pub unsafe extern "C" fn granule_settings(
     })
 }
 
-/// Reads the settings that the environment asks for, and says what is wrong with them without making an allocator.
+/// Reads settings, or with null those that the environment asks for, as granule_allocator_create would, and says what is
+/// wrong with them without making an allocator.
 #[unsafe(no_mangle)]
-pub extern "C" fn granule_check_environment() -> granule_status {
-    guard(|| settled(environment::from_env(Flavour::Cuda)).map(drop))
+pub unsafe extern "C" fn granule_check_settings(settings: *const c_char) -> granule_status {
+    guard(|| {
+        let read = match given!(optional_text settings) {
+            Some(text) => read_settings(text, &Settings::default(), Flavour::Cuda)?,
+            None => settled(environment::from_env(Flavour::Cuda))?,
+        };
+        if read.backend == AllocatorBackend::DriverPools {
+            let text = "backend:cudaMallocAsync is not served by the caching engine: remove it, or write backend:native";
+            return Err(Failure::own(GRANULE_SETTINGS, text.to_owned()));
+        }
+        read.validate().map_err(|text| Failure::own(GRANULE_SETTINGS, text))
+    })
 }

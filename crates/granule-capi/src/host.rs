@@ -307,7 +307,8 @@ pub unsafe extern "C" fn granule_host_abandon(h: *mut granule_host_allocator) ->
     })
 }
 
-/// Sends requests that the filter accepts to a pool. The device is that of the filter's stream.
+/// Sends requests that the filter accepts to a pool. The device is that of the filter's stream. Where the call fails, the filter's drop
+/// has been called, unless the struct itself could not be read (GRANULE_ABI, null, or not aligned).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_host_pool_begin(
     h: *mut granule_host_allocator,

@@ -15,5 +15,7 @@ pub(crate) fn start() {
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
+        // Nobody may read what is said: then it is not said, and nothing else happens.
+        .log_internal_errors(false)
         .try_init();
 }

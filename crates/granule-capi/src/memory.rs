@@ -219,6 +219,20 @@ pub unsafe extern "C" fn granule_block_size(
     })
 }
 
+/// The device of the live block at ptr, awake or asleep.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_block_device(
+    a: *const granule_allocator,
+    ptr: *mut c_void,
+    out: *mut i32,
+) -> granule_status {
+    guard(|| {
+        let (a, out) = (given!(handle a), given!(out out));
+        out.set(i32::from(a.engine.block_device(address(ptr)).ok_or_else(|| no_block(ptr))?.0));
+        Ok(())
+    })
+}
+
 #[cold]
 pub(crate) fn no_block(ptr: *mut c_void) -> Failure {
     Failure::own(GRANULE_INVALID_POINTER, format!("invalid device pointer: {ptr:?}: it is no live block"))

@@ -4,10 +4,12 @@
 
 use crate::allocator::{choose, granule_allocator};
 use crate::callback::User;
-use crate::error::{Failure, granule_status};
+use crate::error::{Failure, GRANULE_INVALID_STREAM, granule_status};
 use crate::guard::guard;
 use crate::pass::{address, given, pointer};
 use crate::pools::{begin_pool, granule_filter, granule_pool_id};
+use granule::backend::EventFlags;
+use granule::types::{DeviceIndex, Stream};
 use std::ffi::{c_int, c_void};
 use std::ptr::{from_ref, null_mut};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -107,13 +109,37 @@ pub unsafe extern "C" fn granule_pluggable_base_allocation(
     base
 }
 
-/// Says that work of a stream of the thread's device uses a block.
+/// The device of a stream that PyTorch names without one. The default streams are the thread's device's; any other is that of
+/// the one device whose events it takes. Records one, and waits for nothing.
+fn device_of(a: &granule_allocator, stream: u64) -> Result<DeviceIndex, Failure> {
+    /// Up to it, handles are names of default streams.
+    const LAST_NAME: u64 = 2;
+    let backend = a.backend();
+    let current = backend.current_device()?;
+    if stream <= LAST_NAME || a.engine.device_count() == 1 {
+        return Ok(current);
+    }
+    let others = (0..a.engine.device_count()).map(DeviceIndex).filter(|device| *device != current);
+    for device in std::iter::once(current).chain(others) {
+        let event = backend.create_event(device, EventFlags::empty())?;
+        let taken = backend.record_event(event, Stream { raw: stream, device, backend: backend.id() });
+        // SAFETY: rule 1: made above, and not used again.
+        let destroyed = unsafe { backend.destroy_event(event) };
+        if taken.is_ok() {
+            return Ok(destroyed.map(|()| device)?);
+        }
+        backend.clear_error();
+    }
+    Err(Failure::own(GRANULE_INVALID_STREAM, format!("no device takes an event on the stream {stream:#x}")))
+}
+
+/// Says that work of a stream uses a block.
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_record_stream(ptr: *mut c_void, stream: *mut c_void) {
     logged("granule_pluggable_record_stream", || {
         let a = shared()?;
-        let device = a.backend().current_device()?;
-        let stream = a.stream(i32::from(device.0), stream.addr() as u64)?;
+        let raw = stream.addr() as u64;
+        let stream = a.stream(i32::from(device_of(a, raw)?.0), raw)?;
         Ok(a.engine.record_stream(address(ptr), stream)?)
     });
 }

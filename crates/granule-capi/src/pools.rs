@@ -8,11 +8,12 @@ use crate::memory::limit;
 use crate::pass::{self, address, given, pointer};
 use crate::sized::growing;
 use crate::stats::granule_stat_array;
+use granule::CachingAllocator;
 use granule::pool::{Filter, SegmentSource};
 use granule::types::{DevicePtr, PoolId, Stream};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// A pool's id, PyTorch's MempoolId_t. {0, 0} is the default pool.
 #[repr(C)]
@@ -34,7 +35,7 @@ pub struct granule_segment_source {
     /// The first argument of the functions.
     pub user: *mut c_void,
     /// A segment of so many bytes, aligned to 512 bytes; null where there is no room. It is asked again after memory was
-    /// given back.
+    /// given back. Memory that this same allocator has handed out is not a segment: it goes back to free, and counts as no room.
     pub alloc: Option<
         unsafe extern "C-unwind" fn(user: *mut c_void, bytes: u64, device: i32, stream: u64) -> *mut c_void,
     >,
@@ -132,6 +133,8 @@ impl From<PoolId> for granule_pool_id {
 /// A source of C's.
 struct Source {
     user: User,
+    /// Whose pool it serves. The engine owns the source.
+    engine: Weak<CachingAllocator>,
     alloc: unsafe extern "C-unwind" fn(*mut c_void, u64, i32, u64) -> *mut c_void,
     free: unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, u64, i32, u64),
 }
@@ -143,10 +146,10 @@ impl std::fmt::Debug for Source {
 }
 
 impl Source {
-    fn new(source: granule_segment_source) -> Result<Self, Failure> {
-        let user = User::new(source.user, source.drop);
+    fn new(source: granule_segment_source, user: User, a: &granule_allocator) -> Result<Self, Failure> {
+        let engine = Arc::downgrade(&a.engine);
         match (source.alloc, source.free) {
-            (Some(alloc), Some(free)) => Ok(Self { user, alloc, free }),
+            (Some(alloc), Some(free)) => Ok(Self { user, engine, alloc, free }),
             _ => Err(Failure::argument("source lacks a function: it needs alloc and free")),
         }
     }
@@ -158,7 +161,17 @@ unsafe impl SegmentSource for Source {
         let device = i32::from(stream.device.0);
         // SAFETY: what callers promise: the function is good for this `user`.
         let given = call(|| unsafe { (self.alloc)(self.user.get(), bytes, device, stream.raw) });
-        (!given.is_null()).then(|| address(given))
+        if given.is_null() {
+            return None;
+        }
+        let given = address(given);
+        if self.engine.upgrade().is_some_and(|engine| engine.block_device(given).is_some()) {
+            tracing::error!(ptr = %given, "a pool's source gave a block of the pool's own allocator; it is given back");
+            // SAFETY: what `alloc` gave just now, given back once; nobody has used it.
+            unsafe { self.free(given, bytes, stream) };
+            return None;
+        }
+        Some(given)
     }
 
     unsafe fn free(&self, ptr: DevicePtr, bytes: u64, stream: Stream) {
@@ -216,7 +229,8 @@ pub extern "C" fn granule_pool_fresh_for_capture() -> granule_pool_id {
 }
 
 /// Makes a pool with one reference, or adds a reference to it. Its memory comes from source, if that is not null, which must be
-/// said when the pool is made. Where the call fails, the source's drop has been called.
+/// said when the pool is made. Where the call fails, the source's drop has been called, unless the struct itself could not be read
+/// (GRANULE_ABI, or not aligned).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_pool_create(
     a: *mut granule_allocator,
@@ -225,16 +239,25 @@ pub unsafe extern "C" fn granule_pool_create(
     source: *const granule_segment_source,
 ) -> granule_status {
     guard(|| {
-        let source = match source.is_null() {
+        let given = match source.is_null() {
             true => None,
-            false => Some(Arc::new(Source::new(given!(sized source))?) as Arc<dyn SegmentSource>),
+            false => {
+                let given = given!(sized source);
+                Some((given, User::new(given.user, given.drop)))
+            }
         };
-        Ok(given!(handle a).engine.create_pool(pass::device(device)?, pool.into(), source)?)
+        let a = given!(handle a);
+        let source = match given {
+            Some((given, user)) => Some(Arc::new(Source::new(given, user, a)?) as Arc<dyn SegmentSource>),
+            None => None,
+        };
+        Ok(a.engine.create_pool(pass::device(device)?, pool.into(), source)?)
     })
 }
 
 /// Sends requests that the filter accepts to the pool, which gets a reference more, and is made if there is none. Of several
-/// scopes the newest that accepts counts. Where the call fails, the filter's drop has been called.
+/// scopes the newest that accepts counts. Where the call fails, the filter's drop has been called, unless the struct itself could not
+/// be read (GRANULE_ABI, null, or not aligned).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_pool_begin(
     a: *mut granule_allocator,

@@ -67,7 +67,7 @@ macro_rules! programs {
     };
 }
 
-programs!(budgets, device, errors, history, host, memory, pluggable, pools, share, sleep);
+programs!(budgets, device, errors, history, host, log, memory, pluggable, pools, share, sleep);
 
 #[test]
 fn the_header_is_cpp_17() {

@@ -34,3 +34,12 @@ __all__ = [
     "sleeping",
     "wake",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """The parts that few programs need, imported when they are named."""
+    if name in ("adapters", "privateuse1"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -59,7 +59,7 @@ def _beside_torch() -> list[Path]:
 def key(sources: Iterable[Path], torch_version: str) -> str:
     """Names a build: two builds of one name are interchangeable."""
     digest = hashlib.sha256(torch_version.encode())
-    for source in sorted(sources):
+    for source in sorted(sources, key=lambda source: source.name):
         digest.update(source.read_bytes())
     return f"torch-{torch_version}-{digest.hexdigest()[:16]}"
 

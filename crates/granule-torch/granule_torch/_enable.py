@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import _shim
+from . import _library, _shim
 from ._errors import CannotEnable, GranuleError
 
 # Releases on which the end-to-end programs ran. Others may have the same interface, but nobody has looked.
@@ -17,29 +17,37 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
 
     Everything of ``torch.cuda.memory`` then speaks to Granule: statistics, snapshots, pools, graphs, sharing between
     processes, ``OutOfMemoryError``. The devices are touched when PyTorch initialises CUDA, not now, so a program
-    may still fork. Calling it again does nothing. The first call on a machine compiles the C++ shim, which takes
+    may still fork. Calling it again without arguments does nothing. The first call on a machine compiles the C++ shim, which takes
     some seconds, unless the package was built where PyTorch was installed.
 
     Args:
-        backend: ``"cuda"``, ``"hip"``, ``"hip-as-cuda"`` or ``"openreg"``. Default: ``GRANULE_BACKEND`` if it is set,
-            else the one of this PyTorch build.
+        backend: ``"cuda"`` on CUDA builds of PyTorch, ``"hip"`` or ``"hip-as-cuda"`` on ROCm builds. Default:
+            ``GRANULE_BACKEND`` if it is set, else ``"cuda"`` or ``"hip"``.
         settings: settings of PyTorch or Granule, such as ``"expandable_segments:True,early_reuse:True"``.
             Default: those of the environment (``PYTORCH_CUDA_ALLOC_CONF`` and so on). They are Granule's alone:
             options of PyTorch's pinned host memory belong in the environment.
 
     Raises:
         CannotEnable: PyTorch goes on with the allocator that it had; the text says why.
+        GranuleError: Granule is enabled already, and arguments were given.
     """
+    _check_types(backend, settings)
     if is_enabled():
+        if backend is not None or settings is not None:
+            raise GranuleError(
+                "Granule is PyTorch's allocator already: enable() was called before (or GRANULE_TORCH is set). Use "
+                "granule_torch.configure() to change settings."
+            )
         return
     torch = _torch_with_cuda()
     _check_version(torch)
+    current: str = torch.cuda.get_allocator_backend()
     if torch.cuda.is_initialized():
         raise CannotEnable(
             "PyTorch has initialised CUDA already, and its allocator holds memory: call granule_torch.enable() before "
-            "the first use of torch.cuda (or set GRANULE_TORCH=1)."
+            "the first use of torch.cuda (or set GRANULE_TORCH=1).",
+            left=current,
         )
-    current: str = torch.cuda.get_allocator_backend()
     if current != "native":
         raise CannotEnable(
             f"PyTorch's allocator is {current!r} already: remove the backend option from PYTORCH_CUDA_ALLOC_CONF, or the call "
@@ -48,20 +56,36 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
         )
     if torch.cuda.device_count() == 0:
         raise CannotEnable("PyTorch sees no device: there is no GPU or no driver here, or CUDA_VISIBLE_DEVICES hides it.")
-    if backend is None and not os.environ.get("GRANULE_BACKEND"):
-        backend = "hip" if torch.version.hip else "cuda"
+    backend = _backend_of(torch, backend)
     try:
+        _library.check(_library.load().granule_check_settings(None if settings is None else settings.encode()))
         shim = _shim.load()
     except GranuleError as error:
-        raise CannotEnable(str(error)) from error
+        raise CannotEnable(f"{str(error).rstrip('.')}.") from error
     built_for = shim.granule_torch_built_for().decode()
     if built_for != str(torch.__version__).partition("+")[0]:
         raise CannotEnable(f"The C++ shim was built for torch {built_for}, and this is torch {torch.__version__}.")
-    problem = shim.granule_torch_install(
-        None if backend is None else backend.encode(), None if settings is None else settings.encode()
+    if not shim.granule_torch_install(backend.encode(), None if settings is None else settings.encode()):
+        raise CannotEnable(f"{shim.granule_torch_problem().decode().rstrip('.')}.")
+
+
+def _check_types(backend: object, settings: object) -> None:
+    for name, value in (("backend", backend), ("settings", settings)):
+        if not isinstance(value, (str, type(None))):
+            raise TypeError(f"{name} is {value!r}; it must be a str or None")
+
+
+def _backend_of(torch: Any, asked: str | None) -> str:
+    """The backend under PyTorch's devices. Another one's memory would be foreign to every kernel of this PyTorch."""
+    fitting = ("hip", "hip-as-cuda") if torch.version.hip else ("cuda",)
+    named = asked or os.environ.get("GRANULE_BACKEND") or fitting[0]
+    if named in fitting:
+        return named
+    whose = "the argument backend" if asked else "GRANULE_BACKEND"
+    hint = " For the simulated device, use granule_torch.privateuse1.enable(\"openreg\")." if named == "openreg" else ""
+    raise CannotEnable(
+        f"{whose} names {named!r}, and this PyTorch's devices are served by {' or '.join(fitting)}.{hint}"
     )
-    if problem is not None:
-        raise CannotEnable(f"{problem.decode()}.")
 
 
 def is_enabled() -> bool:
@@ -73,14 +97,18 @@ def engine() -> int:
     """The address of the allocator behind ``torch.cuda``, for calls of Granule's C ABI. Initialises CUDA.
 
     Raises:
-        GranuleError: Granule is not enabled.
+        GranuleError: Granule is not enabled, or finds no device.
     """
     if not is_enabled():
         raise GranuleError("Granule is not PyTorch's allocator in this process: call granule_torch.enable() first.")
     import torch
 
     torch.cuda.init()  # type: ignore[no-untyped-call]
-    return int(_shim.load().granule_torch_engine())
+    shim = _shim.load()
+    address: int | None = shim.granule_torch_engine()
+    if address is None:
+        raise GranuleError(shim.granule_torch_problem().decode())
+    return address
 
 
 def _torch_with_cuda() -> Any:

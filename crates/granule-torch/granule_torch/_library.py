@@ -135,6 +135,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_bytes_free": (None, [POINTER(Bytes)]),
     "granule_backend_name": (c_char_p, [c_void_p]),
     "granule_device_count": (c_int32, [c_void_p, POINTER(c_int32)]),
+    "granule_check_settings": (c_int32, [c_char_p]),
     "granule_configure": (c_int32, [c_void_p, c_char_p]),
     "granule_settings": (c_int32, [c_void_p, POINTER(Bytes)]),
     "granule_stats": (c_int32, [c_void_p, c_int32, POINTER(DeviceStats)]),

@@ -98,7 +98,7 @@ def _last_failure() -> list[str]:
 
 def _why_not() -> list[str]:
     try:
-        backends = json.loads(_library.text("granule_backends_json"))
+        backends = json.loads(_library.text("granule_backends_json"))["backends"]
     except GranuleError as error:
         return [str(error)]
     lines = ["Backends on this machine:"]

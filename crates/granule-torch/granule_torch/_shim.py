@@ -16,7 +16,8 @@ from ._errors import GranuleError
 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_torch_built_for": (c_char_p, []),
-    "granule_torch_install": (c_char_p, [c_char_p, c_char_p]),
+    "granule_torch_problem": (c_char_p, []),
+    "granule_torch_install": (c_bool, [c_char_p, c_char_p]),
     "granule_torch_is_installed": (c_bool, []),
     "granule_torch_engine": (c_void_p, []),
     "granule_torch_current_allocator": (c_void_p, []),

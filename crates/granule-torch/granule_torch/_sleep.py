@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import _enable, _library
+from ._errors import GranuleError
 
 if TYPE_CHECKING:
     from torch.cuda import MemPool
@@ -48,9 +49,9 @@ class Woken:
     woken: int
     """Memory that is there again."""
     restored: int
-    """Contents brought back."""
+    """Contents brought back; the rest has whatever the device's new memory has."""
     dropped: int
-    """Memory that came back without its contents: it was put to sleep with ``backup="discard"``."""
+    """Memory that did not wake, because all tensors in it were freed meanwhile."""
     backup_held: int
     """All that backups hold now."""
 
@@ -66,7 +67,8 @@ def region(tag: str = "default", priority: int = 0) -> Iterator[MemPool]:
     """What this thread allocates inside, on the current device, sleeps and wakes with its tag.
 
     The memory comes from growable segments, whatever the settings say. Entering a region of the same tag again goes
-    on in the same pool. Like PyTorch's pools, regions hold for the thread that entered them only.
+    on in the same pool; while that sleeps, in new memory. Like PyTorch's pools, regions hold for the thread that entered
+    them only.
 
     Args:
         tag: what :func:`sleep` and :func:`wake` name it by.
@@ -78,6 +80,10 @@ def region(tag: str = "default", priority: int = 0) -> Iterator[MemPool]:
     Raises:
         GranuleError: Granule is not enabled.
     """
+    if not isinstance(tag, str) or not tag:
+        raise TypeError(f"tag is {tag!r}; it must be a str that is not empty")
+    if not isinstance(priority, int):
+        raise TypeError(f"priority is {priority!r}; it must be an int")
     engine = _enable.engine()
     import torch
 
@@ -113,6 +119,7 @@ def sleep(tags: str | Sequence[str] | None = None, backup: str | os.PathLike[str
             the next time, ``"discard"`` keeps no contents; anything else is a directory for files.
 
     Raises:
+        ValueError: there is no such backup, or no such directory.
         GranuleError: no region has such a tag, or not everything could sleep; the text says what and why. What sleeps
             keeps its contents.
     """
@@ -179,6 +186,14 @@ def _tags(tags: str | Sequence[str] | None) -> tuple[ctypes.Array[ctypes.c_char_
     if tags is None:
         return None, 0
     names = [tags] if isinstance(tags, str) else list(tags)
+    with _lock:
+        known = sorted({name[0] for name in _pools})
+    for name in names:
+        if name not in known:
+            raise GranuleError(
+                f"no region has the tag {name!r} (there are: {', '.join(map(repr, known)) or 'none'}); "
+                f"memory gets it in `with granule_torch.region({name!r})`"
+            )
     return (ctypes.c_char_p * len(names))(*[name.encode() for name in names]), len(names)
 
 
@@ -186,4 +201,6 @@ def _backup(backup: str | os.PathLike[str]) -> tuple[int, bytes | None]:
     kind = _BACKUPS.get(backup) if isinstance(backup, str) else None
     if kind is not None:
         return kind, None
+    if not os.fspath(backup) or not os.path.isdir(backup):
+        raise ValueError(f"backup is {backup!r}: neither {', '.join(map(repr, _BACKUPS))} nor a directory that exists")
     return _library.BACKUP_FILE, os.fsencode(backup)

@@ -78,7 +78,8 @@ def enable(backend: str | int | None = None, name: str = "granule", settings: st
 
     Args:
         backend: the name of a backend that is compiled in (``"openreg"``, ``"cuda"``, ``"hip"``), or the address of a
-            vendor's ``granule_backend_table``. ``None`` takes the variable ``GRANULE_BACKEND``, else the first real one.
+            vendor's ``granule_backend_table``. ``None`` takes what the variable
+            ``GRANULE_BACKEND`` names, else the first real one.
         name: what the device is called: ``torch.empty(10, device=name)``.
         settings: text as in ``PYTORCH_ALLOC_CONF``; ``None`` takes the environment's.
 
@@ -157,7 +158,7 @@ def memory_snapshot(traces: bool = True) -> dict[str, Any]:
 
 
 def host_memory_stats() -> dict[str, int]:
-    """What the allocator of pinned host memory holds: as ``torch.cuda.host_memory_stats()``, and Granule's own figures."""
+    """What pinned host memory holds: the figures of ``torch.cuda.host_memory_stats()``, and Granule's own."""
     stats = _HostStats(ctypes.sizeof(_HostStats))
     pinned = c_void_p(_running().granule_torch_privateuse1_pinned())
     _library.check(_library.load().granule_host_stats(pinned, byref(stats)))

@@ -13,6 +13,8 @@ std::mutex lock;
 std::string actions;
 std::atomic<int64_t> refused{0};
 std::atomic<int64_t> refused_bytes{0};
+std::atomic<int64_t> refused_held{0};
+std::atomic<int64_t> refused_total{0};
 } // namespace
 
 extern "C" {
@@ -37,14 +39,22 @@ const char* watched() {
 
 // Counts the requests that are refused before the driver is asked.
 void watch_refusals() {
-  native::attachOomRejectionObserver([](int64_t, size_t bytes, size_t, size_t) {
+  native::attachOomRejectionObserver([](int64_t, size_t bytes, size_t held, size_t total) {
     refused_bytes = static_cast<int64_t>(bytes);
+    refused_held = static_cast<int64_t>(held);
+    refused_total = static_cast<int64_t>(total);
     ++refused;
   });
 }
 
 int64_t refusals() { return refused; }
-int64_t last_refused_bytes() { return refused_bytes; }
+
+// Of the last one: what was asked for, what the allocator held, and the device's memory.
+void last_refusal(int64_t* figures) {
+  figures[0] = refused_bytes;
+  figures[1] = refused_held;
+  figures[2] = refused_total;
+}
 
 // Mapped bytes of the growable segments of streams other than the default one; -1 where there are no more.
 int64_t growable_segment(int device, size_t index, bool* small) {

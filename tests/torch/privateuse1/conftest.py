@@ -14,7 +14,7 @@ import pytest
 import torch
 
 
-from .support import NAME, PACKAGE, privateuse1
+from .support import NAME, privateuse1
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -47,10 +47,9 @@ def program(tmp_path: Path) -> Callable[..., str]:
     def run(text: str, **environment: str) -> str:
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text))
-        search = os.pathsep.join([str(PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])])
         done = subprocess.run(
             [sys.executable, str(path)],
-            env={**os.environ, "PYTHONPATH": search, **environment},
+            env={**os.environ, **environment},
             capture_output=True,
             text=True,
             timeout=300,

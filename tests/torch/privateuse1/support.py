@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from granule_torch import _library, privateuse1
 
 ROOT = Path(__file__).resolve().parents[3]
+# The sources; what is imported is the package that is installed.
 PACKAGE = ROOT / "crates" / "granule-torch"
-if str(PACKAGE) not in sys.path:
-    sys.path.insert(0, str(PACKAGE))
-
-from granule_torch import _library, privateuse1
 
 NAME = "granule"
 MIB = 1 << 20

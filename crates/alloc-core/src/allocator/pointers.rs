@@ -1,6 +1,7 @@
 //! Pointers that the address map does not know: memory from times when caching was off, and wrong ones.
 
 use super::CachingAllocator;
+use crate::address_map::Location;
 use crate::device::DeviceAllocator;
 use crate::error::{AllocError, Result};
 use crate::pointer::{BadPointer, Problem, says_freed};
@@ -17,17 +18,20 @@ impl<P: Policy> CachingAllocator<P> {
         if let Some(edge) = self.device_at(device)?.edge() {
             return edge.of_release();
         }
-        match self.owner_of(ptr) {
+        match self.block_device(ptr) {
             Some(owner) if owner != device => Err(AllocError::WrongDevice { ptr, device, owner }),
             _ => self.free(ptr),
         }
     }
 
-    /// The device of a live block.
-    fn owner_of(&self, ptr: DevicePtr) -> Option<DeviceIndex> {
-        let cached =
-            self.map.get(ptr).filter(|at| self.devices[at.device.0 as usize].block_size(ptr, *at).is_some());
-        cached.map(|at| at.device).or_else(|| {
+    /// The device of the live block at `ptr`, awake or asleep, whatever its memory's source; `None` where that is no live block.
+    #[must_use]
+    pub fn block_device(&self, ptr: DevicePtr) -> Option<DeviceIndex> {
+        if self.is_forked() {
+            return None;
+        }
+        let is_live = |at: &Location| self.devices[at.device.0 as usize].sleeps(ptr, *at).is_some();
+        self.map.get(ptr).filter(is_live).map(|at| at.device).or_else(|| {
             let index = self.devices.iter().position(|device| device.is_uncached(ptr))?;
             u16::try_from(index).ok().map(DeviceIndex)
         })

@@ -30,6 +30,10 @@ int main(void) {
     uint64_t bytes = 0;
     OK(granule_block_size(a, small, &bytes));
     CHECK(bytes == 1024);
+    int32_t device = 7;
+    OK(granule_block_device(a, small, &device));
+    CHECK(device == 0);
+    ANSWERS(GRANULE_INVALID_POINTER, granule_block_device(a, (char *)small + 512, &device));
     void *base = NULL;
     OK(granule_base_allocation(a, small, &base, &bytes));
     CHECK(base == small && bytes == 2 * MIB);
@@ -115,7 +119,10 @@ int main(void) {
     OK(granule_configure_strictly(a, "max_split_size_mb:64"));
     ANSWERS(GRANULE_SETTINGS, granule_configure_strictly(a, "no_such_option:1"));
     ANSWERS(GRANULE_SETTINGS, granule_configure(a, "backend:cudaMallocAsync"));
-    OK(granule_check_environment());
+    OK(granule_check_settings(NULL));
+    OK(granule_check_settings("early_reuse:True"));
+    ANSWERS(GRANULE_SETTINGS, granule_check_settings("expandable_segments:Maybe"));
+    ANSWERS(GRANULE_SETTINGS, granule_check_settings("backend:cudaMallocAsync"));
 
     /* Growable segments. */
     OK(granule_empty_cache(a));

@@ -13,6 +13,32 @@ static bool accept(void *user, uint64_t stream) {
     return true;
 }
 
+static volatile int open;
+
+static void wait_until_open(void *user) {
+    (void)user;
+    while (!open) {
+    }
+}
+
+/* PyTorch names streams without their device: the block waits for the stream of the other one. */
+static void of_another_device(granule_allocator *a) {
+    uint64_t stream = 0;
+    OK(granule_device_set(a, 0));
+    OK(granule_stream_create(a, 1, 0, &stream));
+    void *ptr = granule_pluggable_malloc(3 * MIB, 0, NULL);
+    OK(granule_stream_launch_host(a, 1, stream, wait_until_open, NULL));
+    granule_pluggable_record_stream(ptr, (void *)(uintptr_t)stream);
+    granule_pluggable_free(ptr, 3 * MIB, 0, NULL);
+    OK(granule_poll(a, 0));
+    CHECK(stats_of(a).pending_bytes == 3 * MIB && stats_of(a).unrecorded_frees == 0);
+    open = 1;
+    OK(granule_stream_synchronize(a, 1, stream));
+    OK(granule_poll(a, 0));
+    CHECK(stats_of(a).pending_bytes == 0);
+    OK(granule_stream_destroy(a, 1, stream));
+}
+
 int main(void) {
     /* Without a name the simulated device is not taken; no driver is there either, or this is no test of it. */
     granule_allocator *a = NULL;
@@ -43,6 +69,7 @@ int main(void) {
     CHECK(granule_pluggable_base_allocation(&size, &size) == &size && size == 0);
     granule_pluggable_record_stream(ptr, NULL);
     CHECK(stats_of(a).allocation.all.current == 1);
+    of_another_device(a);
 
     OK(granule_pluggable_begin_pool(0, pool, &all));
     void *inside = granule_pluggable_malloc(1000, 0, NULL);

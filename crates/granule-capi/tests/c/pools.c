@@ -127,6 +127,35 @@ static void sources(granule_allocator *a) {
     CHECK(segments == 0 && dropped == 3);
 }
 
+static int given_back;
+
+/* One that has its memory from the allocator whose pool it serves. */
+static void *from_itself(void *user, uint64_t bytes, int32_t device, uint64_t stream) {
+    void *ptr = NULL;
+    (void)stream;
+    return granule_malloc(user, bytes, device, 12345, &ptr) == GRANULE_OK ? ptr : NULL;
+}
+
+static void to_itself(void *user, void *ptr, uint64_t bytes, int32_t device, uint64_t stream) {
+    (void)bytes, (void)device, (void)stream;
+    OK(granule_free(user, ptr));
+    given_back += 1;
+}
+
+static void memory_of_its_own(granule_allocator *a) {
+    granule_pool_id pool = granule_pool_fresh();
+    granule_segment_source source = {sizeof source, a, from_itself, to_itself, NULL};
+    granule_filter one = {sizeof one, GRANULE_FILTER_STREAM, 77, NULL, NULL, NULL};
+    OK(granule_pool_create(a, 0, pool, &source));
+    OK(granule_pool_begin(a, 0, pool, &one));
+    void *none = NULL;
+    ANSWERS(GRANULE_OUT_OF_MEMORY, granule_malloc(a, 3 * MIB, 0, 77, &none));
+    CHECK(given_back > 0 && stats_of(a).allocation.all.current == 0);
+    OK(granule_pool_end(a, 0, pool));
+    OK(granule_pool_release(a, 0, pool));
+    OK(granule_pool_release(a, 0, pool));
+}
+
 static void checkpoints(granule_allocator *a) {
     granule_pool_id pool = granule_pool_fresh();
     granule_filter all = {sizeof all, GRANULE_FILTER_ALWAYS, 0, NULL, NULL, NULL};
@@ -209,6 +238,7 @@ int main(void) {
     granule_allocator *a = make("");
     scopes(a);
     sources(a);
+    memory_of_its_own(a);
     checkpoints(a);
     captures(a);
     OK(granule_empty_cache(a));

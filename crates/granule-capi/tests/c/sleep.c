@@ -45,6 +45,10 @@ int main(void) {
         bool asleep = false;
         OK(granule_is_asleep(a, ptr, &asleep));
         CHECK(asleep);
+        int32_t device = 7;
+        OK(granule_block_device(a, ptr, &device));
+        CHECK(device == 0);
+        ANSWERS(GRANULE_INVALID_POINTER, granule_free_on(a, ptr, 1));
         OK(granule_is_asleep(a, awake, &asleep));
         CHECK(!asleep);
         ANSWERS(GRANULE_INVALID_POINTER, granule_is_asleep(a, &asleep, &asleep));

@@ -82,7 +82,7 @@ inline void* serve(size_t bytes, DeviceIndex device, cudaStream_t stream) {
   if (bytes == 0) {
     return nullptr;
   }
-  granule_allocator* granule = engine::get();
+  granule_allocator* granule = engine::get(device);
   void* pointer = nullptr;
   const granule_status status = granule_malloc(granule, bytes, device, stream_handle(stream), &pointer);
   if (C10_UNLIKELY(status != GRANULE_OK)) {
@@ -104,19 +104,26 @@ inline DataPtr owned(void* pointer, DeviceIndex device) {
   return {pointer, pointer, &delete_block, c10::Device(kCuda, device)};
 }
 
-// The device of a block that is about to be freed, from the block itself: the current device may be another.
-C10_NOINLINE void free_followed(granule_allocator* granule, void* pointer) {
+// What is reported afterwards must not throw: the memory is free by then, and deleters run in destructors.
+C10_NOINLINE granule_status free_followed(granule_allocator* granule, void* pointer) noexcept {
   const int64_t bytes = block_bytes(granule, pointer);
-  granule_pointer_info_t info{};
-  info.size = sizeof info;
-  const bool known = c10::memoryProfilingEnabled() && granule_pointer_info(granule, pointer, &info) == GRANULE_OK;
-  if (const auto* interpreter = c10::impl::GPUTrace::get_trace()) {
-    (*interpreter)->trace_gpu_memory_deallocation(kCuda, reinterpret_cast<uintptr_t>(pointer));
+  // Not the current device, nor the driver's answer: the block may sleep, or lie in host memory of its pool's source.
+  int32_t device = -1;
+  const bool known = granule_block_device(granule, pointer, &device) == GRANULE_OK;
+  shielded("the device tracer", 0, [&] {
+    if (const auto* interpreter = c10::impl::GPUTrace::get_trace()) {
+      (*interpreter)->trace_gpu_memory_deallocation(kCuda, reinterpret_cast<uintptr_t>(pointer));
+    }
+    return 0;
+  });
+  const granule_status status = granule_free(granule, pointer);
+  if (status == GRANULE_OK && known && c10::memoryProfilingEnabled()) {
+    shielded("the memory profiler", 0, [&] {
+      report_to_profiler(granule, pointer, -bytes, static_cast<DeviceIndex>(device));
+      return 0;
+    });
   }
-  check_giving_up(granule_free(granule, pointer));
-  if (known) {
-    report_to_profiler(granule, pointer, -bytes, static_cast<DeviceIndex>(info.device));
-  }
+  return status;
 }
 
 } // namespace
@@ -125,12 +132,9 @@ void delete_block(void* pointer) {
   if (pointer == nullptr) {
     return;
   }
-  granule_allocator* granule = engine::get();
-  if (C10_UNLIKELY(somebody_follows())) {
-    free_followed(granule, pointer);
-    return;
-  }
-  const granule_status status = granule_free(granule, pointer);
+  granule_allocator* granule = engine::get(-1);
+  const granule_status status =
+      C10_UNLIKELY(somebody_follows()) ? free_followed(granule, pointer) : granule_free(granule, pointer);
   if (C10_UNLIKELY(status != GRANULE_OK)) {
     check_giving_up(status);
   }
@@ -149,7 +153,7 @@ DataPtr GranuleAllocator::allocateWithAddress(size_t bytes, void* address) {
   void* pointer = nullptr;
   const auto stream = c10::cuda::getCurrentCUDAStream(device).stream();
   const granule_status status =
-      granule_malloc_at(engine::get(), bytes, address, device, stream_handle(stream), &pointer);
+      granule_malloc_at(engine::get(device), bytes, address, device, stream_handle(stream), &pointer);
   if (status == GRANULE_EXACT_ADDRESS) {
     raise_exact_address(address);
   }
@@ -183,15 +187,15 @@ void GranuleAllocator::recordStream(const DataPtr& block, c10::cuda::CUDAStream 
   if (!block.get() || block.get_deleter() != &delete_block) {
     return;
   }
-  check(granule_record_stream(engine::get(), block.get(), stream.device_index(), stream_handle(stream.stream())));
+  check(granule_record_stream(engine::get(stream.device_index()), block.get(), stream.device_index(), stream_handle(stream.stream())));
 }
 
 void GranuleAllocator::init(int device_count) {
-  engine::make(device_count);
+  engine::init(device_count);
 }
 
 bool GranuleAllocator::initialized() {
-  return engine::current.load(std::memory_order_acquire) != nullptr;
+  return engine::device_count() > 0;
 }
 
 std::string GranuleAllocator::name() {

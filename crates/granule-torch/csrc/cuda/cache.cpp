@@ -7,7 +7,7 @@
 namespace granule_torch {
 
 void GranuleAllocator::emptyCache(MempoolId_t pool) {
-  granule_allocator* granule = engine::current.load(std::memory_order_acquire);
+  granule_allocator* granule = engine::peek();
   if (granule == nullptr) {
     return;
   }
@@ -21,7 +21,7 @@ void GranuleAllocator::enable(bool on) {
 
 bool GranuleAllocator::isEnabled() const {
   bool on = true;
-  if (granule_allocator* granule = engine::current.load(std::memory_order_acquire)) {
+  if (granule_allocator* granule = engine::peek()) {
     check(granule_is_enabled(granule, &on));
   }
   return on;
@@ -31,7 +31,7 @@ bool GranuleAllocator::isEnabled() const {
 void GranuleAllocator::cacheInfo(DeviceIndex device, size_t* largest) {
   granule_cache_info_t info{};
   info.size = sizeof info;
-  check(granule_cache_info(engine::get(), device, &info));
+  check(granule_cache_info(engine::get(device), device, &info));
   const size_t floor = *largest == 0 ? static_cast<size_t>(info.device_free) : *largest;
   *largest = std::max(floor, static_cast<size_t>(info.largest_cached));
 }
@@ -39,7 +39,7 @@ void GranuleAllocator::cacheInfo(DeviceIndex device, size_t* largest) {
 void* GranuleAllocator::getBaseAllocation(void* pointer, size_t* bytes) {
   void* base = nullptr;
   uint64_t size = 0;
-  check(granule_base_allocation(engine::get(), pointer, &base, &size));
+  check(granule_base_allocation(engine::get(-1), pointer, &base, &size));
   if (bytes != nullptr) {
     *bytes = size;
   }
@@ -48,12 +48,12 @@ void* GranuleAllocator::getBaseAllocation(void* pointer, size_t* bytes) {
 
 double GranuleAllocator::getMemoryFraction(DeviceIndex device) {
   double fraction = 1.0;
-  check(granule_memory_fraction(engine::get(), device, &fraction));
+  check(granule_memory_fraction(engine::get(device), device, &fraction));
   return fraction;
 }
 
 void GranuleAllocator::setMemoryFraction(double fraction, DeviceIndex device) {
-  check(granule_set_memory_fraction(engine::get(), device, fraction));
+  check(granule_set_memory_fraction(engine::get(device), device, fraction));
 }
 
 } // namespace granule_torch

@@ -22,7 +22,7 @@ struct PoolState final : native::AllocatorState {
 
 std::shared_ptr<native::AllocatorState> GranuleAllocator::getCheckpointState(DeviceIndex device, MempoolId_t pool) {
   granule_checkpoint* checkpoint = nullptr;
-  check(granule_pool_checkpoint(engine::get(), device, pool_id(pool), &checkpoint));
+  check(granule_pool_checkpoint(engine::get(device), device, pool_id(pool), &checkpoint));
   return std::make_shared<PoolState>(checkpoint);
 }
 
@@ -33,7 +33,7 @@ native::CheckpointDelta GranuleAllocator::setCheckpointPoolState(
 
   granule_delta delta{};
   delta.size = sizeof delta;
-  check(granule_pool_restore(engine::get(), saved->checkpoint, &delta));
+  check(granule_pool_restore(engine::get(device), saved->checkpoint, &delta));
   const std::unique_ptr<granule_delta, decltype(&granule_delta_free)> owner(&delta, granule_delta_free);
 
   native::CheckpointDelta result;

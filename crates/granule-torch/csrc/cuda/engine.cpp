@@ -3,6 +3,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/util/Exception.h>
 
+#include <exception>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -20,6 +22,8 @@ struct State {
   std::vector<std::function<void(granule_allocator*)>> actions;
 };
 State& state = *new State;
+
+std::atomic<int> devices{0};
 
 // PyTorch's registry of those who can free memory when an allocation would fail, such as the ledger of tensors that
 // other processes have finished with.
@@ -42,55 +46,83 @@ void set_options(Options wanted) {
   state.options = std::move(wanted);
 }
 
-granule_allocator* make() {
-  std::vector<std::function<void(granule_allocator*)>> waiting;
-  granule_allocator* made = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(state.mutex);
-    made = current.load(std::memory_order_acquire);
-    if (made != nullptr) {
-      return made;
-    }
-    TORCH_CHECK(
-        granule_abi_version() == GRANULE_ABI_VERSION,
-        "libgranule_capi has ABI version ", granule_abi_version(), ", and this module was built for version ",
-        GRANULE_ABI_VERSION, ": reinstall granule_torch");
-    // PyTorch reads its variables now, too. It comes first, so that a mistake in them is reported in its words.
-    c10::cuda::CUDACachingAllocator::CUDAAllocatorConfig::instance();
-    c10::CachingAllocator::AcceleratorAllocatorConfig::instance();
-    granule_options wanted{};
-    wanted.size = sizeof wanted;
-    wanted.backend = state.options.backend.empty() ? nullptr : state.options.backend.c_str();
-    wanted.settings = state.options.has_settings ? state.options.settings.c_str() : nullptr;
-    check(granule_allocator_create(&wanted, &made));
-    check(granule_add_free_memory_callback(made, run_free_memory_callbacks, nullptr));
-    tell_process_memory(made);
-    waiting = std::exchange(state.actions, {});
-    current.store(made, std::memory_order_release);
-  }
-  for (const auto& action : waiting) {
-    action(made);
-  }
+namespace {
+
+using Made = std::unique_ptr<granule_allocator, decltype(&granule_allocator_destroy)>;
+
+// With the lock held.
+Made create() {
+  TORCH_CHECK(
+      granule_abi_version() == GRANULE_ABI_VERSION,
+      "libgranule_capi has ABI version ", granule_abi_version(), ", and this module was built for version ",
+      GRANULE_ABI_VERSION, ": reinstall granule_torch");
+  granule_options wanted{};
+  wanted.size = sizeof wanted;
+  wanted.backend = state.options.backend.empty() ? nullptr : state.options.backend.c_str();
+  wanted.settings = state.options.has_settings ? state.options.settings.c_str() : nullptr;
+  granule_allocator* raw = nullptr;
+  check(granule_allocator_create(&wanted, &raw));
+  Made made(raw, granule_allocator_destroy);
+  int32_t found = 0;
+  check(granule_device_count(raw, &found));
+  TORCH_CHECK(
+      device_count() <= found,
+      "Granule sees ", found, " devices of backend ", granule_backend_name(raw), ", PyTorch ", device_count());
+  check(granule_add_free_memory_callback(raw, run_free_memory_callbacks, nullptr));
+  tell_process_memory(raw);
   return made;
 }
 
-void make(int device_count) {
-  int32_t devices = 0;
-  check(granule_device_count(make(), &devices));
-  TORCH_CHECK(
-      device_count <= devices,
-      "Granule sees ", devices, " devices of backend ", granule_backend_name(get()), ", PyTorch ", device_count);
+} // namespace
+
+void init(int count) {
+  int known = devices.load();
+  while (known < count && !devices.compare_exchange_weak(known, count)) {
+  }
+}
+
+int device_count() {
+  return devices.load();
+}
+
+granule_allocator* make(int device) {
+  TORCH_CHECK(device_count() > 0, "Invalid device argument ", device, ": did you call init?");
+  std::vector<std::function<void(granule_allocator*)>> waiting;
+  granule_allocator* granule = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(state.mutex);
+    granule = peek();
+    if (granule != nullptr) {
+      return granule;
+    }
+    granule = create().release();
+    waiting = std::exchange(state.actions, {});
+    current.store(granule, std::memory_order_release);
+  }
+  // All of them, whatever one of them throws: they are of different parts of the program.
+  std::exception_ptr first;
+  for (const auto& action : waiting) {
+    try {
+      action(granule);
+    } catch (...) {
+      first = first ? first : std::current_exception();
+    }
+  }
+  if (first) {
+    std::rethrow_exception(first);
+  }
+  return granule;
 }
 
 void when_made(std::function<void(granule_allocator*)> action) {
   {
     std::lock_guard<std::mutex> lock(state.mutex);
-    if (current.load(std::memory_order_acquire) == nullptr) {
+    if (peek() == nullptr) {
       state.actions.push_back(std::move(action));
       return;
     }
   }
-  action(get());
+  action(peek());
 }
 
 } // namespace granule_torch::engine

@@ -14,6 +14,9 @@ namespace {
 // PyTorch's function that captures the current Python and C++ stacks. Read by every thread that allocates.
 std::atomic<native::CreateContextFn> context_recorder{nullptr};
 
+// Whether a history is wanted, as long as there is no allocator to ask.
+std::atomic<bool> wanted_before_made{false};
+
 void* gather(void* /*user*/) {
   return shielded("the recorder of call contexts", static_cast<void*>(nullptr), []() -> void* {
     const auto recorder = context_recorder.load(std::memory_order_acquire);
@@ -40,8 +43,8 @@ uint32_t action_bits(const std::vector<std::string>& actions) {
 } // namespace
 
 bool GranuleAllocator::isHistoryEnabled() {
-  bool on = false;
-  if (granule_allocator* granule = engine::current.load(std::memory_order_acquire)) {
+  bool on = wanted_before_made.load();
+  if (granule_allocator* granule = engine::peek()) {
     check(granule_is_history_enabled(granule, &on));
   }
   return on;
@@ -65,14 +68,19 @@ void GranuleAllocator::recordHistory(
   wanted.skip_actions = action_bits(skip_actions);
   wanted.gather = gather;
   wanted.release = release;
+  wanted_before_made.store(enabled);
   context_recorder.store(enabled ? recorder : nullptr, std::memory_order_release);
   engine::when_made([wanted](granule_allocator* granule) { check(granule_record_history(granule, &wanted)); });
 }
 
 Context GranuleAllocator::getContextForPointer(const void* pointer) {
   Context found;
+  granule_allocator* granule = engine::peek();
+  if (granule == nullptr) {
+    return found;
+  }
   check(granule_context_of(
-      engine::get(),
+      granule,
       const_cast<void*>(pointer),
       [](void* user, void* context) { *static_cast<Context*>(user) = context_of(context); },
       &found));
@@ -96,7 +104,8 @@ void GranuleAllocator::recordAnnotation(const std::vector<std::pair<std::string,
   if (name == nullptr) {
     return;
   }
-  check(granule_mark_range(engine::get(), start, name->c_str(), c10::cuda::current_device()));
+  const DeviceIndex device = c10::cuda::current_device();
+  check(granule_mark_range(engine::get(device), start, name->c_str(), device));
 }
 
 void GranuleAllocator::pushCompileContext(std::string& name) {
@@ -124,7 +133,10 @@ std::string GranuleAllocator::getUserMetadata() {
 }
 
 void GranuleAllocator::annotateMemory(const void* pointer, const std::string& text) {
-  const granule_status status = granule_annotate(engine::get(), const_cast<void*>(pointer), text.c_str());
+  granule_allocator* granule = engine::peek();
+  const granule_status status = granule == nullptr
+      ? GRANULE_INVALID_POINTER
+      : granule_annotate(granule, const_cast<void*>(pointer), text.c_str());
   TORCH_CHECK(
       status != GRANULE_INVALID_POINTER, "annotateMemory: no live allocation found at pointer ", pointer);
   check(status);

@@ -19,6 +19,22 @@ namespace {
 std::shared_ptr<GranuleAllocator>& installed = *new std::shared_ptr<GranuleAllocator>;
 native::CUDAAllocator* displaced = nullptr;
 
+thread_local std::string problem;
+
+// Runs it for a caller who cannot be given exceptions; says whether it worked.
+template <typename Function>
+bool succeeds(Function&& function) {
+  try {
+    function();
+    return true;
+  } catch (const c10::Error& error) {
+    problem = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  return false;
+}
+
 } // namespace
 } // namespace granule_torch
 
@@ -29,34 +45,37 @@ GRANULE_TORCH_API const char* granule_torch_built_for() {
   return TORCH_VERSION;
 }
 
-// Null backend: the library's choice. Null settings: those of the environment. Null if it worked, else why not; then
-// PyTorch's allocator is where it was.
-GRANULE_TORCH_API const char* granule_torch_install(const char* backend, const char* settings) {
-  static thread_local std::string problem;
-  try {
-    if (installed == nullptr) {
-      engine::Options options;
-      options.backend = backend == nullptr ? "" : backend;
-      options.has_settings = settings != nullptr;
-      options.settings = settings == nullptr ? "" : settings;
-      engine::set_options(std::move(options));
-      auto fresh = std::make_shared<GranuleAllocator>();
-      auto* before = native::get();
-      torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(fresh);
-      // torch.accelerator asks by device type, and finds PyTorch's own allocator otherwise.
-      constexpr uint8_t kAboveAll = 255;
-      c10::SetAllocator(c10::DeviceType::CUDA, fresh.get(), kAboveAll);
-      follow_settings();
-      displaced = before;
-      installed = std::move(fresh);
-    }
-    return nullptr;
-  } catch (const c10::Error& error) {
-    problem = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    problem = error.what();
-  }
+// Why the last call on this thread failed.
+GRANULE_TORCH_API const char* granule_torch_problem() {
   return problem.c_str();
+}
+
+// Null backend: the library's choice. Null settings: those of the environment. False where it did not work: then
+// PyTorch's allocator is where it was.
+GRANULE_TORCH_API bool granule_torch_install(const char* backend, const char* settings) {
+  return succeeds([&] {
+    if (installed != nullptr) {
+      return;
+    }
+    engine::Options options;
+    options.backend = backend == nullptr ? "" : backend;
+    options.has_settings = settings != nullptr;
+    options.settings = settings == nullptr ? "" : settings;
+    engine::set_options(std::move(options));
+    // PyTorch reads its variables here rather than later, when it would compare the backend named there with ours. What is
+    // wrong with them is said in its words.
+    native::CUDAAllocatorConfig::instance();
+    c10::CachingAllocator::AcceleratorAllocatorConfig::instance();
+    auto fresh = std::make_shared<GranuleAllocator>();
+    auto* before = native::get();
+    torch::cuda::CUDAPluggableAllocator::changeCurrentAllocator(fresh);
+    // torch.accelerator asks by device type, and finds PyTorch's own allocator otherwise.
+    constexpr uint8_t kAboveAll = 255;
+    c10::SetAllocator(c10::DeviceType::CUDA, fresh.get(), kAboveAll);
+    follow_settings();
+    displaced = before;
+    installed = std::move(fresh);
+  });
 }
 
 // Whether PyTorch's current allocator is Granule.
@@ -64,9 +83,11 @@ GRANULE_TORCH_API bool granule_torch_is_installed() {
   return installed != nullptr && native::get() == installed.get();
 }
 
-// The allocator behind it, for calls of the C ABI; null until PyTorch has initialised CUDA.
+// The allocator behind it, for calls of the C ABI; PyTorch must have initialised CUDA. Null where it cannot be made.
 GRANULE_TORCH_API granule_allocator* granule_torch_engine() {
-  return engine::current.load(std::memory_order_acquire);
+  granule_allocator* granule = nullptr;
+  succeeds([&] { granule = engine::get(-1); });
+  return granule;
 }
 
 // PyTorch's current allocator, and the one that was current before Granule (null if it still is): for measurements.

@@ -9,7 +9,7 @@ namespace granule_torch {
 
 void GranuleAllocator::enablePeerAccess(DeviceIndex device, DeviceIndex peer) {
   const c10::cuda::CUDAGuard guard(device);
-  check(granule_enable_peer_access(engine::get(), device, peer));
+  check(granule_enable_peer_access(engine::get(device), device, peer));
 }
 
 // Without peer access only the driver's peer copy may touch memory that was mapped; the library knows which is.
@@ -25,7 +25,7 @@ cudaError_t GranuleAllocator::memcpyAsync(
     return cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToDevice, stream);
   }
   const granule_status status = granule_copy_async(
-      engine::get(),
+      engine::get(destination_device),
       destination,
       destination_device,
       source,

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include <functional>
+#include <string>
 #include <utility>
 
 #include "errors.h"
@@ -28,12 +29,18 @@ GRANULE_TORCH_API void granule_torch_pluggable_begin_pool(
     int device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) {
   const granule_filter accepts = filter_of(std::move(filter));
   check(granule_pluggable_begin_pool(device, pool_id(pool), &accepts));
-  check(granule_mark_capture_begin(allocator(), device));
+  const granule_status marked = granule_mark_capture_begin(allocator(), device);
+  if (marked != GRANULE_OK) {
+    const std::string problem = granule_last_error();
+    granule_pluggable_end_pool(device, pool_id(pool));
+    TORCH_CHECK(false, problem);
+  }
 }
 
 GRANULE_TORCH_API void granule_torch_pluggable_end_pool(int device, MempoolId_t pool) {
-  check_giving_up(granule_mark_capture_end(allocator(), device));
+  const granule_status marked = granule_mark_capture_end(allocator(), device);
   check_giving_up(granule_pluggable_end_pool(device, pool_id(pool)));
+  check_giving_up(marked);
 }
 
 GRANULE_TORCH_API void granule_torch_pluggable_release_pool(int device, MempoolId_t pool) {

@@ -43,7 +43,7 @@ void source_drop(void* user) {
 } // namespace
 
 void GranuleAllocator::createOrIncrefPool(DeviceIndex device, MempoolId_t pool, Source source) {
-  granule_allocator* granule = engine::get();
+  granule_allocator* granule = engine::get(device);
   if (source == nullptr || source.get() == this) {
     check(granule_pool_create(granule, device, pool_id(pool), nullptr));
     return;
@@ -60,45 +60,45 @@ void GranuleAllocator::createOrIncrefPool(DeviceIndex device, MempoolId_t pool, 
 void GranuleAllocator::beginAllocateToPool(
     DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) {
   const granule_filter accepts = filter_of(std::move(filter));
-  check(granule_pool_begin(engine::get(), device, pool_id(pool), &accepts));
+  check(granule_pool_begin(engine::get(device), device, pool_id(pool), &accepts));
 }
 
 void GranuleAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t pool) {
-  check_giving_up(granule_pool_end(engine::get(), device, pool_id(pool)));
+  check_giving_up(granule_pool_end(engine::get(device), device, pool_id(pool)));
 }
 
 void GranuleAllocator::releasePool(DeviceIndex device, MempoolId_t pool) {
-  check_giving_up(granule_pool_release(engine::get(), device, pool_id(pool)));
+  check_giving_up(granule_pool_release(engine::get(device), device, pool_id(pool)));
 }
 
 void GranuleAllocator::markCaptureBegin(DeviceIndex device) {
-  check(granule_mark_capture_begin(engine::get(), device));
+  check(granule_mark_capture_begin(engine::get(device), device));
 }
 
 void GranuleAllocator::markCaptureEnd(DeviceIndex device) {
-  check(granule_mark_capture_end(engine::get(), device));
+  check(granule_mark_capture_end(engine::get(device), device));
 }
 
 int GranuleAllocator::getPoolUseCount(DeviceIndex device, MempoolId_t pool) {
   int32_t count = 0;
-  check(granule_pool_use_count(engine::get(), device, pool_id(pool), &count));
+  check(granule_pool_use_count(engine::get(device), device, pool_id(pool), &count));
   return count;
 }
 
 void GranuleAllocator::setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool on) {
-  const granule_status status = granule_pool_set_use_on_oom(engine::get(), device, pool_id(pool), on);
+  const granule_status status = granule_pool_set_use_on_oom(engine::get(device), device, pool_id(pool), on);
   on ? check(status) : check_giving_up(status);
 }
 
 void GranuleAllocator::setNoSplit(DeviceIndex device, MempoolId_t pool) {
-  check(granule_pool_set_no_split(engine::get(), device, pool_id(pool)));
+  check(granule_pool_set_no_split(engine::get(device), device, pool_id(pool)));
 }
 
 bool GranuleAllocator::checkPoolLiveAllocations(
     DeviceIndex device, MempoolId_t pool, const std::unordered_set<void*>& expected) {
   const std::vector<void*> pointers(expected.begin(), expected.end());
   bool equal = false;
-  check(granule_pool_has_live(engine::get(), device, pool_id(pool), pointers.data(), pointers.size(), &equal));
+  check(granule_pool_has_live(engine::get(device), device, pool_id(pool), pointers.data(), pointers.size(), &equal));
   return equal;
 }
 

@@ -13,7 +13,7 @@ namespace granule_torch {
 native::ShareableHandle GranuleAllocator::shareIpcHandle(void* pointer) {
   granule_bytes handle{};
   uint64_t offset = 0;
-  check(granule_share(engine::get(), pointer, &handle, &offset));
+  check(granule_share(engine::get(-1), pointer, &handle, &offset));
   native::ShareableHandle result;
   result.offset = static_cast<ptrdiff_t>(offset);
   result.handle.assign(reinterpret_cast<const char*>(handle.data), handle.len);
@@ -24,9 +24,10 @@ native::ShareableHandle GranuleAllocator::shareIpcHandle(void* pointer) {
 // The library maps equal handles once and counts who has them open, so every call may make an owner of its own.
 std::shared_ptr<void> GranuleAllocator::getIpcDevPtr(std::string handle) {
   granule_import* import = nullptr;
+  const DeviceIndex device = c10::cuda::current_device();
   check(granule_open_shared(
-      engine::get(),
-      c10::cuda::current_device(),
+      engine::get(device),
+      device,
       reinterpret_cast<const uint8_t*>(handle.data()),
       handle.size(),
       &import));

@@ -113,15 +113,19 @@ native::AllocatorConfigInfo settings() {
 } // namespace
 
 native::SnapshotInfo GranuleAllocator::snapshot(MempoolId_t pool, bool include_traces) {
-  granule_allocator* granule = engine::get();
+  native::SnapshotInfo result;
+  result.config_metadata = settings();
+  granule_allocator* granule = engine::peek();
+  if (granule == nullptr) {
+    result.device_traces.resize(include_traces ? engine::device_count() : 0);
+    return result;
+  }
   const granule_pool_id id = pool_id(pool);
   granule_snapshot* raw = nullptr;
   check(granule_snapshot_take(granule, pool == MempoolId_t{0, 0} ? nullptr : &id, include_traces, &raw));
   const Taken taken(raw, granule_snapshot_free);
 
-  native::SnapshotInfo result;
   result.segments = segments(raw);
-  result.config_metadata = settings();
   if (include_traces) {
     int32_t devices = 0;
     check(granule_device_count(granule, &devices));

@@ -33,7 +33,7 @@ StatArray stats(const granule_stat_array& from) {
 } // namespace
 
 DeviceStats GranuleAllocator::getDeviceStats(DeviceIndex device) {
-  granule_allocator* granule = engine::get();
+  granule_allocator* granule = engine::get(device);
   granule_device_stats from{};
   from.size = sizeof from;
   check(granule_stats(granule, device, &from));
@@ -68,15 +68,15 @@ DeviceStats GranuleAllocator::getDeviceStats(DeviceIndex device) {
 }
 
 void GranuleAllocator::resetAccumulatedStats(DeviceIndex device) {
-  check(granule_reset_accumulated_stats(engine::get(), device));
+  check(granule_reset_accumulated_stats(engine::get(device), device));
 }
 
 void GranuleAllocator::resetPeakStats(DeviceIndex device) {
-  check(granule_reset_peak_stats(engine::get(), device));
+  check(granule_reset_peak_stats(engine::get(device), device));
 }
 
 std::vector<native::StreamSegmentSize> GranuleAllocator::getExpandableSegmentSizes(DeviceIndex device) {
-  granule_allocator* granule = engine::get();
+  granule_allocator* granule = engine::get(device);
   const auto sizes = list<granule_stream_segments>([&](auto* out, uint64_t capacity, uint64_t* count) {
     return granule_growable_sizes(granule, device, out, capacity, count);
   });

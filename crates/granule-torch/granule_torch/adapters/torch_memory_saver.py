@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .. import _sleep
+from .._errors import GranuleError
 
 _DEFAULT_TAG = "default"
 
@@ -29,9 +30,9 @@ class TorchMemorySaver:
     @contextlib.contextmanager
     def region(self, tag: str = _DEFAULT_TAG, enable_cpu_backup: bool = False) -> Iterator[None]:
         """What this thread allocates inside is paused with its tag, with its contents if there is to be a backup."""
-        with self._lock:
-            self._regions.setdefault(tag, set()).add(enable_cpu_backup)
         with _sleep.region(_region(tag, enable_cpu_backup)):
+            with self._lock:
+                self._regions.setdefault(tag, set()).add(enable_cpu_backup)
             yield
 
     @contextlib.contextmanager
@@ -75,6 +76,8 @@ class TorchMemorySaver:
 
     def _names(self, tag: str | None, enable_cpu_backup: bool) -> list[str]:
         with self._lock:
+            if tag is not None and tag not in self._regions:
+                raise GranuleError(f"no region has the tag {tag!r}; the tags are {sorted(self._regions)}")
             return [
                 _region(name, enable_cpu_backup)
                 for name, kinds in sorted(self._regions.items())

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .. import _sleep
+from .._errors import GranuleError
 
 
 class CuMemAllocator:
@@ -36,18 +37,18 @@ class CuMemAllocator:
     def use_memory_pool(self, tag: str | None = None) -> Iterator[None]:
         """What this thread allocates inside has the tag (none: the default one)."""
         name = self.default_tag if tag is None else tag
-        self._tags.add(name)
         with _sleep.region(_region(name)):
+            self._tags.add(name)
             yield
 
     def sleep(self, offload_tags: tuple[str, ...] | str | None = None) -> None:
-        """Puts everything to sleep: contents of these tags are kept in host memory (none: the default tag), others are lost."""
-        if offload_tags is None:
-            offload_tags = (self.default_tag,)
-        elif isinstance(offload_tags, str):
-            offload_tags = (offload_tags,)
-        kept = self._tags.intersection(offload_tags)
-        lost = self._tags.difference(offload_tags)
+        """Puts everything to sleep: contents of these tags are kept in host memory (none: the default tag), others are lost.
+
+        Raises:
+            GranuleError: nothing was allocated under one of the tags that were named. Nothing sleeps then.
+        """
+        kept = self._known({self.default_tag} & self._tags if offload_tags is None else offload_tags)
+        lost = self._tags - kept
         if kept:
             _sleep.sleep([_region(tag) for tag in sorted(kept)], backup="pinned")
         if lost:
@@ -57,10 +58,21 @@ class CuMemAllocator:
         gc.collect()
         torch.cuda.empty_cache()
 
-    def wake_up(self, tags: list[str] | None = None) -> None:
-        """Wakes these tags, or everything; contents come back where they were kept."""
-        wanted = self._tags if tags is None else self._tags.intersection(tags)
-        _sleep.wake([_region(tag) for tag in sorted(wanted)])
+    def wake_up(self, tags: Iterable[str] | str | None = None) -> None:
+        """Wakes these tags, or everything; contents come back where they were kept.
+
+        Raises:
+            GranuleError: nothing was allocated under one of the tags.
+        """
+        wanted = self._known(self._tags if tags is None else tags)
+        if wanted:
+            _sleep.wake([_region(tag) for tag in sorted(wanted)])
+
+    def _known(self, tags: Iterable[str] | str) -> set[str]:
+        wanted = {tags} if isinstance(tags, str) else set(tags)
+        if unknown := wanted - self._tags:
+            raise GranuleError(f"nothing was allocated under {sorted(unknown)}; the tags are {sorted(self._tags)}")
+        return wanted
 
     def get_current_usage(self) -> int:
         """Bytes in use under all tags, awake or asleep."""
