@@ -1,6 +1,9 @@
 """MemPool and use_mem_pool."""
+import ctypes
 import gc
+import sys
 import threading
+import types
 
 import torch
 from observe import MIB, brief, error, raw, stats
@@ -196,10 +199,36 @@ def test_training_inside_a_pool():
     return [seen, len(pool.snapshot())]
 
 
+class UnifiedRuntime:
+    """Stands for cuda-python, which carries a CUDA runtime of its own: that one wants tables of the driver that nobody documents,
+    so that it works over NVIDIA's driver only."""
+
+    cudaMemAttachGlobal = 1
+    cudaError_t = types.SimpleNamespace(cudaSuccess=0)
+    cudaDeviceAttr = types.SimpleNamespace()
+
+    def __init__(self):
+        self.runtime = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.split('.')[0]}")
+        self.managed = 0
+
+    def cudaMallocManaged(self, size, flags):
+        pointer = ctypes.c_void_p()
+        status = self.runtime.cudaMallocManaged(ctypes.byref(pointer), ctypes.c_size_t(size), ctypes.c_uint(flags))
+        self.managed += size
+        return status, pointer.value or 0
+
+    def cudaFree(self, pointer):
+        return (self.runtime.cudaFree(ctypes.c_void_p(pointer)),)
+
+
 @scene(alone=True, runs=(DEFAULT,))
 def test_unified_memory_pools():
+    import cuda.bindings
+
+    runtime = cuda.bindings.runtime = sys.modules["cuda.bindings.runtime"] = UnifiedRuntime()
     with torch.cuda._use_uvm():
         kept = raw(30 * MIB)
+    assert runtime.managed == 30 * MIB
     seen = [stats()]
     del kept
     torch.cuda.empty_cache()

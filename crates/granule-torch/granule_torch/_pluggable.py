@@ -32,7 +32,8 @@ def pluggable() -> CUDAPluggableAllocator:
 
     Backend and settings come from the environment (``GRANULE_BACKEND``, ``PYTORCH_CUDA_ALLOC_CONF`` and so on). All of
     PyTorch's hooks are set; those of pools (CUDA graphs) need the C++ shim and stay unset where it does not compile.
-    PyTorch gives a pluggable allocator no statistics, snapshots, or ``OutOfMemoryError``: prefer :func:`enable`.
+    PyTorch gives a pluggable allocator no statistics and no snapshots, and does not notice that an allocation failed: the tensor is
+    there, without memory, and only Granule's log says so. Prefer :func:`enable`.
 
     Raises:
         GranuleError: libgranule_capi is missing.

@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import shutil
+import sys
 import tempfile
 from ctypes import c_bool, c_char_p, c_double, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
@@ -60,6 +61,7 @@ def build(folder: str, *, cuda: bool) -> Path:
         raise GranuleError(
             f"The C++ shim has to be compiled once, and there is no room for it: {error}. Name a folder in GRANULE_TORCH_CACHE."
         ) from error
+    print(f"granule_torch: compiling its C++ shim for torch {version}; this is done once.", file=sys.stderr, flush=True)
     # Built aside and moved into place, so that no other process ever loads half a file.
     with tempfile.TemporaryDirectory(dir=kept.parent) as aside:
         try:

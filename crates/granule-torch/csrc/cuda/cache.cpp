@@ -7,10 +7,11 @@
 namespace granule_torch {
 
 void GranuleAllocator::emptyCache(MempoolId_t pool) {
-  granule_allocator* granule = engine::peek();
-  if (granule == nullptr) {
+  // Once CUDA is initialised this is a pass over all streams, and counts as one, even if nothing was allocated yet.
+  if (engine::device_count() == 0) {
     return;
   }
+  granule_allocator* granule = engine::get(-1);
   check_giving_up(
       pool == MempoolId_t{0, 0} ? granule_empty_cache(granule) : granule_empty_pool(granule, pool_id(pool)));
 }
