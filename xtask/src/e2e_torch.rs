@@ -43,6 +43,9 @@ const RIG: &str = "tests/nogpu-torch";
 const SLICE_BUDGET: u64 = 25;
 const LONG_BUDGET: u64 = 240;
 
+/// Bytes on disk that the first run wants: the packages as they are downloaded and as they are installed, and builds.
+pub(crate) const ROOM: u64 = 16 << 30;
+
 pub(crate) fn run(options: &Options) -> Result<()> {
     let place = prepare(options.torch.as_deref(), options.venv.as_deref())?;
     let mut pytest = place.python();
