@@ -6,6 +6,7 @@ use alloc_core::AllocError;
 use alloc_core::budget::{Budget, TenantId};
 use alloc_core::config::MemoryLimit;
 use alloc_core::oom::OomReport;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use std::sync::Arc;
@@ -19,22 +20,22 @@ pub fn budget(guarantee: u64, soft: u64, hard: u64) -> Budget {
 
 /// A pool with a stream of its own, whose requests go to it. Sizes are MiB.
 #[derive(Debug)]
-pub struct Client {
-    allocator: Allocator,
+pub struct Client<P: Policy = PytorchPolicy> {
+    allocator: Allocator<P>,
     /// Its stream.
     pub stream: Stream,
     /// Its pool.
-    pub pool: MemoryPool,
-    _scope: PoolScope,
+    pub pool: MemoryPool<P>,
+    _scope: PoolScope<P>,
 }
 
-impl Client {
+impl<P: Policy> Client<P> {
     /// One that is part of no tenant.
     ///
     /// # Panics
     /// Where the machine refuses.
     #[must_use]
-    pub fn new(rig: &Rig, allocator: &Allocator) -> Self {
+    pub fn new(rig: &Rig, allocator: &Allocator<P>) -> Self {
         let stream = rig.new_stream();
         let pool = MemoryPool::new(allocator, DEVICE, PoolOptions::default()).expect("a pool can be made");
         let scope = pool.enter(Filter::Stream(stream)).expect("nobody uses the pool yet");
@@ -46,7 +47,7 @@ impl Client {
     /// # Panics
     /// Where the budget is refused.
     #[must_use]
-    pub fn of(rig: &Rig, allocator: &Allocator, name: &str, budget: Budget) -> (Self, TenantId) {
+    pub fn of(rig: &Rig, allocator: &Allocator<P>, name: &str, budget: Budget) -> (Self, TenantId) {
         let client = Self::new(rig, allocator);
         let tenant = allocator.create_tenant(DEVICE, name, &budget).expect("the budget can be given");
         client.pool.join_tenant(tenant).expect("the pool is empty");

@@ -2,9 +2,9 @@
 
 use crate::lookalike::Controls;
 use crate::recorded;
-use alloc_core::backend::{Backend, ErrorKind};
+use alloc_core::backend::{Backend, ErrorKind, EventFlags};
 use alloc_core::config::Settings;
-use alloc_core::policy::PytorchPolicy;
+use alloc_core::policy::Policy;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{FaultPlan, OpenReg};
@@ -30,6 +30,18 @@ pub trait Machine: Debug {
     fn tick(&self);
     /// Work on `stream` that uses the memory.
     fn touch(&self, stream: Stream, ptr: DevicePtr);
+
+    /// The same after everything that `home` was given, as a program has to see to. Where a call fails, there is no use.
+    fn touch_after(&self, home: Stream, stream: Stream, ptr: DevicePtr) {
+        let backend = self.backend();
+        let Ok(event) = backend.create_event(DEVICE, EventFlags::empty()) else { return };
+        let ordered = backend.record_event(event, home).and_then(|()| backend.wait_event(stream, event));
+        // SAFETY: rule 1: made above, and not used again.
+        while unsafe { backend.destroy_event(event) }.is_err() {}
+        if ordered.is_ok() {
+            self.touch(stream, ptr);
+        }
+    }
 }
 
 /// The simulated accelerator itself; `lag` as in its virtual clock.
@@ -122,19 +134,26 @@ pub struct Outcome {
 ///
 /// # Panics
 /// Where something was lost.
-pub fn run(machine: &dyn Machine, events: &[Event], settings: &Settings, k: u64, kind: ErrorKind) -> Outcome {
+pub fn run<P: Policy>(
+    machine: &dyn Machine,
+    events: &[Event],
+    settings: &Settings,
+    k: u64,
+    kind: ErrorKind,
+) -> Outcome {
     let backend = machine.backend();
     let create = |n: u32| match n {
         0 => backend.default_stream(DEVICE),
         _ => backend.create_stream(DEVICE, 0).expect("a stream can be made"),
     };
     let streams: Vec<_> = (0..4).map(create).collect();
-    let allocator = CachingAllocator::<PytorchPolicy>::new(backend.clone(), settings.clone())
-        .expect("the settings are valid");
+    let allocator =
+        CachingAllocator::<P>::new(backend.clone(), settings.clone()).expect("the settings are valid");
     let (baseline, traps, calls) = (machine.used(), machine.traps(), machine.calls());
     machine.fail(k, kind);
     let mut struck = false;
     let mut live = vec![DevicePtr::NULL; events.len()];
+    let mut homes = vec![streams[0]; events.len()];
     let mut again = |result: Result<DevicePtr, AllocError>,
                      retry: &dyn Fn() -> Result<DevicePtr, AllocError>| {
         result.or_else(|error| {
@@ -150,6 +169,7 @@ pub fn run(machine: &dyn Machine, events: &[Event], settings: &Settings, k: u64,
         machine.tick();
         match *event {
             Event::Alloc { id, size, stream } => {
+                homes[id as usize] = streams[stream as usize];
                 let malloc = || allocator.malloc(size, streams[stream as usize]);
                 live[id as usize] = again(malloc(), &malloc).expect("the call after a failed one works");
             }
@@ -158,7 +178,7 @@ pub fn run(machine: &dyn Machine, events: &[Event], settings: &Settings, k: u64,
                 allocator.free(ptr).expect("free never fails");
             }
             Event::RecordStream { id, stream } => {
-                machine.touch(streams[stream as usize], live[id as usize]);
+                machine.touch_after(homes[id as usize], streams[stream as usize], live[id as usize]);
                 allocator
                     .record_stream(live[id as usize], streams[stream as usize])
                     .expect("recording a use never fails");
@@ -197,7 +217,7 @@ pub fn run(machine: &dyn Machine, events: &[Event], settings: &Settings, k: u64,
 ///
 /// # Panics
 /// Where something was lost.
-pub fn every_entry_point_in_turn(machine: &OverLookalike) {
+pub fn every_entry_point_in_turn<P: Policy>(machine: &OverLookalike) {
     let growable = Settings { expandable_segments: true, ..Settings::default() };
     let long = std::env::var_os("GRANULE_LONG").is_some();
     for (name, settings, events) in [
@@ -211,7 +231,7 @@ pub fn every_entry_point_in_turn(machine: &OverLookalike) {
         }
         // Flush in between, so that frees fail, too.
         trace.events.insert(trace.events.len() / 2, Event::EmptyCache);
-        let run = |k| run(machine, &trace.events, &settings, k, kind_of(k));
+        let run = |k| run::<P>(machine, &trace.events, &settings, k, kind_of(k));
         // What is made at the first use is there for good.
         run(0);
         let calls = run(0).calls;

@@ -9,11 +9,12 @@ pub mod pinned;
 pub mod rig;
 pub mod sites;
 pub mod sleepers;
+pub mod views;
 
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::PytorchPolicy;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{DeviceIndex, Stream};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use snapshot::trace::Trace;
@@ -21,7 +22,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The allocator most tests use.
-pub type Allocator = Arc<CachingAllocator<PytorchPolicy>>;
+pub type Allocator<P = PytorchPolicy> = Arc<CachingAllocator<P>>;
+
+/// Makes a test of each of these functions for each policy. They are generic over it, and say what every allocator has to
+/// do, whatever it decides.
+#[macro_export]
+macro_rules! for_each_policy {
+    ($($behaviour:ident),* $(,)?) => {
+        mod with_the_pytorch_policy {
+            $(#[test] fn $behaviour() { super::$behaviour::<::alloc_core::policy::PytorchPolicy>(); })*
+        }
+        mod with_the_granule_policy {
+            $(#[test] fn $behaviour() { super::$behaviour::<::alloc_core::policy::GranulePolicy>(); })*
+        }
+    };
+}
 
 /// A simulated machine, an allocator on it, and the default stream of its first device.
 ///
@@ -29,6 +44,18 @@ pub type Allocator = Arc<CachingAllocator<PytorchPolicy>>;
 /// Where the set-up or the settings are refused.
 #[must_use]
 pub fn on(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
+    with_policy(config, settings)
+}
+
+/// The same with another policy.
+///
+/// # Panics
+/// Where the set-up or the settings are refused.
+#[must_use]
+pub fn with_policy<P: Policy>(
+    config: OpenRegConfig,
+    settings: Settings,
+) -> (Arc<OpenReg>, Allocator<P>, Stream) {
     let device = OpenReg::new(config).expect("the machine can be set up");
     let stream = device.default_stream(DeviceIndex(0));
     let allocator = CachingAllocator::new(device.clone(), settings).expect("the settings are valid");

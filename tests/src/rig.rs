@@ -5,6 +5,7 @@ use crate::Allocator;
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
+use alloc_core::policy::Policy as Decisions;
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr, Stream};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
@@ -64,6 +65,15 @@ impl Rig {
     /// Where the settings are refused.
     #[must_use]
     pub fn allocator(&self, settings: Settings) -> Allocator {
+        self.with_policy(settings)
+    }
+
+    /// An allocator of any policy on it.
+    ///
+    /// # Panics
+    /// Where the settings are refused.
+    #[must_use]
+    pub fn with_policy<P: Decisions>(&self, settings: Settings) -> Allocator<P> {
         Arc::new(CachingAllocator::new(self.backend.clone(), settings).expect("the settings are valid"))
     }
 
@@ -116,7 +126,7 @@ impl Rig {
     ///
     /// # Panics
     /// Where something is left.
-    pub fn nothing_is_left(&self, allocator: &Allocator) {
+    pub fn nothing_is_left<P: Decisions>(&self, allocator: &Allocator<P>) {
         allocator.check_invariants();
         allocator.empty_cache().expect("the cache can be emptied");
         allocator.check_invariants();

@@ -2,6 +2,7 @@
 
 use crate::Allocator;
 use crate::rig::DEVICE;
+use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::SleepTag;
 use alloc_core::types::{DevicePtr, Stream};
@@ -11,7 +12,7 @@ use alloc_core::types::{DevicePtr, Stream};
 /// # Panics
 /// Where the device has no virtual memory.
 #[must_use]
-pub fn tagged(allocator: &Allocator, tag: &str) -> MemoryPool {
+pub fn tagged<P: Policy>(allocator: &Allocator<P>, tag: &str) -> MemoryPool<P> {
     let options = PoolOptions { sleep_tag: Some(SleepTag::new(tag)), ..PoolOptions::default() };
     MemoryPool::new(allocator, DEVICE, options).expect("the device has virtual memory")
 }
@@ -21,7 +22,12 @@ pub fn tagged(allocator: &Allocator, tag: &str) -> MemoryPool {
 /// # Panics
 /// Where there is none.
 #[must_use]
-pub fn malloc_in(pool: &MemoryPool, allocator: &Allocator, bytes: u64, stream: Stream) -> DevicePtr {
+pub fn malloc_in<P: Policy>(
+    pool: &MemoryPool<P>,
+    allocator: &Allocator<P>,
+    bytes: u64,
+    stream: Stream,
+) -> DevicePtr {
     let _scope = pool.enter(Filter::Always).expect("no scope of it is open");
     allocator.malloc(bytes, stream).expect("there is memory")
 }

@@ -3,6 +3,7 @@
 //! One test, because the driver is the process's own.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+use alloc_core::policy::{GranulePolicy, PytorchPolicy};
 use backend_cuda::Cuda;
 use granule_tests::fault_loop::{OverLookalike, every_entry_point_in_turn};
 use granule_tests::lookalike::{Controls, cuda_library};
@@ -17,5 +18,7 @@ fn every_failing_entry_point_is_survived() {
     // SAFETY: as above.
     unsafe { std::env::set_var("GRANULE_CUDA_LIBRARY", &library) };
     let backend = Cuda::load().unwrap();
-    every_entry_point_in_turn(&OverLookalike { backend, controls: Controls::of(&library) });
+    let machine = OverLookalike { backend, controls: Controls::of(&library) };
+    every_entry_point_in_turn::<PytorchPolicy>(&machine);
+    every_entry_point_in_turn::<GranulePolicy>(&machine);
 }

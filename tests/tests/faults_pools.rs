@@ -5,7 +5,7 @@
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, CaptureMode, EventFlags, HandleType, Result as DriverResult};
 use alloc_core::config::Settings;
-use alloc_core::policy::PytorchPolicy;
+use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
@@ -50,16 +50,16 @@ impl PhysicalSource for Borrowed {
 }
 
 /// A program under test. Whatever fails is made again at once and must work then.
-struct Program<'m> {
+struct Program<'m, P: Policy> {
     machine: &'m dyn Machine,
     backend: Arc<dyn Backend>,
-    allocator: CachingAllocator<PytorchPolicy>,
+    allocator: CachingAllocator<P>,
     stream: Stream,
     side: Stream,
     struck: Cell<bool>,
 }
 
-impl Program<'_> {
+impl<P: Policy> Program<'_, P> {
     fn again<T, E: Debug>(&self, what: impl Fn() -> Result<T, E>) -> T {
         self.machine.tick();
         what().unwrap_or_else(|error| {
@@ -160,11 +160,11 @@ impl Program<'_> {
 }
 
 /// Runs the program with call `k` failing (0: none). Returns the calls it made, and whether one operation failed.
-fn run(machine: &dyn Machine, settings: &Settings, k: u64) -> (u64, bool) {
+fn run<P: Policy>(machine: &dyn Machine, settings: &Settings, k: u64) -> (u64, bool) {
     let backend = machine.backend();
     let new_stream = || backend.create_stream(DEVICE, 0).unwrap();
     let (stream, side) = (new_stream(), new_stream());
-    let allocator = CachingAllocator::new(backend.clone(), settings.clone()).unwrap();
+    let allocator = CachingAllocator::<P>::new(backend.clone(), settings.clone()).unwrap();
     let (used, traps, calls) = (machine.used(), machine.traps(), machine.calls());
     let program = Program { machine, backend, allocator, stream, side, struck: Cell::new(false) };
     machine.fail(k, kind_of(k));
@@ -191,17 +191,18 @@ fn run(machine: &dyn Machine, settings: &Settings, k: u64) -> (u64, bool) {
     outcome
 }
 
-#[test]
-fn every_call_of_pools_captures_and_checkpoints_may_fail() {
+fn every_call_of_pools_captures_and_checkpoints_may_fail<P: Policy>() {
     let growable = Settings { expandable_segments: true, ..Settings::default() };
     let reusing = Settings { graph_capture_record_stream_reuse: true, ..growable.clone() };
     for settings in [Settings::default(), growable, reusing] {
         let config = OpenRegConfig::default().devices(1).clock(Clock::Virtual { lag: 3 });
         let machine = Simulated { device: OpenReg::new(config).unwrap(), lag: 3 };
-        let (calls, struck) = run(&machine, &settings, 0);
+        let (calls, struck) = run::<P>(&machine, &settings, 0);
         assert!(!struck && calls > 60, "the program makes {calls} calls");
-        let noticed = (1..=calls).filter(|k| run(&machine, &settings, *k).1).count();
+        let noticed = (1..=calls).filter(|k| run::<P>(&machine, &settings, *k).1).count();
         println!("{calls} calls failed in turn, {noticed} operations noticed");
         assert!(noticed as u64 > calls / 4, "most failures are somebody's: {noticed} of {calls}");
     }
 }
+
+granule_tests::for_each_policy!(every_call_of_pools_captures_and_checkpoints_may_fail);

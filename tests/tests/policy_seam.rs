@@ -3,10 +3,10 @@
 
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
-use alloc_core::block::{BlockId, BlockTable, Tier};
+use alloc_core::block::{Block, BlockId, BlockTable, Tier};
 use alloc_core::config::Settings;
 use alloc_core::index::{FitKey, PlacementIndex};
-use alloc_core::policy::{Drain, Policy, Request, Rung};
+use alloc_core::policy::{Drain, Holding, Policy, Request, Rung};
 use alloc_core::pool::Filter;
 use alloc_core::segment::SegmentTable;
 use alloc_core::sleep::{Backup, SleepTag, Tags};
@@ -21,11 +21,11 @@ const DEVICE: DeviceIndex = DeviceIndex(0);
 struct WorstFit(BTreeMap<FitKey, BlockId>);
 
 impl PlacementIndex for WorstFit {
-    fn insert(&mut self, key: FitKey, block: BlockId) {
-        assert!(self.0.insert(key, block).is_none());
+    fn insert(&mut self, block: &Block, id: BlockId) {
+        assert!(self.0.insert(block.key(), id).is_none());
     }
-    fn remove(&mut self, key: FitKey) {
-        assert!(self.0.remove(&key).is_some());
+    fn remove(&mut self, block: &Block, _: BlockId) {
+        assert!(self.0.remove(&block.key()).is_some());
     }
     fn len(&self) -> usize {
         self.0.len()
@@ -61,10 +61,10 @@ impl Policy for Contrary {
     fn growing(&self) -> Self {
         Self { grows: true }
     }
-    fn granule(&self, _: Tier, minimum: u64) -> u64 {
+    fn granule(&self, _: Tier, minimum: u64, _: &Holding) -> u64 {
         minimum
     }
-    fn reserve(&self, total: u64) -> u64 {
+    fn reserve(&self, total: u64, _: u64) -> u64 {
         total
     }
     fn take_fit(

@@ -4,7 +4,7 @@
 use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::PytorchPolicy;
+use alloc_core::policy::Policy;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use std::collections::BTreeMap;
@@ -43,9 +43,9 @@ impl Held {
     }
 }
 
-fn stress(settings: Settings, capacity: u64, operations: u64) {
+fn stress<P: Policy>(settings: Settings, capacity: u64, operations: u64) {
     let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(capacity)).unwrap();
-    let allocator = Arc::new(CachingAllocator::<PytorchPolicy>::new(device.clone(), settings).unwrap());
+    let allocator = Arc::new(CachingAllocator::<P>::new(device.clone(), settings).unwrap());
     let streams: Vec<Stream> = (0..3).map(|_| device.create_stream(DEVICE, 0).unwrap()).collect();
     let held = Held::default();
     std::thread::scope(|scope| {
@@ -122,29 +122,25 @@ fn stress(settings: Settings, capacity: u64, operations: u64) {
     assert_eq!((device.used(DEVICE), device.traps()), (0, Vec::new()));
 }
 
-#[test]
-fn fixed_segments_under_four_threads() {
-    stress(Settings::default(), 8 << 30, 20_000);
+fn fixed_segments_under_four_threads<P: Policy>() {
+    stress::<P>(Settings::default(), 8 << 30, 20_000);
 }
 
-#[test]
-fn growable_segments_under_four_threads() {
-    stress(Settings { expandable_segments: true, ..Settings::default() }, 8 << 30, 20_000);
+fn growable_segments_under_four_threads<P: Policy>() {
+    stress::<P>(Settings { expandable_segments: true, ..Settings::default() }, 8 << 30, 20_000);
 }
 
 /// The ladder runs all the time.
-#[test]
-fn a_device_that_is_too_small_under_four_threads() {
+fn a_device_that_is_too_small_under_four_threads<P: Policy>() {
     for expandable_segments in [false, true] {
-        stress(Settings { expandable_segments, ..Settings::default() }, 96 << 20, 6_000);
+        stress::<P>(Settings { expandable_segments, ..Settings::default() }, 96 << 20, 6_000);
     }
 }
 
 /// Two threads, each on its own stream, both below their peaks: the recorded peak is the true one.
-#[test]
-fn peaks_over_streams_are_exact_under_threads() {
+fn peaks_over_streams_are_exact_under_threads<P: Policy>() {
     let device = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
-    let allocator = CachingAllocator::<PytorchPolicy>::new(device.clone(), Settings::default()).unwrap();
+    let allocator = CachingAllocator::<P>::new(device.clone(), Settings::default()).unwrap();
     let streams: Vec<Stream> = (0..2).map(|_| device.create_stream(DEVICE, 0).unwrap()).collect();
     let barrier = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
@@ -167,3 +163,10 @@ fn peaks_over_streams_are_exact_under_threads() {
         }
     });
 }
+
+granule_tests::for_each_policy!(
+    fixed_segments_under_four_threads,
+    growable_segments_under_four_threads,
+    a_device_that_is_too_small_under_four_threads,
+    peaks_over_streams_are_exact_under_threads,
+);

@@ -15,8 +15,8 @@ def install(name):
     import granule_torch
     import torch
 
-    if name == "granule":
-        granule_torch.enable()
+    if name in ("granule", "policy:granule"):
+        granule_torch.enable()  # the policy is in GRANULE_CONF
     elif name == "pluggable":
         torch.cuda.memory.change_current_allocator(granule_torch.pluggable())
     else:

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from scene import GRANULE, NATIVE, PLUGGABLE
+from scene import GRANULE, NATIVE, PLUGGABLE, POLICY
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -39,19 +39,20 @@ class Rig:
             failure = outcomes[allocator].failure(test.__name__)
             if failure:
                 pytest.fail(f"with {allocator}:\n{failure}", pytrace=False)
-        if NATIVE in ran and GRANULE in ran:
-            native, granule = (outcomes[name].scenes[test.__name__]["returned"] for name in (NATIVE, GRANULE))
-            found = list(differences(native, granule))
-            if found:
-                more = f"\n... and {len(found) - 30} more" if len(found) > 30 else ""
-                pytest.fail("native | granule:\n" + "\n".join(found[:30]) + more, pytrace=False)
+        for allocator, compare in ((GRANULE, differences), (POLICY, scene.judge)):
+            if NATIVE in ran and allocator in ran:
+                returned = [outcomes[name].scenes[test.__name__]["returned"] for name in (NATIVE, allocator)]
+                found = list(compare(*returned))
+                if found:
+                    more = f"\n... and {len(found) - 30} more" if len(found) > 30 else ""
+                    pytest.fail(f"native | {allocator}:\n" + "\n".join(found[:30]) + more, pytrace=False)
 
     def outcomes(self, path, run, name, scene):
         """What the processes said that run the scene's group: one for each allocator, side by side."""
         group = (path, run, scene.alone and name)
         if group not in self.done:
             started = {}
-            for allocator in (NATIVE, PLUGGABLE, GRANULE):
+            for allocator in (NATIVE, PLUGGABLE, GRANULE, POLICY):
                 scenes = [(n, s) for n, s in self.scenes[group] if allocator in s.allocators]
                 if scenes and allocator not in run.without:
                     started[allocator] = self.start(path, allocator, run, scenes)
@@ -64,6 +65,8 @@ class Rig:
         for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GRANULE_TORCH", "GRANULE_CONF"):
             env.pop(name, None)
         env.update(run.env)
+        if allocator == POLICY:
+            env["GRANULE_CONF"] = POLICY
         if run.settings:
             env["PYTORCH_CUDA_ALLOC_CONF"] = run.settings
         env["FAKE_GPU_MEM_GB"], env["FAKE_GPU_COUNT"] = str(run.gib), str(run.devices)

@@ -8,6 +8,8 @@ one run to the next, such as addresses and times. What is true of one allocator 
 from dataclasses import dataclass, field
 
 NATIVE, PLUGGABLE, GRANULE = "native", "pluggable", "granule"
+# Granule under its own policy, which places memory otherwise than PyTorch: what it returns is judged, see `Scene.judge`.
+POLICY = "policy:granule"
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,8 @@ class Scene:
     # Also on a machine with a real GPU, where memory has contents and copies give what is there.
     real: bool = False
     runs: tuple[Run, ...] | None = None
+    # Given what native returned and what was returned under Granule's own policy: what is wrong with that, a line each.
+    judge: object = None
     env: dict[str, str] = field(default_factory=dict)
 
 

@@ -125,6 +125,40 @@ def test_settings_are_given_and_changed():
     kept = raw(30 * MIB)
     assert [segment["is_expandable"] for segment in torch.cuda.memory_snapshot()] == [True]
     assert kept.numel()
+    granule_torch.configure("early_reuse:True")
+    assert "Settings: expandable_segments:True,early_reuse:True\n" in granule_torch.report()
+    unknown = error(granule_torch.configure, "earlyreuse:True")
+    assert "there is no such option" in unknown and "early_reuse, " in unknown and "max_split_size_mb, " in unknown
+
+
+def one_policy():
+    import granule_torch
+
+    kept = raw(3 * MIB)
+    assert "Settings: policy:granule\n" in granule_torch.report()
+    assert "policy:pytorch is refused" in error(granule_torch.configure, "policy:pytorch")
+    granule_torch.configure("policy:granule,early_reuse:True")
+    assert "Settings: policy:granule,early_reuse:True\n" in granule_torch.report()
+    # Cut to size, where PyTorch's takes 20 MiB.
+    assert 3 * MIB <= torch.cuda.memory_reserved() < 20 * MIB
+    assert kept.numel()
+
+
+@scene(**ALONE)
+def test_the_policy_is_chosen_when_granule_is_enabled():
+    import granule_torch
+
+    assert "allowed: pytorch" in error(granule_torch.enable, settings="policy:fastest")
+    granule_torch.enable(settings="policy:granule")
+    one_policy()
+
+
+@scene(env={"GRANULE_CONF": "policy:granule"}, **ALONE)
+def test_the_environment_chooses_the_policy():
+    import granule_torch
+
+    granule_torch.enable()
+    one_policy()
 
 
 @scene(runs=(Run("backend named", settings="backend:native,max_split_size_mb:64"),), **ALONE)

@@ -8,7 +8,7 @@ from scene import DEFAULT
 PROGRAM = '''
 import os, torch
 from allocators import current
-from scene import scene
+from scene import GRANULE, NATIVE, POLICY, scene
 
 @scene
 def test_same(): return [1, {"a": 2}]
@@ -24,6 +24,11 @@ def test_last(): return torch.cuda.is_initialized()
 
 @scene(alone=True)
 def test_dies(): os._exit(0)
+
+def longer(native, policy): return [f"{native} | {policy}"] * (len(policy) > len(native))
+
+@scene(allocators=(NATIVE, POLICY), judge=longer)
+def test_judged(): return current()
 '''
 
 
@@ -61,9 +66,10 @@ def test_scenes_that_differ_or_die_fail(tmp_path, monkeypatch):
     rig.check(scenes["test_same"], DEFAULT)
     rig.check(scenes["test_last"], DEFAULT)
     for name, said in (
+        ("test_judged", "native | policy:granule"),
         ("test_other", ".a: 'native' | 'granule'"), ("test_raises", "broken on purpose"), ("test_dies", "while test_dies")
     ):
         with pytest.raises(pytest.fail.Exception, match=said.replace(".", r"\.").replace("|", r"\|")):
             rig.check(scenes[name], DEFAULT)
     sys.modules.pop("test_probe")
-    assert len(scenes) == 5
+    assert len(scenes) == 6

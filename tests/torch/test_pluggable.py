@@ -31,6 +31,19 @@ def test_memory_streams_and_hooks():
     torch.cuda.empty_cache()
 
 
+@scene(env={"GRANULE_CONF": "policy:granule"}, alone=True, **ONLY)
+def test_the_environment_chooses_the_policy():
+    start = torch.cuda.mem_get_info()[0]
+    kept = raw(3 * MIB)
+    assert start - torch.cuda.mem_get_info()[0] < 20 * MIB, "memory is cut to size"
+    side = torch.cuda.Stream()
+    kept.record_stream(side)
+    del kept
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    assert torch.cuda.mem_get_info()[0] == start
+
+
 @scene(**ONLY)
 def test_graphs_are_captured_into_pools():
     graph = torch.cuda.CUDAGraph()

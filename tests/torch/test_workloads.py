@@ -1,4 +1,5 @@
-"""Real training and inference programs: each runs to its end on every allocator, with native's statistics throughout.
+"""Real training and inference programs: each runs to its end on every allocator, with native's statistics throughout; under
+Granule's own policy, with native's requests and no more memory than native held.
 
 The programs are those of the rig. Their models have their real sizes, since the rig's memory costs nothing.
 """
@@ -8,7 +9,7 @@ import random
 
 import torch
 from allocators import current
-from scene import GRANULE, NATIVE, PLUGGABLE, Run, scene
+from scene import GRANULE, NATIVE, PLUGGABLE, POLICY, Run, scene
 
 RUNS = (
     Run("default", gib=80),
@@ -20,7 +21,25 @@ RUNS = (
         without=(PLUGGABLE,),
     ),
 )
-EVERY = dict(allocators=(NATIVE, PLUGGABLE, GRANULE))
+
+# What the program asked for, whoever serves it.
+ASKED = [f"allocation.all.{what}" for what in ("current", "peak", "allocated", "freed")]
+ASKED += ["requested_bytes.all.allocated", "num_ooms"]
+HELD = "reserved_bytes.all.peak"
+
+
+def no_worse(native, policy):
+    """The same requests at every step, and at most as much memory held."""
+    for at, (left, right) in enumerate(zip(native, policy, strict=True)):
+        for key in ASKED:
+            if left[key] != right[key]:
+                yield f"  [{at}].{key}: {left[key]} | {right[key]}"
+    left, right = native[-1][HELD], policy[-1][HELD]
+    if right > left:
+        yield f"  {HELD}: {left} | {right}, which is {right / left:.4f} times as much"
+
+
+EVERY = dict(allocators=(NATIVE, PLUGGABLE, GRANULE, POLICY), judge=no_worse)
 
 
 def workload(name, iterations, long):

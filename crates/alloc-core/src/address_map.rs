@@ -186,7 +186,9 @@ impl AddressMap {
     #[must_use]
     #[inline(always)]
     pub fn get(&self, ptr: DevicePtr) -> Option<Location> {
-        if !Self::can_hold(ptr) {
+        // The low bits, which are to be zero, go where the high ones are that are to be zero, too: one test for both.
+        let slots = ptr.0.rotate_right(SLOT_BITS);
+        if slots >> (ADDRESS_BITS - SLOT_BITS) != 0 {
             return None;
         }
         let (node, page, slot) = Self::place(ptr);

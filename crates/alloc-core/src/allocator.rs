@@ -17,7 +17,7 @@ pub use scopes::StatScope;
 
 use crate::address_map::AddressMap;
 use crate::backend::Backend;
-use crate::config::{AllocatorBackend, Flavour, MemoryLimit, Settings, environment};
+use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings, environment};
 use crate::device::{DeviceAllocator, Flush, FreeMemoryCallback};
 use crate::error::{AllocError, Result};
 use crate::history::{Annotations, HistoryOptions};
@@ -80,6 +80,8 @@ pub struct BaseAllocation {
 #[derive(Debug)]
 pub struct CachingAllocator<P: Policy = PytorchPolicy> {
     backend: Arc<dyn Backend>,
+    /// Bits of handles that may be a default stream's other names.
+    alias_bits: u64,
     map: Arc<AddressMap>,
     devices: Vec<DeviceAllocator<P>>,
     settings: Mutex<Settings>,
@@ -120,7 +122,8 @@ impl<P: Policy> CachingAllocator<P> {
         let settings = Mutex::new(Rank::Registry, settings);
         let configuring = Mutex::new(Rank::Settings, ());
         let annotations = Mutex::new(Rank::Registry, Annotations::default());
-        let allocator = Self { backend, map, devices, settings, configuring, annotations };
+        let alias_bits = stream_identity::alias_bits(backend.kind());
+        let allocator = Self { backend, alias_bits, map, devices, settings, configuring, annotations };
         if history > 0 {
             allocator.record_history(&HistoryOptions::newest(history));
         }
@@ -138,6 +141,13 @@ impl<P: Policy> CachingAllocator<P> {
             environment::from_env(flavour).map_err(|error| AllocError::Settings(error.to_string()))?;
         for warning in &parsed.warnings {
             tracing::warn!(%warning, "settings from the environment");
+        }
+        let policy = parsed.settings.policy;
+        if policy != PolicyName::default() && policy.name() != P::NAME {
+            return Err(AllocError::Settings(format!(
+                "GRANULE_CONF asks for policy:{policy}, and this program's allocator has the policy {} built in",
+                P::NAME
+            )));
         }
         Self::new(backend, parsed.settings)
     }
@@ -191,25 +201,18 @@ impl<P: Policy> CachingAllocator<P> {
     #[inline]
     pub fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
         self.is_own(stream)?;
-        if stream_identity::may_be_alias(stream) {
-            return self.malloc_resolved(bytes, stream);
-        }
-        self.malloc_named(bytes, stream)
-    }
-
-    #[cold]
-    fn malloc_resolved(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        self.malloc_named(bytes, stream_identity::resolve(stream, self.backend.kind()))
-    }
-
-    /// [`malloc`](Self::malloc) for the engine's name of a stream.
-    #[inline(always)]
-    fn malloc_named(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
+        let stream = if stream.raw & self.alias_bits != 0 { self.resolved(stream) } else { stream };
         let device = self.device_at(stream.device)?;
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
         device.malloc(bytes, stream)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn resolved(&self, stream: Stream) -> Stream {
+        stream_identity::resolve(stream, self.backend.kind())
     }
 
     /// Takes memory back, in the order of its stream's work. The null address is fine. Never asks the

@@ -3,11 +3,17 @@
 //! Everything here is bookkeeping on offsets and sizes; no driver is called. Operations that need the
 //! driver take blocks out as [`State::Busy`], and come back to commit or undo.
 
+mod borders;
 mod carve;
+mod parked;
 mod sleep;
 mod uses;
+mod views;
 
 pub(crate) use uses::{Use, UseLists};
+pub(crate) use views::{Plan, Shown, View, Views};
+
+use parked::Parked;
 
 use crate::address_map::{AddressMap, Location};
 use crate::block::{Block, BlockId, BlockTable, NO_USES, SegmentId, State, Tier};
@@ -21,7 +27,7 @@ use crate::policy::{Policy, Request};
 use crate::pool::SegmentSource;
 use crate::segment::{Segment, SegmentTable};
 use crate::stream_identity::shown_raw;
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Guard, Mutex, Ordering, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
@@ -69,6 +75,8 @@ pub(crate) struct ArenaState<P: Policy> {
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     pub(crate) retired: Option<Arc<LastWork>>,
     pub(crate) policy: P,
+    map: Arc<AddressMap>,
+    parked: Parked,
     pub(crate) blocks: BlockTable,
     pub(crate) segments: SegmentTable,
     pub(crate) tiers: [TierState<P::Index>; 2],
@@ -76,10 +84,36 @@ pub(crate) struct ArenaState<P: Policy> {
     pub(crate) epochs: Epochs,
     pub(crate) history: Recorder,
     pub(crate) uses: UseLists,
+    pub(crate) views: Views,
+    /// The most bytes in use, with what was asked for, when memory was taken.
+    pub(crate) most_needed: u64,
     /// Whether searches are counted: only while garbage collection is on.
     pub(crate) ages: bool,
     /// Searches in all arenas of the pool, by tier: the clock of block ages.
     pub(crate) searches: Arc<[AtomicU64; 2]>,
+}
+
+/// An arena, under its lock.
+#[derive(Debug)]
+pub(crate) struct Arena<P: Policy>(Mutex<ArenaState<P>>);
+
+impl<P: Policy> Arena<P> {
+    pub(crate) fn new(state: ArenaState<P>) -> Self {
+        Self(Mutex::new(Rank::Arena(state.id.number), state))
+    }
+
+    /// Locks it for anything: what is free is joined and in the index.
+    pub(crate) fn lock(&self) -> Guard<'_, ArenaState<P>> {
+        let mut state = self.0.lock();
+        state.settle();
+        state
+    }
+
+    /// Locks it for the short way of a request or a free: blocks may be [parked](parked).
+    #[inline(always)]
+    pub(crate) fn lock_shortly(&self) -> Guard<'_, ArenaState<P>> {
+        self.0.lock()
+    }
 }
 
 /// What a free has to do next.
@@ -97,9 +131,17 @@ fn signed(bytes: u64) -> i64 {
 }
 
 impl<P: Policy> ArenaState<P> {
-    pub(crate) fn new(id: ArenaId, pool: ArenaPool, policy: P, searches: Arc<[AtomicU64; 2]>) -> Self {
+    pub(crate) fn new(
+        id: ArenaId,
+        pool: ArenaPool,
+        policy: P,
+        map: Arc<AddressMap>,
+        searches: Arc<[AtomicU64; 2]>,
+    ) -> Self {
         Self {
             id,
+            map,
+            parked: Parked::default(),
             policy: if pool.sleeps { policy.growing() } else { policy },
             pool,
             retired: None,
@@ -113,6 +155,8 @@ impl<P: Policy> ArenaState<P> {
             epochs: Epochs::default(),
             history: Recorder::default(),
             uses: UseLists::default(),
+            views: Views::default(),
+            most_needed: 0,
             ages: false,
             searches,
         }
@@ -190,50 +234,53 @@ impl<P: Policy> ArenaState<P> {
     #[inline]
     pub(crate) fn find_again(&mut self, request: &Request) -> Option<BlockId> {
         let tier = &mut self.tiers[request.tier as usize];
-        self.policy.take_fit(&mut tier.index, &self.blocks, &self.segments, request)
+        let found = self.policy.take_fit(&mut tier.index, &self.blocks, &self.segments, request)?;
+        self.note_borders(found, BlockId::NONE);
+        Some(found)
     }
 
     /// Hands out a block that is in no index, cutting it if the policy says so. Returns its address.
     #[inline]
     pub(crate) fn hand_out(&mut self, map: &AddressMap, id: BlockId, request: &Request) -> DevicePtr {
-        let growable = self.segments[self.blocks[id].segment].is_growable();
-        let was_split = self.blocks[id].is_split();
-        let whole = self.blocks[id].size;
-        let tier = self.blocks[id].tier;
-        if self.splits(whole, request) && self.blocks.may_cut() {
+        let block = &self.blocks[id];
+        let (was_split, whole, tier, segment) = (block.is_split(), block.size, block.tier, block.segment);
+        let cuts = self.splits(whole, request) && self.blocks.may_cut();
+        if cuts {
             self.cut_above(id, request.size, State::Free);
-            if !growable {
-                let (blocks, bytes) =
-                    if was_split { (0, -signed(request.size)) } else { (1, signed(whole - request.size)) };
-                self.counters.change(tier, Count::InactiveSplit, blocks);
-                self.counters.change(tier, Count::InactiveSplitBytes, bytes);
-            }
-        } else if was_split && !growable {
-            self.counters.decrease(tier, Count::InactiveSplit, 1);
-            self.counters.decrease(tier, Count::InactiveSplitBytes, signed(whole));
         }
-        self.give(map, id, request.requested)
+        if (cuts || was_split) && self.segments.is_fixed(segment) {
+            let change = match (cuts, was_split) {
+                (true, true) => (0, -signed(request.size)),
+                (true, false) => (1, signed(whole - request.size)),
+                (false, _) => (-1, -signed(whole)),
+            };
+            self.change_splits(tier, change);
+        }
+        let ptr = self.give(id, request.requested);
+        map.insert(ptr, self.location(id));
+        ptr
     }
 
-    /// Gives a block that is in no index to the program, as it is.
-    #[inline]
-    fn give(&mut self, map: &AddressMap, id: BlockId, requested: u64) -> DevicePtr {
+    /// Free blocks beside others in fixed segments became more or fewer: a number and bytes.
+    fn change_splits(&mut self, tier: Tier, (blocks, bytes): (i64, i64)) {
+        self.counters.change(tier, Count::InactiveSplit, blocks);
+        self.counters.change(tier, Count::InactiveSplitBytes, bytes);
+    }
+
+    /// Gives a block that is in no index to the program, as it is. The address map is the caller's business.
+    #[inline(always)]
+    fn give(&mut self, id: BlockId, requested: u64) -> DevicePtr {
         let block = &mut self.blocks[id];
         block.state = State::Allocated;
         block.requested = requested;
-        let (addr, tier, size) = (block.addr, block.tier, signed(block.size));
-        self.counters.increase(tier, Count::Allocation, 1);
-        self.counters.increase(tier, Count::Active, 1);
-        self.counters.increase(tier, Count::AllocatedBytes, size);
-        self.counters.increase(tier, Count::ActiveBytes, size);
-        self.counters.increase(tier, Count::RequestedBytes, signed(requested));
-        if self.policy.is_oversize(block.size) {
-            self.counters.increase(tier, Count::OversizeAllocations, 1);
+        let (addr, tier, size) = (block.addr, block.tier, block.size);
+        self.counters.give(tier, size, requested);
+        if self.policy.is_oversize(size) {
+            self.counters.change(tier, Count::OversizeAllocations, 1);
         }
         if self.history.is_on() {
             self.note(id, Recorder::allocated);
         }
-        map.insert(DevicePtr(addr), self.location(id));
         DevicePtr(addr)
     }
 
@@ -264,11 +311,12 @@ impl<P: Policy> ArenaState<P> {
             self.cut_above(target, size, State::Free);
             change = (change.0 + 1, change.1 + signed(above));
         }
-        if !self.segments[segment].is_growable() {
-            self.counters.change(tier, Count::InactiveSplit, change.0);
-            self.counters.change(tier, Count::InactiveSplitBytes, change.1);
+        if self.segments.is_fixed(segment) {
+            self.change_splits(tier, change);
         }
-        self.give(map, target, requested)
+        let ptr = self.give(target, requested);
+        map.insert(ptr, self.location(target));
+        ptr
     }
 
     /// The free block of a tier that holds the byte at `addr`.
@@ -291,7 +339,8 @@ impl<P: Policy> ArenaState<P> {
     /// Takes a block back from the program that stays pending beyond its uses, until one more
     /// [`event_done`](Self::event_done). Returns the uses.
     pub(crate) fn free_and_hold(&mut self, map: &AddressMap, id: BlockId) -> SmallVec<[Use; 4]> {
-        self.leave_program(map, id);
+        self.leave_program(id);
+        map.remove(DevicePtr(self.blocks[id].addr));
         self.note(id, Recorder::free_requested);
         let streams = self.begin_pending(id);
         self.blocks[id].pending += 1; // `record_use` leaves room for it
@@ -303,20 +352,34 @@ impl<P: Policy> ArenaState<P> {
     pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
         // Both neighbours are looked at first: their records are cache misses that can be waited for together.
         let neighbours = self.free_neighbours(id);
-        self.leave_program(map, id);
-        let is_used = self.blocks[id].uses != NO_USES;
-        if self.history.is_on() {
-            if is_used {
-                self.note(id, Recorder::free_requested);
-            } else {
-                self.note(id, Recorder::freed);
-            }
+        map.remove(DevicePtr(self.blocks[id].addr));
+        if self.blocks[id].uses != NO_USES {
+            return FreeStep::Wait(self.suspend(id));
         }
-        if is_used {
-            return FreeStep::Wait(self.begin_pending(id));
-        }
-        self.complete_free(id, neighbours);
+        self.take_back(id);
+        self.join_freed(id, neighbours, (0, 0));
         FreeStep::Done
+    }
+
+    /// Takes back a block that others use.
+    #[cold]
+    fn suspend(&mut self, id: BlockId) -> SmallVec<[Use; 4]> {
+        self.leave_program(id);
+        if self.history.is_on() {
+            self.note(id, Recorder::free_requested);
+        }
+        self.begin_pending(id)
+    }
+
+    /// Takes back a block that nobody else uses; where it goes is the caller's business.
+    #[inline(always)]
+    fn take_back(&mut self, id: BlockId) {
+        self.leave_program(id);
+        if self.history.is_on() {
+            self.note(id, Recorder::freed);
+        }
+        let Block { size, requested, tier, .. } = self.blocks[id];
+        self.counters.take_back(tier, size, requested);
     }
 
     /// Records something about a block. Off the hot path, which only asks whether anything is recorded.
@@ -329,15 +392,11 @@ impl<P: Policy> ArenaState<P> {
 
     /// A block is in the program's hands no more; what it is now is the caller's business.
     #[inline(always)]
-    fn leave_program(&mut self, map: &AddressMap, id: BlockId) {
+    fn leave_program(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.epoch = self.epochs.current();
-        let (addr, size, tier) = (block.addr, block.size, block.tier);
-        map.remove(DevicePtr(addr));
-        self.counters.decrease(tier, Count::Allocation, 1);
-        self.counters.decrease(tier, Count::AllocatedBytes, signed(size));
-        if self.policy.is_oversize(size) {
-            self.counters.decrease(tier, Count::OversizeAllocations, 1);
+        if self.policy.is_oversize(block.size) {
+            self.counters.change(block.tier, Count::OversizeAllocations, -1);
         }
     }
 
@@ -345,6 +404,7 @@ impl<P: Policy> ArenaState<P> {
     fn begin_pending(&mut self, id: BlockId) -> SmallVec<[Use; 4]> {
         let streams = self.uses.take(self.blocks[id].uses);
         let block = &mut self.blocks[id];
+        self.counters.suspend(block.tier, block.size);
         block.uses = NO_USES;
         block.state = State::Pending;
         block.pending = u16::try_from(streams.len()).unwrap_or(u16::MAX); // `record_use` keeps it in range
@@ -361,27 +421,33 @@ impl<P: Policy> ArenaState<P> {
         block.pending -= 1;
         if block.pending == 0 {
             self.note(id, Recorder::free_completed);
-            self.complete_free(id, self.free_neighbours(id));
+            let Block { size, requested, tier, .. } = self.blocks[id];
+            self.counters.release(tier, size, requested);
+            self.join_freed(id, self.free_neighbours(id), (0, 0));
         }
     }
 
     /// Takes a sleeping block back from the program. Nothing uses it, or its memory would not have left.
     fn take_back_asleep(&mut self, map: &AddressMap, id: BlockId) {
-        self.leave_program(map, id);
-        self.note(id, Recorder::freed);
-        let Block { size, requested, tier, .. } = self.blocks[id];
-        self.counters.decrease(tier, Count::Active, 1);
-        self.counters.decrease(tier, Count::ActiveBytes, signed(size));
-        self.counters.decrease(tier, Count::RequestedBytes, signed(requested));
+        map.remove(DevicePtr(self.blocks[id].addr));
+        self.take_back(id);
         self.make_dormant(id);
     }
 
-    /// Returns a block to the free ones, joining it with free neighbours.
+    /// Returns a block to the free ones, joining it with free neighbours. `counted` is what it counts as among inactive
+    /// splits already.
     #[inline]
-    fn complete_free(&mut self, mut id: BlockId, (below, above): (Option<BlockId>, Option<BlockId>)) {
-        let Block { size, requested, tier, segment, .. } = self.blocks[id];
-        let growable = self.segments[segment].is_growable();
-        let (mut blocks, mut bytes) = (0, 0);
+    fn join_freed(
+        &mut self,
+        mut id: BlockId,
+        (below, above): (Option<BlockId>, Option<BlockId>),
+        counted: (i64, i64),
+    ) {
+        let Block { requested, tier, segment, .. } = self.blocks[id];
+        if P::VIEWS && self.segments.is_view(segment) {
+            return self.end_loan(id);
+        }
+        let (mut blocks, mut bytes) = (-counted.0, -counted.1);
         if let Some(below) = below {
             blocks -= 1;
             bytes -= signed(self.blocks[below].size);
@@ -398,17 +464,14 @@ impl<P: Policy> ArenaState<P> {
             self.blocks.absorb_above(id, above);
         }
         self.insert_free(id);
-        if !growable {
-            if self.blocks[id].is_split() {
+        if self.segments.is_fixed(segment) {
+            let block = &self.blocks[id];
+            if block.is_split() {
                 blocks += 1;
-                bytes += signed(self.blocks[id].size);
+                bytes += signed(block.size);
             }
-            self.counters.change(tier, Count::InactiveSplit, blocks);
-            self.counters.change(tier, Count::InactiveSplitBytes, bytes);
+            self.change_splits(tier, (blocks, bytes));
         }
-        self.counters.decrease(tier, Count::Active, 1);
-        self.counters.decrease(tier, Count::ActiveBytes, signed(size));
-        self.counters.decrease(tier, Count::RequestedBytes, signed(requested));
     }
 
     #[inline]
@@ -435,19 +498,19 @@ impl<P: Policy> ArenaState<P> {
     /// Puts a block that is in no index among the free ones, as it is.
     pub(crate) fn insert_free(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
-        let tier = &mut self.tiers[block.tier as usize];
         block.state = State::Free;
         if self.ages {
             block.born = self.searches[block.tier as usize].load(Ordering::Relaxed);
         }
-        tier.index.insert(block.key(), id);
+        self.tiers[block.tier as usize].index.insert(block, id);
+        self.note_borders(id, id);
     }
 
     /// Takes a free block out of its index; its state is the caller's business.
     pub(crate) fn take_from_index(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        let (tier, key) = (block.tier, block.key());
-        self.tier(tier).index.remove(key);
+        self.tiers[block.tier as usize].index.remove(block, id);
+        self.note_borders(id, BlockId::NONE);
     }
 
     /// A new segment with one block that covers it, in state `state` and in no index.
@@ -470,6 +533,7 @@ impl<P: Policy> ArenaState<P> {
             tier,
         });
         self.segments.set_first(id, block);
+        self.watch_borders(id);
         (id, block)
     }
 
@@ -477,6 +541,7 @@ impl<P: Policy> ArenaState<P> {
     pub(crate) fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment> {
         debug_assert!(!self.blocks[only].is_split(), "only whole segments are given back");
         self.blocks.remove(only);
+        self.forget_borders(id);
         self.segments.remove(id)
     }
 

@@ -72,6 +72,8 @@ impl Tier {
 ///   Busy ◀──────────────▶ Unmapped   (growable segments)
 ///
 ///   Allocated ◀── sleep / wake ──▶ Asleep ── free ──▶ Dormant ── wake ──▶ Free or Unmapped
+///
+///   Free (home) ◀── end of a loan ── Lent        Blank (view) ◀── free ── Allocated
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -90,6 +92,10 @@ pub enum State {
     Asleep,
     /// Free, on granules that have no memory; in no index.
     Dormant,
+    /// Memory that a block in a view uses, at its home.
+    Lent,
+    /// Part of a view that no block uses.
+    Blank,
     /// The record is not in use.
     Vacant,
 }

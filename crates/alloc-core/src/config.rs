@@ -49,17 +49,20 @@ pub enum PolicyName {
     /// PyTorch's native allocator, to the byte.
     #[default]
     Pytorch,
+    /// One memory for all sizes, constant time, no waste.
+    Granule,
 }
 
 impl PolicyName {
     /// Every policy there is.
-    pub const ALL: &'static [Self] = &[Self::Pytorch];
+    pub const ALL: &'static [Self] = &[Self::Pytorch, Self::Granule];
 
     /// The name in a text.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Pytorch => "pytorch",
+            Self::Granule => "granule",
         }
     }
 }

@@ -5,9 +5,13 @@
 //! peak. While an arena stays under its ceilings no new peak is possible and nothing shared is touched.
 //! An arena that crosses one asks [`Peaks::settle`], which takes all arenas' locks, records the true sum and
 //! deals out new ceilings. With one arena the ceiling is the peak.
+//!
+//! What a request changes is counted once: three figures by tier. They are compared with *limits*, within which neither
+//! what is allocated nor what is active can cross a ceiling. All other figures are sums and differences of these.
 
 use crate::block::Tier;
 use crate::stats::{DeviceStats, Stat, StatArray};
+use std::ops::{AddAssign, SubAssign};
 
 /// What is counted. The order is that of the rows below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +27,22 @@ pub(crate) enum Count {
     OversizeAllocations = 7,
 }
 
+impl Count {
+    const ALL: [Self; COUNTS] = [
+        Self::Allocation,
+        Self::Active,
+        Self::AllocatedBytes,
+        Self::ActiveBytes,
+        Self::RequestedBytes,
+        Self::InactiveSplit,
+        Self::InactiveSplitBytes,
+        Self::OversizeAllocations,
+    ];
+
+    /// Those that [`Counters::change`] changes.
+    const SPECIAL: [Self; 3] = [Self::InactiveSplit, Self::InactiveSplitBytes, Self::OversizeAllocations];
+}
+
 const COUNTS: usize = 8;
 /// Small, large, both.
 const ROWS: usize = 3;
@@ -30,45 +50,162 @@ const BOTH: usize = 2;
 pub(crate) type Row = [i64; COUNTS];
 pub(crate) type Rows = [Row; ROWS];
 
+/// Blocks, their bytes, and the bytes that were requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Triple {
+    blocks: i64,
+    bytes: i64,
+    requested: i64,
+}
+
+impl Triple {
+    #[inline(always)]
+    fn one(size: u64, requested: u64) -> Self {
+        Self { blocks: 1, bytes: signed(size), requested: signed(requested) }
+    }
+
+    #[inline(always)]
+    fn plus(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+
+    #[inline(always)]
+    fn is_within(&self, limit: &Self) -> bool {
+        self.blocks <= limit.blocks && self.bytes <= limit.bytes && self.requested <= limit.requested
+    }
+}
+
+impl AddAssign for Triple {
+    #[inline(always)]
+    fn add_assign(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+        self.requested += other.requested;
+    }
+}
+
+impl SubAssign for Triple {
+    #[inline(always)]
+    fn sub_assign(&mut self, other: Self) {
+        self.blocks -= other.blocks;
+        self.bytes -= other.bytes;
+        self.requested -= other.requested;
+    }
+}
+
+/// What every request and every free changes, of one tier.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    /// In the program's hands; `requested` also counts what is pending.
+    current: Triple,
+    /// All that was handed out.
+    handed_out: Triple,
+}
+
 /// The counters of one arena.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counters {
-    current: Rows,
-    ceiling: Rows,
-    /// All increases, by tier.
-    increases: [Row; 2],
-    /// `increases` and decreases at the last reset.
-    base_increases: [Row; 2],
-    base_decreases: [Row; 2],
+    flows: [Flow; 2],
+    /// For each tier and for both.
+    limits: [Triple; ROWS],
     /// A ceiling was crossed and not settled yet.
     crossed: bool,
+    /// Freed by the program and still in use, by tier: blocks and bytes.
+    pending: [(i64, i64); 2],
+    /// The counts that change seldom: present values and all increases, by tier.
+    special: [[(i64, i64); Count::SPECIAL.len()]; 2],
+    ceiling: Rows,
+    /// `increases` and `decreases` at the last reset.
+    base_increases: [Row; 2],
+    base_decreases: [Row; 2],
+}
+
+#[allow(clippy::cast_possible_wrap)] // block sizes are under 2^60
+fn signed(bytes: u64) -> i64 {
+    bytes as i64
 }
 
 impl Counters {
-    #[inline]
-    pub(crate) fn increase(&mut self, tier: Tier, count: Count, amount: i64) {
-        let (row, column) = (tier as usize, count as usize);
-        self.increases[row][column] += amount;
-        let mine = self.current[row][column] + amount;
-        let both = self.current[BOTH][column] + amount;
-        self.current[row][column] = mine;
-        self.current[BOTH][column] = both;
-        self.crossed |= mine > self.ceiling[row][column] || both > self.ceiling[BOTH][column];
+    /// A block is handed out.
+    #[inline(always)]
+    pub(crate) fn give(&mut self, tier: Tier, size: u64, requested: u64) {
+        let other = self.flows[1 - tier as usize].current;
+        let flow = &mut self.flows[tier as usize];
+        let one = Triple::one(size, requested);
+        flow.current += one;
+        flow.handed_out += one;
+        let mine = flow.current;
+        if !(mine.is_within(&self.limits[tier as usize]) && mine.plus(other).is_within(&self.limits[BOTH])) {
+            self.look_closer();
+        }
     }
 
-    #[inline]
-    pub(crate) fn decrease(&mut self, tier: Tier, count: Count, amount: i64) {
-        self.current[tier as usize][count as usize] -= amount;
-        self.current[BOTH][count as usize] -= amount;
+    /// The program gives a block back that nobody else uses.
+    #[inline(always)]
+    pub(crate) fn take_back(&mut self, tier: Tier, size: u64, requested: u64) {
+        self.flows[tier as usize].current -= Triple::one(size, requested);
     }
 
-    /// Adds a signed change as one increase or one decrease.
+    /// The program gives a block back that is still used: it stays active.
+    pub(crate) fn suspend(&mut self, tier: Tier, size: u64) {
+        let (row, one) = (tier as usize, Triple::one(size, 0));
+        self.flows[row].current -= one;
+        // What is pending counts against the limits as it did before.
+        self.limits[row] -= one;
+        self.limits[BOTH] -= one;
+        self.pending[row].0 += 1;
+        self.pending[row].1 += signed(size);
+    }
+
+    /// A block that was [suspended](Self::suspend) is used no more.
+    pub(crate) fn release(&mut self, tier: Tier, size: u64, requested: u64) {
+        let row = tier as usize;
+        self.flows[row].current.requested -= signed(requested);
+        self.pending[row].0 -= 1;
+        self.pending[row].1 -= signed(size);
+    }
+
+    /// Changes one of the counts that requests do not change by themselves: inactive splits and oversize allocations.
     #[inline]
     pub(crate) fn change(&mut self, tier: Tier, count: Count, amount: i64) {
-        match amount {
-            1.. => self.increase(tier, count, amount),
-            0 => {}
-            _ => self.decrease(tier, count, -amount),
+        if amount == 0 {
+            return;
+        }
+        debug_assert!(Count::SPECIAL.contains(&count), "the others follow from what is handed out");
+        let (row, column) = (tier as usize, count as usize);
+        let (current, increases) = &mut self.special[row][column - Count::SPECIAL[0] as usize];
+        *current += amount;
+        if amount > 0 {
+            *increases += amount;
+            let both = self.current(BOTH, count);
+            self.crossed |=
+                self.current(row, count) > self.ceiling[row][column] || both > self.ceiling[BOTH][column];
+        }
+    }
+
+    /// A limit is crossed. That may be because much was pending since limits were set, so they are set anew.
+    #[cold]
+    #[inline(never)]
+    fn look_closer(&mut self) {
+        self.crossed |= Count::ALL
+            .iter()
+            .any(|count| (0..ROWS).any(|row| self.current(row, *count) > self.ceiling[row][*count as usize]));
+        self.set_limits();
+    }
+
+    fn set_limits(&mut self) {
+        for row in 0..ROWS {
+            let least = |allocated: Count, active: Count| {
+                let pending = self.current(row, active) - self.current(row, allocated);
+                let ceiling = &self.ceiling[row];
+                ceiling[allocated as usize].min(ceiling[active as usize] - pending)
+            };
+            self.limits[row] = Triple {
+                blocks: least(Count::Allocation, Count::Active),
+                bytes: least(Count::AllocatedBytes, Count::ActiveBytes),
+                requested: self.ceiling[row][Count::RequestedBytes as usize],
+            };
         }
     }
 
@@ -79,35 +216,65 @@ impl Counters {
     }
 
     pub(crate) fn get(&self, tier: Tier, count: Count) -> i64 {
-        self.current[tier as usize][count as usize]
+        self.current(tier as usize, count)
     }
 
     pub(crate) fn both(&self, count: Count) -> i64 {
-        self.current[BOTH][count as usize]
+        self.current(BOTH, count)
+    }
+
+    fn current(&self, row: usize, count: Count) -> i64 {
+        if row == BOTH {
+            return self.current(0, count) + self.current(1, count);
+        }
+        let Flow { current, .. } = &self.flows[row];
+        match count {
+            Count::Allocation => current.blocks,
+            Count::Active => current.blocks + self.pending[row].0,
+            Count::AllocatedBytes => current.bytes,
+            Count::ActiveBytes => current.bytes + self.pending[row].1,
+            Count::RequestedBytes => current.requested,
+            special => self.special[row][special as usize - Count::SPECIAL[0] as usize].0,
+        }
+    }
+
+    /// All increases of a count of a tier since the arena was made.
+    fn increases(&self, row: usize, count: Count) -> i64 {
+        let Flow { handed_out, .. } = &self.flows[row];
+        match count {
+            Count::Allocation | Count::Active => handed_out.blocks,
+            Count::AllocatedBytes | Count::ActiveBytes => handed_out.bytes,
+            Count::RequestedBytes => handed_out.requested,
+            special => self.special[row][special as usize - Count::SPECIAL[0] as usize].1,
+        }
+    }
+
+    fn decreases(&self, row: usize, count: Count) -> i64 {
+        self.increases(row, count) - self.current(row, count)
     }
 
     pub(crate) fn reset_accumulated(&mut self) {
-        self.base_increases = self.increases;
         for row in 0..2 {
-            for column in 0..COUNTS {
-                self.base_decreases[row][column] = self.decreases(row, column);
+            for count in Count::ALL {
+                self.base_increases[row][count as usize] = self.increases(row, count);
+                self.base_decreases[row][count as usize] = self.decreases(row, count);
             }
         }
     }
 
     /// Blocks that the program gave back since the arena was made.
     pub(crate) fn taken_back_in_all(&self) -> u64 {
-        let column = Count::Allocation as usize;
-        (0..2).map(|row| self.decreases(row, column).unsigned_abs()).sum()
+        (0..2).map(|row| self.decreases(row, Count::Allocation).unsigned_abs()).sum()
+    }
+
+    /// Bytes of the blocks that the program gave back since the arena was made.
+    pub(crate) fn bytes_taken_back(&self) -> u64 {
+        (0..2).map(|row| self.decreases(row, Count::AllocatedBytes).unsigned_abs()).sum()
     }
 
     /// Blocks handed out since the arena was made.
     pub(crate) fn handed_out_in_all(&self) -> u64 {
-        self.increases.iter().map(|row| row[Count::Allocation as usize].unsigned_abs()).sum()
-    }
-
-    fn decreases(&self, row: usize, column: usize) -> i64 {
-        self.increases[row][column] - self.current[row][column]
+        self.flows.iter().map(|flow| flow.handed_out.blocks.unsigned_abs()).sum()
     }
 }
 
@@ -119,6 +286,8 @@ pub(crate) struct Peaks {
     running: Rows,
     /// The most between the last reset and the last boundary.
     earlier: Rows,
+    /// The most bytes that were in use up to the last boundary, whatever was reset.
+    most_in_use: i64,
 }
 
 impl Peaks {
@@ -127,8 +296,9 @@ impl Peaks {
     pub(crate) fn settle(&mut self, arenas: &mut [&mut Counters]) {
         let crossed = arenas.iter().position(|a| a.crossed).unwrap_or(0);
         for row in 0..ROWS {
-            for column in 0..COUNTS {
-                let sum: i64 = arenas.iter().map(|a| a.current[row][column]).sum();
+            for count in Count::ALL {
+                let column = count as usize;
+                let sum: i64 = arenas.iter().map(|a| a.current(row, count)).sum();
                 let peak = &mut self.running[row][column];
                 *peak = (*peak).max(sum);
                 let spare = *peak - sum;
@@ -137,12 +307,13 @@ impl Peaks {
                     if others == 0 { (spare, 0) } else { (spare - spare / 2, (spare / 2) / others) };
                 for (n, arena) in arenas.iter_mut().enumerate() {
                     let share = if n == crossed { mine } else { theirs };
-                    arena.ceiling[row][column] = arena.current[row][column] + share;
+                    arena.ceiling[row][column] = arena.current(row, count) + share;
                 }
             }
         }
         for arena in arenas {
             arena.crossed = false;
+            arena.set_limits();
         }
     }
 
@@ -154,6 +325,7 @@ impl Peaks {
 
     /// A boundary: what was the most so far is kept, and from here on the most since now is known, too.
     pub(crate) fn restart(&mut self, arenas: &mut [&mut Counters]) {
+        self.most_in_use = self.most_in_use();
         self.earlier = self.recorded();
         self.running = Rows::default();
         self.settle(arenas);
@@ -170,6 +342,11 @@ impl Peaks {
         &self.running[BOTH]
     }
 
+    /// The most bytes that ever were in use, pending ones included. Resets do not change it.
+    pub(crate) fn most_in_use(&self) -> i64 {
+        self.most_in_use.max(self.running[BOTH][Count::ActiveBytes as usize])
+    }
+
     /// The most since the last reset.
     fn recorded(&self) -> Rows {
         let mut most = self.earlier;
@@ -182,22 +359,23 @@ impl Peaks {
     /// Writes the arenas' part of the statistics.
     pub(crate) fn fill(&self, arenas: &[&Counters], stats: &mut DeviceStats) {
         let peaks = self.recorded();
-        let stat = |row: usize, column: usize| {
+        let stat = |row: usize, count: Count| {
+            let column = count as usize;
             let tiers = if row == BOTH { 0..2 } else { row..row + 1 };
             let mut stat = Stat { peak: peaks[row][column], ..Stat::default() };
             for arena in arenas {
-                stat.current += arena.current[row][column];
+                stat.current += arena.current(row, count);
                 for tier in tiers.clone() {
-                    stat.allocated += arena.increases[tier][column] - arena.base_increases[tier][column];
-                    stat.freed += arena.decreases(tier, column) - arena.base_decreases[tier][column];
+                    stat.allocated += arena.increases(tier, count) - arena.base_increases[tier][column];
+                    stat.freed += arena.decreases(tier, count) - arena.base_decreases[tier][column];
                 }
             }
             stat
         };
         let array = |count: Count| StatArray {
-            small_pool: stat(Tier::Small as usize, count as usize),
-            large_pool: stat(Tier::Large as usize, count as usize),
-            all: stat(BOTH, count as usize),
+            small_pool: stat(Tier::Small as usize, count),
+            large_pool: stat(Tier::Large as usize, count),
+            all: stat(BOTH, count),
         };
         stats.allocation = array(Count::Allocation);
         stats.active = array(Count::Active);
@@ -206,18 +384,19 @@ impl Peaks {
         stats.active_bytes = array(Count::ActiveBytes);
         stats.inactive_split_bytes = array(Count::InactiveSplitBytes);
         stats.requested_bytes = array(Count::RequestedBytes);
-        stats.oversize_allocations = stat(BOTH, Count::OversizeAllocations as usize);
+        stats.oversize_allocations = stat(BOTH, Count::OversizeAllocations);
     }
 
     /// Panics where the ceilings sum to more than the peaks, or an arena is above its own.
     pub(crate) fn check(&self, arenas: &[&Counters]) {
         for row in 0..ROWS {
-            for column in 0..COUNTS {
+            for count in Count::ALL {
+                let column = count as usize;
                 let ceilings: i64 = arenas.iter().map(|a| a.ceiling[row][column]).sum();
                 assert!(ceilings <= self.running[row][column], "ceilings sum to no more than the peak");
                 for arena in arenas {
                     assert!(
-                        arena.crossed || arena.current[row][column] <= arena.ceiling[row][column],
+                        arena.crossed || arena.current(row, count) <= arena.ceiling[row][column],
                         "an arena above its ceiling knows it"
                     );
                 }
@@ -231,36 +410,103 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Each tier's and both tiers' figures, counted one by one.
+    #[derive(Default)]
+    struct Model([[Stat; COUNTS]; ROWS]);
+
+    impl Model {
+        fn change(&mut self, tier: Tier, count: Count, amount: i64) {
+            for row in [tier as usize, BOTH] {
+                let stat = &mut self.0[row][count as usize];
+                match amount {
+                    1.. => stat.increase(amount),
+                    0 => {}
+                    _ => stat.decrease(-amount),
+                }
+            }
+        }
+
+        fn column(&self, count: Count) -> [Stat; ROWS] {
+            self.0.map(|row| row[count as usize])
+        }
+    }
+
+    /// A block of the model: its arena, tier, size and requested bytes, and whether it is pending.
+    type Live = (usize, Tier, u64, u64, bool);
+
     proptest! {
-        /// Against a plain global counter: peaks are exact whichever arenas the changes come from, and whatever
-        /// boundaries there were.
+        /// Against plain global counters: peaks and sums are exact whichever arenas the changes come from, and
+        /// whatever boundaries there were.
         #[test]
-        fn peaks_are_exact(changes in prop::collection::vec((0usize..4, any::<bool>(), -50i64..80, 0u8..40), 0..300)) {
+        fn peaks_are_exact(
+            steps in prop::collection::vec((0usize..4, any::<bool>(), 0u8..8, 1u64..80, 0u64..20, 0u8..40), 0..300)
+        ) {
             let mut arenas = vec![Counters::default(); 4];
             let mut peaks = Peaks::default();
-            let mut model = [Stat::default(); 3];
-            let mut since_boundary = 0;
-            for (who, small, amount, boundary) in changes {
+            let mut model = Model::default();
+            let mut live: Vec<Live> = Vec::new();
+            let mut since_boundary = [0; COUNTS];
+            for (who, small, step, size, slack, boundary) in steps {
                 let mut all = arenas.iter_mut().collect::<Vec<_>>();
                 match boundary {
                     0 => peaks.restart(&mut all),
                     1 => peaks.rejoin(&mut all),
                     2 => {
                         peaks.reset(&mut all);
-                        model.iter_mut().for_each(Stat::reset_peak);
+                        model.0.as_flattened_mut().iter_mut().for_each(Stat::reset_peak);
                     }
                     _ => {}
                 }
-                since_boundary = match boundary {
-                    0 | 2 => model[BOTH].current,
-                    1 => model[BOTH].peak,
-                    _ => since_boundary,
-                };
+                for count in Count::ALL {
+                    let both = model.0[BOTH][count as usize];
+                    match boundary {
+                        0 | 2 => since_boundary[count as usize] = both.current,
+                        1 => since_boundary[count as usize] = both.peak,
+                        _ => {}
+                    }
+                }
                 let tier = if small { Tier::Small } else { Tier::Large };
-                let amount = amount.max(-arenas[who].get(tier, Count::ActiveBytes));
-                arenas[who].change(tier, Count::ActiveBytes, amount);
-                for row in [tier as usize, BOTH] {
-                    if amount > 0 { model[row].increase(amount) } else { model[row].decrease(-amount) }
+                let victim = (!live.is_empty()).then(|| size as usize % live.len().max(1));
+                match (step, victim) {
+                    (0..=3, _) => {
+                        let requested = size.saturating_sub(slack).max(1);
+                        arenas[who].give(tier, size, requested);
+                        for count in [Count::Allocation, Count::Active] {
+                            model.change(tier, count, 1);
+                        }
+                        for count in [Count::AllocatedBytes, Count::ActiveBytes] {
+                            model.change(tier, count, signed(size));
+                        }
+                        model.change(tier, Count::RequestedBytes, signed(requested));
+                        live.push((who, tier, size, requested, false));
+                    }
+                    (4..=6, Some(victim)) => {
+                        let (who, tier, size, requested, pending) = live[victim];
+                        if !pending {
+                            model.change(tier, Count::Allocation, -1);
+                            model.change(tier, Count::AllocatedBytes, -signed(size));
+                        }
+                        if step == 6 && !pending {
+                            arenas[who].suspend(tier, size);
+                            live[victim].4 = true;
+                        } else {
+                            live.swap_remove(victim);
+                            model.change(tier, Count::Active, -1);
+                            model.change(tier, Count::ActiveBytes, -signed(size));
+                            model.change(tier, Count::RequestedBytes, -signed(requested));
+                            if pending {
+                                arenas[who].release(tier, size, requested);
+                            } else {
+                                arenas[who].take_back(tier, size, requested);
+                            }
+                        }
+                    }
+                    _ => {
+                        let amount = signed(size) - 40;
+                        let amount = amount.max(-arenas[who].get(tier, Count::InactiveSplitBytes));
+                        arenas[who].change(tier, Count::InactiveSplitBytes, amount);
+                        model.change(tier, Count::InactiveSplitBytes, amount);
+                    }
                 }
                 if arenas[who].crossed() {
                     peaks.settle(&mut arenas.iter_mut().collect::<Vec<_>>());
@@ -269,10 +515,20 @@ mod tests {
                 peaks.check(&all);
                 let mut stats = DeviceStats::default();
                 peaks.fill(&all, &mut stats);
-                let array = stats.active_bytes;
-                prop_assert_eq!([array.small_pool, array.large_pool, array.all], model);
-                since_boundary = since_boundary.max(model[BOTH].current);
-                prop_assert_eq!(peaks.since_boundary()[Count::ActiveBytes as usize], since_boundary);
+                for (count, array) in [
+                    (Count::Allocation, stats.allocation),
+                    (Count::Active, stats.active),
+                    (Count::AllocatedBytes, stats.allocated_bytes),
+                    (Count::ActiveBytes, stats.active_bytes),
+                    (Count::RequestedBytes, stats.requested_bytes),
+                    (Count::InactiveSplitBytes, stats.inactive_split_bytes),
+                ] {
+                    let ours = [array.small_pool, array.large_pool, array.all];
+                    prop_assert_eq!(ours, model.column(count), "{:?}", count);
+                    let most = &mut since_boundary[count as usize];
+                    *most = (*most).max(model.0[BOTH][count as usize].current);
+                    prop_assert_eq!(peaks.since_boundary()[count as usize], *most, "{:?}", count);
+                }
             }
         }
     }

@@ -16,6 +16,7 @@ mod exact;
 mod explain;
 mod grow;
 mod guarantees;
+mod hand_over;
 mod hardened;
 mod ladder;
 mod limits;
@@ -25,6 +26,7 @@ mod pools;
 mod reclaim;
 mod record;
 mod release;
+mod replace;
 mod retire;
 mod reuse;
 mod scopes;
@@ -33,6 +35,7 @@ mod share;
 mod sleep;
 mod tenants;
 mod uncached;
+mod views;
 mod wake;
 
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
@@ -62,7 +65,7 @@ use crate::pool::Pools;
 use crate::region::Regions;
 use crate::sleep::Spares;
 use crate::stats::{Stat, StatArray};
-use crate::sync::{Arc, Claims, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
+use crate::sync::{Arc, AtomicBool, Claims, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 use accounts::Accounts;
 use budgets::Budgets;
@@ -105,6 +108,8 @@ struct DeviceState {
     peers: SmallVec<[DeviceIndex; 4]>,
     counters: DeviceCounters,
     next_registration: u32,
+    /// The most bytes that were in use when memory was asked for: what has to be held at least.
+    most_needed: u64,
     max_split_size: i64,
     /// Reserve classes by stream handle.
     reserve_classes: FxHashMap<u64, String>,
@@ -174,6 +179,8 @@ pub struct DeviceAllocator<P: Policy> {
     quarantine: Mutex<Quarantine>,
     /// The unit of its virtual memory, once hardened mode has asked for it.
     minimum_granule: OnceLock<u64>,
+    /// The driver maps no memory in two places.
+    views_refused: AtomicBool,
     outbox: Arc<Outbox>,
 }
 
@@ -207,11 +214,13 @@ impl<P: Policy> DeviceAllocator<P> {
             peers: SmallVec::new(),
             counters: DeviceCounters::default(),
             next_registration: 0,
+            most_needed: 0,
             max_split_size: i64::try_from(settings.max_split_size).unwrap_or(-1),
             reserve_classes: FxHashMap::default(),
             history: Recorder::default(),
             recording: None,
         };
+        let arenas = Directory::new(device, Arc::clone(&map), template);
         let allocator = Self {
             backend,
             device,
@@ -219,7 +228,7 @@ impl<P: Policy> DeviceAllocator<P> {
             total_memory,
             virtual_memory,
             attention,
-            arenas: Directory::new(device, template),
+            arenas,
             pools: Mutex::new(Rank::Registry, Pools::default()),
             captures: Mutex::new(Rank::Pending, Captures::default()),
             state: Mutex::new(Rank::Device, state),
@@ -244,6 +253,7 @@ impl<P: Policy> DeviceAllocator<P> {
             sharing,
             quarantine: Mutex::new(Rank::Registry, Quarantine::default()),
             minimum_granule: OnceLock::new(),
+            views_refused: AtomicBool::new(false),
             outbox: Arc::default(),
         };
         allocator.set_uncached(!settings.caching);

@@ -3,6 +3,7 @@
 #[cfg(all(test, loom))]
 mod models;
 
+use crate::address_map::AddressMap;
 use crate::arena::{ArenaId, ArenaPool, ArenaState};
 use crate::error::{AllocError, Result};
 use crate::history::HistoryTemplate;
@@ -14,8 +15,7 @@ use crate::types::{DeviceIndex, Stream};
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
-/// One arena.
-pub(crate) type Arena<P> = Mutex<ArenaState<P>>;
+pub(crate) use crate::arena::Arena;
 
 const CHUNK: usize = 256;
 const CHUNKS: usize = 256;
@@ -85,6 +85,7 @@ struct Registry<P> {
 #[derive(Debug)]
 pub(crate) struct Directory<P: Policy> {
     device: DeviceIndex,
+    map: Arc<AddressMap>,
     chunks: Box<[OnceLock<Chunk<P>>; CHUNKS]>,
     /// Open addressing by stream handle, changed under the registry's lock. It only points at a likely arena: whoever
     /// has locked that asks it whether it serves the stream.
@@ -94,7 +95,7 @@ pub(crate) struct Directory<P: Policy> {
 }
 
 impl<P: Policy> Directory<P> {
-    pub(crate) fn new(device: DeviceIndex, template: Template<P>) -> Self {
+    pub(crate) fn new(device: DeviceIndex, map: Arc<AddressMap>, template: Template<P>) -> Self {
         let registry = Registry {
             template,
             count: 0,
@@ -104,6 +105,7 @@ impl<P: Policy> Directory<P> {
         };
         Self {
             device,
+            map,
             chunks: Box::new(std::array::from_fn(|_| OnceLock::new())),
             streams: Box::new(std::array::from_fn(|_| StreamPlace::new(0))),
             registry: Mutex::new(Rank::Registry, registry),
@@ -179,11 +181,12 @@ impl<P: Policy> Directory<P> {
             .map_err(|_| AllocError::Limit("more than 65536 streams were used on one device"))?;
         let id = ArenaId { device: self.device, number, stream };
         let template = &registry.template;
-        let mut state =
-            ArenaState::new(id, pool.clone(), template.policy.clone(), Arc::clone(&self.searches));
+        let (policy, map, searches) =
+            (template.policy.clone(), Arc::clone(&self.map), Arc::clone(&self.searches));
+        let mut state = ArenaState::new(id, pool.clone(), policy, map, searches);
         state.ages = template.ages;
         state.history.configure(&template.history, (shown_raw(stream.raw), pool.id), false);
-        let arena = Arc::new(Mutex::new(Rank::Arena(number), state));
+        let arena = Arc::new(Arena::new(state));
         let chunk = self.chunks[number as usize / CHUNK]
             .get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
         let _ = chunk[number as usize % CHUNK].set(arena);

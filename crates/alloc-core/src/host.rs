@@ -113,7 +113,7 @@ impl HostOptions {
     #[must_use]
     pub fn of(policy: PolicyName) -> Self {
         let sizing = match policy {
-            PolicyName::Pytorch => HostSizing::Pytorch,
+            PolicyName::Pytorch | PolicyName::Granule => HostSizing::Pytorch,
         };
         Self { sizing, ..Self::default() }
     }

@@ -1,24 +1,30 @@
-//! The ordered index of free blocks: best fit by (size, segment creation order, address).
+//! Indexes of free blocks. The ordered one, below: best fit by (size, segment creation order, address). The one of the
+//! `granule` policy, by size class, is in `index/segregated.rs`.
 //!
 //! A sorted sequence cut into small chunks, with the largest key of each chunk in one array beside them.
 //! A search is two binary searches over contiguous memory, so it touches few cache lines however many
 //! blocks there are; chunks are recycled, so a steady state allocates nothing on the heap.
 
-use crate::block::BlockId;
+mod segregated;
+
+pub use segregated::SegregatedIndex;
+
+use crate::block::{Block, BlockId};
 
 /// What the engine needs from any policy's index of free blocks.
 pub trait PlacementIndex: Default + std::fmt::Debug + Send + 'static {
     /// Adds a free block.
-    fn insert(&mut self, key: FitKey, block: BlockId);
-    /// Takes a block out. It is there: the engine keeps block states and indexes in step.
-    fn remove(&mut self, key: FitKey);
+    fn insert(&mut self, block: &Block, id: BlockId);
+    /// Takes a block out. It is there, with the size and the address it has now: the engine keeps block states and
+    /// indexes in step.
+    fn remove(&mut self, block: &Block, id: BlockId);
     /// How many blocks are in it.
     fn len(&self) -> usize;
     /// True when nothing is in it.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Blocks in order, from the first.
+    /// Blocks by size, the smallest first.
     fn blocks(&self) -> impl Iterator<Item = BlockId> + '_;
     /// Panics where the index contradicts itself.
     fn check(&self);
@@ -194,8 +200,8 @@ impl BestFitIndex {
     }
 }
 
-impl PlacementIndex for BestFitIndex {
-    fn insert(&mut self, key: FitKey, block: BlockId) {
+impl BestFitIndex {
+    fn insert_key(&mut self, key: FitKey, block: BlockId) {
         self.len += 1;
         let mut chunk = self.last.partition_point(|last| *last < key);
         if chunk == self.chunks.len() {
@@ -224,7 +230,7 @@ impl PlacementIndex for BestFitIndex {
         self.last[chunk] = inside.keys[inside.len - 1];
     }
 
-    fn remove(&mut self, key: FitKey) {
+    fn remove_key(&mut self, key: FitKey) {
         let cursor = self.lower_bound(key);
         debug_assert!(
             cursor.is_some_and(|c| self.chunks[c.chunk].keys[c.at] == key),
@@ -233,6 +239,16 @@ impl PlacementIndex for BestFitIndex {
         if let Some(cursor) = cursor {
             self.remove_at(cursor);
         }
+    }
+}
+
+impl PlacementIndex for BestFitIndex {
+    fn insert(&mut self, block: &Block, id: BlockId) {
+        self.insert_key(block.key(), id);
+    }
+
+    fn remove(&mut self, block: &Block, _: BlockId) {
+        self.remove_key(block.key());
     }
 
     fn len(&self) -> usize {
@@ -280,7 +296,7 @@ mod tests {
                 let id = BlockId::new(u32::try_from(n).unwrap());
                 match op {
                     0 | 1 if !model.contains_key(&key) => {
-                        index.insert(key, id);
+                        index.insert_key(key, id);
                         model.insert(key, id);
                     }
                     2 => {
@@ -288,7 +304,7 @@ mod tests {
                         let found = index.lower_bound(probe).map(|c| index.block(c));
                         prop_assert_eq!(found, model.range(probe..).next().map(|(_, b)| *b));
                         if let Some((&first, _)) = model.range(probe..).next() {
-                            index.remove(first);
+                            index.remove_key(first);
                             model.remove(&first);
                         }
                     }

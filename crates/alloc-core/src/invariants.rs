@@ -1,5 +1,9 @@
 //! The invariants of an arena, walked from end to end. Panics name the rule that is broken.
 
+mod views;
+
+pub(crate) use views::check_shown;
+
 use crate::address_map::AddressMap;
 use crate::arena::ArenaState;
 use crate::block::{BlockId, State, Tier};
@@ -37,7 +41,8 @@ pub(crate) fn check_arena<P: Policy>(arena: &ArenaState<P>, map: &AddressMap) ->
                 "and its copies"
             );
             assert!(block.size > 0 && block.size.is_multiple_of(512), "sizes are multiples of 512");
-            let joinable = matches!(block.state, State::Free | State::Unmapped | State::Dormant);
+            let joinable =
+                matches!(block.state, State::Free | State::Unmapped | State::Dormant | State::Blank);
             assert!(!(joinable && block.state == below_state), "neighbours of one free state are joined");
             assert_ne!(block.state, State::Vacant, "vacant records are in no segment");
             assert!(
@@ -45,6 +50,7 @@ pub(crate) fn check_arena<P: Policy>(arena: &ArenaState<P>, map: &AddressMap) ->
                     || !matches!(block.state, State::Unmapped | State::Asleep | State::Dormant),
                 "fixed memory is never unmapped and never sleeps"
             );
+            views::check_place(segment, block);
             assert_eq!(block.pending > 0, block.state == State::Pending, "pending blocks wait for events");
             check_map(arena, map, block_id);
             sums.busy |= block.state == State::Busy;
@@ -54,7 +60,7 @@ pub(crate) fn check_arena<P: Policy>(arena: &ArenaState<P>, map: &AddressMap) ->
             seen += 1;
         }
         assert_eq!(at, segment.base + segment.bytes, "blocks cover their segment");
-        if !segment.is_growable() {
+        if segment.is_fixed() {
             sums.fixed_bytes += segment.bytes;
             sums.fixed_segments += 1;
         }
@@ -64,6 +70,7 @@ pub(crate) fn check_arena<P: Policy>(arena: &ArenaState<P>, map: &AddressMap) ->
         check_tier(arena, tier);
         check_counters(arena, tier);
     }
+    views::check_views(arena);
     sums
 }
 
@@ -119,7 +126,13 @@ fn check_counters<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
                 add(Count::InactiveSplit, 1);
                 add(Count::InactiveSplitBytes, block.size);
             }
-            State::Free | State::Unmapped | State::Busy | State::Dormant | State::Vacant => {}
+            State::Free
+            | State::Unmapped
+            | State::Busy
+            | State::Dormant
+            | State::Lent
+            | State::Blank
+            | State::Vacant => {}
         }
     }
     for count in [

@@ -4,8 +4,13 @@
 //! placement, splitting, growth, draining, the order of remedies, what to give back. The engine is generic
 //! over it, so a decision costs no dispatch.
 
+mod fixed;
+mod granule;
 mod pytorch;
 
+pub(crate) use fixed::choose;
+pub use fixed::{Growth, Situation};
+pub use granule::GranulePolicy;
 pub use pytorch::PytorchPolicy;
 
 use crate::block::{BlockId, BlockTable, Tier};
@@ -27,6 +32,17 @@ pub struct Request {
     pub segment_bytes: u64,
 }
 
+/// What the blocks of a pool and a stream come to when more memory is taken for them. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding {
+    /// The most that was needed, with what is asked for.
+    pub most: u64,
+    /// Handed out, or pending.
+    pub in_use: u64,
+    /// Given back by the program, in all.
+    pub taken_back: u64,
+}
+
 /// When completed pending frees are noticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drain {
@@ -42,6 +58,8 @@ pub enum Drain {
 pub enum Rung {
     /// Notice completed pending frees.
     Drain,
+    /// Use free memory that is shown in one piece in another place.
+    Views,
     /// Run the program's free-memory callbacks.
     Callbacks,
     /// Give old cached segments back, by age.
@@ -82,6 +100,7 @@ impl Rung {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Drain => "drain finished frees",
+            Self::Views => "use free memory in another order",
             Self::Callbacks => "run free-memory callbacks",
             Self::CollectGarbage => "give old segments back",
             Self::ReuseEarly => "wait on the device for pending frees",
@@ -106,6 +125,18 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     const LADDER: &'static [Rung];
     /// When pending frees are drained.
     const DRAIN: Drain;
+    /// Whether a block that was just freed serves the next request of exactly its size, whatever else would fit. It is
+    /// joined with its neighbours once anything else is asked for.
+    const PARKS: bool = false;
+
+    /// Whether free granules are shown side by side in a second place before memory is taken from the device.
+    const VIEWS: bool = false;
+    /// With views: which part of what is needed at most may be held beyond it, before free memory is shown in another place
+    /// instead of taking more: 500 is 0.2 %.
+    const SLACK: u64 = 500;
+
+    /// Whether fixed segments are sized when they are taken, and idle ones replaced: see [`growth`](Self::growth).
+    const REPLACES: bool = false;
 
     /// The policy under `settings`, on a device that has virtual memory or not.
     fn new(settings: &Settings, virtual_memory: bool) -> Self;
@@ -119,11 +150,17 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// The same policy with growable segments, whatever the settings say; on devices with virtual memory only.
     fn growing(&self) -> Self;
 
-    /// The unit in which a growable segment of `tier` is mapped, in bytes: a multiple of `minimum`.
-    fn granule(&self, tier: Tier, minimum: u64) -> u64;
+    /// The unit in which a new growable segment of `tier` is mapped, in bytes: a multiple of `minimum`.
+    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64;
 
-    /// Address space for a growable segment on a device with `total` bytes of memory.
-    fn reserve(&self, total: u64) -> u64;
+    /// What fixed segment is taken for `request`, and what is given back for it. Asked where [`REPLACES`](Self::REPLACES)
+    /// says so, and segments do not grow; else, and where that much is refused, it is `request.segment_bytes`.
+    fn growth(&self, request: &Request, _: &Situation) -> Growth {
+        Growth { take: request.segment_bytes, replaces: 0, at_most: request.segment_bytes }
+    }
+
+    /// Address space for a growable segment with these granules, on a device with `total` bytes of memory.
+    fn reserve(&self, total: u64, granule: u64) -> u64;
 
     /// Chooses a free block for `request` and takes it out of the index.
     fn take_fit(
@@ -146,4 +183,10 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// Held bytes above which [`Rung::CollectGarbage`] works, under an allowed maximum of `allowed` bytes;
     /// `None` where it is off.
     fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64>;
+}
+
+/// Held bytes above which garbage is collected: a share of what is allowed; 0 turns it off.
+#[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
+fn garbage_threshold(share: f64, allowed: Option<u64>) -> Option<u64> {
+    allowed.filter(|_| share > 0.0).map(|allowed| (share * allowed as f64) as u64)
 }

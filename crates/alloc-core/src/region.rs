@@ -130,6 +130,8 @@ pub(crate) struct Regions {
     pub(crate) leftovers: Leftovers,
     /// What other processes have of them.
     exports: export::Exports,
+    /// Granules that are mapped in a view, too: its address and their bytes.
+    pub(crate) views: BTreeMap<u64, u64>,
 }
 
 /// What the driver refused to take back.
@@ -139,11 +141,13 @@ pub(crate) struct Leftovers {
     mappings: Vec<(DevicePtr, u64)>,
     /// Handles that nothing maps on purpose, and where they came from.
     handles: Vec<(PhysicalHandle, Source)>,
+    /// Views that are not needed any more: address, bytes reserved, bytes mapped from there on.
+    views: Vec<(DevicePtr, u64, u64)>,
 }
 
 impl Leftovers {
     pub(crate) fn is_empty(&self) -> bool {
-        self.mappings.is_empty() && self.handles.is_empty()
+        self.mappings.is_empty() && self.handles.is_empty() && self.views.is_empty()
     }
 
     /// How many handles are not released.
@@ -159,6 +163,12 @@ impl Leftovers {
     pub(crate) fn append(&mut self, mut other: Self) {
         self.mappings.append(&mut other.mappings);
         self.handles.append(&mut other.handles);
+        self.views.append(&mut other.views);
+    }
+
+    /// A view whose first `mapped` bytes could not be unmapped, or whose addresses could not be given back.
+    pub(crate) fn keep_view(&mut self, base: DevicePtr, bytes: u64, mapped: u64) {
+        self.views.push((base, bytes, mapped));
     }
 
     /// Tries again to take everything back that is the driver's; returns what is still refused, and what only foreign
@@ -171,6 +181,15 @@ impl Leftovers {
                 left.mappings.push((place, bytes));
             }
         }
+        for (base, bytes, mapped) in self.views {
+            // SAFETY: rule 3: a view that nobody uses any more.
+            if mapped > 0 && unsafe { vm.unmap(base, mapped) }.is_err() {
+                left.views.push((base, bytes, mapped));
+            // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
+            } else if unsafe { vm.release_address(base, bytes) }.is_err() {
+                left.views.push((base, bytes, 0));
+            }
+        }
         let (foreign, own) = self.handles.into_iter().partition(|(_, source)| source.is_some());
         left.append(Self { handles: own, ..Self::default() }.release(vm));
         (left, Self { handles: foreign, ..Self::default() })
@@ -178,7 +197,7 @@ impl Leftovers {
 
     /// Tries again to release the handles; returns what is still refused. Calls the driver, and sources; hold no lock.
     pub(crate) fn release(self, vm: &dyn VirtualMemory) -> Self {
-        let mut left = Self { mappings: self.mappings, ..Self::default() };
+        let mut left = Self { mappings: self.mappings, views: self.views, ..Self::default() };
         for (handle, source) in self.handles {
             release(vm, vec![handle], &source, &mut left);
         }
@@ -215,8 +234,19 @@ impl Regions {
         }
     }
 
+    /// Whether there is memory behind the granule at `addr`, at its home or in a view.
+    pub(crate) fn is_backed(&self, addr: u64) -> bool {
+        self.views.contains_key(&addr) || self.iter().any(|region| region.is_backed(addr))
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Region> {
         self.records.iter().flatten()
+    }
+
+    /// The memory behind the granule at `addr`.
+    pub(crate) fn handle(&self, id: RegionId, addr: u64) -> Option<PhysicalHandle> {
+        let region = self.get(id)?;
+        region.granules[region.range(addr, region.granule)].first()?.handle
     }
 
     /// Publishes the intent to back or vacate a range; returns its handles.
@@ -276,22 +306,43 @@ pub(crate) fn back(
     count: usize,
 ) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
     crate::sync::assert_unlocked();
-    let granule = backing.granule;
     let mut handles = Vec::with_capacity(count);
+    for _ in 0..count {
+        match create(vm, backing) {
+            Ok(handle) => handles.push(handle),
+            Err(error) => {
+                backend.clear_error();
+                let mut leftovers = Leftovers::default();
+                release(vm, handles, &backing.source, &mut leftovers);
+                return Err(Failed { error, leftovers });
+            }
+        }
+    }
+    put(backend, vm, backing, at, handles)
+}
+
+/// Puts physical memory that nothing maps behind granules at `at`. On an error it is given back.
+/// Calls the driver; hold no lock.
+pub(crate) fn put(
+    backend: &dyn Backend,
+    vm: &dyn VirtualMemory,
+    backing: &Backing,
+    at: DevicePtr,
+    handles: Vec<PhysicalHandle>,
+) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
+    crate::sync::assert_unlocked();
+    let granule = backing.granule;
     let mut mapped = 0;
     let attempt = (|| {
-        for _ in 0..count {
-            handles.push(create(vm, backing)?);
-        }
         for (n, handle) in handles.iter().enumerate() {
             let place = at.add(n as u64 * granule);
-            // SAFETY: rule 1: the handle was just created with this size. The range lies in a live
+            // SAFETY: rule 1: the handle has this size, and nothing maps it. The range lies in a live
             // reservation whose granules this thread has set to `Pending`, so nothing is mapped there.
             unsafe { vm.map(place, granule, *handle) }?;
             mapped += 1;
         }
         // SAFETY: the whole range was mapped just above.
-        unsafe { vm.set_access(at, count as u64 * granule, &backing.access, Access::ReadWrite) }
+        unsafe { vm.set_access(at, handles.len() as u64 * granule, &backing.access, Access::ReadWrite) }
     })();
     let Err(error) = attempt else { return Ok(handles) };
     backend.clear_error();
@@ -359,6 +410,27 @@ pub(crate) unsafe fn vacate(
     (handles.len(), leftovers, Ok(()))
 }
 
+/// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses, and keeps it.
+/// Returns how many were vacated, and the refusal. Calls the driver; hold no lock.
+///
+/// # Safety
+/// Rule 3: each granule is one mapping, and no queued work uses the range.
+pub(crate) unsafe fn lift(
+    vm: &dyn VirtualMemory,
+    at: DevicePtr,
+    granule: u64,
+    count: usize,
+) -> (usize, Result<()>) {
+    crate::sync::assert_unlocked();
+    for n in 0..count {
+        // SAFETY: by this function's contract.
+        if let Err(error) = unsafe { vm.unmap(at.add(n as u64 * granule), granule) } {
+            return (n, Err(error));
+        }
+    }
+    (count, Ok(()))
+}
+
 /// New physical memory from the source.
 fn create(vm: &dyn VirtualMemory, backing: &Backing) -> Result<PhysicalHandle> {
     let Backing { device, granule, handle_type, ref source, .. } = *backing;
@@ -369,6 +441,13 @@ fn create(vm: &dyn VirtualMemory, backing: &Backing) -> Result<PhysicalHandle> {
         let detail = "the pool's own source has no physical memory left";
         BackendError::new(ErrorKind::OutOfMemory, 0, "physical source", device, detail)
     })
+}
+
+/// Gives the driver's handles back that nothing maps; what is refused is left over. Calls the driver; hold no lock.
+pub(crate) fn give_back(vm: &dyn VirtualMemory, handles: Vec<PhysicalHandle>) -> Leftovers {
+    let mut leftovers = Leftovers::default();
+    release(vm, handles, &None, &mut leftovers);
+    leftovers
 }
 
 /// Releases handles; those that are refused are left over.

@@ -17,6 +17,8 @@ pub enum Origin {
         /// The unit in which it is mapped, in bytes.
         granule: u64,
     },
+    /// A view of granules whose home is elsewhere.
+    View,
 }
 
 /// One segment. Its lowest block's record never changes: splitting keeps the lower part's record, merging
@@ -45,6 +47,12 @@ impl Segment {
         Self { base: base.0, bytes, first: BlockId::NONE, registration, tier, origin, context: None }
     }
 
+    /// Whether it is one `malloc` of the device.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.origin == Origin::Fixed
+    }
+
     /// Whether it is reserved address space, mapped on demand.
     #[must_use]
     pub fn is_growable(&self) -> bool {
@@ -52,23 +60,64 @@ impl Segment {
     }
 }
 
+/// An [`Origin`] without its details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fixed,
+    Growable,
+    View,
+}
+
+impl Kind {
+    fn of(origin: Origin) -> Self {
+        match origin {
+            Origin::Fixed => Self::Fixed,
+            Origin::Growable { .. } => Self::Growable,
+            Origin::View => Self::View,
+        }
+    }
+}
+
 /// An arena's segments.
 #[derive(Debug, Default)]
 pub struct SegmentTable {
     records: Vec<Option<Segment>>,
+    /// What they are: asked for with every request.
+    kinds: Vec<Kind>,
     vacant: Vec<SegmentId>,
 }
 
 impl SegmentTable {
     pub(crate) fn add(&mut self, segment: Segment) -> SegmentId {
+        let kind = Kind::of(segment.origin);
         if let Some(id) = self.vacant.pop() {
             self.records[id.0 as usize] = Some(segment);
+            self.kinds[id.0 as usize] = kind;
             return id;
         }
         #[allow(clippy::cast_possible_truncation)] // one per driver allocation: far fewer than 2^32
         let id = SegmentId(self.records.len() as u32);
         self.records.push(Some(segment));
+        self.kinds.push(kind);
         id
+    }
+
+    /// Whether a segment is one `malloc` of the device, without a look at its record.
+    #[inline(always)]
+    pub(crate) fn is_fixed(&self, id: SegmentId) -> bool {
+        self.kinds[id.0 as usize] == Kind::Fixed
+    }
+
+    /// Whether a segment is a view of others, without a look at its record.
+    #[inline(always)]
+    pub(crate) fn is_view(&self, id: SegmentId) -> bool {
+        self.kinds[id.0 as usize] == Kind::View
+    }
+
+    /// Whether a segment is growable, without a look at its record.
+    #[inline(always)]
+    pub(crate) fn is_growable(&self, id: SegmentId) -> bool {
+        self.kinds[id.0 as usize] == Kind::Growable
     }
 
     pub(crate) fn remove(&mut self, id: SegmentId) -> Option<Segment> {

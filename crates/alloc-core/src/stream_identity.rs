@@ -15,16 +15,20 @@ const PER_THREAD: u64 = 2;
 /// number that counts.
 const OF_THREAD: u64 = 0x8000 << 48;
 
-/// Whether [`resolve`] has to be asked. Handles that are pointers never need it.
-#[inline(always)]
-pub(crate) fn may_be_alias(stream: Stream) -> bool {
-    stream.raw & 3 != 0
+/// The bits that a handle has where [`resolve`] has to be asked, on devices of this kind. Handles that are pointers have
+/// none.
+pub(crate) fn alias_bits(kind: DeviceKind) -> u64 {
+    if has_aliases(kind) { LEGACY | PER_THREAD } else { 0 }
+}
+
+fn has_aliases(kind: DeviceKind) -> bool {
+    matches!(kind, DeviceKind::Cuda | DeviceKind::Hip)
 }
 
 /// The one name of a stream that the calling thread knows as `stream`.
 #[cold]
 pub(crate) fn resolve(stream: Stream, kind: DeviceKind) -> Stream {
-    if !matches!(kind, DeviceKind::Cuda | DeviceKind::Hip) {
+    if !has_aliases(kind) {
         return stream;
     }
     match stream.raw {
@@ -78,7 +82,7 @@ mod tests {
 
     fn of(raw: u64, kind: DeviceKind) -> Stream {
         let stream = stream(raw);
-        if may_be_alias(stream) { resolve(stream, kind) } else { stream }
+        if stream.raw & alias_bits(kind) != 0 { resolve(stream, kind) } else { stream }
     }
 
     #[test]

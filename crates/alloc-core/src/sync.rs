@@ -4,6 +4,8 @@
 //! panics, so a lock-order mistake fails the first test that meets it. The order is written down in
 //! ARCHITECTURE.md.
 
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod brief;
 mod claims;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
@@ -47,27 +49,26 @@ pub(crate) enum Rank {
 /// consistent at every point where foreign code could panic.
 #[derive(Debug)]
 pub(crate) struct Mutex<T> {
-    inner: primitives::Mutex<T>,
+    inner: primitives::brief::Mutex<T>,
     rank: Rank,
 }
 
 impl<T> Mutex<T> {
     pub(crate) fn new(rank: Rank, value: T) -> Self {
-        Self { inner: primitives::Mutex::new(value), rank }
+        Self { inner: primitives::brief::Mutex::new(value), rank }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn lock(&self) -> Guard<'_, T> {
         order::enter(self.rank);
-        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        Guard { inner, rank: self.rank }
+        Guard { inner: self.inner.lock(), rank: self.rank }
     }
 }
 
 /// Access to what a [`Mutex`] guards.
 #[derive(Debug)]
 pub(crate) struct Guard<'a, T> {
-    inner: primitives::MutexGuard<'a, T>,
+    inner: primitives::brief::MutexGuard<'a, T>,
     rank: Rank,
 }
 

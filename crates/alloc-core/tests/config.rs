@@ -313,7 +313,7 @@ fn the_strict_grammar_refuses_what_is_not_meant() {
         ("pinned_num_register_threads:256", "out of range"),
         ("pinned_num_register_threads:5000000000", "the number is too large"),
         ("history_max_entries:4294967296", "the number is too large"),
-        ("policy:granit", "there is no such policy, got 'granit' at byte 7; allowed: pytorch"),
+        ("policy:granit", "there is no such policy, got 'granit' at byte 7; allowed: pytorch, granule"),
         ("backend:cuda", "there is no such backend"),
         ("roundup_power2_divisions:3", "not a power of two"),
         ("roundup_power2_divisions:[]", "the list is empty"),

@@ -20,7 +20,7 @@ pub enum Clock {
     /// A thread per stream does the work while the caller goes on.
     Workers,
     /// No threads: an operation completes when `lag` further ticks have passed, in the calls that make them
-    /// pass. Every queued operation is one tick; [`OpenReg::advance`](crate::OpenReg::advance) adds more.
+    /// pass. Every queued operation is one tick ([`OpenRegConfig::operations_tick`]); [`OpenReg::advance`](crate::OpenReg::advance) adds more.
     /// With a lag of 0 all work completes at once. Waiting calls complete what they wait for. The virtual
     /// time is one microsecond per tick, plus the length of kernels and of delays in the fault plan.
     Virtual {
@@ -79,6 +79,9 @@ pub struct OpenRegConfig {
     pub(crate) no_peer: Vec<(DeviceIndex, DeviceIndex)>,
     pub(crate) concurrency: u32,
     pub(crate) reuse_handles: bool,
+    pub(crate) operations_tick: bool,
+    pub(crate) prefix_maps: bool,
+    pub(crate) aliases: bool,
 }
 
 impl Default for OpenRegConfig {
@@ -95,6 +98,9 @@ impl Default for OpenRegConfig {
             no_peer: Vec::new(),
             concurrency: 16,
             reuse_handles: false,
+            operations_tick: true,
+            prefix_maps: false,
+            aliases: true,
         }
     }
 }
@@ -188,6 +194,30 @@ impl OpenRegConfig {
     #[must_use]
     pub const fn reuse_handles(mut self, reuse: bool) -> Self {
         self.reuse_handles = reuse;
+        self
+    }
+
+    /// Whether queueing an operation is a tick of the virtual clock. Default true; without it only
+    /// [`OpenReg::advance`](crate::OpenReg::advance) lets time pass.
+    #[must_use]
+    pub const fn operations_tick(mut self, tick: bool) -> Self {
+        self.operations_tick = tick;
+        self
+    }
+
+    /// Lets the first bytes of a physical handle be mapped alone, as some drivers do. The contract asks for whole handles,
+    /// and by default anything else is refused.
+    #[must_use]
+    pub const fn prefix_maps(mut self, allowed: bool) -> Self {
+        self.prefix_maps = allowed;
+        self
+    }
+
+    /// A physical handle can be mapped at one address at a time only; a second mapping is `InvalidValue`. By default it can
+    /// be mapped at several, as CUDA allows.
+    #[must_use]
+    pub const fn without_aliases(mut self) -> Self {
+        self.aliases = false;
         self
     }
 

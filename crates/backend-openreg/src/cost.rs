@@ -2,7 +2,14 @@
 //!
 //! The figures are orders of magnitude for a current data-centre accelerator, so that "fewer and cheaper
 //! driver calls" becomes one number that is the same on every machine. They are not a measurement of any
-//! one product; set your own with [`CostModel::per_call`] and [`CostModel::per_gib`].
+//! one product; set your own with [`CostModel::per_call`] and [`CostModel::per_gib`], or as text.
+//!
+//! Besides the calls, time that the host waits for queued work is driver time: what was still missing on the
+//! virtual clock when the wait began.
+
+mod text;
+
+pub use text::BadCost;
 
 use crate::Call;
 use alloc_core::types::GIB;
@@ -44,26 +51,24 @@ impl CostModel {
         self.per_call[call as usize].saturating_mul(count)
     }
 
-    /// Nanoseconds for the size of one call.
+    /// Nanoseconds for the bytes that calls handle.
     #[must_use]
     pub fn of_bytes(&self, call: Call, bytes: u64) -> u64 {
         let ns = u128::from(self.per_gib[call as usize]) * u128::from(bytes) / u128::from(GIB);
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
-
-    pub(crate) const fn depends_on_bytes(&self, call: Call) -> bool {
-        self.per_gib[call as usize] != 0
-    }
 }
 
 impl Default for CostModel {
-    /// * Changing page tables (map, unmap, set access) takes a trip through the kernel driver: 20 µs each.
-    /// * Raw malloc and free do that too and also wait for the device: 100 µs, like the device-wide wait
-    ///   itself. New physical memory has to be scrubbed at memory bandwidth (about 1 TiB/s).
-    /// * Queueing anything is a few microseconds; a query reads one word that the device wrote.
-    /// * Page-locking host memory walks its pages: about 0.2 s per GiB.
-    /// * Copies move at bus speed (about 25 GiB/s) to and from the host, at memory speed on the device; as
-    ///   the direction is not part of the call's name, the bus is charged.
+    /// | what | costs | why |
+    /// |---|---|---|
+    /// | map, unmap, set access | 20 µs, 50 µs a GiB | a trip through the kernel driver, and one page-table entry for each 2 MiB. The vAttention paper (arXiv 2405.04437) reports tens of microseconds to map and open a page of 2 MiB |
+    /// | create, release, import | 30 µs, creating 1 ms a GiB | new memory is scrubbed, at about 1 TiB/s. The GMLake paper (arXiv 2401.08156) finds 2 GiB made of 2 MiB handles two orders of magnitude dearer than one raw malloc: the number of calls counts, not the bytes |
+    /// | raw malloc and free, a device-wide wait | 100 µs, malloc 1 ms a GiB | they change page tables and wait for the device; that a free synchronises is why NVIDIA's article on these calls ("Introducing Low-Level GPU Virtual Memory Management") advises mapping instead |
+    /// | addresses, exporting | 5 µs | book-keeping of the driver |
+    /// | queueing, queries | 0.5 to 4 µs | a query reads one word that the device wrote |
+    /// | page-locking | 200 µs, 200 ms a GiB | it walks the pages |
+    /// | copies | 4 to 10 µs, 40 ms a GiB | the bus; the direction is not part of the call's name |
     fn default() -> Self {
         let mut model = Self::zero();
         for (calls, ns) in [

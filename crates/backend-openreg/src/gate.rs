@@ -3,10 +3,11 @@
 use crate::call::{Call, CallCounts};
 use crate::cost::CostModel;
 use crate::fault::{Effect, FaultPlan};
+use crate::usage::Usage;
 use alloc_core::backend::ErrorKind;
 use alloc_core::types::DeviceIndex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Why a call does not get through.
@@ -26,9 +27,10 @@ struct Trouble {
 #[derive(Debug)]
 pub(crate) struct Gate {
     counts: [AtomicU64; Call::COUNT],
-    /// Nanoseconds charged for sizes; calls are charged by their counts.
-    sized: AtomicU64,
-    costs: CostModel,
+    /// Of the calls whose size counts, those that were served, and their bytes.
+    served: [AtomicU64; Call::COUNT],
+    bytes: [AtomicU64; Call::COUNT],
+    costs: Arc<CostModel>,
     troubled: AtomicBool,
     trouble: Mutex<Trouble>,
 }
@@ -36,9 +38,10 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new(costs: CostModel) -> Self {
         Self {
-            counts: std::array::from_fn(|_| AtomicU64::new(0)),
-            sized: AtomicU64::new(0),
-            costs,
+            counts: zeros(),
+            served: zeros(),
+            bytes: zeros(),
+            costs: Arc::new(costs),
             troubled: AtomicBool::new(false),
             trouble: Mutex::default(),
         }
@@ -89,29 +92,30 @@ impl Gate {
         }
     }
 
-    /// Charges for the size of a call.
+    /// Notes the size of a call that was served.
     pub(crate) fn charge(&self, call: Call, bytes: u64) {
-        if self.costs.depends_on_bytes(call) {
-            self.sized.fetch_add(self.costs.of_bytes(call, bytes), Ordering::Relaxed);
-        }
+        self.served[call as usize].fetch_add(1, Ordering::Relaxed);
+        self.bytes[call as usize].fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn counts(&self) -> CallCounts {
-        CallCounts(std::array::from_fn(|index| self.counts[index].load(Ordering::Relaxed)))
+        CallCounts(read(&self.counts))
     }
 
-    pub(crate) fn modelled_ns(&self) -> u64 {
-        let counts = self.counts();
-        Call::ALL.iter().fold(self.sized.load(Ordering::Relaxed), |sum, &call| {
-            sum.saturating_add(self.costs.of_calls(call, counts.get(call)))
-        })
+    pub(crate) fn usage(&self, waited_ns: u64) -> Usage {
+        Usage {
+            calls: self.counts(),
+            served: read(&self.served),
+            bytes: read(&self.bytes),
+            waited_ns,
+            costs: Arc::clone(&self.costs),
+        }
     }
 
     pub(crate) fn reset(&self) {
-        for count in &self.counts {
+        for count in self.counts.iter().chain(&self.served).chain(&self.bytes) {
             count.store(0, Ordering::Relaxed);
         }
-        self.sized.store(0, Ordering::Relaxed);
     }
 
     pub(crate) fn set_plan(&self, plan: FaultPlan) {
@@ -129,6 +133,14 @@ impl Gate {
     fn trouble(&self) -> MutexGuard<'_, Trouble> {
         self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+fn zeros() -> [AtomicU64; Call::COUNT] {
+    std::array::from_fn(|_| AtomicU64::new(0))
+}
+
+fn read(counts: &[AtomicU64; Call::COUNT]) -> [u64; Call::COUNT] {
+    std::array::from_fn(|index| counts[index].load(Ordering::Relaxed))
 }
 
 const fn bit(device: DeviceIndex) -> u64 {

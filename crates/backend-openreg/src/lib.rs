@@ -33,11 +33,13 @@ mod slab;
 mod space;
 mod thread;
 mod trap;
+mod usage;
 mod work;
 
 pub use call::{Call, CallCounts};
 pub use config::{Clock, Families, MemoryMode, OpenRegConfig};
-pub use cost::CostModel;
+pub use cost::{BadCost, CostModel};
 pub use fault::{Effect, Fault, FaultPlan};
 pub use openreg::OpenReg;
 pub use trap::{Trap, TrapKind};
+pub use usage::Usage;

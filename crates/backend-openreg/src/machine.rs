@@ -28,6 +28,9 @@ pub(crate) struct State {
     pub(crate) traps: Vec<Trap>,
     /// Virtual time beyond the ticks: kernels and delays.
     pub(crate) extra_ns: u64,
+    /// Virtual time that callers waited for queued work, and up to which tick.
+    pub(crate) waited_ns: u64,
+    waited_until: u64,
     /// The machine is being dropped; workers end when their streams are empty.
     closing: bool,
 }
@@ -37,6 +40,29 @@ impl State {
         if self.traps.len() < MOST_TRAPS {
             self.traps.push(Trap { kind, call, device, ptr: DevicePtr(at), bytes });
         }
+    }
+
+    /// Refuses work of a stream where memory that it uses is in use by another stream's work before which nothing
+    /// makes it wait: through another address (one memory mapped twice), or for another user (memory that was
+    /// handed on too early).
+    fn is_ordered(&self, key: u64, uses: &Spans) -> Answer<()> {
+        for span in uses.iter().filter(|span| span.start < span.end) {
+            let aliases = self.memory.aliases_of(*span);
+            let (at, bytes) = (span.start, span.end - span.start);
+            if self.queues.races(key, *span, &aliases) {
+                let detail = format!("another stream's work uses [{at:#x}, +{bytes}); wait for it first");
+                return Err(Refusal::trap(TrapKind::NotOrdered, at, bytes, detail));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the time until `point` is passed; what an earlier wait lasted through is not counted again.
+    fn note_wait(&mut self, point: Point) {
+        let Some(due) = self.queues.due(point) else { return };
+        let since = self.waited_until.max(self.queues.tick);
+        self.waited_ns = self.waited_ns.saturating_add(due.saturating_sub(since).saturating_mul(TICK_NS));
+        self.waited_until = self.waited_until.max(due);
     }
 
     /// Refuses where queued work uses the range.
@@ -65,15 +91,12 @@ impl Machine {
     pub(crate) fn new(config: &OpenRegConfig) -> std::io::Result<Arc<Self>> {
         let state = State {
             memory: Memory::new(config)?,
-            queues: Queues::new(
-                usize::from(config.devices),
-                config.clock,
-                config.concurrency,
-                config.reuse_handles,
-            ),
+            queues: Queues::new(config),
             captures: Captures::new(),
             traps: Vec::new(),
             extra_ns: 0,
+            waited_ns: 0,
+            waited_until: 0,
             closing: false,
         };
         Ok(Arc::new(Self {
@@ -123,6 +146,7 @@ impl Machine {
             member.frontier.push(node);
             return Ok(());
         }
+        state.is_ordered(key, &uses)?;
         self.submit(state, key, work, uses, None)
     }
 
@@ -142,13 +166,13 @@ impl Machine {
     ) -> Answer<()> {
         self.prepare(&mut state, key)?;
         match state.queues.push(key, work, uses, graph) {
-            Err(operation) => self.finish(&mut state, key, &operation),
-            Ok(()) if self.clock == Clock::Workers => {
+            Some(operation) => self.finish(&mut state, key, &operation),
+            None if self.clock == Clock::Workers => {
                 if let Ok(stream) = state.queues.stream(key) {
                     stream.wake.notify_all();
                 }
             }
-            Ok(()) => self.run_due(state),
+            None => self.run_due(state),
         }
         Ok(())
     }
@@ -230,6 +254,7 @@ impl Machine {
             }
             return state;
         }
+        state.note_wait(point);
         let mut done = Vec::new();
         // A wait points to work that was queued before it, so that this chain ends.
         let mut chain = vec![point];

@@ -108,6 +108,10 @@ pub(crate) struct Memory {
     pub(crate) ranges: BTreeMap<u64, Range>,
     pub(crate) mappings: BTreeMap<u64, Mapping>,
     pub(crate) physical: Slab<Physical>,
+    /// Mappings of memory that is mapped elsewhere, too.
+    aliases: u64,
+    prefix_maps: bool,
+    may_alias: bool,
     pub(crate) host: BTreeMap<u64, HostRange>,
     /// Which device may run kernels on which device's memory, once enabled.
     pub(crate) peers: Vec<Vec<bool>>,
@@ -143,6 +147,9 @@ impl Memory {
             ranges: BTreeMap::new(),
             mappings: BTreeMap::new(),
             physical: Slab::new(false),
+            aliases: 0,
+            prefix_maps: config.prefix_maps,
+            may_alias: config.aliases,
             host: BTreeMap::new(),
             peers: (0..count).map(|from| (0..count).map(|to| from == to).collect()).collect(),
         })

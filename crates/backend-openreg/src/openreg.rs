@@ -10,9 +10,11 @@ use crate::queue::Queues;
 use crate::refusal::{Answer, Refusal};
 use crate::thread;
 use crate::trap::Trap;
+use crate::usage::Usage;
 use crate::work::{Span, Work};
 use alloc_core::backend::{BackendError, ErrorKind, Result, Unsupported};
 use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, Event, Stream};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -123,10 +125,25 @@ impl OpenReg {
     /// # Errors
     /// As for [`use_memory`](Self::use_memory).
     pub fn use_memory_for(&self, stream: Stream, ptr: DevicePtr, bytes: u64, time: Duration) -> Result<()> {
+        self.queue_use(stream, Span::new(ptr.0, bytes), time)
+    }
+
+    /// [`use_memory`](Self::use_memory) on behalf of a user, for example of one tensor. Memory may pass from one user
+    /// to another on one stream, or where the other stream waits; work that does not wait is trapped.
+    ///
+    /// # Errors
+    /// As for [`use_memory`](Self::use_memory); `InvalidValue`, and a trap, where another stream's queued work uses
+    /// the memory for another user and nothing orders the two.
+    pub fn use_memory_as(&self, user: u64, stream: Stream, ptr: DevicePtr, bytes: u64) -> Result<()> {
+        let user = NonZeroU64::new(user.saturating_add(1));
+        self.queue_use(stream, Span { user, ..Span::new(ptr.0, bytes) }, Duration::ZERO)
+    }
+
+    fn queue_use(&self, stream: Stream, span: Span, time: Duration) -> Result<()> {
         self.enqueue(Call::UseMemory, stream, |state, device| {
-            state.memory.check(device, ptr.0, bytes, true, true)?;
+            state.memory.check(device, span.start, span.end - span.start, true, true)?;
             let work = if time.is_zero() { Work::Touch } else { Work::Kernel(time) };
-            Ok((work, [Span::new(ptr.0, bytes), Span::default()]))
+            Ok((work, [span, Span::default()]))
         })
     }
 
@@ -138,15 +155,24 @@ impl OpenReg {
         self.gate.counts()
     }
 
-    /// Nanoseconds that the calls would have taken on a device, by the cost model.
+    /// Nanoseconds that the calls would have taken on a device, by the cost model; the time for which the host
+    /// waited for queued work counts (virtual clock).
     #[must_use]
     pub fn modelled_driver_time(&self) -> u64 {
-        self.gate.modelled_ns()
+        self.usage().modelled_ns()
+    }
+
+    /// Calls with their sizes and costs, and how long the host waited, since the machine was made or
+    /// [`reset_calls`](Self::reset_calls).
+    #[must_use]
+    pub fn usage(&self) -> Usage {
+        self.gate.usage(self.machine.lock().waited_ns)
     }
 
     /// Sets the counts and the modelled time back to zero.
     pub fn reset_calls(&self) {
         self.gate.reset();
+        self.machine.lock().waited_ns = 0;
     }
 
     /// What was trapped so far, oldest first (at most 65 536).

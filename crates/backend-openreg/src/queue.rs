@@ -1,13 +1,13 @@
 //! Streams and events: what is queued where, and how far each stream has come.
 
-use crate::config::Clock;
+use crate::config::{Clock, OpenRegConfig};
 use crate::graph::GraphBody;
 use crate::os::SharedFlag;
 use crate::refusal::{Answer, Refusal};
 use crate::slab::Slab;
 use crate::work::{Point, Span, Spans, Work};
 use alloc_core::backend::EventFlags;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar};
 
 /// One queued operation.
@@ -114,6 +114,7 @@ pub(crate) struct Queues {
     sequence: u64,
     pub(crate) tick: u64,
     lag: u64,
+    operations_tick: bool,
     /// Work on an idle stream is done where it is queued: the virtual clock without lag.
     at_once: bool,
     concurrency: usize,
@@ -122,20 +123,22 @@ pub(crate) struct Queues {
 impl Queues {
     /// With one default stream per device: device `d`'s has the key `d + 1`. The keys 1 and 2, which are names of default
     /// streams on other drivers, are never those of created streams, so that this device can stand in for theirs.
-    pub(crate) fn new(devices: usize, clock: Clock, concurrency: u32, reuse_handles: bool) -> Self {
-        let mut streams = Slab::new(reuse_handles);
+    pub(crate) fn new(config: &OpenRegConfig) -> Self {
+        let (devices, clock) = (usize::from(config.devices), config.clock);
+        let mut streams = Slab::new(config.reuse_handles);
         for device in 0..devices.max(2) {
             streams.insert(StreamState::new(device.min(devices.saturating_sub(1)), 0));
         }
         Self {
             streams,
-            events: Slab::new(reuse_handles),
+            events: Slab::new(config.reuse_handles),
             busy: Vec::new(),
             sequence: 0,
             tick: 0,
             lag: if let Clock::Virtual { lag } = clock { lag } else { 0 },
+            operations_tick: config.operations_tick,
             at_once: clock == Clock::Virtual { lag: 0 },
-            concurrency: concurrency as usize,
+            concurrency: config.concurrency as usize,
         }
     }
 
@@ -208,31 +211,38 @@ impl Queues {
         self.streams.get(point.stream).is_none_or(|stream| stream.done >= point.sequence || stream.is_idle())
     }
 
-    /// Queues an operation. `Err` gives it back where it can be done at once, without being queued.
+    /// The tick from which a point that is not passed yet may be.
+    pub(crate) fn due(&self, point: Point) -> Option<u64> {
+        let operations = &self.streams.get(point.stream)?.operations;
+        let at = operations.partition_point(|operation| operation.sequence < point.sequence);
+        operations.get(at).map(|operation| operation.due)
+    }
+
+    /// Queues an operation. Gives it back where it can be done at once, without being queued.
     pub(crate) fn push(
         &mut self,
         key: u64,
         work: Work,
         uses: Spans,
         graph: Option<Arc<GraphBody>>,
-    ) -> Result<(), Operation> {
+    ) -> Option<Operation> {
         self.sequence += 1;
-        self.tick += 1;
+        self.tick += u64::from(self.operations_tick);
         let operation =
             Operation { sequence: self.sequence, due: self.tick.saturating_add(self.lag), uses, work, graph };
-        let Some(stream) = self.streams.get_mut(key) else { return Err(operation) };
+        let Some(stream) = self.streams.get_mut(key) else { return Some(operation) };
         stream.queued = operation.sequence;
         if self.at_once
             && stream.is_idle()
             && matches!(operation.work, Work::Touch | Work::Record { .. } | Work::PoolFree(_))
         {
-            return Err(operation);
+            return Some(operation);
         }
         if stream.is_idle() {
             self.busy.push(key);
         }
         stream.operations.push_back(operation);
-        Ok(())
+        None
     }
 
     /// The next record of an event, on a stream: its version.
@@ -345,6 +355,51 @@ impl Queues {
             stream.running.as_ref().is_some_and(|(uses, _)| touches(uses))
                 || stream.operations.iter().any(|operation| touches(&operation.uses))
         })
+    }
+
+    /// Whether another stream's queued work, for which `key` does not wait, uses a range for another user, or any
+    /// of its `aliases`.
+    pub(crate) fn races(&self, key: u64, span: Span, aliases: &[Span]) -> bool {
+        if aliases.is_empty() && span.user.is_none() {
+            return false;
+        }
+        let waits = self.waits_of(key);
+        let touches = |uses: &Spans| {
+            uses.iter().any(|used| {
+                let handed_on = used.user.is_some() && span.user.is_some() && used.user != span.user;
+                (handed_on && used.overlaps(span)) || aliases.iter().any(|alias| used.overlaps(*alias))
+            })
+        };
+        let others = self.busy.iter().filter(|&&other| other != key);
+        others.filter_map(|other| Some((self.streams.get(*other)?, waits.get(other).copied()))).any(
+            |(stream, waited)| {
+                // What runs is the first after what is done.
+                let runs_free = waited.is_none_or(|sequence| sequence <= stream.done);
+                (runs_free && stream.running.as_ref().is_some_and(|(uses, _)| touches(uses)))
+                    || stream.operations.iter().any(|operation| {
+                        waited.is_none_or(|sequence| operation.sequence > sequence)
+                            && touches(&operation.uses)
+                    })
+            },
+        )
+    }
+
+    /// Up to where a new operation of the stream waits for each other stream, through others too.
+    fn waits_of(&self, key: u64) -> HashMap<u64, u64> {
+        let mut waits = HashMap::new();
+        let mut open = vec![Point { stream: key, sequence: u64::MAX }];
+        while let Some(point) = open.pop() {
+            let Some(stream) = self.streams.get(point.stream) else { continue };
+            for operation in stream.operations.iter().take_while(|next| next.sequence <= point.sequence) {
+                let Work::Wait(before) = operation.work else { continue };
+                let known = waits.entry(before.stream).or_insert(0);
+                if *known < before.sequence {
+                    *known = before.sequence;
+                    open.push(before);
+                }
+            }
+        }
+        waits
     }
 }
 

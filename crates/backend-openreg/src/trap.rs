@@ -15,6 +15,9 @@ pub enum TrapKind {
     NoPeerAccess,
     /// Memory was freed, unmapped or closed while queued work uses it.
     StillInUse,
+    /// Work was queued on memory that another stream's queued work uses, through another address or for another
+    /// user, and nothing makes it wait for that.
+    NotOrdered,
     /// A host function panicked.
     HostFunctionPanicked,
 }

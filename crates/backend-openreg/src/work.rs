@@ -4,6 +4,7 @@ use crate::memory::Extent;
 use crate::os::SharedFlag;
 use alloc_core::backend::HostFunction;
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,11 +20,13 @@ pub(crate) struct Point {
 pub(crate) struct Span {
     pub(crate) start: u64,
     pub(crate) end: u64,
+    /// Who uses it, where the program told: two users of one place must be ordered.
+    pub(crate) user: Option<NonZeroU64>,
 }
 
 impl Span {
     pub(crate) const fn new(at: u64, bytes: u64) -> Self {
-        Self { start: at, end: at.saturating_add(bytes) }
+        Self { start: at, end: at.saturating_add(bytes), user: None }
     }
 
     pub(crate) const fn overlaps(self, other: Self) -> bool {

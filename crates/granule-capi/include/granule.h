@@ -263,7 +263,7 @@ typedef struct granule_options {
     const char *backend;
     /**
      * Settings as in PYTORCH_CUDA_ALLOC_CONF or, where an option of Granule's own is among them, GRANULE_CONF. Null: those of
-     * the environment.
+     * the environment. policy:granule and policy:pytorch (the default) name the rules by which memory is placed.
      */
     const char *settings;
     /** A backend in C. backend is null then. */
@@ -1030,7 +1030,8 @@ granule_status granule_device_count(const struct granule_allocator *a, int32_t *
 /**
  * Replaces settings of all devices, as PyTorch does when a program passes it a text: max_split_size_mb,
  * max_non_split_rounding_mb, garbage_collection_threshold and roundup_power2_divisions fall back to their defaults where the text
- * does not name them. Where it names an option of Granule's own, all that is not named stays.
+ * does not name them. Where it names an option of Granule's own, all that is not named stays. The policy is chosen when an
+ * allocator is made: a text that names another one is refused (GRANULE_SETTINGS), and changes nothing.
  */
 granule_status granule_configure(struct granule_allocator *a,
                                  const char *settings);
@@ -1040,10 +1041,17 @@ granule_status granule_configure_strictly(struct granule_allocator *a, const cha
 
 /**
  * The text that was read last; empty for the defaults. Where granule_configure was called, settings of earlier texts may be in
- * force beside it.
+ * force beside it: granule_settings_in_force has all.
  */
 granule_status granule_settings(const struct granule_allocator *a,
                                 struct granule_bytes *out);
+
+/**
+ * The settings in force that are not the defaults, as a text that granule_configure_strictly takes; empty for the defaults.
+ * GRANULE_SETTINGS where a value cannot be written as text.
+ */
+granule_status granule_settings_in_force(const struct granule_allocator *a,
+                                         struct granule_bytes *out);
 
 /**
  * Reads settings, or with null those that the environment asks for, as granule_allocator_create would, and says what is

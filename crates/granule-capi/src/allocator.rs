@@ -2,6 +2,7 @@
 
 use crate::budgets::Tenants;
 use crate::bytes::granule_bytes;
+use crate::engine::{Engine, each, engine};
 use crate::error::{Failure, GRANULE_INVALID_ARGUMENT, GRANULE_NO_BACKEND, GRANULE_SETTINGS, granule_status};
 use crate::guard::{guard, or};
 use crate::log;
@@ -9,7 +10,6 @@ use crate::pass::{self, given};
 use crate::pluggable;
 use crate::sized::growing;
 use backend_c::{CBackend, Table};
-use granule::CachingAllocator;
 use granule::backend::Backend;
 use granule::backends::{self, ChoiceError, Name};
 use granule::config::{
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// An allocator for every device of one backend. Any thread may use it at any time.
 pub struct granule_allocator {
-    pub(crate) engine: Arc<CachingAllocator>,
+    pub(crate) engine: Engine,
     /// What the engine's streams carry.
     backend: BackendId,
     name: CString,
@@ -43,7 +43,7 @@ pub struct granule_options {
     /// and (where hip is not compiled in) hip-as-cuda that has a device. The simulated openreg is used only where it is named.
     pub backend: *const c_char,
     /// Settings as in PYTORCH_CUDA_ALLOC_CONF or, where an option of Granule's own is among them, GRANULE_CONF. Null: those of
-    /// the environment.
+    /// the environment. policy:granule and policy:pytorch (the default) name the rules by which memory is placed.
     pub settings: *const c_char,
     /// A backend in C. backend is null then.
     pub table: *const granule_backend_table,
@@ -58,16 +58,13 @@ impl granule_allocator {
         settings: Option<&str>,
     ) -> Result<Self, Failure> {
         log::start();
-        let engine = match settings {
-            Some(text) => {
-                let settings = read_settings(text, &Settings::default(), flavour(&*backend))?;
-                CachingAllocator::new(backend, settings)?
-            }
-            None => CachingAllocator::from_env(backend)?,
+        let settings = match settings {
+            Some(text) => read_settings(text, &Settings::default(), flavour(&*backend))?,
+            None => settled(environment::from_env(flavour(&*backend)))?,
         };
-        let backend = engine.backend().id();
+        let id = backend.id();
         let name = CString::new(name).unwrap_or_default();
-        Ok(Self { engine: Arc::new(engine), backend, name, tenants: Arc::default() })
+        Ok(Self { engine: Engine::new(backend, settings)?, backend: id, name, tenants: Arc::default() })
     }
 
     /// A stream of this backend by the driver's handle.
@@ -80,12 +77,12 @@ impl granule_allocator {
     pub(crate) fn usable_device(&self, device: i32) -> Result<DeviceIndex, Failure> {
         let device = pass::device(device)?;
         // A device reaches itself, without asking the driver.
-        self.engine.can_access_peer(device, device)?;
+        engine!(self, can_access_peer(device, device))?;
         Ok(device)
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {
-        &**self.engine.backend()
+        each!(&self.engine, engine => &**engine.backend())
     }
 }
 
@@ -94,13 +91,16 @@ pub(crate) fn flavour(backend: &dyn Backend) -> Flavour {
 }
 
 /// Reads a text on top of `previous`: as PyTorch does, or, where it names an option that PyTorch does not have, in
-/// Granule's own grammar.
+/// Granule's own grammar. What neither has is refused with the names that there are.
 pub(crate) fn read_settings(text: &str, previous: &Settings, flavour: Flavour) -> Result<Settings, Failure> {
     let own = |word: &str| options().iter().any(|o| o.grammar == Grammar::Granule && o.name == word.trim());
     let parsed = if text.split([',', ':']).any(own) {
         strict::parse(text, previous)
     } else {
-        pytorch::parse(text, previous, flavour)
+        pytorch::parse(text, previous, flavour).map_err(|error| match strict::parse(text, previous) {
+            Err(strict) if error.option().is_none() && strict.option().is_none() => strict,
+            _ => error,
+        })
     };
     settled(parsed)
 }
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn granule_allocator_destroy(a: *mut granule_allocator) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_abandon(a: *mut granule_allocator) -> granule_status {
     guard(|| {
-        given!(handle a).engine.abandon();
+        engine!(given!(handle a), abandon());
         Ok(())
     })
 }
@@ -206,14 +206,15 @@ pub unsafe extern "C" fn granule_backend_name(a: *const granule_allocator) -> *c
 pub unsafe extern "C" fn granule_device_count(a: *const granule_allocator, out: *mut i32) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(i32::from(a.engine.device_count()));
+        out.set(i32::from(engine!(a, device_count())));
         Ok(())
     })
 }
 
 /// Replaces settings of all devices, as PyTorch does when a program passes it a text: max_split_size_mb,
 /// max_non_split_rounding_mb, garbage_collection_threshold and roundup_power2_divisions fall back to their defaults where the text
-/// does not name them. Where it names an option of Granule's own, all that is not named stays.
+/// does not name them. Where it names an option of Granule's own, all that is not named stays. The policy is chosen when an
+/// allocator is made: a text that names another one is refused (GRANULE_SETTINGS), and changes nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_configure(
     a: *mut granule_allocator,
@@ -221,8 +222,8 @@ pub unsafe extern "C" fn granule_configure(
 ) -> granule_status {
     guard(|| {
         let (a, text) = (given!(handle a), given!(text settings));
-        let next = read_settings(text, &a.engine.settings(), flavour(a.backend()))?;
-        Ok(a.engine.configure(next)?)
+        let next = read_settings(text, &engine!(a, settings()), flavour(a.backend()))?;
+        a.engine.configure(next)
     })
 }
 
@@ -234,13 +235,13 @@ pub unsafe extern "C" fn granule_configure_strictly(
 ) -> granule_status {
     guard(|| {
         let (a, text) = (given!(handle a), given!(text settings));
-        let next = settled(strict::parse(text, &a.engine.settings()))?;
-        Ok(a.engine.configure(next)?)
+        let next = settled(strict::parse(text, &engine!(a, settings())))?;
+        a.engine.configure(next)
     })
 }
 
 /// The text that was read last; empty for the defaults. Where granule_configure was called, settings of earlier texts may be in
-/// force beside it.
+/// force beside it: granule_settings_in_force has all.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_settings(
     a: *const granule_allocator,
@@ -248,7 +249,23 @@ pub unsafe extern "C" fn granule_settings(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(granule_bytes::new(a.engine.settings().text));
+        out.set(granule_bytes::new(engine!(a, settings()).text));
+        Ok(())
+    })
+}
+
+/// The settings in force that are not the defaults, as a text that granule_configure_strictly takes; empty for the defaults.
+/// GRANULE_SETTINGS where a value cannot be written as text.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_settings_in_force(
+    a: *const granule_allocator,
+    out: *mut granule_bytes,
+) -> granule_status {
+    guard(|| {
+        let (a, out) = (given!(handle a), given!(out out));
+        let text = engine!(a, settings()).to_strict_text();
+        let text = text.map_err(|error| Failure::own(GRANULE_SETTINGS, error.to_string()))?;
+        out.set(granule_bytes::new(text));
         Ok(())
     })
 }

@@ -1,24 +1,26 @@
 //! Graphs that own their memory, for programs that capture through the library.
 
 use crate::allocator::granule_allocator;
+use crate::engine::{ByPolicy, each, map};
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::pass::{Out, given};
 use crate::pools::granule_pool_id;
 use granule::backend::CaptureMode;
 use granule::graph::{CapturedGraph, GraphCapture};
+use granule::policy::{GranulePolicy, PytorchPolicy};
 use granule::types::{BackendId, PoolId, Stream};
 use std::sync::{Mutex, PoisonError};
 
 /// A stream that is being captured. It stays on the thread that began it.
 pub struct granule_capture {
-    capture: GraphCapture,
+    capture: ByPolicy<GraphCapture<PytorchPolicy>, GraphCapture<GranulePolicy>>,
     backend: BackendId,
 }
 
 /// A graph, and the memory that its work knows by address.
 pub struct granule_graph {
-    graph: Mutex<CapturedGraph>,
+    graph: Mutex<ByPolicy<CapturedGraph<PytorchPolicy>, CapturedGraph<GranulePolicy>>>,
     backend: BackendId,
 }
 
@@ -53,7 +55,8 @@ pub unsafe extern "C" fn granule_capture_begin(
             }
         };
         let stream = a.usable_stream(device, stream)?;
-        let capture = GraphCapture::begin(&a.engine, stream, mode, pool.map(|pool| PoolId::from(*pool)))?;
+        let pool = pool.map(|pool| PoolId::from(*pool));
+        let capture = map!(&a.engine, engine => GraphCapture::begin(engine, stream, mode, pool)?);
         out.set(Box::into_raw(Box::new(granule_capture { capture, backend: stream.backend })));
         Ok(())
     })
@@ -67,7 +70,7 @@ pub unsafe extern "C" fn granule_capture_pool(
 ) -> granule_status {
     guard(|| {
         let (c, out) = (given!(handle c), given!(out out));
-        out.set(c.capture.pool().into());
+        out.set(each!(&c.capture, capture => capture.pool()).into());
         Ok(())
     })
 }
@@ -82,7 +85,7 @@ pub unsafe extern "C" fn granule_capture_retain_pool(
         given!(handle c);
         // SAFETY: what callers promise: it is there, as was just seen, and nobody else uses it.
         let c = unsafe { &mut *c };
-        Ok(c.capture.retain_pool(pool.into())?)
+        Ok(each!(&mut c.capture, capture => capture.retain_pool(pool.into()))?)
     })
 }
 
@@ -96,7 +99,7 @@ pub unsafe extern "C" fn granule_capture_end(
         let out: Out<*mut granule_graph> = given!(out out);
         let ended = given!(taken c).ok_or_else(|| Failure::argument("c is null"))?;
         let granule_capture { capture, backend } = *ended;
-        let graph = Mutex::new(capture.end()?);
+        let graph = Mutex::new(map!(capture, capture => capture.end()?));
         out.set(Box::into_raw(Box::new(granule_graph { graph, backend })));
         Ok(())
     })
@@ -122,8 +125,10 @@ pub unsafe extern "C" fn granule_graph_launch(
         let g = given!(handle g);
         let stream = Stream { raw: stream, device: crate::pass::device(device)?, backend: g.backend };
         let mut graph = g.graph.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: what callers promise of memory that is not of the graph's pools.
-        unsafe { graph.launch(stream) }?;
+        each!(&mut *graph, graph => {
+            // SAFETY: what callers promise of memory that is not of the graph's pools.
+            unsafe { graph.launch(stream) }?;
+        });
         Ok(())
     })
 }
@@ -140,7 +145,7 @@ pub unsafe extern "C" fn granule_graph_pools(
     guard(|| {
         let (g, room, count) = (given!(handle g), given!(room out, capacity), given!(out count));
         let graph = g.graph.lock().unwrap_or_else(PoisonError::into_inner);
-        count.set(room.fill(graph.pools().map(granule_pool_id::from)));
+        count.set(each!(&*graph, graph => room.fill(graph.pools().map(granule_pool_id::from))));
         Ok(())
     })
 }

@@ -2,11 +2,12 @@
 
 use crate::allocator::granule_allocator;
 use crate::callback::{User, call};
+use crate::engine::engine;
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::pass::{self, given};
 use crate::sized::growing;
-use granule::hardened::Corruption;
+use granule::hardened::{Corruption, CorruptionReport};
 use std::ffi::{CString, c_char, c_void};
 
 /// What the hardened mode has done on a device.
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn granule_hardened_stats(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let stats = a.engine.hardened_stats(pass::device(device)?)?;
+        let stats = engine!(a, hardened_stats(pass::device(device)?))?;
         out.set(granule_hardened_stats_t {
             size: 0,
             quarantined: stats.quarantined,
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn granule_add_corruption_observer(
     guard(|| {
         let (a, user) = (given!(handle a), User::forever(user));
         let observer = observer.ok_or_else(|| Failure::argument("observer is null"))?;
-        a.engine.add_corruption_observer(move |report| {
+        let told = move |report: &CorruptionReport| {
             let text = CString::new(report.to_string()).unwrap_or_default();
             let corruption = granule_corruption {
                 size: u32::try_from(size_of::<granule_corruption>()).unwrap_or(u32::MAX),
@@ -111,7 +112,8 @@ pub unsafe extern "C" fn granule_add_corruption_observer(
             };
             // SAFETY: what callers promise: the function is good for this `user`; all of it lives during the call.
             call(|| unsafe { observer(user.get(), &raw const corruption) });
-        });
+        };
+        engine!(a, add_corruption_observer(told));
         Ok(())
     })
 }

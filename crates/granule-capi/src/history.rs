@@ -4,13 +4,14 @@ use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
 use crate::callback::{User, call};
 use crate::contexts::{Gather, Recorder, Release, object};
+use crate::engine::engine;
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::pass::{self, address, given};
 use crate::pools::granule_pool_id;
 use crate::sized::growing;
 use crate::texts::Texts;
-use granule::history::{self, HistoryOptions, RecordContext, Stage};
+use granule::history::{self, Context, HistoryOptions, RecordContext, Stage};
 use granule::snapshot::{Action, TraceEntry, Value};
 use granule::types::{DeviceIndex, PoolId};
 use std::ffi::{c_char, c_void};
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn granule_record_history(
 ) -> granule_status {
     guard(|| {
         let (a, h) = (given!(handle a), given!(sized h));
-        a.engine.record_history(&options(&h)?);
+        engine!(a, record_history(&options(&h)?));
         Ok(())
     })
 }
@@ -195,7 +196,7 @@ pub unsafe extern "C" fn granule_is_history_enabled(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.is_history_enabled());
+        out.set(engine!(a, is_history_enabled()));
         Ok(())
     })
 }
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn granule_history_status(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let status = a.engine.history_status(pass::device(device)?)?;
+        let status = engine!(a, history_status(pass::device(device)?))?;
         out.set(granule_history_status_t {
             size: 0,
             recorded: status.recorded,
@@ -232,7 +233,7 @@ pub unsafe extern "C" fn granule_mark_range(
     guard(|| {
         let (a, name) = (given!(handle a), given!(text name));
         let stage = if start { Stage::Start } else { Stage::End };
-        a.engine.mark_range(stage, name, pass::device(device)?);
+        engine!(a, mark_range(stage, name, pass::device(device)?));
         Ok(())
     })
 }
@@ -246,7 +247,7 @@ pub unsafe extern "C" fn granule_annotate(
 ) -> granule_status {
     guard(|| {
         let (a, text) = (given!(handle a), given!(text text));
-        Ok(a.engine.annotate(address(ptr), text)?)
+        Ok(engine!(a, annotate(address(ptr), text))?)
     })
 }
 
@@ -299,7 +300,7 @@ pub unsafe extern "C" fn granule_context_of(
     guard(|| {
         let a = given!(handle a);
         let visit = visit.ok_or_else(|| Failure::argument("visit is null"))?;
-        let context = a.engine.context_of(address(ptr));
+        let context = engine!(a, context_of(address(ptr)));
         let object = object(context.as_ref());
         if !object.is_null() {
             // SAFETY: what callers promise: the function is good for this `user`.
@@ -320,14 +321,15 @@ pub unsafe extern "C" fn granule_add_trace_tracker(
         let a = given!(handle a);
         let tracker = tracker.ok_or_else(|| Failure::argument("tracker is null"))?;
         // The engine does not say whose an entry is: a tracker of its own for each device does.
-        for device in 0..a.engine.device_count() {
+        for device in 0..engine!(a, device_count()) {
             let user = User::forever(user);
-            a.engine.add_trace_tracker_on(DeviceIndex(device), move |entry, context| {
+            let told = move |entry: &TraceEntry, context: Option<&Context>| {
                 let mut texts = Texts::default();
                 let entry = granule_trace_entry::new(entry, i32::from(device), object(context), &mut texts);
                 // SAFETY: what callers promise: the function is good for this `user`; the entry lives during the call.
                 call(|| unsafe { tracker(user.get(), &raw const entry) });
-            })?;
+            };
+            engine!(a, add_trace_tracker_on(DeviceIndex(device), told))?;
         }
         Ok(())
     })

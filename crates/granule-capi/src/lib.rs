@@ -2,7 +2,7 @@
 //!
 //! `include/granule.h` is made from these sources by `cargo xtask header`; the names here are the names there. Each
 //! module is one family of functions over [`CachingAllocator`](granule::CachingAllocator), and does three things only: it
-//! checks what C passed (`pass`, `sized`), calls the engine, and turns what failed into a status and a text
+//! checks what C passed (`pass`, `sized`), calls the engine (`engine`), and turns what failed into a status and a text
 //! (`guard`, [`error`]). Decisions are the engine's.
 //!
 //! # What callers promise
@@ -66,6 +66,7 @@ pub mod pluggable;
 // What is between C and the engine.
 mod callback;
 mod contexts;
+mod engine;
 mod guard;
 mod log;
 mod pass;

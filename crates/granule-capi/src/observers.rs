@@ -2,12 +2,14 @@
 
 use crate::allocator::granule_allocator;
 use crate::callback::{User, call};
+use crate::engine::engine;
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::pass::given;
 use crate::pools::granule_pool_id;
 use granule::device::{SegmentChange, SegmentEvent};
-use granule::oom::ProcessMemory;
+use granule::oom::{OomReport, ProcessMemory};
+use granule::types::DeviceIndex;
 use std::ffi::c_void;
 
 /// Memory that comes or goes.
@@ -72,11 +74,12 @@ pub unsafe extern "C" fn granule_add_segment_observer(
     guard(|| {
         let (a, user) = (given!(handle a), User::forever(user));
         let observer = observer.ok_or_else(missing)?;
-        a.engine.add_segment_observer(move |event| {
+        let told = move |event: &SegmentEvent| {
             let event = granule_segment_event::from(event);
             // SAFETY: what callers promise: the function is good for this `user`; the event lives during the call.
             call(|| unsafe { observer(user.get(), &raw const event) });
-        });
+        };
+        engine!(a, add_segment_observer(told));
         Ok(())
     })
 }
@@ -100,11 +103,12 @@ pub unsafe extern "C" fn granule_add_oom_observer(
     guard(|| {
         let (a, user) = (given!(handle a), User::forever(user));
         let observer = observer.ok_or_else(missing)?;
-        a.engine.add_out_of_memory_observer(move |report| {
+        let told = move |report: &OomReport| {
             let (device, total) = (i64::from(report.device.0), report.allowed.unwrap_or(report.device_total));
             // SAFETY: what callers promise: the function is good for this `user`.
             call(|| unsafe { observer(user.get(), device, report.tried, total, report.device_free) });
-        });
+        };
+        engine!(a, add_out_of_memory_observer(told));
         Ok(())
     })
 }
@@ -121,10 +125,11 @@ pub unsafe extern "C" fn granule_add_rejection_observer(
     guard(|| {
         let (a, user) = (given!(handle a), User::forever(user));
         let observer = observer.ok_or_else(missing)?;
-        a.engine.add_rejection_observer(move |device, wanted, held, limit| {
+        let told = move |device: DeviceIndex, wanted, held, limit| {
             // SAFETY: what callers promise: the function is good for this `user`.
             call(|| unsafe { observer(user.get(), i64::from(device.0), wanted, held, limit) });
-        });
+        };
+        engine!(a, add_rejection_observer(told));
         Ok(())
     })
 }
@@ -139,10 +144,11 @@ pub unsafe extern "C" fn granule_add_free_memory_callback(
     guard(|| {
         let (a, user) = (given!(handle a), User::forever(user));
         let callback = callback.ok_or_else(missing)?;
-        a.engine.add_free_memory_callback(move || {
+        let asked = move || {
             // SAFETY: what callers promise: the function is good for this `user`.
             call(|| unsafe { callback(user.get()) })
-        });
+        };
+        engine!(a, add_free_memory_callback(asked));
         Ok(())
     })
 }
@@ -165,7 +171,7 @@ pub unsafe extern "C" fn granule_set_process_memory_source(
     guard(|| {
         let (a, user) = (given!(handle a), User::forever(user));
         let source = source.ok_or_else(missing)?;
-        a.engine.set_process_memory_source(move |device| {
+        let asked = move |device: DeviceIndex| {
             let nothing = granule_process_memory { pid: 0, bytes: 0 };
             // Nobody has that many processes on a device; whoever says so is not asked a third time.
             const MOST: u64 = 1 << 16;
@@ -182,7 +188,8 @@ pub unsafe extern "C" fn granule_set_process_memory_source(
             }
             let used = |entry: &granule_process_memory| ProcessMemory { pid: entry.pid, bytes: entry.bytes };
             entries.iter().filter(|entry| entry.bytes > 0).map(used).collect()
-        });
+        };
+        engine!(a, set_process_memory_source(asked));
         Ok(())
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
+use crate::engine::engine;
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::memory::no_block;
@@ -83,7 +84,7 @@ pub unsafe extern "C" fn granule_set_sleep_tag(
     guard(|| {
         let (a, tag) = (given!(handle a), given!(optional_text tag));
         let tag = tag.map(|name| SleepTag { priority, ..SleepTag::new(name) });
-        Ok(a.engine.set_sleep_tag(pass::device(device)?, pool.into(), tag)?)
+        Ok(engine!(a, set_sleep_tag(pass::device(device)?, pool.into(), tag))?)
     })
 }
 
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn granule_sleep(
                 return Err(Failure::argument(format!("backup is {other}: it is one of GRANULE_BACKUP_...")));
             }
         };
-        let report = a.engine.sleep(names.as_deref().map_or(Tags::All, Tags::Only), &backup)?;
+        let report = engine!(a, sleep(names.as_deref().map_or(Tags::All, Tags::Only), &backup))?;
         if let Some(out) = out {
             out.set(granule_sleep_report {
                 size: 0,
@@ -162,7 +163,7 @@ pub unsafe extern "C" fn granule_wake(
         let (a, out) = (given!(handle a), given!(optional_sized_out out));
         // SAFETY: passed on.
         let names = unsafe { names(tags, tag_count) }?;
-        let report = a.engine.wake(names.as_deref().map_or(Tags::All, Tags::Only))?;
+        let report = engine!(a, wake(names.as_deref().map_or(Tags::All, Tags::Only)))?;
         if let Some(out) = out {
             out.set(granule_wake_report {
                 size: 0,
@@ -201,7 +202,7 @@ pub unsafe extern "C" fn granule_is_pool_asleep(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.is_pool_asleep(pass::device(device)?, pool.into())?);
+        out.set(engine!(a, is_pool_asleep(pass::device(device)?, pool.into()))?);
         Ok(())
     })
 }
@@ -215,7 +216,7 @@ pub unsafe extern "C" fn granule_is_asleep(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.is_asleep(address(ptr)).ok_or_else(|| no_block(ptr))?);
+        out.set(engine!(a, is_asleep(address(ptr))).ok_or_else(|| no_block(ptr))?);
         Ok(())
     })
 }
@@ -225,7 +226,7 @@ pub unsafe extern "C" fn granule_is_asleep(
 pub unsafe extern "C" fn granule_backup_bytes(a: *const granule_allocator, out: *mut u64) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.backup_bytes());
+        out.set(engine!(a, backup_bytes()));
         Ok(())
     })
 }
@@ -234,7 +235,7 @@ pub unsafe extern "C" fn granule_backup_bytes(a: *const granule_allocator, out: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_drop_backups(a: *mut granule_allocator) -> granule_status {
     guard(|| {
-        given!(handle a).engine.drop_backups();
+        engine!(given!(handle a), drop_backups());
         Ok(())
     })
 }

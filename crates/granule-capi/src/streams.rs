@@ -2,6 +2,7 @@
 
 use crate::allocator::granule_allocator;
 use crate::callback::{User, call_at_end};
+use crate::engine::engine;
 use crate::error::{Failure, GRANULE_NOT_READY, GRANULE_OK, granule_status};
 use crate::guard::{answer, guard};
 use crate::pass::given;
@@ -69,7 +70,7 @@ pub unsafe extern "C" fn granule_stream_destroy(
     guard(|| {
         let a = given!(handle a);
         let stream = a.usable_stream(device, stream)?;
-        a.engine.retire_stream(stream)?;
+        engine!(a, retire_stream(stream))?;
         // SAFETY: rule 1, by what callers promise: the handle is not used again.
         unsafe { a.backend().destroy_stream(stream) }?;
         Ok(())

@@ -42,25 +42,26 @@ extern "C-unwind" fn let_go(user: *mut c_void) {
 
 #[test]
 fn a_filter() {
-    let a = Allocator::openreg("");
-    let dropped = AtomicUsize::new(0);
-    let pool = granule_pool_fresh();
-    let filter = granule_filter {
-        size: size_of::<granule_filter>() as u32,
-        kind: GRANULE_FILTER_CUSTOM,
-        stream: 0,
-        user: (&raw const dropped).cast_mut().cast(),
-        accepts: Some(accepts),
-        drop: Some(let_go),
-    };
-    assert_eq!(unsafe { granule_pool_begin(a.0, 0, pool, &raw const filter) }, GRANULE_OK);
-    unwound(a.malloc(512).unwrap_err());
-    unwound(a.malloc(3 << 20).unwrap_err());
-    // Its end unwinds, too: that is nobody's failure.
-    assert_eq!(unsafe { granule_pool_end(a.0, 0, pool) }, GRANULE_OK, "{}", last_error());
-    assert_eq!(dropped.load(Ordering::Relaxed), 1);
-    assert_eq!(unsafe { granule_pool_release(a.0, 0, pool) }, GRANULE_OK);
-    still_works(&a);
+    for a in Allocator::each() {
+        let dropped = AtomicUsize::new(0);
+        let pool = granule_pool_fresh();
+        let filter = granule_filter {
+            size: size_of::<granule_filter>() as u32,
+            kind: GRANULE_FILTER_CUSTOM,
+            stream: 0,
+            user: (&raw const dropped).cast_mut().cast(),
+            accepts: Some(accepts),
+            drop: Some(let_go),
+        };
+        assert_eq!(unsafe { granule_pool_begin(a.0, 0, pool, &raw const filter) }, GRANULE_OK);
+        unwound(a.malloc(512).unwrap_err());
+        unwound(a.malloc(3 << 20).unwrap_err());
+        // Its end unwinds, too: that is nobody's failure.
+        assert_eq!(unsafe { granule_pool_end(a.0, 0, pool) }, GRANULE_OK, "{}", last_error());
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        assert_eq!(unsafe { granule_pool_release(a.0, 0, pool) }, GRANULE_OK);
+        still_works(&a);
+    }
 }
 
 extern "C-unwind" fn segment(_: *mut c_void, _: u64, _: i32, _: u64) -> *mut c_void {
@@ -73,28 +74,29 @@ extern "C-unwind" fn no_segment(_: *mut c_void, _: *mut c_void, _: u64, _: i32, 
 
 #[test]
 fn a_source() {
-    let a = Allocator::openreg("");
-    let pool = granule_pool_fresh();
-    let source = granule_segment_source {
-        size: size_of::<granule_segment_source>() as u32,
-        user: null_mut(),
-        alloc: Some(segment),
-        free: Some(no_segment),
-        drop: None,
-    };
-    let filter = granule_filter {
-        size: size_of::<granule_filter>() as u32,
-        kind: GRANULE_FILTER_ALWAYS,
-        stream: 0,
-        user: null_mut(),
-        accepts: None,
-        drop: None,
-    };
-    assert_eq!(unsafe { granule_pool_create(a.0, 0, pool, &raw const source) }, GRANULE_OK);
-    assert_eq!(unsafe { granule_pool_begin(a.0, 0, pool, &raw const filter) }, GRANULE_OK);
-    unwound(a.malloc(512).unwrap_err());
-    assert_eq!(unsafe { granule_pool_end(a.0, 0, pool) }, GRANULE_OK);
-    still_works(&a);
+    for a in Allocator::each() {
+        let pool = granule_pool_fresh();
+        let source = granule_segment_source {
+            size: size_of::<granule_segment_source>() as u32,
+            user: null_mut(),
+            alloc: Some(segment),
+            free: Some(no_segment),
+            drop: None,
+        };
+        let filter = granule_filter {
+            size: size_of::<granule_filter>() as u32,
+            kind: GRANULE_FILTER_ALWAYS,
+            stream: 0,
+            user: null_mut(),
+            accepts: None,
+            drop: None,
+        };
+        assert_eq!(unsafe { granule_pool_create(a.0, 0, pool, &raw const source) }, GRANULE_OK);
+        assert_eq!(unsafe { granule_pool_begin(a.0, 0, pool, &raw const filter) }, GRANULE_OK);
+        unwound(a.malloc(512).unwrap_err());
+        assert_eq!(unsafe { granule_pool_end(a.0, 0, pool) }, GRANULE_OK);
+        still_works(&a);
+    }
 }
 
 extern "C-unwind" fn gather(_: *mut c_void) -> *mut c_void {
@@ -107,41 +109,44 @@ extern "C-unwind" fn release(_: *mut c_void, _: *mut c_void) {
 
 #[test]
 fn a_recorder() {
-    let a = Allocator::openreg("");
-    let mut history = granule_history {
-        size: size_of::<granule_history>() as u32,
-        enabled: true,
-        clear: false,
-        contexts: GRANULE_CONTEXT_ALL,
-        max_entries: 10,
-        skip_actions: 0,
-        user: null_mut(),
-        gather: Some(gather),
-        release: Some(release),
-    };
-    let before = a.malloc(512).unwrap();
-    assert_eq!(unsafe { granule_record_history(a.0, &raw const history) }, GRANULE_OK);
-    unwound(a.malloc(512).unwrap_err());
-    unwound(a.free(before));
-    history.gather = None;
-    assert_eq!(unsafe { granule_record_history(a.0, &raw const history) }, GRANULE_OK);
-    assert_eq!(a.free(before), GRANULE_OK);
-    still_works(&a);
+    for a in Allocator::each() {
+        let mut history = granule_history {
+            size: size_of::<granule_history>() as u32,
+            enabled: true,
+            clear: false,
+            contexts: GRANULE_CONTEXT_ALL,
+            max_entries: 10,
+            skip_actions: 0,
+            user: null_mut(),
+            gather: Some(gather),
+            release: Some(release),
+        };
+        let before = a.malloc(512).unwrap();
+        assert_eq!(unsafe { granule_record_history(a.0, &raw const history) }, GRANULE_OK);
+        unwound(a.malloc(512).unwrap_err());
+        unwound(a.free(before));
+        history.gather = None;
+        assert_eq!(unsafe { granule_record_history(a.0, &raw const history) }, GRANULE_OK);
+        assert_eq!(a.free(before), GRANULE_OK);
+        still_works(&a);
+    }
 }
 
 extern "C-unwind" fn on_entry(_: *mut c_void, _: *const granule_trace_entry) {
     assert!(!UNWINDS.load(Ordering::Relaxed), "a tracker");
 }
 
-static UNWINDS: AtomicBool = AtomicBool::new(true);
+static UNWINDS: AtomicBool = AtomicBool::new(false);
 
 #[test]
 fn a_tracker() {
-    let a = Allocator::openreg("");
-    assert_eq!(unsafe { granule_add_trace_tracker(a.0, Some(on_entry), null_mut()) }, GRANULE_OK);
-    unwound(a.malloc(512).unwrap_err());
-    UNWINDS.store(false, Ordering::Relaxed);
-    still_works(&a);
+    for a in Allocator::each() {
+        UNWINDS.store(true, Ordering::Relaxed);
+        assert_eq!(unsafe { granule_add_trace_tracker(a.0, Some(on_entry), null_mut()) }, GRANULE_OK);
+        unwound(a.malloc(512).unwrap_err());
+        UNWINDS.store(false, Ordering::Relaxed);
+        still_works(&a);
+    }
 }
 
 extern "C-unwind" fn on_oom(_: *mut c_void, _: i64, _: u64, _: u64, _: u64) {
@@ -158,19 +163,20 @@ extern "C-unwind" fn room(_: *mut c_void) -> bool {
 
 #[test]
 fn those_that_are_told_and_asked_when_memory_is_short() {
-    let a = Allocator::openreg("");
-    assert_eq!(unsafe { granule_add_oom_observer(a.0, Some(on_oom), null_mut()) }, GRANULE_OK);
-    unwound(a.malloc(TOO_MUCH).unwrap_err());
-    still_works(&a);
-    assert_eq!(unsafe { granule_add_spill_hook(a.0, 0, Some(spill), null_mut()) }, GRANULE_OK);
-    unwound(a.malloc(TOO_MUCH).unwrap_err());
-    still_works(&a);
-    // Asked at every miss: only what is cached is served from here on.
-    let ptr = a.malloc(512).unwrap();
-    assert_eq!(unsafe { granule_add_free_memory_callback(a.0, Some(room), null_mut()) }, GRANULE_OK);
-    unwound(a.malloc(30 << 20).unwrap_err());
-    assert_eq!(a.free(ptr), GRANULE_OK);
-    still_works(&a);
+    for a in Allocator::each() {
+        assert_eq!(unsafe { granule_add_oom_observer(a.0, Some(on_oom), null_mut()) }, GRANULE_OK);
+        unwound(a.malloc(TOO_MUCH).unwrap_err());
+        still_works(&a);
+        assert_eq!(unsafe { granule_add_spill_hook(a.0, 0, Some(spill), null_mut()) }, GRANULE_OK);
+        unwound(a.malloc(TOO_MUCH).unwrap_err());
+        still_works(&a);
+        // Asked at every miss: only what is cached is served from here on.
+        let ptr = a.malloc(512).unwrap();
+        assert_eq!(unsafe { granule_add_free_memory_callback(a.0, Some(room), null_mut()) }, GRANULE_OK);
+        unwound(a.malloc(30 << 20).unwrap_err());
+        assert_eq!(a.free(ptr), GRANULE_OK);
+        still_works(&a);
+    }
 }
 
 /// A vendor's table, as the vendor's own source gives it.

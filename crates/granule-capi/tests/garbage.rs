@@ -4,6 +4,7 @@
 
 mod support;
 
+use granule::config::PolicyName;
 use granule_capi::budgets::*;
 use granule_capi::bytes::*;
 use granule_capi::error::*;
@@ -34,12 +35,16 @@ fn of(address: u64) -> *mut c_void {
     std::ptr::without_provenance_mut(address as usize)
 }
 
+fn policies() -> impl Strategy<Value = PolicyName> {
+    prop::sample::select(PolicyName::ALL)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
-    fn wrong_addresses_are_refused(offsets in prop::collection::vec(address(0x1000_0000_0000), 1..40)) {
-        let a = Allocator::openreg("");
+    fn wrong_addresses_are_refused(policy in policies(), offsets in prop::collection::vec(address(0x1000_0000_0000), 1..40)) {
+        let a = Allocator::openreg(policy);
         let live = a.malloc(1000).unwrap();
         let hold = a.malloc(3 << 20).unwrap();
         for at in offsets.into_iter().map(of).filter(|at| *at != live && *at != hold && !at.is_null()) {
@@ -79,13 +84,14 @@ proptest! {
 
     #[test]
     fn wrong_numbers_are_refused(
+        policy in policies(),
         device in prop_oneof![i32::MIN..0, 2..i32::MAX],
         pool in any::<(u64, u64)>().prop_filter("not the default pool", |pool| *pool != (0, 0)),
         tenant in any::<u64>(),
         bytes in any::<u64>(),
         kind in prop_oneof![i32::MIN..0, 5..i32::MAX],
     ) {
-        let a = Allocator::openreg("");
+        let a = Allocator::openreg(policy);
         let mut ptr = null_mut();
         prop_assert_eq!(
             unsafe { granule_malloc(a.0, 512, device, 0, &raw mut ptr) },
@@ -117,8 +123,8 @@ proptest! {
 
     /// Structs of any size: what is too small is refused, and no byte beyond what is said is written.
     #[test]
-    fn no_more_is_written_than_the_struct_says(said in 0u32..2000) {
-        let a = Allocator::openreg("");
+    fn no_more_is_written_than_the_struct_says(policy in policies(), said in 0u32..2000) {
+        let a = Allocator::openreg(policy);
         const ROOM: usize = 2000;
         let mut room = vec![0x5a5a_5a5a_5a5a_5a5au64; ROOM / 8 + 1];
         let stats = room.as_mut_ptr().cast::<granule_device_stats>();
@@ -134,8 +140,8 @@ proptest! {
 
     /// Handles that other processes made up.
     #[test]
-    fn handles_that_nobody_made_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
-        let a = Allocator::openreg("");
+    fn handles_that_nobody_made_are_refused(policy in policies(), bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let a = Allocator::openreg(policy);
         let mut import = null_mut();
         let (data, len) = (bytes.as_ptr(), bytes.len() as u64);
         let status = unsafe { granule_open_shared(a.0, 0, data, len, &raw mut import) };
@@ -145,43 +151,45 @@ proptest! {
 
 #[test]
 fn pointers_that_are_null_or_not_aligned_are_refused() {
-    let a = Allocator::openreg("");
-    let mut words = [0u64; 4];
-    let odd = words.as_mut_ptr().cast::<u8>().wrapping_add(1);
-    let not_aligned = |status: granule_status| {
-        assert_eq!(status, GRANULE_INVALID_ARGUMENT);
-        assert!(last_error().contains("not aligned"), "{}", last_error());
-    };
-    not_aligned(unsafe { granule_malloc(a.0, 512, 0, 0, odd.cast()) });
-    not_aligned(unsafe { granule_malloc(odd.cast(), 512, 0, 0, words.as_mut_ptr().cast()) });
-    not_aligned(unsafe { granule_stats(a.0, 0, odd.cast()) });
-    let null = |status: granule_status| {
-        assert_eq!(status, GRANULE_INVALID_ARGUMENT);
-        assert!(last_error().contains("is null"), "{}", last_error());
-    };
-    null(unsafe { granule_stats(a.0, 0, null_mut()) });
-    null(unsafe { granule_free(null_mut(), null_mut()) });
-    null(unsafe { granule_pool_begin(a.0, 0, granule_pool_fresh(), std::ptr::null()) });
-    null(unsafe { granule_tenant_create(a.0, 0, std::ptr::null(), std::ptr::null(), null_mut()) });
-    null(unsafe { granule_last_error_details(null_mut()) });
-    null(unsafe { granule_set_user_metadata(std::ptr::null()) });
+    for a in Allocator::each() {
+        let mut words = [0u64; 4];
+        let odd = words.as_mut_ptr().cast::<u8>().wrapping_add(1);
+        let not_aligned = |status: granule_status| {
+            assert_eq!(status, GRANULE_INVALID_ARGUMENT);
+            assert!(last_error().contains("not aligned"), "{}", last_error());
+        };
+        not_aligned(unsafe { granule_malloc(a.0, 512, 0, 0, odd.cast()) });
+        not_aligned(unsafe { granule_malloc(odd.cast(), 512, 0, 0, words.as_mut_ptr().cast()) });
+        not_aligned(unsafe { granule_stats(a.0, 0, odd.cast()) });
+        let null = |status: granule_status| {
+            assert_eq!(status, GRANULE_INVALID_ARGUMENT);
+            assert!(last_error().contains("is null"), "{}", last_error());
+        };
+        null(unsafe { granule_stats(a.0, 0, null_mut()) });
+        null(unsafe { granule_free(null_mut(), null_mut()) });
+        null(unsafe { granule_pool_begin(a.0, 0, granule_pool_fresh(), std::ptr::null()) });
+        null(unsafe { granule_tenant_create(a.0, 0, std::ptr::null(), std::ptr::null(), null_mut()) });
+        null(unsafe { granule_last_error_details(null_mut()) });
+        null(unsafe { granule_set_user_metadata(std::ptr::null()) });
+    }
 }
 
 #[test]
 fn each_thread_has_a_last_error_of_its_own() {
-    let a = Allocator::openreg("");
-    static FAILED: AtomicUsize = AtomicUsize::new(0);
-    assert_eq!(a.free(of(5)), GRANULE_INVALID_POINTER);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                assert_eq!(last_error(), "");
-                assert_eq!(unsafe { granule_poll(null_mut(), 0) }, GRANULE_INVALID_ARGUMENT);
-                assert_eq!(last_error(), "a is null");
-                FAILED.fetch_add(1, Ordering::Relaxed);
-            });
-        }
-    });
-    assert_eq!(FAILED.load(Ordering::Relaxed), 2);
-    assert!(last_error().contains("0x5"), "{}", last_error());
+    for a in Allocator::each() {
+        let failed = AtomicUsize::new(0);
+        assert_eq!(a.free(of(5)), GRANULE_INVALID_POINTER);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    assert_eq!(last_error(), "");
+                    assert_eq!(unsafe { granule_poll(null_mut(), 0) }, GRANULE_INVALID_ARGUMENT);
+                    assert_eq!(last_error(), "a is null");
+                    failed.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!(failed.load(Ordering::Relaxed), 2);
+        assert!(last_error().contains("0x5"), "{}", last_error());
+    }
 }

@@ -1,8 +1,9 @@
 //! C programs over the shared library and its header, each exercising a family over the simulated device. They are C99, and
-//! the header is C++17, too.
+//! the header is C++17, too. Each runs under every policy.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+use granule::config::PolicyName;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -29,7 +30,7 @@ fn succeeds(command: &mut Command, what: &str) {
     assert!(output.status.success(), "{what}: {}\n{said}", output.status);
 }
 
-fn runs(name: &str) {
+fn runs(name: &str, policy: PolicyName) {
     let made = tempfile::tempdir().unwrap();
     let program = made.path().join(name);
     let mut compile = compiler("CC", "cc");
@@ -41,7 +42,12 @@ fn runs(name: &str) {
     for variable in ["GRANULE_BACKEND", "GRANULE_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"] {
         run.env_remove(variable);
     }
-    succeeds(run.current_dir(made.path()), name);
+    run.env("CHECK_POLICY", policy.name());
+    if name == "pluggable" {
+        // Its allocator is the process's, which the environment makes.
+        run.env("GRANULE_CONF", format!("policy:{policy}"));
+    }
+    succeeds(run.current_dir(made.path()), &format!("{name} under policy:{policy}"));
 }
 
 macro_rules! programs {
@@ -49,7 +55,9 @@ macro_rules! programs {
         $(
             #[test]
             fn $name() {
-                runs(stringify!($name));
+                for policy in PolicyName::ALL {
+                    runs(stringify!($name), *policy);
+                }
             }
         )+
 
@@ -67,7 +75,7 @@ macro_rules! programs {
     };
 }
 
-programs!(budgets, device, errors, history, host, log, memory, pluggable, pools, share, sleep);
+programs!(budgets, device, errors, history, host, log, memory, pluggable, policy, pools, share, sleep);
 
 #[test]
 fn the_header_is_cpp_17() {

@@ -4,6 +4,7 @@ mod conformance;
 mod demo;
 mod devices;
 mod min_capacity;
+pub(crate) mod plan;
 mod replay;
 
 use crate::failure::Failure;
@@ -60,6 +61,8 @@ enum Command {
     Replay(replay::Args),
     /// Finds the smallest device on which a workload is never refused memory
     MinCapacity(min_capacity::Args),
+    /// Works out where a recorded program's requests go, as low as possible
+    Plan(plan::Args),
     /// Checks a backend against every rule of the device contract
     Conformance(conformance::Args),
     /// Shows the backends of this build, their devices and what these can do
@@ -96,6 +99,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         None => demo::run(out),
         Some(Command::Replay(args)) => replay::run(args, out),
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
+        Some(Command::Plan(args)) => plan::run(args, out),
         Some(Command::Conformance(args)) => conformance::run(args, out),
         Some(Command::Devices(args)) => devices::run(args, out),
     }

@@ -1,12 +1,14 @@
 //! Figures of a replay beside those of PyTorch's native allocator from the trace header.
 
+mod driver;
+
 use crate::allocator_args::parse_recorded;
 use crate::console::format_time;
 use crate::workload::{Recording, Workload};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use granule::config::{PolicyName, Settings};
 use granule::files::trace::{NativeResult, TraceHeader};
-use granule::replay::ReplayResult;
+use granule::replay::{CostModel, ReplayResult, native_driver_ns};
 use granule::round::format_bytes;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -22,6 +24,8 @@ pub(crate) struct Conditions<'a> {
     pub(crate) scale: Option<f64>,
     /// Events that the device was behind; it was 0 in recorded results.
     pub(crate) lag: u64,
+    /// What driver calls cost on it.
+    pub(crate) costs: &'a CostModel,
     /// All events of the recorded program were replayed.
     pub(crate) whole: bool,
     /// Reserved bytes at the end.
@@ -104,6 +108,9 @@ pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Co
     );
     let native = native.map(|(_, native)| Native::new(native, workload, result, conditions));
     let _ = write!(text, "{}", table(result, conditions, native.as_ref()));
+    if let Some(simulated) = &result.simulated {
+        let _ = write!(text, "\n{}", driver::table(simulated));
+    }
     match native {
         Some(native) => {
             for reason in native.differences {
@@ -167,6 +174,8 @@ pub(crate) struct NativeAnswer<'a> {
     comparable: bool,
     /// Why not.
     differences: Vec<String>,
+    /// What its driver calls would have cost, at least, by the simulated device's cost model.
+    modelled_driver_ns: Option<u64>,
     /// By the names of trace headers.
     figures: BTreeMap<&'static str, FigureAnswer>,
 }
@@ -200,6 +209,7 @@ pub(crate) fn native_answer<'a>(
         recorded_by: native.recording.map_or("PyTorch", Recording::by),
         conf: &native.result.conf,
         capacity: native.result.capacity,
+        modelled_driver_ns: native_driver_ns(native.result, conditions.costs),
         comparable: native.comparable(),
         figures: figures.collect(),
         differences: native.differences,
@@ -359,8 +369,9 @@ fn table(result: &ReplayResult, conditions: &Conditions<'_>, native: Option<&Nat
     rows.push(Row::plain("host time per operation", format_time(result.ns_per_op), None));
     if let Some(simulated) = &result.simulated {
         #[allow(clippy::cast_precision_loss)]
-        let driver_time = format_time(simulated.modelled_driver_ns as f64);
-        rows.push(Row::plain("modelled driver time", driver_time, None));
+        let time = |ns: u64| format_time(ns as f64);
+        let theirs = native.and_then(|native| native_driver_ns(native.result, conditions.costs));
+        rows.push(Row::plain("modelled driver time", time(simulated.modelled_driver_ns), theirs.map(time)));
     }
 
     let ours = format!("granule {}", result.policy);
@@ -399,7 +410,7 @@ fn native_efficiency(native: &NativeResult) -> Option<f64> {
 }
 
 /// An empty table in this command's style.
-pub(crate) fn new_table<const N: usize>(header: [&str; N]) -> Table {
+pub(crate) fn new_table(header: impl Into<comfy_table::Row>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(header);
     table

@@ -1,5 +1,6 @@
 //! What ends a command early, in words a user can act on.
 
+use crate::commands::plan::Refusal;
 use granule::AllocError;
 use granule::backend::BackendError;
 use granule::backends::{ChoiceError, Name, VARIABLE};
@@ -44,6 +45,9 @@ pub(crate) enum Failure {
     /// The replay could not be done.
     #[error("{workload}: {error}")]
     Replay { workload: String, error: ReplayError },
+    /// There is no plan.
+    #[error("{0}")]
+    Plan(#[from] Refusal),
     /// A file could not be written.
     #[error("{}: {error}", path.display())]
     WriteFile { path: PathBuf, error: io::Error },
@@ -94,6 +98,7 @@ impl Failure {
             Self::Replay { error: ReplayError::Trace { .. }, .. } => {
                 Some("the file is damaged or was edited; record it again".into())
             }
+            Self::Plan(refusal) => refusal.hint(),
             Self::WriteFile { path, error } => Some(writing_hint(path, error)),
             _ => None,
         }

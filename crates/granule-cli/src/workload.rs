@@ -25,6 +25,13 @@ pub(crate) struct WorkloadArgs {
     device: Option<usize>,
 }
 
+impl WorkloadArgs {
+    /// The path as it was given.
+    pub(crate) fn input(&self) -> &Path {
+        &self.input
+    }
+}
+
 /// A workload and what to call it.
 #[derive(Debug)]
 pub(crate) struct Workload {

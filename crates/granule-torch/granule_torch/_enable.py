@@ -23,7 +23,8 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
     Args:
         backend: ``"cuda"`` on CUDA builds of PyTorch, ``"hip"`` or ``"hip-as-cuda"`` on ROCm builds. Default:
             ``GRANULE_BACKEND`` if it is set, else ``"cuda"`` or ``"hip"``.
-        settings: settings of PyTorch or Granule, such as ``"expandable_segments:True,early_reuse:True"``.
+        settings: settings of PyTorch or Granule, such as ``"expandable_segments:True,early_reuse:True"``, or
+            ``"policy:granule"`` for Granule's own way to place memory, which stays for the life of the process.
             Default: those of the environment (``PYTORCH_CUDA_ALLOC_CONF`` and so on). They are Granule's alone:
             options of PyTorch's pinned host memory belong in the environment.
 

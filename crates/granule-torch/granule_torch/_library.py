@@ -138,6 +138,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_check_settings": (c_int32, [c_char_p]),
     "granule_configure": (c_int32, [c_void_p, c_char_p]),
     "granule_settings": (c_int32, [c_void_p, POINTER(Bytes)]),
+    "granule_settings_in_force": (c_int32, [c_void_p, POINTER(Bytes)]),
     "granule_stats": (c_int32, [c_void_p, c_int32, POINTER(DeviceStats)]),
     "granule_largest_free_block": (c_int32, [c_void_p, c_int32, POINTER(c_uint64)]),
     "granule_memory_fraction": (c_int32, [c_void_p, c_int32, POINTER(ctypes.c_double)]),

@@ -61,6 +61,7 @@ __all__ = [
     "memory_reserved",
     "memory_snapshot",
     "memory_stats",
+    "memory_summary",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "set_device",
@@ -128,6 +129,11 @@ def set_device(device: Any) -> None:
 
 def get_device_name(device: Any = None) -> str:
     return privateuse1.device_name(_index(device))
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """What the device's memory is used for, as a table for people."""
+    return privateuse1.memory_summary(_index(device), abbreviated)
 
 
 def synchronize(device: Any = None) -> None:

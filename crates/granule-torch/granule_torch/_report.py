@@ -31,7 +31,7 @@ def report() -> str:
     engine = _enable.engine()
     library = _library.load()
     backend: bytes = library.granule_backend_name(engine)
-    settings = _library.text("granule_settings", engine)
+    settings = _library.text("granule_settings_in_force", engine)
     lines = [
         f"Granule {library.granule_version().decode()} is PyTorch's allocator, backend {backend.decode()}.",
         f"Settings: {settings or 'defaults'}",

@@ -34,6 +34,7 @@ __all__ = [
     "enable",
     "host_memory_stats",
     "memory_snapshot",
+    "memory_summary",
     "settings",
 ]
 
@@ -155,6 +156,11 @@ def memory_snapshot(traces: bool = True) -> dict[str, Any]:
     ``torch.cuda._memory_viz`` and https://pytorch.org/memory_viz read."""
     snapshot: dict[str, Any] = pickle.loads(_bytes("granule_snapshot_pickle", None, c_bool(traces)))
     return snapshot
+
+
+def memory_summary(device: int, abbreviated: bool = False) -> str:
+    """What a device's memory is used for, as a table for people: that of ``torch.cuda.memory_summary()``."""
+    return _bytes("granule_memory_summary", c_int32(device), c_bool(abbreviated)).decode()
 
 
 def host_memory_stats() -> dict[str, int]:

@@ -4,8 +4,16 @@
 //! and cache flushes. Iteration marks only say when figures are read.
 
 mod capacity;
+mod iterations;
+mod native;
+mod run;
+mod simulated;
 
+pub use backend_openreg::{BadCost, CostModel};
 pub use capacity::{MinCapacity, min_capacity, peak_live};
+pub use iterations::{AfterSecond, DriverFigures, Iteration, IterationFigures, Summary, iterations};
+pub use native::native_driver_ns;
+pub use simulated::SimulatedFigures;
 
 use alloc_core::backend::{Backend, BackendError};
 use alloc_core::config::Settings;
@@ -14,12 +22,13 @@ use alloc_core::oom::OomReport;
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::round::format_bytes;
 use alloc_core::stats::DeviceStats;
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use alloc_core::types::DeviceIndex;
 use alloc_core::{AllocError, CachingAllocator};
-use backend_openreg::{Clock, OpenReg, OpenRegConfig};
+use backend_openreg::OpenReg;
+use run::Run;
 use serde::Serialize;
-use snapshot::trace::{Event, Mark, Trace};
-use std::collections::BTreeMap;
+use simulated::Program;
+use snapshot::trace::{Mark, Trace};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,7 +42,14 @@ pub struct ReplayOptions {
     /// 20 MiB, can exceed it by less than a step.
     pub capacity: Option<u64>,
     /// How many events a stream's work is behind: 0 completes everything at once. Simulated devices only.
+    ///
+    /// The work is there then: every block is used on its stream when it is allocated and until it is freed, and on
+    /// other streams from where they are recorded. The device traps what would disturb it.
     pub lag: u64,
+    /// What driver calls cost. Simulated devices only.
+    pub costs: CostModel,
+    /// The device maps no memory: every segment is one `malloc`. Simulated devices only.
+    pub no_virtual_memory: bool,
     /// End at the first refused request instead of skipping it.
     pub stop_on_oom: bool,
     /// History records kept for a snapshot; 0 keeps none.
@@ -141,34 +157,6 @@ pub struct ReplayResult {
     pub simulated: Option<SimulatedFigures>,
 }
 
-/// Figures of a simulated device.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct SimulatedFigures {
-    /// The most the device had handed out at once.
-    pub driver_peak_held: u64,
-    /// Calls by driver function.
-    pub device_calls: BTreeMap<String, u64>,
-    /// Modelled driver time in nanoseconds; see the cost model of the simulated device.
-    pub modelled_driver_ns: u64,
-    /// Times the simulator caught memory leaving while queued work still used it. Always 0.
-    pub traps: u64,
-}
-
-impl SimulatedFigures {
-    fn of(device: &OpenReg) -> Self {
-        Self {
-            driver_peak_held: device.peak_used(DEVICE),
-            device_calls: device
-                .calls()
-                .iter()
-                .map(|(call, count)| (call.name().to_owned(), count))
-                .collect(),
-            modelled_driver_ns: device.modelled_driver_time(),
-            traps: device.traps().len() as u64,
-        }
-    }
-}
-
 /// A finished replay: the figures, and the allocator as the program left it.
 #[derive(Debug)]
 pub struct Replay<P: Policy = PytorchPolicy> {
@@ -214,15 +202,8 @@ pub fn replay<P: Policy>(
     options: &ReplayOptions,
     progress: impl FnMut(usize),
 ) -> Result<Replay<P>, ReplayError> {
-    let config = OpenRegConfig::default()
-        .devices(1)
-        .capacity(options.simulated_capacity())
-        .clock(Clock::Virtual { lag: options.lag });
-    let device = OpenReg::new(config)?;
-    let tick = (options.lag > 0).then_some(&*device);
-    let mut replayed = run::<P>(trace, options, device.clone(), tick, progress)?;
-    replayed.result.simulated = Some(SimulatedFigures::of(&device));
-    Ok(replayed)
+    let device = simulated::device(options)?;
+    run::<P>(trace, options, device.clone(), Some(&device), progress)
 }
 
 /// Replays `trace` on the first device of any backend, with at most [`ReplayOptions::capacity`] of its memory.
@@ -246,12 +227,12 @@ pub fn replay_on<P: Policy>(
     }
 }
 
-/// `tick` is told when an event passes.
+/// `simulated` is the backend where it is a simulated device.
 fn run<P: Policy>(
     trace: &Trace,
     options: &ReplayOptions,
     backend: Arc<dyn Backend>,
-    tick: Option<&OpenReg>,
+    simulated: Option<&OpenReg>,
     mut progress: impl FnMut(usize),
 ) -> Result<Replay<P>, ReplayError> {
     let total = backend.memory_info(DEVICE)?.total;
@@ -266,17 +247,16 @@ fn run<P: Policy>(
     if options.history > 0 {
         allocator.record_history(&HistoryOptions::newest(options.history).deterministic());
     }
-    let mut run = Run::new(trace, &*backend, &allocator)?;
+    let program = simulated.map(|device| Program::new(device, options.lag));
+    let mut run = Run::new(trace, &*backend, &allocator, program)?;
     let start = Instant::now();
     let mut outside = Duration::ZERO;
     for (n, event) in trace.events.iter().enumerate() {
         if n % STRIDE == 0 {
             let pause = Instant::now();
             progress(n);
+            run.look();
             outside += pause.elapsed();
-        }
-        if let Some(device) = tick {
-            device.advance(1);
         }
         run.step(event).map_err(|source| source.at(n + 1))?;
         if options.stop_on_oom && run.refused > 0 {
@@ -285,7 +265,8 @@ fn run<P: Policy>(
     }
     let elapsed = start.elapsed().saturating_sub(outside);
     progress(trace.events.len());
-    let Run { marks, refused, first_refusal, ops, done, .. } = run;
+    run.look();
+    let Run { marks, refused, first_refusal, ops, done, program, .. } = run;
     let stats = allocator.stats(DEVICE).map_err(|source| ReplayError::Allocator { event: done, source })?;
     #[allow(clippy::cast_precision_loss)]
     let ns_per_op = elapsed.as_nanos() as f64 / ops.max(1) as f64;
@@ -307,133 +288,7 @@ fn run<P: Policy>(
         events: done as u64,
         ops,
         ns_per_op,
-        simulated: None,
+        simulated: program.map(|program| program.figures(trace, options.lag)),
     };
     Ok(Replay { result, stats, first_refusal, allocator })
-}
-
-/// A failure at an event whose number is not known yet.
-enum StepError {
-    Allocator(AllocError),
-    Trace(String),
-}
-
-impl StepError {
-    fn at(self, event: usize) -> ReplayError {
-        match self {
-            Self::Allocator(source) => ReplayError::Allocator { event, source },
-            Self::Trace(what) => ReplayError::Trace { event, what },
-        }
-    }
-}
-
-impl From<AllocError> for StepError {
-    fn from(error: AllocError) -> Self {
-        Self::Allocator(error)
-    }
-}
-
-/// A replay under way.
-struct Run<'a, P: Policy> {
-    allocator: &'a CachingAllocator<P>,
-    streams: Vec<Stream>,
-    /// Addresses by block number; null where refused or freed.
-    live: Vec<DevicePtr>,
-    marks: Vec<Mark>,
-    refused: u64,
-    first_refusal: Option<Refusal>,
-    iteration: Option<u64>,
-    ops: u64,
-    done: usize,
-}
-
-impl<'a, P: Policy> Run<'a, P> {
-    fn new(
-        trace: &Trace,
-        backend: &dyn Backend,
-        allocator: &'a CachingAllocator<P>,
-    ) -> Result<Self, ReplayError> {
-        let (mut blocks, mut last_stream) = (0, 0);
-        for (n, event) in trace.events.iter().enumerate() {
-            if let Event::Alloc { stream, .. } | Event::RecordStream { stream, .. } = event {
-                last_stream = last_stream.max(*stream);
-                if last_stream > u32::from(u16::MAX) {
-                    let what = format!("stream {last_stream} is beyond 65535");
-                    return Err(ReplayError::Trace { event: n + 1, what });
-                }
-            }
-            if let Event::Alloc { id, .. } = event {
-                blocks = blocks.max(id.saturating_add(1));
-                // Numbers count up; a wild one must not make the table of blocks huge.
-                if blocks > 16 * trace.events.len() as u64 + 1024 {
-                    let what = format!("block number {id} is far beyond the number of events");
-                    return Err(ReplayError::Trace { event: n + 1, what });
-                }
-            }
-        }
-        let mut streams = vec![backend.default_stream(DEVICE)];
-        for _ in 0..last_stream {
-            streams.push(backend.create_stream(DEVICE, 0)?);
-        }
-        Ok(Self {
-            allocator,
-            streams,
-            live: vec![DevicePtr::NULL; blocks as usize],
-            marks: Vec::new(),
-            refused: 0,
-            first_refusal: None,
-            iteration: None,
-            ops: 0,
-            done: 0,
-        })
-    }
-
-    #[inline]
-    fn step(&mut self, event: &Event) -> Result<(), StepError> {
-        self.done += 1;
-        match *event {
-            Event::Alloc { id, size, stream } => {
-                self.ops += 1;
-                match self.allocator.malloc(size, self.streams[stream as usize]) {
-                    Ok(ptr) => self.live[id as usize] = ptr,
-                    Err(error) if error.is_out_of_memory() => {
-                        self.refused += 1;
-                        let (event, iteration) = (self.done, self.iteration);
-                        self.first_refusal.get_or_insert_with(|| {
-                            let report = match error {
-                                AllocError::OutOfMemory(report) => Some(report),
-                                _ => None,
-                            };
-                            Refusal { event, id, iteration, stream, requested: size, report }
-                        });
-                    }
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            Event::Free { id } => {
-                self.ops += 1;
-                let slot = self.live.get_mut(id as usize);
-                let slot = slot.ok_or_else(|| StepError::Trace(format!("block {id} was never requested")))?;
-                self.allocator.free(std::mem::replace(slot, DevicePtr::NULL))?;
-            }
-            Event::RecordStream { id, stream } => {
-                let ptr = self.live.get(id as usize).copied();
-                let ptr = ptr.ok_or_else(|| StepError::Trace(format!("block {id} was never requested")))?;
-                self.allocator.record_stream(ptr, self.streams[stream as usize])?;
-            }
-            Event::EmptyCache => self.allocator.empty_cache()?,
-            Event::Iteration { n } => {
-                self.iteration = Some(n);
-                let stats = self.allocator.stats(DEVICE)?;
-                self.marks.push(Mark {
-                    iteration: n,
-                    requested: stats.requested_bytes.all.current.unsigned_abs(),
-                    allocated: stats.allocated_bytes.all.current.unsigned_abs(),
-                    reserved: stats.reserved_bytes.all.current.unsigned_abs(),
-                    device_allocs: stats.num_device_alloc.unsigned_abs(),
-                });
-            }
-        }
-        Ok(())
-    }
 }

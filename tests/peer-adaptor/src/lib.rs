@@ -1,14 +1,15 @@
 //! Granule behind the small C ABI of the peer benchmark: the caching engine over the simulated device in
 //! `reserved` mode, with full statistics, locks and all streams on. A free uses the pointer only.
 //!
-//! Configuration: `conf=PYTORCH_ALLOC_CONF string`, or nothing.
+//! Configuration: `policy=NAME`, then `conf=PYTORCH_ALLOC_CONF string`, both optional and separated by a comma; the
+//! string goes to the end, as it has commas of its own.
 
-use alloc_core::CachingAllocator;
+mod engine;
+
 use alloc_core::backend::Backend;
-use alloc_core::config::{Flavour, Settings, pytorch};
-use alloc_core::policy::PytorchPolicy;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use backend_openreg::{Call, OpenReg, OpenRegConfig};
+use engine::Engine;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
@@ -30,7 +31,7 @@ const MEMORY_CALLS: &[Call] = &[
 ];
 
 struct State {
-    allocator: CachingAllocator<PytorchPolicy>,
+    allocator: Engine,
     device: Arc<OpenReg>,
     streams: Vec<Stream>,
 }
@@ -38,10 +39,7 @@ struct State {
 static STATE: OnceLock<State> = OnceLock::new();
 
 fn start(device_bytes: u64, config: &str) -> Result<State, String> {
-    let conf = config.strip_prefix("conf=").unwrap_or(config);
-    let settings = pytorch::parse(conf, &Settings::default(), Flavour::Cuda)
-        .map_err(|error| error.to_string())?
-        .settings;
+    let settings = engine::settings(config)?;
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let device =
         OpenReg::new(OpenRegConfig::default().devices(1).capacity(device_bytes)).map_err(|e| text(&e))?;
@@ -49,7 +47,7 @@ fn start(device_bytes: u64, config: &str) -> Result<State, String> {
     for _ in 1..STREAMS {
         streams.push(device.create_stream(DEVICE, 0).map_err(|e| text(&e))?);
     }
-    let allocator = CachingAllocator::new(device.clone(), settings).map_err(|e| text(&e))?;
+    let allocator = Engine::new(device.clone(), settings).map_err(|e| text(&e))?;
     Ok(State { allocator, device, streams })
 }
 
@@ -62,7 +60,7 @@ fn stream(state: &State, token: *mut c_void) -> Option<Stream> {
 /// The adaptor's name.
 #[unsafe(no_mangle)]
 pub extern "C" fn bm_name() -> *const c_char {
-    c"Granule, pytorch policy (simulated device)".as_ptr()
+    c"Granule (simulated device)".as_ptr()
 }
 
 /// Starts; 0 is success.
@@ -147,8 +145,7 @@ pub extern "C" fn bm_empty_cache() {
 pub extern "C" fn bm_reset() {
     bm_empty_cache();
     if let Some(state) = STATE.get() {
-        let _ = state.allocator.reset_peak_stats(DEVICE);
-        let _ = state.allocator.reset_accumulated_stats(DEVICE);
+        let _ = state.allocator.reset_stats(DEVICE);
         state.device.reset_calls();
     }
 }

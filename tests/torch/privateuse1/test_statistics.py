@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import accelerator
 
@@ -142,3 +144,31 @@ def test_the_profiler_sees_memory() -> None:
 
 def events_of(events: list) -> list:
     return [found for event in events for found in (event, *events_of(event.children))]
+
+
+def test_the_summary_is_a_table_for_people() -> None:
+    kept = bytes_tensor(3 * MIB)
+    table = torch.granule.memory_summary()
+    assert "device ID 0" in table and "3072 KiB" in table
+    assert torch.granule.memory_summary("granule:0") == table
+    assert 0 < len(torch.granule.memory_summary(abbreviated=True)) < len(table)
+    assert kept.numel()
+
+
+def test_granules_own_policy(program: Callable[..., str]) -> None:
+    said = program(
+        """
+        import torch
+        from granule_torch import privateuse1
+
+        privateuse1.enable("openreg", settings="policy:granule")
+        kept = torch.arange(3 << 18, device="granule")
+        assert torch.equal(kept.cpu(), torch.arange(3 << 18))
+        assert kept.nbytes <= torch.accelerator.memory_reserved() < 20 << 20
+        try:
+            privateuse1.configure("policy:pytorch")
+        except RuntimeError as refused:
+            print(refused)
+        """
+    )
+    assert "policy:pytorch is refused" in said

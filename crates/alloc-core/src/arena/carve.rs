@@ -3,9 +3,12 @@
 
 use super::ArenaState;
 use crate::block::{Block, BlockId, NO_USES, SegmentId, State, Tier};
-use crate::policy::Policy;
+use crate::counters::Count;
+use crate::policy::{Holding, Policy};
 use crate::region::RegionId;
 use crate::segment::Origin;
+use smallvec::SmallVec;
+use std::ops::Range;
 
 /// A part of a growth: from the candidate upwards.
 #[derive(Clone, Copy, Debug)]
@@ -118,15 +121,48 @@ impl<P: Policy> ArenaState<P> {
         id.some().filter(|id| self.blocks[*id].state == state)
     }
 
+    /// The granules of a new growable segment for a request of `size` bytes.
+    pub(crate) fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64 {
+        let in_use = self.counters.both(Count::ActiveBytes).unsigned_abs();
+        self.most_needed = self.most_needed.max(in_use + size);
+        let holding =
+            Holding { most: self.most_needed, in_use, taken_back: self.counters.bytes_taken_back() };
+        self.policy.granule(tier, minimum, &holding)
+    }
+
     /// Bytes to be mapped where [`plan_growth`](Self::plan_growth) would find room.
-    pub(crate) fn missing_memory(&self, tier: Tier, size: u64) -> Option<u64> {
-        let growth = self.room_for(tier, size)?;
+    pub(crate) fn missing_memory(&self, tier: Tier, size: u64, of: u64) -> Option<u64> {
+        let growth = self.room_for(tier, size, of)?;
         Some(growth.maps(self).iter().map(|(_, bytes)| bytes).sum())
     }
 
-    /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2) and takes it out.
-    pub(crate) fn plan_growth(&mut self, tier: Tier, size: u64) -> Option<Growth> {
-        let growth = self.room_for(tier, size)?;
+    /// Finds room for `size` bytes in the growable segments of `tier` (reference §5.2) whose granules have `of` bytes, or any
+    /// where that is 0, and takes it out.
+    pub(crate) fn plan_growth(&mut self, tier: Tier, size: u64, of: u64) -> Option<Growth> {
+        let growth = self.room_for(tier, size, of)?;
+        Some(self.take_out(growth))
+    }
+
+    /// As [`plan_growth`](Self::plan_growth), for `bytes` of new memory whatever is free beside it.
+    pub(crate) fn plan_stock(&mut self, tier: Tier, bytes: u64, of: u64) -> Option<Growth> {
+        let (region, link) = self.tiers[tier as usize].unmapped.iter().find_map(|(_, id)| {
+            let block = &self.blocks[*id];
+            let (region, granule) = self.region_of(block.segment, of)?;
+            let bytes = bytes.next_multiple_of(granule);
+            (block.size >= bytes).then_some((region, Link::ToMap(*id, bytes)))
+        })?;
+        Some(self.take_out(Growth { region, chain: vec![link] }))
+    }
+
+    /// Region and granule of a growable segment whose granules have `of` bytes, or any where that is 0.
+    fn region_of(&self, segment: SegmentId, of: u64) -> Option<(RegionId, u64)> {
+        match self.segments[segment].origin {
+            Origin::Growable { region, granule } if of == 0 || granule == of => Some((region, granule)),
+            _ => None,
+        }
+    }
+
+    fn take_out(&mut self, growth: Growth) -> Growth {
         for link in &growth.chain {
             match link {
                 Link::Mapped(id) => self.take_from_index(*id),
@@ -135,11 +171,12 @@ impl<P: Policy> ArenaState<P> {
             let (Link::Mapped(id) | Link::ToMap(id, _)) = *link;
             self.blocks[id].state = State::Busy;
         }
-        Some(growth)
+        growth
     }
 
-    fn room_for(&self, tier: Tier, size: u64) -> Option<Growth> {
+    fn room_for(&self, tier: Tier, size: u64, of: u64) -> Option<Growth> {
         let start = self.tiers[tier as usize].unmapped.iter().find_map(|(_, unmapped)| {
+            self.region_of(self.blocks[*unmapped].segment, of)?;
             let candidate = self.neighbour_in(State::Free, self.blocks[*unmapped].prev).unwrap_or(*unmapped);
             let mut room = 0;
             for (_, block) in self.upwards(candidate) {
@@ -225,30 +262,50 @@ impl<P: Policy> ArenaState<P> {
         self.insert_free(id);
     }
 
-    /// Cuts the whole granules out of a free block of a growable segment and takes them out as busy; what
-    /// is left at either end stays free. `None` when there is no whole granule.
-    pub(crate) fn begin_vacate(&mut self, id: BlockId) -> Option<BlockId> {
-        let block = &self.blocks[id];
-        let segment = &self.segments[block.segment];
-        let Origin::Growable { granule, .. } = segment.origin else { return None };
-        let base = segment.base;
-        let low = (block.addr - base).next_multiple_of(granule) + base;
-        let high = (block.end() - base) / granule * granule + base;
-        if high <= low {
-            return None;
-        }
-        let (front, back) = (low - block.addr, block.end() - high);
+    /// Takes a range out of a free block, as busy; what is left at either end stays free.
+    pub(crate) fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
+        let (addr, end) = (self.blocks[id].addr, self.blocks[id].end());
         self.take_from_index(id);
         let mut middle = id;
-        if front > 0 {
-            middle = self.cut_above(id, front, State::Busy);
+        if addr < low {
+            middle = self.cut_above(id, low - addr, State::Busy);
             self.insert_free(id);
         }
-        if back > 0 {
+        if high < end {
             self.cut_above(middle, high - low, State::Free);
         }
         self.blocks[middle].state = State::Busy;
-        Some(middle)
+        middle
+    }
+
+    /// Takes the whole granules of a free block of a growable segment that no view shows out, as busy; the rest stays
+    /// free.
+    pub(crate) fn begin_vacate(&mut self, id: BlockId) -> SmallVec<[BlockId; 2]> {
+        let block = &self.blocks[id];
+        let number = block.segment;
+        let segment = &self.segments[number];
+        let Origin::Growable { granule, .. } = segment.origin else { return SmallVec::new() };
+        let base = segment.base;
+        let low = (block.addr - base).next_multiple_of(granule) + base;
+        let high = (block.end() - base) / granule * granule + base;
+        let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
+        for at in (low..high.max(low)).step_by(granule as usize) {
+            if self.views_of(number, at) > 0 {
+                continue;
+            }
+            match runs.last_mut().filter(|run| run.end == at) {
+                Some(run) => run.end = at + granule,
+                None => runs.push(at..at + granule),
+            }
+        }
+        let mut holder = id;
+        runs.into_iter()
+            .map(|run| {
+                let part = self.take_range(holder, run.start, run.end);
+                holder = self.blocks[part].next;
+                part
+            })
+            .collect()
     }
 
     /// Takes out, as busy, the block of every growable segment of `tier` that has no memory at all.

@@ -33,7 +33,7 @@ impl<P: Policy> ArenaState<P> {
     pub(crate) fn growable_segments(&self) -> Vec<(SegmentId, RegionId)> {
         let region = |origin| match origin {
             Origin::Growable { region, .. } => Some(region),
-            Origin::Fixed => None,
+            Origin::Fixed | Origin::View => None,
         };
         self.segments.iter().filter_map(|(id, segment)| Some((id, region(segment.origin)?))).collect()
     }
@@ -50,11 +50,11 @@ impl<P: Policy> ArenaState<P> {
         let mut groups: Vec<(Range<u64>, Option<KeptBecause>)> = Vec::new();
         for (_, block) in self.segment_blocks(segment) {
             let why = match block.state {
-                State::Unmapped | State::Dormant | State::Vacant => continue,
+                State::Unmapped | State::Dormant | State::Blank | State::Vacant => continue,
                 State::Free if !free_too => continue,
                 State::Free | State::Allocated | State::Asleep => None,
                 State::Pending => Some(KeptBecause::Pending),
-                State::Busy => Some(KeptBecause::Busy),
+                State::Busy | State::Lent => Some(KeptBecause::Busy),
             };
             let granules = region.around(block.addr..block.end());
             match groups.last_mut().filter(|(group, _)| granules.start < group.end) {
@@ -69,6 +69,8 @@ impl<P: Policy> ArenaState<P> {
         for (group, mut why) in groups {
             for at in group.clone().step_by(region.granule as usize) {
                 let of_granule = match region.state_at(at) {
+                    // A view shows the same memory, and would show what is gone.
+                    _ if self.views_of(segment, at) > 0 => Some(KeptBecause::Busy),
                     GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
                     GranuleState::Pinned => Some(KeptBecause::Pinned),
                     GranuleState::Exported => Some(KeptBecause::Shared),

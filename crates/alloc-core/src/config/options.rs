@@ -239,7 +239,7 @@ static OPTIONS: [OptionInfo; 28] = [
     OptionInfo {
         unit: "name",
         default: "pytorch",
-        range: "pytorch",
+        range: "pytorch, granule",
         help: "The rules for rounding, placement, splitting, growth and release.",
         ..option(Key::Policy, Owner::Granule, "policy")
     },

@@ -120,7 +120,7 @@ impl<P: Policy> DeviceAllocator<P> {
             // Budgets and `memory_limit` count what is really missing.
             let counts = self.has_budgets() || state.accounts.hard.is_some();
             let exact = own.filter(|own| counts && own.grows());
-            let exact = exact.and_then(|own| own.missing_memory(request.tier, request.size));
+            let exact = exact.and_then(|own| own.missing_memory(request.tier, request.size, 0));
             let wanted = exact.unwrap_or(request.segment_bytes);
             let room = Room { device_free, limits: &limits, wanted };
             let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
@@ -129,7 +129,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let tenant = tenant_report(&state.accounts, pool, refused(Shortage::Tenant).is_some());
             let reserve_class = state.reserve_classes.get(&stream.raw).cloned();
             let class_reserve = state.class_reserve(stream, self.total_memory);
-            let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.total_memory));
+            let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.total_memory, u64::MAX));
             let reserve_too_small = (policy.grows() && request.segment_bytes <= self.total_memory)
                 .then_some(reserve)
                 .filter(|reserve| *reserve < request.segment_bytes);
@@ -305,6 +305,7 @@ fn releasable<P: Policy>(arena: &ArenaState<P>, block: &Block) -> u64 {
     let segment = &arena.segments[block.segment];
     match segment.origin {
         Origin::Fixed if block.is_split() => 0,
+        Origin::View => 0,
         Origin::Fixed => block.size,
         Origin::Growable { granule, .. } => {
             let low = (block.addr - segment.base).next_multiple_of(granule);

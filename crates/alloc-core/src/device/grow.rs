@@ -3,19 +3,30 @@
 use super::{DeviceAllocator, DeviceState, SegmentChange, SegmentEvent};
 use crate::address_map::AddressMap;
 use crate::arena::ArenaPool;
+use crate::attention::Reason;
 use crate::backend::{BackendError, ErrorKind, Granularity, VirtualMemory};
-use crate::block::State;
+use crate::block::{State, Tier};
 use crate::call::Call;
+use crate::counters::Count;
 use crate::directory::Arena;
 use crate::error::Result;
 use crate::policy::{Policy, Request};
 use crate::region::{self, Failed};
-use crate::round::MIN_BLOCK;
+use crate::round::{MIN_BLOCK, SMALL_SEGMENT};
 use crate::segment::{Origin, Segment};
 use crate::snapshot::Action;
 use crate::stream_identity::shown;
-use crate::sync::assert_unlocked;
+use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PoolId, Stream};
+
+/// What memory is taken for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// The request is served from it.
+    Serve,
+    /// It becomes free memory, in granules of this size; the request says how much.
+    Stock { granule: u64 },
+}
 
 /// Bytes that are to be taken for a pool: counted as held until they are settled, or this is dropped.
 pub(super) struct Intent<'a, P: Policy> {
@@ -56,19 +67,45 @@ impl<P: Policy> Drop for Intent<'_, P> {
 }
 
 impl<P: Policy> DeviceAllocator<P> {
-    /// Takes memory for `request` from the device and hands it out. `Ok(None)` where the device, or a
-    /// limit, has not enough.
+    /// The granules that new memory of an arena is made of, if `size` bytes are needed; 0 where any will do.
+    pub(super) fn next_granule(&self, arena: &Arena<P>, tier: Tier, size: u64) -> u64 {
+        let hardened = self.attention.has(Reason::HARDENED);
+        let minimum = self.minimum_granule.get().filter(|_| P::VIEWS && !hardened);
+        minimum.map_or(0, |minimum| arena.lock().next_granule(tier, *minimum, size))
+    }
+
+    fn granule_for(&self, arena: &Arena<P>, request: &Request, purpose: Purpose) -> u64 {
+        match purpose {
+            Purpose::Serve => self.next_granule(arena, request.tier, request.size),
+            Purpose::Stock { granule } => granule,
+        }
+    }
+
+    /// Bytes handed out or pending. Locks all arenas, one after the other.
+    pub(super) fn in_use(&self) -> u64 {
+        let of = |arena: &Arc<Arena<P>>| arena.lock().counters.both(Count::ActiveBytes).unsigned_abs();
+        self.arena_states().into_iter().map(of).sum()
+    }
+
+    /// Takes memory for `request` from the device and hands it out, or keeps it as free memory; returns its address.
+    /// `Ok(None)` where the device, or a limit, has not enough.
     pub(super) fn grow(
         &self,
         arena: &Arena<P>,
         request: &Request,
+        purpose: Purpose,
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let _memory = self.in_transit();
+        let granule = self.granule_for(arena, request, purpose);
         let (growable, pool, missing) = {
             let state = arena.lock();
-            let missing = state.missing_memory(request.tier, request.size).filter(|_| is_retry);
+            let exact = is_retry || P::VIEWS;
+            let missing = match purpose {
+                Purpose::Serve => state.missing_memory(request.tier, request.size, granule).filter(|_| exact),
+                Purpose::Stock { .. } => Some(request.size),
+            };
             (state.grows(), state.pool.clone(), missing)
         };
         // PyTorch counts the whole request, also where free memory is to become part of the block. Before the request is
@@ -83,13 +120,13 @@ impl<P: Policy> DeviceAllocator<P> {
         let intent = Intent { device: self, pool: pool.id, bytes: asked.exact, at_most: missing };
         self.retry_leftovers();
         match self.backend.virtual_memory() {
-            Ok(vm) if growable => self.grow_region(arena, request, vm, &pool, intent, call),
+            Ok(vm) if growable => self.grow_region(arena, request, purpose, vm, &pool, intent, call),
             _ => self.grow_fixed(arena, request, &pool, intent, call),
         }
     }
 
     /// Whether the address map can hold every block of a new range.
-    fn can_serve(base: DevicePtr, bytes: u64) -> bool {
+    pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
         let last = base.0.checked_add(bytes).map(|end| DevicePtr(end - MIN_BLOCK));
         !base.is_null() && AddressMap::can_hold(base) && last.is_some_and(AddressMap::can_hold)
     }
@@ -191,10 +228,12 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(None)
     }
 
+    #[allow(clippy::too_many_arguments)] // one call at the end of `grow`
     fn grow_region(
         &self,
         arena: &Arena<P>,
         request: &Request,
+        purpose: Purpose,
         vm: &dyn VirtualMemory,
         pool: &ArenaPool,
         intent: Intent<'_, P>,
@@ -202,12 +241,17 @@ impl<P: Policy> DeviceAllocator<P> {
     ) -> Result<Option<DevicePtr>> {
         let at_most = intent.at_most;
         let mut intent = Some(intent);
+        let of = self.granule_for(arena, request, purpose);
         loop {
             let mut state = arena.lock();
             let stream = state.id.stream;
-            let Some(growth) = state.plan_growth(request.tier, request.size) else {
+            let planned = match purpose {
+                Purpose::Serve => state.plan_growth(request.tier, request.size, of),
+                Purpose::Stock { .. } => state.plan_stock(request.tier, request.size, of),
+            };
+            let Some(growth) = planned else {
                 drop(state);
-                if self.add_region(arena, request, vm)? {
+                if self.add_region(arena, request, of, vm)? {
                     continue;
                 }
                 return Ok(None);
@@ -279,7 +323,12 @@ impl<P: Policy> DeviceAllocator<P> {
             let block = state.commit_growth(growth, done);
             let Some(Failed { error, .. }) = failure else {
                 let Some(block) = block else { continue };
-                return Ok(Some(state.hand_out(&self.map, block, request)));
+                if purpose == Purpose::Serve {
+                    return Ok(Some(state.hand_out(&self.map, block, request)));
+                }
+                let addr = maps.first().map_or(0, |(addr, _)| *addr);
+                state.insert_free(block);
+                return Ok(Some(DevicePtr(addr)));
             };
             drop(state);
             return self.refused(error, granule);
@@ -288,21 +337,38 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Reserves address space for a new growable segment; `false` where it would be too small for the
     /// request.
-    fn add_region(&self, arena: &Arena<P>, request: &Request, vm: &dyn VirtualMemory) -> Result<bool> {
+    pub(super) fn add_region(
+        &self,
+        arena: &Arena<P>,
+        request: &Request,
+        of: u64,
+        vm: &dyn VirtualMemory,
+    ) -> Result<bool> {
         assert_unlocked();
-        let minimum = vm.granularity(self.device, Granularity::Minimum)?;
+        let minimum = match self.minimum_granule.get() {
+            Some(minimum) => *minimum,
+            None => vm.granularity(self.device, Granularity::Minimum)?,
+        };
+        self.minimum_granule.get_or_init(|| minimum);
         let (granule, bytes) = {
+            let usual = match of {
+                0 => arena.lock().next_granule(request.tier, minimum, request.size),
+                granule => granule,
+            };
             let state = arena.lock();
-            let usual = state.policy.granule(request.tier, minimum);
             let granule = self.hardened_granule(&state.policy).unwrap_or(usual);
             let class = self.state.lock().class_reserve(state.id.stream, self.total_memory);
-            let reserve = class.unwrap_or_else(|| state.policy.reserve(self.total_memory));
+            let reserve = class.unwrap_or_else(|| state.policy.reserve(self.total_memory, granule));
+            // Where regions are small, a large request has one of its own.
+            let reserve = if P::VIEWS { reserve.max(request.size) } else { reserve };
             (granule, reserve.next_multiple_of(granule))
         };
         if bytes < request.size {
             return Ok(false);
         }
-        let base = match vm.reserve_address(self.device, bytes, 0, DevicePtr::NULL) {
+        // Borders of granules are told by their addresses.
+        let alignment = if P::VIEWS { SMALL_SEGMENT } else { 0 };
+        let base = match vm.reserve_address(self.device, bytes, alignment, DevicePtr::NULL) {
             Ok(base) => base,
             // The ladder gives whole regions back, so a lack of addresses is no end.
             Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {

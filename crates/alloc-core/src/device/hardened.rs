@@ -18,7 +18,7 @@ use crate::hardened::{
 use crate::held_event::HeldEvent;
 use crate::last_work::User;
 use crate::pending::Waiting;
-use crate::policy::{Policy, Request};
+use crate::policy::{Holding, Policy, Request};
 use crate::segment::Origin;
 use crate::stream_identity::named;
 use crate::types::{DevicePtr, Stream};
@@ -57,7 +57,11 @@ impl<P: Policy> DeviceAllocator<P> {
         let mut request = Request { requested: bytes, ..state.policy.request(bytes + MARGIN) };
         if let (Tier::Large, true, Some(minimum)) = (request.tier, state.grows(), self.minimum_granule.get())
         {
-            request.size = request.size.next_multiple_of(state.policy.granule(Tier::Small, *minimum));
+            request.size = request.size.next_multiple_of(state.policy.granule(
+                Tier::Small,
+                *minimum,
+                &Holding::default(),
+            ));
             request.segment_bytes = request.segment_bytes.max(request.size);
         }
         request
@@ -66,7 +70,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// The unit in which new growable segments are mapped in place of the policy's own.
     pub(super) fn hardened_granule(&self, policy: &P) -> Option<u64> {
         let minimum = self.minimum_granule.get().filter(|_| self.attention.has(Reason::HARDENED))?;
-        Some(policy.granule(Tier::Small, *minimum))
+        Some(policy.granule(Tier::Small, *minimum, &Holding::default()))
     }
 
     /// Writes the canary behind a block that was handed out. Does not block; where the driver refuses there is none.

@@ -87,7 +87,7 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         let try_again = || match self.search(arena, request, false, call) {
             Some(ptr) => Ok(Some(ptr)),
-            None => self.grow(arena, request, false, call),
+            None => self.take_memory(arena, request, false, call),
         };
         let _alone = self.last_resort.lock();
         for _ in 0..LAST_CLIMBS {
@@ -129,7 +129,10 @@ impl<P: Policy> DeviceAllocator<P> {
         {
             return Ok(Some(ptr));
         }
-        self.grow(arena, request, false, call)
+        if let Some(ptr) = self.replace(arena, request, call)? {
+            return Ok(Some(ptr));
+        }
+        self.take_memory(arena, request, false, call)
     }
 
     /// Searches the free blocks again. PyTorch ages them only after callbacks.
@@ -141,8 +144,13 @@ impl<P: Policy> DeviceAllocator<P> {
         call: &Call<'_>,
     ) -> Option<DevicePtr> {
         let mut state = self.attend(arena, call);
-        let found = if ages { state.find(request) } else { state.find_again(request) }?;
-        Some(state.hand_out(&self.map, found, request))
+        match if ages { state.find(request) } else { state.find_again(request) } {
+            Some(found) => Some(state.hand_out(&self.map, found, request)),
+            None => {
+                drop(state);
+                self.search_views(arena, request, call)
+            }
+        }
     }
 
     /// Searches the pools that serve the default pool in need (`use_on_oom`): what they have cached, never new memory.
@@ -178,6 +186,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 self.drain(call)?;
                 Outcome::Changed
             }
+            Rung::Views => served(self.search_views(arena, request, call)),
             Rung::Callbacks => {
                 let callbacks = self.callbacks.lock().clone();
                 // All of them run, whatever the first ones say.
@@ -205,7 +214,7 @@ impl<P: Policy> DeviceAllocator<P> {
             Rung::OptedInPools => served(self.search_opted_in(arena, request, call)?),
             Rung::ReleaseEnough => {
                 if self.release_enough(arena, request, call)? {
-                    served(self.grow(arena, request, false, call)?)
+                    served(self.take_memory(arena, request, false, call)?)
                 } else {
                     Outcome::Unchanged
                 }

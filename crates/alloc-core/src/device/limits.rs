@@ -29,11 +29,8 @@ impl<P: Policy> DeviceAllocator<P> {
         {
             return Ok(false);
         }
-        if state.settings.throw_on_oom {
-            let limit = bytes_of(self.total_memory, state.settings.per_process_memory_fraction);
-            if wanted > limit {
-                return Err(self.reject(state, request, limit));
-            }
+        if let Some(limit) = state.rejects_above(self.total_memory).filter(|limit| wanted > *limit) {
+            return Err(self.reject(state, request, limit));
         }
         state.accounts.intend(pool, asked.exact);
         Ok(true)
@@ -120,6 +117,13 @@ impl<P: Policy> DeviceAllocator<P> {
         let accounts = &self.state.lock().accounts;
         let limit = settings.memory_limit.map(|limit| limit.bytes(self.total_memory));
         accounts.keeps_guarantees(accounts.fraction, limit)
+    }
+}
+
+impl DeviceState {
+    /// What may be held before requests are rejected unasked (`throw_on_cudamalloc_oom`), on a device of `total` bytes.
+    pub(super) fn rejects_above(&self, total: u64) -> Option<u64> {
+        self.settings.throw_on_oom.then(|| bytes_of(total, self.settings.per_process_memory_fraction))
     }
 }
 

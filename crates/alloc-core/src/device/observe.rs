@@ -177,7 +177,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let state = self.arenas.get(at.arena)?.lock();
         let block = state.live(ptr, at.block)?;
         let segment = &state.segments[state.blocks[block].segment];
-        Some((!segment.is_growable()).then_some((DevicePtr(segment.base), segment.bytes)))
+        Some(segment.is_fixed().then_some((DevicePtr(segment.base), segment.bytes)))
     }
 
     /// Block size of the live block at `ptr`.
@@ -245,8 +245,9 @@ impl<P: Policy> DeviceAllocator<P> {
                     State::Allocated | State::Asleep => BlockState::ActiveAllocated,
                     State::Pending => BlockState::ActivePendingFree,
                     State::Free | State::Dormant => BlockState::Inactive,
-                    State::Busy if !segment.is_growable() => BlockState::Inactive,
-                    State::Unmapped | State::Busy | State::Vacant => {
+                    State::Busy if segment.is_fixed() => BlockState::Inactive,
+                    // What is lent shows where it is used.
+                    State::Unmapped | State::Busy | State::Lent | State::Blank | State::Vacant => {
                         open = false;
                         continue;
                     }
@@ -299,7 +300,7 @@ impl<P: Policy> DeviceAllocator<P> {
             stream: shown_raw(arena.id.stream.raw),
             segment_type: segment.tier.name().into(),
             pool_id: arena.pool.id,
-            is_expandable: segment.is_growable(),
+            is_expandable: !segment.is_fixed(),
             registration: Some(segment.registration),
             frames: Some(Arc::default()),
             blocks: Vec::new(),
@@ -338,9 +339,16 @@ impl<P: Policy> DeviceAllocator<P> {
                 assert_eq!(fixed + backed, reserved, "reserved bytes are those of segments and granules");
                 let segments = state.counters.segment.all.current.unsigned_abs();
                 assert_eq!(fixed_count, segments, "the segment count is the number of fixed segments");
+                let mut shown = 0;
                 for arena in arenas.iter() {
                     crate::invariants::check_regions(arena, &state.regions);
+                    shown += crate::invariants::check_shown(arena, &state.regions);
                 }
+                assert_eq!(
+                    shown,
+                    state.regions.views.len(),
+                    "the device knows what is mapped in views, and no more"
+                );
             }
         });
     }

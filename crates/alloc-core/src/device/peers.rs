@@ -6,7 +6,7 @@ use crate::error::{AllocError, Result};
 use crate::policy::Policy;
 use crate::region::{Backing, Source};
 use crate::sync::{assert_unlocked, this_thread};
-use crate::types::DeviceIndex;
+use crate::types::{DeviceIndex, DevicePtr};
 use smallvec::SmallVec;
 
 impl<P: Policy> DeviceAllocator<P> {
@@ -74,7 +74,9 @@ impl<P: Policy> DeviceAllocator<P> {
     fn grant(&self, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<()> {
         let ranges: Vec<_> = {
             let state = self.state.lock();
-            state.regions.iter().flat_map(|region| region.held_granules().collect::<Vec<_>>()).collect()
+            let home = state.regions.iter().flat_map(|region| region.held_granules().collect::<Vec<_>>());
+            let shown = state.regions.views.iter().map(|(at, bytes)| (DevicePtr(*at), *bytes));
+            home.chain(shown).collect()
         };
         assert_unlocked();
         for (at, bytes) in ranges {
@@ -83,7 +85,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let granted = unsafe { vm.set_access(at, bytes, &[peer], Access::ReadWrite) };
             if let Err(error) = granted {
                 self.backend.clear_error();
-                if self.state.lock().regions.iter().any(|region| region.is_backed(at.0)) {
+                if self.state.lock().regions.is_backed(at.0) {
                     return Err(error.into());
                 }
             }

@@ -280,7 +280,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
                 let free = arena.blocks.iter().filter(|(_, block)| block.state == State::Free);
                 stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
-                let has_memory = |state| !matches!(state, State::Unmapped | State::Asleep | State::Dormant);
+                let has_memory =
+                    |state| !matches!(state, State::Unmapped | State::Asleep | State::Dormant | State::Blank);
                 let backed = |id| arena.segment_blocks(id).any(|(_, block)| has_memory(block.state));
                 stats.segments += arena.segments.iter().filter(|(id, _)| backed(*id)).count() as u64;
             }
@@ -331,6 +332,7 @@ impl<P: Policy> DeviceAllocator<P> {
             None => self.enter_slowly(pool, stream)?,
         };
         let mut state = self.attended(state, call);
+        state.settle();
         let request = if self.attention.has(Reason::HARDENED) {
             self.hardened_request(&state, bytes)
         } else {

@@ -61,8 +61,10 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     fn exact_need(&self, arena: &Arena<P>, request: &Request) -> u64 {
+        let granule = self.next_granule(arena, request.tier, request.size);
         let state = arena.lock();
-        let missing = if state.grows() { state.missing_memory(request.tier, request.size) } else { None };
+        let missing =
+            if state.grows() { state.missing_memory(request.tier, request.size, granule) } else { None };
         missing.unwrap_or(request.segment_bytes)
     }
 
@@ -167,7 +169,7 @@ impl<P: Policy> DeviceAllocator<P> {
         // Pending blocks that came back may fit as they are.
         match self.search(arena, request, false, call) {
             Some(ptr) => Ok(Some(ptr)),
-            None => self.grow(arena, request, is_retry, call),
+            None => self.take_memory(arena, request, is_retry, call),
         }
     }
 

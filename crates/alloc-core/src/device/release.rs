@@ -85,7 +85,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Arenas whose cached memory may go, with their pool: those of the default pool and of pools that nobody uses any
     /// more. Such a pool stays so; its arenas may be another pool's by the time they are locked.
-    fn releasable(&self, what: Flush) -> Vec<(&Arc<Arena<P>>, PoolSlot)> {
+    pub(super) fn releasable(&self, what: Flush) -> Vec<(&Arc<Arena<P>>, PoolSlot)> {
         let slots: Vec<_> =
             self.arena_states().into_iter().map(|arena| (arena, arena.lock().pool.slot)).collect();
         let pools = self.pools.lock();
@@ -185,7 +185,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Gives the fixed segments of the blocks that `pick` chooses back: free, unsplit blocks of `tier`, where the arena is
     /// still that of the pool in `slot`.
-    fn release_fixed(
+    pub(super) fn release_fixed(
         &self,
         arena: &Arena<P>,
         slot: PoolSlot,
@@ -275,7 +275,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is
     /// known to be; `Ok(false)` where it is not known, and a capture forbids to wait.
-    fn quiesce(&self, arena: &Arena<P>, blocks: &[BlockId], call: &Call<'_>) -> Result<bool> {
+    pub(super) fn quiesce(&self, arena: &Arena<P>, blocks: &[BlockId], call: &Call<'_>) -> Result<bool> {
         let (named, sealed) = {
             let mut state = arena.lock();
             let newest = blocks.iter().map(|id| state.blocks[*id].epoch).max().unwrap_or(0);
@@ -308,6 +308,8 @@ impl<P: Policy> DeviceAllocator<P> {
     fn vacate_tier(&self, arena: &Arena<P>, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
         let (_, dropped) = self.drop_dormant(arena, slot, vm);
+        let dropped =
+            if tier == Tier::Large { dropped.and(self.drop_views(arena, vm, call)) } else { dropped };
         let mut state = arena.lock();
         if state.pool.slot != slot {
             return dropped;
@@ -317,7 +319,7 @@ impl<P: Policy> DeviceAllocator<P> {
             .blocks()
             .filter(|id| state.segments[state.blocks[*id].segment].is_growable())
             .collect();
-        let parts: Vec<_> = growable.into_iter().filter_map(|id| state.begin_vacate(id)).collect();
+        let parts: Vec<_> = growable.into_iter().flat_map(|id| state.begin_vacate(id)).collect();
         // Address space that has nothing mapped, because giving it back failed before.
         let empty = state.take_empty_regions(tier);
         if parts.is_empty() && empty.is_empty() {

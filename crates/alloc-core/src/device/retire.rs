@@ -17,7 +17,7 @@ use crate::sync::{Arc, Guard};
 use crate::types::Stream;
 
 impl<P: Policy> DeviceAllocator<P> {
-    /// The arena that serves `stream`, locked, if it is quickly found.
+    /// The arena that serves `stream`, locked for the short way, if it is quickly found.
     #[inline(always)]
     pub(super) fn enter(
         &self,
@@ -25,7 +25,7 @@ impl<P: Policy> DeviceAllocator<P> {
         stream: Stream,
     ) -> Option<(&Arena<P>, Guard<'_, ArenaState<P>>)> {
         let arena = self.arenas.hint(slot, stream)?;
-        let state = arena.lock();
+        let state = arena.lock_shortly();
         // It may have been retired since, or be another stream's that looks alike to the table.
         state.serves(slot, stream).then_some((arena, state))
     }

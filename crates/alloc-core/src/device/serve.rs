@@ -12,7 +12,7 @@ use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
 use crate::history::{Context, RecordContext};
 use crate::pending::{Ask, Waiting};
-use crate::policy::{Drain, Policy};
+use crate::policy::{Drain, Policy, Request};
 use crate::round::EXABYTE;
 use crate::sync::{Guard, InTransit};
 use crate::types::{DevicePtr, Stream};
@@ -75,15 +75,33 @@ impl<P: Policy> DeviceAllocator<P> {
             None => self.enter_slowly(&ArenaPool::DEFAULT, stream)?,
         };
         let request = state.policy.request(bytes);
-        match state.find(&request) {
+        match state.hand_out_parked(&request) {
+            Some(ptr) => {
+                self.leave(state);
+                Ok(ptr)
+            }
+            None => self.malloc_from_index(arena, state, &request),
+        }
+    }
+
+    /// The rest of the short way. Apart, so that a request that is served before keeps few registers.
+    #[inline(never)]
+    fn malloc_from_index(
+        &self,
+        arena: &Arena<P>,
+        mut state: Guard<'_, ArenaState<P>>,
+        request: &Request,
+    ) -> Result<DevicePtr> {
+        state.settle();
+        match state.find(request) {
             Some(block) => {
-                let ptr = state.hand_out(&self.map, block, &request);
+                let ptr = state.hand_out(&self.map, block, request);
                 self.leave(state);
                 Ok(ptr)
             }
             None => {
                 drop(state);
-                self.climb(arena, &request, &Call::PLAIN)
+                self.climb(arena, request, &Call::PLAIN)
             }
         }
     }
@@ -188,9 +206,9 @@ impl<P: Policy> DeviceAllocator<P> {
     #[inline]
     pub(crate) fn free(&self, ptr: DevicePtr, location: Location) -> bool {
         let Some(arena) = self.arenas.get(location.arena) else { return false };
-        let mut state = arena.lock();
+        let mut state = arena.lock_shortly();
         let Some(block) = state.handed_out(ptr, location.block) else { return false };
-        match state.free(&self.map, block) {
+        match state.free_shortly(&self.map, block) {
             FreeStep::Done => self.leave(state),
             FreeStep::Wait(uses) => {
                 let _named = self.name(&uses);

@@ -391,8 +391,15 @@ fn place<P: Policy>(state: &ArenaState<P>, id: BlockId) -> std::result::Result<P
     let block = &state.blocks[id];
     let segment = &state.segments[block.segment];
     let registration = segment.registration;
-    let Origin::Growable { region, granule } = segment.origin else {
-        return Ok(Place::Fixed { base: segment.base, bytes: segment.bytes, registration });
+    let (region, granule) = match segment.origin {
+        Origin::Fixed => return Ok(Place::Fixed { base: segment.base, bytes: segment.bytes, registration }),
+        Origin::Growable { region, granule } => (region, granule),
+        // Its granules are known to two places, of which only one can be exported.
+        Origin::View => {
+            return Err("the block lies in a view of free memory that the granule policy made; allocate what is to be \
+                        shared from a memory pool, whose blocks lie in one place, or with policy:pytorch"
+                .into());
+        }
     };
     if state.pool.source.is_some() {
         return Err("the block's memory comes from its pool's own source of physical memory, which does not say how other \

@@ -215,7 +215,7 @@ impl<P: Policy> DeviceAllocator<P> {
     fn fixed_memory(&self, pool: &Sleeper) -> Option<Kept> {
         let of_arena = |arena: &&Arc<Arena<P>>| {
             let state = arena.lock();
-            let fixed = state.segments.iter().filter(|(_, segment)| !segment.is_growable());
+            let fixed = state.segments.iter().filter(|(_, segment)| segment.is_fixed());
             fixed.map(|(_, segment)| segment.bytes).sum::<u64>()
         };
         let bytes: u64 = self.arenas_of(pool.slot).iter().map(of_arena).sum();
@@ -234,6 +234,7 @@ impl<P: Policy> DeviceAllocator<P> {
         call: &Call<'_>,
         report: &mut SleepReport,
     ) -> Result<()> {
+        self.drop_views(arena, vm, call)?;
         let _memory = self.in_transit();
         let (runs, users) = self.lie_down(arena, pool, free_too, report);
         if runs.is_empty() {

@@ -12,7 +12,11 @@ fn stream(raw: u64) -> Stream {
 
 fn directory() -> Directory<PytorchPolicy> {
     let policy = PytorchPolicy::new(&Settings::default(), false);
-    Directory::new(DeviceIndex(0), Template { policy, ages: false, history: HistoryTemplate::default() })
+    Directory::new(
+        DeviceIndex(0),
+        Arc::default(),
+        Template { policy, ages: false, history: HistoryTemplate::default() },
+    )
 }
 
 /// The number of the arena that the table names for a stream.

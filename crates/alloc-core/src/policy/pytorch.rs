@@ -1,6 +1,6 @@
 //! PyTorch's decisions, exactly (torch 2.15; section numbers are those of the behaviour reference).
 
-use super::{Drain, Policy, Request, Rung};
+use super::{Drain, Holding, Policy, Request, Rung, garbage_threshold};
 use crate::block::{BlockId, BlockTable, State, Tier};
 use crate::config::Settings;
 use crate::index::{BestFitIndex, Cursor, FitKey};
@@ -37,7 +37,7 @@ impl PytorchPolicy {
     ) -> Cursor {
         let mut best = from;
         let mut room = Self::room(blocks, index.block(best));
-        while segments[blocks[index.block(best)].segment].is_growable() {
+        while segments.is_growable(blocks[index.block(best)].segment) {
             let Some(next) = index.next(best) else { break };
             let next_room = Self::room(blocks, index.block(next));
             if next_room >= room {
@@ -96,7 +96,7 @@ impl Policy for PytorchPolicy {
         Self { grows: true, ..self.clone() }
     }
 
-    fn granule(&self, tier: Tier, minimum: u64) -> u64 {
+    fn granule(&self, tier: Tier, minimum: u64, _: &Holding) -> u64 {
         let wanted = match tier {
             Tier::Small => SMALL_SEGMENT,
             Tier::Large => self.large_segment,
@@ -104,7 +104,7 @@ impl Policy for PytorchPolicy {
         wanted.next_multiple_of(minimum)
     }
 
-    fn reserve(&self, total: u64) -> u64 {
+    fn reserve(&self, total: u64, _: u64) -> u64 {
         let full = total + total / 8;
         self.reserve.map_or(full, |reserve| reserve.bytes(total))
     }
@@ -119,12 +119,12 @@ impl Policy for PytorchPolicy {
         request: &Request,
     ) -> Option<BlockId> {
         let mut at = index.lower_bound(FitKey::at_least(request.size))?;
-        if segments[blocks[index.block(at)].segment].is_growable() {
+        if segments.is_growable(blocks[index.block(at)].segment) {
             if self.grows {
                 at = Self::least_room(index, blocks, segments, at);
             } else {
                 // Growable blocks are reused only while the option is on.
-                while segments[blocks[index.block(at)].segment].is_growable() {
+                while segments.is_growable(blocks[index.block(at)].segment) {
                     at = index.next(at)?;
                 }
             }
@@ -160,9 +160,6 @@ impl Policy for PytorchPolicy {
     }
 
     fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64> {
-        let allowed = allowed.filter(|_| self.garbage_threshold > 0.0)?;
-        #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
-        let threshold = (self.garbage_threshold * allowed as f64) as u64;
-        Some(threshold)
+        garbage_threshold(self.garbage_threshold, allowed)
     }
 }

@@ -28,6 +28,30 @@ pub(crate) mod plain {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 }
 
+/// Locks that are held briefly.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use super::brief;
+
+/// The tools' own, so that they see who waits for whom.
+#[cfg(any(loom, shuttle))]
+pub(crate) mod brief {
+    pub(crate) use super::MutexGuard;
+    use std::sync::PoisonError;
+
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(super::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(super::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        }
+    }
+}
+
 /// Loom's own does not know constant initial values.
 #[cfg(loom)]
 macro_rules! local_to_models {

@@ -3,6 +3,7 @@
 use super::{Extent, Memory, RangeKind};
 use crate::os::SharedFile;
 use crate::refusal::{Answer, Refusal};
+use crate::work::Span;
 use alloc_core::backend::{Access, HandleType};
 use alloc_core::types::DeviceIndex;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ pub(crate) struct Physical {
     pub(crate) handle_type: HandleType,
     /// How many handles the program holds.
     handles: u64,
-    /// How many places it is mapped at.
-    mapped: u64,
+    /// The addresses it is mapped at.
+    places: Vec<u64>,
     /// Capacity it takes up; 0 where it belongs to another machine.
     accounted: u64,
     pub(crate) extent: Option<Extent>,
@@ -104,7 +105,7 @@ impl Memory {
                 bytes,
                 handle_type,
                 handles: 1,
-                mapped: 0,
+                places: Vec::new(),
                 accounted: bytes,
                 extent,
                 identity,
@@ -123,7 +124,7 @@ impl Memory {
             bytes,
             handle_type: HandleType::PosixFd,
             handles: 1,
-            mapped: 0,
+            places: Vec::new(),
             accounted: 0,
             extent,
             identity,
@@ -154,8 +155,10 @@ impl Memory {
 
     /// Physical memory lives while it has a handle or a mapping.
     fn end_if_unused(&mut self, key: u64) -> Answer<()> {
-        let unused =
-            self.physical.get(key).is_some_and(|physical| physical.handles == 0 && physical.mapped == 0);
+        let unused = self
+            .physical
+            .get(key)
+            .is_some_and(|physical| physical.handles == 0 && physical.places.is_empty());
         if unused && let Some(physical) = self.physical.remove(key) {
             let memory = &mut self.devices[physical.device];
             memory.used -= physical.accounted;
@@ -166,13 +169,18 @@ impl Memory {
         Ok(())
     }
 
+    /// Shows a handle (or its first bytes, where that is allowed) at an address. It may be shown at others already.
     pub(crate) fn map(&mut self, at: u64, bytes: u64, key: u64) -> Answer<()> {
         let physical = self.handle(key)?;
-        if bytes != physical.bytes {
+        self.whole_granules(bytes)?;
+        if bytes > physical.bytes || (bytes < physical.bytes && !self.prefix_maps) {
             return Err(Refusal::invalid(format!(
                 "a handle of {} bytes is mapped as a whole, not {bytes}",
                 physical.bytes
             )));
+        }
+        if let (Some(place), false) = (physical.places.first(), self.may_alias) {
+            return Err(Refusal::invalid(format!("the handle is mapped at {place:#x} already")));
         }
         let reservation = self.ranges.range(..=at).next_back().filter(|(base, range)| {
             matches!(range.kind, RangeKind::Reservation)
@@ -209,7 +217,8 @@ impl Memory {
         };
         self.mappings.insert(at, mapping);
         if let Some(physical) = self.physical.get_mut(key) {
-            physical.mapped += 1;
+            physical.places.push(at);
+            self.aliases += u64::from(physical.places.len() > 1);
         }
         Ok(())
     }
@@ -241,10 +250,11 @@ impl Memory {
         let mut from = at;
         while from < at + bytes {
             let Some(mapping) = self.mappings.remove(&from) else { break };
-            from += mapping.bytes;
             if let Some(physical) = self.physical.get_mut(mapping.physical) {
-                physical.mapped -= 1;
+                self.aliases -= u64::from(physical.places.len() > 1);
+                physical.places.retain(|&place| place != from);
             }
+            from += mapping.bytes;
             self.end_if_unused(mapping.physical)?;
         }
         Ok(())
@@ -259,6 +269,25 @@ impl Memory {
             mapping.writers =
                 if access == Access::ReadWrite { mapping.writers | mask } else { mapping.writers & !mask };
         }
+    }
+
+    /// The other addresses at which the memory of a range is mapped, too.
+    pub(crate) fn aliases_of(&self, span: Span) -> Vec<Span> {
+        let mut others = Vec::new();
+        if self.aliases == 0 {
+            return others;
+        }
+        let first = self.mappings.range(..=span.start).next_back().map_or(span.start, |(&base, _)| base);
+        for (&base, mapping) in self.mappings.range(first..span.end) {
+            let Some(physical) = self.physical.get(mapping.physical) else { continue };
+            let (from, to) = (span.start.max(base), span.end.min(base + mapping.bytes));
+            for &place in physical.places.iter().filter(|&&place| place != base && from < to) {
+                let shown = self.mappings.get(&place).map_or(0, |other| other.bytes);
+                let (skip, end) = ((from - base).min(shown), (to - base).min(shown));
+                others.push(Span { start: place + skip, end: place + end, user: span.user });
+            }
+        }
+        others
     }
 
     fn mapping_at(&self, at: u64) -> Answer<&Mapping> {

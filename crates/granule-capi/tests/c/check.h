@@ -32,8 +32,24 @@
 
 #define OK(call) ANSWERS(GRANULE_OK, call)
 
+/* The policy that the program runs under, which the one who runs it names. */
+static inline const char *policy(void) {
+    const char *named = getenv("CHECK_POLICY");
+    CHECK(named != NULL);
+    return named;
+}
+
+static inline bool is_policy(const char *name) {
+    return strcmp(policy(), name) == 0;
+}
+
+/* What is so under PyTorch's policy, which is exact to the byte. */
+#define UNDER_PYTORCH(condition) CHECK(!is_policy("pytorch") || (condition))
+
 static inline granule_allocator *make(const char *settings) {
-    granule_options options = {sizeof options, "openreg", settings, NULL};
+    char text[200];
+    CHECK(snprintf(text, sizeof text, "%s%spolicy:%s", settings, *settings ? "," : "", policy()) < (int)sizeof text);
+    granule_options options = {sizeof options, "openreg", text, NULL};
     granule_allocator *a = NULL;
     OK(granule_allocator_create(&options, &a));
     CHECK(a != NULL);

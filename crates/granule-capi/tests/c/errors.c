@@ -88,7 +88,8 @@ static void out_of_memory(granule_allocator *a) {
     OK(granule_free(a, kept));
     CHECK(strstr(granule_last_error(), "out of memory") != NULL);
     granule_device_stats stats = stats_of(a);
-    CHECK(stats.num_ooms == 1 && stats.num_alloc_retries == 1);
+    CHECK(stats.num_ooms == 1);
+    UNDER_PYTORCH(stats.num_alloc_retries == 1);
 
     OK(granule_set_memory_fraction(a, 0, 0.25));
     ANSWERS(GRANULE_OUT_OF_MEMORY, granule_malloc(a, 2ull << 30, 0, 0, &ptr));

@@ -57,27 +57,38 @@ static uint64_t processes(void *user, int32_t device, granule_process_memory *ou
     return 100;
 }
 
+/* Segments are whole under PyTorch's policy, and grow under Granule's. */
+static int32_t new_memory(void) {
+    return is_policy("pytorch") ? GRANULE_ACTION_SEGMENT_ALLOC : GRANULE_ACTION_SEGMENT_MAP;
+}
+
 static void look(granule_allocator *a, void *block, void *context) {
     granule_snapshot *snapshot = NULL;
     OK(granule_snapshot_take(a, NULL, true, &snapshot));
     const granule_segment_info *segments = NULL;
     uint64_t count = 0;
     OK(granule_snapshot_segments(snapshot, &segments, &count));
-    CHECK(count == 1 && segments[0].device == 0 && segments[0].is_large && !segments[0].is_growable);
-    CHECK(segments[0].total == 20 * MIB && segments[0].allocated == 3 * MIB && segments[0].block_count == 2);
-    CHECK(segments[0].context == context && segments[0].registration == 0);
+    CHECK(count == 1 && segments[0].device == 0 && segments[0].is_large);
+    CHECK(segments[0].is_growable != is_policy("pytorch") && segments[0].block_count == 2);
+    CHECK(segments[0].total >= 3 * MIB && segments[0].allocated == 3 * MIB);
+    UNDER_PYTORCH(segments[0].total == 20 * MIB && segments[0].context == context);
+    CHECK(segments[0].registration == 0);
     CHECK(segments[0].blocks[0].addr == (uintptr_t)block && segments[0].blocks[0].state == GRANULE_BLOCK_ALLOCATED);
     CHECK(segments[0].blocks[0].context == context && segments[0].blocks[0].requested == 3 * MIB - 1);
     CHECK(segments[0].blocks[1].state == GRANULE_BLOCK_INACTIVE && segments[0].blocks[1].context == NULL);
 
     const granule_trace_entry *entries = NULL;
     OK(granule_snapshot_trace(snapshot, 0, &entries, &count));
-    CHECK(count == 3);
-    CHECK(entries[0].action == GRANULE_ACTION_SEGMENT_ALLOC && entries[0].bytes == 20 * MIB);
-    CHECK(entries[1].action == GRANULE_ACTION_ALLOC && entries[1].context == context);
-    CHECK(strcmp(entries[1].compile_context, "region") == 0 && strcmp(entries[1].user_metadata, "step 1") == 0);
-    CHECK(entries[1].time_us > 1600000000000000 && strcmp(entries[1].internal_metadata, "") == 0);
-    CHECK(entries[2].action == GRANULE_ACTION_ANNOTATE && strcmp(entries[2].user_metadata, "weights") == 0);
+    UNDER_PYTORCH(count == 3 && entries[0].bytes == 20 * MIB);
+    CHECK(count >= 3);
+    for (uint64_t n = 0; n < count - 2; n++) {
+        CHECK(entries[n].action == new_memory() && entries[n].bytes > 0);
+    }
+    const granule_trace_entry *alloc = entries + count - 2, *annotate = entries + count - 1;
+    CHECK(alloc->action == GRANULE_ACTION_ALLOC && alloc->context == context);
+    CHECK(strcmp(alloc->compile_context, "region") == 0 && strcmp(alloc->user_metadata, "step 1") == 0);
+    CHECK(alloc->time_us > 1600000000000000 && strcmp(alloc->internal_metadata, "") == 0);
+    CHECK(annotate->action == GRANULE_ACTION_ANNOTATE && strcmp(annotate->user_metadata, "weights") == 0);
     OK(granule_snapshot_trace(snapshot, 1, &entries, &count));
     CHECK(count == 0);
     ANSWERS(GRANULE_INVALID_DEVICE, granule_snapshot_trace(snapshot, -1, &entries, &count));
@@ -118,7 +129,8 @@ int main(void) {
     OK(granule_pop_compile_context());
     OK(granule_set_user_metadata(""));
     CHECK(gathered == 1 && released == 0 && current != NULL);
-    CHECK(actions[GRANULE_ACTION_ALLOC] == 1 && actions[GRANULE_ACTION_SEGMENT_ALLOC] == 1 && attached == 1);
+    CHECK(actions[GRANULE_ACTION_ALLOC] == 1 && attached == actions[new_memory()] && attached > 0);
+    UNDER_PYTORCH(attached == 1);
     OK(granule_annotate(a, block, "weights"));
     ANSWERS(GRANULE_INVALID_POINTER, granule_annotate(a, &on, "nothing"));
     OK(granule_mark_range(a, true, "forward", 0));
@@ -131,7 +143,8 @@ int main(void) {
     CHECK(visits == 1);
     look(a, block, context);
     OK(granule_empty_cache(a));
-    CHECK(detached == 1 && actions[GRANULE_ACTION_SEGMENT_FREE] == 1);
+    CHECK(detached > 0 && detached == actions[GRANULE_ACTION_SEGMENT_FREE] + actions[GRANULE_ACTION_SEGMENT_UNMAP]);
+    UNDER_PYTORCH(actions[GRANULE_ACTION_SEGMENT_FREE] == 1);
 
     /* Many operations, some of them dropped from the ring: each context ends once. */
     history.max_entries = 10;

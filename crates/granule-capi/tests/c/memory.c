@@ -35,12 +35,17 @@ int main(void) {
     CHECK(device == 0);
     ANSWERS(GRANULE_INVALID_POINTER, granule_block_device(a, (char *)small + 512, &device));
     void *base = NULL;
-    OK(granule_base_allocation(a, small, &base, &bytes));
-    CHECK(base == small && bytes == 2 * MIB);
+    if (is_policy("pytorch")) {
+        OK(granule_base_allocation(a, small, &base, &bytes));
+        CHECK(base == small && bytes == 2 * MIB);
+    } else {
+        ANSWERS(GRANULE_UNSUPPORTED, granule_base_allocation(a, small, &base, &bytes));
+    }
     granule_device_stats stats = stats_of(a);
     CHECK(stats.allocation.small_pool.current == 1 && stats.allocation.large_pool.current == 1);
-    CHECK(stats.requested_bytes.all.current == 1000 + 30 * MIB && stats.reserved_bytes.all.current == 32 * MIB);
-    CHECK(stats.num_device_alloc == 2 && stats.max_split_size == -1);
+    CHECK(stats.requested_bytes.all.current == 1000 + 30 * MIB && stats.reserved_bytes.all.current >= 31 * MIB);
+    UNDER_PYTORCH(stats.reserved_bytes.all.current == 32 * MIB && stats.num_device_alloc == 2);
+    CHECK(stats.max_split_size == -1);
 
     granule_scope *scope = NULL;
     OK(granule_scope_begin(a, 0, &scope));
@@ -68,9 +73,10 @@ int main(void) {
     granule_cache_info_t info = {0};
     info.size = sizeof info;
     OK(granule_cache_info(a, 0, &info));
-    CHECK(info.largest_cached == 30 * MIB && info.largest == info.device_free);
+    CHECK(info.largest_cached >= 30 * MIB && info.largest == info.device_free);
     OK(granule_largest_free_block(a, 0, &bytes));
-    CHECK(bytes == 30 * MIB);
+    CHECK(bytes == info.largest_cached);
+    UNDER_PYTORCH(bytes == 30 * MIB);
     OK(granule_reset_peak_stats(a, 0));
     OK(granule_reset_accumulated_stats(a, 0));
     CHECK(stats_of(a).allocated_bytes.all.peak == 1024 && stats_of(a).num_device_alloc == 0);
@@ -107,9 +113,9 @@ int main(void) {
 
     /* PyTorch's reset rules; Granule's own options leave the rest alone. */
     OK(granule_configure(a, "max_split_size_mb:64"));
-    CHECK(is_oversize(a, 100 * MIB));
+    UNDER_PYTORCH(is_oversize(a, 100 * MIB));
     OK(granule_configure(a, "early_reuse:True"));
-    CHECK(is_oversize(a, 100 * MIB));
+    UNDER_PYTORCH(is_oversize(a, 100 * MIB));
     OK(granule_configure(a, "expandable_segments:True"));
     CHECK(!is_oversize(a, 100 * MIB));
     granule_bytes text = {NULL, 0, NULL};
@@ -117,7 +123,15 @@ int main(void) {
     CHECK(strcmp((const char *)text.data, "expandable_segments:True") == 0);
     granule_bytes_free(&text);
     OK(granule_configure_strictly(a, "max_split_size_mb:64"));
+    OK(granule_settings_in_force(a, &text));
+    CHECK(strncmp((const char *)text.data, "max_split_size_mb:64,expandable_segments:True", 45) == 0);
+    CHECK(strstr((const char *)text.data, ",early_reuse:True") != NULL);
+    CHECK(is_policy("pytorch") == (strstr((const char *)text.data, "policy:") == NULL));
+    OK(granule_configure_strictly(a, (const char *)text.data));
+    granule_bytes_free(&text);
     ANSWERS(GRANULE_SETTINGS, granule_configure_strictly(a, "no_such_option:1"));
+    ANSWERS(GRANULE_SETTINGS, granule_configure(a, "early_reuze:True"));
+    CHECK(strstr(granule_last_error(), "max_split_size_mb, ") && strstr(granule_last_error(), "early_reuse, "));
     ANSWERS(GRANULE_SETTINGS, granule_configure(a, "backend:cudaMallocAsync"));
     OK(granule_check_settings(NULL));
     OK(granule_check_settings("early_reuse:True"));
@@ -131,9 +145,16 @@ int main(void) {
     granule_stream_segments sizes[2];
     uint64_t count = 0;
     OK(granule_growable_sizes(a, 0, sizes, 2, &count));
-    CHECK(count == 1 && sizes[0].stream == 0 && !sizes[0].is_small_pool && sizes[0].total_size == 40 * MIB);
-    OK(granule_growable_sizes(a, 0, NULL, 0, &count));
-    CHECK(count == 1);
+    UNDER_PYTORCH(count == 1 && sizes[0].total_size == 40 * MIB);
+    bool grows = false;
+    for (uint64_t n = 0; n < count && n < 2; n++) {
+        CHECK(sizes[n].stream == 0);
+        grows |= !sizes[n].is_small_pool && sizes[n].total_size >= 30 * MIB;
+    }
+    CHECK(grows);
+    uint64_t again = 0;
+    OK(granule_growable_sizes(a, 0, NULL, 0, &again));
+    CHECK(again == count);
     ANSWERS(GRANULE_UNSUPPORTED, granule_base_allocation(a, growing, &base, &bytes));
     OK(granule_free(a, growing));
 

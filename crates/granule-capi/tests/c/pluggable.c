@@ -64,7 +64,8 @@ int main(void) {
     CHECK(ptr != NULL && granule_pluggable_malloc(0, 0, NULL) == NULL);
     CHECK(granule_pluggable_malloc(-1, 0, NULL) == NULL && granule_pluggable_malloc(512, 9, NULL) == NULL);
     size_t size = 0;
-    CHECK(granule_pluggable_base_allocation(ptr, &size) == ptr && size == 2 * MIB);
+    CHECK(granule_pluggable_base_allocation(ptr, &size) == ptr && size >= 1000);
+    UNDER_PYTORCH(size == 2 * MIB);
     CHECK(granule_pluggable_base_allocation(ptr, NULL) == ptr);
     CHECK(granule_pluggable_base_allocation(&size, &size) == &size && size == 0);
     granule_pluggable_record_stream(ptr, NULL);

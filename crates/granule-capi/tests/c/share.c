@@ -39,7 +39,8 @@ int main(int count, char **arguments) {
     granule_bytes handle = {NULL, 0, NULL};
     uint64_t offset = 0;
     OK(granule_share(a, block, &handle, &offset));
-    CHECK(handle.len > 64 && offset == 2 * MIB);
+    CHECK(handle.len > 64);
+    UNDER_PYTORCH(offset == 2 * MIB);
     ANSWERS(GRANULE_INVALID_POINTER, granule_share(a, &offset, &handle, &offset));
 
     char command[4096];

@@ -41,7 +41,9 @@ int main(void) {
     } ways[] = {{GRANULE_BACKUP_PINNED, NULL}, {GRANULE_BACKUP_PINNED_KEEP, NULL}, {GRANULE_BACKUP_FILE, "."}};
     for (size_t n = 0; n < 3; n++) {
         OK(granule_sleep(a, tags, 1, ways[n].backup, ways[n].directory, &slept));
-        CHECK(slept.slept == 40 * MIB && slept.backed_up == 40 * MIB && slept.kept == 0);
+        uint64_t whole = slept.slept;
+        CHECK(whole >= 30 * MIB && slept.backed_up == whole && slept.kept == 0);
+        UNDER_PYTORCH(whole == 40 * MIB);
         bool asleep = false;
         OK(granule_is_asleep(a, ptr, &asleep));
         CHECK(asleep);
@@ -53,13 +55,13 @@ int main(void) {
         CHECK(!asleep);
         ANSWERS(GRANULE_INVALID_POINTER, granule_is_asleep(a, &asleep, &asleep));
         OK(granule_is_pool_asleep(a, 0, pool, &asleep));
-        CHECK(asleep && stats_of(a).asleep_bytes == 40 * MIB);
+        CHECK(asleep && (uint64_t)stats_of(a).asleep_bytes == whole);
         uint64_t held = 0;
         OK(granule_backup_bytes(a, &held));
-        CHECK(held >= 40 * MIB);
+        CHECK(held >= whole);
         ANSWERS(GRANULE_ASLEEP, granule_record_stream(a, ptr, 0, 77));
         OK(granule_wake(a, tags, 1, &woken));
-        CHECK(woken.woken == 40 * MIB && woken.restored == 40 * MIB);
+        CHECK(woken.woken == whole && woken.restored == whole);
         CHECK(holds(a, ptr, 0x42, 30 * MIB));
     }
     OK(granule_drop_backups(a));

@@ -1,5 +1,6 @@
 //! An allocator as C makes it, for tests in Rust.
 
+use granule::config::PolicyName;
 use granule_capi::allocator::*;
 use granule_capi::error::*;
 use std::ffi::{CStr, CString, c_void};
@@ -9,8 +10,14 @@ use std::ptr::null_mut;
 pub(crate) struct Allocator(pub(crate) *mut granule_allocator);
 
 impl Allocator {
-    pub(crate) fn openreg(settings: &str) -> Self {
-        let settings = CString::new(settings).unwrap();
+    /// One under each policy.
+    #[allow(dead_code)] // not every test is a plain one
+    pub(crate) fn each() -> impl Iterator<Item = Self> {
+        PolicyName::ALL.iter().map(|policy| Self::openreg(*policy))
+    }
+
+    pub(crate) fn openreg(policy: PolicyName) -> Self {
+        let settings = CString::new(format!("policy:{policy}")).unwrap();
         let options = granule_options {
             size: size_of::<granule_options>() as u32,
             backend: c"openreg".as_ptr(),

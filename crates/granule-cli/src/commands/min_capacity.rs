@@ -9,7 +9,7 @@ use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use comfy_table::Cell;
 use granule::config::PolicyName;
-use granule::policy::PytorchPolicy;
+use granule::policy::{GranulePolicy, PytorchPolicy};
 use granule::replay::{MinCapacity, ReplayOptions, min_capacity, peak_live};
 use granule::round::format_bytes;
 use serde::Serialize;
@@ -46,6 +46,10 @@ pub(crate) struct Args {
     /// How many events the device's work is behind; 0 completes everything at once
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
     lag: u64,
+
+    /// Let the device have no virtual memory, as some devices do
+    #[arg(long)]
+    no_virtual_memory: bool,
 
     /// Print one JSON object
     #[arg(long)]
@@ -87,6 +91,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         capacity: Some(args.capacity.0),
         settings,
         lag: args.lag,
+        no_virtual_memory: args.no_virtual_memory,
         ..ReplayOptions::default()
     };
     let spinner = console::spinner("searching the smallest device");
@@ -94,6 +99,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         |steps: u64| spinner.set_message(format!("searching the smallest device: {steps} steps left"));
     let found = match options.settings.policy {
         PolicyName::Pytorch => min_capacity::<PytorchPolicy>(&workload.trace, &options, step, width),
+        PolicyName::Granule => min_capacity::<GranulePolicy>(&workload.trace, &options, step, width),
         other => return Err(Failure::Policy(other)),
     };
     spinner.finish_and_clear();
@@ -179,6 +185,15 @@ fn print(
         Cell::new(theirs.map(|count| count.to_string()).unwrap_or_default()),
         Cell::new(mark(found.retries_at_min_capacity.unsigned_abs(), theirs, false)),
     ]);
+    let repeating = if found.repeating_iterations > 0 {
+        found.device_wide_waits_in_repeating_iterations.to_string()
+    } else {
+        "none repeats".into()
+    };
+    table.add_row(["device-wide waits in repeating iterations", &repeating, "", ""].map(Cell::new));
+    #[allow(clippy::cast_precision_loss)]
+    let time = console::format_time(found.modelled_driver_ns as f64);
+    table.add_row(["modelled driver time on it", &time, "", ""].map(Cell::new));
     compare::align_right(&mut table, [1, 2]);
     writeln!(out, "{table}")?;
     if native.is_none() {

@@ -13,13 +13,15 @@ use crate::workload::{Workload, WorkloadArgs};
 use granule::backends::Name;
 use granule::config::{PolicyName, Settings};
 use granule::files::pickle::{self, Protocol};
+use granule::files::trace::Trace;
 use granule::metrics::prometheus;
-use granule::policy::{Policy, PytorchPolicy};
-use granule::replay::{ReplayOptions, ReplayResult, replay, replay_on};
+use granule::policy::{GranulePolicy, Policy, PytorchPolicy};
+use granule::replay::{BadCost, CostModel, ReplayOptions, ReplayResult, peak_live, replay, replay_on};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The arguments of `granule replay`.
 #[derive(clap::Args, Clone, Debug)]
@@ -27,6 +29,7 @@ use std::path::{Path, PathBuf};
 Examples:
   granule replay train.trace.gz
   granule replay train.trace.gz --conf expandable_segments:True --capacity 24GiB
+  granule replay train.trace.gz --of-peak 1.02 --lag 1000 --cost map=10us,create-physical=30us+1ms/GiB
   granule replay train.trace.gz --backend cuda
   granule replay snapshot.pickle --json | jq .reserved_bytes_peak")]
 pub(crate) struct Args {
@@ -55,8 +58,12 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
 
+    /// The device's memory as a multiple of the most requested bytes live at once, such as 1.02
+    #[arg(long, value_name = "FACTOR", value_parser = parse_factor, conflicts_with = "capacity")]
+    of_peak: Option<f64>,
+
     /// Multiply every request by this, for a device of another size
-    #[arg(long, value_name = "FACTOR", value_parser = parse_scale)]
+    #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
     scale: Option<f64>,
 
     /// Record the history and write a snapshot, which pytorch.org/memory_viz opens
@@ -74,6 +81,15 @@ pub(crate) struct RunArgs {
     /// How many events the simulated device's work is behind; 0 completes everything at once
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
     lag: u64,
+
+    /// What driver calls cost on the simulated device, where not the defaults: map=20us,create-physical=30us+1ms/GiB,...
+    #[arg(long, value_name = "COSTS", default_value = "", hide_default_value = true,
+          value_parser = parse_cost)]
+    cost: Arc<CostModel>,
+
+    /// Let the simulated device have no virtual memory, as some devices do
+    #[arg(long)]
+    no_virtual_memory: bool,
 }
 
 impl RunArgs {
@@ -83,12 +99,21 @@ impl RunArgs {
         Self {
             backend: Named(Name::OpenReg),
             capacity: None,
+            of_peak: None,
             scale: None,
             snapshot,
             metrics: None,
             stop_on_oom: false,
             lag: 0,
+            cost: Arc::default(),
+            no_virtual_memory: false,
         }
+    }
+
+    fn capacity(&self, trace: &Trace) -> Option<u64> {
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let of_peak = |factor: f64| (peak_live(trace) as f64 * factor).ceil() as u64;
+        self.of_peak.map(of_peak).or(self.capacity.map(|size| size.0))
     }
 }
 
@@ -127,6 +152,7 @@ pub(crate) fn run_on(
     let settings = allocator.settings(recorded)?;
     match settings.policy {
         PolicyName::Pytorch => run_with::<PytorchPolicy>(workload, settings, args, json, out),
+        PolicyName::Granule => run_with::<GranulePolicy>(workload, settings, args, json, out),
         other => Err(Failure::Policy(other)),
     }
 }
@@ -140,17 +166,6 @@ fn run_with<P: Policy>(
 ) -> Result<Outcome, Failure> {
     let file = args.snapshot.as_deref().map(ResultFile::create).transpose()?;
     let metrics = args.metrics.as_deref().map(ResultFile::create).transpose()?;
-    let options = ReplayOptions {
-        history: if file.is_some() { history_entries(workload, &settings) } else { 0 },
-        settings,
-        capacity: args.capacity.map(|size| size.0),
-        lag: args.lag,
-        stop_on_oom: args.stop_on_oom,
-    };
-    let backend = args.backend.open_real().map_err(|error| Failure::backend(args.backend.0, error))?;
-    if backend.is_some() && args.lag > 0 {
-        console::warning("--lag is ignored: a real device takes the time it takes");
-    }
     let scaled;
     let trace = match args.scale {
         Some(factor) => {
@@ -159,6 +174,22 @@ fn run_with<P: Policy>(
         }
         None => &workload.trace,
     };
+    let options = ReplayOptions {
+        history: if file.is_some() { history_entries(workload, &settings) } else { 0 },
+        settings,
+        capacity: args.capacity(trace),
+        lag: args.lag,
+        costs: CostModel::clone(&args.cost),
+        no_virtual_memory: args.no_virtual_memory,
+        stop_on_oom: args.stop_on_oom,
+    };
+    let backend = args.backend.open_real().map_err(|error| Failure::backend(args.backend.0, error))?;
+    if backend.is_some() && args.lag > 0 {
+        console::warning("--lag is ignored: a real device takes the time it takes");
+    }
+    if backend.is_some() && args.no_virtual_memory {
+        console::warning("--no-virtual-memory is ignored: a real device has what it has");
+    }
     let bar = console::progress_bar(trace.events.len(), "replaying", "events");
     let progress = |done| bar.set_position(done as u64);
     let replayed = match backend {
@@ -172,6 +203,7 @@ fn run_with<P: Policy>(
         device: args.backend.device(),
         scale: args.scale,
         lag: options.lag,
+        costs: &options.costs,
         whole: replayed.result.events == workload.trace.events.len() as u64 && !workload.trace.is_cut(),
         reserved_end: replayed.stats.reserved_bytes.all.current.unsigned_abs(),
     };
@@ -214,11 +246,15 @@ fn run_with<P: Policy>(
     Ok(if stopped { Outcome::StoppedOnOom } else { Outcome::Done })
 }
 
-fn parse_scale(text: &str) -> Result<f64, String> {
+fn parse_factor(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(factor) if factor.is_finite() && factor > 0.0 => Ok(factor),
         _ => Err("a factor is a positive number, for example 0.5".into()),
     }
+}
+
+fn parse_cost(text: &str) -> Result<Arc<CostModel>, BadCost> {
+    text.parse().map(Arc::new)
 }
 
 /// Enough for every event: a request may make two records besides those of segments.

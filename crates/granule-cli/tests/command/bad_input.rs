@@ -172,7 +172,7 @@ fn wrong_usage() {
     for (args, part) in [
         (&["replay", "t.gz", "--capacity", "80GB"][..], "write GiB for powers of 1024"),
         (&["replay", "t.gz", "--capacity", "0"], "more than 0"),
-        (&["replay", "t.gz", "--policy", "granule"], "no such policy in this build; available: pytorch"),
+        (&["replay", "t.gz", "--policy", "abacus"], "no such policy in this build; available: pytorch"),
         (
             &["replay", "t.gz", "--backend", "abacus"],
             "there is no backend 'abacus'; there are cuda, hip, hip-as-cuda, openreg",

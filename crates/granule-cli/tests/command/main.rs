@@ -7,6 +7,7 @@ mod demo;
 mod devices;
 mod help;
 mod min_capacity;
+mod plan;
 mod replay;
 
 use std::io::{Read, Write};

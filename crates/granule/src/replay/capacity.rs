@@ -1,6 +1,6 @@
 //! The smallest device on which a workload is never refused memory.
 
-use super::{ReplayError, ReplayOptions, replay};
+use super::{ReplayError, ReplayOptions, ReplayResult, replay};
 use alloc_core::policy::Policy;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -12,8 +12,16 @@ use std::collections::BTreeMap;
 pub struct MinCapacity {
     /// Bytes, a multiple of the step.
     pub min_capacity: u64,
+    /// Most requested bytes live at once: no device can be smaller.
+    pub peak_live: u64,
     /// How often the allocator flushed its cache on that device.
     pub retries_at_min_capacity: i64,
+    /// Iterations that repeat an earlier one.
+    pub repeating_iterations: u64,
+    /// How often these waited for the whole device, on the smallest one, all together.
+    pub device_wide_waits_in_repeating_iterations: u64,
+    /// Modelled driver time of the whole run on the smallest device, in nanoseconds.
+    pub modelled_driver_ns: u64,
     /// The step of the search in bytes.
     pub step: u64,
     /// Replays done.
@@ -42,12 +50,13 @@ pub fn min_capacity<P: Policy>(
     let largest = options.simulated_capacity();
     let whole = attempt(largest)?
         .ok_or_else(|| ReplayError::NeverFits { capacity: largest, peak_live: peak_live(trace) })?;
-    let held = whole.simulated.map_or(largest, |figures| figures.driver_peak_held);
-    let mut low = i128::from(peak_live(trace) / step) - 1;
+    let held = whole.simulated.as_ref().map_or(largest, |figures| figures.driver_peak_held);
+    let peak = peak_live(trace);
+    let mut low = i128::from(peak / step) - 1;
     let mut high = i128::from(held.div_ceil(step));
-    let mut retries = 0;
+    let mut best = Fit::of(&whole);
     let mut replays = 1;
-    let mut known: BTreeMap<i128, Option<i64>> = BTreeMap::new();
+    let mut known: BTreeMap<i128, Option<Fit>> = BTreeMap::new();
     while high - low > 1 {
         progress(u64::try_from(high - low).unwrap_or(u64::MAX));
         let middle = low.midpoint(high);
@@ -62,7 +71,7 @@ pub fn min_capacity<P: Policy>(
                     .par_iter()
                     .map(|m| {
                         let capacity = u64::try_from(*m).unwrap_or(0).saturating_mul(step);
-                        Ok((*m, attempt(capacity)?.map(|result| result.num_alloc_retries)))
+                        Ok((*m, attempt(capacity)?.as_ref().map(Fit::of)))
                     })
                     .collect::<Result<_, ReplayError>>()?;
                 replays += tried.len() as u64;
@@ -71,12 +80,45 @@ pub fn min_capacity<P: Policy>(
             }
         };
         match fits {
-            Some(count) => (high, retries) = (middle, count),
+            Some(fit) => (high, best) = (middle, fit),
             None => low = middle,
         }
     }
     let min_capacity = u64::try_from(high).unwrap_or(0).saturating_mul(step);
-    Ok(MinCapacity { min_capacity, retries_at_min_capacity: retries, step, replays })
+    let Fit { retries, repeating, device_wide_waits, modelled_driver_ns } = best;
+    Ok(MinCapacity {
+        min_capacity,
+        peak_live: peak,
+        retries_at_min_capacity: retries,
+        repeating_iterations: repeating,
+        device_wide_waits_in_repeating_iterations: device_wide_waits,
+        modelled_driver_ns,
+        step,
+        replays,
+    })
+}
+
+/// What a replay that was refused nothing had to do for it.
+#[derive(Clone, Copy, Debug)]
+struct Fit {
+    retries: i64,
+    repeating: u64,
+    device_wide_waits: u64,
+    modelled_driver_ns: u64,
+}
+
+impl Fit {
+    fn of(result: &ReplayResult) -> Self {
+        let simulated = result.simulated.as_ref();
+        let iterations = simulated.map_or(&[][..], |figures| &figures.iterations);
+        let repeating = || iterations.iter().filter(|one| one.iteration.repeats);
+        Self {
+            retries: result.num_alloc_retries,
+            repeating: repeating().count() as u64,
+            device_wide_waits: repeating().map(|one| one.driver.device_wide_waits).sum(),
+            modelled_driver_ns: simulated.map_or(0, |figures| figures.modelled_driver_ns),
+        }
+    }
 }
 
 /// The most requested bytes live at once: no device can be smaller.

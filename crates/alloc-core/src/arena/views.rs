@@ -1,0 +1,404 @@
+//! Views: free granules in another order.
+//!
+//! Free memory may be enough for a request and lie in pieces. A *view* is address space in which whole granules of an
+//! arena's growable segments are mapped a second time, side by side; where they were mapped first, their *home*, they
+//! stay mapped. A block in a view is a run of bytes whose home bytes are all free: those are [`State::Lent`] while it lives, and
+//! free again after it. What of a view no block uses is [`State::Blank`].
+//!
+//! Nothing is unmapped when memory changes its place like that, so nothing has to be waited for: on its own stream memory
+//! is used in the stream's order, whatever its address. Once there, a view costs no driver call.
+
+use super::ArenaState;
+use super::borders::{Borders, FreePart};
+use crate::address_map::AddressMap;
+use crate::block::{Block, BlockId, SegmentId, State, Tier};
+use crate::policy::{Policy, Request};
+use crate::round::SMALL_SEGMENT;
+use crate::segment::{Origin, Segment};
+use crate::snapshot::Action;
+use crate::types::DevicePtr;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// A granule by its home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) segment: SegmentId,
+    pub(crate) number: usize,
+    /// Its home address.
+    pub(crate) addr: u64,
+    pub(crate) bytes: u64,
+}
+
+/// One view: the granules that it shows, in order.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) segment: SegmentId,
+    pub(crate) granules: Vec<Shown>,
+}
+
+impl View {
+    /// First address, bytes of each mapping.
+    pub(crate) fn mappings(base: u64, granules: &[Shown]) -> impl Iterator<Item = (u64, &Shown)> {
+        granules.iter().scan(base, |at, shown| {
+            let here = *at;
+            *at += shown.bytes;
+            Some((here, shown))
+        })
+    }
+}
+
+/// Bytes of a view that can serve a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Place of the view.
+    pub(crate) view: usize,
+    /// The first granule of which it uses something.
+    pub(crate) first: usize,
+    /// Bytes of that granule which it leaves out.
+    pub(crate) skip: u64,
+    /// Bytes in it beyond those that are wanted.
+    pub(crate) spare: u64,
+}
+
+/// An arena's views, and the borders of the granules that they may show.
+#[derive(Debug, Default)]
+pub(crate) struct Views {
+    pub(crate) borders: FxHashMap<SegmentId, Borders>,
+    pub(crate) all: Vec<View>,
+    /// The home blocks of each live block in a view.
+    pub(crate) lent: FxHashMap<BlockId, SmallVec<[BlockId; 8]>>,
+}
+
+/// What a new view is to show.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) granules: Vec<Shown>,
+    /// Bytes of the first granule that the request leaves out.
+    pub(crate) skip: u64,
+    /// Bytes of memory that have to be taken first.
+    pub(crate) missing: u64,
+}
+
+impl<P: Policy> ArenaState<P> {
+    /// A new growable segment, whose granules views may show.
+    pub(crate) fn watch_borders(&mut self, id: SegmentId) {
+        let Segment { base, tier, origin, .. } = self.segments[id];
+        if let Origin::Growable { granule, .. } = origin
+            && P::VIEWS
+            && tier == Tier::Large
+            && base.is_multiple_of(SMALL_SEGMENT)
+        {
+            self.views.borders.insert(id, Borders::new(base, granule));
+        }
+    }
+
+    pub(crate) fn forget_borders(&mut self, id: SegmentId) {
+        self.views.borders.remove(&id);
+    }
+
+    /// A block came into the index of free ones, or left it: `holder` is the block itself, or none.
+    #[inline(always)]
+    pub(crate) fn note_borders(&mut self, id: BlockId, holder: BlockId) {
+        if !P::VIEWS {
+            return;
+        }
+        let block = &self.blocks[id];
+        // Most blocks touch no border of any granule.
+        const SMALLEST: u32 = SMALL_SEGMENT.trailing_zeros();
+        if block.addr.wrapping_sub(1) >> SMALLEST != block.end() >> SMALLEST {
+            self.set_borders(id, holder);
+        }
+    }
+
+    #[inline(never)]
+    fn set_borders(&mut self, id: BlockId, holder: BlockId) {
+        let block = &self.blocks[id];
+        if let Some(borders) = self.views.borders.get_mut(&block.segment) {
+            borders.set(block, holder);
+        }
+    }
+
+    fn free_part(&self, borders: &Borders, number: usize) -> FreePart {
+        let granule = borders.granule();
+        let (low, high) = (borders.address(number), borders.address(number) + granule);
+        let (first, last) = borders.holders(number);
+        let prefix = first.map_or(0, |id| (self.blocks[id].end() - low).min(granule));
+        let suffix = last.map_or(0, |id| high - self.blocks[id].addr.max(low));
+        FreePart { prefix, suffix }
+    }
+
+    fn free_part_of(&self, shown: &Shown) -> FreePart {
+        let none = FreePart { prefix: 0, suffix: 0 };
+        self.views.borders.get(&shown.segment).map_or(none, |borders| self.free_part(borders, shown.number))
+    }
+
+    /// The run of some view that fits `size` best.
+    pub(crate) fn run_for(&self, size: u64) -> Option<Run> {
+        let runs = (0..self.views.all.len()).flat_map(|view| self.runs(view));
+        let fits = runs.filter(|(_, bytes)| *bytes >= size);
+        fits.map(|(run, bytes)| Run { spare: bytes - size, ..run }).min_by_key(|run| run.spare)
+    }
+
+    /// The free runs of a view that cross from one granule to the next, with their bytes. Others are free at home, too, in
+    /// one piece.
+    fn runs(&self, view: usize) -> impl Iterator<Item = (Run, u64)> {
+        let mut found: SmallVec<[(Run, u64); 4]> = SmallVec::new();
+        let mut open: Option<(Run, u64)> = None;
+        for (first, shown) in self.views.all[view].granules.iter().enumerate() {
+            let FreePart { prefix, suffix } = self.free_part_of(shown);
+            if let Some((_, bytes)) = &mut open {
+                *bytes += prefix;
+            }
+            if prefix == shown.bytes && open.is_some() {
+                continue;
+            }
+            found.extend(open.take());
+            let run = Run { view, first, skip: shown.bytes - suffix, spare: 0 };
+            open = (suffix > 0).then_some((run, suffix));
+        }
+        found.extend(open);
+        found.into_iter()
+    }
+
+    /// What a view for `size` bytes would show: first the granule with the largest free end, then whole free ones, those from the
+    /// smallest free blocks first, last the smallest free beginning that does. `granule` is the size of granules to come.
+    pub(crate) fn plan_view(&self, size: u64, granule: u64) -> Plan {
+        let mut whole: Vec<(u64, Shown)> = Vec::new();
+        let mut heads: Option<(u64, Shown)> = None;
+        let mut tails: Vec<(u64, Shown)> = Vec::new();
+        for (segment, borders) in &self.views.borders {
+            for number in 0..borders.len() {
+                let shown = Shown {
+                    segment: *segment,
+                    number,
+                    addr: borders.address(number),
+                    bytes: borders.granule(),
+                };
+                let FreePart { prefix, suffix } = self.free_part(borders, number);
+                if prefix == shown.bytes {
+                    let block = borders.holders(number).0.map_or(0, |id| self.blocks[id].size);
+                    whole.push((block, shown));
+                    continue;
+                }
+                if suffix >= size.min(granule / 8)
+                    && suffix < size
+                    && heads.is_none_or(|(most, at)| (suffix, at.addr) > (most, shown.addr))
+                {
+                    heads = Some((suffix, shown));
+                }
+                if prefix > 0 {
+                    tails.push((prefix, shown));
+                }
+            }
+        }
+        whole.sort_unstable_by_key(|(block, shown)| (*block, shown.addr));
+        tails.sort_unstable_by_key(|(prefix, shown)| (*prefix, shown.addr));
+        let mut plan = Plan { granules: Vec::new(), skip: 0, missing: 0 };
+        let mut left = size;
+        if let Some((suffix, shown)) = heads {
+            plan.skip = shown.bytes - suffix;
+            plan.granules.push(shown);
+            left -= suffix;
+        }
+        let mut whole = whole.into_iter();
+        while left > 0 {
+            let at = tails.partition_point(|(prefix, _)| *prefix < left);
+            let tail = tails[at..].iter().find(|(_, shown)| plan.granules.first() != Some(shown));
+            if let Some((_, shown)) = tail {
+                plan.granules.push(*shown);
+                break;
+            }
+            let Some((_, shown)) = whole.next() else {
+                plan.missing = left.next_multiple_of(granule);
+                break;
+            };
+            plan.granules.push(shown);
+            left -= shown.bytes.min(left);
+        }
+        plan
+    }
+
+    /// The free block that holds the byte at `low` of a granule, if that is its first, or one from which all up to its last
+    /// is free.
+    fn holder(&self, shown: &Shown, low: u64) -> Option<BlockId> {
+        let (first, last) = self.views.borders.get(&shown.segment)?.holders(shown.number);
+        if low == shown.addr { first } else { last }
+    }
+
+    /// Takes the home bytes of `size` bytes from `skip` on in `granules` out of the free ones, as busy. Nothing is taken where
+    /// some are not free.
+    pub(crate) fn take_home(
+        &mut self,
+        granules: &[Shown],
+        skip: u64,
+        size: u64,
+    ) -> Option<SmallVec<[BlockId; 8]>> {
+        let mut ranges: SmallVec<[(Shown, u64, u64); 8]> = SmallVec::new();
+        let mut left = size;
+        let mut from = skip;
+        for shown in granules {
+            if left == 0 {
+                break;
+            }
+            let bytes = (shown.bytes - from).min(left);
+            let (low, high) = (shown.addr + from, shown.addr + from + bytes);
+            let block = &self.blocks[self.holder(shown, low)?];
+            if block.addr > low || block.end() < high {
+                return None;
+            }
+            ranges.push((*shown, low, high));
+            (left, from) = (left - bytes, 0);
+        }
+        if left > 0 {
+            return None;
+        }
+        let take = |(shown, low, high): (Shown, u64, u64)| {
+            // An earlier range may have cut the block that held this one.
+            let Some(holder) = self.holder(&shown, low) else { unreachable!("it was free a moment ago") };
+            self.take_range(holder, low, high)
+        };
+        Some(ranges.into_iter().map(take).collect())
+    }
+
+    /// Serves `size` bytes from a run, if its home bytes are free. Returns the block, in no index.
+    pub(crate) fn take_run(&mut self, run: &Run, size: u64) -> Option<BlockId> {
+        let View { segment, granules } = &self.views.all[run.view];
+        let (segment, granules) = (*segment, granules[run.first..].to_vec());
+        let below: u64 = self.views.all[run.view].granules[..run.first].iter().map(|shown| shown.bytes).sum();
+        let taken = self.take_home(&granules, run.skip, size)?;
+        let at = self.segments[segment].base + below + run.skip;
+        Some(self.lend(segment, at, size, taken))
+    }
+
+    /// A new view with these granules, from which a request gets its block at once. `taken` are the home bytes of `size`
+    /// bytes from `skip` on.
+    pub(crate) fn add_view(
+        &mut self,
+        segment: Segment,
+        granules: Vec<Shown>,
+        (skip, size): (u64, u64),
+        taken: SmallVec<[BlockId; 8]>,
+    ) -> BlockId {
+        let base = segment.base;
+        let (id, _) = self.add_segment(segment, State::Blank);
+        for shown in &granules {
+            if let Some(borders) = self.views.borders.get_mut(&shown.segment) {
+                borders.show(shown.number);
+            }
+        }
+        self.views.all.push(View { segment: id, granules });
+        self.lend(id, base + skip, size, taken)
+    }
+
+    /// Hands out a block in a view.
+    pub(crate) fn hand_out_lent(&mut self, map: &AddressMap, id: BlockId, request: &Request) -> DevicePtr {
+        let ptr = self.give(id, request.requested);
+        map.insert(ptr, self.location(id));
+        ptr
+    }
+
+    /// Cuts the block at `at` out of a view's blank space; `taken` are its home bytes.
+    fn lend(&mut self, view: SegmentId, at: u64, size: u64, taken: SmallVec<[BlockId; 8]>) -> BlockId {
+        let holds = |block: &Block| block.addr <= at && at + size <= block.end();
+        let found = self.segment_blocks(view).find(|(_, block)| holds(block)).map(|(id, _)| id);
+        let Some(blank) = found else { unreachable!("a view's bytes are blank while their home is free") };
+        debug_assert_eq!(
+            self.blocks[blank].state,
+            State::Blank,
+            "a view's bytes are blank while their home is free"
+        );
+        for id in &taken {
+            self.blocks[*id].state = State::Lent;
+            self.note_change(Action::SegmentUnmap, *id);
+        }
+        let mut id = blank;
+        if self.blocks[blank].addr < at {
+            id = self.cut_above(blank, at - self.blocks[blank].addr, State::Busy);
+        }
+        if size < self.blocks[id].size {
+            self.cut_above(id, size, State::Blank);
+        }
+        self.blocks[id].state = State::Busy;
+        self.views.lent.insert(id, taken);
+        self.note_change(Action::SegmentMap, id);
+        id
+    }
+
+    /// To a reader of the history the memory itself changes its place.
+    fn note_change(&mut self, action: Action, id: BlockId) {
+        if self.history.is_on() {
+            let (addr, size) = (self.blocks[id].addr, self.blocks[id].size);
+            self.history.record(action, addr, size);
+        }
+    }
+
+    /// A block in a view is free: so are its home bytes, which the device may use up to the block's epoch.
+    #[cold]
+    pub(crate) fn end_loan(&mut self, mut id: BlockId) {
+        let epoch = self.blocks[id].epoch;
+        self.note_change(Action::SegmentUnmap, id);
+        for home in self.views.lent.remove(&id).unwrap_or_default() {
+            let block = &mut self.blocks[home];
+            block.epoch = block.epoch.max(epoch);
+            self.note_change(Action::SegmentMap, home);
+            self.return_free(home);
+        }
+        let blank =
+            |arena: &Self, id: BlockId| id.some().filter(|id| arena.blocks[*id].state == State::Blank);
+        self.blocks[id].state = State::Blank;
+        if let Some(below) = blank(self, self.blocks[id].prev) {
+            self.blocks.absorb_above(below, id);
+            id = below;
+        }
+        if let Some(above) = blank(self, self.blocks[id].next) {
+            self.blocks.absorb_above(id, above);
+        }
+        self.blocks[id].requested = 0;
+    }
+
+    /// Home bytes that could not be shown are free again.
+    pub(crate) fn give_home_back(&mut self, taken: SmallVec<[BlockId; 8]>) {
+        for id in taken {
+            self.return_free(id);
+        }
+    }
+
+    /// How many views show a granule.
+    pub(crate) fn views_of(&self, segment: SegmentId, addr: u64) -> u32 {
+        self.views.borders.get(&segment).map_or(0, |borders| borders.views(borders.number(addr)))
+    }
+
+    /// Takes the views out in which no block lives: their segment, its one block (busy), and what they show.
+    pub(crate) fn take_blank_views(&mut self) -> Vec<(View, BlockId)> {
+        let blank = |arena: &Self, view: &View| {
+            let first = arena.segments[view.segment].first;
+            arena.blocks[first].state == State::Blank && !arena.blocks[first].is_split()
+        };
+        let all = std::mem::take(&mut self.views.all);
+        let (gone, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|view| blank(self, view));
+        self.views.all = kept;
+        gone.into_iter()
+            .map(|view| {
+                let first = self.segments[view.segment].first;
+                self.blocks[first].state = State::Busy;
+                (view, first)
+            })
+            .collect()
+    }
+
+    /// A view is gone: its granules are no longer kept by it.
+    pub(crate) fn forget_view(&mut self, view: &View) {
+        for shown in &view.granules {
+            if let Some(borders) = self.views.borders.get_mut(&shown.segment) {
+                borders.hide(shown.number);
+            }
+        }
+    }
+
+    /// A view that could not be unmapped is as it was.
+    pub(crate) fn keep_view(&mut self, view: View, block: BlockId) {
+        self.blocks[block].state = State::Blank;
+        self.views.all.push(view);
+    }
+}

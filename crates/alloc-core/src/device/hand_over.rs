@@ -1,0 +1,266 @@
+//! Free granules of one stream for another: movement in the narrow sense, with an unmap and a map.
+//!
+//! Only what the device is known to be done with moves, and nothing is waited for to learn that.
+
+use super::{DeviceAllocator, SegmentChange};
+use crate::attention::Reason;
+use crate::backend::{Readiness, VirtualMemory};
+use crate::block::{BlockId, Tier};
+use crate::call::Call;
+use crate::directory::{Arena, PoolSlot};
+use crate::error::Result;
+use crate::index::PlacementIndex;
+use crate::policy::{Policy, Request};
+use crate::region::{self, Failed};
+use crate::segment::Origin;
+use crate::snapshot::Action;
+use crate::sync::{Arc, assert_unlocked};
+use crate::types::{DevicePtr, PhysicalHandle, PoolId};
+
+impl<P: Policy> DeviceAllocator<P> {
+    /// Moves free granules of the default pool's other arenas to this one until `wanted` bytes have come. Returns how many
+    /// came. Calls the driver, and waits for nothing.
+    pub(super) fn hand_over(
+        &self,
+        to: &Arena<P>,
+        wanted: u64,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+    ) -> Result<u64> {
+        let mut came = 0;
+        if call.capturing {
+            return Ok(came);
+        }
+        for from in self.arenas_of(PoolSlot::DEFAULT) {
+            if came >= wanted {
+                break;
+            }
+            if !std::ptr::eq(Arc::as_ptr(from), to) && self.is_idle(from) {
+                came += self.hand_over_from(from, to, wanted - came, vm, call)?;
+            }
+        }
+        Ok(came)
+    }
+
+    /// Whether the device is done with everything that an arena's stream was given. Does not block.
+    fn is_idle(&self, arena: &Arena<P>) -> bool {
+        let (stream, _named, sealed) = {
+            let mut state = arena.lock();
+            if state.retired.is_some() {
+                return false;
+            }
+            (state.id.stream, self.naming.begin(state.id.stream), state.epochs.seal())
+        };
+        assert_unlocked();
+        if self.attention.has(Reason::CAPTURE) && self.may_be_capturing(stream) {
+            return false;
+        }
+        match self.backend.query_stream(stream) {
+            Ok(Readiness::Ready) => {
+                arena.lock().epochs.close(sealed);
+                true
+            }
+            Ok(_) => false,
+            Err(_) => {
+                self.backend.clear_error();
+                false
+            }
+        }
+    }
+
+    /// The arena is idle: nothing that leaves it has to be waited for.
+    fn hand_over_from(
+        &self,
+        from: &Arena<P>,
+        to: &Arena<P>,
+        wanted: u64,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+    ) -> Result<u64> {
+        let _memory = self.in_transit();
+        let mut parts = self.take_idle(from, wanted);
+        if parts.is_empty() {
+            // What views show stays; those that nobody uses go.
+            self.drop_views(from, vm, call)?;
+            parts = self.take_idle(from, wanted);
+        }
+        let mut came = 0;
+        let mut outcome = Ok(());
+        for part in parts {
+            if outcome.is_err() {
+                from.lock().return_free(part);
+                continue;
+            }
+            let (granule, handles) = self.lift(from, part, vm, call);
+            match self.put(to, granule, handles, vm, call) {
+                Ok(bytes) => came += bytes,
+                Err(error) => outcome = Err(error),
+            }
+        }
+        outcome.map(|()| came)
+    }
+
+    /// Takes free granules out, as busy blocks, from the largest free blocks first: about `wanted` bytes.
+    fn take_idle(&self, arena: &Arena<P>, wanted: u64) -> Vec<BlockId> {
+        let mut state = arena.lock();
+        let mut free: Vec<_> = state.tiers[Tier::Large as usize].index.blocks().collect();
+        free.reverse();
+        let mut taken = Vec::new();
+        let mut bytes = 0;
+        for id in free {
+            let Origin::Growable { granule, .. } = state.segments[state.blocks[id].segment].origin else {
+                continue;
+            };
+            if !state.epochs.is_closed(state.blocks[id].epoch) {
+                // Freed since the stream was seen to be idle.
+                continue;
+            }
+            if bytes >= wanted || state.blocks[id].size < granule {
+                break;
+            }
+            for part in state.begin_vacate(id) {
+                let (size, keep) =
+                    (state.blocks[part].size, (wanted.saturating_sub(bytes)).next_multiple_of(granule));
+                if keep == 0 {
+                    state.return_free(part);
+                } else if keep < size {
+                    let upper = state.cut_above(part, size - keep, crate::block::State::Busy);
+                    state.return_free(part);
+                    taken.push(upper);
+                    bytes += keep;
+                } else {
+                    taken.push(part);
+                    bytes += size;
+                }
+            }
+        }
+        taken
+    }
+
+    /// Unmaps a busy block of whole granules and keeps the memory. Returns the size of a granule, and the granules.
+    fn lift(
+        &self,
+        arena: &Arena<P>,
+        part: BlockId,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+    ) -> (u64, Vec<PhysicalHandle>) {
+        let (segment, addr, bytes, region, granule, handles, stream) = {
+            let state = arena.lock();
+            let block = &state.blocks[part];
+            let Origin::Growable { region, granule } = state.segments[block.segment].origin else {
+                unreachable!("only granules of growable segments are taken out")
+            };
+            let handles = self.state.lock().regions.begin(region, block.addr, block.size);
+            (block.segment, block.addr, block.size, region, granule, handles, state.id.stream)
+        };
+        let mut handles: Vec<_> = handles.into_iter().flatten().collect();
+        let at = DevicePtr(addr);
+        let event = self.segment_event(SegmentChange::Detaching, PoolId::DEFAULT, stream, at, bytes, true);
+        self.tell(event);
+        // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, and its stream was seen to be
+        // idle after it was freed.
+        let (count, outcome) = unsafe { region::lift(vm, at, granule, handles.len()) };
+        let lifted = count as u64 * granule;
+        if lifted < bytes {
+            let (addr, bytes) = (at.add(lifted), bytes - lifted);
+            self.tell(super::SegmentEvent { change: SegmentChange::Attached, addr, bytes, ..event });
+        }
+        let mut state = self.attend(arena, call);
+        {
+            let mut device = self.state.lock();
+            device.regions.commit_vacant(region, addr, lifted);
+            device.regions.commit_backed(region, addr + lifted, &handles[count..]);
+            device.counters.device_free += i64::from(lifted > 0);
+        }
+        if lifted > 0 {
+            let context = state.segments[segment].context.clone();
+            state.history.record_about(Action::SegmentUnmap, addr, lifted, context.as_ref());
+        }
+        let empty = state.commit_vacate(part, lifted);
+        drop(state);
+        handles.truncate(count);
+        if let Err(error) = outcome {
+            self.backend.clear_error();
+            tracing::warn!(%error, "not all free granules could be moved to another stream");
+        }
+        if let Some((segment, block)) = empty
+            && let Err(error) = self.remove_region(arena, segment, block, region, vm)
+        {
+            self.backend.clear_error();
+            tracing::warn!(%error, "addresses could not be given back; it is tried again later");
+        }
+        (granule, handles)
+    }
+
+    /// Puts granules that nothing maps into an arena, as free memory. Returns their bytes.
+    fn put(
+        &self,
+        arena: &Arena<P>,
+        granule: u64,
+        handles: Vec<PhysicalHandle>,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+    ) -> Result<u64> {
+        let bytes = handles.len() as u64 * granule;
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let stock = Request { requested: bytes, size: bytes, tier: Tier::Large, segment_bytes: bytes };
+        let (growth, stream) = loop {
+            let mut state = arena.lock();
+            if let Some(growth) = state.plan_stock(Tier::Large, bytes, granule) {
+                break (growth, state.id.stream);
+            }
+            drop(state);
+            let added = self.add_region(arena, &stock, granule, vm);
+            if !matches!(added, Ok(true)) {
+                self.lose(granule, handles, vm);
+                return added.map(|_| 0);
+            }
+        };
+        let addr = growth.maps(&arena.lock()).first().map_or(0, |(addr, _)| *addr);
+        self.state.lock().regions.begin(growth.region, addr, bytes);
+        let backing = self.backing(granule, &None);
+        let put = region::put(&*self.backend, vm, &backing, DevicePtr(addr), handles);
+        if put.is_ok() {
+            let at = DevicePtr(addr);
+            self.tell(self.segment_event(SegmentChange::Attached, PoolId::DEFAULT, stream, at, bytes, true));
+        }
+        let mut state = self.attend(arena, call);
+        let region = growth.region;
+        let outcome = {
+            let mut device = self.state.lock();
+            match put {
+                Ok(handles) => {
+                    device.regions.commit_backed(region, addr, &handles);
+                    device.counters.device_alloc += 1;
+                    Ok(bytes)
+                }
+                Err(Failed { error, leftovers }) => {
+                    device.regions.commit_vacant(region, addr, bytes);
+                    device.regions.leftovers.append(leftovers);
+                    device.accounts.give_back(PoolId::DEFAULT, Tier::Large, bytes);
+                    Err(error)
+                }
+            }
+        };
+        if outcome.is_ok() {
+            state.history.record(Action::SegmentMap, addr, bytes);
+            state.note_segment_context(region);
+        }
+        if let Some(block) = state.commit_growth(growth, usize::from(outcome.is_ok())) {
+            state.insert_free(block);
+        }
+        Ok(outcome?)
+    }
+
+    /// Gives granules back for which there is no place.
+    fn lose(&self, granule: u64, handles: Vec<PhysicalHandle>, vm: &dyn VirtualMemory) {
+        let bytes = handles.len() as u64 * granule;
+        let leftovers = region::give_back(vm, handles);
+        let mut device = self.state.lock();
+        device.regions.leftovers.append(leftovers);
+        device.accounts.give_back(PoolId::DEFAULT, Tier::Large, bytes);
+    }
+}

@@ -1,0 +1,155 @@
+//! The `granule` policy: everything is cut to size, and found in constant time.
+
+use super::{Drain, Growth, Holding, Policy, Request, Rung, Situation, fixed, garbage_threshold};
+use crate::block::{BlockId, BlockTable, Tier};
+use crate::config::Settings;
+use crate::index::SegregatedIndex;
+use crate::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, segment_size};
+use crate::segment::SegmentTable;
+use crate::types::MIB;
+
+/// What is held is made of at least this many granules, from the start on; and of no more than that many.
+const FEWEST: u64 = 16;
+const MOST: u64 = 512;
+/// The size of granules in between: what is lost where one is in use only in part, against a driver call for each.
+const USUAL_GRANULE: u64 = 24 * MIB;
+/// Granules that a region has addresses for; a full one is followed by another.
+const RESERVED: u64 = 2048;
+/// While a program has given back next to nothing, it loads what it will keep: such memory is in use as a whole, and is
+/// taken in larger granules. Next to nothing is a fraction of what is in use; granules are a fraction of what is held.
+const LOADING: u64 = 4;
+const LOADED: u64 = 8;
+const LARGEST_LOADED: u64 = 64 * MIB;
+/// Where segments are fixed: of how many size classes the best fits are compared.
+const COMPARED: usize = 8;
+
+/// The `granule` policy.
+#[derive(Clone, Debug)]
+pub struct GranulePolicy {
+    large_segment: u64,
+    garbage_threshold: f64,
+    grows: bool,
+    reserve: Option<crate::config::ReserveSize>,
+}
+
+impl Policy for GranulePolicy {
+    type Index = SegregatedIndex;
+
+    const NAME: &'static str = "granule";
+    const DRAIN: Drain = Drain::OnMissAndEvery(64);
+    const LADDER: &'static [Rung] = &[
+        Rung::Drain,
+        Rung::Views,
+        Rung::Callbacks,
+        Rung::CollectGarbage,
+        Rung::ReuseEarly,
+        Rung::Grow,
+        Rung::WaitForPending,
+        Rung::OptedInPools,
+        Rung::ReleaseAll,
+        Rung::Spill,
+    ];
+    const PARKS: bool = true;
+    const VIEWS: bool = true;
+    const REPLACES: bool = true;
+
+    fn new(settings: &Settings, virtual_memory: bool) -> Self {
+        Self {
+            large_segment: settings.large_segment_size,
+            garbage_threshold: settings.garbage_collection_threshold,
+            grows: virtual_memory,
+            reserve: settings.expandable_segments_reserve,
+        }
+    }
+
+    #[inline(always)]
+    fn request(&self, bytes: u64) -> Request {
+        let size = bytes.next_multiple_of(MIN_BLOCK);
+        // Small requests have memory of their own: they must not bite into holes that large ones need. Where segments are
+        // fixed they fill what large ones leave.
+        let tier = if self.grows & (size <= SMALL_LIMIT) { Tier::Small } else { Tier::Large };
+        let segment_bytes =
+            if self.grows { segment_size(size, self.large_segment) } else { fixed::least(size) };
+        Request { requested: bytes, size, tier, segment_bytes }
+    }
+
+    fn grows(&self) -> bool {
+        self.grows
+    }
+
+    fn growing(&self) -> Self {
+        Self { grows: true, ..self.clone() }
+    }
+
+    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
+        let smallest = SMALL_SEGMENT.next_multiple_of(minimum);
+        if tier == Tier::Small {
+            return smallest;
+        }
+        let share = |of: u64| 1 << (holding.most / of).max(1).ilog2();
+        let bytes: u64 = if holding.taken_back < holding.in_use / LOADING {
+            share(LOADED).min(LARGEST_LOADED)
+        } else {
+            share(FEWEST).min(USUAL_GRANULE).max(share(MOST))
+        };
+        bytes.max(smallest).next_multiple_of(smallest)
+    }
+
+    fn growth(&self, request: &Request, situation: &Situation) -> Growth {
+        fixed::growth(request, situation, self.large_segment)
+    }
+
+    fn reserve(&self, total: u64, granule: u64) -> u64 {
+        let full = (total + total / 8).min(granule.saturating_mul(RESERVED));
+        self.reserve.map_or(full, |reserve| reserve.bytes(total))
+    }
+
+    #[inline(always)]
+    fn take_fit(
+        &self,
+        index: &mut SegregatedIndex,
+        blocks: &BlockTable,
+        segments: &SegmentTable,
+        request: &Request,
+    ) -> Option<BlockId> {
+        if !self.grows {
+            return take_from_smallest(index, blocks, segments, request.size);
+        }
+        index.take_fit(request.size, |block| blocks[block].size >= request.size)
+    }
+
+    #[inline(always)]
+    fn splits(&self, block: u64, request: &Request) -> bool {
+        block > request.size
+    }
+
+    #[inline(always)]
+    fn is_oversize(&self, _: u64) -> bool {
+        false
+    }
+
+    fn release_target(&self, _: &Request) -> Option<u64> {
+        None
+    }
+
+    fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64> {
+        garbage_threshold(self.garbage_threshold, allowed)
+    }
+}
+
+/// Of segments that cannot grow, the small ones fill first: the large ones stay whole for large requests.
+#[inline(never)]
+fn take_from_smallest(
+    index: &mut SegregatedIndex,
+    blocks: &BlockTable,
+    segments: &SegmentTable,
+    size: u64,
+) -> Option<BlockId> {
+    let order = |block: BlockId| {
+        let segment = &segments[blocks[block].segment];
+        (segment.bytes, segment.registration)
+    };
+    index
+        .take_first(size, COMPARED, order)
+        .or_else(|| index.take_fit(size, |block| blocks[block].size >= size))
+}

@@ -1,0 +1,313 @@
+//! `granule plan`: where to put a program's requests, worked out in advance.
+
+use super::{Outcome, write_json};
+use crate::compare::{align_right, new_table};
+use crate::console;
+use crate::failure::Failure;
+use crate::result_file::ResultFile;
+use crate::size::Size;
+use crate::workload::{Workload, WorkloadArgs};
+use clap::ValueEnum;
+use comfy_table::Cell;
+use granule::round::format_bytes;
+use planner::csv::{self, Table};
+use planner::{
+    CrossStream, Options, Pattern, Plan, PlanError, Recording, Solution, SolveError, Solver, solve,
+};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The arguments of `granule plan`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  granule plan train.trace.gz --iteration 2 -o train.plan.gz
+  granule plan train.trace.gz --across-streams --json
+  granule plan A.csv --capacity 1MiB -o A.solution.csv
+
+A file whose name ends in .csv is a table of buffers with the columns id,lower,upper,size (lower is included, upper
+is not); its result is a table id,offset.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+
+    /// Where the plan goes, gzip'd if the name ends in .gz
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Plan one iteration, which is expected to come again and again, instead of the whole trace
+    #[arg(long, value_name = "N")]
+    iteration: Option<u64>,
+
+    /// Any placement up to this is good enough [default: as low as possible]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+
+    /// What may be tried
+    #[arg(long, value_name = "SOLVER", value_enum, default_value_t = SolverName::Auto)]
+    solver: SolverName,
+
+    /// When to be content with the best placement found
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    time_limit: u64,
+
+    /// What sizes are rounded up to; a table's are taken as they are
+    #[arg(long, value_name = "SIZE", default_value = "512B")]
+    alignment: Size,
+
+    /// Let streams reuse each other's memory at once; whoever follows the plan makes them wait for each other
+    #[arg(long)]
+    across_streams: bool,
+
+    /// For orders that leave something to chance
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    seed: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SolverName {
+    /// All that the problem needs
+    Auto,
+    /// The best of some greedy orders
+    Greedy,
+    /// Greedy orders, improved by trial
+    Improve,
+    /// Exact search, for one stream
+    Exact,
+}
+
+impl From<SolverName> for Solver {
+    fn from(name: SolverName) -> Self {
+        match name {
+            SolverName::Auto => Self::Auto,
+            SolverName::Greedy => Self::Greedy,
+            SolverName::Improve => Self::Improve,
+            SolverName::Exact => Self::Exact,
+        }
+    }
+}
+
+/// Why there is no plan.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error("{}: {error}; check the path and that you may read the file", path.display())]
+    Open { path: PathBuf, error: std::io::Error },
+    #[error("{}: {error}", path.display())]
+    Table { path: PathBuf, error: csv::TableError },
+    #[error("{workload}: {error}")]
+    Recording { workload: String, error: planner::RecordingError },
+    #[error("{workload}: {error}")]
+    Plan { workload: String, error: PlanError },
+}
+
+impl Refusal {
+    /// What to do next, where the message does not say it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Recording { error: planner::RecordingError::NoIteration(_), .. } => {
+                Some("leave out --iteration for the whole trace".into())
+            }
+            Self::Plan { error: PlanError::Solve(error), .. } => match error {
+                SolveError::Load { max_load, .. } => {
+                    Some(format!("--capacity {max_load} is the least worth a try"))
+                }
+                SolveError::Unknown { .. } => Some("give it more --time-limit or more --capacity".into()),
+                SolveError::NotIntervals => Some("--solver auto uses all that can be done".into()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer<'a> {
+    workload: &'a str,
+    file: Cow<'a, str>,
+    /// This command's.
+    version: &'static str,
+    /// What is not exact about the workload.
+    notes: &'a [String],
+    /// Null for a whole trace and for a table.
+    iteration: Option<u64>,
+    streams: usize,
+    across_streams: bool,
+    requests: usize,
+    /// Requests with a place.
+    planned: usize,
+    alignment: u64,
+    /// Held throughout, and not in the plan.
+    resident_bytes: u64,
+    max_load: u64,
+    height: u64,
+    /// height / max_load.
+    ratio: f64,
+    /// Whether no placement is lower.
+    optimal: bool,
+    method: &'static str,
+    seconds: f64,
+    /// Of the sizes and streams in order; null for a table.
+    pattern: Option<String>,
+}
+
+/// Makes the plan, prints what it is worth and writes it.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let path = args.workload.input();
+    let result = args.output.as_deref().map(ResultFile::create).transpose()?;
+    let is_table = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
+    if is_table { run_table(args, path, result, out) } else { run_trace(args, path, result, out) }
+}
+
+fn options(args: &Args) -> Options {
+    Options {
+        capacity: args.capacity.map(|size| size.0),
+        time_limit: Some(Duration::from_secs(args.time_limit)),
+        solver: args.solver.into(),
+        seed: args.seed,
+    }
+}
+
+/// Runs the solver under a spinner, and says how long it took.
+fn timed<T>(what: String, work: impl FnOnce() -> T) -> (T, f64) {
+    let spinner = console::spinner(what);
+    let start = Instant::now();
+    let done = work();
+    spinner.finish_and_clear();
+    (done, start.elapsed().as_secs_f64())
+}
+
+fn run_table(
+    args: &Args,
+    path: &Path,
+    result: Option<ResultFile>,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let file = File::open(path).map_err(|error| Refusal::Open { path: path.to_owned(), error })?;
+    let table =
+        csv::read(BufReader::new(file)).map_err(|error| Refusal::Table { path: path.to_owned(), error })?;
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+    let Table { ids, problem } = &table;
+    let (solution, seconds) =
+        timed(format!("placing {} buffers", ids.len()), || solve(problem, &options(args)));
+    let solution =
+        solution.map_err(|error| Refusal::Plan { workload: name.clone(), error: PlanError::Solve(error) })?;
+    let answer = Answer {
+        workload: &name,
+        file: path.to_string_lossy(),
+        version: env!("CARGO_PKG_VERSION"),
+        notes: &[],
+        iteration: None,
+        streams: 1,
+        across_streams: args.across_streams,
+        requests: ids.len(),
+        planned: ids.len(),
+        alignment: 1,
+        resident_bytes: 0,
+        max_load: solution.bound,
+        height: solution.placement.height,
+        ratio: ratio(&solution),
+        optimal: solution.is_optimal(),
+        method: solution.method.name(),
+        seconds,
+        pattern: None,
+    };
+    show(args, &answer, out)?;
+    if let Some(result) = result {
+        result.write(|file| csv::write(&table, &solution.placement, file))?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn run_trace(
+    args: &Args,
+    path: &Path,
+    result: Option<ResultFile>,
+    out: &mut dyn Write,
+) -> Result<Outcome, Failure> {
+    let workload = Workload::read(&args.workload)?;
+    let cross = if args.across_streams { CrossStream::Waits } else { CrossStream::Ordered };
+    let refused = |error| Refusal::Recording { workload: workload.name.clone(), error };
+    let recording = Recording::new(&workload.trace, cross).map_err(refused)?;
+    let pattern = match args.iteration {
+        Some(n) => Pattern::iteration(&recording, n),
+        None => Pattern::whole(&recording),
+    };
+    let pattern = pattern.map_err(refused)?;
+    let make = || Plan::make(&workload.name, &pattern, args.alignment.0, args.across_streams, &options(args));
+    let (made, seconds) = timed(format!("placing {} requests", pattern.requests()), make);
+    let (plan, solution) = made.map_err(|error| Refusal::Plan { workload: workload.name.clone(), error })?;
+    let answer = Answer {
+        workload: &workload.name,
+        file: path.to_string_lossy(),
+        version: env!("CARGO_PKG_VERSION"),
+        notes: &workload.notes,
+        iteration: plan.iteration,
+        streams: plan.streams,
+        across_streams: plan.waits,
+        requests: plan.steps().len(),
+        planned: solution.placement.offsets.len(),
+        alignment: plan.alignment,
+        resident_bytes: plan.resident_bytes,
+        max_load: plan.max_load,
+        height: plan.height,
+        ratio: ratio(&solution),
+        optimal: solution.is_optimal(),
+        method: solution.method.name(),
+        seconds,
+        pattern: Some(format!("{:016x}", plan.pattern())),
+    };
+    show(args, &answer, out)?;
+    if let Some(result) = result {
+        result.write(|file| plan.write(file))?;
+    }
+    Ok(Outcome::Done)
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn ratio(solution: &Solution) -> f64 {
+    // Nothing placed in nothing is as good as it gets.
+    if solution.bound == 0 { 1.0 } else { solution.placement.height as f64 / solution.bound as f64 }
+}
+
+fn show(args: &Args, answer: &Answer<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.json {
+        return write_json(answer, out);
+    }
+    let part = answer.iteration.map(|n| format!(", iteration {n}")).unwrap_or_default();
+    let streams = match (answer.streams, answer.across_streams) {
+        (1, _) => String::new(),
+        (streams, true) => format!(", {streams} streams that wait for each other"),
+        (streams, false) => format!(", {streams} streams"),
+    };
+    writeln!(out, "{}{part}: {} requests{streams}", answer.workload, answer.requests)?;
+    let mut table = new_table(["figure", "", "in bytes"]);
+    for (figure, bytes) in [
+        ("live at once, at most", answer.max_load),
+        ("planned memory", answer.height),
+        ("held throughout, unplanned", answer.resident_bytes),
+    ] {
+        table.add_row([Cell::new(figure), Cell::new(format_bytes(bytes)), Cell::new(bytes)]);
+    }
+    align_right(&mut table, [1, 2]);
+    writeln!(out, "{table}")?;
+    let left = answer.requests - answer.planned;
+    if left > 0 {
+        writeln!(out, "{left} requests have no place in the plan: they are held until they are made again.")?;
+    }
+    let best = if answer.optimal {
+        "no placement is lower".into()
+    } else {
+        format!("{:.3} % above what is live at once", (answer.ratio - 1.0) * 100.0)
+    };
+    writeln!(out, "Found by {}: {best}.", answer.method)?;
+    Ok(())
+}

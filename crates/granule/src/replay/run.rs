@@ -1,0 +1,184 @@
+//! A replay under way.
+
+use super::simulated::Program;
+use super::{DEVICE, Refusal, ReplayError};
+use alloc_core::backend::Backend;
+use alloc_core::policy::Policy;
+use alloc_core::types::{DevicePtr, Stream};
+use alloc_core::{AllocError, CachingAllocator};
+use snapshot::trace::{Event, Mark, Trace};
+
+/// A failure at an event whose number is not known yet.
+pub(super) enum StepError {
+    Allocator(AllocError),
+    Trace(String),
+}
+
+impl StepError {
+    pub(super) fn at(self, event: usize) -> ReplayError {
+        match self {
+            Self::Allocator(source) => ReplayError::Allocator { event, source },
+            Self::Trace(what) => ReplayError::Trace { event, what },
+        }
+    }
+}
+
+impl From<AllocError> for StepError {
+    fn from(error: AllocError) -> Self {
+        Self::Allocator(error)
+    }
+}
+
+/// A block of the program.
+#[derive(Clone, Copy)]
+struct Block {
+    /// Null where it was refused or freed.
+    ptr: DevicePtr,
+    bytes: u64,
+    stream: u32,
+}
+
+const GONE: Block = Block { ptr: DevicePtr::NULL, bytes: 0, stream: 0 };
+
+/// A replay under way.
+pub(super) struct Run<'a, P: Policy> {
+    allocator: &'a CachingAllocator<P>,
+    /// On a simulated device.
+    pub(super) program: Option<Program<'a>>,
+    streams: Vec<Stream>,
+    /// By number.
+    blocks: Vec<Block>,
+    pub(super) marks: Vec<Mark>,
+    pub(super) refused: u64,
+    pub(super) first_refusal: Option<Refusal>,
+    iteration: Option<u64>,
+    pub(super) ops: u64,
+    pub(super) done: usize,
+}
+
+impl<'a, P: Policy> Run<'a, P> {
+    pub(super) fn new(
+        trace: &Trace,
+        backend: &dyn Backend,
+        allocator: &'a CachingAllocator<P>,
+        program: Option<Program<'a>>,
+    ) -> Result<Self, ReplayError> {
+        let (mut blocks, mut last_stream) = (0, 0);
+        for (n, event) in trace.events.iter().enumerate() {
+            if let Event::Alloc { stream, .. } | Event::RecordStream { stream, .. } = event {
+                last_stream = last_stream.max(*stream);
+                if last_stream > u32::from(u16::MAX) {
+                    let what = format!("stream {last_stream} is beyond 65535");
+                    return Err(ReplayError::Trace { event: n + 1, what });
+                }
+            }
+            if let Event::Alloc { id, .. } = event {
+                blocks = blocks.max(id.saturating_add(1));
+                // Numbers count up; a wild one must not make the table of blocks huge.
+                if blocks > 16 * trace.events.len() as u64 + 1024 {
+                    let what = format!("block number {id} is far beyond the number of events");
+                    return Err(ReplayError::Trace { event: n + 1, what });
+                }
+            }
+        }
+        let mut streams = vec![backend.default_stream(DEVICE)];
+        for _ in 0..last_stream {
+            streams.push(backend.create_stream(DEVICE, 0)?);
+        }
+        Ok(Self {
+            allocator,
+            program,
+            streams,
+            blocks: vec![GONE; blocks as usize],
+            marks: Vec::new(),
+            refused: 0,
+            first_refusal: None,
+            iteration: None,
+            ops: 0,
+            done: 0,
+        })
+    }
+
+    /// Looks whether the live blocks can be used, where that is not seen anyway.
+    pub(super) fn look(&self) {
+        if let Some(program) = &self.program {
+            let live = self.blocks.iter().filter(|block| !block.ptr.is_null());
+            program.looks_at(live.map(|block| (self.streams[block.stream as usize], block.ptr, block.bytes)));
+        }
+    }
+
+    fn block(&mut self, id: u64) -> Result<&mut Block, StepError> {
+        let block = self.blocks.get_mut(id as usize);
+        block.ok_or_else(|| StepError::Trace(format!("block {id} was never requested")))
+    }
+
+    #[inline]
+    pub(super) fn step(&mut self, event: &Event) -> Result<(), StepError> {
+        self.done += 1;
+        if let Some(program) = &self.program {
+            program.tick();
+        }
+        match *event {
+            Event::Alloc { id, size, stream } => self.allocate(id, size, stream)?,
+            Event::Free { id } => {
+                self.ops += 1;
+                let Block { ptr, bytes, stream } = std::mem::replace(self.block(id)?, GONE);
+                if let Some(program) = self.program.as_mut().filter(|_| !ptr.is_null()) {
+                    program.frees(id, self.streams[stream as usize], ptr, bytes);
+                }
+                self.allocator.free(ptr)?;
+            }
+            Event::RecordStream { id, stream } => {
+                let Block { ptr, bytes, .. } = *self.block(id)?;
+                let stream = self.streams[stream as usize];
+                self.allocator.record_stream(ptr, stream)?;
+                if let Some(program) = self.program.as_mut().filter(|_| !ptr.is_null()) {
+                    program.records(id, stream, ptr, bytes);
+                }
+            }
+            Event::EmptyCache => self.allocator.empty_cache()?,
+            Event::Iteration { n } => {
+                if let Some(program) = &mut self.program {
+                    program.mark();
+                }
+                self.iteration = Some(n);
+                let stats = self.allocator.stats(DEVICE)?;
+                self.marks.push(Mark {
+                    iteration: n,
+                    requested: stats.requested_bytes.all.current.unsigned_abs(),
+                    allocated: stats.allocated_bytes.all.current.unsigned_abs(),
+                    reserved: stats.reserved_bytes.all.current.unsigned_abs(),
+                    device_allocs: stats.num_device_alloc.unsigned_abs(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn allocate(&mut self, id: u64, size: u64, stream: u32) -> Result<(), StepError> {
+        self.ops += 1;
+        let on = self.streams[stream as usize];
+        match self.allocator.malloc(size, on) {
+            Ok(ptr) => {
+                self.blocks[id as usize] = Block { ptr, bytes: size, stream };
+                if let Some(program) = &self.program {
+                    program.uses(id, on, ptr, size);
+                }
+            }
+            Err(error) if error.is_out_of_memory() => {
+                self.refused += 1;
+                let (event, iteration) = (self.done, self.iteration);
+                self.first_refusal.get_or_insert_with(|| {
+                    let report = match error {
+                        AllocError::OutOfMemory(report) => Some(report),
+                        _ => None,
+                    };
+                    Refusal { event, id, iteration, stream, requested: size, report }
+                });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        Ok(())
+    }
+}

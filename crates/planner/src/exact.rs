@@ -1,0 +1,107 @@
+//! Exact search: is there a placement of an interval problem below a given height?
+//!
+//! Searches with different orders take turns with more and more nodes each, spread over the cores. Which of them
+//! wins does not depend on how many cores there are.
+
+mod search;
+mod state;
+
+use crate::bounds::common_divisor;
+use crate::orders::Key;
+use crate::problem::Buffer;
+use crate::random::Random;
+use crate::sections::Sections;
+use rayon::prelude::*;
+use search::{Limits, Style, Verdict, search};
+use state::Shape;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// The answer of an exact search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// An offset for every buffer.
+    Found(Vec<u64>),
+    /// No placement is that low.
+    Impossible,
+    /// Time ran out.
+    Unknown,
+}
+
+/// Nodes that the first turn of every search gets for every buffer.
+const FIRST_NODES: u64 = 2;
+
+/// Bytes of stack that [`exact`] needs: its searches call themselves for every buffer they place.
+pub(crate) const STACK: usize = 256 << 20;
+
+/// Orders that a turn tries, and with which way to choose.
+const TURN: [(Key, [bool; 3]); 10] = [
+    (Key::Life, [false, false, false]),
+    (Key::Size, [false, false, false]),
+    (Key::Area, [false, true, false]),
+    (Key::LoadArea, [false, false, false]),
+    (Key::Life, [true, false, true]),
+    (Key::Area, [false, false, true]),
+    (Key::Size, [true, false, true]),
+    (Key::LoadArea, [true, false, false]),
+    (Key::Life, [false, true, false]),
+    (Key::Size, [true, true, true]),
+];
+
+/// Looks for a placement of these buffers, which are joined in time, below `capacity`. `deadline`: when to give up.
+pub(crate) fn exact(buffers: &[Buffer], capacity: u64, deadline: Option<Instant>, seed: u64) -> Answer {
+    let unit = common_divisor(buffers.iter().map(|buffer| buffer.size)).max(1);
+    let shape = Shape {
+        sections: Sections::new(buffers),
+        sizes: buffers.iter().map(|buffer| buffer.size / unit).collect(),
+        capacity: capacity / unit,
+    };
+    let mut nodes = FIRST_NODES * (buffers.len() as u64 + 64);
+    for turn in 0.. {
+        match take_turn(&shape, buffers, nodes, turn, seed, deadline) {
+            Verdict::Found(offsets) => {
+                return Answer::Found(offsets.iter().map(|offset| offset * unit).collect());
+            }
+            Verdict::Impossible => return Answer::Impossible,
+            Verdict::Stopped if deadline.is_some_and(|deadline| Instant::now() >= deadline) => break,
+            Verdict::Stopped => nodes = nodes.saturating_mul(2),
+        }
+    }
+    Answer::Unknown
+}
+
+/// Every style searches with that many nodes. The first in the list that comes to an end wins: those before it are
+/// waited for, those after it are stopped.
+fn take_turn(
+    shape: &Shape,
+    buffers: &[Buffer],
+    nodes: u64,
+    turn: u64,
+    seed: u64,
+    deadline: Option<Instant>,
+) -> Verdict {
+    let stops: Vec<AtomicBool> = TURN.iter().map(|_| AtomicBool::new(false)).collect();
+    let winner = AtomicUsize::new(usize::MAX);
+    let verdicts: Vec<Verdict> = TURN
+        .par_iter()
+        .enumerate()
+        .map(|(index, &(key, [learns, lowest, releases]))| {
+            let late = deadline.is_some_and(|deadline| Instant::now() >= deadline);
+            if late || winner.load(Ordering::Relaxed) < index {
+                return Verdict::Stopped;
+            }
+            let mut random = Random::new(seed ^ (turn << 8) ^ index as u64);
+            // The first turn follows the orders as they are, later ones stray.
+            let noise = if turn == 0 { 0.0 } else { 0.25 };
+            let ranks = key.ranks(buffers, noise, &mut random);
+            let style = Style { ranks, learns, lowest, releases };
+            let verdict = search(shape, &style, Limits { nodes, deadline, stop: &stops[index] });
+            if verdict != Verdict::Stopped {
+                winner.fetch_min(index, Ordering::Relaxed);
+                stops[index + 1..].iter().for_each(|stop| stop.store(true, Ordering::Relaxed));
+            }
+            verdict
+        })
+        .collect();
+    verdicts.into_iter().find(|verdict| *verdict != Verdict::Stopped).unwrap_or(Verdict::Stopped)
+}
