@@ -3,6 +3,7 @@
 
 use alloc_core::backend::ErrorKind;
 use alloc_core::config::Settings;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
 use granule_tests::Allocator;
@@ -23,7 +24,12 @@ fn early() -> Settings {
 }
 
 /// `users` work on a block, which is freed meanwhile.
-fn use_and_free(rig: &Rig, allocator: &Allocator, (ptr, bytes): (DevicePtr, u64), users: &[Stream]) {
+fn use_and_free<P: Policy>(
+    rig: &Rig,
+    allocator: &Allocator<P>,
+    (ptr, bytes): (DevicePtr, u64),
+    users: &[Stream],
+) {
     for user in users {
         rig.use_memory(*user, ptr, bytes);
         allocator.record_stream(ptr, *user).unwrap();
@@ -32,21 +38,26 @@ fn use_and_free(rig: &Rig, allocator: &Allocator, (ptr, bytes): (DevicePtr, u64)
 }
 
 /// A block of `stream` that was freed while `users` work on it.
-fn pending(rig: &Rig, allocator: &Allocator, bytes: u64, stream: Stream, users: &[Stream]) -> DevicePtr {
+fn pending<P: Policy>(
+    rig: &Rig,
+    allocator: &Allocator<P>,
+    bytes: u64,
+    stream: Stream,
+    users: &[Stream],
+) -> DevicePtr {
     let ptr = allocator.malloc(bytes, stream).unwrap();
     use_and_free(rig, allocator, (ptr, bytes), users);
     ptr
 }
 
-fn pending_bytes(allocator: &Allocator) -> i64 {
+fn pending_bytes<P: Policy>(allocator: &Allocator<P>) -> i64 {
     allocator.stats(DEVICE).unwrap().granule.pending_bytes
 }
 
-#[test]
-fn a_pending_block_is_reused_at_once_and_in_order() {
+fn a_pending_block_is_reused_at_once_and_in_order<P: Policy>() {
     for settings in [early(), Settings { expandable_segments: true, ..early() }] {
         on_each(&workers(), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let (home, side) = (rig.stream(), rig.new_stream());
             let order = Arc::new(Mutex::new(Vec::new()));
             let note = |stream: Stream, what: &'static str| {
@@ -78,10 +89,9 @@ fn a_pending_block_is_reused_at_once_and_in_order() {
     }
 }
 
-#[test]
-fn it_is_off_unless_asked_for() {
+fn it_is_off_unless_asked_for<P: Policy>() {
     on_each(&workers(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let (home, side) = (rig.stream(), rig.new_stream());
         let gate = rig.hold(side);
         let ptr = pending(rig, &allocator, 40 * MIB, home, &[side]);
@@ -95,10 +105,9 @@ fn it_is_off_unless_asked_for() {
 }
 
 /// A block that waits for an idle stream does not wait for the busy one before it.
-#[test]
-fn streams_do_not_hold_each_other_up() {
+fn streams_do_not_hold_each_other_up<P: Policy>() {
     on_each(&workers(), |rig| {
-        let allocator = rig.allocator(early());
+        let allocator = rig.with_policy::<P>(early());
         let (home, slow, fast) = (rig.stream(), rig.new_stream(), rig.new_stream());
         let gate = rig.hold(slow);
         let held = pending(rig, &allocator, 40 * MIB, home, &[slow]);
@@ -126,10 +135,9 @@ fn streams_do_not_hold_each_other_up() {
     });
 }
 
-#[test]
-fn the_smallest_that_fits_is_taken_and_waits_for_each_of_its_streams() {
+fn the_smallest_that_fits_is_taken_and_waits_for_each_of_its_streams<P: Policy>() {
     on_each(&lagging(), |rig| {
-        let allocator = rig.allocator(early());
+        let allocator = rig.with_policy::<P>(early());
         let (home, sides) = (rig.stream(), [rig.new_stream(), rig.new_stream()]);
         let sizes = [80, 60, 20].map(|n| n * MIB);
         let [large, fit, small] = sizes.map(|bytes| allocator.malloc(bytes, home).unwrap());
@@ -150,10 +158,9 @@ fn the_smallest_that_fits_is_taken_and_waits_for_each_of_its_streams() {
     });
 }
 
-#[test]
-fn a_driver_that_refuses_to_order_streams_costs_new_memory_only() {
+fn a_driver_that_refuses_to_order_streams_costs_new_memory_only<P: Policy>() {
     on_each(&lagging(), |rig| {
-        let allocator = rig.allocator(early());
+        let allocator = rig.with_policy::<P>(early());
         let (home, side) = (rig.stream(), rig.new_stream());
         let ptr = pending(rig, &allocator, 40 * MIB, home, &[side]);
         rig.device.set_faults(FaultPlan::none().fail_all(Call::WaitEvent, ErrorKind::Other));
@@ -174,9 +181,11 @@ fn a_driver_that_refuses_to_order_streams_costs_new_memory_only() {
 /// is long over, but only after the stream that took it has passed its wait.
 #[test]
 fn the_rest_of_a_block_taken_early_does_not_leave_too_soon() {
+    // Only this one: old fixed segments are collected.
+    type P = PytorchPolicy;
     on_each(&lagging(), |rig| {
         let fixed = Settings { garbage_collection_threshold: 0.01, ..early() };
-        let allocator = rig.allocator(fixed.clone());
+        let allocator = rig.with_policy::<P>(fixed.clone());
         allocator.set_memory_fraction(0.9, DEVICE).unwrap();
         let (home, side) = (rig.stream(), rig.new_stream());
         let old = allocator.malloc(40 * MIB, home).unwrap();
@@ -193,3 +202,11 @@ fn the_rest_of_a_block_taken_early_does_not_leave_too_soon() {
         rig.nothing_is_left(&allocator);
     });
 }
+
+granule_tests::for_each_policy!(
+    a_pending_block_is_reused_at_once_and_in_order,
+    it_is_off_unless_asked_for,
+    streams_do_not_hold_each_other_up,
+    the_smallest_that_fits_is_taken_and_waits_for_each_of_its_streams,
+    a_driver_that_refuses_to_order_streams_costs_new_memory_only,
+);

@@ -7,6 +7,7 @@ use alloc_core::config::Settings;
 use alloc_core::hardened::{Corruption, CorruptionReport, HardenedStats};
 use alloc_core::history::HistoryOptions;
 use alloc_core::pointer::Problem;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::Filter;
 use alloc_core::snapshot::Action;
 use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
@@ -31,7 +32,7 @@ fn holding(bytes: u64) -> Settings {
     Settings { hardened_quarantine: bytes, ..hardened() }
 }
 
-fn stats(allocator: &Allocator) -> HardenedStats {
+fn stats<P: Policy>(allocator: &Allocator<P>) -> HardenedStats {
     allocator.hardened_stats(DEVICE).unwrap()
 }
 
@@ -51,7 +52,7 @@ fn read(rig: &Rig, ptr: DevicePtr, bytes: usize) -> Vec<u8> {
 }
 
 /// What is reported from here on.
-fn reports(allocator: &Allocator) -> Arc<Mutex<Vec<CorruptionReport>>> {
+fn reports<P: Policy>(allocator: &Allocator<P>) -> Arc<Mutex<Vec<CorruptionReport>>> {
     let reports: Arc<Mutex<Vec<CorruptionReport>>> = Arc::default();
     let seen = Arc::clone(&reports);
     allocator.add_corruption_observer(move |report| seen.lock().unwrap().push(report.clone()));
@@ -59,16 +60,15 @@ fn reports(allocator: &Allocator) -> Arc<Mutex<Vec<CorruptionReport>>> {
 }
 
 /// Nothing was found, nothing was overlooked, and everything is given back.
-fn all_is_well(rig: &Rig, allocator: &Allocator, frees: u64) {
+fn all_is_well<P: Policy>(rig: &Rig, allocator: &Allocator<P>, frees: u64) {
     rig.nothing_is_left(allocator);
     assert_eq!(stats(allocator), HardenedStats { checked: frees, ..HardenedStats::default() });
 }
 
-#[test]
-fn a_well_behaved_program_is_not_accused() {
+fn a_well_behaved_program_is_not_accused<P: Policy>() {
     for settings in [hardened(), growable(), holding(0), holding(4096), holding(u64::MAX)] {
         on_each(&machine(), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let other = rig.new_stream();
             let mut live: Vec<(DevicePtr, u64, u8)> = Vec::new();
             let mut frees = 0;
@@ -98,10 +98,9 @@ fn a_well_behaved_program_is_not_accused() {
     }
 }
 
-#[test]
-fn a_write_past_the_end_is_reported() {
+fn a_write_past_the_end_is_reported<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let reports = reports(&allocator);
         allocator.record_history(&HistoryOptions::newest(100).deterministic());
         let sizes = [1, 496, 497, 511, 512, 513, 5000, MIB, 2 * MIB, 3 * MIB + 7];
@@ -131,10 +130,9 @@ fn a_write_past_the_end_is_reported() {
     });
 }
 
-#[test]
-fn a_write_to_the_last_byte_of_a_canary_is_reported() {
+fn a_write_to_the_last_byte_of_a_canary_is_reported<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let reports = reports(&allocator);
         let ptr = allocator.malloc(1000, rig.stream()).unwrap();
         assert_eq!(allocator.block_size(ptr), Some(1024));
@@ -149,8 +147,10 @@ fn a_write_to_the_last_byte_of_a_canary_is_reported() {
 
 #[test]
 fn a_write_after_the_free_is_reported() {
+    // Only this one: with the `granule` policy large blocks lose their access, and the machine refuses the write.
+    type P = PytorchPolicy;
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let reports = reports(&allocator);
         for (requested, offset, bytes) in
             [(1, 0, 1), (700, 100, 3), (2 * MIB, 2 * MIB - 1, 1), (2 * MIB, 0, MIB)]
@@ -169,10 +169,9 @@ fn a_write_after_the_free_is_reported() {
     });
 }
 
-#[test]
-fn a_freed_block_is_poisoned_after_the_work_of_every_stream_that_uses_it() {
+fn a_freed_block_is_poisoned_after_the_work_of_every_stream_that_uses_it<P: Policy>() {
     on_each(&machine().clock(Clock::Workers), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let ptr = allocator.malloc(100, rig.stream()).unwrap();
         let other = rig.new_stream();
         let gate = rig.hold(other);
@@ -190,10 +189,9 @@ fn a_freed_block_is_poisoned_after_the_work_of_every_stream_that_uses_it() {
     });
 }
 
-#[test]
-fn the_oldest_leave_the_quarantine_when_it_is_full() {
+fn the_oldest_leave_the_quarantine_when_it_is_full<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(holding(4 * 2560));
+        let allocator = rig.with_policy::<P>(holding(4 * 2560));
         let ptrs: Vec<_> = (0..6).map(|_| allocator.malloc(2048, rig.stream()).unwrap()).collect();
         for (n, ptr) in (1..).zip(&ptrs[..4]) {
             allocator.free(*ptr).unwrap();
@@ -213,10 +211,9 @@ fn the_oldest_leave_the_quarantine_when_it_is_full() {
     });
 }
 
-#[test]
-fn a_quarantine_of_nothing_checks_at_once() {
+fn a_quarantine_of_nothing_checks_at_once<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(holding(0));
+        let allocator = rig.with_policy::<P>(holding(0));
         let reports = reports(&allocator);
         let ptr = allocator.malloc(600, rig.stream()).unwrap();
         write(rig, rig.stream(), ptr.add(600), 0, 1);
@@ -229,10 +226,9 @@ fn a_quarantine_of_nothing_checks_at_once() {
     });
 }
 
-#[test]
-fn a_second_free_is_an_error_that_knows_the_quarantine() {
+fn a_second_free_is_an_error_that_knows_the_quarantine<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let ptr = allocator.malloc(2000, rig.stream()).unwrap();
         allocator.free(ptr).unwrap();
         let Err(AllocError::InvalidPointer(wrong)) = allocator.free(ptr) else { panic!("freed twice") };
@@ -242,10 +238,9 @@ fn a_second_free_is_an_error_that_knows_the_quarantine() {
     });
 }
 
-#[test]
-fn blocks_in_quarantine_are_pending_and_figures_are_the_programs() {
+fn blocks_in_quarantine_are_pending_and_figures_are_the_programs<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let ptr = allocator.malloc(1000, rig.stream()).unwrap();
         let figures = || {
             let found = allocator.stats(DEVICE).unwrap();
@@ -262,11 +257,10 @@ fn blocks_in_quarantine_are_pending_and_figures_are_the_programs() {
 }
 
 /// Promise 1.
-#[test]
-fn no_request_fails_for_what_is_in_quarantine() {
+fn no_request_fails_for_what_is_in_quarantine<P: Policy>() {
     for settings in [hardened(), growable()] {
         on_each(&machine(), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             for _ in 0..3 {
                 let ptr = allocator.malloc(40 * MIB, rig.stream()).unwrap();
                 allocator.free(ptr).unwrap();
@@ -285,10 +279,9 @@ fn no_request_fails_for_what_is_in_quarantine() {
     }
 }
 
-#[test]
-fn memory_in_quarantine_is_inaccessible_where_it_has_granules_of_its_own() {
+fn memory_in_quarantine_is_inaccessible_where_it_has_granules_of_its_own<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(growable());
+        let allocator = rig.with_policy::<P>(growable());
         // Its neighbours share no granule with it.
         let [below, ptr, above] =
             [3, 2, 3].map(|mib| allocator.malloc(mib * MIB - 16, rig.stream()).unwrap());
@@ -329,10 +322,9 @@ fn memory_in_quarantine_is_inaccessible_where_it_has_granules_of_its_own() {
     });
 }
 
-#[test]
-fn small_blocks_share_granules_and_are_not_protected() {
+fn small_blocks_share_granules_and_are_not_protected<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(growable());
+        let allocator = rig.with_policy::<P>(growable());
         let ptr = allocator.malloc(MIB - 16, rig.stream()).unwrap();
         allocator.free(ptr).unwrap();
         assert_eq!((stats(&allocator).quarantined, stats(&allocator).protected_bytes), (1, 0));
@@ -344,10 +336,9 @@ fn small_blocks_share_granules_and_are_not_protected() {
 }
 
 /// A free waits for its own stream there, so that nothing queued loses its memory.
-#[test]
-fn memory_is_protected_after_the_work_that_uses_it() {
+fn memory_is_protected_after_the_work_that_uses_it<P: Policy>() {
     on_each(&machine().clock(Clock::Workers), |rig| {
-        let allocator = rig.allocator(growable());
+        let allocator = rig.with_policy::<P>(growable());
         let other = rig.new_stream();
         for _ in 0..20 {
             let ptr = allocator.malloc(2 * MIB - 16, rig.stream()).unwrap();
@@ -361,10 +352,9 @@ fn memory_is_protected_after_the_work_that_uses_it() {
     });
 }
 
-#[test]
-fn during_a_capture_nothing_is_waited_for_and_graphs_are_left_alone() {
+fn during_a_capture_nothing_is_waited_for_and_graphs_are_left_alone<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(holding(1024));
+        let allocator = rig.with_policy::<P>(holding(1024));
         let [early, later] = [0; 2].map(|_| allocator.malloc(1000, rig.stream()).unwrap());
         let stream = rig.new_stream();
         let pool = PoolId(1, 0);
@@ -410,10 +400,9 @@ fn during_a_capture_nothing_is_waited_for_and_graphs_are_left_alone() {
     });
 }
 
-#[test]
-fn the_mode_can_be_switched_at_any_time() {
+fn the_mode_can_be_switched_at_any_time<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let reports = reports(&allocator);
         let before = allocator.malloc(100, rig.stream()).unwrap();
         write(rig, rig.stream(), before, 1, 512);
@@ -439,10 +428,9 @@ fn the_mode_can_be_switched_at_any_time() {
     });
 }
 
-#[test]
-fn a_retired_streams_blocks_go_unchecked_and_come_back() {
+fn a_retired_streams_blocks_go_unchecked_and_come_back<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let stream = rig.new_stream();
         let [held, live] = [0; 2].map(|_| allocator.malloc(1000, stream).unwrap());
         allocator.free(held).unwrap();
@@ -456,11 +444,10 @@ fn a_retired_streams_blocks_go_unchecked_and_come_back() {
     });
 }
 
-#[test]
-fn memory_without_bytes_is_neither_accused_nor_acquitted() {
+fn memory_without_bytes_is_neither_accused_nor_acquitted<P: Policy>() {
     for (mode, checked) in [(MemoryMode::Mapped, 3), (MemoryMode::Reserved, 0)] {
         on_each(&machine().memory(mode), |rig| {
-            let allocator = rig.allocator(growable());
+            let allocator = rig.with_policy::<P>(growable());
             for bytes in [1, 5000, 4 * MIB] {
                 let ptr = allocator.malloc(bytes, rig.stream()).unwrap();
                 allocator.free(ptr).unwrap();
@@ -473,14 +460,13 @@ fn memory_without_bytes_is_neither_accused_nor_acquitted() {
 }
 
 /// Whatever call fails: no block is lost, none is accused, and none is handed out without access.
-#[test]
-fn driver_errors_cost_a_check_at_most() {
+fn driver_errors_cost_a_check_at_most<P: Policy>() {
     for settings in [growable(), holding(1024)] {
         on_each(&machine(), |rig| {
             let machine_stream = Stream { backend: rig.device.id(), ..rig.stream() };
             let mut k = 1;
             loop {
-                let allocator = rig.allocator(settings.clone());
+                let allocator = rig.with_policy::<P>(settings.clone());
                 let other = rig.new_stream();
                 let warm = allocator.malloc(2 * MIB, rig.stream()).unwrap();
                 allocator.record_stream(warm, other).unwrap();
@@ -519,10 +505,9 @@ fn driver_errors_cost_a_check_at_most() {
     }
 }
 
-#[test]
-fn several_threads_may_use_it() {
+fn several_threads_may_use_it<P: Policy>() {
     on_each(&machine().clock(Clock::Workers), |rig| {
-        let allocator = rig.allocator(holding(MIB));
+        let allocator = rig.with_policy::<P>(holding(MIB));
         std::thread::scope(|scope| {
             for thread in 0..4_u64 {
                 let (allocator, rig) = (&allocator, &rig);
@@ -540,3 +525,24 @@ fn several_threads_may_use_it() {
         all_is_well(rig, &allocator, 240);
     });
 }
+
+granule_tests::for_each_policy!(
+    a_well_behaved_program_is_not_accused,
+    a_write_past_the_end_is_reported,
+    a_write_to_the_last_byte_of_a_canary_is_reported,
+    a_freed_block_is_poisoned_after_the_work_of_every_stream_that_uses_it,
+    the_oldest_leave_the_quarantine_when_it_is_full,
+    a_quarantine_of_nothing_checks_at_once,
+    a_second_free_is_an_error_that_knows_the_quarantine,
+    blocks_in_quarantine_are_pending_and_figures_are_the_programs,
+    no_request_fails_for_what_is_in_quarantine,
+    memory_in_quarantine_is_inaccessible_where_it_has_granules_of_its_own,
+    small_blocks_share_granules_and_are_not_protected,
+    memory_is_protected_after_the_work_that_uses_it,
+    during_a_capture_nothing_is_waited_for_and_graphs_are_left_alone,
+    the_mode_can_be_switched_at_any_time,
+    a_retired_streams_blocks_go_unchecked_and_come_back,
+    memory_without_bytes_is_neither_accused_nor_acquitted,
+    driver_errors_cost_a_check_at_most,
+    several_threads_may_use_it,
+);

@@ -5,6 +5,7 @@ use alloc_core::AllocError;
 use alloc_core::backend::{Access, Backend, BackendError, ErrorKind, HostFlags};
 use alloc_core::config::Settings;
 use alloc_core::device::SegmentChange;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PoolId};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
@@ -32,7 +33,7 @@ fn access(rig: &Rig, ptr: DevicePtr, device: DeviceIndex) -> Access {
 
 /// Copies 1 MiB from a block of the first device to one of the second on a stream of `on`; returns how many plain and peer
 /// copies the driver was asked for.
-fn copied(rig: &Rig, allocator: &Allocator, on: DeviceIndex) -> (u64, u64) {
+fn copied<P: Policy>(rig: &Rig, allocator: &Allocator<P>, on: DeviceIndex) -> (u64, u64) {
     let [from, to] = [DEVICE, OTHER].map(|device| {
         let stream = rig.backend.default_stream(device);
         (device, allocator.malloc(30 * MIB, stream).unwrap())
@@ -55,10 +56,12 @@ fn copied(rig: &Rig, allocator: &Allocator, on: DeviceIndex) -> (u64, u64) {
 
 #[test]
 fn copies_take_the_way_that_works() {
+    // Only this one: fixed segments are reached without being mapped.
+    type P = PytorchPolicy;
     on_each(&machine(), |rig| {
-        let fixed = rig.allocator(Settings::default());
+        let fixed = rig.with_policy::<P>(Settings::default());
         assert_eq!(copied(rig, &fixed, DEVICE), (1, 0), "plain between what the driver's malloc gave");
-        let growing = rig.allocator(growable());
+        let growing = rig.with_policy::<P>(growable());
         assert_eq!(copied(rig, &growing, DEVICE), (0, 1), "the driver's peer copy for mapped memory");
         growing.enable_peer_access(DEVICE, OTHER).unwrap();
         assert_eq!(copied(rig, &growing, DEVICE), (1, 0), "plain once the stream's device reaches both");
@@ -70,10 +73,9 @@ fn copies_take_the_way_that_works() {
     });
 }
 
-#[test]
-fn peers_reach_what_is_mapped_what_will_be_and_what_wakes() {
+fn peers_reach_what_is_mapped_what_will_be_and_what_wakes<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(growable());
+        let allocator = rig.with_policy::<P>(growable());
         allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
         let before = allocator.malloc(30 * MIB, rig.stream()).unwrap();
         assert_eq!(access(rig, before, OTHER), Access::None);
@@ -95,10 +97,9 @@ fn peers_reach_what_is_mapped_what_will_be_and_what_wakes() {
     });
 }
 
-#[test]
-fn what_cannot_be_reached_is_said_and_a_refused_grant_can_be_tried_again() {
+fn what_cannot_be_reached_is_said_and_a_refused_grant_can_be_tried_again<P: Policy>() {
     on_each(&machine().devices(3).without_peer(OTHER, DEVICE), |rig| {
-        let allocator = rig.allocator(growable());
+        let allocator = rig.with_policy::<P>(growable());
         assert!(!allocator.can_access_peer(OTHER, DEVICE).unwrap());
         allocator.enable_peer_access(OTHER, DEVICE).unwrap_err();
         assert!(!allocator.is_peer_access_enabled(OTHER, DEVICE).unwrap());
@@ -120,10 +121,9 @@ fn what_cannot_be_reached_is_said_and_a_refused_grant_can_be_tried_again() {
 
 /// pytorch 196257: a block that a stream of another device still writes was unmapped, or reused, because only its own
 /// device was waited for.
-#[test]
-fn pytorch_196257_memory_waits_for_writers_on_other_devices() {
+fn pytorch_196257_memory_waits_for_writers_on_other_devices<P: Policy>() {
     on_each(&machine().clock(Clock::Workers), |rig| {
-        let allocator = rig.allocator(growable());
+        let allocator = rig.with_policy::<P>(growable());
         allocator.enable_peer_access(OTHER, DEVICE).unwrap();
         let writer = rig.backend.create_stream(OTHER, 0).unwrap();
         let ptr = allocator.malloc(40 * MIB, rig.stream()).unwrap();
@@ -146,7 +146,7 @@ fn pytorch_196257_memory_waits_for_writers_on_other_devices() {
 }
 
 /// Holds a thread up in the middle of taking memory until what is returned is dropped.
-fn hold_up_growth(allocator: &Allocator) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+fn hold_up_growth<P: Policy>(allocator: &Allocator<P>) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (taking, takes) = mpsc::channel();
     let (open, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
@@ -157,16 +157,15 @@ fn hold_up_growth(allocator: &Allocator) -> (mpsc::Receiver<()>, mpsc::Sender<()
     (takes, open)
 }
 
-fn wait_until_known(allocator: &Allocator) {
+fn wait_until_known<P: Policy>(allocator: &Allocator<P>) {
     while !allocator.is_peer_access_enabled(OTHER, DEVICE).unwrap() {
         std::thread::yield_now();
     }
 }
 
-#[test]
-fn who_opens_a_device_that_another_thread_is_opening_returns_once_it_is_open() {
+fn who_opens_a_device_that_another_thread_is_opening_returns_once_it_is_open<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(growable());
+        let allocator = rig.with_policy::<P>(growable());
         let ptr = allocator.malloc(3 * MIB, rig.stream()).unwrap();
         let (takes, open) = hold_up_growth(&allocator);
         let other = rig.new_stream();
@@ -189,10 +188,9 @@ fn who_opens_a_device_that_another_thread_is_opening_returns_once_it_is_open() {
 }
 
 /// Each of two threads that take memory is what the other would wait for.
-#[test]
-fn observers_that_open_devices_are_refused_rather_than_made_to_wait_for_each_other() {
+fn observers_that_open_devices_are_refused_rather_than_made_to_wait_for_each_other<P: Policy>() {
     on_each(&machine().devices(3), |rig| {
-        let allocator = rig.allocator(growable());
+        let allocator = rig.with_policy::<P>(growable());
         let weak = Arc::downgrade(&allocator);
         let both = Barrier::new(2);
         let next = AtomicU16::new(1);
@@ -230,14 +228,13 @@ impl Hook for NoBackups {
     }
 }
 
-#[test]
-fn what_was_to_sleep_and_stays_awake_is_open_to_a_device_that_came_meanwhile() {
+fn what_was_to_sleep_and_stays_awake_is_open_to_a_device_that_came_meanwhile<P: Policy>() {
     let (asked, asks) = mpsc::channel();
     let (say, answer) = mpsc::channel();
     let device = OpenReg::new(machine()).unwrap();
     let hook = NoBackups { asked: Mutex::new(asked), answer: Mutex::new(answer) };
     let rig = Rig { name: "openreg", backend: Arc::new(Interposed::new(device.clone(), hook)), device };
-    let allocator = rig.allocator(growable());
+    let allocator = rig.with_policy::<P>(growable());
     allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
     let ptr = allocator.malloc(50 * MIB, rig.stream()).unwrap();
     let (takes, open) = hold_up_growth(&allocator);
@@ -261,3 +258,12 @@ fn what_was_to_sleep_and_stays_awake_is_open_to_a_device_that_came_meanwhile() {
     assert_eq!(allocator.is_asleep(ptr), Some(false));
     assert_eq!(access(&rig, ptr, OTHER), Access::ReadWrite);
 }
+
+granule_tests::for_each_policy!(
+    peers_reach_what_is_mapped_what_will_be_and_what_wakes,
+    what_cannot_be_reached_is_said_and_a_refused_grant_can_be_tried_again,
+    pytorch_196257_memory_waits_for_writers_on_other_devices,
+    who_opens_a_device_that_another_thread_is_opening_returns_once_it_is_open,
+    observers_that_open_devices_are_refused_rather_than_made_to_wait_for_each_other,
+    what_was_to_sleep_and_stays_awake_is_open_to_a_device_that_came_meanwhile,
+);

@@ -110,3 +110,16 @@ proptest! {
         prop_assert_eq!(device.used(DEVICE), 0);
     }
 }
+
+#[test]
+fn a_refused_request_is_not_taken_for_a_need() {
+    let (device, allocator) = machine(true);
+    let stream = device.default_stream(DEVICE);
+    assert!(allocator.malloc(1 << 45, stream).is_err());
+    for bytes in [3 * MIB, 3 * MIB] {
+        allocator.malloc(bytes, stream).unwrap();
+    }
+    let reserved = allocator.stats(DEVICE).unwrap().reserved_bytes.all.current;
+    assert_eq!(reserved, 6 << 20, "granules are as small as for a program that asked for nothing else");
+    allocator.check_invariants();
+}

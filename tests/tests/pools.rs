@@ -5,6 +5,7 @@ use alloc_core::AllocError;
 use alloc_core::backend::{Backend, CaptureMode, HandleType};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::graph::GraphCapture;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, PoolStats, SegmentSource};
 use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Call, OpenRegConfig};
@@ -25,13 +26,13 @@ fn growable() -> Settings {
     Settings { expandable_segments: true, ..Settings::default() }
 }
 
-fn new_pool(allocator: &Allocator) -> MemoryPool {
+fn new_pool<P: Policy>(allocator: &Allocator<P>) -> MemoryPool<P> {
     MemoryPool::new(allocator, DEVICE, PoolOptions::default()).unwrap()
 }
 
-fn take(
-    allocator: &Allocator,
-    pool: &MemoryPool,
+fn take<P: Policy>(
+    allocator: &Allocator<P>,
+    pool: &MemoryPool<P>,
     bytes: u64,
     stream: Stream,
 ) -> Result<DevicePtr, AllocError> {
@@ -99,8 +100,10 @@ impl PhysicalSource for Budget {
 /// PyTorch issue 147851: a pool with its own allocator cannot grow its segments.
 #[test]
 fn a_pool_with_a_physical_source_grows_its_segments() {
+    // Only this one: granules of 20 MiB are counted.
+    type P = PytorchPolicy;
     on_each(&of(400), |rig| {
-        let (allocator, home) = (rig.allocator(growable()), rig.stream());
+        let (allocator, home) = (rig.with_policy::<P>(growable()), rig.stream());
         let source = Budget::new(&rig.backend, 100 * MIB);
         let options = PoolOptions { source: Some(source.clone()), ..PoolOptions::default() };
         let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
@@ -129,8 +132,10 @@ fn a_pool_with_a_physical_source_grows_its_segments() {
 /// Every rung of the ladder that serves driver memory serves a source's.
 #[test]
 fn a_source_without_memory_has_the_whole_ladder() {
+    // Only this one: granules of 20 MiB are counted.
+    type P = PytorchPolicy;
     on_each(&of(400), |rig| {
-        let (allocator, home, other) = (rig.allocator(growable()), rig.stream(), rig.new_stream());
+        let (allocator, home, other) = (rig.with_policy::<P>(growable()), rig.stream(), rig.new_stream());
         let source = Budget::new(&rig.backend, 40 * MIB);
         let options = PoolOptions { source: Some(source.clone()), ..PoolOptions::default() };
         let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
@@ -170,8 +175,10 @@ fn a_source_without_memory_has_the_whole_ladder() {
 /// A source that can only give physical memory says no to fixed segments, and the message says whose fault it is.
 #[test]
 fn without_growable_segments_the_source_is_asked_for_fixed_ones() {
+    // Only this one: the `granule` policy always grows.
+    type P = PytorchPolicy;
     on_each(&of(400), |rig| {
-        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
         let source = Budget::new(&rig.backend, 100 * MIB);
         let options = PoolOptions { source: Some(source.clone()), ..PoolOptions::default() };
         let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
@@ -181,11 +188,10 @@ fn without_growable_segments_the_source_is_asked_for_fixed_ones() {
 }
 
 /// PyTorch issue 159674: cached memory of the default pool is no help to a request in a pool's scope.
-#[test]
-fn a_request_in_a_scope_reclaims_the_default_pools_cache() {
+fn a_request_in_a_scope_reclaims_the_default_pools_cache<P: Policy>() {
     on_each(&of(100), |rig| {
         for settings in both() {
-            let (allocator, home, other) = (rig.allocator(settings), rig.stream(), rig.new_stream());
+            let (allocator, home, other) = (rig.with_policy::<P>(settings), rig.stream(), rig.new_stream());
             let cached =
                 [(home, 40), (other, 40)].map(|(stream, n)| allocator.malloc(n * MIB, stream).unwrap());
             cached.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
@@ -201,11 +207,10 @@ fn a_request_in_a_scope_reclaims_the_default_pools_cache() {
     });
 }
 
-#[test]
-fn a_pool_can_be_limited() {
+fn a_pool_can_be_limited<P: Policy>() {
     on_each(&of(400), |rig| {
         for settings in both() {
-            let (allocator, home) = (rig.allocator(settings), rig.stream());
+            let (allocator, home) = (rig.with_policy::<P>(settings), rig.stream());
             let (pool, free) = (new_pool(&allocator), new_pool(&allocator));
             allocator.set_pool_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(60 * MIB))).unwrap();
             let live = [40, 20].map(|n| take(&allocator, &pool, n * MIB, home).unwrap());
@@ -230,11 +235,10 @@ fn a_pool_can_be_limited() {
     });
 }
 
-#[test]
-fn a_primed_pool_serves_a_capture_without_the_device() {
+fn a_primed_pool_serves_a_capture_without_the_device<P: Policy>() {
     on_each(&of(400), |rig| {
         for settings in both() {
-            let (allocator, stream) = (rig.allocator(settings), rig.new_stream());
+            let (allocator, stream) = (rig.with_policy::<P>(settings), rig.new_stream());
             let pool = new_pool(&allocator);
             let sizes = [30 * MIB, 9 * MIB, 9 * MIB, 700 * KIB, KIB, 0];
             allocator.prime_pool(pool.id(), stream, &sizes).unwrap();
@@ -259,10 +263,9 @@ fn a_primed_pool_serves_a_capture_without_the_device() {
     });
 }
 
-#[test]
-fn emptying_a_pool_concerns_no_other() {
+fn emptying_a_pool_concerns_no_other<P: Policy>() {
     on_each(&of(400), |rig| {
-        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
         let [one, other] = [PoolId::fresh(), PoolId::fresh()];
         for pool in [one, other, PoolId::DEFAULT] {
             if pool != PoolId::DEFAULT {
@@ -290,8 +293,11 @@ fn emptying_a_pool_concerns_no_other() {
 
 #[test]
 fn the_figures_of_a_pool_are_its_own() {
+    // Only this one: segments of PyTorch's sizes are counted.
+    type P = PytorchPolicy;
     on_each(&of(400), |rig| {
-        let (allocator, home, side) = (rig.allocator(Settings::default()), rig.stream(), rig.new_stream());
+        let (allocator, home, side) =
+            (rig.with_policy::<P>(Settings::default()), rig.stream(), rig.new_stream());
         let outside = allocator.malloc(30 * MIB, home).unwrap();
         let pool = new_pool(&allocator);
         assert_eq!(pool.stats().unwrap(), PoolStats { use_count: 1, ..PoolStats::default() });
@@ -319,10 +325,9 @@ fn the_figures_of_a_pool_are_its_own() {
     });
 }
 
-#[test]
-fn a_dead_pool_serves_nobody() {
+fn a_dead_pool_serves_nobody<P: Policy>() {
     on_each(&of(100), |rig| {
-        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
         let id = PoolId::fresh();
         allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
         let live = allocator.malloc(3 * MIB, home).unwrap();
@@ -354,10 +359,9 @@ fn a_dead_pool_serves_nobody() {
 }
 
 /// Another thread ends the scope and forgets the pool while a request finds its way there: it is served without it.
-#[test]
-fn a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it() {
+fn a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it<P: Policy>() {
     on_each(&of(100), |rig| {
-        let (allocator, home) = (rig.allocator(Settings::default()), rig.stream());
+        let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
         let id = PoolId::fresh();
         let other = Arc::downgrade(&allocator);
         let ends_it = move |_: Stream| {
@@ -375,10 +379,10 @@ fn a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it() {
     });
 }
 
-#[test]
-fn a_scope_serves_the_requests_that_its_filter_accepts() {
+fn a_scope_serves_the_requests_that_its_filter_accepts<P: Policy>() {
     on_each(&of(400), |rig| {
-        let (allocator, home, side) = (rig.allocator(Settings::default()), rig.stream(), rig.new_stream());
+        let (allocator, home, side) =
+            (rig.with_policy::<P>(Settings::default()), rig.stream(), rig.new_stream());
         let pool = new_pool(&allocator);
         let handle = side.raw;
         let cases: [(Filter, [bool; 3]); 5] = [
@@ -405,3 +409,13 @@ fn a_scope_serves_the_requests_that_its_filter_accepts() {
         rig.nothing_is_left(&allocator);
     });
 }
+
+granule_tests::for_each_policy!(
+    a_request_in_a_scope_reclaims_the_default_pools_cache,
+    a_pool_can_be_limited,
+    a_primed_pool_serves_a_capture_without_the_device,
+    emptying_a_pool_concerns_no_other,
+    a_dead_pool_serves_nobody,
+    a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it,
+    a_scope_serves_the_requests_that_its_filter_accepts,
+);

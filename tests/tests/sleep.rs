@@ -5,6 +5,7 @@ use alloc_core::AllocError;
 use alloc_core::backend::{CaptureMode, ErrorKind};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::graph::GraphCapture;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, KeptBecause, Retention, SleepReport, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PoolId};
@@ -33,7 +34,7 @@ fn backups(directory: &std::path::Path) -> [Backup; 3] {
     ]
 }
 
-fn reserved(allocator: &Allocator) -> i64 {
+fn reserved<P: Policy>(allocator: &Allocator<P>) -> i64 {
     allocator.stats(DEVICE).unwrap().reserved_bytes.all.current
 }
 
@@ -43,7 +44,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn fill(rig: &Rig, allocator: &Allocator, pool: &MemoryPool) -> Self {
+    fn fill<P: Policy>(rig: &Rig, allocator: &Allocator<P>, pool: &MemoryPool<P>) -> Self {
         let sizes = [700, 3 * MIB, 13 * MIB, 1, MIB, 64 * 1024];
         let blocks = (1..).zip(sizes).map(|(seed, bytes)| {
             let ptr = malloc_in(pool, allocator, bytes, rig.stream());
@@ -60,19 +61,18 @@ impl Contents {
         }
     }
 
-    fn free(self, allocator: &Allocator) {
+    fn free<P: Policy>(self, allocator: &Allocator<P>) {
         for (ptr, ..) in self.blocks {
             allocator.free(ptr).unwrap();
         }
     }
 }
 
-#[test]
-fn contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byte() {
+fn contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byte<P: Policy>() {
     let directory = tempfile::tempdir().unwrap();
     on_each(&machine(), |rig| {
         for backup in backups(directory.path()) {
-            let allocator = rig.allocator(small_granules());
+            let allocator = rig.with_policy::<P>(small_granules());
             let pool = tagged(&allocator, "weights");
             let contents = Contents::fill(rig, &allocator, &pool);
             let before = (reserved(&allocator), rig.used(), allocator.stats(DEVICE).unwrap().allocated_bytes);
@@ -109,10 +109,9 @@ fn contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byt
     });
 }
 
-#[test]
-fn discarded_contents_cost_no_host_memory_and_addresses_stay() {
+fn discarded_contents_cost_no_host_memory_and_addresses_stay<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "cache");
         let ptr = malloc_in(&pool, &allocator, 40 * MIB, rig.stream());
         let slept = allocator.sleep(Tags::All, &Backup::Discard).unwrap();
@@ -128,10 +127,9 @@ fn discarded_contents_cost_no_host_memory_and_addresses_stay() {
     });
 }
 
-#[test]
-fn tags_sleep_apart_and_wake_in_the_order_of_their_priority() {
+fn tags_sleep_apart_and_wake_in_the_order_of_their_priority<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pools = [("weights", 1), ("cache", -1), ("scratch", 7)].map(|(name, priority)| {
             let tag = SleepTag { name: name.into(), priority };
             let options = PoolOptions { sleep_tag: Some(tag), ..PoolOptions::default() };
@@ -169,8 +167,10 @@ fn tags_sleep_apart_and_wake_in_the_order_of_their_priority() {
 /// vllm 36651: a second sleep released handles again, and frees during sleep unmapped what was not mapped.
 #[test]
 fn vllm_36651_sleeping_twice_and_frees_during_sleep_release_nothing_twice() {
+    // Only this one: granules of 20 MiB are counted.
+    type P = PytorchPolicy;
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let [first, second, third] =
             [20 * MIB, 50 * MIB, 30 * MIB].map(|bytes| malloc_in(&pool, &allocator, bytes, rig.stream()));
@@ -201,10 +201,9 @@ fn vllm_36651_sleeping_twice_and_frees_during_sleep_release_nothing_twice() {
 }
 
 /// vllm 21336 and its like: memory was missing after some cycles, with allocations and frees in between.
-#[test]
-fn vllm_21336_nothing_is_lost_over_cycles_with_work_in_between() {
+fn vllm_21336_nothing_is_lost_over_cycles_with_work_in_between<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(small_granules());
+        let allocator = rig.with_policy::<P>(small_granules());
         let (weights, cache) = (tagged(&allocator, "weights"), tagged(&allocator, "cache"));
         let contents = Contents::fill(rig, &allocator, &weights);
         let baseline = rig.used();
@@ -231,8 +230,10 @@ fn vllm_21336_nothing_is_lost_over_cycles_with_work_in_between() {
 
 #[test]
 fn requests_during_sleep_get_memory_that_is_awake() {
+    // Only this one: granules of 20 MiB are counted.
+    type P = PytorchPolicy;
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let old = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
         Bytes(&*rig.backend).write(old, &pattern(1, 5 * MIB));
@@ -256,10 +257,9 @@ fn requests_during_sleep_get_memory_that_is_awake() {
     });
 }
 
-#[test]
-fn what_sleeps_is_refused_where_it_would_be_used() {
+fn what_sleeps_is_refused_where_it_would_be_used<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
         allocator.sleep(Tags::All, &Backup::Discard).unwrap();
@@ -283,10 +283,9 @@ fn what_sleeps_is_refused_where_it_would_be_used() {
     });
 }
 
-#[test]
-fn the_out_of_memory_report_does_not_count_what_sleeps_and_a_tag_stays_until_its_pool_wakes() {
+fn the_out_of_memory_report_does_not_count_what_sleeps_and_a_tag_stays_until_its_pool_wakes<P: Policy>() {
     on_each(&machine().capacity(256 * MIB), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 200 * MIB, rig.stream());
         allocator.sleep(Tags::All, &Backup::Discard).unwrap();
@@ -303,17 +302,16 @@ fn the_out_of_memory_report_does_not_count_what_sleeps_and_a_tag_stays_until_its
         rig.nothing_is_left(&allocator);
     });
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings { caching: false, ..Settings::default() });
+        let allocator = rig.with_policy::<P>(Settings { caching: false, ..Settings::default() });
         let options = PoolOptions { sleep_tag: Some(SleepTag::new("weights")), ..PoolOptions::default() };
         let refusal = MemoryPool::new(&allocator, DEVICE, options).unwrap_err();
         assert!(refusal.to_string().contains("turn caching on"), "{refusal}");
     });
 }
 
-#[test]
-fn a_pool_that_goes_while_it_sleeps_leaves_nothing() {
+fn a_pool_that_goes_while_it_sleeps_leaves_nothing<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let [kept, freed] = [30 * MIB, 5 * MIB].map(|n| malloc_in(&pool, &allocator, n, rig.stream()));
         let backup = Backup::HostPinned(Retention::Release);
@@ -331,15 +329,17 @@ fn a_pool_that_goes_while_it_sleeps_leaves_nothing() {
 
 #[test]
 fn a_machine_without_virtual_memory_refuses_and_fixed_segments_stay_awake() {
+    // Only this one: fixed segments of given sizes stay awake.
+    type P = PytorchPolicy;
     on_each(&machine().without_virtual_memory(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let options = PoolOptions { sleep_tag: Some(SleepTag::new("weights")), ..PoolOptions::default() };
         let refusal = MemoryPool::new(&allocator, DEVICE, options).unwrap_err();
         assert!(refusal.to_string().contains("virtual memory"), "{refusal}");
         rig.nothing_is_left(&allocator);
     });
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
         let fixed = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
         allocator.set_sleep_tag(DEVICE, pool.id(), Some(SleepTag::new("late"))).unwrap();
@@ -361,7 +361,7 @@ fn a_machine_without_virtual_memory_refuses_and_fixed_segments_stay_awake() {
 }
 
 /// Puts all to sleep on another thread, and opens the gate once it is seen to wait.
-fn sleep_behind(allocator: &Allocator, gate: Gate) -> SleepReport {
+fn sleep_behind<P: Policy>(allocator: &Allocator<P>, gate: Gate) -> SleepReport {
     let (done, finished) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| done.send(allocator.sleep(Tags::All, &Backup::Discard).unwrap()).unwrap());
@@ -372,10 +372,9 @@ fn sleep_behind(allocator: &Allocator, gate: Gate) -> SleepReport {
 }
 
 /// Memory is not unmapped under work, of any stream, and sleeping waits for it.
-#[test]
-fn sleeping_waits_for_work_of_streams_that_were_never_recorded() {
+fn sleeping_waits_for_work_of_streams_that_were_never_recorded<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let (stream, side) = (rig.new_stream(), rig.new_stream());
         let ptr = malloc_in(&pool, &allocator, 20 * MIB, stream);
@@ -389,10 +388,9 @@ fn sleeping_waits_for_work_of_streams_that_were_never_recorded() {
     });
 }
 
-#[test]
-fn sleeping_waits_for_frees_that_wait_for_streams() {
+fn sleeping_waits_for_frees_that_wait_for_streams<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let (stream, side) = (rig.new_stream(), rig.new_stream());
         let [live, pending] = [(); 2].map(|()| malloc_in(&pool, &allocator, 20 * MIB, stream));
@@ -408,10 +406,9 @@ fn sleeping_waits_for_frees_that_wait_for_streams() {
     });
 }
 
-#[test]
-fn a_block_that_is_half_asleep_is_freed_to_the_byte() {
+fn a_block_that_is_half_asleep_is_freed_to_the_byte<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 80 * MIB, rig.stream());
         rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::Unmap, 3, ErrorKind::Other));
@@ -424,10 +421,9 @@ fn a_block_that_is_half_asleep_is_freed_to_the_byte() {
     });
 }
 
-#[test]
-fn invariants_hold_while_memory_falls_asleep_and_wakes() {
+fn invariants_hold_while_memory_falls_asleep_and_wakes<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 80 * MIB, rig.stream());
         let weak = Arc::downgrade(&allocator);
@@ -448,10 +444,9 @@ fn invariants_hold_while_memory_falls_asleep_and_wakes() {
 }
 
 /// To wait for a device would break its captures, also where only its work may use the memory.
-#[test]
-fn captures_on_a_device_that_reaches_the_memory_are_not_broken() {
+fn captures_on_a_device_that_reaches_the_memory_are_not_broken<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let other = DeviceIndex(1);
         allocator.enable_peer_access(other, DEVICE).unwrap();
         let pool = tagged(&allocator, "weights");
@@ -468,10 +463,9 @@ fn captures_on_a_device_that_reaches_the_memory_are_not_broken() {
     });
 }
 
-#[test]
-fn frees_during_sleep_keep_no_events() {
+fn frees_during_sleep_keep_no_events<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let side = rig.new_stream();
         let cycle = || {
@@ -486,10 +480,9 @@ fn frees_during_sleep_keep_no_events() {
     });
 }
 
-#[test]
-fn graphs_replay_after_their_pool_has_slept() {
+fn graphs_replay_after_their_pool_has_slept<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let bytes = Bytes(&*rig.backend);
         let stream = rig.new_stream();
         let pool = tagged(&allocator, "graph");
@@ -527,10 +520,9 @@ fn graphs_replay_after_their_pool_has_slept() {
     });
 }
 
-#[test]
-fn waking_gives_cached_memory_of_others_back_and_asks_callbacks() {
+fn waking_gives_cached_memory_of_others_back_and_asks_callbacks<P: Policy>() {
     on_each(&machine().capacity(128 * MIB), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 60 * MIB, rig.stream());
         allocator.sleep(Tags::All, &Backup::Discard).unwrap();
@@ -548,3 +540,21 @@ fn waking_gives_cached_memory_of_others_back_and_asks_callbacks() {
         rig.nothing_is_left(&allocator);
     });
 }
+
+granule_tests::for_each_policy!(
+    contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byte,
+    discarded_contents_cost_no_host_memory_and_addresses_stay,
+    tags_sleep_apart_and_wake_in_the_order_of_their_priority,
+    vllm_21336_nothing_is_lost_over_cycles_with_work_in_between,
+    what_sleeps_is_refused_where_it_would_be_used,
+    the_out_of_memory_report_does_not_count_what_sleeps_and_a_tag_stays_until_its_pool_wakes,
+    a_pool_that_goes_while_it_sleeps_leaves_nothing,
+    sleeping_waits_for_work_of_streams_that_were_never_recorded,
+    sleeping_waits_for_frees_that_wait_for_streams,
+    a_block_that_is_half_asleep_is_freed_to_the_byte,
+    invariants_hold_while_memory_falls_asleep_and_wakes,
+    captures_on_a_device_that_reaches_the_memory_are_not_broken,
+    frees_during_sleep_keep_no_events,
+    graphs_replay_after_their_pool_has_slept,
+    waking_gives_cached_memory_of_others_back_and_asks_callbacks,
+);

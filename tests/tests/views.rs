@@ -161,6 +161,18 @@ fn views_do_not_keep_memory_from_other_streams_and_sizes() {
     });
 }
 
+/// While a program loads, its granules are large; the last of a device's memory comes in small ones.
+#[test]
+fn what_the_device_has_left_is_enough() {
+    on_each(&of(72), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.stream());
+        let blocks: Vec<_> = (0..6).map(|_| allocator.malloc(12 * MIB, stream).unwrap()).collect();
+        assert_eq!(rig.used(), 72 * MIB, "{}: to the last byte", rig.name);
+        free_all(&allocator, blocks);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 #[test]
 fn an_allocator_that_is_dropped_leaves_the_device_empty() {
     on_each(&of(100), |rig| {

@@ -85,7 +85,7 @@ pub(crate) struct ArenaState<P: Policy> {
     pub(crate) history: Recorder,
     pub(crate) uses: UseLists,
     pub(crate) views: Views,
-    /// The most bytes in use, with what was asked for, when memory was taken.
+    /// The most bytes in use when memory was taken.
     pub(crate) most_needed: u64,
     /// Whether searches are counted: only while garbage collection is on.
     pub(crate) ages: bool,

@@ -108,7 +108,7 @@ struct DeviceState {
     peers: SmallVec<[DeviceIndex; 4]>,
     counters: DeviceCounters,
     next_registration: u32,
-    /// The most bytes that were in use when memory was asked for: what has to be held at least.
+    /// The most bytes that were in use when memory was taken: what has to be held at least.
     most_needed: u64,
     max_split_size: i64,
     /// Reserve classes by stream handle.

@@ -173,7 +173,7 @@ fn those_that_are_told_and_asked_when_memory_is_short() {
         // Asked at every miss: only what is cached is served from here on.
         let ptr = a.malloc(512).unwrap();
         assert_eq!(unsafe { granule_add_free_memory_callback(a.0, Some(room), null_mut()) }, GRANULE_OK);
-        unwound(a.malloc(30 << 20).unwrap_err());
+        unwound(a.malloc(1 << 30).unwrap_err());
         assert_eq!(a.free(ptr), GRANULE_OK);
         still_works(&a);
     }

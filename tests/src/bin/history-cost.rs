@@ -1,7 +1,7 @@
 //! What the history costs, to be counted: allocate and free from a warm cache with history off, on, or on with
 //! sequence numbers for the time; and how long a snapshot without traces takes.
 //!
-//! `history-cost off|on|numbered PAIRS` is run under callgrind by `cargo xtask bench --history`;
+//! `history-cost off|on|numbered PAIRS` is run under callgrind by `cargo xtask bench history`;
 //! `history-cost snapshot BLOCKS ENTRIES` prints the median of microseconds.
 
 use alloc_core::config::Settings;

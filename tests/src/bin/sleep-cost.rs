@@ -1,4 +1,4 @@
-//! What sleeping and waking costs. Run by `cargo xtask bench --sleep`.
+//! What sleeping and waking costs. Run by `cargo xtask bench sleep`.
 //!
 //! `sleep-cost modelled GIB`: a simulated device whose memory has no bytes, and the time that its cost model gives the driver calls.
 //! `sleep-cost bytes GIB`: real bytes, each kind of backup; the contents are compared, and the clock is the machine's.

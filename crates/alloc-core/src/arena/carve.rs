@@ -124,9 +124,10 @@ impl<P: Policy> ArenaState<P> {
     /// The granules of a new growable segment for a request of `size` bytes.
     pub(crate) fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64 {
         let in_use = self.counters.both(Count::ActiveBytes).unsigned_abs();
-        self.most_needed = self.most_needed.max(in_use + size);
-        let holding =
-            Holding { most: self.most_needed, in_use, taken_back: self.counters.bytes_taken_back() };
+        // The request itself may be refused, and then was not needed.
+        self.most_needed = self.most_needed.max(in_use);
+        let most = self.most_needed.max(in_use.saturating_add(size));
+        let holding = Holding { most, in_use, taken_back: self.counters.bytes_taken_back() };
         self.policy.granule(tier, minimum, &holding)
     }
 

@@ -3,6 +3,7 @@
 use super::grow::Purpose;
 use super::{DeviceAllocator, SegmentChange};
 use crate::arena::{Plan, Shown, View};
+use crate::attention::Reason;
 use crate::backend::{Access, VirtualMemory};
 use crate::block::Tier;
 use crate::call::Call;
@@ -22,6 +23,10 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Whether views may serve requests of this tier from this arena.
     fn shows(&self, arena: &Arena<P>, tier: Tier) -> bool {
         if !P::VIEWS || tier != Tier::Large || self.views_refused.load(Ordering::Relaxed) {
+            return false;
+        }
+        // That mode takes the access to freed granules away, which they would keep in a view.
+        if self.attention.has(Reason::HARDENED) {
             return false;
         }
         let state = arena.lock();
@@ -77,13 +82,14 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Whether what is held, with what a request would add to it, stays within the most that ever was needed, and a little.
     fn has_room_beyond_need(&self, arena: &Arena<P>, request: &Request) -> bool {
-        let need = request.size + self.in_use();
+        let in_use = self.in_use();
         let granule = self.next_granule(arena, request.tier, request.size);
         let missing =
             arena.lock().missing_memory(request.tier, request.size, granule).unwrap_or(request.size);
         let mut device = self.state.lock();
-        device.most_needed = device.most_needed.max(need);
-        let most = device.most_needed;
+        // The request itself may be refused, and then was not needed.
+        device.most_needed = device.most_needed.max(in_use);
+        let most = device.most_needed.max(in_use.saturating_add(request.size));
         device.accounts.held().saturating_add(missing) <= most + most / P::SLACK
     }
 

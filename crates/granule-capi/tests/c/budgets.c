@@ -57,7 +57,9 @@ static void tenants(void) {
     spillable = take(a, 30 * MIB, 0);
     void *second = take(a, 30 * MIB, 0);
     CHECK(crossings == 1 && last.owner == GRANULE_OWNER_TENANT && last.tenant == tenant);
-    CHECK(last.soft == 48 * MIB && last.hard == 80 * MIB && last.wanted == 30 * MIB && last.held == 30 * MIB);
+    CHECK(last.soft == 48 * MIB && last.hard == 80 * MIB);
+    /* What is taken from the device is whole granules, or exactly that. */
+    CHECK(last.wanted >= 30 * MIB && last.wanted < 36 * MIB && last.held >= 30 * MIB && last.held < 36 * MIB);
     void *third = take(a, 30 * MIB, 0);
     CHECK(spillable == NULL);
     void *none = NULL;
