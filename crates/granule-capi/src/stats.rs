@@ -2,7 +2,9 @@
 
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
-use crate::engine::{each, engine};
+#[cfg(feature = "metrics")]
+use crate::engine::each;
+use crate::engine::engine;
 #[cfg(not(feature = "metrics"))]
 use crate::error::GRANULE_UNSUPPORTED;
 use crate::error::{Failure, granule_status};
