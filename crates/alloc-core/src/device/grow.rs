@@ -74,6 +74,16 @@ impl<P: Policy> DeviceAllocator<P> {
         minimum.map_or(0, |minimum| arena.lock().next_granule(tier, *minimum, size))
     }
 
+    /// The unit of virtual memory. Calls the driver the first time.
+    pub(super) fn ask_granule(&self, vm: &dyn VirtualMemory) -> Result<u64> {
+        if let Some(minimum) = self.minimum_granule.get() {
+            return Ok(*minimum);
+        }
+        assert_unlocked();
+        let minimum = vm.granularity(self.device, Granularity::Minimum)?;
+        Ok(*self.minimum_granule.get_or_init(|| minimum))
+    }
+
     fn granule_for(&self, arena: &Arena<P>, request: &Request, purpose: Purpose) -> u64 {
         match purpose {
             Purpose::Serve => self.next_granule(arena, request.tier, request.size),
@@ -345,11 +355,7 @@ impl<P: Policy> DeviceAllocator<P> {
         vm: &dyn VirtualMemory,
     ) -> Result<bool> {
         assert_unlocked();
-        let minimum = match self.minimum_granule.get() {
-            Some(minimum) => *minimum,
-            None => vm.granularity(self.device, Granularity::Minimum)?,
-        };
-        self.minimum_granule.get_or_init(|| minimum);
+        let minimum = self.ask_granule(vm)?;
         let (granule, bytes) = {
             let usual = match of {
                 0 => arena.lock().next_granule(request.tier, minimum, request.size),

@@ -59,6 +59,12 @@ impl<P: Policy> DeviceAllocator<P> {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
+        if self.shows(arena, request.tier)
+            && let Ok(vm) = self.backend.virtual_memory()
+        {
+            // What follows counts in granules.
+            self.ask_granule(vm)?;
+        }
         if !self.shows(arena, request.tier) || self.has_room_beyond_need(arena, request) {
             if let Some(ptr) = self.grow(arena, request, Purpose::Serve, is_retry, call)? {
                 return Ok(Some(ptr));
@@ -103,7 +109,11 @@ impl<P: Policy> DeviceAllocator<P> {
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let _memory = self.in_transit();
-        let mut granule = self.next_granule(arena, request.tier, request.size).max(1);
+        let mut granule = self.next_granule(arena, request.tier, request.size);
+        if granule == 0 {
+            // The hardened mode was switched on a moment ago: its granules are chosen otherwise.
+            return self.grow(arena, request, Purpose::Serve, is_retry, call);
+        }
         let finest =
             self.minimum_granule.get().map_or(granule, |minimum| SMALL_SEGMENT.next_multiple_of(*minimum));
         for _ in 0..TRIES {
