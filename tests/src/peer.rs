@@ -32,7 +32,7 @@ pub struct Opened {
 
 impl Peer {
     /// Starts `program` over a backend (`openreg`, `masquerade`, or `cuda` and `hip` on their lookalikes) in a mode (`fixed`,
-    /// `growable`, `uncached`).
+    /// `growable`, `uncached`, or `granule`: the policy).
     ///
     /// # Panics
     /// Where it cannot be started; all functions here panic where the process refuses what they ask.
@@ -78,6 +78,11 @@ impl Peer {
     /// The address of new memory.
     pub fn malloc(&mut self, bytes: u64) -> u64 {
         self.number(format_args!("malloc {bytes}"), 16)
+    }
+
+    /// Leaves free memory in pieces: see [`pieces`](crate::views::pieces).
+    pub fn leave_pieces(&mut self, count: u64, mib: u64) {
+        self.ask(format_args!("pieces {count} {mib}"));
     }
 
     /// Frees it.

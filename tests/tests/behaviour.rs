@@ -3,20 +3,20 @@
 
 use alloc_core::backend::{Backend, PointerKind};
 use alloc_core::config::{ReserveSize, Settings};
-use alloc_core::policy::PytorchPolicy;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::snapshot::{Action, BlockState};
 use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, GIB, KIB, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
 use granule::history::HistoryOptions;
-use granule_tests::{Allocator, on};
+use granule_tests::{Allocator, with_policy};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
 
-fn setup(settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
-    on(OpenRegConfig::default().devices(1).capacity(8 * GIB), settings)
+fn setup<P: Policy>(settings: Settings) -> (Arc<OpenReg>, Allocator<P>, Stream) {
+    with_policy::<P>(OpenRegConfig::default().devices(1).capacity(8 * GIB), settings)
 }
 
 fn growable() -> Settings {
@@ -25,7 +25,7 @@ fn growable() -> Settings {
 
 #[test]
 fn a04_a06_memory_stays_with_its_stream_and_its_own_stream_does_not_delay() {
-    let (device, allocator, home) = setup(Settings::default());
+    let (device, allocator, home) = setup::<PytorchPolicy>(Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(40 * MIB, side).unwrap();
     allocator.record_stream(ptr, side).unwrap();
@@ -34,10 +34,9 @@ fn a04_a06_memory_stays_with_its_stream_and_its_own_stream_does_not_delay() {
     assert_eq!(allocator.malloc(40 * MIB, side).unwrap(), ptr, "its own gets it at once");
 }
 
-#[test]
-fn a05_record_stream_delays_reuse_until_that_streams_work_is_done() {
+fn a05_record_stream_delays_reuse_until_that_streams_work_is_done<P: Policy>() {
     let config = OpenRegConfig::default().devices(1).clock(Clock::Virtual { lag: 50 });
-    let (device, allocator, home) = on(config, Settings::default());
+    let (device, allocator, home) = with_policy::<P>(config, Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(40 * MIB, home).unwrap();
     device.use_memory(side, ptr, 40 * MIB).unwrap();
@@ -51,10 +50,9 @@ fn a05_record_stream_delays_reuse_until_that_streams_work_is_done() {
 }
 
 /// A slow stream does not hold up blocks that only a fast one used.
-#[test]
-fn streams_do_not_wait_for_each_other() {
+fn streams_do_not_wait_for_each_other<P: Policy>() {
     let config = OpenRegConfig::default().devices(1).clock(Clock::Virtual { lag: 1000 });
-    let (device, allocator, home) = on(config, Settings::default());
+    let (device, allocator, home) = with_policy::<P>(config, Settings::default());
     let (slow, fast) = (device.create_stream(DEVICE, 0).unwrap(), device.create_stream(DEVICE, 0).unwrap());
     let held = allocator.malloc(30 * MIB, home).unwrap();
     let quick = allocator.malloc(40 * MIB, home).unwrap();
@@ -70,11 +68,10 @@ fn streams_do_not_wait_for_each_other() {
 }
 
 /// pytorch 189504: a request is not refused while a block that fits only waits for an event.
-#[test]
-fn pytorch_189504_pending_blocks_count_before_an_out_of_memory() {
+fn pytorch_189504_pending_blocks_count_before_an_out_of_memory<P: Policy>() {
     let config =
         OpenRegConfig::default().devices(1).capacity(64 * MIB).clock(Clock::Virtual { lag: 1_000_000 });
-    let (device, allocator, home) = on(config, Settings::default());
+    let (device, allocator, home) = with_policy::<P>(config, Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     // One segment, half of it live: after the wait the rest can only be found in the cache.
     let keep = allocator.malloc(30 * MIB, home).unwrap();
@@ -94,7 +91,7 @@ fn pytorch_189504_pending_blocks_count_before_an_out_of_memory() {
 
 #[test]
 fn a10_equal_blocks_are_reused_in_segment_creation_order() {
-    let (_device, allocator, stream) = setup(Settings::default());
+    let (_device, allocator, stream) = setup::<PytorchPolicy>(Settings::default());
     let blocks: Vec<_> = (0..4).map(|_| allocator.malloc(40 * MIB, stream).unwrap()).collect();
     for ptr in [2, 0, 3, 1].map(|n: usize| blocks[n]) {
         allocator.free(ptr).unwrap();
@@ -103,9 +100,8 @@ fn a10_equal_blocks_are_reused_in_segment_creation_order() {
     assert_eq!(again, blocks);
 }
 
-#[test]
-fn wrong_pointers_are_typed_errors() {
-    let (_device, allocator, stream) = setup(Settings::default());
+fn wrong_pointers_are_typed_errors<P: Policy>() {
+    let (_device, allocator, stream) = setup::<P>(Settings::default());
     let ptr = allocator.malloc(4096, stream).unwrap();
     for wrong in [1, ptr.0 + 512, ptr.0 + 1, u64::MAX, 1 << 56, ptr.0 ^ (1 << 63)] {
         assert!(
@@ -123,9 +119,8 @@ fn wrong_pointers_are_typed_errors() {
     allocator.check_invariants();
 }
 
-#[test]
-fn foreign_streams_and_absent_devices_are_refused() {
-    let (device, allocator, stream) = setup(Settings::default());
+fn foreign_streams_and_absent_devices_are_refused<P: Policy>() {
+    let (device, allocator, stream) = setup::<P>(Settings::default());
     let foreign = Stream { backend: BackendId::fresh(), ..stream };
     assert!(matches!(allocator.malloc(1, foreign), Err(AllocError::ForeignStream)));
     let absent = Stream { device: DeviceIndex(7), ..stream };
@@ -138,7 +133,7 @@ fn foreign_streams_and_absent_devices_are_refused() {
 #[test]
 fn c08_oversize_rules() {
     let settings = Settings { max_split_size: 50 * MIB, ..Settings::default() };
-    let (_device, allocator, stream) = setup(settings);
+    let (_device, allocator, stream) = setup::<PytorchPolicy>(settings);
     let reserved = || allocator.stats(DEVICE).unwrap().reserved_bytes.all.current / (1 << 20);
     let big = allocator.malloc(100 * MIB, stream).unwrap();
     assert_eq!(allocator.stats(DEVICE).unwrap().oversize_allocations.current, 1);
@@ -157,7 +152,8 @@ fn c08_oversize_rules() {
 #[test]
 fn c09_garbage_collection_frees_the_oldest_above_the_threshold() {
     let settings = Settings { garbage_collection_threshold: 0.5, ..Settings::default() };
-    let (device, allocator, stream) = on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
+    let (device, allocator, stream) =
+        with_policy::<PytorchPolicy>(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
     allocator.set_memory_fraction(0.4, DEVICE).unwrap();
     let old = allocator.malloc(100 * MIB, stream).unwrap();
     allocator.free(old).unwrap();
@@ -178,7 +174,7 @@ fn c09_garbage_collection_frees_the_oldest_above_the_threshold() {
 
 #[test]
 fn c07_growable_segments_can_be_toggled_between_requests() {
-    let (_device, allocator, stream) = setup(Settings::default());
+    let (_device, allocator, stream) = setup::<PytorchPolicy>(Settings::default());
     let fixed = allocator.malloc(40 * MIB, stream).unwrap();
     allocator.configure(growable()).unwrap();
     let grown = allocator.malloc(40 * MIB, stream).unwrap();
@@ -195,7 +191,7 @@ fn c07_growable_segments_can_be_toggled_between_requests() {
 
 #[test]
 fn e02_only_whole_free_granules_go_back_and_the_address_space_with_the_last() {
-    let (device, allocator, stream) = setup(growable());
+    let (device, allocator, stream) = setup::<PytorchPolicy>(growable());
     let front = allocator.malloc(15 * MIB, stream).unwrap();
     let tail = allocator.malloc(5 * MIB, stream).unwrap();
     allocator.free(tail).unwrap();
@@ -210,7 +206,7 @@ fn e02_only_whole_free_granules_go_back_and_the_address_space_with_the_last() {
 
 #[test]
 fn a_growing_request_maps_in_one_step_up_to_a_granule() {
-    let (_device, allocator, stream) = setup(growable());
+    let (_device, allocator, stream) = setup::<PytorchPolicy>(growable());
     allocator.record_history(&HistoryOptions::newest(100).deterministic());
     let ptr = allocator.malloc(30 * MIB, stream).unwrap();
     let small = allocator.malloc(700, stream).unwrap();
@@ -236,8 +232,10 @@ fn a_growing_request_maps_in_one_step_up_to_a_granule() {
 /// The reference's example stream.
 #[test]
 fn h01_history_is_in_order_and_says_whether_it_is_complete() {
-    let (_device, allocator, stream) =
-        on(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
+    let (_device, allocator, stream) = with_policy::<PytorchPolicy>(
+        OpenRegConfig::default().devices(1).capacity(64 * MIB),
+        Settings::default(),
+    );
     allocator.record_history(&HistoryOptions::newest(100).deterministic());
     let a = allocator.malloc(1000, stream).unwrap();
     let b = allocator.malloc(3 * MIB, stream).unwrap();
@@ -271,9 +269,8 @@ fn h01_history_is_in_order_and_says_whether_it_is_complete() {
     assert!(!cut.history.unwrap().complete, "a ring that lost entries says so");
 }
 
-#[test]
-fn h10_annotations_are_entries_with_text_and_go_with_the_ring() {
-    let (_device, allocator, stream) = setup(Settings::default());
+fn h10_annotations_are_entries_with_text_and_go_with_the_ring<P: Policy>() {
+    let (_device, allocator, stream) = setup::<P>(Settings::default());
     allocator.record_history(&HistoryOptions::newest(4).deterministic());
     let ptr = allocator.malloc(1000, stream).unwrap();
     allocator.annotate(ptr, "weights").unwrap();
@@ -291,10 +288,9 @@ fn h10_annotations_are_entries_with_text_and_go_with_the_ring() {
     allocator.free(ptr).unwrap();
 }
 
-#[test]
-fn a_snapshot_lists_blocks_by_address_with_their_states() {
+fn a_snapshot_lists_blocks_by_address_with_their_states<P: Policy>() {
     let config = OpenRegConfig::default().devices(1).clock(Clock::Virtual { lag: 1000 });
-    let (device, allocator, stream) = on(config, Settings::default());
+    let (device, allocator, stream) = with_policy::<P>(config, Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let blocks: Vec<_> = (0..3).map(|_| allocator.malloc(1000, stream).unwrap()).collect();
     allocator.record_stream(blocks[1], side).unwrap();
@@ -318,8 +314,10 @@ fn a_snapshot_lists_blocks_by_address_with_their_states() {
 
 #[test]
 fn o01_the_message_has_pytorchs_words_and_figures() {
-    let (_device, allocator, stream) =
-        on(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
+    let (_device, allocator, stream) = with_policy::<PytorchPolicy>(
+        OpenRegConfig::default().devices(1).capacity(64 * MIB),
+        Settings::default(),
+    );
     let held = allocator.malloc(30 * MIB, stream).unwrap();
     let seen = Arc::new(AtomicU32::new(0));
     let observer = Arc::clone(&seen);
@@ -348,8 +346,10 @@ fn o01_the_message_has_pytorchs_words_and_figures() {
 /// Promise 1: the report names the largest fit, what keeps free memory apart, and what would help.
 #[test]
 fn the_report_names_blockers_and_remedies() {
-    let (device, allocator, stream) =
-        on(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
+    let (device, allocator, stream) = with_policy::<PytorchPolicy>(
+        OpenRegConfig::default().devices(1).capacity(64 * MIB),
+        Settings::default(),
+    );
     let side = device.create_stream(DEVICE, 0).unwrap();
     let base = allocator.malloc(40 * MIB, stream).unwrap();
     allocator.free(base).unwrap();
@@ -376,10 +376,9 @@ fn the_report_names_blockers_and_remedies() {
     assert!(too_much.to_string().contains("need 60.00 MiB more than can be held"), "{too_much}");
 }
 
-#[test]
-fn s09_a_fraction_limits_what_is_held() {
+fn s09_a_fraction_limits_what_is_held<P: Policy>() {
     let (_device, allocator, stream) =
-        on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), Settings::default());
+        with_policy::<P>(OpenRegConfig::default().devices(1).capacity(1000 * MIB), Settings::default());
     for bad in [-0.1, 1.1, f64::NAN] {
         assert!(matches!(
             allocator.set_memory_fraction(bad, DEVICE),
@@ -398,10 +397,10 @@ fn s09_a_fraction_limits_what_is_held() {
     }
 }
 
-#[test]
-fn s11_rejections_come_before_the_driver_and_leave_the_rest_working() {
+fn s11_rejections_come_before_the_driver_and_leave_the_rest_working<P: Policy>() {
     let settings = Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
-    let (device, allocator, stream) = on(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
+    let (device, allocator, stream) =
+        with_policy::<P>(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
     allocator.set_memory_fraction(1.0, DEVICE).unwrap();
     let error = allocator.malloc(600 * MIB, stream).unwrap_err();
     assert_eq!(
@@ -420,7 +419,7 @@ fn s11_rejections_come_before_the_driver_and_leave_the_rest_working() {
 fn e07_a_request_above_the_reserve_fails_with_its_hint() {
     let settings =
         Settings { expandable_segments_reserve: Some(ReserveSize::Bytes(100 * MIB)), ..growable() };
-    let (_device, allocator, stream) = setup(settings);
+    let (_device, allocator, stream) = setup::<PytorchPolicy>(settings);
     let error = allocator.malloc(200 * MIB, stream).unwrap_err();
     assert!(error.is_out_of_memory());
     assert!(error.to_string().contains("exceeds the expandable-segment reserve of 100.00 MiB"), "{error}");
@@ -428,10 +427,9 @@ fn e07_a_request_above_the_reserve_fails_with_its_hint() {
     allocator.free(ptr).unwrap();
 }
 
-#[test]
-fn callbacks_run_before_the_device_is_asked() {
+fn callbacks_run_before_the_device_is_asked<P: Policy>() {
     let (device, allocator, stream) =
-        on(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
+        with_policy::<P>(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
     let kept = Arc::new(std::sync::Mutex::new(Some(allocator.malloc(40 * MIB, stream).unwrap())));
     let (weak, store) = (Arc::downgrade(&allocator), Arc::clone(&kept));
     allocator.add_free_memory_callback(move || {
@@ -446,7 +444,7 @@ fn callbacks_run_before_the_device_is_asked() {
 
 #[test]
 fn base_allocation_and_cache_info_see_the_segment() {
-    let (device, allocator, stream) = setup(Settings::default());
+    let (device, allocator, stream) = setup::<PytorchPolicy>(Settings::default());
     let first = allocator.malloc(3 * MIB, stream).unwrap();
     let second = allocator.malloc(3 * MIB, stream).unwrap();
     let base = allocator.base_allocation(second).unwrap();
@@ -467,7 +465,7 @@ fn base_allocation_and_cache_info_see_the_segment() {
 
 #[test]
 fn s04_resets_touch_their_part_only() {
-    let (_device, allocator, stream) = setup(Settings::default());
+    let (_device, allocator, stream) = setup::<PytorchPolicy>(Settings::default());
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
     allocator.reset_peak_stats(DEVICE).unwrap();
@@ -479,9 +477,8 @@ fn s04_resets_touch_their_part_only() {
     assert_eq!((stats.num_device_alloc, stats.reserved_bytes.all.current), (0, 20 * 1024 * 1024));
 }
 
-#[test]
-fn a_buffer_frees_itself_and_can_be_given_up() {
-    let (_device, allocator, stream) = setup(Settings::default());
+fn a_buffer_frees_itself_and_can_be_given_up<P: Policy>() {
+    let (_device, allocator, stream) = setup::<P>(Settings::default());
     let live = || allocator.stats(DEVICE).unwrap().allocation.all.current;
     let buffer = DeviceBuffer::new(&allocator, 10 * KIB, stream).unwrap();
     assert_eq!((live(), buffer.len(), buffer.is_empty()), (1, 10 * KIB, false));
@@ -494,9 +491,8 @@ fn a_buffer_frees_itself_and_can_be_given_up() {
     assert!(DeviceBuffer::new(&allocator, 0, stream).unwrap().is_empty());
 }
 
-#[test]
-fn dropping_the_allocator_gives_the_cache_back() {
-    let (device, allocator, stream) = setup(growable());
+fn dropping_the_allocator_gives_the_cache_back<P: Policy>() {
+    let (device, allocator, stream) = setup::<P>(growable());
     let ptr = allocator.malloc(100 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
     drop(allocator);
@@ -504,11 +500,26 @@ fn dropping_the_allocator_gives_the_cache_back() {
     assert_eq!(device.calls().get(Call::CreateEvent), device.calls().get(Call::DestroyEvent));
 }
 
-#[test]
-fn driver_pools_are_refused_clearly() {
+fn driver_pools_are_refused_clearly<P: Policy>() {
     let device = OpenReg::new(OpenRegConfig::default()).unwrap();
     let settings =
         Settings { backend: alloc_core::config::AllocatorBackend::DriverPools, ..Settings::default() };
-    let error = CachingAllocator::<PytorchPolicy>::new(device, settings).unwrap_err();
+    let error = CachingAllocator::<P>::new(device, settings).unwrap_err();
     assert!(error.to_string().contains("backend:native"), "{error}");
 }
+
+granule_tests::for_each_policy!(
+    a05_record_stream_delays_reuse_until_that_streams_work_is_done,
+    streams_do_not_wait_for_each_other,
+    pytorch_189504_pending_blocks_count_before_an_out_of_memory,
+    wrong_pointers_are_typed_errors,
+    foreign_streams_and_absent_devices_are_refused,
+    h10_annotations_are_entries_with_text_and_go_with_the_ring,
+    a_snapshot_lists_blocks_by_address_with_their_states,
+    s09_a_fraction_limits_what_is_held,
+    s11_rejections_come_before_the_driver_and_leave_the_rest_working,
+    callbacks_run_before_the_device_is_asked,
+    a_buffer_frees_itself_and_can_be_given_up,
+    dropping_the_allocator_gives_the_cache_back,
+    driver_pools_are_refused_clearly,
+);

@@ -7,6 +7,7 @@ use alloc_core::backend::CaptureMode;
 use alloc_core::budget::{Budget, BudgetEvent, BudgetOwner};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::graph::GraphCapture;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{DeviceIndex, MIB, PoolId};
 use backend_openreg::{Call, OpenRegConfig};
@@ -25,7 +26,7 @@ fn both() -> [Settings; 2] {
 }
 
 /// Everything an observer was told.
-fn watch(allocator: &Allocator) -> Arc<Mutex<Vec<BudgetEvent>>> {
+fn watch<P: Policy>(allocator: &Allocator<P>) -> Arc<Mutex<Vec<BudgetEvent>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (log, weak) = (Arc::clone(&told), Arc::downgrade(allocator));
     allocator.add_budget_observer(move |event| {
@@ -38,11 +39,10 @@ fn watch(allocator: &Allocator) -> Arc<Mutex<Vec<BudgetEvent>>> {
     told
 }
 
-#[test]
-fn a_hard_limit_holds_to_the_byte_and_concerns_one_tenant() {
+fn a_hard_limit_holds_to_the_byte_and_concerns_one_tenant<P: Policy>() {
     for settings in both() {
         on_each(&device(1000), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let (a, tenant) = Client::of(rig, &allocator, "a", budget(0, 0, 100));
             let other = Client::new(rig, &allocator);
             other.cache(60);
@@ -90,7 +90,7 @@ fn a_hard_limit_holds_to_the_byte_and_concerns_one_tenant() {
 fn whole_granules_count() {
     on_each(&device(1000), |rig| {
         let settings = Settings { expandable_segments: true, ..Settings::default() };
-        let allocator = rig.allocator(settings);
+        let allocator = rig.with_policy::<PytorchPolicy>(settings);
         let (a, tenant) = Client::of(rig, &allocator, "a", budget(0, 0, 30));
         let report = a.refused(21);
         assert!(report.tenant.unwrap().refuses, "40 MiB would be taken");
@@ -117,7 +117,7 @@ fn whole_granules_count() {
 fn a_soft_limit_trims_then_tells_once_for_each_crossing() {
     for settings in both() {
         on_each(&device(1000), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<PytorchPolicy>(settings.clone());
             let told = watch(&allocator);
             let (a, tenant) = Client::of(rig, &allocator, "a", budget(0, 100, 400));
             let other = Client::new(rig, &allocator);
@@ -162,10 +162,9 @@ fn a_soft_limit_trims_then_tells_once_for_each_crossing() {
     }
 }
 
-#[test]
-fn a_pools_own_soft_limit_needs_no_tenant() {
+fn a_pools_own_soft_limit_needs_no_tenant<P: Policy>() {
     on_each(&device(1000), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let told = watch(&allocator);
         let a = Client::new(rig, &allocator);
         let limit = |mib: u64| Some(MemoryLimit::Bytes(mib * MIB));
@@ -190,11 +189,10 @@ fn a_pools_own_soft_limit_needs_no_tenant() {
     });
 }
 
-#[test]
-fn a_pool_at_its_own_limit_gives_its_own_cache_and_no_other() {
+fn a_pool_at_its_own_limit_gives_its_own_cache_and_no_other<P: Policy>() {
     for settings in both() {
         on_each(&device(1000), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let a = Client::new(rig, &allocator);
             let default = allocator.malloc(40 * MIB, rig.stream()).unwrap();
             allocator.free(default).unwrap();
@@ -219,7 +217,7 @@ fn limit_of(mib: u64) -> Option<u64> {
 #[test]
 fn the_soft_limit_on_all_that_is_held_is_told_like_others() {
     on_each(&device(1000), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<PytorchPolicy>(Settings::default());
         let limit = |mib: u64| Some(MemoryLimit::Bytes(mib * MIB));
         allocator.set_memory_limits(DEVICE, limit(500), limit(100)).unwrap();
         let told = watch(&allocator);
@@ -246,7 +244,7 @@ fn the_soft_limit_on_all_that_is_held_is_told_like_others() {
 #[test]
 fn what_cannot_be_is_refused_with_advice() {
     on_each(&device(1000), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<PytorchPolicy>(Settings::default());
         let told = |error: AllocError, words: &str| {
             assert!(matches!(error, AllocError::Budget { .. }), "{error}");
             assert!(error.to_string().contains(words), "{error}");
@@ -310,11 +308,10 @@ fn what_cannot_be_is_refused_with_advice() {
     });
 }
 
-#[test]
-fn a_guarantee_is_kept_to_the_byte() {
+fn a_guarantee_is_kept_to_the_byte<P: Policy>() {
     for settings in both() {
         on_each(&device(1000), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let (a, tenant) = Client::of(rig, &allocator, "a", budget(300, 0, 0));
             let (b, other) = (Client::new(rig, &allocator), Client::new(rig, &allocator));
             let byte_more =
@@ -358,7 +355,7 @@ fn a_guarantee_is_kept_to_the_byte() {
 #[test]
 fn a_guarantee_is_given_out_of_what_can_be_given_back() {
     on_each(&device(1000), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<PytorchPolicy>(Settings::default());
         let (a, _) = Client::of(rig, &allocator, "a", Budget::default());
         a.cache(400);
         let block = allocator.malloc(500 * MIB, rig.stream()).unwrap();
@@ -374,11 +371,10 @@ fn a_guarantee_is_given_out_of_what_can_be_given_back() {
     });
 }
 
-#[test]
-fn under_pressure_those_above_their_marks_give_first() {
+fn under_pressure_those_above_their_marks_give_first<P: Policy>() {
     for settings in both() {
         on_each(&device(1000), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let (a, _) = Client::of(rig, &allocator, "soft, little over", budget(0, 200, 0));
             let (b, _) = Client::of(rig, &allocator, "guaranteed, far over", budget(60, 0, 0));
             let (c, _) = Client::of(rig, &allocator, "within", budget(100, 200, 0));
@@ -419,10 +415,9 @@ fn under_pressure_those_above_their_marks_give_first() {
 }
 
 /// Graphs know the addresses of a captured pool: its cache stays, also above a soft limit, also at a hard one.
-#[test]
-fn captured_pools_keep_their_memory() {
+fn captured_pools_keep_their_memory<P: Policy>() {
     on_each(&device(400), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let hook = Arc::new(Mutex::new(0));
         let calls = Arc::clone(&hook);
         allocator.add_spill_hook(0, move |_| {
@@ -452,10 +447,9 @@ fn captured_pools_keep_their_memory() {
 }
 
 /// Changes of the settings of all devices do not mix.
-#[test]
-fn two_configurations_at_once_are_one_after_the_other() {
+fn two_configurations_at_once_are_one_after_the_other<P: Policy>() {
     on_each(&device(1000), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let with =
             |mib: u64| Settings { memory_limit: Some(MemoryLimit::Bytes(mib * MIB)), ..Settings::default() };
         for _ in 0..200 {
@@ -474,3 +468,13 @@ fn two_configurations_at_once_are_one_after_the_other() {
         }
     });
 }
+
+granule_tests::for_each_policy!(
+    under_pressure_those_above_their_marks_give_first,
+    a_guarantee_is_kept_to_the_byte,
+    a_pool_at_its_own_limit_gives_its_own_cache_and_no_other,
+    a_hard_limit_holds_to_the_byte_and_concerns_one_tenant,
+    a_pools_own_soft_limit_needs_no_tenant,
+    captured_pools_keep_their_memory,
+    two_configurations_at_once_are_one_after_the_other,
+);

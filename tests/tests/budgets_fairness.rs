@@ -6,6 +6,7 @@ use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::budget::TenantId;
 use alloc_core::config::{MemoryLimit, Settings};
+use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
 use backend_openreg::{Clock, FaultPlan, OpenRegConfig};
 use granule_tests::Allocator;
@@ -28,13 +29,13 @@ fn both() -> [Settings; 2] {
 }
 
 /// What a tenant holds, what it may, and what it is guaranteed.
-fn marks(allocator: &Allocator, tenant: TenantId) -> (u64, u64, u64) {
+fn marks<P: Policy>(allocator: &Allocator<P>, tenant: TenantId) -> (u64, u64, u64) {
     let stats = allocator.tenant_stats(tenant).unwrap();
     (stats.held, stats.marks.hard.unwrap_or(u64::MAX), stats.marks.guarantee)
 }
 
 /// Takes blocks of 20 MiB until it is refused, holds on to them for a while, and lets go, until it is over.
-fn greedy(client: &Client, over: &AtomicBool) {
+fn greedy<P: Policy>(client: &Client<P>, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let mut blocks = Vec::new();
         while let Ok(block) = client.malloc(20) {
@@ -46,7 +47,7 @@ fn greedy(client: &Client, over: &AtomicBool) {
 }
 
 /// Takes all of `mib` that it is guaranteed, again and again, which always works.
-fn modest(client: &Client, mib: u64, rounds: usize) {
+fn modest<P: Policy>(client: &Client<P>, mib: u64, rounds: usize) {
     for round in 0..rounds {
         let blocks: Vec<_> = (0..mib / 20)
             .map(|n| {
@@ -59,11 +60,10 @@ fn modest(client: &Client, mib: u64, rounds: usize) {
     }
 }
 
-#[test]
-fn greedy_threads_do_not_take_what_is_guaranteed() {
+fn greedy_threads_do_not_take_what_is_guaranteed<P: Policy>() {
     for settings in both() {
         on_each(&device(), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let (victim, tenant) = Client::of(rig, &allocator, "modest", budget(300, 0, 300));
             let (rival, rival_id) = Client::of(rig, &allocator, "limited", budget(0, 100, 400));
             let hogs = [Client::new(rig, &allocator), Client::new(rig, &allocator)];
@@ -87,11 +87,10 @@ fn greedy_threads_do_not_take_what_is_guaranteed() {
     }
 }
 
-#[test]
-fn three_tenants_each_get_their_guarantee() {
+fn three_tenants_each_get_their_guarantee<P: Policy>() {
     for settings in both() {
         on_each(&device(), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let shares = [("a", 500), ("b", 300), ("c", 200)];
             let clients = shares.map(|(name, mib)| Client::of(rig, &allocator, name, budget(mib, 0, 0)));
             let hog = Client::new(rig, &allocator);
@@ -146,8 +145,8 @@ fn at_most(mib: u64) -> u64 {
     (mib.div_ceil(GRANULE) + 1) * GRANULE
 }
 
-fn play(rig: &Rig, settings: &Settings, steps: &[Step]) {
-    let allocator = rig.allocator(settings.clone());
+fn play<P: Policy>(rig: &Rig, settings: &Settings, steps: &[Step]) {
+    let allocator = rig.with_policy::<P>(settings.clone());
     let [a, b] = [("a", GUARANTEES[0]), ("b", GUARANTEES[1])]
         .map(|(name, guarantee)| Client::of(rig, &allocator, name, budget(guarantee, 0, HARD)));
     let tenants = [a.1, b.1];
@@ -202,17 +201,17 @@ proptest! {
     #[test]
     fn no_program_passes_a_mark_or_is_denied_its_guarantee(steps in steps()) {
         for settings in both() {
-            play(&Rig::openreg(device()), &settings, &steps);
+            play::<PytorchPolicy>(&Rig::openreg(device()), &settings, &steps);
+            play::<GranulePolicy>(&Rig::openreg(device()), &settings, &steps);
         }
     }
 }
 
 /// The default pool of a tenant is not nobody's: its cache goes in the tenant's turn.
-#[test]
-fn the_default_pool_of_a_tenant_gives_in_its_turn() {
+fn the_default_pool_of_a_tenant_gives_in_its_turn<P: Policy>() {
     for settings in both() {
         on_each(&device(), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let (other, _) = Client::of(rig, &allocator, "other", budget(0, 300, 0));
             let owner = allocator.create_tenant(DEVICE, "owner", &budget(0, 400, 0)).unwrap();
             allocator.join_tenant(PoolId::DEFAULT, owner).unwrap();
@@ -238,11 +237,10 @@ fn the_default_pool_of_a_tenant_gives_in_its_turn() {
 }
 
 /// Limits on all that is held are not lowered into what is guaranteed, and not used yet, next to what others hold.
-#[test]
-fn a_lowered_limit_leaves_room_for_guarantees() {
+fn a_lowered_limit_leaves_room_for_guarantees<P: Policy>() {
     for settings in both() {
         on_each(&device(), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let (a, _) = Client::of(rig, &allocator, "a", budget(400, 0, 0));
             let other = Client::new(rig, &allocator);
             let kept = other.malloc(500).unwrap();
@@ -273,12 +271,12 @@ fn a_lowered_limit_leaves_room_for_guarantees() {
 }
 
 /// Whatever fails is made again at once and must work then.
-struct Failing {
-    allocator: Allocator,
+struct Failing<P: Policy> {
+    allocator: Allocator<P>,
     struck: Cell<bool>,
 }
 
-impl Failing {
+impl<P: Policy> Failing<P> {
     fn again<T, E: Debug>(&self, what: impl Fn() -> Result<T, E>) -> T {
         what().unwrap_or_else(|error| {
             assert!(!self.struck.replace(true), "one failing call fails one operation: {error:?}");
@@ -290,8 +288,8 @@ impl Failing {
 
 /// Tenants with all marks, an observer, and a hook that makes room. Returns the calls it made, and whether one operation
 /// failed.
-fn tenants_with_hooks(rig: &Rig, settings: &Settings, k: u64, kind: ErrorKind) -> (u64, bool) {
-    let allocator = rig.allocator(settings.clone());
+fn tenants_with_hooks<P: Policy>(rig: &Rig, settings: &Settings, k: u64, kind: ErrorKind) -> (u64, bool) {
+    let allocator = rig.with_policy::<P>(settings.clone());
     let (a, tenant) = Client::of(rig, &allocator, "a", budget(0, 100, 500));
     let (b, _) = Client::of(rig, &allocator, "b", budget(20, 0, 0));
     let spare = Arc::new(Mutex::new(Vec::<DevicePtr>::new()));
@@ -339,20 +337,27 @@ fn tenants_with_hooks(rig: &Rig, settings: &Settings, k: u64, kind: ErrorKind) -
     (calls, program.struck.get())
 }
 
-#[test]
-fn every_call_of_tenants_and_hooks_may_fail() {
+fn every_call_of_tenants_and_hooks_may_fail<P: Policy>() {
     for settings in both() {
         let config =
             || OpenRegConfig::default().devices(1).capacity(520 * MIB).clock(Clock::Virtual { lag: 3 });
         let kinds = [ErrorKind::Other, ErrorKind::InvalidValue, ErrorKind::OutOfMemory];
-        let (calls, struck) = tenants_with_hooks(&Rig::openreg(config()), &settings, 0, kinds[0]);
+        let (calls, struck) = tenants_with_hooks::<P>(&Rig::openreg(config()), &settings, 0, kinds[0]);
         assert!(!struck && calls > 30, "the program makes {calls} calls");
         let mut noticed = 0;
         for k in 1..=calls {
             let kind = kinds[usize::try_from(k).unwrap() % 3];
-            noticed += u64::from(tenants_with_hooks(&Rig::openreg(config()), &settings, k, kind).1);
+            noticed += u64::from(tenants_with_hooks::<P>(&Rig::openreg(config()), &settings, k, kind).1);
         }
         println!("{calls} calls failed in turn, {noticed} operations noticed");
         assert!(noticed > calls / 6, "failures reach the program: {noticed} of {calls}");
     }
 }
+
+granule_tests::for_each_policy!(
+    a_lowered_limit_leaves_room_for_guarantees,
+    the_default_pool_of_a_tenant_gives_in_its_turn,
+    three_tenants_each_get_their_guarantee,
+    greedy_threads_do_not_take_what_is_guaranteed,
+    every_call_of_tenants_and_hooks_may_fail,
+);

@@ -3,6 +3,7 @@
 
 use alloc_core::budget::{Budget, Shortage, SpillRequest};
 use alloc_core::config::Settings;
+use alloc_core::policy::Policy;
 use alloc_core::sleep::{Backup, Tags};
 use alloc_core::types::{DeviceIndex, MIB};
 use backend_openreg::OpenRegConfig;
@@ -23,11 +24,10 @@ fn both() -> [Settings; 2] {
 /// What hooks were asked, by name.
 type Asked = Arc<Mutex<Vec<(&'static str, SpillRequest)>>>;
 
-#[test]
-fn spill_hooks_make_room_in_their_order() {
+fn spill_hooks_make_room_in_their_order<P: Policy>() {
     for settings in both() {
         on_each(&device(1000), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let (a, tenant) = Client::of(rig, &allocator, "a", budget(0, 0, 800));
             let asked = Asked::default();
             let spare = Arc::new(Mutex::new(Vec::new()));
@@ -88,10 +88,9 @@ fn spill_hooks_make_room_in_their_order() {
 }
 
 /// A hook's own requests go up the ladder, but to no hook.
-#[test]
-fn a_hook_that_asks_for_memory_is_not_asked_itself() {
+fn a_hook_that_asks_for_memory_is_not_asked_itself<P: Policy>() {
     on_each(&device(200), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let (calls, inner) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
         let live = Arc::new(Mutex::new(vec![allocator.malloc(180 * MIB, rig.stream()).unwrap()]));
         let (weak, other, stream) = (Arc::downgrade(&allocator), rig.new_stream(), rig.stream());
@@ -102,7 +101,7 @@ fn a_hook_that_asks_for_memory_is_not_asked_itself() {
             let allocator = weak.upgrade().unwrap();
             // Both devices are too small for these.
             let refused = [stream, elsewhere].map(|stream| allocator.malloc(500 * MIB, stream).is_err());
-            let small = allocator.malloc(20 * MIB, other).unwrap();
+            let small = allocator.malloc(16 * MIB, other).unwrap();
             log.lock().unwrap().push(refused);
             let freed = held.lock().unwrap().pop().map(|ptr| allocator.free(ptr).unwrap());
             allocator.free(small).unwrap();
@@ -116,10 +115,9 @@ fn a_hook_that_asks_for_memory_is_not_asked_itself() {
 }
 
 /// A hook that is asked while a pool wakes may wait for another thread, which may itself be short of memory.
-#[test]
-fn a_hook_of_a_wake_may_wait_for_other_threads() {
+fn a_hook_of_a_wake_may_wait_for_other_threads<P: Policy>() {
     on_each(&device(200), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let block = malloc_in(&pool, &allocator, 100 * MIB, rig.stream());
         allocator.sleep(Tags::All, &Backup::Discard).unwrap();
@@ -143,10 +141,9 @@ fn a_hook_of_a_wake_may_wait_for_other_threads() {
 }
 
 /// A hook that panics while a pool wakes: the pool sleeps on, and the next call wakes it.
-#[test]
-fn a_hook_that_panics_in_a_wake_loses_nothing() {
+fn a_hook_that_panics_in_a_wake_loses_nothing<P: Policy>() {
     on_each(&device(200), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let block = malloc_in(&pool, &allocator, 100 * MIB, rig.stream());
         allocator.sleep(Tags::All, &Backup::Discard).unwrap();
@@ -162,3 +159,10 @@ fn a_hook_that_panics_in_a_wake_loses_nothing() {
         rig.nothing_is_left(&allocator);
     });
 }
+
+granule_tests::for_each_policy!(
+    a_hook_that_asks_for_memory_is_not_asked_itself,
+    spill_hooks_make_room_in_their_order,
+    a_hook_of_a_wake_may_wait_for_other_threads,
+    a_hook_that_panics_in_a_wake_loses_nothing,
+);

@@ -4,6 +4,7 @@
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, Result};
 use alloc_core::config::Settings;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::Filter;
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr, Event, GIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
@@ -79,18 +80,18 @@ impl Hook for Names {
     }
 }
 
-struct Rig {
+struct Rig<P: Policy> {
     machine: Arc<OpenReg>,
     driver: Arc<Driver>,
-    allocator: CachingAllocator,
+    allocator: CachingAllocator<P>,
 }
 
-impl Rig {
+impl<P: Policy> Rig<P> {
     fn new(kind: DeviceKind) -> Self {
         let machine = OpenReg::new(config()).unwrap();
         let driver = Driver::new(kind);
         let backend = Arc::new(Interposed::new(machine.clone(), Names(Arc::clone(&driver))));
-        let allocator = CachingAllocator::new(backend, Settings::default()).unwrap();
+        let allocator = CachingAllocator::<P>::new(backend, Settings::default()).unwrap();
         Self { machine, driver, allocator }
     }
 
@@ -123,10 +124,9 @@ fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
-#[test]
-fn the_legacy_stream_is_the_default_stream() {
+fn the_legacy_stream_is_the_default_stream<P: Policy>() {
     for kind in [DeviceKind::Cuda, DeviceKind::Hip] {
-        let rig = Rig::new(kind);
+        let rig = Rig::<P>::new(kind);
         let ptr = rig.malloc(0);
         rig.allocator.record_stream(ptr, rig.stream(LEGACY)).unwrap();
         rig.allocator.free(ptr).unwrap();
@@ -141,7 +141,7 @@ fn the_legacy_stream_is_the_default_stream() {
 
 #[test]
 fn other_kinds_of_devices_may_number_their_streams_from_1() {
-    let rig = Rig::new(DeviceKind::PrivateUse1);
+    let rig = Rig::<PytorchPolicy>::new(DeviceKind::PrivateUse1);
     let on_default = rig.malloc(0);
     rig.allocator.free(on_default).unwrap();
     let on_1 = rig.malloc(1);
@@ -153,10 +153,9 @@ fn other_kinds_of_devices_may_number_their_streams_from_1() {
     assert_eq!(elsewhere(|| rig.malloc(2)), on_2, "one stream, whichever thread names it");
 }
 
-#[test]
-fn threads_do_not_share_their_default_streams_memory() {
+fn threads_do_not_share_their_default_streams_memory<P: Policy>() {
     for kind in [DeviceKind::Cuda, DeviceKind::Hip] {
-        let rig = Rig::new(kind);
+        let rig = Rig::<P>::new(kind);
         let mine = rig.malloc(PER_THREAD);
         rig.allocator.free(mine).unwrap();
         let (others, again) = elsewhere(|| {
@@ -178,9 +177,8 @@ fn threads_do_not_share_their_default_streams_memory() {
     }
 }
 
-#[test]
-fn a_thread_that_frees_what_its_own_default_stream_uses_records_an_event_there() {
-    let rig = Rig::new(DeviceKind::Cuda);
+fn a_thread_that_frees_what_its_own_default_stream_uses_records_an_event_there<P: Policy>() {
+    let rig = Rig::<P>::new(DeviceKind::Cuda);
     let me = std::thread::current().id();
     let ptr = rig.malloc(0);
     rig.allocator.record_stream(ptr, rig.stream(PER_THREAD)).unwrap();
@@ -194,10 +192,9 @@ fn a_thread_that_frees_what_its_own_default_stream_uses_records_an_event_there()
     assert_eq!(rig.allocator.stats(DEVICE).unwrap().granule.unrecorded_frees, 0);
 }
 
-#[test]
-fn a_free_on_another_thread_names_no_wrong_stream_and_waits_for_the_device() {
+fn a_free_on_another_thread_names_no_wrong_stream_and_waits_for_the_device<P: Policy>() {
     for kind in [DeviceKind::Cuda, DeviceKind::Hip] {
-        let rig = Rig::new(kind);
+        let rig = Rig::<P>::new(kind);
         let ptr = rig.malloc(0);
         rig.allocator.record_stream(ptr, rig.stream(PER_THREAD)).unwrap();
         let held = rig.hold(PER_THREAD);
@@ -221,9 +218,8 @@ fn a_free_on_another_thread_names_no_wrong_stream_and_waits_for_the_device() {
     }
 }
 
-#[test]
-fn another_threads_cached_memory_is_given_back_after_a_wait_for_the_device() {
-    let rig = Rig::new(DeviceKind::Cuda);
+fn another_threads_cached_memory_is_given_back_after_a_wait_for_the_device<P: Policy>() {
+    let rig = Rig::<P>::new(DeviceKind::Cuda);
     let ptr = rig.malloc(PER_THREAD);
     rig.allocator.free(ptr).unwrap();
     let waits = rig.machine.calls().get(Call::SynchronizeDevice);
@@ -232,9 +228,8 @@ fn another_threads_cached_memory_is_given_back_after_a_wait_for_the_device() {
     assert_eq!(rig.driver.take_named(), []);
 }
 
-#[test]
-fn a_thread_that_ends_passes_its_streams_memory_on() {
-    let rig = Rig::new(DeviceKind::Cuda);
+fn a_thread_that_ends_passes_its_streams_memory_on<P: Policy>() {
+    let rig = Rig::<P>::new(DeviceKind::Cuda);
     let (ptr, before) = elsewhere(|| {
         let ptr = rig.malloc(PER_THREAD);
         rig.allocator.free(ptr).unwrap();
@@ -248,9 +243,8 @@ fn a_thread_that_ends_passes_its_streams_memory_on() {
     rig.nothing_is_left();
 }
 
-#[test]
-fn scopes_for_a_threads_default_stream_serve_that_one_only() {
-    let rig = Rig::new(DeviceKind::Cuda);
+fn scopes_for_a_threads_default_stream_serve_that_one_only<P: Policy>() {
+    let rig = Rig::<P>::new(DeviceKind::Cuda);
     let pool = PoolId::fresh();
     rig.allocator.begin_pool(DEVICE, pool, Filter::Stream(rig.stream(PER_THREAD))).unwrap();
     rig.malloc(PER_THREAD);
@@ -270,11 +264,10 @@ fn scopes_for_a_threads_default_stream_serve_that_one_only() {
 }
 
 /// The handle comes back from the driver; to the engine it is another stream, in every pool.
-#[test]
-fn a_handle_that_comes_back_is_a_new_stream_in_every_pool() {
+fn a_handle_that_comes_back_is_a_new_stream_in_every_pool<P: Policy>() {
     let machine =
         OpenReg::new(OpenRegConfig::default().devices(1).capacity(8 * GIB).reuse_handles(true)).unwrap();
-    let allocator: CachingAllocator = CachingAllocator::new(machine.clone(), Settings::default()).unwrap();
+    let allocator = CachingAllocator::<P>::new(machine.clone(), Settings::default()).unwrap();
     let pool = PoolId::fresh();
     let own = machine.default_stream(DEVICE);
     let old = machine.create_stream(DEVICE, 0).unwrap();
@@ -319,3 +312,14 @@ fn a_handle_that_comes_back_is_a_new_stream_in_every_pool() {
     allocator.check_invariants();
     assert_eq!((machine.used(DEVICE), machine.traps()), (0, Vec::new()));
 }
+
+granule_tests::for_each_policy!(
+    the_legacy_stream_is_the_default_stream,
+    threads_do_not_share_their_default_streams_memory,
+    a_thread_that_frees_what_its_own_default_stream_uses_records_an_event_there,
+    a_free_on_another_thread_names_no_wrong_stream_and_waits_for_the_device,
+    another_threads_cached_memory_is_given_back_after_a_wait_for_the_device,
+    a_thread_that_ends_passes_its_streams_memory_on,
+    scopes_for_a_threads_default_stream_serve_that_one_only,
+    a_handle_that_comes_back_is_a_new_stream_in_every_pool,
+);

@@ -4,12 +4,13 @@
 
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::snapshot::Action;
 use alloc_core::types::{DeviceIndex, GIB, MIB};
 use alloc_core::{AllocError, DeviceBuffer};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
 use granule::history::HistoryOptions;
-use granule_tests::on;
+use granule_tests::with_policy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -25,7 +26,7 @@ fn growable() -> Settings {
 #[test]
 fn c08_oversize_counts_rise_and_fall() {
     let settings = Settings { max_split_size: 50 * MIB, ..Settings::default() };
-    let (_device, allocator, stream) = on(one(8 * GIB), settings);
+    let (_device, allocator, stream) = with_policy::<PytorchPolicy>(one(8 * GIB), settings);
     let counts = || {
         let stats = allocator.stats(DEVICE).unwrap();
         let (a, s) = (stats.oversize_allocations, stats.oversize_segments);
@@ -42,9 +43,8 @@ fn c08_oversize_counts_rise_and_fall() {
     assert_eq!(counts(), ([0, 0, 0], [0, 0, 0]));
 }
 
-#[test]
-fn a_merged_block_shows_what_was_freed_last() {
-    let (_device, allocator, stream) = on(one(GIB), Settings::default());
+fn a_merged_block_shows_what_was_freed_last<P: Policy>() {
+    let (_device, allocator, stream) = with_policy::<P>(one(GIB), Settings::default());
     let blocks: Vec<_> = [1000, 2000, 3000].map(|n| allocator.malloc(n, stream).unwrap()).into();
     allocator.free(blocks[0]).unwrap();
     allocator.free(blocks[1]).unwrap();
@@ -54,7 +54,7 @@ fn a_merged_block_shows_what_was_freed_last() {
 
 #[test]
 fn a_growing_request_joins_the_mapped_block_above() {
-    let (_device, allocator, stream) = on(one(GIB), growable());
+    let (_device, allocator, stream) = with_policy::<PytorchPolicy>(one(GIB), growable());
     let _low = allocator.malloc(20 * MIB, stream).unwrap();
     let hole = allocator.malloc(40 * MIB, stream).unwrap();
     let above = allocator.malloc(20 * MIB, stream).unwrap();
@@ -67,9 +67,9 @@ fn a_growing_request_joins_the_mapped_block_above() {
     assert_eq!(allocator.cache_info(DEVICE).unwrap().largest_cached, 30 * MIB);
 }
 
-#[test]
-fn finished_frees_complete_in_the_order_in_which_streams_were_recorded() {
-    let (device, allocator, home) = on(one(GIB).clock(Clock::Virtual { lag: 50 }), Settings::default());
+fn finished_frees_complete_in_the_order_in_which_streams_were_recorded<P: Policy>() {
+    let (device, allocator, home) =
+        with_policy::<P>(one(GIB).clock(Clock::Virtual { lag: 50 }), Settings::default());
     allocator.record_history(&HistoryOptions::newest(100).deterministic());
     let sides = [0; 2].map(|_| device.create_stream(DEVICE, 0).unwrap());
     let both = allocator.malloc(40 * MIB, home).unwrap();
@@ -90,9 +90,8 @@ fn finished_frees_complete_in_the_order_in_which_streams_were_recorded() {
     assert_eq!(done, [each[0].0, both.0, each[1].0]);
 }
 
-#[test]
-fn one_event_for_each_other_stream() {
-    let (device, allocator, home) = on(one(GIB), Settings::default());
+fn one_event_for_each_other_stream<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(one(GIB), Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(40 * MIB, home).unwrap();
     for stream in [home, side, side, home] {
@@ -102,9 +101,8 @@ fn one_event_for_each_other_stream() {
     assert_eq!(device.calls().get(Call::RecordEvent), 1);
 }
 
-#[test]
-fn s09_a_fraction_is_rounded_to_bytes() {
-    let (_device, allocator, stream) = on(one(999 * MIB), Settings::default());
+fn s09_a_fraction_is_rounded_to_bytes<P: Policy>() {
+    let (_device, allocator, stream) = with_policy::<P>(one(999 * MIB), Settings::default());
     #[allow(clippy::cast_precision_loss)]
     allocator.set_memory_fraction((126 * MIB) as f64 / (999 * MIB) as f64, DEVICE).unwrap();
     allocator.malloc(126 * MIB, stream).expect("the product is a bit below 126 MiB");
@@ -115,7 +113,7 @@ fn c09_only_the_old_block_is_collected_however_the_threshold_was_set() {
     for by_configure in [false, true] {
         let gc = Settings { garbage_collection_threshold: 0.5, ..Settings::default() };
         let first = if by_configure { Settings::default() } else { gc.clone() };
-        let (_device, allocator, stream) = on(one(1000 * MIB), first);
+        let (_device, allocator, stream) = with_policy::<PytorchPolicy>(one(1000 * MIB), first);
         allocator.set_memory_fraction(0.4, DEVICE).unwrap();
         if by_configure {
             allocator.configure(gc).unwrap();
@@ -139,27 +137,24 @@ fn c09_only_the_old_block_is_collected_however_the_threshold_was_set() {
     }
 }
 
-#[test]
-fn h01_a_history_begun_late_says_so() {
-    let (_device, allocator, stream) = on(one(GIB), Settings::default());
+fn h01_a_history_begun_late_says_so<P: Policy>() {
+    let (_device, allocator, stream) = with_policy::<P>(one(GIB), Settings::default());
     allocator.malloc(1000, stream).unwrap();
     allocator.record_history(&HistoryOptions::newest(100).deterministic());
     let history = allocator.snapshot(true).history.unwrap();
     assert_eq!((history.complete, history.before_recording), (false, 1));
 }
 
-#[test]
-fn c07_streams_made_after_configure_follow_it() {
-    let (device, allocator, _) = on(one(GIB), Settings::default());
+fn c07_streams_made_after_configure_follow_it<P: Policy>() {
+    let (device, allocator, _) = with_policy::<P>(one(GIB), Settings::default());
     allocator.configure(growable()).unwrap();
     let side = device.create_stream(DEVICE, 0).unwrap();
     allocator.malloc(40 * MIB, side).unwrap();
     assert_eq!((device.calls().get(Call::Malloc), device.calls().get(Call::ReserveAddress)), (0, 1));
 }
 
-#[test]
-fn all_callbacks_run() {
-    let (_device, allocator, stream) = on(one(64 * MIB), Settings::default());
+fn all_callbacks_run<P: Policy>() {
+    let (_device, allocator, stream) = with_policy::<P>(one(64 * MIB), Settings::default());
     let runs = Arc::new(AtomicU32::new(0));
     for _ in 0..2 {
         let runs = Arc::clone(&runs);
@@ -175,7 +170,7 @@ fn all_callbacks_run() {
 #[test]
 fn a_block_that_came_back_is_used_before_the_device_is_asked_again() {
     let config = one(64 * MIB).clock(Clock::Virtual { lag: 1_000_000 });
-    let (device, allocator, home) = on(config, Settings::default());
+    let (device, allocator, home) = with_policy::<PytorchPolicy>(config, Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let cached = allocator.malloc(30 * MIB, side).unwrap();
     allocator.free(cached).unwrap();
@@ -189,31 +184,29 @@ fn a_block_that_came_back_is_used_before_the_device_is_asked_again() {
     assert_eq!(allocator.malloc(18 * MIB, home).unwrap(), waiting);
 }
 
-#[test]
-fn s11_the_limit_itself_is_not_rejected() {
+fn s11_the_limit_itself_is_not_rejected<P: Policy>() {
     let settings = Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
-    let (_device, allocator, stream) = on(one(1000 * MIB), settings);
+    let (_device, allocator, stream) = with_policy::<P>(one(1000 * MIB), settings);
     allocator.set_memory_fraction(1.0, DEVICE).unwrap();
     allocator.malloc(500 * MIB, stream).unwrap();
     assert!(matches!(allocator.malloc(1, stream), Err(AllocError::Rejected { .. })));
 }
 
-#[test]
-fn a_failed_request_leaves_nothing_counted_as_held() {
+fn a_failed_request_leaves_nothing_counted_as_held<P: Policy>() {
     for settings in [Settings::default(), growable()] {
-        let (device, allocator, stream) = on(one(1000 * MIB), settings.clone());
+        let (device, allocator, stream) = with_policy::<P>(one(1000 * MIB), settings.clone());
         allocator.set_memory_fraction(0.5, DEVICE).unwrap();
-        let call = if settings.expandable_segments { Call::CreatePhysical } else { Call::Malloc };
+        let grows = settings.expandable_segments || P::NAME == "granule";
+        let call = if grows { Call::CreatePhysical } else { Call::Malloc };
         device.set_faults(FaultPlan::none().fail_nth_of(call, 1, ErrorKind::Other));
         assert!(matches!(allocator.malloc(400 * MIB, stream), Err(AllocError::Backend(_))));
         allocator.malloc(400 * MIB, stream).expect("the fraction has room for it once");
     }
 }
 
-#[test]
-fn memory_that_cannot_be_released_is_kept_and_released_later() {
+fn memory_that_cannot_be_released_is_kept_and_released_later<P: Policy>() {
     for while_growing in [true, false] {
-        let (device, allocator, stream) = on(one(GIB), growable());
+        let (device, allocator, stream) = with_policy::<P>(one(GIB), growable());
         let plan = FaultPlan::none().fail_all(Call::ReleasePhysical, ErrorKind::Other);
         if while_growing {
             device.set_faults(plan.fail_nth_of(Call::Map, 1, ErrorKind::Other));
@@ -233,7 +226,7 @@ fn memory_that_cannot_be_released_is_kept_and_released_later() {
 
 #[test]
 fn emptying_gives_large_segments_back_first() {
-    let (_device, allocator, stream) = on(one(GIB), Settings::default());
+    let (_device, allocator, stream) = with_policy::<PytorchPolicy>(one(GIB), Settings::default());
     allocator.record_history(&HistoryOptions::newest(100).deterministic());
     for ptr in [1000, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap()) {
         allocator.free(ptr).unwrap();
@@ -244,9 +237,8 @@ fn emptying_gives_large_segments_back_first() {
     assert_eq!(gone, [40 * MIB, 2 * MIB]);
 }
 
-#[test]
-fn emptying_waits_once_for_what_was_freed_before() {
-    let (device, allocator, stream) = on(one(GIB), Settings::default());
+fn emptying_waits_once_for_what_was_freed_before<P: Policy>() {
+    let (device, allocator, stream) = with_policy::<P>(one(GIB), Settings::default());
     for ptr in [1000, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap()) {
         allocator.free(ptr).unwrap();
     }
@@ -254,10 +246,9 @@ fn emptying_waits_once_for_what_was_freed_before() {
     assert_eq!(device.calls().get(Call::SynchronizeStream), 1);
 }
 
-#[test]
-fn s04_event_counts_are_reset() {
+fn s04_event_counts_are_reset<P: Policy>() {
     let settings = Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
-    let (_device, allocator, stream) = on(one(64 * MIB), settings);
+    let (_device, allocator, stream) = with_policy::<P>(one(64 * MIB), settings);
     allocator.set_memory_fraction(1.0, DEVICE).unwrap();
     assert!(allocator.malloc(60 * MIB, stream).is_err());
     allocator.configure(Settings::default()).unwrap();
@@ -271,10 +262,9 @@ fn s04_event_counts_are_reset() {
     assert_eq!(counts(), [0; 4]);
 }
 
-#[test]
-fn the_report_names_the_fraction_as_a_remedy() {
+fn the_report_names_the_fraction_as_a_remedy<P: Policy>() {
     let (device, allocator, home) =
-        on(one(100 * MIB).clock(Clock::Virtual { lag: 1000 }), Settings::default());
+        with_policy::<P>(one(100 * MIB).clock(Clock::Virtual { lag: 1000 }), Settings::default());
     allocator.set_memory_fraction(0.6, DEVICE).unwrap();
     let _held = allocator.malloc(50 * MIB, home).unwrap();
     let error = allocator.malloc(20 * MIB, home).unwrap_err();
@@ -285,9 +275,9 @@ fn the_report_names_the_fraction_as_a_remedy() {
     let _ = device;
 }
 
-#[test]
-fn dropping_the_allocator_destroys_events_still_queued() {
-    let (device, allocator, home) = on(one(GIB).clock(Clock::Virtual { lag: 1000 }), Settings::default());
+fn dropping_the_allocator_destroys_events_still_queued<P: Policy>() {
+    let (device, allocator, home) =
+        with_policy::<P>(one(GIB).clock(Clock::Virtual { lag: 1000 }), Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(40 * MIB, home).unwrap();
     allocator.record_stream(ptr, side).unwrap();
@@ -299,9 +289,8 @@ fn dropping_the_allocator_destroys_events_still_queued() {
     assert_eq!(device.calls().get(Call::CreateEvent), device.calls().get(Call::DestroyEvent));
 }
 
-#[test]
-fn events_are_reused() {
-    let (device, allocator, home) = on(one(GIB), Settings::default());
+fn events_are_reused<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(one(GIB), Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     device.set_faults(FaultPlan::none().fail_nth_of(Call::RecordEvent, 1, ErrorKind::Other));
     for _ in 0..5 {
@@ -318,9 +307,8 @@ fn events_are_reused() {
     assert_eq!((device.calls().get(Call::CreateEvent), device.calls().get(Call::DestroyEvent)), (2, 1));
 }
 
-#[test]
-fn nothing_is_asked_once_nothing_is_pending() {
-    let (device, allocator, home) = on(one(GIB), Settings::default());
+fn nothing_is_asked_once_nothing_is_pending<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(one(GIB), Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(40 * MIB, home).unwrap();
     allocator.record_stream(ptr, side).unwrap();
@@ -334,7 +322,7 @@ fn nothing_is_asked_once_nothing_is_pending() {
 #[test]
 fn release_enough_releases_at_least_max_split() {
     let settings = Settings { max_split_size: 50 * MIB, ..Settings::default() };
-    let (_device, allocator, stream) = on(one(200 * MIB), settings);
+    let (_device, allocator, stream) = with_policy::<PytorchPolicy>(one(200 * MIB), settings);
     let side = [60 * MIB, 120 * MIB].map(|n| allocator.malloc(n, stream).unwrap());
     for ptr in side {
         allocator.free(ptr).unwrap();
@@ -344,9 +332,8 @@ fn release_enough_releases_at_least_max_split() {
     assert_eq!((stats.reserved_bytes.all.current, stats.num_alloc_retries), (150 << 20, 0));
 }
 
-#[test]
-fn a_buffer_waits_for_the_streams_it_was_used_on() {
-    let (device, allocator, home) = on(one(GIB), Settings::default());
+fn a_buffer_waits_for_the_streams_it_was_used_on<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(one(GIB), Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let buffer = DeviceBuffer::new(&allocator, MIB, home).unwrap();
     buffer.record_stream(side).unwrap();
@@ -354,9 +341,8 @@ fn a_buffer_waits_for_the_streams_it_was_used_on() {
     assert_eq!(device.calls().get(Call::RecordEvent), 1);
 }
 
-#[test]
-fn figures_derived_from_statistics() {
-    let (_device, allocator, stream) = on(one(GIB), Settings::default());
+fn figures_derived_from_statistics<P: Policy>() {
+    let (_device, allocator, stream) = with_policy::<P>(one(GIB), Settings::default());
     allocator.malloc(15 * MIB, stream).unwrap();
     allocator.malloc(MIB, stream).unwrap();
     let stats = allocator.stats(DEVICE).unwrap();
@@ -367,9 +353,8 @@ fn figures_derived_from_statistics() {
     assert_eq!(flat["reserved_bytes.all.peak"], 18 << 20);
 }
 
-#[test]
-fn a_free_without_an_event_comes_back_at_a_synchronisation() {
-    let (device, allocator, home) = on(one(GIB), Settings::default());
+fn a_free_without_an_event_comes_back_at_a_synchronisation<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(one(GIB), Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(40 * MIB, home).unwrap();
     allocator.record_stream(ptr, side).unwrap();
@@ -379,9 +364,9 @@ fn a_free_without_an_event_comes_back_at_a_synchronisation() {
     assert_eq!(allocator.malloc(40 * MIB, home).unwrap(), ptr);
 }
 
-#[test]
-fn events_stay_with_their_device() {
-    let (device, allocator, home) = on(OpenRegConfig::default().devices(2), Settings::default());
+fn events_stay_with_their_device<P: Policy>() {
+    let (device, allocator, home) =
+        with_policy::<P>(OpenRegConfig::default().devices(2), Settings::default());
     let other = DeviceIndex(1);
     for (home, side) in [
         (home, device.create_stream(DEVICE, 0).unwrap()),
@@ -395,9 +380,8 @@ fn events_stay_with_their_device() {
     assert_eq!(allocator.stats(DEVICE).unwrap().granule.unrecorded_frees, 0);
 }
 
-#[test]
-fn a_reservation_that_cannot_be_given_back_is_given_back_later() {
-    let (device, allocator, stream) = on(one(GIB), growable());
+fn a_reservation_that_cannot_be_given_back_is_given_back_later<P: Policy>() {
+    let (device, allocator, stream) = with_policy::<P>(one(GIB), growable());
     let ptr = allocator.malloc(40 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
     device.set_faults(FaultPlan::none().fail_nth_of(Call::ReleaseAddress, 1, ErrorKind::Other));
@@ -415,9 +399,8 @@ fn a_reservation_that_cannot_be_given_back_is_given_back_later() {
     );
 }
 
-#[test]
-fn undoing_a_mapping_is_tried_again() {
-    let (device, allocator, stream) = on(one(GIB), growable());
+fn undoing_a_mapping_is_tried_again<P: Policy>() {
+    let (device, allocator, stream) = with_policy::<P>(one(GIB), growable());
     let plan = FaultPlan::none().fail_nth_of(Call::Map, 2, ErrorKind::Other);
     device.set_faults(plan.fail_nth_of(Call::Unmap, 1, ErrorKind::Other));
     assert!(allocator.malloc(40 * MIB, stream).is_err());
@@ -428,7 +411,7 @@ fn undoing_a_mapping_is_tried_again() {
 
 #[test]
 fn segments_of_several_streams_are_listed_by_address() {
-    let (device, allocator, home) = on(one(GIB), Settings::default());
+    let (device, allocator, home) = with_policy::<PytorchPolicy>(one(GIB), Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     for stream in [home, side, home, side, home] {
         allocator.malloc(40 * MIB, stream).unwrap();
@@ -436,3 +419,28 @@ fn segments_of_several_streams_are_listed_by_address() {
     let at: Vec<_> = allocator.snapshot(false).segments.iter().map(|s| s.address).collect();
     assert!(at.len() == 5 && at.is_sorted(), "{at:x?}");
 }
+
+granule_tests::for_each_policy!(
+    a_merged_block_shows_what_was_freed_last,
+    finished_frees_complete_in_the_order_in_which_streams_were_recorded,
+    one_event_for_each_other_stream,
+    s09_a_fraction_is_rounded_to_bytes,
+    h01_a_history_begun_late_says_so,
+    c07_streams_made_after_configure_follow_it,
+    all_callbacks_run,
+    s11_the_limit_itself_is_not_rejected,
+    a_failed_request_leaves_nothing_counted_as_held,
+    memory_that_cannot_be_released_is_kept_and_released_later,
+    emptying_waits_once_for_what_was_freed_before,
+    s04_event_counts_are_reset,
+    the_report_names_the_fraction_as_a_remedy,
+    dropping_the_allocator_destroys_events_still_queued,
+    events_are_reused,
+    nothing_is_asked_once_nothing_is_pending,
+    a_buffer_waits_for_the_streams_it_was_used_on,
+    figures_derived_from_statistics,
+    a_free_without_an_event_comes_back_at_a_synchronisation,
+    events_stay_with_their_device,
+    a_reservation_that_cannot_be_given_back_is_given_back_later,
+    undoing_a_mapping_is_tried_again,
+);

@@ -4,6 +4,7 @@
 use alloc_core::backend::{Backend, BackendError, ErrorKind, Result};
 use alloc_core::config::Settings;
 use alloc_core::history::{HistoryOptions, Stage};
+use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, PoolScope};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
@@ -52,12 +53,12 @@ impl Driver {
 }
 
 /// An allocator over a machine whose driver calls are counted.
-fn rig(config: OpenRegConfig) -> (Arc<OpenReg>, Arc<Driver>, CachingAllocator, Stream) {
+fn rig<P: Policy>(config: OpenRegConfig) -> (Arc<OpenReg>, Arc<Driver>, CachingAllocator<P>, Stream) {
     let machine = OpenReg::new(config).unwrap();
     let driver = Arc::new(Driver::default());
     let backend = Arc::new(Interposed::new(machine.clone(), Watch(Arc::clone(&driver))));
     let stream = machine.default_stream(DEVICE);
-    (machine, driver, CachingAllocator::new(backend, Settings::default()).unwrap(), stream)
+    (machine, driver, CachingAllocator::<P>::new(backend, Settings::default()).unwrap(), stream)
 }
 
 /// Which process this is after a fork.
@@ -123,8 +124,8 @@ fn fork() -> Fork {
 }
 
 /// Every call that can fail, and what it said.
-fn every_call(
-    allocator: &CachingAllocator,
+fn every_call<P: Policy>(
+    allocator: &CachingAllocator<P>,
     ptr: DevicePtr,
     stream: Stream,
     saved: &alloc_core::device::PoolCheckpoint,
@@ -155,8 +156,8 @@ fn every_call(
 }
 
 /// Calls that give something back.
-fn releases(
-    allocator: &CachingAllocator,
+fn releases<P: Policy>(
+    allocator: &CachingAllocator<P>,
     ptr: DevicePtr,
     stream: Stream,
 ) -> Vec<(&'static str, std::result::Result<(), AllocError>)> {
@@ -176,8 +177,8 @@ fn releases(
 }
 
 /// Calls that only look.
-fn looks(
-    allocator: &CachingAllocator,
+fn looks<P: Policy>(
+    allocator: &CachingAllocator<P>,
     ptr: DevicePtr,
 ) -> Vec<(&'static str, std::result::Result<(), AllocError>)> {
     let a = allocator;
@@ -207,8 +208,8 @@ fn is_forked(answer: &std::result::Result<(), AllocError>) -> bool {
 }
 
 /// All that a child may try on its parent's allocator. The answers are what it complains about.
-fn misuse(
-    allocator: &CachingAllocator,
+fn misuse<P: Policy>(
+    allocator: &CachingAllocator<P>,
     ptr: DevicePtr,
     stream: Stream,
     saved: &alloc_core::device::PoolCheckpoint,
@@ -238,9 +239,8 @@ fn misuse(
     wrong
 }
 
-#[test]
-fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffected() {
-    let (machine, driver, allocator, stream) = rig(config());
+fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffected<P: Policy>() {
+    let (machine, driver, allocator, stream) = rig::<P>(config());
     let other = machine.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     let saved = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
@@ -282,9 +282,8 @@ fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffecte
 }
 
 /// The parent's threads hold whatever locks they like while it forks.
-#[test]
-fn a_child_waits_for_no_lock_of_its_parents_threads() {
-    let (machine, driver, allocator, stream) = rig(config().clock(Clock::Workers));
+fn a_child_waits_for_no_lock_of_its_parents_threads<P: Policy>() {
+    let (machine, driver, allocator, stream) = rig::<P>(config().clock(Clock::Workers));
     let other = machine.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     let saved = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
@@ -332,29 +331,30 @@ fn a_child_waits_for_no_lock_of_its_parents_threads() {
     assert_eq!((machine.used(DEVICE), machine.traps()), (0, Vec::new()));
 }
 
-#[test]
-fn a_child_makes_a_backend_of_its_own_and_its_children_cannot_use_that() {
-    fn allocator_over(backend: Arc<dyn Backend>) -> std::result::Result<CachingAllocator, AllocError> {
-        CachingAllocator::new(backend, Settings::default())
+fn a_child_makes_a_backend_of_its_own_and_its_children_cannot_use_that<P: Policy>() {
+    fn allocator_over<P: Policy>(
+        backend: Arc<dyn Backend>,
+    ) -> std::result::Result<CachingAllocator<P>, AllocError> {
+        CachingAllocator::<P>::new(backend, Settings::default())
     }
-    let (machine, driver, allocator, _) = rig(config());
+    let (machine, driver, allocator, _) = rig::<P>(config());
     let before = driver.calls();
     let child = match fork() {
         Fork::Parent(child) => child,
         Fork::Child(report) => {
             let mut wrong = Vec::new();
             for backend in [Arc::clone(allocator.backend()), machine.clone()] {
-                let refused = matches!(allocator_over(backend), Err(AllocError::Forked));
+                let refused = matches!(allocator_over::<P>(backend), Err(AllocError::Forked));
                 wrong.extend((!refused).then(|| "the parent's backend was accepted".to_owned()));
             }
             wrong.extend((driver.calls() != before).then(|| "the driver was called".to_owned()));
             let own = OpenReg::new(config()).unwrap();
-            let mine = allocator_over(own.clone()).unwrap();
+            let mine = allocator_over::<P>(own.clone()).unwrap();
             let ptr = mine.malloc(3 * MIB, own.default_stream(DEVICE)).unwrap();
             match fork() {
                 Fork::Parent(grandchild) => wrong.extend(grandchild.complaints()),
                 Fork::Child(report) => {
-                    let answers = vec![("free", mine.free(ptr)), ("new", allocator_over(own).map(drop))];
+                    let answers = vec![("free", mine.free(ptr)), ("new", allocator_over::<P>(own).map(drop))];
                     report.end(&unexpected(answers, is_forked))
                 }
             }
@@ -368,11 +368,11 @@ fn a_child_makes_a_backend_of_its_own_and_its_children_cannot_use_that() {
 }
 
 /// An allocator that has something cached, live and pending, whose driver is then gone by `goes`.
-fn after(
-    goes: impl FnOnce(&Driver, &CachingAllocator, Stream),
-    check: impl FnOnce(&Driver, CachingAllocator, DevicePtr, Stream),
+fn after<P: Policy>(
+    goes: impl FnOnce(&Driver, &CachingAllocator<P>, Stream),
+    check: impl FnOnce(&Driver, CachingAllocator<P>, DevicePtr, Stream),
 ) {
-    let (machine, driver, allocator, stream) = rig(config());
+    let (machine, driver, allocator, stream) = rig::<P>(config());
     let other = machine.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     let shared = allocator.malloc(5 * MIB, stream).unwrap();
@@ -386,13 +386,13 @@ fn after(
     assert_eq!(driver.calls(), before, "the driver is not called any more");
 }
 
-fn everything_is_defined_without_a_driver(
+fn everything_is_defined_without_a_driver<P: Policy>(
     driver: &Driver,
-    allocator: CachingAllocator,
+    allocator: CachingAllocator<P>,
     ptr: DevicePtr,
     stream: Stream,
 ) {
-    let saved = checkpoint_of_another();
+    let saved = checkpoint_of_another::<P>();
     let gone = |answer: &std::result::Result<(), AllocError>| matches!(answer, Err(AllocError::DriverGone));
     let mut wrong = unexpected(every_call(&allocator, ptr, stream, &saved), gone);
     wrong.extend(unexpected(looks(&allocator, ptr), |answer| !gone(answer)));
@@ -409,14 +409,13 @@ fn everything_is_defined_without_a_driver(
 }
 
 /// A checkpoint to be refused.
-fn checkpoint_of_another() -> alloc_core::device::PoolCheckpoint {
-    let (_, _, allocator, _) = rig(config());
+fn checkpoint_of_another<P: Policy>() -> alloc_core::device::PoolCheckpoint {
+    let (_, _, allocator, _) = rig::<P>(config());
     allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap()
 }
 
-#[test]
-fn after_an_unload_that_a_request_notices_nothing_calls_the_driver() {
-    let notice = |driver: &Driver, allocator: &CachingAllocator, stream| {
+fn after_an_unload_that_a_request_notices_nothing_calls_the_driver<P: Policy>() {
+    let notice = |driver: &Driver, allocator: &CachingAllocator<P>, stream| {
         driver.unloaded.store(true, Ordering::Relaxed);
         let noticed = allocator.malloc(50 * MIB, stream).unwrap_err();
         assert!(matches!(noticed, AllocError::Backend(e) if e.kind == ErrorKind::Unusable));
@@ -424,14 +423,15 @@ fn after_an_unload_that_a_request_notices_nothing_calls_the_driver() {
     after(notice, everything_is_defined_without_a_driver);
 }
 
-#[test]
-fn an_abandoned_driver_is_not_called() {
-    after(|_, allocator, _| allocator.abandon(), everything_is_defined_without_a_driver);
+fn an_abandoned_driver_is_not_called<P: Policy>() {
+    after(
+        |_, allocator: &CachingAllocator<P>, _| allocator.abandon(),
+        everything_is_defined_without_a_driver,
+    );
 }
 
-#[test]
-fn a_free_notices_an_unload_and_is_a_no_op_all_the_same() {
-    let (machine, driver, allocator, stream) = rig(config());
+fn a_free_notices_an_unload_and_is_a_no_op_all_the_same<P: Policy>() {
+    let (machine, driver, allocator, stream) = rig::<P>(config());
     let other = machine.create_stream(DEVICE, 0).unwrap();
     let [one, two] = [3, 5].map(|n| allocator.malloc(n * MIB, stream).unwrap());
     allocator.record_stream(one, other).unwrap();
@@ -445,9 +445,8 @@ fn a_free_notices_an_unload_and_is_a_no_op_all_the_same() {
     assert_eq!(driver.calls(), before);
 }
 
-#[test]
-fn with_caching_off_frees_are_no_ops_after_an_unload_too() {
-    let (_, driver, allocator, stream) = rig(config());
+fn with_caching_off_frees_are_no_ops_after_an_unload_too<P: Policy>() {
+    let (_, driver, allocator, stream) = rig::<P>(config());
     allocator.enable(false);
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     driver.unloaded.store(true, Ordering::Relaxed);
@@ -456,9 +455,8 @@ fn with_caching_off_frees_are_no_ops_after_an_unload_too() {
 }
 
 /// Drivers answer the same kind about one stream, or one thread's context.
-#[test]
-fn an_unusable_stream_is_not_an_unload() {
-    let (machine, driver, allocator, stream) = rig(config());
+fn an_unusable_stream_is_not_an_unload<P: Policy>() {
+    let (machine, driver, allocator, stream) = rig::<P>(config());
     let other = machine.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     allocator.record_stream(ptr, other).unwrap();
@@ -514,3 +512,14 @@ fn frees_at_exit_are_no_ops() {
     assert!(output.status.success(), "{said}");
     assert!(said.contains("at exit: []\n"), "{said}");
 }
+
+granule_tests::for_each_policy!(
+    a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffected,
+    a_child_waits_for_no_lock_of_its_parents_threads,
+    a_child_makes_a_backend_of_its_own_and_its_children_cannot_use_that,
+    after_an_unload_that_a_request_notices_nothing_calls_the_driver,
+    an_abandoned_driver_is_not_called,
+    a_free_notices_an_unload_and_is_a_no_op_all_the_same,
+    with_caching_off_frees_are_no_ops_after_an_unload_too,
+    an_unusable_stream_is_not_an_unload,
+);

@@ -5,6 +5,7 @@
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, CopyKind};
 use alloc_core::config::Settings;
+use alloc_core::policy::Policy;
 use alloc_core::pool::Filter;
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PoolId, Stream};
@@ -17,14 +18,14 @@ use std::fmt::Debug;
 const DEVICE: DeviceIndex = DeviceIndex(0);
 const TAG: &[&str] = &["weights"];
 
-struct Program<'m> {
+struct Program<'m, P: Policy> {
     machine: &'m Simulated,
-    allocator: CachingAllocator,
+    allocator: CachingAllocator<P>,
     stream: Stream,
     struck: Cell<bool>,
 }
 
-impl Program<'_> {
+impl<P: Policy> Program<'_, P> {
     fn again<T, E: Debug>(&self, what: impl Fn() -> Result<T, E>) -> T {
         what().unwrap_or_else(|error| {
             assert!(!self.struck.replace(true), "one failing call fails one operation: {error:?}");
@@ -75,10 +76,10 @@ impl Program<'_> {
 }
 
 /// Runs the program with call `k` failing (0: none); returns its calls.
-fn run(k: u64, backup: &Backup) -> (u64, bool) {
+fn run<P: Policy>(k: u64, backup: &Backup) -> (u64, bool) {
     let config = OpenRegConfig::default().devices(1).capacity(64 * MIB).memory(MemoryMode::Mapped);
     let machine = Simulated { device: OpenReg::new(config).unwrap(), lag: 0 };
-    let allocator = CachingAllocator::new(machine.backend(), Settings::default()).unwrap();
+    let allocator = CachingAllocator::<P>::new(machine.backend(), Settings::default()).unwrap();
     let stream = machine.device.default_stream(DEVICE);
     let pool = PoolId::fresh();
     allocator.create_pool(DEVICE, pool, None).unwrap();
@@ -116,20 +117,21 @@ fn run(k: u64, backup: &Backup) -> (u64, bool) {
     (calls, struck.get())
 }
 
-fn every_call(backup: &Backup) {
-    let (calls, _) = run(0, backup);
+fn every_call<P: Policy>(backup: &Backup) {
+    let (calls, _) = run::<P>(0, backup);
     let mut struck = 0;
     for k in 1..=calls {
-        struck += u64::from(run(k, backup).1);
+        struck += u64::from(run::<P>(k, backup).1);
     }
     println!("{backup:?}: {calls} calls, {struck} failures reached the program");
     assert!(calls > 40 && struck > calls / 4, "the loop reaches the driver: {calls} calls, {struck} struck");
 }
 
-#[test]
-fn sleep_and_wake_survive_every_driver_call_failing() {
+fn sleep_and_wake_survive_every_driver_call_failing<P: Policy>() {
     let directory = tempfile::tempdir().unwrap();
-    every_call(&Backup::HostPinned(Retention::Release));
-    every_call(&Backup::HostPinned(Retention::Keep));
-    every_call(&Backup::File(directory.path().to_owned()));
+    every_call::<P>(&Backup::HostPinned(Retention::Release));
+    every_call::<P>(&Backup::HostPinned(Retention::Keep));
+    every_call::<P>(&Backup::File(directory.path().to_owned()));
 }
+
+granule_tests::for_each_policy!(sleep_and_wake_survive_every_driver_call_failing,);

@@ -4,25 +4,28 @@
 
 use alloc_core::AllocError;
 use alloc_core::config::Settings;
+use alloc_core::policy::{GranulePolicy, Policy};
 use alloc_core::types::{DeviceIndex, MIB, Stream};
 use backend_openreg::{Clock, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
 use granule_tests::fault_loop::kind_of;
-use granule_tests::{Allocator, on};
+use granule_tests::views::pieces;
+use granule_tests::{Allocator, with_policy};
 use std::cell::Cell;
 use std::sync::Arc;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
 
-struct Side {
+struct Side<P: Policy> {
     machine: Arc<OpenReg>,
-    allocator: Allocator,
+    allocator: Allocator<P>,
     stream: Stream,
 }
 
-impl Side {
+impl<P: Policy> Side<P> {
     fn new(settings: &Settings) -> Self {
         let config = OpenRegConfig::default().devices(1).capacity(256 * MIB).memory(MemoryMode::Mapped);
-        let (machine, allocator, stream) = on(config.clock(Clock::Virtual { lag: 3 }), settings.clone());
+        let (machine, allocator, stream) =
+            with_policy(config.clock(Clock::Virtual { lag: 3 }), settings.clone());
         Self { machine, allocator, stream }
     }
 
@@ -31,13 +34,13 @@ impl Side {
     }
 }
 
-struct Program {
-    owner: Side,
-    user: Side,
+struct Program<P: Policy> {
+    owner: Side<P>,
+    user: Side<P>,
     struck: Cell<u64>,
 }
 
-impl Program {
+impl<P: Policy> Program<P> {
     fn again<T>(&self, what: impl Fn() -> Result<T, AllocError>) -> T {
         what().unwrap_or_else(|error| {
             assert!(matches!(error, AllocError::Backend(_) | AllocError::OutOfMemory(_)), "{error}");
@@ -77,9 +80,12 @@ impl Program {
     }
 }
 
-/// Runs the program with call `k` of one side failing (0: none). Returns the calls of both, and how many operations failed.
-fn run(settings: &Settings, of_owner: bool, k: u64) -> ([u64; 2], u64) {
-    let program = Program { owner: Side::new(settings), user: Side::new(settings), struck: Cell::new(0) };
+/// Runs the program with call `k` of one side failing (0: none), where the owner has some pieces of free memory. Returns the
+/// calls of both, and how many operations failed.
+fn run<P: Policy>(settings: &Settings, count: u64, of_owner: bool, k: u64) -> ([u64; 2], u64) {
+    let (owner, user) = (Side::<P>::new(settings), Side::new(settings));
+    let between = if count > 0 { pieces(&owner.allocator, owner.stream, count, 12) } else { Vec::new() };
+    let program = Program { owner, user, struck: Cell::new(0) };
     let (owner, user) = (&program.owner, &program.user);
     let before = [owner.calls(), user.calls()];
     let side = if of_owner { owner } else { user };
@@ -89,7 +95,11 @@ fn run(settings: &Settings, of_owner: bool, k: u64) -> ([u64; 2], u64) {
     program.run();
     let calls = [owner.calls() - before[0], user.calls() - before[1]];
     side.machine.set_faults(FaultPlan::none());
-    let what = format!("owner {of_owner}, call {k}, {settings:?}");
+    let what = format!("{}, {count} pieces, owner {of_owner}, call {k}, {settings:?}", P::NAME);
+    if count > 0 {
+        between.into_iter().for_each(|ptr| owner.allocator.free(ptr).expect("free never fails"));
+        owner.allocator.empty_cache().unwrap();
+    }
     assert_eq!(user.allocator.imported_bytes(DEVICE).unwrap(), 0, "all is closed: {what}");
     for side in [owner, user] {
         side.allocator.check_invariants();
@@ -102,18 +112,29 @@ fn run(settings: &Settings, of_owner: bool, k: u64) -> ([u64; 2], u64) {
     (calls, program.struck.get())
 }
 
-#[test]
-fn every_call_of_sharing_and_opening_may_fail() {
-    for growable in [false, true] {
-        let settings = Settings { expandable_segments: growable, ..Settings::default() };
-        let (calls, struck) = run(&settings, true, 0);
-        assert_eq!(struck, 0);
-        for (of_owner, calls) in [true, false].into_iter().zip(calls) {
-            let noticed: u64 = (1..=calls).map(|k| run(&settings, of_owner, k).1).sum();
-            println!(
-                "growable {growable}, owner {of_owner}: {calls} calls failed in turn, {noticed} operations noticed"
-            );
-            assert!(calls > 8 && noticed > 2, "failures reach the program");
-        }
+fn every_call_may_fail<P: Policy>(settings: &Settings, count: u64) {
+    let (calls, struck) = run::<P>(settings, count, true, 0);
+    assert_eq!(struck, 0);
+    for (of_owner, calls) in [true, false].into_iter().zip(calls) {
+        let noticed: u64 = (1..=calls).map(|k| run::<P>(settings, count, of_owner, k).1).sum();
+        let (policy, growable) = (P::NAME, settings.expandable_segments);
+        println!(
+            "{policy}, growable {growable}, {count} pieces, owner {of_owner}: {calls} calls failed in turn, {noticed} operations \
+             noticed"
+        );
+        assert!(calls > 8 && noticed > 2, "failures reach the program");
     }
 }
+
+fn every_call_of_sharing_and_opening_may_fail<P: Policy>() {
+    for growable in [false, true] {
+        every_call_may_fail::<P>(&Settings { expandable_segments: growable, ..Settings::default() }, 0);
+    }
+}
+
+#[test]
+fn every_call_of_sharing_what_lies_in_a_view_may_fail() {
+    every_call_may_fail::<GranulePolicy>(&Settings::default(), 3);
+}
+
+granule_tests::for_each_policy!(every_call_of_sharing_and_opening_may_fail);

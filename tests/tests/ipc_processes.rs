@@ -9,28 +9,60 @@ use std::time::Duration;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_ipc-peer");
 /// Every backend that shares with other processes.
 const BACKENDS: [&str; 4] = ["openreg", "masquerade", "cuda", "hip"];
-const MODES: [&str; 3] = ["fixed", "growable", "uncached"];
+const MODES: [Mode; 5] = [
+    Mode { name: "fixed", pieces: 0, mib: 3 },
+    Mode { name: "growable", pieces: 0, mib: 3 },
+    Mode { name: "uncached", pieces: 0, mib: 3 },
+    Mode { name: "granule", pieces: 0, mib: 3 },
+    // Blocks lie in views of free memory.
+    Mode { name: "granule", pieces: 4, mib: 20 },
+];
+
+/// How a process allocates: what `ipc-peer` calls it, how many free pieces of memory it has, and the size of the blocks that
+/// are shared.
+#[derive(Clone, Copy, Debug)]
+struct Mode {
+    name: &'static str,
+    pieces: u64,
+    mib: u64,
+}
+
+impl Mode {
+    fn bytes(self) -> u64 {
+        self.mib * MIB
+    }
+
+    fn start(self, backend: &str) -> Peer {
+        Peer::start(PROGRAM, backend, self.name)
+    }
+}
 
 /// With `GRANULE_REAL_DRIVERS=cuda`, over that one on the machine's own driver.
-fn each(behaviour: impl Fn(&str, &str)) {
+fn each(behaviour: impl Fn(&str, Mode)) {
     let only = std::env::var("GRANULE_REAL_DRIVERS").ok();
     for backend in BACKENDS.into_iter().filter(|name| only.as_ref().is_none_or(|only| only == name)) {
         for mode in MODES {
-            println!("{backend}, {mode}");
+            println!("{backend}, {mode:?}");
             behaviour(backend, mode);
         }
     }
 }
 
-/// Two processes: one shares a block of 3 MiB, the other has it open.
-fn pair(backend: &str, mode: &str) -> (Peer, u64, Shared, Peer, Opened) {
-    let mut owner = Peer::start(PROGRAM, backend, mode);
+/// Two processes: one shares a block, the other has it open.
+fn pair(backend: &str, mode: Mode) -> (Peer, u64, Shared, Peer, Opened) {
+    let mut owner = mode.start(backend);
     // Not at the beginning of its segment.
     let _first = owner.malloc(2 * MIB);
-    let block = owner.malloc(3 * MIB);
+    if mode.pieces > 0 {
+        owner.leave_pieces(mode.pieces, 12);
+    }
+    let used = owner.device_bytes();
+    let block = owner.malloc(mode.bytes());
+    assert!(mode.pieces == 0 || owner.device_bytes() == used, "what was free in pieces serves it");
     owner.write(block, 1);
+    owner.write(block + mode.bytes() - 64, 1);
     let shared = owner.share(block);
-    let mut user = Peer::start(PROGRAM, backend, mode);
+    let mut user = mode.start(backend);
     let opened = user.open(&shared);
     (owner, block, shared, user, opened)
 }
@@ -40,13 +72,15 @@ fn both_see_what_the_other_writes_and_closing_takes_nothing_away() {
     each(|backend, mode| {
         let (mut owner, block, shared, mut user, opened) = pair(backend, mode);
         let there = opened.base + shared.offset;
-        assert!(user.holds(there, 1));
+        let last = mode.bytes() - 64;
+        assert!(user.holds(there, 1) && user.holds(there + last, 1));
         user.write(there, 2);
-        assert!(owner.holds(block, 2));
+        user.write(there + last, 6);
+        assert!(owner.holds(block, 2) && owner.holds(block + last, 6));
         let again = user.open(&shared);
         assert_eq!(again.base, opened.base, "opened once");
         let bytes = user.imported_bytes();
-        assert!((3 * MIB..=40 * MIB).contains(&bytes), "{bytes}");
+        assert!((mode.bytes()..=40 * MIB).contains(&bytes), "{bytes}");
         user.close(opened);
         assert!(user.holds(there, 2), "the other opening is still there");
         user.close(again);
@@ -64,27 +98,28 @@ fn memory_that_another_process_holds_is_not_reused_until_that_has_closed_it() {
         let used = owner.device_bytes();
         owner.free(block);
         owner.ask("poll");
-        let other = owner.malloc(3 * MIB);
+        let other = owner.malloc(mode.bytes());
         assert_ne!(other, block, "another process reads it");
         owner.write(other, 9);
         owner.free(other);
         owner.ask("empty");
         owner.ask("check");
-        assert!(owner.device_bytes() >= 3 * MIB && owner.device_bytes() <= used, "the rest may go");
-        assert!(user.holds(opened.base + shared.offset, 1));
+        assert!(owner.device_bytes() >= mode.bytes() && owner.device_bytes() <= used, "the rest may go");
+        let there = opened.base + shared.offset;
+        assert!(user.holds(there, 1) && user.holds(there + mode.bytes() - 64, 1));
         user.close(opened);
         assert!(comes_back(&mut owner, block, mode), "nobody has it any more");
     });
 }
 
 /// Whether the next request gets the block's memory; uncached memory has gone back to the device.
-fn comes_back(owner: &mut Peer, block: u64, mode: &str) -> bool {
+fn comes_back(owner: &mut Peer, block: u64, mode: Mode) -> bool {
     owner.ask("poll");
     owner.ask("check");
-    if mode == "uncached" {
+    if mode.name == "uncached" {
         return owner.device_bytes() == 2 * MIB;
     }
-    let at = owner.malloc(3 * MIB);
+    let at = owner.malloc(mode.bytes());
     owner.free(at);
     at == block
 }
@@ -98,7 +133,7 @@ fn a_block_that_was_freed_is_not_opened_any_more_and_its_successor_has_other_byt
         owner.free(block);
         owner.ask("poll");
         assert!(user.refusal(&shared).starts_with("the block was freed since this handle was made"));
-        let next = owner.malloc(3 * MIB);
+        let next = owner.malloc(mode.bytes());
         let other = owner.share(next);
         assert_ne!(other.handle, shared.handle);
         let opened = user.open(&other);
@@ -120,7 +155,7 @@ fn a_killed_user_holds_nothing() {
             std::thread::sleep(Duration::from_millis(5));
             comes_back(&mut owner, block, mode)
         });
-        assert!(ended, "{backend}, {mode}: the block does not come back");
+        assert!(ended, "{backend}, {mode:?}: the block does not come back");
     });
 }
 
@@ -142,7 +177,7 @@ fn memory_of_a_killed_user_is_found_before_running_out() {
 fn a_killed_owner_leaves_the_memory_to_those_who_have_it_and_to_nobody_else() {
     each(|backend, mode| {
         let (owner, _block, shared, mut user, opened) = pair(backend, mode);
-        let mut late = Peer::start(PROGRAM, backend, mode);
+        let mut late = mode.start(backend);
         owner.kill();
         let there = opened.base + shared.offset;
         assert!(user.holds(there, 1), "what is open stays");
@@ -160,14 +195,14 @@ fn a_killed_owner_leaves_the_memory_to_those_who_have_it_and_to_nobody_else() {
 fn three_processes_share_one_block_and_the_last_to_close_it_gives_it_back() {
     each(|backend, mode| {
         let (mut owner, block, shared, mut one, opened) = pair(backend, mode);
-        let mut other = Peer::start(PROGRAM, backend, mode);
+        let mut other = mode.start(backend);
         let also = other.open(&shared);
         one.write(opened.base + shared.offset, 3);
         assert!(other.holds(also.base + shared.offset, 3) && owner.holds(block, 3));
         owner.free(block);
         one.close(opened);
         owner.ask("poll");
-        let elsewhere = owner.malloc(3 * MIB);
+        let elsewhere = owner.malloc(mode.bytes());
         assert_ne!(elsewhere, block, "the other one still has it");
         owner.free(elsewhere);
         other.kill();
@@ -181,7 +216,7 @@ fn three_processes_share_one_block_and_the_last_to_close_it_gives_it_back() {
 fn in_any_order_what_is_open_stays_what_it_was() {
     let rounds = if std::env::var_os("GRANULE_LONG").is_some() { 20 } else { 2 };
     for seed in 0..rounds {
-        for mode in MODES {
+        for mode in ["fixed", "growable", "uncached", "granule"] {
             Disorder::new(mode, seed).run(400);
         }
     }
@@ -263,7 +298,7 @@ impl Disorder {
     }
 
     fn share(&mut self, value: u8) {
-        let bytes = [MIB / 2, 3 * MIB, 12 * MIB][self.below(3)];
+        let bytes = [MIB / 2, 3 * MIB, 12 * MIB, 20 * MIB][self.below(4)];
         // What the others hold may leave no room.
         let Ok(at) = self.owner.try_ask(format_args!("malloc {bytes}")) else { return };
         let at = u64::from_str_radix(&at, 16).unwrap();

@@ -3,6 +3,7 @@
 
 use alloc_core::AllocError;
 use alloc_core::config::{Flavour, MemoryLimit, Settings, environment};
+use alloc_core::policy::Policy;
 use alloc_core::pool::Filter;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PoolId};
 use backend_openreg::{Call, Clock, OpenRegConfig};
@@ -21,19 +22,18 @@ fn from_environment(text: &'static str) -> Settings {
     environment::read(own, Flavour::Cuda).unwrap().settings
 }
 
-fn free(allocator: &Allocator, blocks: impl IntoIterator<Item = DevicePtr>) {
+fn free<P: Policy>(allocator: &Allocator<P>, blocks: impl IntoIterator<Item = DevicePtr>) {
     blocks.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
 }
 
-fn reserved(allocator: &Allocator) -> i64 {
+fn reserved<P: Policy>(allocator: &Allocator<P>) -> i64 {
     allocator.stats(DEVICE).unwrap().reserved_bytes.all.current
 }
 
-#[test]
-fn a_hard_limit_from_the_environment_holds_on_each_device() {
+fn a_hard_limit_from_the_environment_holds_on_each_device<P: Policy>() {
     for text in ["memory_limit:100MiB", "memory_limit:0.1", "memory_limit:100MiB,expandable_segments:True"] {
         on_each(&two(1000 * MIB), |rig| {
-            let allocator = rig.allocator(from_environment(text));
+            let allocator = rig.with_policy::<P>(from_environment(text));
             for device in [DEVICE, OTHER] {
                 let stream = rig.backend.default_stream(device);
                 let fits = allocator.malloc(60 * MIB, stream).unwrap();
@@ -54,10 +54,9 @@ fn a_hard_limit_from_the_environment_holds_on_each_device() {
     }
 }
 
-#[test]
-fn limits_can_be_changed_for_one_device_and_lifted() {
+fn limits_can_be_changed_for_one_device_and_lifted<P: Policy>() {
     on_each(&two(1000 * MIB), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let streams = [DEVICE, OTHER].map(|device| rig.backend.default_stream(device));
         allocator.set_memory_limits(OTHER, Some(MemoryLimit::Bytes(100 * MIB)), None).unwrap();
         let here = allocator.malloc(500 * MIB, streams[0]).expect("this device has no limit");
@@ -82,12 +81,11 @@ fn limits_can_be_changed_for_one_device_and_lifted() {
     });
 }
 
-#[test]
-fn above_a_soft_limit_the_cache_goes_before_more_is_taken() {
+fn above_a_soft_limit_the_cache_goes_before_more_is_taken<P: Policy>() {
     for by_environment in [true, false] {
         on_each(&two(1000 * MIB), |rig| {
             let settings = if by_environment { "memory_soft_limit:100MiB" } else { "" };
-            let allocator = rig.allocator(from_environment(settings));
+            let allocator = rig.with_policy::<P>(from_environment(settings));
             if !by_environment {
                 allocator.set_memory_limits(DEVICE, None, Some(MemoryLimit::Fraction(0.1))).unwrap();
             }
@@ -107,12 +105,11 @@ fn above_a_soft_limit_the_cache_goes_before_more_is_taken() {
 }
 
 /// Giving the cache back waits for pending frees: one that fits then is used before the device is asked.
-#[test]
-fn a_block_that_comes_back_under_the_soft_limit_serves_the_request() {
+fn a_block_that_comes_back_under_the_soft_limit_serves_the_request<P: Policy>() {
     on_each(&two(1000 * MIB).clock(Clock::Virtual { lag: 1000 }), |rig| {
         let settings =
             Settings { memory_soft_limit: Some(MemoryLimit::Bytes(50 * MIB)), ..Settings::default() };
-        let allocator = rig.allocator(settings);
+        let allocator = rig.with_policy::<P>(settings);
         let side = rig.new_stream();
         let used = allocator.malloc(40 * MIB, rig.stream()).unwrap();
         let keeper = allocator.malloc(3 * MIB, rig.stream()).unwrap();
@@ -128,11 +125,10 @@ fn a_block_that_comes_back_under_the_soft_limit_serves_the_request() {
     });
 }
 
-#[test]
-fn a_pools_limit_concerns_that_pool_alone() {
+fn a_pools_limit_concerns_that_pool_alone<P: Policy>() {
     for settings in [Settings::default(), Settings { expandable_segments: true, ..Settings::default() }] {
         on_each(&two(1000 * MIB), |rig| {
-            let allocator = rig.allocator(settings.clone());
+            let allocator = rig.with_policy::<P>(settings.clone());
             let pool = PoolId::fresh();
             let unknown = allocator.set_pool_limit(DEVICE, pool, None).unwrap_err();
             assert!(matches!(unknown, AllocError::UnknownPool { .. }), "{unknown}");
@@ -159,10 +155,9 @@ fn a_pools_limit_concerns_that_pool_alone() {
 }
 
 /// Bytes on their way count: threads that grow at the same time do not pass a limit together.
-#[test]
-fn limits_hold_under_threads() {
+fn limits_hold_under_threads<P: Policy>() {
     on_each(&two(1000 * MIB), |rig| {
-        let allocator = rig.allocator(from_environment("memory_limit:100MiB"));
+        let allocator = rig.with_policy::<P>(from_environment("memory_limit:100MiB"));
         let stream = rig.stream();
         let served: usize = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)
@@ -175,3 +170,12 @@ fn limits_hold_under_threads() {
         assert_eq!((served, rig.device.peak_used(DEVICE)), (10, 100 * MIB));
     });
 }
+
+granule_tests::for_each_policy!(
+    a_hard_limit_from_the_environment_holds_on_each_device,
+    limits_can_be_changed_for_one_device_and_lifted,
+    above_a_soft_limit_the_cache_goes_before_more_is_taken,
+    a_block_that_comes_back_under_the_soft_limit_serves_the_request,
+    a_pools_limit_concerns_that_pool_alone,
+    limits_hold_under_threads,
+);

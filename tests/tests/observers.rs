@@ -5,6 +5,7 @@ use alloc_core::backend::ErrorKind;
 use alloc_core::config::Settings;
 use alloc_core::device::{SegmentChange, SegmentEvent};
 use alloc_core::history::{HistoryOptions, RecordContext};
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::Filter;
 use alloc_core::snapshot::Action;
 use alloc_core::types::{DevicePtr, GIB, MIB, PoolId};
@@ -22,6 +23,21 @@ fn growable() -> Settings {
     Settings { expandable_segments: true, ..Settings::default() }
 }
 
+/// Whether all memory is growable, in granules that fit.
+fn cuts_to_size<P: Policy>() -> bool {
+    P::NAME == "granule"
+}
+
+/// What a history says where memory is taken.
+fn taken<P: Policy>() -> Action {
+    if cuts_to_size::<P>() { Action::SegmentMap } else { Action::SegmentAlloc }
+}
+
+/// And where it is given back.
+fn given_back<P: Policy>() -> Action {
+    if cuts_to_size::<P>() { Action::SegmentUnmap } else { Action::SegmentFree }
+}
+
 type Seen<T> = Arc<Mutex<Vec<T>>>;
 
 fn take<T>(seen: &Seen<T>) -> Vec<T> {
@@ -29,7 +45,7 @@ fn take<T>(seen: &Seen<T>) -> Vec<T> {
 }
 
 /// Events, each with the bytes that the machine had in use and whether the memory was in the allocator's hands.
-fn watch(rig: &Rig, allocator: &Allocator) -> Seen<(SegmentEvent, u64, bool)> {
+fn watch<P: Policy>(rig: &Rig, allocator: &Allocator<P>) -> Seen<(SegmentEvent, u64, bool)> {
     let seen = Seen::default();
     let (heard, device, weak) = (Arc::clone(&seen), Arc::clone(&rig.device), Arc::downgrade(allocator));
     allocator.add_segment_observer(move |event| {
@@ -44,12 +60,12 @@ fn watch(rig: &Rig, allocator: &Allocator) -> Seen<(SegmentEvent, u64, bool)> {
 
 use SegmentChange::{Attached, Detaching};
 
-#[test]
-fn segments_are_attached_before_they_are_used_and_detached_before_they_go() {
+fn segments_are_attached_before_they_are_used_and_detached_before_they_go<P: Policy>() {
     on_each(&one(), |rig| {
         for (settings, bytes) in [(Settings::default(), 30 * MIB), (growable(), 40 * MIB)] {
-            let is_growable = settings.expandable_segments;
-            let allocator = rig.allocator(settings);
+            let (is_growable, bytes) =
+                if cuts_to_size::<P>() { (true, 30 * MIB) } else { (settings.expandable_segments, bytes) };
+            let allocator = rig.with_policy::<P>(settings);
             let seen = watch(rig, &allocator);
             let pool = PoolId::fresh();
             for pool in [PoolId::DEFAULT, pool] {
@@ -87,7 +103,7 @@ fn segments_are_attached_before_they_are_used_and_detached_before_they_go() {
 #[test]
 fn a_segment_that_the_device_does_not_take_is_attached_again() {
     on_each(&one(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<PytorchPolicy>(Settings::default());
         let seen = watch(rig, &allocator);
         let ptr = allocator.malloc(30 * MIB, rig.stream()).unwrap();
         allocator.free(ptr).unwrap();
@@ -107,7 +123,7 @@ fn a_segment_that_the_device_does_not_take_is_attached_again() {
 #[test]
 fn granules_that_stay_mapped_are_attached_again() {
     on_each(&one(), |rig| {
-        let allocator = rig.allocator(growable());
+        let allocator = rig.with_policy::<PytorchPolicy>(growable());
         let seen = watch(rig, &allocator);
         let ptr = allocator.malloc(60 * MIB, rig.stream()).unwrap();
         allocator.free(ptr).unwrap();
@@ -126,10 +142,9 @@ fn granules_that_stay_mapped_are_attached_again() {
     });
 }
 
-#[test]
-fn observers_are_told_in_the_order_in_which_they_came() {
+fn observers_are_told_in_the_order_in_which_they_came<P: Policy>() {
     on_each(&one(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let told = Seen::default();
         for n in 0..3 {
             let told = Arc::clone(&told);
@@ -144,11 +159,10 @@ fn observers_are_told_in_the_order_in_which_they_came() {
 }
 
 /// What a tracker sees, whether history is on or not, and whatever it skips.
-#[test]
-fn trackers_see_every_entry_in_order() {
+fn trackers_see_every_entry_in_order<P: Policy>() {
     on_each(&one().clock(Clock::Workers), |rig| {
         for recorded in [false, true] {
-            let allocator = rig.allocator(Settings::default());
+            let allocator = rig.with_policy::<P>(Settings::default());
             if recorded {
                 let skip = vec![Action::Alloc, Action::FreeRequested];
                 let options = HistoryOptions { skip, ..HistoryOptions::newest(100).deterministic() };
@@ -168,7 +182,7 @@ fn trackers_see_every_entry_in_order() {
             allocator.free(ptr).unwrap();
             let at = |action, size| (action, ptr.0, size);
             let begun = [
-                at(Action::SegmentAlloc, 2 * MIB),
+                at(taken::<P>(), 2 * MIB),
                 at(Action::Alloc, 1000),
                 at(Action::Annotate, 1000),
                 at(Action::FreeRequested, 1000),
@@ -178,7 +192,7 @@ fn trackers_see_every_entry_in_order() {
             allocator.synchronise(DEVICE).unwrap();
             assert_eq!(take(&seen), [at(Action::FreeCompleted, 1000)], "before the call returns");
             allocator.empty_cache().unwrap();
-            assert_eq!(take(&seen), [at(Action::SegmentFree, 2 * MIB)]);
+            assert_eq!(take(&seen), [at(given_back::<P>(), 2 * MIB)]);
             let recorded_entries = allocator.snapshot(true).device_traces.remove(0).len();
             assert_eq!(recorded_entries, if recorded { 4 } else { 0 });
         }
@@ -186,10 +200,9 @@ fn trackers_see_every_entry_in_order() {
 }
 
 /// A tracker may allocate and free; what that makes comes after, and each entry once.
-#[test]
-fn trackers_may_use_the_allocator() {
+fn trackers_may_use_the_allocator<P: Policy>() {
     on_each(&one(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let (weak, stream, seen) = (Arc::downgrade(&allocator), rig.stream(), Seen::default());
         let heard = Arc::clone(&seen);
         allocator.add_trace_tracker(move |entry, _| {
@@ -202,8 +215,7 @@ fn trackers_may_use_the_allocator() {
         });
         allocator.malloc(1000, stream).unwrap();
         let pair = |size| [(Action::FreeRequested, size), (Action::FreeCompleted, size)];
-        let mut expected =
-            vec![(Action::SegmentAlloc, 2 * MIB), (Action::Alloc, 1000), (Action::Alloc, 2000)];
+        let mut expected = vec![(taken::<P>(), 2 * MIB), (Action::Alloc, 1000), (Action::Alloc, 2000)];
         expected.extend(pair(2000));
         expected.push((Action::Alloc, 3000));
         expected.extend(pair(3000));
@@ -212,10 +224,9 @@ fn trackers_may_use_the_allocator() {
     });
 }
 
-#[test]
-fn trackers_get_the_context() {
+fn trackers_get_the_context<P: Policy>() {
     on_each(&one(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let options = HistoryOptions {
             contexts: RecordContext::All,
             recorder: Some(recorder()),
@@ -231,7 +242,7 @@ fn trackers_get_the_context() {
         let ptr = at("take", || allocator.malloc(1000, rig.stream())).unwrap();
         at("give", || allocator.free(ptr)).unwrap();
         let expected = [
-            (Action::SegmentAlloc, "take"),
+            (taken::<P>(), "take"),
             (Action::Alloc, "take"),
             (Action::FreeRequested, "give"),
             (Action::FreeCompleted, "give"),
@@ -241,14 +252,13 @@ fn trackers_get_the_context() {
 }
 
 /// Threads work while a tracker reads: it hears of each operation once, in an order that makes sense.
-#[test]
-fn trackers_hear_of_all_threads() {
+fn trackers_hear_of_all_threads<P: Policy>() {
     on_each(&one(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let seen = Seen::default();
         let heard = Arc::clone(&seen);
         allocator.add_trace_tracker(move |entry, _| {
-            if !matches!(entry.action, Action::SegmentAlloc) {
+            if entry.action != taken::<P>() {
                 heard.lock().unwrap().push((entry.stream, entry.action, entry.size));
             }
         });
@@ -271,3 +281,12 @@ fn trackers_hear_of_all_threads() {
         }
     });
 }
+
+granule_tests::for_each_policy!(
+    segments_are_attached_before_they_are_used_and_detached_before_they_go,
+    observers_are_told_in_the_order_in_which_they_came,
+    trackers_see_every_entry_in_order,
+    trackers_may_use_the_allocator,
+    trackers_get_the_context,
+    trackers_hear_of_all_threads,
+);

@@ -6,6 +6,7 @@ use alloc_core::backend::HostFlags;
 use alloc_core::config::Settings;
 use alloc_core::history::{CallContext, Context, HistoryOptions, RecordContext};
 use alloc_core::pointer::{BadPointer, Problem};
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::snapshot::{Action, Frame, Stack};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
 use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
@@ -18,7 +19,7 @@ fn machine() -> OpenRegConfig {
 }
 
 /// What is wrong with freeing `ptr`; nothing but the answer comes of it.
-fn problem(allocator: &Allocator, ptr: DevicePtr) -> BadPointer {
+fn problem<P: Policy>(allocator: &Allocator<P>, ptr: DevicePtr) -> BadPointer {
     let before = allocator.stats(DEVICE).unwrap();
     let Err(AllocError::InvalidPointer(wrong)) = allocator.free(ptr) else { panic!("{ptr} was freed") };
     assert_eq!(allocator.stats(DEVICE).unwrap(), before, "a refused free changes nothing");
@@ -28,10 +29,9 @@ fn problem(allocator: &Allocator, ptr: DevicePtr) -> BadPointer {
     *wrong
 }
 
-#[test]
-fn a_double_free_says_so() {
+fn a_double_free_says_so<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let [first, second] = [1024, 1024].map(|bytes| allocator.malloc(bytes, rig.stream()).unwrap());
         allocator.free(first).unwrap();
         assert_eq!(problem(&allocator, first).problem, Problem::Freed);
@@ -44,7 +44,7 @@ fn a_double_free_says_so() {
 #[test]
 fn a_double_free_of_memory_that_was_joined_or_given_back_is_known_from_the_history() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<PytorchPolicy>(Settings::default());
         let pair = || [1024, 1024].map(|bytes| allocator.malloc(bytes, rig.stream()).unwrap());
         let [low, high] = pair();
         for ptr in [low, high] {
@@ -78,10 +78,9 @@ fn a_double_free_of_memory_that_was_joined_or_given_back_is_known_from_the_histo
     });
 }
 
-#[test]
-fn the_history_in_an_error_is_short_and_newest() {
+fn the_history_in_an_error_is_short_and_newest<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         allocator.record_history(&HistoryOptions::newest(1000).deterministic());
         let mut ptr = DevicePtr::NULL;
         for bytes in 1..=10 {
@@ -97,9 +96,9 @@ fn the_history_in_an_error_is_short_and_newest() {
 
 /// Asks the allocator while it is asked for its frames, which takes every lock.
 #[derive(Debug)]
-struct Nosy(Weak<alloc_core::CachingAllocator>);
+struct Nosy<P: Policy>(Weak<alloc_core::CachingAllocator<P>>);
 
-impl CallContext for Nosy {
+impl<P: Policy> CallContext for Nosy<P> {
     fn frames(&self) -> Stack {
         let allocator = self.0.upgrade().expect("the allocator is asking");
         allocator.check_invariants();
@@ -107,10 +106,9 @@ impl CallContext for Nosy {
     }
 }
 
-#[test]
-fn frames_are_looked_up_without_a_lock() {
+fn frames_are_looked_up_without_a_lock<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let weak = Arc::downgrade(&allocator);
         let recorder = move || Some(Arc::new(Nosy(weak.clone())) as Context);
         allocator.record_history(&HistoryOptions {
@@ -128,10 +126,9 @@ fn frames_are_looked_up_without_a_lock() {
     });
 }
 
-#[test]
-fn a_block_that_waits_for_other_streams_was_freed_already() {
+fn a_block_that_waits_for_other_streams_was_freed_already<P: Policy>() {
     on_each(&machine().clock(Clock::Workers), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let other = rig.new_stream();
         let gate = rig.hold(other);
         let ptr = allocator.malloc(3000, rig.stream()).unwrap();
@@ -148,7 +145,7 @@ fn a_block_that_waits_for_other_streams_was_freed_already() {
 #[test]
 fn a_pointer_into_a_block_names_the_block() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<PytorchPolicy>(Settings::default());
         let ptr = allocator.malloc(2000, rig.stream()).unwrap();
         let inside = Problem::InsideBlock { block: ptr, bytes: 2048, requested: 2000 };
         for offset in [1, 512, 2047] {
@@ -166,11 +163,10 @@ fn a_pointer_into_a_block_names_the_block() {
     });
 }
 
-#[test]
-fn address_space_without_memory_is_not_handed_out() {
+fn address_space_without_memory_is_not_handed_out<P: Policy>() {
     on_each(&machine(), |rig| {
         let settings = Settings { expandable_segments: true, ..Settings::default() };
-        let allocator = rig.allocator(settings);
+        let allocator = rig.with_policy::<P>(settings);
         let ptr = allocator.malloc(512, rig.stream()).unwrap();
         let wrong = problem(&allocator, ptr.add(8 * MIB)).problem;
         assert_eq!(wrong, Problem::NotHandedOut { device: DEVICE, segment: ptr, bytes: 72 * MIB });
@@ -179,10 +175,10 @@ fn address_space_without_memory_is_not_handed_out() {
     });
 }
 
-#[test]
-fn foreign_pointers_are_foreign() {
+fn foreign_pointers_are_foreign<P: Policy>() {
     on_each(&machine(), |rig| {
-        let (allocator, other) = (rig.allocator(Settings::default()), rig.allocator(Settings::default()));
+        let (allocator, other) =
+            (rig.with_policy::<P>(Settings::default()), rig.with_policy::<P>(Settings::default()));
         let of_driver = rig.backend.malloc(DEVICE, 4096).unwrap();
         let of_host = rig.backend.host_malloc(4096, HostFlags::empty()).unwrap();
         let of_other = other.malloc(4096, rig.stream()).unwrap();
@@ -203,10 +199,9 @@ fn foreign_pointers_are_foreign() {
     });
 }
 
-#[test]
-fn every_call_with_a_pointer_says_what_is_wrong() {
+fn every_call_with_a_pointer_says_what_is_wrong<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let ptr = allocator.malloc(512, rig.stream()).unwrap();
         allocator.free(ptr).unwrap();
         let answers = [
@@ -223,10 +218,9 @@ fn every_call_with_a_pointer_says_what_is_wrong() {
     });
 }
 
-#[test]
-fn a_free_on_the_wrong_device_frees_nothing() {
+fn a_free_on_the_wrong_device_frees_nothing<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let ptr = allocator.malloc(512, rig.stream()).unwrap();
         let answer = allocator.free_on(ptr, DeviceIndex(1));
         let Err(error @ AllocError::WrongDevice { .. }) = answer else { panic!("{answer:?}") };
@@ -244,3 +238,14 @@ fn a_free_on_the_wrong_device_frees_nothing() {
         rig.nothing_is_left(&allocator);
     });
 }
+
+granule_tests::for_each_policy!(
+    a_double_free_says_so,
+    the_history_in_an_error_is_short_and_newest,
+    frames_are_looked_up_without_a_lock,
+    a_block_that_waits_for_other_streams_was_freed_already,
+    address_space_without_memory_is_not_handed_out,
+    foreign_pointers_are_foreign,
+    every_call_with_a_pointer_says_what_is_wrong,
+    a_free_on_the_wrong_device_frees_nothing,
+);

@@ -4,11 +4,12 @@
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::{ReserveSize, Settings};
 use alloc_core::history::HistoryOptions;
-use alloc_core::policy::PytorchPolicy;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{DeviceIndex, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
-use granule_tests::{Allocator, on};
+use granule_tests::{Allocator, with_policy};
+use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -16,8 +17,8 @@ use std::time::Duration;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
 
-fn setup(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
-    on(config.devices(1), settings)
+fn setup<P: Policy>(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator<P>, Stream) {
+    with_policy::<P>(config.devices(1), settings)
 }
 
 fn of(mebibytes: u64) -> OpenRegConfig {
@@ -29,10 +30,9 @@ fn both() -> [Settings; 2] {
 }
 
 /// A request was refused while another thread was giving the memory it needed back.
-#[test]
-fn memory_in_another_threads_hands_is_waited_for() {
+fn memory_in_another_threads_hands_is_waited_for<P: Policy>() {
     for settings in both() {
-        let (device, allocator, home) = setup(of(100).clock(Clock::Workers), settings);
+        let (device, allocator, home) = setup::<P>(of(100).clock(Clock::Workers), settings);
         let cached = allocator.malloc(90 * MIB, home).unwrap();
         allocator.free(cached).unwrap();
         let slow = Effect::Delay(Duration::from_millis(200));
@@ -50,10 +50,9 @@ fn memory_in_another_threads_hands_is_waited_for() {
 }
 
 /// One stream's destruction made every later flush of the device fail, and leaked its memory.
-#[test]
-fn a_destroyed_stream_does_not_stop_the_flush() {
+fn a_destroyed_stream_does_not_stop_the_flush<P: Policy>() {
     for settings in both() {
-        let (device, allocator, home) = setup(of(100), settings);
+        let (device, allocator, home) = setup::<P>(of(100), settings);
         let side = device.create_stream(DEVICE, 0).unwrap();
         let ptr = allocator.malloc(60 * MIB, side).unwrap();
         allocator.free(ptr).unwrap();
@@ -67,9 +66,8 @@ fn a_destroyed_stream_does_not_stop_the_flush() {
 }
 
 /// A block recorded on a stream that was then destroyed stayed pending for ever, and stopped every flush.
-#[test]
-fn a_recorded_stream_may_be_destroyed_before_the_free() {
-    let (device, allocator, home) = setup(of(100), Settings::default());
+fn a_recorded_stream_may_be_destroyed_before_the_free<P: Policy>() {
+    let (device, allocator, home) = setup::<P>(of(100), Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(60 * MIB, home).unwrap();
     allocator.record_stream(ptr, side).unwrap();
@@ -85,10 +83,9 @@ fn a_recorded_stream_may_be_destroyed_before_the_free() {
 }
 
 /// A mapping that could not be undone made its address space, and every later request, fail for ever.
-#[test]
-fn what_a_driver_refuses_to_undo_is_tried_again() {
+fn what_a_driver_refuses_to_undo_is_tried_again<P: Policy>() {
     let [_, growable] = both();
-    let (device, allocator, home) = setup(of(200), growable);
+    let (device, allocator, home) = setup::<P>(of(200), growable);
     let stuck = FaultPlan::none().fail_all(Call::SetAccess, ErrorKind::Other);
     device.set_faults(stuck.fail_all(Call::Unmap, ErrorKind::Other));
     assert!(matches!(allocator.malloc(30 * MIB, home), Err(AllocError::Backend(_))));
@@ -101,9 +98,8 @@ fn what_a_driver_refuses_to_undo_is_tried_again() {
 }
 
 /// A synchronisation went on for as long as other threads freed blocks.
-#[test]
-fn a_synchronisation_waits_only_for_what_was_pending() {
-    let (device, allocator, home) = setup(of(4000).clock(Clock::Workers), Settings::default());
+fn a_synchronisation_waits_only_for_what_was_pending<P: Policy>() {
+    let (device, allocator, home) = setup::<P>(of(4000).clock(Clock::Workers), Settings::default());
     let side = device.create_stream(DEVICE, 0).unwrap();
     let (started, stop) = (Barrier::new(2), AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -130,10 +126,9 @@ fn a_synchronisation_waits_only_for_what_was_pending() {
 }
 
 /// Two threads could take more than the memory fraction allows: it was checked, and taken later.
-#[test]
-fn the_fraction_holds_under_threads() {
+fn the_fraction_holds_under_threads<P: Policy>() {
     for _ in 0..300 {
-        let (device, allocator, home) = setup(of(1000), Settings::default());
+        let (device, allocator, home) = setup::<P>(of(1000), Settings::default());
         let other = device.create_stream(DEVICE, 0).unwrap();
         allocator.set_memory_fraction(0.5, DEVICE).unwrap();
         let start = Barrier::new(2);
@@ -151,9 +146,8 @@ fn the_fraction_holds_under_threads() {
 }
 
 /// A snapshot after a change of the history's clock mixed two numberings and panicked.
-#[test]
-fn the_history_clock_can_be_changed() {
-    let (_device, allocator, home) = setup(of(100), Settings::default());
+fn the_history_clock_can_be_changed<P: Policy>() {
+    let (_device, allocator, home) = setup::<P>(of(100), Settings::default());
     for deterministic in [true, false, true] {
         allocator.record_history(&HistoryOptions { deterministic, ..HistoryOptions::newest(100) });
         for _ in 0..5 {
@@ -167,10 +161,9 @@ fn the_history_clock_can_be_changed() {
 }
 
 /// A lack of address space was raised as a driver error, without the ladder that gives regions back.
-#[test]
-fn a_lack_of_address_space_is_a_lack_of_memory() {
+fn a_lack_of_address_space_is_a_lack_of_memory<P: Policy>() {
     let [_, growable] = both();
-    let (device, allocator, home) = setup(of(100), growable);
+    let (device, allocator, home) = setup::<P>(of(100), growable);
     device.set_faults(FaultPlan::none().fail_all(Call::ReserveAddress, ErrorKind::OutOfMemory));
     assert!(allocator.malloc(MIB, home).unwrap_err().is_out_of_memory());
     device.set_faults(FaultPlan::none().fail_nth_of(Call::ReserveAddress, 1, ErrorKind::OutOfMemory));
@@ -180,8 +173,7 @@ fn a_lack_of_address_space_is_a_lack_of_memory() {
 }
 
 /// Settings made in code were not checked; a small large segment handed out memory beyond its segment.
-#[test]
-fn settings_made_in_code_are_checked() {
+fn settings_made_in_code_are_checked<P: Policy>() {
     let device = OpenReg::new(of(100)).unwrap();
     let wrong = [
         Settings { large_segment_size: MIB, ..Settings::default() },
@@ -192,34 +184,32 @@ fn settings_made_in_code_are_checked() {
         Settings { roundup_power2_divisions: [3; 16], ..Settings::default() },
     ];
     for settings in wrong {
-        let error = CachingAllocator::<PytorchPolicy>::new(device.clone(), settings.clone()).unwrap_err();
+        let error = CachingAllocator::<P>::new(device.clone(), settings.clone()).unwrap_err();
         assert!(error.to_string().contains("it must be"), "{error}");
-        let allocator = CachingAllocator::<PytorchPolicy>::new(device.clone(), Settings::default()).unwrap();
+        let allocator = CachingAllocator::<P>::new(device.clone(), Settings::default()).unwrap();
         assert!(allocator.configure(settings).is_err());
     }
 }
 
 thread_local! {
-    static KEPT: RefCell<Option<DeviceBuffer>> = const { RefCell::new(None) };
+    static KEPT: RefCell<Option<Box<dyn Any>>> = const { RefCell::new(None) };
 }
 
 /// A buffer dropped with its thread panicked in debug builds.
-#[test]
-fn a_buffer_may_go_with_its_thread() {
-    let (_device, allocator, home) = setup(of(100), Settings::default());
+fn a_buffer_may_go_with_its_thread<P: Policy>() {
+    let (_device, allocator, home) = setup::<P>(of(100), Settings::default());
     let inside = Arc::clone(&allocator);
     let thread = std::thread::spawn(move || {
-        KEPT.with_borrow_mut(|kept| *kept = Some(DeviceBuffer::new(&inside, 100, home).unwrap()));
+        KEPT.with_borrow_mut(|kept| *kept = Some(Box::new(DeviceBuffer::new(&inside, 100, home).unwrap())));
     });
     thread.join().unwrap();
     assert_eq!(allocator.stats(DEVICE).unwrap().allocation.all.current, 0);
 }
 
-#[test]
-fn absurd_sizes_are_refused_and_change_nothing() {
+fn absurd_sizes_are_refused_and_change_nothing<P: Policy>() {
     let rounded = Settings { roundup_power2_divisions: [4; 16], ..Settings::default() };
     for settings in both().into_iter().chain([rounded]) {
-        let (_device, allocator, home) = setup(of(100), settings);
+        let (_device, allocator, home) = setup::<P>(of(100), settings);
         for bytes in [(1u64 << 60) - 1, (1 << 59) + 1, u64::MAX, 1 << 60] {
             assert!(allocator.malloc(bytes, home).unwrap_err().is_out_of_memory());
         }
@@ -235,7 +225,7 @@ fn a_streams_reserve_class_sizes_its_regions() {
         expandable_segments_reserve_by_class: vec![("side".into(), ReserveSize::Bytes(40 * MIB))],
         ..Settings::default()
     };
-    let (device, allocator, home) = setup(of(400), settings);
+    let (device, allocator, home) = setup::<PytorchPolicy>(of(400), settings);
     let side = device.create_stream(DEVICE, 0).unwrap();
     allocator.set_reserve_class(side, "side").unwrap();
     assert!(
@@ -248,10 +238,9 @@ fn a_streams_reserve_class_sizes_its_regions() {
 }
 
 /// A flush released an address range in which a mapping was left over, and failed with that.
-#[test]
-fn leftovers_are_tried_before_the_rest_is_given_back() {
+fn leftovers_are_tried_before_the_rest_is_given_back<P: Policy>() {
     let [_, growable] = both();
-    let (device, allocator, home) = setup(of(200), growable);
+    let (device, allocator, home) = setup::<P>(of(200), growable);
     let stuck = FaultPlan::none().fail_all(Call::SetAccess, ErrorKind::OutOfMemory);
     device.set_faults(stuck.fail_all(Call::Unmap, ErrorKind::Other));
     assert!(allocator.malloc(30 * MIB, home).is_err());
@@ -262,9 +251,8 @@ fn leftovers_are_tried_before_the_rest_is_given_back() {
 }
 
 /// One segment that could not be given back failed a request that another segment would have served.
-#[test]
-fn one_refusal_of_the_driver_does_not_fail_a_request_that_fits() {
-    let (device, allocator, home) = setup(of(100), Settings::default());
+fn one_refusal_of_the_driver_does_not_fail_a_request_that_fits<P: Policy>() {
+    let (device, allocator, home) = setup::<P>(of(100), Settings::default());
     let blocks: Vec<_> = (0..2).map(|_| allocator.malloc(45 * MIB, home).unwrap()).collect();
     for ptr in blocks {
         allocator.free(ptr).unwrap();
@@ -276,8 +264,7 @@ fn one_refusal_of_the_driver_does_not_fail_a_request_that_fits() {
 }
 
 /// The address map touched megabytes for its first entry.
-#[test]
-fn an_allocator_costs_little_until_it_is_used() {
+fn an_allocator_costs_little_until_it_is_used<P: Policy>() {
     let resident = || {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
@@ -286,7 +273,7 @@ fn an_allocator_costs_little_until_it_is_used() {
     let before = resident();
     let machines: Vec<_> = (0..16)
         .map(|_| {
-            let (device, allocator, home) = setup(of(100), Settings::default());
+            let (device, allocator, home) = setup::<P>(of(100), Settings::default());
             (allocator.malloc(1000, home).unwrap(), device, allocator)
         })
         .collect();
@@ -322,8 +309,11 @@ impl tracing::Subscriber for AtLine {
 }
 
 /// A machine on which another thread's flush has `mebibytes` in its hands until the returned function is called.
-fn flush_under_way(capacity: u64, mebibytes: u64) -> (Arc<OpenReg>, Allocator, impl FnOnce() + Send) {
-    let (device, allocator, _) = setup(of(capacity).clock(Clock::Workers), Settings::default());
+fn flush_under_way<P: Policy>(
+    capacity: u64,
+    mebibytes: u64,
+) -> (Arc<OpenReg>, Allocator<P>, impl FnOnce() + Send) {
+    let (device, allocator, _) = setup::<P>(of(capacity).clock(Clock::Workers), Settings::default());
     let stream = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(mebibytes * MIB, stream).unwrap();
     let (open, gate) = mpsc::channel::<()>();
@@ -342,9 +332,8 @@ fn flush_under_way(capacity: u64, mebibytes: u64) -> (Arc<OpenReg>, Allocator, i
 }
 
 /// The other thread's flush ended between the last refusal and the look at what is under way.
-#[test]
-fn memory_that_comes_back_at_the_last_moment_is_found() {
-    let (device, allocator, finish) = flush_under_way(100, 80);
+fn memory_that_comes_back_at_the_last_moment_is_found<P: Policy>() {
+    let (device, allocator, finish) = flush_under_way::<P>(100, 80);
     let other = device.create_stream(DEVICE, 0).unwrap();
     // The driver's second refusal is the last before the request would fail.
     let at_line = AtLine { left: AtomicUsize::new(2), act: Mutex::new(Some(Box::new(finish))) };
@@ -353,9 +342,8 @@ fn memory_that_comes_back_at_the_last_moment_is_found() {
 }
 
 /// Short operations of busy threads used up the patience for the one that had the memory.
-#[test]
-fn busy_threads_do_not_use_up_the_patience_for_a_slow_one() {
-    let (device, allocator, finish) = flush_under_way(1000, 70);
+fn busy_threads_do_not_use_up_the_patience_for_a_slow_one<P: Policy>() {
+    let (device, allocator, finish) = flush_under_way::<P>(1000, 70);
     allocator.set_memory_fraction(0.1, DEVICE).unwrap();
     let [wanting, busy, user] = [0; 3].map(|_| device.create_stream(DEVICE, 0).unwrap());
     let (open, gate) = mpsc::channel::<()>();
@@ -382,3 +370,22 @@ fn busy_threads_do_not_use_up_the_patience_for_a_slow_one() {
         allocator.free(served.expect("70 MiB were on their way")).unwrap();
     });
 }
+
+granule_tests::for_each_policy!(
+    memory_in_another_threads_hands_is_waited_for,
+    a_destroyed_stream_does_not_stop_the_flush,
+    a_recorded_stream_may_be_destroyed_before_the_free,
+    what_a_driver_refuses_to_undo_is_tried_again,
+    a_synchronisation_waits_only_for_what_was_pending,
+    the_fraction_holds_under_threads,
+    the_history_clock_can_be_changed,
+    a_lack_of_address_space_is_a_lack_of_memory,
+    settings_made_in_code_are_checked,
+    a_buffer_may_go_with_its_thread,
+    absurd_sizes_are_refused_and_change_nothing,
+    leftovers_are_tried_before_the_rest_is_given_back,
+    one_refusal_of_the_driver_does_not_fail_a_request_that_fits,
+    an_allocator_costs_little_until_it_is_used,
+    memory_that_comes_back_at_the_last_moment_is_found,
+    busy_threads_do_not_use_up_the_patience_for_a_slow_one,
+);

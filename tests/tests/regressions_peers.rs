@@ -5,10 +5,11 @@
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind, HandleType, Result as DriverResult};
 use alloc_core::config::{Settings, pytorch};
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
-use granule_tests::on;
+use granule_tests::with_policy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,10 +29,10 @@ fn parsed(text: &str) -> Settings {
 
 /// Out of memory was reported while a block that fits had just come back from other streams: it lies in a segment that
 /// is still partly used, so giving the cache back to the driver does not help, only searching again does.
-#[test]
-fn pytorch_189504_a_pending_block_that_fits_is_found_before_giving_up() {
+fn pytorch_189504_a_pending_block_that_fits_is_found_before_giving_up<P: Policy>() {
     for settings in [Settings::default(), growable()] {
-        let (device, allocator, stream) = on(machine(100).clock(Clock::Virtual { lag: 50 }), settings);
+        let (device, allocator, stream) =
+            with_policy::<P>(machine(100).clock(Clock::Virtual { lag: 50 }), settings);
         let side = device.create_stream(DEVICE, 0).unwrap();
         let whole = allocator.malloc(80 * MIB, stream).unwrap();
         allocator.free(whole).unwrap();
@@ -51,12 +52,11 @@ fn pytorch_189504_a_pending_block_that_fits_is_found_before_giving_up() {
 
 /// Memory was unmapped under queued work, because the device that was waited for was the calling thread's, not the
 /// memory's.
-#[test]
-fn pytorch_196258_unmapping_waits_for_the_device_that_has_the_memory() {
+fn pytorch_196258_unmapping_waits_for_the_device_that_has_the_memory<P: Policy>() {
     let other = DeviceIndex(1);
     for current in [DEVICE, other] {
         let config = OpenRegConfig::default().devices(2).capacity(GIB).clock(Clock::Virtual { lag: 100 });
-        let (device, allocator, stream) = on(config, growable());
+        let (device, allocator, stream) = with_policy::<P>(config, growable());
         let ptr = allocator.malloc(40 * MIB, stream).unwrap();
         device.use_memory(stream, ptr, 40 * MIB).unwrap();
         allocator.free(ptr).unwrap();
@@ -124,7 +124,7 @@ impl PhysicalSource for Counting {
 #[test]
 fn pytorch_147851_growable_segments_and_a_pools_own_functions_go_together() {
     for grows in [false, true] {
-        let (device, allocator, stream) = on(machine(1024), growable());
+        let (device, allocator, stream) = with_policy::<PytorchPolicy>(machine(1024), growable());
         let source = Counting::new(&device, grows);
         let pool = PoolId::fresh();
         allocator.create_pool(DEVICE, pool, Some(source.clone())).unwrap();
@@ -153,7 +153,7 @@ fn pytorch_147851_growable_segments_and_a_pools_own_functions_go_together() {
 /// A pool's counter of driver allocations went below zero, because it counted requests going up and blocks going down.
 #[test]
 fn pytorch_168956_a_pools_figures_stay_right_when_its_memory_goes_in_pieces() {
-    let (device, allocator, stream) = on(machine(1024), growable());
+    let (device, allocator, stream) = with_policy::<PytorchPolicy>(machine(1024), growable());
     let pool = PoolId::fresh();
     allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
     let large = allocator.malloc(200 * MIB, stream).unwrap();
@@ -163,7 +163,7 @@ fn pytorch_168956_a_pools_figures_stay_right_when_its_memory_goes_in_pieces() {
     allocator.free(pieces[2]).unwrap();
     allocator.end_pool(DEVICE, pool).unwrap();
     allocator.release_pool(DEVICE, pool).unwrap();
-    let held = |allocator: &granule_tests::Allocator| {
+    let held = |allocator: &granule_tests::Allocator<PytorchPolicy>| {
         allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools[&pool].all.current
     };
     assert_eq!(held(&allocator), 200 << 20);
@@ -179,10 +179,9 @@ fn pytorch_168956_a_pools_figures_stay_right_when_its_memory_goes_in_pieces() {
 }
 
 /// With both options on, mapped memory was given to the driver's `free` when memory ran short (also 123548).
-#[test]
-fn pytorch_119452_growable_segments_and_a_split_limit_go_together() {
+fn pytorch_119452_growable_segments_and_a_split_limit_go_together<P: Policy>() {
     let (device, allocator, stream) =
-        on(machine(512), parsed("max_split_size_mb:64,expandable_segments:True"));
+        with_policy::<P>(machine(512), parsed("max_split_size_mb:64,expandable_segments:True"));
     let first = allocator.malloc(200 * MIB, stream).unwrap();
     allocator.free(first).unwrap();
     let mut live = Vec::new();
@@ -203,11 +202,10 @@ fn pytorch_119452_growable_segments_and_a_split_limit_go_together() {
 }
 
 /// Each short-lived stream left what it had cached behind, where nobody else could use it: 20 GiB in a training run.
-#[test]
-fn megatron_6885_the_memory_of_one_shot_streams_is_used_again() {
+fn megatron_6885_the_memory_of_one_shot_streams_is_used_again<P: Policy>() {
     for settings in [Settings::default(), growable()] {
         let config = machine(64 * 1024).memory(MemoryMode::Reserved).clock(Clock::Virtual { lag: 20 });
-        let (device, allocator, _) = on(config, settings);
+        let (device, allocator, _) = with_policy::<P>(config, settings);
         for _ in 0..20 {
             let stream = device.create_stream(DEVICE, 0).unwrap();
             let ptr = allocator.malloc(GIB, stream).unwrap();
@@ -228,10 +226,9 @@ fn megatron_6885_the_memory_of_one_shot_streams_is_used_again() {
 }
 
 /// A mapping that failed half way left the process unable to allocate, or ended it.
-#[test]
-fn pytorch_188008_a_mapping_that_fails_half_way_is_undone() {
+fn pytorch_188008_a_mapping_that_fails_half_way_is_undone<P: Policy>() {
     for call in [Call::Map, Call::SetAccess] {
-        let (device, allocator, stream) = on(machine(512), growable());
+        let (device, allocator, stream) = with_policy::<P>(machine(512), growable());
         device.set_faults(FaultPlan::none().fail_nth_of(call, 1, ErrorKind::Other));
         assert!(matches!(allocator.malloc(100 * MIB, stream), Err(AllocError::Backend(_))));
         allocator.check_invariants();
@@ -244,10 +241,9 @@ fn pytorch_188008_a_mapping_that_fails_half_way_is_undone() {
 }
 
 /// What the default pool has cached was of no use to a request inside a pool's scope.
-#[test]
-fn pytorch_159674_a_pool_in_need_gets_what_the_default_pool_has_cached() {
+fn pytorch_159674_a_pool_in_need_gets_what_the_default_pool_has_cached<P: Policy>() {
     for settings in [Settings::default(), growable()] {
-        let (device, allocator, stream) = on(machine(100), settings);
+        let (device, allocator, stream) = with_policy::<P>(machine(100), settings);
         let cached = allocator.malloc(80 * MIB, stream).unwrap();
         allocator.free(cached).unwrap();
         let pool = PoolId::fresh();
@@ -259,3 +255,12 @@ fn pytorch_159674_a_pool_in_need_gets_what_the_default_pool_has_cached() {
         allocator.free(ptr).unwrap();
     }
 }
+
+granule_tests::for_each_policy!(
+    pytorch_189504_a_pending_block_that_fits_is_found_before_giving_up,
+    pytorch_196258_unmapping_waits_for_the_device_that_has_the_memory,
+    pytorch_119452_growable_segments_and_a_split_limit_go_together,
+    megatron_6885_the_memory_of_one_shot_streams_is_used_again,
+    pytorch_188008_a_mapping_that_fails_half_way_is_undone,
+    pytorch_159674_a_pool_in_need_gets_what_the_default_pool_has_cached,
+);

@@ -9,6 +9,7 @@ use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::device::{SegmentChange, SegmentEvent};
 use alloc_core::graph::GraphCapture;
 use alloc_core::history::{HistoryOptions, RecordContext};
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, SegmentSource};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
@@ -26,13 +27,13 @@ fn growable() -> Settings {
     Settings { expandable_segments: true, ..Settings::default() }
 }
 
-fn new_pool(allocator: &Allocator, source: Option<Arc<dyn SegmentSource>>) -> MemoryPool {
+fn new_pool<P: Policy>(allocator: &Allocator<P>, source: Option<Arc<dyn SegmentSource>>) -> MemoryPool<P> {
     MemoryPool::new(allocator, DEVICE, PoolOptions { source, ..PoolOptions::default() }).unwrap()
 }
 
-fn take(
-    allocator: &Allocator,
-    pool: &MemoryPool,
+fn take<P: Policy>(
+    allocator: &Allocator<P>,
+    pool: &MemoryPool<P>,
     bytes: u64,
     stream: Stream,
 ) -> Result<DevicePtr, AllocError> {
@@ -40,7 +41,7 @@ fn take(
     allocator.malloc(bytes, stream)
 }
 
-fn begin(allocator: &Allocator, stream: Stream) -> GraphCapture {
+fn begin<P: Policy>(allocator: &Allocator<P>, stream: Stream) -> GraphCapture<P> {
     GraphCapture::begin(allocator, stream, CaptureMode::Global, None).unwrap()
 }
 
@@ -50,11 +51,10 @@ fn fill(rig: &Rig, stream: Stream, ptr: DevicePtr, bytes: u64) {
 }
 
 /// A thread that flushes knows which arenas to flush; one of them becomes another pool's meanwhile.
-#[test]
-fn a_flush_spares_the_pool_that_got_an_arena_of_a_dead_one() {
+fn a_flush_spares_the_pool_that_got_an_arena_of_a_dead_one<P: Policy>() {
     on_each(&of(400), |rig| {
         for settings in [Settings::default(), growable()] {
-            let (allocator, home, side) = (rig.allocator(settings), rig.stream(), rig.new_stream());
+            let (allocator, home, side) = (rig.with_policy::<P>(settings), rig.stream(), rig.new_stream());
             let outside = allocator.malloc(30 * MIB, home).unwrap();
             let old = new_pool(&allocator, None);
             allocator.free(take(&allocator, &old, 30 * MIB, side).unwrap()).unwrap();
@@ -77,15 +77,14 @@ fn a_flush_spares_the_pool_that_got_an_arena_of_a_dead_one() {
     });
 }
 
-#[test]
-fn a_checkpoint_of_another_allocator_is_refused() {
+fn a_checkpoint_of_another_allocator_is_refused<P: Policy>() {
     on_each(&of(400), |rig| {
-        let (former, home) = (rig.allocator(Settings::default()), rig.stream());
+        let (former, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
         let ptr = former.malloc(30 * MIB, home).unwrap();
         let saved = former.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
         former.free(ptr).unwrap();
         drop(former);
-        let allocator = rig.allocator(Settings::default());
+        let allocator = rig.with_policy::<P>(Settings::default());
         let short = allocator.malloc(12 * MIB, home).unwrap();
         assert_eq!(short, ptr, "another segment, at the same place");
         allocator.free(short).unwrap();
@@ -95,10 +94,9 @@ fn a_checkpoint_of_another_allocator_is_refused() {
     });
 }
 
-#[test]
-fn a_capture_that_could_not_begin_can_be_begun_again_with_its_pool() {
+fn a_capture_that_could_not_begin_can_be_begun_again_with_its_pool<P: Policy>() {
     on_each(&of(100), |rig| {
-        let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
+        let (allocator, stream) = (rig.with_policy::<P>(Settings::default()), rig.new_stream());
         let pool = PoolId::fresh_for_capture();
         let begin = || GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool));
         rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::BeginCapture, 1, ErrorKind::Other));
@@ -120,7 +118,11 @@ impl<F: Fn()> Drop for OnDrop<F> {
 }
 
 /// Uses the allocator in ways that take all kinds of locks, and counts that.
-fn busybody(allocator: &Allocator, stream: Stream, count: &Arc<AtomicU64>) -> OnDrop<impl Fn() + use<>> {
+fn busybody<P: Policy>(
+    allocator: &Allocator<P>,
+    stream: Stream,
+    count: &Arc<AtomicU64>,
+) -> OnDrop<impl Fn() + use<P>> {
     let (engine, count) = (Arc::downgrade(allocator), Arc::clone(count));
     OnDrop(move || {
         if let Some(allocator) = engine.upgrade() {
@@ -155,10 +157,10 @@ unsafe impl<D: Send + Sync> SegmentSource for Attached<D> {
     }
 }
 
-#[test]
-fn destructors_of_the_programs_objects_run_without_a_lock() {
+fn destructors_of_the_programs_objects_run_without_a_lock<P: Policy>() {
     on_each(&of(100), |rig| {
-        let (allocator, home, count) = (rig.allocator(Settings::default()), rig.stream(), Arc::default());
+        let (allocator, home, count) =
+            (rig.with_policy::<P>(Settings::default()), rig.stream(), Arc::default());
         // The first request of a new stream needs an arena, too.
         let destructor = || busybody(&allocator, rig.new_stream(), &count);
         let source = || {
@@ -197,15 +199,15 @@ fn destructors_of_the_programs_objects_run_without_a_lock() {
 
 /// A source of physical memory that does not take it back at first, and uses the allocator when it does.
 #[derive(Debug)]
-struct Reluctant {
+struct Reluctant<P: Policy> {
     backend: Arc<dyn Backend>,
-    engine: OnceLock<std::sync::Weak<alloc_core::CachingAllocator>>,
+    engine: OnceLock<std::sync::Weak<alloc_core::CachingAllocator<P>>>,
     elsewhere: Stream,
     refusals: AtomicU64,
 }
 
 // SAFETY: it hands no fixed segments out.
-unsafe impl SegmentSource for Reluctant {
+unsafe impl<P: Policy> SegmentSource for Reluctant<P> {
     fn alloc(&self, _: u64, _: Stream) -> Option<DevicePtr> {
         None
     }
@@ -215,7 +217,7 @@ unsafe impl SegmentSource for Reluctant {
     }
 }
 
-impl PhysicalSource for Reluctant {
+impl<P: Policy> PhysicalSource for Reluctant<P> {
     fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
         self.backend.virtual_memory().unwrap().create_physical(device, bytes, HandleType::None).ok()
     }
@@ -231,10 +233,9 @@ impl PhysicalSource for Reluctant {
     }
 }
 
-#[test]
-fn a_source_takes_memory_back_later_without_a_lock() {
+fn a_source_takes_memory_back_later_without_a_lock<P: Policy>() {
     on_each(&of(400), |rig| {
-        let (allocator, home) = (rig.allocator(growable()), rig.stream());
+        let (allocator, home) = (rig.with_policy::<P>(growable()), rig.stream());
         let source = Arc::new(Reluctant {
             backend: Arc::clone(&rig.backend),
             engine: OnceLock::from(Arc::downgrade(&allocator)),
@@ -250,11 +251,10 @@ fn a_source_takes_memory_back_later_without_a_lock() {
 
 /// The block was used in a graph, which is at work when the block is freed: another capture, on whatever stream, is no
 /// reason not to wait for that.
-#[test]
-fn a_use_in_a_graph_that_was_launched_is_waited_for() {
+fn a_use_in_a_graph_that_was_launched_is_waited_for<P: Policy>() {
     on_each(&of(400).clock(Clock::Workers), |rig| {
         for on_the_same in [false, true] {
-            let allocator = rig.allocator(Settings::default());
+            let allocator = rig.with_policy::<P>(Settings::default());
             let (home, side, other) = (rig.new_stream(), rig.new_stream(), rig.new_stream());
             let ptr = allocator.malloc(30 * MIB, home).unwrap();
             let capture = begin(&allocator, side);
@@ -278,11 +278,10 @@ fn a_use_in_a_graph_that_was_launched_is_waited_for() {
 }
 
 /// Memory that was allocated before the capture began, in a pool that the graph retains.
-#[test]
-fn a_retained_pool_keeps_its_memory_for_the_graph() {
+fn a_retained_pool_keeps_its_memory_for_the_graph<P: Policy>() {
     on_each(&of(200), |rig| {
         let settings = Settings { max_split_size: 30 * MIB, ..Settings::default() };
-        let (allocator, stream) = (rig.allocator(settings), rig.new_stream());
+        let (allocator, stream) = (rig.with_policy::<P>(settings), rig.new_stream());
         let pool = new_pool(&allocator, None);
         let ptr = take(&allocator, &pool, 100 * MIB, stream).unwrap();
         let mut capture = begin(&allocator, stream);
@@ -290,7 +289,7 @@ fn a_retained_pool_keeps_its_memory_for_the_graph() {
         fill(rig, stream, ptr, 100 * MIB);
         let mut graph = capture.end().unwrap();
         allocator.free(ptr).unwrap();
-        assert!(take(&allocator, &pool, 150 * MIB, stream).unwrap_err().is_out_of_memory());
+        assert!(take(&allocator, &pool, 250 * MIB, stream).unwrap_err().is_out_of_memory());
         allocator.set_use_on_oom(DEVICE, pool.id(), true).unwrap();
         assert!(allocator.malloc(110 * MIB, stream).unwrap_err().is_out_of_memory());
         assert!(allocator.malloc(100 * MIB, stream).unwrap().0 != ptr.0, "it is lent to nobody");
@@ -300,11 +299,10 @@ fn a_retained_pool_keeps_its_memory_for_the_graph() {
 }
 
 /// The work is queued, and then neither an event nor a wait works: it is over when the device has been waited for.
-#[test]
-fn a_launch_whose_end_cannot_be_recorded_keeps_its_memory() {
+fn a_launch_whose_end_cannot_be_recorded_keeps_its_memory<P: Policy>() {
     on_each(&of(100).clock(Clock::Workers), |rig| {
         let (allocator, stream, elsewhere) =
-            (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
+            (rig.with_policy::<P>(Settings::default()), rig.new_stream(), rig.new_stream());
         let capture = begin(&allocator, stream);
         let ptr = allocator.malloc(30 * MIB, stream).unwrap();
         fill(rig, stream, ptr, 30 * MIB);
@@ -330,10 +328,9 @@ fn a_launch_whose_end_cannot_be_recorded_keeps_its_memory() {
     });
 }
 
-#[test]
-fn a_graph_is_not_launched_where_its_end_could_not_be_told() {
+fn a_graph_is_not_launched_where_its_end_could_not_be_told<P: Policy>() {
     on_each(&of(100), |rig| {
-        let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
+        let (allocator, stream) = (rig.with_policy::<P>(Settings::default()), rig.new_stream());
         let mut graph = begin(&allocator, stream).end().unwrap();
         let capture = begin(&allocator, stream);
         let calls = rig.device.calls();
@@ -350,12 +347,11 @@ fn a_graph_is_not_launched_where_its_end_could_not_be_told() {
 }
 
 /// Whatever question about a capture the driver does not answer: the request fails, or the graph's pool serves it.
-#[test]
-fn a_captured_request_never_goes_astray() {
+fn a_captured_request_never_goes_astray<P: Policy>() {
     on_each(&of(100), |rig| {
         for k in 1..=5 {
             let (allocator, stream, side) =
-                (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
+                (rig.with_policy::<P>(Settings::default()), rig.new_stream(), rig.new_stream());
             let capture = begin(&allocator, stream);
             let fork = rig.backend.create_event(DEVICE, EventFlags::empty()).unwrap();
             rig.backend.record_event(fork, stream).unwrap();
@@ -379,10 +375,10 @@ fn a_captured_request_never_goes_astray() {
     });
 }
 
-#[test]
-fn a_pools_limit_goes_with_the_pool() {
+fn a_pools_limit_goes_with_the_pool<P: Policy>() {
     on_each(&of(400), |rig| {
-        let (allocator, home, id) = (rig.allocator(Settings::default()), rig.stream(), PoolId::fresh());
+        let (allocator, home, id) =
+            (rig.with_policy::<P>(Settings::default()), rig.stream(), PoolId::fresh());
         let once = || {
             allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
             let outcome = allocator.malloc(40 * MIB, home).map(|ptr| allocator.free(ptr).unwrap());
@@ -403,7 +399,7 @@ fn a_pools_limit_goes_with_the_pool() {
 #[test]
 fn a_limit_counts_what_is_taken_and_not_what_is_there() {
     on_each(&of(400), |rig| {
-        let (allocator, home) = (rig.allocator(growable()), rig.stream());
+        let (allocator, home) = (rig.with_policy::<PytorchPolicy>(growable()), rig.stream());
         let pool = new_pool(&allocator, None);
         allocator.set_pool_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(100 * MIB))).unwrap();
         let low = take(&allocator, &pool, 40 * MIB, home).unwrap();
@@ -420,11 +416,10 @@ fn a_limit_counts_what_is_taken_and_not_what_is_there() {
 }
 
 /// The program captures without saying so: a wait for another stream's work would be part of the graph.
-#[test]
-fn early_reuse_waits_for_nothing_in_a_capture_it_was_not_told_of() {
+fn early_reuse_waits_for_nothing_in_a_capture_it_was_not_told_of<P: Policy>() {
     on_each(&of(100).clock(Clock::Workers), |rig| {
         let settings = Settings { early_reuse: true, ..Settings::default() };
-        let (allocator, stream, user) = (rig.allocator(settings), rig.new_stream(), rig.new_stream());
+        let (allocator, stream, user) = (rig.with_policy::<P>(settings), rig.new_stream(), rig.new_stream());
         let ptr = allocator.malloc(30 * MIB, stream).unwrap();
         allocator.record_stream(ptr, user).unwrap();
         let gate = rig.hold(user);
@@ -443,11 +438,10 @@ fn early_reuse_waits_for_nothing_in_a_capture_it_was_not_told_of() {
 }
 
 /// A later stream with the same handle is another one, also to the scopes of pools; and the handle is never named again.
-#[test]
-fn a_scope_of_a_retired_stream_serves_no_successor() {
+fn a_scope_of_a_retired_stream_serves_no_successor<P: Policy>() {
     on_each(&of(100), |rig| {
         let (allocator, stream, other) =
-            (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
+            (rig.with_policy::<P>(Settings::default()), rig.new_stream(), rig.new_stream());
         for filter in [Filter::Stream(stream), Filter::CaptureOf(stream)] {
             let pool = new_pool(&allocator, None);
             let scope = pool.enter(filter).unwrap();
@@ -463,3 +457,19 @@ fn a_scope_of_a_retired_stream_serves_no_successor() {
         }
     });
 }
+
+granule_tests::for_each_policy!(
+    a_flush_spares_the_pool_that_got_an_arena_of_a_dead_one,
+    a_checkpoint_of_another_allocator_is_refused,
+    a_capture_that_could_not_begin_can_be_begun_again_with_its_pool,
+    destructors_of_the_programs_objects_run_without_a_lock,
+    a_source_takes_memory_back_later_without_a_lock,
+    a_use_in_a_graph_that_was_launched_is_waited_for,
+    a_retained_pool_keeps_its_memory_for_the_graph,
+    a_launch_whose_end_cannot_be_recorded_keeps_its_memory,
+    a_graph_is_not_launched_where_its_end_could_not_be_told,
+    a_captured_request_never_goes_astray,
+    a_pools_limit_goes_with_the_pool,
+    early_reuse_waits_for_nothing_in_a_capture_it_was_not_told_of,
+    a_scope_of_a_retired_stream_serves_no_successor,
+);

@@ -7,6 +7,7 @@ use alloc_core::backend::{Backend, CaptureMode, Result};
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
 use alloc_core::history::HistoryOptions;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, SegmentSource};
 use alloc_core::snapshot::Action;
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr, Event, MIB, PoolId, Stream};
@@ -27,22 +28,22 @@ fn hardened() -> Settings {
 }
 
 /// An allocator over a machine whose driver calls go through a hook.
-fn over(hook: impl Hook, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
+fn over<P: Policy>(hook: impl Hook, settings: Settings) -> (Arc<OpenReg>, Allocator<P>, Stream) {
     let machine = OpenReg::new(machine()).unwrap();
     let stream = machine.default_stream(DEVICE);
     let backend = Arc::new(Interposed::new(machine.clone(), hook));
-    (machine, Arc::new(CachingAllocator::new(backend, settings).unwrap()), stream)
+    (machine, Arc::new(CachingAllocator::<P>::new(backend, settings).unwrap()), stream)
 }
 
 /// Something of the program's that uses the allocator when it is dropped.
 #[derive(Debug)]
-struct Foreign {
-    allocator: Weak<CachingAllocator>,
+struct Foreign<P: Policy> {
+    allocator: Weak<CachingAllocator<P>>,
     dropped: Arc<AtomicU64>,
 }
 
-impl Foreign {
-    fn new(allocator: &Allocator, dropped: &Arc<AtomicU64>) -> Self {
+impl<P: Policy> Foreign<P> {
+    fn new(allocator: &Allocator<P>, dropped: &Arc<AtomicU64>) -> Self {
         Self { allocator: Arc::downgrade(allocator), dropped: Arc::clone(dropped) }
     }
 
@@ -51,7 +52,7 @@ impl Foreign {
     }
 }
 
-impl Drop for Foreign {
+impl<P: Policy> Drop for Foreign<P> {
     fn drop(&mut self) {
         if let Some(allocator) = self.allocator.upgrade() {
             // Takes the lock of the pools, and that of every arena.
@@ -63,7 +64,7 @@ impl Drop for Foreign {
 }
 
 // SAFETY: it hands nothing out.
-unsafe impl SegmentSource for Foreign {
+unsafe impl<P: Policy> SegmentSource for Foreign<P> {
     fn alloc(&self, _: u64, _: Stream) -> Option<DevicePtr> {
         None
     }
@@ -71,10 +72,10 @@ unsafe impl SegmentSource for Foreign {
     unsafe fn free(&self, _: DevicePtr, _: u64, _: Stream) {}
 }
 
-#[test]
-fn filters_and_sources_may_use_the_allocator_when_they_are_dropped() {
+fn filters_and_sources_may_use_the_allocator_when_they_are_dropped<P: Policy>() {
     on_each(&machine(), |rig| {
-        let (allocator, other) = (rig.allocator(Settings::default()), rig.allocator(Settings::default()));
+        let (allocator, other) =
+            (rig.with_policy::<P>(Settings::default()), rig.with_policy::<P>(Settings::default()));
         let dropped = Arc::new(AtomicU64::new(0));
         let so_far = || dropped.load(Ordering::Relaxed);
         let pool = PoolId::fresh();
@@ -122,7 +123,7 @@ impl Hook for Watch {
 #[test]
 fn a_segments_end_is_recorded_before_its_address_can_come_back() {
     let taken = Arc::new(TakenAtOnce::default());
-    let (machine, allocator, stream) = over(Watch(Arc::clone(&taken)), Settings::default());
+    let (machine, allocator, stream) = over::<PytorchPolicy>(Watch(Arc::clone(&taken)), Settings::default());
     allocator.record_history(&HistoryOptions::newest(100).deterministic());
     let other = machine.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
@@ -159,7 +160,7 @@ fn a_refused_release_leaves_the_history_with_the_segment() {
             Err(alloc_core::backend::BackendError::new(kind, 0, "free", device, "not now"))
         }
     }
-    let (_machine, allocator, stream) = over(Refuses, Settings::default());
+    let (_machine, allocator, stream) = over::<PytorchPolicy>(Refuses, Settings::default());
     allocator.record_history(&HistoryOptions::newest(100).deterministic());
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
@@ -218,11 +219,10 @@ impl Hook for PerThread {
 }
 
 /// The engine's own name of a thread's default stream went to the driver as a handle.
-#[test]
-fn hardened_mode_names_a_threads_default_stream_as_the_driver_knows_it() {
+fn hardened_mode_names_a_threads_default_stream_as_the_driver_knows_it<P: Policy>() {
     let hook = PerThread::default();
     let named = Arc::clone(&hook.named);
-    let (_machine, allocator, default) = over(hook, hardened());
+    let (_machine, allocator, default) = over::<P>(hook, hardened());
     let mine = Stream { raw: 2, ..default };
     let me = std::thread::current().id();
     let ptr = allocator.malloc(1000, mine).unwrap();
@@ -240,10 +240,9 @@ fn hardened_mode_names_a_threads_default_stream_as_the_driver_knows_it() {
 }
 
 /// The observer ran under a lock that every change of settings takes.
-#[test]
-fn a_corruption_observer_may_change_settings_also_when_the_mode_is_switched_off() {
+fn a_corruption_observer_may_change_settings_also_when_the_mode_is_switched_off<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let seen = Arc::new(AtomicU64::new(0));
         let (count, weak) = (Arc::clone(&seen), Arc::downgrade(&allocator));
         allocator.add_corruption_observer(move |_| {
@@ -277,11 +276,10 @@ impl Hook for Counts {
     }
 }
 
-#[test]
-fn neither_settings_nor_graphs_call_an_abandoned_driver() {
+fn neither_settings_nor_graphs_call_an_abandoned_driver<P: Policy>() {
     let hook = Counts::default();
     let calls = Arc::clone(&hook.0);
-    let (machine, allocator, stream) = over(hook, hardened());
+    let (machine, allocator, stream) = over::<P>(hook, hardened());
     let captured = machine.create_stream(DEVICE, 0).unwrap();
     let capture = GraphCapture::begin(&allocator, captured, CaptureMode::Relaxed, None).unwrap();
     let mut graph = capture.end().unwrap();
@@ -302,8 +300,7 @@ fn neither_settings_nor_graphs_call_an_abandoned_driver() {
 }
 
 /// An allocator that is told that its driver is gone, and has gone itself, is no reason for others to leak.
-#[test]
-fn events_are_destroyed_again_once_the_abandoned_allocator_is_gone() {
+fn events_are_destroyed_again_once_the_abandoned_allocator_is_gone<P: Policy>() {
     #[derive(Debug, Default)]
     struct Events(Arc<AtomicU64>);
     impl Hook for Events {
@@ -315,10 +312,9 @@ fn events_are_destroyed_again_once_the_abandoned_allocator_is_gone() {
     }
     let hook = Events::default();
     let destroyed = Arc::clone(&hook.0);
-    let (machine, allocator, stream) = over(hook, Settings::default());
+    let (machine, allocator, stream) = over::<P>(hook, Settings::default());
     let other = machine.create_stream(DEVICE, 0).unwrap();
-    let second: CachingAllocator =
-        CachingAllocator::new(allocator.backend().clone(), Settings::default()).unwrap();
+    let second = CachingAllocator::<P>::new(allocator.backend().clone(), Settings::default()).unwrap();
     allocator.abandon();
     drop(allocator);
     let ptr: DevicePtr = second.malloc(1000, stream).unwrap();
@@ -329,10 +325,9 @@ fn events_are_destroyed_again_once_the_abandoned_allocator_is_gone() {
 }
 
 /// Blocks in quarantine are pending, and neither a checkpoint nor a request for their address knew how to get them out.
-#[test]
-fn checkpoints_and_exact_addresses_find_what_is_in_quarantine() {
+fn checkpoints_and_exact_addresses_find_what_is_in_quarantine<P: Policy>() {
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let pool = PoolId::fresh();
         allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
         let [kept, freed] = [1000, 1000].map(|bytes| allocator.malloc(bytes, rig.stream()).unwrap());
@@ -354,13 +349,12 @@ fn checkpoints_and_exact_addresses_find_what_is_in_quarantine() {
 }
 
 /// Memory freed by a destructor of the thread's, when Rust has forgotten the thread already.
-#[test]
-fn a_thread_may_free_memory_to_its_very_end() {
-    struct Last(Allocator, DevicePtr, Stream);
+fn a_thread_may_free_memory_to_its_very_end<P: Policy>() {
+    struct Last<P: Policy>(Allocator<P>, DevicePtr, Stream);
 
-    extern "C" fn at_end(last: *mut std::ffi::c_void) {
+    extern "C" fn at_end<P: Policy>(last: *mut std::ffi::c_void) {
         // SAFETY: made by `Box::into_raw` below, and given to this function once.
-        let Last(allocator, ptr, stream) = *unsafe { Box::from_raw(last.cast::<Last>()) };
+        let Last(allocator, ptr, stream) = *unsafe { Box::from_raw(last.cast::<Last<P>>()) };
         allocator.free(ptr).unwrap();
         allocator.malloc(40 * MIB, stream).unwrap();
         allocator.mark_capture_begin(DEVICE).unwrap();
@@ -368,14 +362,14 @@ fn a_thread_may_free_memory_to_its_very_end() {
     }
 
     on_each(&machine(), |rig| {
-        let allocator = rig.allocator(hardened());
+        let allocator = rig.with_policy::<P>(hardened());
         let ptr = allocator.malloc(1000, rig.stream()).unwrap();
         let last = Last(Arc::clone(&allocator), ptr, rig.stream());
         std::thread::scope(|scope| {
             let ends = move || {
                 let mut key = 0;
                 // SAFETY: a function that takes what is set below.
-                assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) }, 0);
+                assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_end::<P>)) }, 0);
                 let last = Box::into_raw(Box::new(last));
                 // SAFETY: a key of this thread's making.
                 assert_eq!(unsafe { libc::pthread_setspecific(key, last.cast()) }, 0);
@@ -387,3 +381,13 @@ fn a_thread_may_free_memory_to_its_very_end() {
         assert_eq!(allocator.stats(DEVICE).unwrap().allocation.all.current, 1);
     });
 }
+
+granule_tests::for_each_policy!(
+    filters_and_sources_may_use_the_allocator_when_they_are_dropped,
+    hardened_mode_names_a_threads_default_stream_as_the_driver_knows_it,
+    a_corruption_observer_may_change_settings_also_when_the_mode_is_switched_off,
+    neither_settings_nor_graphs_call_an_abandoned_driver,
+    events_are_destroyed_again_once_the_abandoned_allocator_is_gone,
+    checkpoints_and_exact_addresses_find_what_is_in_quarantine,
+    a_thread_may_free_memory_to_its_very_end,
+);

@@ -8,13 +8,13 @@ use alloc_core::backend::{
 };
 use alloc_core::config::Settings;
 use alloc_core::error::AllocError;
-use alloc_core::policy::PytorchPolicy;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, SegmentSource};
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, GIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
 use granule::history::HistoryOptions;
-use granule_tests::{Allocator, on};
+use granule_tests::{Allocator, with_policy};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
@@ -28,21 +28,23 @@ fn config() -> OpenRegConfig {
     OpenRegConfig::default().devices(1).capacity(8 * GIB)
 }
 
-fn behind<H: Hook>(config: OpenRegConfig, hook: H) -> (Arc<OpenReg>, Arc<Interposed<H>>, Allocator, Stream) {
+fn behind<H: Hook, P: Policy>(
+    config: OpenRegConfig,
+    hook: H,
+) -> (Arc<OpenReg>, Arc<Interposed<H>>, Allocator<P>, Stream) {
     let device = OpenReg::new(config).unwrap();
     let backend = Arc::new(Interposed::new(device.clone(), hook));
-    let allocator = CachingAllocator::<PytorchPolicy>::new(backend.clone(), Settings::default()).unwrap();
+    let allocator = CachingAllocator::<P>::new(backend.clone(), Settings::default()).unwrap();
     let home = device.default_stream(DEVICE);
     (device, backend, Arc::new(allocator), home)
 }
 
 /// "It is not retired then": no device may treat it so, or what it is given afterwards is not waited for.
-#[test]
-fn a_stream_that_is_refused_on_one_device_is_retired_on_none() {
+fn a_stream_that_is_refused_on_one_device_is_retired_on_none<P: Policy>() {
     for first_to_fail in [1, 2] {
         let lagging = config().devices(2).clock(Clock::Virtual { lag: 1000 });
-        let (device, allocator, home) = on(lagging, Settings::default());
-        device.peers().unwrap().enable_access(DeviceIndex(1), DEVICE).unwrap();
+        let (device, allocator, home) = with_policy::<P>(lagging, Settings::default());
+        allocator.enable_peer_access(DeviceIndex(1), DEVICE).unwrap();
         let user = device.create_stream(DeviceIndex(1), 0).unwrap();
         let own = allocator.malloc(30 * MIB, user).unwrap();
         let shared = allocator.malloc(30 * MIB, home).unwrap();
@@ -77,9 +79,8 @@ fn a_stream_that_is_refused_on_one_device_is_retired_on_none() {
 
 /// The documentation: waits only where another thread waits *for the same stream*. A program may need the
 /// retirement's return to let the other stream go on.
-#[test]
-fn retiring_does_not_wait_for_an_unrelated_stream() {
-    let (device, allocator, _) = on(config().clock(Clock::Workers), Settings::default());
+fn retiring_does_not_wait_for_an_unrelated_stream<P: Policy>() {
+    let (device, allocator, _) = with_policy::<P>(config().clock(Clock::Workers), Settings::default());
     let [slow, done] = [(); 2].map(|()| device.create_stream(DEVICE, 0).unwrap());
     let [one, two] = [slow, done].map(|stream| allocator.malloc(30 * MIB, stream).unwrap());
     let (open, gate) = mpsc::channel::<()>();
@@ -142,9 +143,8 @@ impl Hook for BrokenEvents {
 }
 
 /// One retired stream whose event is broken must not keep the memory of all that retire after it from use.
-#[test]
-fn a_broken_event_strands_no_other_stream_s_memory() {
-    let (device, backend, allocator, _) = behind(config(), BrokenEvents::default());
+fn a_broken_event_strands_no_other_stream_s_memory<P: Policy>() {
+    let (device, backend, allocator, _) = behind::<_, P>(config(), BrokenEvents::default());
     let [broken, sound] = [(); 2].map(|()| device.create_stream(DEVICE, 0).unwrap());
     let [one, two] = [broken, sound].map(|stream| allocator.malloc(30 * MIB, stream).unwrap());
     allocator.free(one).unwrap();
@@ -165,9 +165,8 @@ fn a_broken_event_strands_no_other_stream_s_memory() {
 }
 
 /// What a wait for the whole device has shown to be done is not asked about again.
-#[test]
-fn a_broken_event_does_no_harm_once_its_work_is_known_to_be_done() {
-    let (device, backend, allocator, home) = behind(config(), BrokenEvents::default());
+fn a_broken_event_does_no_harm_once_its_work_is_known_to_be_done<P: Policy>() {
+    let (device, backend, allocator, home) = behind::<_, P>(config(), BrokenEvents::default());
     let user = device.create_stream(DEVICE, 0).unwrap();
     let ptrs = [(); 2].map(|()| allocator.malloc(30 * MIB, home).unwrap());
     ptrs.iter().for_each(|ptr| allocator.record_stream(*ptr, user).unwrap());
@@ -190,7 +189,7 @@ fn a_broken_event_does_no_harm_once_its_work_is_known_to_be_done() {
 #[test]
 fn adopting_memory_breaks_no_capture() {
     for retires in [false, true] {
-        let (device, allocator, _) = on(config(), Settings::default());
+        let (device, allocator, _) = with_policy::<PytorchPolicy>(config(), Settings::default());
         let [old, new] = [(); 2].map(|()| device.create_stream(DEVICE, 0).unwrap());
         let ptr = allocator.malloc(30 * MIB, old).unwrap();
         allocator.free(ptr).unwrap();
@@ -234,12 +233,11 @@ impl Hook for SlowWait {
 
 /// With more streams than the table of likely arenas has places, too, a request that the cache can serve waits
 /// for no other thread's driver call.
-#[test]
-fn a_stream_with_an_arena_never_waits_for_another_s_adoption() {
+fn a_stream_with_an_arena_never_waits_for_another_s_adoption<P: Policy>() {
     let (entered, has_entered) = mpsc::channel();
     let (open, gate) = mpsc::channel();
     let hook = SlowWait { slow: AtomicU64::new(0), entered: Mutex::new(entered), gate: Mutex::new(gate) };
-    let (device, backend, allocator, _) = behind(config(), hook);
+    let (device, backend, allocator, _) = behind::<_, P>(config(), hook);
     let serve = |stream| allocator.free(allocator.malloc(512, stream).unwrap()).unwrap();
     let streams: Vec<_> = (0..1100).map(|_| device.create_stream(DEVICE, 0).unwrap()).collect();
     streams.iter().for_each(|stream| serve(*stream));
@@ -293,8 +291,7 @@ impl Hook for SlowQuery {
 }
 
 /// Rule 1: a broken event is destroyed only when no other thread can still ask for it.
-#[test]
-fn no_thread_names_an_event_that_another_has_destroyed() {
+fn no_thread_names_an_event_that_another_has_destroyed<P: Policy>() {
     let (entered, has_entered) = mpsc::channel();
     let (open, gate) = mpsc::channel();
     let hook = SlowQuery {
@@ -303,7 +300,7 @@ fn no_thread_names_an_event_that_another_has_destroyed() {
         dead: Mutex::default(),
         named: AtomicU64::new(0),
     };
-    let (device, backend, allocator, home) = behind(config(), hook);
+    let (device, backend, allocator, home) = behind::<_, P>(config(), hook);
     let user = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(30 * MIB, home).unwrap();
     allocator.record_stream(ptr, user).unwrap();
@@ -324,9 +321,9 @@ fn no_thread_names_an_event_that_another_has_destroyed() {
 }
 
 /// No event is left when the allocator goes, in whatever state its streams and blocks are.
-#[test]
-fn no_event_outlives_the_allocator() {
-    let (device, allocator, home) = on(config().clock(Clock::Virtual { lag: 1000 }), Settings::default());
+fn no_event_outlives_the_allocator<P: Policy>() {
+    let (device, allocator, home) =
+        with_policy::<P>(config().clock(Clock::Virtual { lag: 1000 }), Settings::default());
     let [user, other, own] = [(); 3].map(|()| device.create_stream(DEVICE, 0).unwrap());
     let ptrs = [(); 4].map(|()| allocator.malloc(30 * MIB, home).unwrap());
     for ptr in ptrs {
@@ -351,10 +348,9 @@ fn no_event_outlives_the_allocator() {
 }
 
 /// A long history of many short-lived streams is read in one pass, because everything is locked meanwhile.
-#[test]
-fn a_history_of_many_streams_is_read_quickly() {
+fn a_history_of_many_streams_is_read_quickly<P: Policy>() {
     const STREAMS: usize = 30_000;
-    let (device, allocator, _) = on(config(), Settings::default());
+    let (device, allocator, _) = with_policy::<P>(config(), Settings::default());
     allocator.record_history(&HistoryOptions::newest(1_000_000).deterministic());
     let mut raws = Vec::new();
     let begun = std::time::Instant::now();
@@ -378,9 +374,8 @@ fn a_history_of_many_streams_is_read_quickly() {
 }
 
 /// Recording the end of a captured stream would make it part of the graph, and say nothing.
-#[test]
-fn a_captured_stream_does_not_retire() {
-    let (device, allocator, _) = on(config(), Settings::default());
+fn a_captured_stream_does_not_retire<P: Policy>() {
+    let (device, allocator, _) = with_policy::<P>(config(), Settings::default());
     let [stream, next] = [(); 2].map(|()| device.create_stream(DEVICE, 0).unwrap());
     let ptr = allocator.malloc(30 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
@@ -415,14 +410,12 @@ impl Hook for AskedStreams {
 }
 
 /// A block whose stream is gone is freed during a capture, and its memory reused after.
-#[test]
-fn a_free_during_a_capture_names_no_retired_stream() {
+fn a_free_during_a_capture_names_no_retired_stream<P: Policy>() {
     let settings = Settings { graph_capture_record_stream_reuse: true, ..Settings::default() };
     for before in [true, false] {
         let device = OpenReg::new(config()).unwrap();
         let backend = Arc::new(Interposed::new(device.clone(), AskedStreams::default()));
-        let allocator: Allocator =
-            Arc::new(CachingAllocator::<PytorchPolicy>::new(backend.clone(), settings.clone()).unwrap());
+        let allocator = Arc::new(CachingAllocator::<P>::new(backend.clone(), settings.clone()).unwrap());
         let [own, captured] = [(); 2].map(|()| device.create_stream(DEVICE, 0).unwrap());
         let ptr = allocator.malloc(30 * MIB, own).unwrap();
         let capture = device.capture().unwrap();
@@ -457,9 +450,8 @@ fn a_free_during_a_capture_names_no_retired_stream() {
 }
 
 /// Two threads say at once that a stream ends.
-#[test]
-fn a_stream_can_be_retired_by_several_threads() {
-    let (device, allocator, home) = on(config().clock(Clock::Workers), Settings::default());
+fn a_stream_can_be_retired_by_several_threads<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(config().clock(Clock::Workers), Settings::default());
     for _ in 0..300 {
         let stream = device.create_stream(DEVICE, 0).unwrap();
         let [own, shared] = [stream, home].map(|stream| allocator.malloc(30 * MIB, stream).unwrap());
@@ -506,7 +498,7 @@ fn what_others_cached_meanwhile_is_no_reason_to_refuse() {
         let (leave, left) = mpsc::channel();
         let attempts = AtomicU64::new(attempt);
         let hook = LetIn { bytes: 700 * MIB, attempts, enter: Mutex::new(enter), left: Mutex::new(left) };
-        let (device, _, allocator, home) = behind(config().capacity(GIB), hook);
+        let (device, _, allocator, home) = behind::<_, PytorchPolicy>(config().capacity(GIB), hook);
         let others: Vec<_> = (0..20).map(|_| device.create_stream(DEVICE, 0).unwrap()).collect();
         let serve = |bytes, stream| allocator.free(allocator.malloc(bytes, stream).unwrap()).unwrap();
         // The first attempt fails because of it.
@@ -526,9 +518,8 @@ fn what_others_cached_meanwhile_is_no_reason_to_refuse() {
 }
 
 /// A request that nothing can serve is refused although other threads never rest.
-#[test]
-fn a_request_is_refused_in_the_end_while_others_never_rest() {
-    let (device, allocator, home) = on(config().capacity(GIB), Settings::default());
+fn a_request_is_refused_in_the_end_while_others_never_rest<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(config().capacity(GIB), Settings::default());
     let live = allocator.malloc(600 * MIB, home).unwrap();
     let rests = AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -554,14 +545,14 @@ fn a_request_is_refused_in_the_end_while_others_never_rest() {
 
 /// Gets its memory from the allocator that asks for it, and fails where that fails.
 #[derive(Debug)]
-struct Circular {
-    allocator: OnceLock<Weak<CachingAllocator<PytorchPolicy>>>,
+struct Circular<P: Policy> {
+    allocator: OnceLock<Weak<CachingAllocator<P>>>,
     stream: Stream,
     refusals: AtomicU64,
 }
 
 // SAFETY: it gives memory that the allocator handed out and that nobody else has.
-unsafe impl SegmentSource for Circular {
+unsafe impl<P: Policy> SegmentSource for Circular<P> {
     fn alloc(&self, bytes: u64, _: Stream) -> Option<DevicePtr> {
         let allocator = self.allocator.get()?.upgrade()?;
         let given = allocator.malloc(bytes, self.stream);
@@ -576,9 +567,8 @@ unsafe impl SegmentSource for Circular {
 
 /// A pool's source may use the allocator, also where there is not enough memory: it must not wait for the request
 /// that it serves.
-#[test]
-fn a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself() {
-    let (device, allocator, home) = on(config().capacity(GIB), Settings::default());
+fn a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(config().capacity(GIB), Settings::default());
     let other = device.create_stream(DEVICE, 0).unwrap();
     let source =
         Arc::new(Circular { allocator: OnceLock::new(), stream: other, refusals: AtomicU64::new(0) });
@@ -601,3 +591,19 @@ fn a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself() {
     allocator.free(live).unwrap();
     allocator.check_invariants();
 }
+
+granule_tests::for_each_policy!(
+    a_stream_that_is_refused_on_one_device_is_retired_on_none,
+    retiring_does_not_wait_for_an_unrelated_stream,
+    a_broken_event_strands_no_other_stream_s_memory,
+    a_broken_event_does_no_harm_once_its_work_is_known_to_be_done,
+    a_stream_with_an_arena_never_waits_for_another_s_adoption,
+    no_thread_names_an_event_that_another_has_destroyed,
+    no_event_outlives_the_allocator,
+    a_history_of_many_streams_is_read_quickly,
+    a_captured_stream_does_not_retire,
+    a_free_during_a_capture_names_no_retired_stream,
+    a_stream_can_be_retired_by_several_threads,
+    a_request_is_refused_in_the_end_while_others_never_rest,
+    a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself,
+);

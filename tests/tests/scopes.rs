@@ -4,6 +4,7 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::{MemoryLimit, Settings};
+use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::stats::{DeviceStats, ScopeBytes, ScopeStats, Stat};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
@@ -14,14 +15,14 @@ use std::sync::{Arc, Barrier};
 const DEVICE: DeviceIndex = DeviceIndex(0);
 const STREAMS: usize = 3;
 
-type Scope = alloc_core::allocator::StatScope;
+type Scope<P> = alloc_core::allocator::StatScope<P>;
 
-fn machine(settings: Settings) -> (Arc<OpenReg>, Arc<CachingAllocator>, Vec<Stream>) {
+fn machine<P: Policy>(settings: Settings) -> (Arc<OpenReg>, Arc<CachingAllocator<P>>, Vec<Stream>) {
     let clock = Clock::Virtual { lag: 3 };
     let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(4096 * MIB).clock(clock)).unwrap();
     let mut streams = vec![device.default_stream(DEVICE)];
     streams.extend((1..STREAMS).map(|_| device.create_stream(DEVICE, 0).unwrap()));
-    let allocator = CachingAllocator::new(device.clone(), settings).unwrap();
+    let allocator = CachingAllocator::<P>::new(device.clone(), settings).unwrap();
     (device, Arc::new(allocator), streams)
 }
 
@@ -107,20 +108,20 @@ fn levels(stats: &DeviceStats) -> [i64; 4] {
     ]
 }
 
-struct Model {
+struct Model<P: Policy> {
     device: Arc<OpenReg>,
-    allocator: Arc<CachingAllocator>,
+    allocator: Arc<CachingAllocator<P>>,
     streams: Vec<Stream>,
     live: Vec<(DevicePtr, u64)>,
-    scopes: Vec<(Scope, Expected)>,
+    scopes: Vec<(Scope<P>, Expected)>,
     /// The device's peaks since they were reset.
     peaks: [i64; 4],
     before: [i64; 4],
 }
 
-impl Model {
+impl<P: Policy> Model<P> {
     fn new(settings: Settings) -> Self {
-        let (device, allocator, streams) = machine(settings);
+        let (device, allocator, streams) = machine::<P>(settings);
         let (live, scopes) = (Vec::new(), Vec::new());
         Self { device, allocator, streams, live, scopes, peaks: [0; 4], before: [0; 4] }
     }
@@ -217,11 +218,21 @@ proptest! {
 
     #[test]
     fn scopes_say_exactly_what_happened_in_them(growable in any::<bool>(), ops in prop::collection::vec(op(), 1..160)) {
-        let mut model = Model::new(Settings { expandable_segments: growable, ..Settings::default() });
-        ops.iter().for_each(|op| model.apply(op));
-        for (scope, expected) in model.scopes.drain(..) {
-            expected.check(&scope.finish().unwrap());
-        }
+        let settings = Settings { expandable_segments: growable, ..Settings::default() };
+        happened::<PytorchPolicy>(settings, &ops);
+    }
+
+    #[test]
+    fn scopes_over_the_granule_policy_do_too(ops in prop::collection::vec(op(), 1..160)) {
+        happened::<GranulePolicy>(Settings::default(), &ops);
+    }
+}
+
+fn happened<P: Policy>(settings: Settings, ops: &[Op]) {
+    let mut model = Model::<P>::new(settings);
+    ops.iter().for_each(|op| model.apply(op));
+    for (scope, expected) in model.scopes.drain(..) {
+        expected.check(&scope.finish().unwrap());
     }
 }
 
@@ -230,9 +241,8 @@ fn bytes(begin: u64, end: u64, peak: u64) -> ScopeBytes {
     ScopeBytes { begin, end, peak }
 }
 
-#[test]
-fn nested_and_overlapping_scopes_keep_their_own_peaks() {
-    let (_, allocator, streams) = machine(Settings::default());
+fn nested_and_overlapping_scopes_keep_their_own_peaks<P: Policy>() {
+    let (_, allocator, streams) = machine::<P>(Settings::default());
     let request = |bytes| allocator.malloc(bytes, streams[0]).unwrap();
     let base = request(4 * MIB);
     let outer = allocator.stat_scope(DEVICE).unwrap();
@@ -254,9 +264,8 @@ fn nested_and_overlapping_scopes_keep_their_own_peaks() {
     allocator.free(base).unwrap();
 }
 
-#[test]
-fn a_scope_counts_retries_and_refusals_and_keeps_them_through_a_reset() {
-    let (_, allocator, streams) = machine(Settings::default());
+fn a_scope_counts_retries_and_refusals_and_keeps_them_through_a_reset<P: Policy>() {
+    let (_, allocator, streams) = machine::<P>(Settings::default());
     let scope = allocator.stat_scope(DEVICE).unwrap();
     allocator.set_memory_limits(DEVICE, Some(MemoryLimit::Bytes(64 * MIB)), None).unwrap();
     let refused = allocator.malloc(100 * MIB, streams[0]);
@@ -270,10 +279,9 @@ fn a_scope_counts_retries_and_refusals_and_keeps_them_through_a_reset() {
     assert!(allocator.stat_scope(DeviceIndex(9)).is_err());
 }
 
-#[test]
-fn scopes_of_many_threads_see_the_whole_device() {
+fn scopes_of_many_threads_see_the_whole_device<P: Policy>() {
     const THREADS: u64 = 4;
-    let (device, allocator, _) = machine(Settings::default());
+    let (device, allocator, _) = machine::<P>(Settings::default());
     let outer = allocator.stat_scope(DEVICE).unwrap();
     let barrier = Barrier::new(usize::try_from(THREADS).unwrap());
     std::thread::scope(|threads| {
@@ -305,12 +313,18 @@ fn scopes_of_many_threads_see_the_whole_device() {
     allocator.check_invariants();
 }
 
-#[test]
-fn a_scope_ends_on_another_thread_and_after_its_allocators_last_owner() {
-    let (_, allocator, streams) = machine(Settings::default());
+fn a_scope_ends_on_another_thread_and_after_its_allocators_last_owner<P: Policy>() {
+    let (_, allocator, streams) = machine::<P>(Settings::default());
     let scope = allocator.stat_scope(DEVICE).unwrap();
     allocator.free(allocator.malloc(MIB, streams[0]).unwrap()).unwrap();
     drop(allocator);
     let stats = std::thread::spawn(move || scope.finish().unwrap()).join().unwrap();
     assert_eq!(stats.allocated_bytes, bytes(0, 0, MIB));
 }
+
+granule_tests::for_each_policy!(
+    a_scope_counts_retries_and_refusals_and_keeps_them_through_a_reset,
+    nested_and_overlapping_scopes_keep_their_own_peaks,
+    scopes_of_many_threads_see_the_whole_device,
+    a_scope_ends_on_another_thread_and_after_its_allocators_last_owner,
+);

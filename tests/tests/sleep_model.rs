@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::config::Settings;
+use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::pool::MemoryPool;
 use alloc_core::sleep::{Backup, Retention, Tags};
 use alloc_core::types::{DevicePtr, GIB, MIB};
@@ -48,65 +49,76 @@ struct Live {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
-    /// Whatever sleeps and wakes in whatever order: blocks that are awake have their contents unless these were given up.
     #[test]
     fn any_order_of_sleeping_waking_and_freeing(steps in prop::collection::vec(step(), 1..60)) {
-        let rig = Rig::openreg(machine());
-        let allocator = rig.allocator(Settings::default());
-        let pools: Vec<MemoryPool> = TAGS.iter().map(|tag| tagged(&allocator, tag)).collect();
-        let streams = [rig.stream(), rig.new_stream()];
-        let bytes_of = Bytes(&*rig.backend);
-        let mut live: Vec<Live> = Vec::new();
-        // Ends of each block carry its seed: enough to notice another's contents.
-        let edge = |bytes: u64| bytes.min(600);
-        for (seed, step) in (1u64..).zip(steps) {
-            match step {
-                Step::Malloc { pool, stream, bytes } => {
-                    let ptr = malloc_in(&pools[pool], &allocator, bytes, streams[stream]);
-                    bytes_of.write(ptr, &pattern(seed, edge(bytes)));
-                    bytes_of.write(ptr.add(bytes - edge(bytes)), &pattern(seed, edge(bytes)));
-                    live.push(Live { ptr, bytes, seed, pool, lost: bytes <= 1200 });
-                }
-                Step::Free(n) if !live.is_empty() => {
-                    let gone = live.swap_remove(n % live.len());
-                    allocator.free(gone.ptr).unwrap();
-                }
-                Step::Free(_) => {}
-                Step::Sleep { tags, backup } => {
-                    let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
-                    for block in live.iter_mut().filter(|block| tags >> block.pool & 1 == 1) {
-                        block.lost |= !backup && allocator.is_asleep(block.ptr) == Some(false);
-                    }
-                    let backup = if backup { Backup::HostPinned(Retention::Keep) } else { Backup::Discard };
-                    let report = allocator.sleep(Tags::Only(&meant), &backup).unwrap();
-                    prop_assert_eq!(report.kept_bytes(), 0);
-                    for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
-                        prop_assert_eq!(allocator.is_asleep(block.ptr), Some(true));
-                    }
-                }
-                Step::Wake { tags } => {
-                    let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
-                    allocator.wake(Tags::Only(&meant)).unwrap();
-                    for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
-                        prop_assert_eq!(allocator.is_asleep(block.ptr), Some(false));
-                    }
-                }
-                Step::EmptyCache => allocator.empty_cache().unwrap(),
-            }
-            allocator.check_invariants();
-            for block in live.iter().filter(|block| !block.lost && allocator.is_asleep(block.ptr) == Some(false)) {
-                let expected = pattern(block.seed, edge(block.bytes));
-                prop_assert!(bytes_of.read(block.ptr, edge(block.bytes)) == expected);
-                let end = block.ptr.add(block.bytes - edge(block.bytes));
-                prop_assert!(bytes_of.read(end, edge(block.bytes)) == expected);
-            }
-        }
-        for block in live {
-            allocator.free(block.ptr).unwrap();
-        }
-        drop(pools);
-        allocator.drop_backups();
-        prop_assert_eq!(allocator.backup_bytes(), 0);
-        rig.nothing_is_left(&allocator);
+        play::<PytorchPolicy>(steps)?;
     }
+
+    #[test]
+    fn any_order_with_the_granule_policy(steps in prop::collection::vec(step(), 1..60)) {
+        play::<GranulePolicy>(steps)?;
+    }
+}
+
+/// Whatever sleeps and wakes in whatever order: blocks that are awake have their contents unless these were given up.
+fn play<P: Policy>(steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let rig = Rig::openreg(machine());
+    let allocator = rig.with_policy::<P>(Settings::default());
+    let pools: Vec<MemoryPool<P>> = TAGS.iter().map(|tag| tagged(&allocator, tag)).collect();
+    let streams = [rig.stream(), rig.new_stream()];
+    let bytes_of = Bytes(&*rig.backend);
+    let mut live: Vec<Live> = Vec::new();
+    // Ends of each block carry its seed: enough to notice another's contents.
+    let edge = |bytes: u64| bytes.min(600);
+    for (seed, step) in (1u64..).zip(steps) {
+        match step {
+            Step::Malloc { pool, stream, bytes } => {
+                let ptr = malloc_in(&pools[pool], &allocator, bytes, streams[stream]);
+                bytes_of.write(ptr, &pattern(seed, edge(bytes)));
+                bytes_of.write(ptr.add(bytes - edge(bytes)), &pattern(seed, edge(bytes)));
+                live.push(Live { ptr, bytes, seed, pool, lost: bytes <= 1200 });
+            }
+            Step::Free(n) if !live.is_empty() => {
+                let gone = live.swap_remove(n % live.len());
+                allocator.free(gone.ptr).unwrap();
+            }
+            Step::Free(_) => {}
+            Step::Sleep { tags, backup } => {
+                let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
+                for block in live.iter_mut().filter(|block| tags >> block.pool & 1 == 1) {
+                    block.lost |= !backup && allocator.is_asleep(block.ptr) == Some(false);
+                }
+                let backup = if backup { Backup::HostPinned(Retention::Keep) } else { Backup::Discard };
+                let report = allocator.sleep(Tags::Only(&meant), &backup).unwrap();
+                prop_assert_eq!(report.kept_bytes(), 0);
+                for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
+                    prop_assert_eq!(allocator.is_asleep(block.ptr), Some(true));
+                }
+            }
+            Step::Wake { tags } => {
+                let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
+                allocator.wake(Tags::Only(&meant)).unwrap();
+                for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
+                    prop_assert_eq!(allocator.is_asleep(block.ptr), Some(false));
+                }
+            }
+            Step::EmptyCache => allocator.empty_cache().unwrap(),
+        }
+        allocator.check_invariants();
+        for block in live.iter().filter(|block| !block.lost && allocator.is_asleep(block.ptr) == Some(false))
+        {
+            let expected = pattern(block.seed, edge(block.bytes));
+            prop_assert!(bytes_of.read(block.ptr, edge(block.bytes)) == expected);
+            let end = block.ptr.add(block.bytes - edge(block.bytes));
+            prop_assert!(bytes_of.read(end, edge(block.bytes)) == expected);
+        }
+    }
+    for block in live {
+        allocator.free(block.ptr).unwrap();
+    }
+    drop(pools);
+    allocator.drop_backups();
+    prop_assert_eq!(allocator.backup_bytes(), 0);
+    rig.nothing_is_left(&allocator);
+    Ok(())
 }

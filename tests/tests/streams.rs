@@ -2,14 +2,14 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::CachingAllocator;
-use alloc_core::backend::{Backend, BackendError, ErrorKind, Result};
+use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result};
 use alloc_core::config::{ReserveSize, Settings};
-use alloc_core::policy::PytorchPolicy;
+use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, GIB, MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
 use granule::history::HistoryOptions;
-use granule_tests::{Allocator, on};
+use granule_tests::{Allocator, with_policy};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -30,7 +30,7 @@ fn destroy(device: &OpenReg, stream: Stream) {
 }
 
 /// What is over without a live block is given back to the last byte, and no work was disturbed.
-fn nothing_is_left(device: &OpenReg, allocator: &Allocator) {
+fn nothing_is_left<P: Policy>(device: &OpenReg, allocator: &Allocator<P>) {
     allocator.check_invariants();
     allocator.empty_cache().unwrap();
     allocator.check_invariants();
@@ -40,10 +40,9 @@ fn nothing_is_left(device: &OpenReg, allocator: &Allocator) {
 }
 
 /// The old stream's work is held up at a gate; the new stream's must not overtake it.
-#[test]
-fn a_new_stream_adopts_the_memory_in_order_and_without_asking_the_device() {
+fn a_new_stream_adopts_the_memory_in_order_and_without_asking_the_device<P: Policy>() {
     for settings in both() {
-        let (device, allocator, _) = on(config().clock(Clock::Workers), settings);
+        let (device, allocator, _) = with_policy::<P>(config().clock(Clock::Workers), settings);
         let old = device.create_stream(DEVICE, 0).unwrap();
         let ptr = allocator.malloc(40 * MIB, old).unwrap();
         let used = device.used(DEVICE);
@@ -79,9 +78,8 @@ fn a_new_stream_adopts_the_memory_in_order_and_without_asking_the_device() {
     }
 }
 
-#[test]
-fn memory_is_adopted_in_the_order_of_retirement() {
-    let (device, allocator, _) = on(config(), Settings::default());
+fn memory_is_adopted_in_the_order_of_retirement<P: Policy>() {
+    let (device, allocator, _) = with_policy::<P>(config(), Settings::default());
     let [first, second, third] = [(); 3].map(|()| device.create_stream(DEVICE, 0).unwrap());
     let [one, two] = [first, second].map(|stream| allocator.malloc(30 * MIB, stream).unwrap());
     allocator.free(one).unwrap();
@@ -102,7 +100,7 @@ fn a_reused_handle_is_a_new_generation() {
         expandable_segments_reserve_by_class: vec![("small".into(), ReserveSize::Bytes(64 * MIB))],
         ..Settings::default()
     };
-    let (device, allocator, home) = on(lagging, settings);
+    let (device, allocator, home) = with_policy::<PytorchPolicy>(lagging, settings);
     let old = device.create_stream(DEVICE, 0).unwrap();
     allocator.set_reserve_class(old, "small").unwrap();
     let shared = allocator.malloc(30 * MIB, home).unwrap();
@@ -136,10 +134,9 @@ fn a_reused_handle_is_a_new_generation() {
 }
 
 /// A block that is retired with its stream does not take a later stream with that handle for its own.
-#[test]
-fn a_later_stream_with_the_handle_is_a_user_like_any_other() {
+fn a_later_stream_with_the_handle_is_a_user_like_any_other<P: Policy>() {
     let lagging = config().reuse_handles(true).clock(Clock::Virtual { lag: 1000 });
-    let (device, allocator, _) = on(lagging, Settings::default());
+    let (device, allocator, _) = with_policy::<P>(lagging, Settings::default());
     let old = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(30 * MIB, old).unwrap();
     allocator.retire_stream(old).unwrap();
@@ -159,12 +156,11 @@ fn a_later_stream_with_the_handle_is_a_user_like_any_other() {
 }
 
 /// Megatron-LM issue 6885: a stream used once strands 20 GiB that a long-lived stream needs.
-#[test]
-fn megatron_6885_a_one_shot_stream_strands_nothing() {
+fn megatron_6885_a_one_shot_stream_strands_nothing<P: Policy>() {
     for settings in both() {
         let lagging =
             OpenRegConfig::default().devices(1).capacity(24 * GIB).clock(Clock::Virtual { lag: 500 });
-        let (device, allocator, main) = on(lagging, settings);
+        let (device, allocator, main) = with_policy::<P>(lagging, settings);
         let kept = allocator.malloc(MIB, main).unwrap();
         let once = device.create_stream(DEVICE, 0).unwrap();
         let ptr = allocator.malloc(20 * GIB, once).unwrap();
@@ -181,9 +177,8 @@ fn megatron_6885_a_one_shot_stream_strands_nothing() {
     }
 }
 
-#[test]
-fn retiring_twice_or_what_was_never_used_does_nothing() {
-    let (device, allocator, home) = on(config(), Settings::default());
+fn retiring_twice_or_what_was_never_used_does_nothing<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(config(), Settings::default());
     let stream = device.create_stream(DEVICE, 0).unwrap();
     device.reset_calls();
     allocator.retire_stream(stream).unwrap();
@@ -202,10 +197,9 @@ fn retiring_twice_or_what_was_never_used_does_nothing() {
     nothing_is_left(&device, &allocator);
 }
 
-#[test]
-fn live_blocks_outlive_their_stream_and_names_in_the_history_stay() {
+fn live_blocks_outlive_their_stream_and_names_in_the_history_stay<P: Policy>() {
     for settings in both() {
-        let (device, allocator, _) = on(config(), settings);
+        let (device, allocator, _) = with_policy::<P>(config(), settings);
         allocator.record_history(&HistoryOptions::newest(100).deterministic());
         let old = device.create_stream(DEVICE, 0).unwrap();
         let [one, two] = [(); 2].map(|()| allocator.malloc(30 * MIB, old).unwrap());
@@ -231,10 +225,9 @@ fn live_blocks_outlive_their_stream_and_names_in_the_history_stay() {
 }
 
 /// What a retired stream still used is reused only after its last work, in whatever state it was.
-#[test]
-fn uses_by_a_retired_stream_are_waited_for() {
+fn uses_by_a_retired_stream_are_waited_for<P: Policy>() {
     let lagging = config().clock(Clock::Virtual { lag: 1000 });
-    let (device, allocator, home) = on(lagging, Settings::default());
+    let (device, allocator, home) = with_policy::<P>(lagging, Settings::default());
     let user = device.create_stream(DEVICE, 0).unwrap();
     let [recorded, unrecorded, live] = [(); 3].map(|()| allocator.malloc(30 * MIB, home).unwrap());
     for ptr in [recorded, unrecorded, live] {
@@ -262,11 +255,10 @@ fn uses_by_a_retired_stream_are_waited_for() {
 }
 
 /// Promise 3: where no event can be made or recorded, the stream is waited for; where that fails, nothing changed.
-#[test]
-fn retiring_survives_failing_calls() {
+fn retiring_survives_failing_calls<P: Policy>() {
     for failing in [Call::CreateEvent, Call::RecordEvent] {
         let lagging = config().clock(Clock::Virtual { lag: 1000 });
-        let (device, allocator, home) = on(lagging, Settings::default());
+        let (device, allocator, home) = with_policy::<P>(lagging, Settings::default());
         let old = device.create_stream(DEVICE, 0).unwrap();
         let ptr = allocator.malloc(30 * MIB, old).unwrap();
         device.use_memory(old, ptr, 30 * MIB).unwrap();
@@ -294,13 +286,12 @@ fn retiring_survives_failing_calls() {
 }
 
 /// Promise 3 for every driver call of a life in which streams come and go.
-#[test]
-fn any_failing_call_around_retirement_loses_nothing() {
+fn any_failing_call_around_retirement_loses_nothing<P: Policy>() {
     for settings in both() {
         let mut k = 0;
         loop {
             let lagging = config().capacity(256 * MIB).clock(Clock::Virtual { lag: 20 });
-            let (device, allocator, home) = on(lagging, settings.clone());
+            let (device, allocator, home) = with_policy::<P>(lagging, settings.clone());
             let streams = [(); 12].map(|()| device.create_stream(DEVICE, 0).unwrap());
             device.reset_calls();
             device.set_faults(FaultPlan::none().fail_nth(k, ErrorKind::Other));
@@ -334,9 +325,8 @@ fn any_failing_call_around_retirement_loses_nothing() {
     }
 }
 
-#[test]
-fn a_stream_that_cannot_be_ordered_begins_with_no_memory() {
-    let (device, allocator, _) = on(config(), Settings::default());
+fn a_stream_that_cannot_be_ordered_begins_with_no_memory<P: Policy>() {
+    let (device, allocator, _) = with_policy::<P>(config(), Settings::default());
     let [old, new, third] = [(); 3].map(|()| device.create_stream(DEVICE, 0).unwrap());
     let ptr = allocator.malloc(30 * MIB, old).unwrap();
     allocator.free(ptr).unwrap();
@@ -355,9 +345,8 @@ fn a_stream_that_cannot_be_ordered_begins_with_no_memory() {
 }
 
 /// Streams come and go: arenas, events and places of the tables are used again.
-#[test]
-fn a_hundred_thousand_short_lived_streams_cost_no_more_than_one() {
-    let (device, allocator, _) = on(config(), Settings::default());
+fn a_hundred_thousand_short_lived_streams_cost_no_more_than_one<P: Policy>() {
+    let (device, allocator, _) = with_policy::<P>(config(), Settings::default());
     let mut made = 0;
     for _ in 0..100_000 {
         let stream = device.create_stream(DEVICE, 0).unwrap();
@@ -412,14 +401,13 @@ impl Hook for Morgue {
 }
 
 /// Four threads with streams of their own that end all the time, and blocks that go from one to another.
-#[test]
-fn threads_retire_streams_and_no_call_names_a_dead_one() {
+fn threads_retire_streams_and_no_call_names_a_dead_one<P: Policy>() {
     for settings in both() {
         let device = OpenReg::new(config().capacity(GIB).clock(Clock::Workers)).unwrap();
         let backend = Arc::new(Interposed::new(device.clone(), Morgue::default()));
-        let allocator: Allocator =
-            Arc::new(CachingAllocator::<PytorchPolicy>::new(backend.clone(), settings).unwrap());
-        let passed: Mutex<Vec<DevicePtr>> = Mutex::new(Vec::new());
+        let allocator = Arc::new(CachingAllocator::<P>::new(backend.clone(), settings).unwrap());
+        // Each with the event behind its last use.
+        let passed: Mutex<Vec<(DevicePtr, Event)>> = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
             for thread in 0..4u64 {
                 let (allocator, backend, device, passed) = (&allocator, &backend, &device, &passed);
@@ -430,22 +418,28 @@ fn threads_retire_streams_and_no_call_names_a_dead_one() {
                             let bytes = MIB * (1 + (n * 7 + round + thread) % 24);
                             let ptr = allocator.malloc(bytes, stream).unwrap();
                             device.use_memory(stream, ptr, bytes).unwrap();
-                            passed.lock().unwrap().push(ptr);
+                            let used = backend.create_event(DEVICE, EventFlags::empty()).unwrap();
+                            backend.record_event(used, stream).unwrap();
+                            passed.lock().unwrap().push((ptr, used));
                             let taken = {
                                 let mut passed = passed.lock().unwrap();
                                 let at = (n + round) as usize % passed.len();
                                 (passed.len() > 8).then(|| passed.swap_remove(at))
                             };
-                            let Some(taken) = taken else { continue };
+                            let Some((taken, used)) = taken else { continue };
+                            backend.wait_event(stream, used).unwrap();
                             device.use_memory(stream, taken, MIB).unwrap();
+                            backend.record_event(used, stream).unwrap();
                             allocator.record_stream(taken, stream).unwrap();
                             // This one goes on to other threads, the oldest goes back.
                             let oldest = {
                                 let mut passed = passed.lock().unwrap();
-                                passed.push(taken);
+                                passed.push((taken, used));
                                 passed.swap_remove(0)
                             };
-                            allocator.free(oldest).unwrap();
+                            allocator.free(oldest.0).unwrap();
+                            // SAFETY: rule 1: made above, and taken out of the list.
+                            unsafe { backend.destroy_event(oldest.1) }.unwrap();
                         }
                         if round % 10 == thread {
                             allocator.empty_cache().unwrap();
@@ -457,8 +451,10 @@ fn threads_retire_streams_and_no_call_names_a_dead_one() {
                 });
             }
         });
-        for ptr in passed.into_inner().unwrap() {
+        for (ptr, used) in passed.into_inner().unwrap() {
             allocator.free(ptr).unwrap();
+            // SAFETY: rule 1: made above, and not used again.
+            unsafe { backend.destroy_event(used) }.unwrap();
         }
         assert_eq!(
             backend.hook().named.load(Ordering::Relaxed),
@@ -470,3 +466,18 @@ fn threads_retire_streams_and_no_call_names_a_dead_one() {
         assert_eq!(backend.hook().named.load(Ordering::Relaxed), 0);
     }
 }
+
+granule_tests::for_each_policy!(
+    a_new_stream_adopts_the_memory_in_order_and_without_asking_the_device,
+    memory_is_adopted_in_the_order_of_retirement,
+    a_later_stream_with_the_handle_is_a_user_like_any_other,
+    megatron_6885_a_one_shot_stream_strands_nothing,
+    retiring_twice_or_what_was_never_used_does_nothing,
+    live_blocks_outlive_their_stream_and_names_in_the_history_stay,
+    uses_by_a_retired_stream_are_waited_for,
+    retiring_survives_failing_calls,
+    any_failing_call_around_retirement_loses_nothing,
+    a_stream_that_cannot_be_ordered_begins_with_no_memory,
+    a_hundred_thousand_short_lived_streams_cost_no_more_than_one,
+    threads_retire_streams_and_no_call_names_a_dead_one,
+);

@@ -1,6 +1,7 @@
 """MemPool and use_mem_pool."""
 import ctypes
 import gc
+import re
 import sys
 import threading
 import types
@@ -139,7 +140,9 @@ def test_p08_two_threads_in_two_pools_do_not_mix():
         spans = [(s["address"], s["address"] + s["total_size"]) for s in pool.snapshot()]
         assert all(any(a <= t.data_ptr() < b for a, b in spans) for t in kept[number])
     kept.clear()
-    return stats()
+    # Which of the two asks first decides how much of both pools' segments was free at one time.
+    by_turns = re.compile(r"inactive_split(_bytes)?\..*\.peak")
+    return {name: figure for name, figure in stats().items() if not by_turns.fullmatch(name)}
 
 
 @scene(real=True)

@@ -108,6 +108,7 @@ fn test(rest: &[String]) -> Result<()> {
 fn ci() -> Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    peers()?;
     feature_combinations()?;
     bindgen::check_where_headers_are()?;
     parity::run(&parity::Options { check: true })?;
@@ -122,6 +123,21 @@ fn ci() -> Result<()> {
     // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
     disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "schedules", "doc"])?;
     e2e_torch::run(&e2e_torch::Options::default())
+}
+
+/// The benchmark's peers are a workspace of their own, which nothing above looks at.
+fn peers() -> Result<()> {
+    let manifest = ["--manifest-path", "tests/peers/Cargo.toml"];
+    cargo(&[&["fmt"], &manifest[..], &["--check"]].concat())?;
+    let target = process::target().display().to_string();
+    cargo(
+        &[
+            &["clippy"],
+            &manifest[..],
+            &["--locked", "--all-targets", "--target-dir", &target, "--", "-D", "warnings"],
+        ]
+        .concat(),
+    )
 }
 
 /// Every combination of the facade's features builds on a bare machine.

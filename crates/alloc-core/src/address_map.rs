@@ -64,9 +64,9 @@ struct Node {
 }
 
 impl Node {
-    /// The line where `slot` of a page is. Slots are often multiples of a power of two.
+    /// The line where `slot` of a page is. Slots are often multiples of a power of two: all of their bits count.
     fn line(&self, page: usize, slot: usize) -> &[AtomicU64; LINE] {
-        &self.lines[page][(slot ^ slot >> 3 ^ slot >> 6 ^ slot >> 9) % LINES].0
+        &self.lines[page][((slot * 0o1111) >> 9) % LINES].0
     }
 }
 

@@ -374,6 +374,10 @@ impl<P: Policy> CachingAllocator<P> {
             self.map.get(ptr).and_then(|at| self.devices[at.device.0 as usize].base_allocation(ptr, at));
         match found {
             Some(Some((base, bytes))) => Ok(BaseAllocation { base, bytes }),
+            Some(None) if P::VIEWS => Err(AllocError::Limit(
+                "the block lies in growable memory, whose parts come and go, as all of the granule policy's do; share() \
+                 gives the block to another process",
+            )),
             Some(None) => Err(AllocError::Limit(
                 "Tensors allocated with expandable_segments:True cannot be shared between processes. Consider using \
                  expandable_segments:False in data loading workers via \

@@ -5,13 +5,16 @@
 
 mod borders;
 mod carve;
+mod follow;
+mod leaving;
 mod parked;
+mod place;
 mod sleep;
 mod uses;
 mod views;
 
 pub(crate) use uses::{Use, UseLists};
-pub(crate) use views::{Plan, Shown, View, Views};
+pub(crate) use views::{Plan, Shown, SlotState, View, Views, side_by_side};
 
 use parked::Parked;
 
@@ -25,6 +28,7 @@ use crate::index::PlacementIndex;
 use crate::last_work::LastWork;
 use crate::policy::{Policy, Request};
 use crate::pool::SegmentSource;
+use crate::round::SMALL_LIMIT;
 use crate::segment::{Segment, SegmentTable};
 use crate::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, Ordering, Rank};
@@ -93,8 +97,9 @@ pub(crate) struct ArenaState<P: Policy> {
     pub(crate) searches: Arc<[AtomicU64; 2]>,
 }
 
-/// An arena, under its lock.
+/// An arena, under its lock. It shares no cache line with another, nor a pair of lines that is fetched at once.
 #[derive(Debug)]
+#[repr(align(128))]
 pub(crate) struct Arena<P: Policy>(Mutex<ArenaState<P>>);
 
 impl<P: Policy> Arena<P> {
@@ -222,7 +227,7 @@ impl<P: Policy> ArenaState<P> {
     }
 
     /// Takes the block that serves `request` out of the free ones.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
         if self.ages && self.pool.slot == PoolSlot::DEFAULT {
             self.searches[request.tier as usize].fetch_add(1, Ordering::Relaxed);
@@ -231,7 +236,7 @@ impl<P: Policy> ArenaState<P> {
     }
 
     /// [`find`](Self::find) that does not age the free blocks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn find_again(&mut self, request: &Request) -> Option<BlockId> {
         let tier = &mut self.tiers[request.tier as usize];
         let found = self.policy.take_fit(&mut tier.index, &self.blocks, &self.segments, request)?;
@@ -240,7 +245,7 @@ impl<P: Policy> ArenaState<P> {
     }
 
     /// Hands out a block that is in no index, cutting it if the policy says so. Returns its address.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hand_out(&mut self, map: &AddressMap, id: BlockId, request: &Request) -> DevicePtr {
         let block = &self.blocks[id];
         let (was_split, whole, tier, segment) = (block.is_split(), block.size, block.tier, block.segment);
@@ -277,6 +282,9 @@ impl<P: Policy> ArenaState<P> {
         self.counters.give(tier, size, requested);
         if self.policy.is_oversize(size) {
             self.counters.change(tier, Count::OversizeAllocations, 1);
+        }
+        if P::VIEWS && size > SMALL_LIMIT {
+            self.remember(id);
         }
         if self.history.is_on() {
             self.note(id, Recorder::allocated);
@@ -317,12 +325,6 @@ impl<P: Policy> ArenaState<P> {
         let ptr = self.give(target, requested);
         map.insert(ptr, self.location(target));
         ptr
-    }
-
-    /// The free block of a tier that holds the byte at `addr`.
-    pub(crate) fn free_block_at(&self, tier: Tier, addr: u64) -> Option<BlockId> {
-        let holds = |block: &Block| block.addr <= addr && addr < block.end();
-        self.tiers[tier as usize].index.blocks().find(|id| holds(&self.blocks[*id]))
     }
 
     fn location(&self, block: BlockId) -> Location {
@@ -436,7 +438,7 @@ impl<P: Policy> ArenaState<P> {
 
     /// Returns a block to the free ones, joining it with free neighbours. `counted` is what it counts as among inactive
     /// splits already.
-    #[inline]
+    #[inline(always)]
     fn join_freed(
         &mut self,
         mut id: BlockId,
@@ -496,6 +498,7 @@ impl<P: Policy> ArenaState<P> {
     }
 
     /// Puts a block that is in no index among the free ones, as it is.
+    #[inline(always)]
     pub(crate) fn insert_free(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.state = State::Free;
@@ -507,6 +510,7 @@ impl<P: Policy> ArenaState<P> {
     }
 
     /// Takes a free block out of its index; its state is the caller's business.
+    #[inline(always)]
     pub(crate) fn take_from_index(&mut self, id: BlockId) {
         let block = &self.blocks[id];
         self.tiers[block.tier as usize].index.remove(block, id);

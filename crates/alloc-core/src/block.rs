@@ -110,6 +110,7 @@ impl State {
 
 /// One block. Sizes and addresses are bytes and multiples of 512.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub struct Block {
     /// First address.
     pub addr: u64,
@@ -168,7 +169,9 @@ impl Block {
 #[derive(Debug, Default)]
 pub struct BlockTable {
     records: Vec<Block>,
-    vacant: Vec<BlockId>,
+    /// Records to be used again: how many, and the first of a list that goes on in their `next`.
+    vacant: usize,
+    first_vacant: Option<BlockId>,
 }
 
 impl BlockTable {
@@ -184,7 +187,9 @@ impl BlockTable {
     /// # Panics
     /// Beyond 2^28 records; [`may_cut`](Self::may_cut) keeps well away from it.
     pub fn add(&mut self, block: Block) -> BlockId {
-        if let Some(id) = self.vacant.pop() {
+        if let Some(id) = self.first_vacant {
+            self.vacant -= 1;
+            self.first_vacant = self[id].next.some();
             self[id] = block;
             return id;
         }
@@ -197,8 +202,12 @@ impl BlockTable {
 
     /// Gives a record back for reuse.
     pub fn remove(&mut self, id: BlockId) {
-        self[id].state = State::Vacant;
-        self.vacant.push(id);
+        let next = self.first_vacant.unwrap_or(BlockId::NONE);
+        let record = &mut self[id];
+        record.state = State::Vacant;
+        record.next = next;
+        self.first_vacant = Some(id);
+        self.vacant += 1;
     }
 
     /// The record, if the id is one this table ever gave out.
@@ -215,7 +224,7 @@ impl BlockTable {
     /// Records in use.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.records.len() - self.vacant.len()
+        self.records.len() - self.vacant
     }
 
     /// True when no record is in use.

@@ -93,6 +93,7 @@ struct DeviceCounters {
     device_alloc: i64,
     device_free: i64,
     oom_rejections: i64,
+    granules_moved: i64,
     /// What these had come to when they were reset.
     at_reset: Events,
 }
@@ -181,6 +182,8 @@ pub struct DeviceAllocator<P: Policy> {
     minimum_granule: OnceLock<u64>,
     /// The driver maps no memory in two places.
     views_refused: AtomicBool,
+    /// The default pool sleeps with a tag.
+    default_has_tag: AtomicBool,
     outbox: Arc<Outbox>,
 }
 
@@ -254,6 +257,7 @@ impl<P: Policy> DeviceAllocator<P> {
             quarantine: Mutex::new(Rank::Registry, Quarantine::default()),
             minimum_granule: OnceLock::new(),
             views_refused: AtomicBool::new(false),
+            default_has_tag: AtomicBool::new(false),
             outbox: Arc::default(),
         };
         allocator.set_uncached(!settings.caching);

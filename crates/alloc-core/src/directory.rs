@@ -86,12 +86,19 @@ struct Registry<P> {
 pub(crate) struct Directory<P: Policy> {
     device: DeviceIndex,
     map: Arc<AddressMap>,
-    chunks: Box<[OnceLock<Chunk<P>>; CHUNKS]>,
+    /// Most devices have no more arenas than those of the first chunk.
+    first: Chunk<P>,
+    /// All chunks but the first.
+    further: Box<[OnceLock<Chunk<P>>; CHUNKS]>,
     /// Open addressing by stream handle, changed under the registry's lock. It only points at a likely arena: whoever
     /// has locked that asks it whether it serves the stream.
     streams: Box<[StreamPlace; STREAM_TABLE]>,
     registry: Mutex<Registry<P>>,
     searches: Arc<[AtomicU64; 2]>,
+}
+
+fn new_chunk<P: Policy>() -> Chunk<P> {
+    Box::new(std::array::from_fn(|_| OnceLock::new()))
 }
 
 impl<P: Policy> Directory<P> {
@@ -106,7 +113,8 @@ impl<P: Policy> Directory<P> {
         Self {
             device,
             map,
-            chunks: Box::new(std::array::from_fn(|_| OnceLock::new())),
+            first: new_chunk(),
+            further: Box::new(std::array::from_fn(|_| OnceLock::new())),
             streams: Box::new(std::array::from_fn(|_| StreamPlace::new(0))),
             registry: Mutex::new(Rank::Registry, registry),
             searches: Arc::default(),
@@ -116,7 +124,11 @@ impl<P: Policy> Directory<P> {
     /// The arena with a number, if there is one.
     #[inline(always)]
     pub(crate) fn get(&self, number: u16) -> Option<&Arc<Arena<P>>> {
-        self.chunks[number as usize / CHUNK].get()?[number as usize % CHUNK].get()
+        let number = number as usize;
+        if number < CHUNK {
+            return self.first[number].get();
+        }
+        self.further[number / CHUNK].get()?[number % CHUNK].get()
     }
 
     /// The arena that a stream most likely has in a pool, without a lock.
@@ -187,8 +199,10 @@ impl<P: Policy> Directory<P> {
         state.ages = template.ages;
         state.history.configure(&template.history, (shown_raw(stream.raw), pool.id), false);
         let arena = Arc::new(Arena::new(state));
-        let chunk = self.chunks[number as usize / CHUNK]
-            .get_or_init(|| Box::new(std::array::from_fn(|_| OnceLock::new())));
+        let chunk = match number as usize / CHUNK {
+            0 => &self.first,
+            further => self.further[further].get_or_init(new_chunk),
+        };
         let _ = chunk[number as usize % CHUNK].set(arena);
         registry.count += 1;
         self.bind(&mut registry, pool.slot, stream, number);

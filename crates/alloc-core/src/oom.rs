@@ -1,6 +1,7 @@
 //! The out-of-memory report: PyTorch's message and figures, and what PyTorch does not say.
 
 use crate::budget::Marks;
+use crate::policy::{Policy, PytorchPolicy};
 use crate::round::format_bytes;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
@@ -138,6 +139,8 @@ pub struct OomReport {
     pub blockers: Vec<Blocker>,
     /// What would help, what is enough first. All remedies of the ladder were tried before this report.
     pub remedies: Vec<Remedy>,
+    /// The policy, by its name.
+    pub policy: &'static str,
     /// Whether growable segments are on.
     pub growable: bool,
     /// The address space a growable segment reserves, where it is too small for the request.
@@ -189,19 +192,8 @@ impl OomReport {
     }
 
     fn hint(&self) -> String {
-        if !self.growable {
-            return format!(
-                " If reserved but unallocated memory is large try setting \
-                 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for \
-                 Memory Management  ({DOCUMENTATION})"
-            );
-        }
         let Some(reserve) = self.reserve_too_small else {
-            return " expandable_segments is enabled. If instead the process is running out of virtual address space \
-                    (VSZ), expandable segments may be over-reserving VA (each segment reserves ~9/8 of device memory, \
-                    times the number of streams); reduce it via PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve / \
-                    expandable_segments_reserve_by_class."
-                .into();
+            return self.usual_hint();
         };
         let whose = match &self.reserve_class {
             Some(class) => format!("stream reserve class '{class}'"),
@@ -213,6 +205,25 @@ impl OomReport {
              expandable_segments_reserve_by_class (or unset it) so that a segment is at least {}.",
             format_bytes(reserve),
             format_bytes(self.tried)
+        )
+    }
+
+    fn usual_hint(&self) -> String {
+        // What PyTorch advises are settings of its own policy.
+        if self.policy != PytorchPolicy::NAME {
+            return String::new();
+        }
+        if self.growable {
+            return " expandable_segments is enabled. If instead the process is running out of virtual address space \
+                    (VSZ), expandable segments may be over-reserving VA (each segment reserves ~9/8 of device memory, \
+                    times the number of streams); reduce it via PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve / \
+                    expandable_segments_reserve_by_class."
+                .into();
+        }
+        format!(
+            " If reserved but unallocated memory is large try setting \
+             PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for \
+             Memory Management  ({DOCUMENTATION})"
         )
     }
 

@@ -16,7 +16,7 @@ use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-pub(crate) use export::ToExport;
+pub(crate) use export::{Piece, ToExport};
 
 /// Index of a region on its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,6 +1,7 @@
 //! Sizes: from requested bytes to block bytes, as PyTorch rounds them.
 
 use crate::types::{KIB, MIB};
+use std::hint::select_unpredictable;
 
 /// Every block is a multiple of this, and aligned to it.
 pub const MIN_BLOCK: u64 = 512;
@@ -51,13 +52,13 @@ fn round_power2_division(bytes: u64, divisions: u64) -> u64 {
 /// The bytes asked from the device for a rounded size, where segments are fixed.
 #[must_use]
 pub fn segment_size(rounded: u64, large_segment: u64) -> u64 {
-    if rounded <= SMALL_LIMIT {
-        SMALL_SEGMENT
-    } else if rounded < LARGE_LIMIT {
-        large_segment.max(rounded)
-    } else {
-        rounded.next_multiple_of(LARGE_ROUND)
-    }
+    // Sizes come in no order, so a branch would be guessed wrongly.
+    let whole = select_unpredictable(
+        rounded < LARGE_LIMIT,
+        large_segment.max(rounded),
+        rounded.next_multiple_of(LARGE_ROUND),
+    );
+    select_unpredictable(rounded <= SMALL_LIMIT, SMALL_SEGMENT, whole)
 }
 
 /// Bytes in the way PyTorch's messages print them: two decimals, binary units.

@@ -42,7 +42,7 @@ pub(crate) mod process;
 
 pub use import::ImportedMemory;
 
-use crate::region::RegionId;
+use crate::region::Piece;
 use crate::sync::Arc;
 use ledger::{Ledger, Ticket};
 
@@ -60,19 +60,14 @@ pub struct SharedBlock {
 #[derive(Debug)]
 pub(crate) struct Share {
     pub(crate) block: SharedBlock,
-    /// The granules that other processes map: region, first address and bytes; none of a fixed segment.
-    pub(crate) granules: Option<(RegionId, u64, u64)>,
+    /// The granules that other processes map, in the block's order; none of a fixed segment.
+    pub(crate) granules: Vec<Piece>,
     ledger: Arc<Ledger>,
     ticket: Ticket,
 }
 
 impl Share {
-    pub(crate) fn new(
-        block: SharedBlock,
-        granules: Option<(RegionId, u64, u64)>,
-        ledger: Arc<Ledger>,
-        ticket: Ticket,
-    ) -> Self {
+    pub(crate) fn new(block: SharedBlock, granules: Vec<Piece>, ledger: Arc<Ledger>, ticket: Ticket) -> Self {
         Self { block, granules, ledger, ticket }
     }
 

@@ -135,7 +135,7 @@ pub struct GranuleStats {
     pub pending_bytes: i64,
     /// Frees whose event could not be recorded: they wait for the next synchronisation.
     pub unrecorded_frees: i64,
-    /// Physical granules moved between places.
+    /// Granules that got another address: shown in a view, or handed over to another stream.
     pub granules_moved: i64,
     /// Bytes whose memory was given up and whose addresses are kept.
     pub asleep_bytes: i64,

@@ -356,7 +356,7 @@ typedef struct granule_device_stats {
     int64_t pending_bytes;
     /** Frees whose event could not be recorded. */
     int64_t unrecorded_frees;
-    /** Physical granules moved between places. */
+    /** Granules that got another address: shown in a view, or handed over to another stream. */
     int64_t granules_moved;
     /** Bytes whose memory was given up and whose addresses are kept. */
     int64_t asleep_bytes;

@@ -1,6 +1,7 @@
 //! Figures of a replay beside those of PyTorch's native allocator from the trace header.
 
 mod driver;
+mod plan;
 
 use crate::allocator_args::parse_recorded;
 use crate::console::format_time;
@@ -110,6 +111,9 @@ pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Co
     let _ = write!(text, "{}", table(result, conditions, native.as_ref()));
     if let Some(simulated) = &result.simulated {
         let _ = write!(text, "\n{}", driver::table(simulated));
+    }
+    if let Some(figures) = &result.plan {
+        let _ = write!(text, "\n{}", plan::report(figures));
     }
     match native {
         Some(native) => {

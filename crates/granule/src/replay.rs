@@ -4,15 +4,21 @@
 //! and cache flushes. Iteration marks only say when figures are read.
 
 mod capacity;
+mod follow;
 mod iterations;
+mod layout;
 mod native;
+mod planned;
 mod run;
 mod simulated;
 
 pub use backend_openreg::{BadCost, CostModel};
 pub use capacity::{MinCapacity, min_capacity, peak_live};
+pub use follow::PlanCounts;
 pub use iterations::{AfterSecond, DriverFigures, Iteration, IterationFigures, Summary, iterations};
 pub use native::native_driver_ns;
+pub use planned::{EqualIteration, PlanFigures};
+pub use planner::Plan;
 pub use simulated::SimulatedFigures;
 
 use alloc_core::backend::{Backend, BackendError};
@@ -25,6 +31,7 @@ use alloc_core::stats::DeviceStats;
 use alloc_core::types::DeviceIndex;
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::OpenReg;
+use planned::Planned;
 use run::Run;
 use serde::Serialize;
 use simulated::Program;
@@ -54,6 +61,11 @@ pub struct ReplayOptions {
     pub stop_on_oom: bool,
     /// History records kept for a snapshot; 0 keeps none.
     pub history: usize,
+    /// A plan to follow: where a request finds the place that it names free, it is served there.
+    ///
+    /// The plan is laid over free memory that the allocator has, of the stream for which most is planned, so that it takes none
+    /// itself; only that of a whole run takes what it needs at its beginning.
+    pub plan: Option<Arc<Plan>>,
 }
 
 impl ReplayOptions {
@@ -152,6 +164,9 @@ pub struct ReplayResult {
     pub ops: u64,
     /// Nanoseconds of host time per event, progress and marks included.
     pub ns_per_op: f64,
+    /// What the plan did, if one was followed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanFigures>,
     /// What only a simulated device can tell.
     #[serde(flatten)]
     pub simulated: Option<SimulatedFigures>,
@@ -236,19 +251,22 @@ fn run<P: Policy>(
     mut progress: impl FnMut(usize),
 ) -> Result<Replay<P>, ReplayError> {
     let total = backend.memory_info(DEVICE)?.total;
-    let allocator = CachingAllocator::<P>::new(Arc::clone(&backend), options.settings.clone())
-        .map_err(|source| ReplayError::Allocator { event: 0, source })?;
+    let failed = |event| move |source| ReplayError::Allocator { event, source };
+    let allocator = CachingAllocator::<P>::new(Arc::clone(&backend), options.settings.clone());
+    let allocator = Arc::new(allocator.map_err(failed(0))?);
     if let Some(capacity) = options.capacity.filter(|capacity| *capacity < total) {
         #[allow(clippy::cast_precision_loss)]
         let fraction = capacity as f64 / total as f64;
         let limited = allocator.set_memory_fraction(fraction, DEVICE);
-        limited.map_err(|source| ReplayError::Allocator { event: 0, source })?;
+        limited.map_err(failed(0))?;
     }
     if options.history > 0 {
         allocator.record_history(&HistoryOptions::newest(options.history).deterministic());
     }
     let program = simulated.map(|device| Program::new(device, options.lag));
-    let mut run = Run::new(trace, &*backend, &allocator, program)?;
+    let plan = options.plan.as_ref().map(|plan| Planned::new(plan, trace, &allocator));
+    let plan = plan.transpose().map_err(failed(0))?;
+    let mut run = Run::new(trace, &*backend, &allocator, program, plan)?;
     let start = Instant::now();
     let mut outside = Duration::ZERO;
     for (n, event) in trace.events.iter().enumerate() {
@@ -266,8 +284,9 @@ fn run<P: Policy>(
     let elapsed = start.elapsed().saturating_sub(outside);
     progress(trace.events.len());
     run.look();
-    let Run { marks, refused, first_refusal, ops, done, program, .. } = run;
-    let stats = allocator.stats(DEVICE).map_err(|source| ReplayError::Allocator { event: done, source })?;
+    let Run { marks, refused, first_refusal, ops, done, program, plan, .. } = run;
+    let plan = plan.map(Planned::figures).transpose().map_err(failed(done))?;
+    let stats = allocator.stats(DEVICE).map_err(failed(done))?;
     #[allow(clippy::cast_precision_loss)]
     let ns_per_op = elapsed.as_nanos() as f64 / ops.max(1) as f64;
     let result = ReplayResult {
@@ -288,7 +307,10 @@ fn run<P: Policy>(
         events: done as u64,
         ops,
         ns_per_op,
+        plan,
         simulated: program.map(|program| program.figures(trace, options.lag)),
     };
+    let allocator = Arc::into_inner(allocator);
+    let Some(allocator) = allocator else { unreachable!("its scopes have ended with the run") };
     Ok(Replay { result, stats, first_refusal, allocator })
 }

@@ -61,9 +61,8 @@ pub struct PlanCursor {
     plan: Arc<Plan>,
     /// The step expected next; `None` outside the plan.
     expected: Option<usize>,
-    window: Window,
-    /// By the hash of the requests before it, each step at which the plan can be entered.
-    entries: FxHashMap<u64, usize>,
+    /// The longest window, by which it is found nearly everywhere, and the shortest, by which it is found soon in some places.
+    doors: Vec<Door>,
     counts: CursorCounts,
 }
 
@@ -71,9 +70,9 @@ impl PlanCursor {
     /// A cursor before the program's first request. A plan that does not repeat is expected to begin there.
     #[must_use]
     pub fn new(plan: Arc<Plan>) -> Self {
-        let (length, entries) = entries(&plan);
+        let doors = doors(&plan);
         let expected = (!plan.repeats).then_some(0);
-        Self { expected, window: Window::new(length), entries, counts: CursorCounts::default(), plan }
+        Self { expected, doors, counts: CursorCounts::default(), plan }
     }
 
     /// The plan.
@@ -88,16 +87,18 @@ impl PlanCursor {
         self.counts
     }
 
-    /// How many requests it needs to find its place.
+    /// How many requests it needs, at most, to find its place where that can be found.
     #[must_use]
     pub fn window(&self) -> usize {
-        self.window.ring.len()
+        self.doors.first().map_or(0, |door| door.window.len())
     }
 
     /// The next request of the program. Does not block or allocate.
     pub fn next(&mut self, size: u64, stream: u32) -> Advice {
         self.counts.requests += 1;
-        self.window.push(size, stream);
+        for door in &mut self.doors {
+            door.window.push(size, stream);
+        }
         let Some(step) = self.expected else {
             self.enter();
             return Advice::Outside;
@@ -126,7 +127,9 @@ impl PlanCursor {
     /// still to come. For a caller that cannot follow an advice and expects no good of the next ones.
     pub fn leave(&mut self) {
         self.expected = None;
-        self.window = Window { seen: 0, next: 0, hash: 0, ..std::mem::take(&mut self.window) };
+        for Door { window, .. } in &mut self.doors {
+            *window = Window { seen: 0, next: 0, hash: 0, ..std::mem::take(window) };
+        }
     }
 
     /// The step behind this one.
@@ -137,24 +140,34 @@ impl PlanCursor {
 
     /// Looks whether the last requests are at one place of the plan.
     fn enter(&mut self) {
-        self.expected = None;
+        self.expected = self.doors.iter().find_map(|door| door.entry(&self.plan));
+        self.counts.entries += u64::from(self.expected.is_some());
+    }
+}
+
+/// A window, and the steps that it leads to.
+#[derive(Clone, Debug)]
+struct Door {
+    window: Window,
+    /// By the hash of the requests before it, each step at which the plan can be entered.
+    steps: FxHashMap<u64, usize>,
+}
+
+impl Door {
+    /// The step behind the last requests, if only one place of the plan has them.
+    fn entry(&self, plan: &Plan) -> Option<usize> {
         if !self.window.is_full() {
-            return;
+            return None;
         }
-        let Some(&entry) = self.entries.get(&self.window.hash) else { return };
+        let &entry = self.steps.get(&self.window.hash)?;
         // Hashes can be equal by chance.
-        let steps = self.plan.steps();
-        let before =
-            (0..steps.len()).cycle().skip((entry + steps.len() - self.window() % steps.len()) % steps.len());
-        let same = self
-            .window
-            .oldest_first()
-            .zip(before)
-            .all(|((size, stream), step)| (steps[step].size, steps[step].stream) == (size, stream));
-        if same {
-            self.expected = Some(entry);
-            self.counts.entries += 1;
-        }
+        let steps = plan.steps();
+        let first = (entry + steps.len() - self.window.len() % steps.len()) % steps.len();
+        let mut before = self.window.oldest_first().zip((0..steps.len()).cycle().skip(first));
+        let is_it = |((size, stream), step): ((u64, u32), usize)| {
+            (steps[step].size, steps[step].stream) == (size, stream)
+        };
+        before.all(is_it).then_some(entry)
     }
 }
 
@@ -177,6 +190,10 @@ impl Window {
         Self { ring: vec![(0, 0); length].into(), seen: 0, next: 0, hash: 0, weight }
     }
 
+    fn len(&self) -> usize {
+        self.ring.len()
+    }
+
     fn push(&mut self, size: u64, stream: u32) {
         let (old_size, old_stream) = std::mem::replace(&mut self.ring[self.next], (size, stream));
         let left =
@@ -196,18 +213,18 @@ impl Window {
     }
 }
 
-/// Chooses how long a window must be so that nearly every place of the plan has one of its own, and finds the steps
-/// behind those that do.
-fn entries(plan: &Plan) -> (usize, FxHashMap<u64, usize>) {
+/// Chooses how long a window must be so that nearly every place of the plan has one of its own, and finds the steps behind
+/// those that do; of the shortest windows, too.
+fn doors(plan: &Plan) -> Vec<Door> {
     let steps = plan.steps().len();
-    let mut length = MIN_WINDOW.min(steps);
-    loop {
-        let found = entries_of(plan, length);
-        if found.len() * 10 >= steps * 9 || length >= MAX_WINDOW.min(steps) {
-            return (length, found);
-        }
-        length = (length * 2).min(MAX_WINDOW).min(steps);
+    let shortest = MIN_WINDOW.min(steps);
+    let door = |length| Door { window: Window::new(length), steps: entries_of(plan, length) };
+    let short = door(shortest);
+    let mut long = short.clone();
+    while long.steps.len() * 10 < steps * 9 && long.window.len() < MAX_WINDOW.min(steps) {
+        long = door((long.window.len() * 2).min(MAX_WINDOW).min(steps));
     }
+    if long.window.len() > shortest { vec![long, short] } else { vec![short] }
 }
 
 fn entries_of(plan: &Plan, length: usize) -> FxHashMap<u64, usize> {

@@ -23,6 +23,14 @@ pub struct Step {
     pub(crate) lives: Vec<u64>,
 }
 
+impl Step {
+    /// How many requests later `stream` may use the bytes again; 0 for a step without an offset.
+    #[must_use]
+    pub fn life_on(&self, stream: u32) -> u64 {
+        self.lives.get(stream as usize).copied().unwrap_or(0)
+    }
+}
+
 /// Places for the requests of an iteration, or of a whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -134,6 +142,43 @@ impl Plan {
     #[must_use]
     pub fn pattern(&self) -> u64 {
         self.steps.iter().fold(0, |hash, step| mix(hash ^ request_hash(step.size, step.stream)))
+    }
+
+    /// For every step the planned bytes that are held just before it, rounded up to the alignment, as the stream of each
+    /// block sees it.
+    #[must_use]
+    pub fn loads(&self) -> Vec<u64> {
+        let steps = self.steps.len();
+        // What begins to be held, and what ends, behind each step; twice around, so that blocks held across the end of the
+        // pattern count at its beginning.
+        let mut changes = vec![0_i128; 2 * steps + 1];
+        for (at, step) in self.steps.iter().enumerate().filter(|(_, step)| step.offset.is_some()) {
+            let life = usize::try_from(step.life_on(step.stream)).unwrap_or(steps).min(steps);
+            let size = i128::from(step.size.next_multiple_of(self.alignment.max(1)));
+            changes[at + 1] += size;
+            // It is free when the request that ends its life is made.
+            changes[at + life.max(1)] -= size;
+        }
+        let held = changes.iter().scan(0_i128, |held, change| {
+            *held += change;
+            Some(*held)
+        });
+        let held: Vec<u64> = held.map(|held| u64::try_from(held).unwrap_or(0)).collect();
+        let around = |at: usize| if self.repeats { held[at + steps] } else { 0 };
+        (0..steps).map(|at| held[at] + around(at)).collect()
+    }
+
+    /// The stream for which most planned bytes are asked.
+    #[must_use]
+    pub fn main_stream(&self) -> u32 {
+        let mut bytes: FxHashMap<u32, u64> = FxHashMap::default();
+        for step in self.steps.iter().filter(|step| step.offset.is_some()) {
+            *bytes.entry(step.stream).or_default() += step.size;
+        }
+        bytes
+            .into_iter()
+            .max_by_key(|&(stream, bytes)| (bytes, std::cmp::Reverse(stream)))
+            .map_or(0, |(stream, _)| stream)
     }
 
     /// Checks everything that a file could have wrong, the placement by the verifier.

@@ -207,3 +207,39 @@ fn wrong_files_are_refused_in_words() {
     }
     assert!(refused(&value.to_string()).contains("other buffer"));
 }
+
+#[test]
+fn a_place_is_found_soon_where_eight_requests_tell_it() {
+    // Most places look alike; the beginning does not.
+    let mut requests: Vec<_> = (0..8).map(|n| (512 * (n + 50), 0, 1)).collect();
+    requests.extend((0..200).map(|n| (512 * (1 + n % 3), 0, 1)));
+    requests.push((77 * 512, 0, 1));
+    let mut cursor = PlanCursor::new(Arc::new(plan(&requests)));
+    assert!(cursor.window() > 8, "nearly everywhere it takes more: {}", cursor.window());
+    let given = follow(&mut cursor, contents(&requests));
+    assert!(given[..8].iter().all(|advice| *advice == Advice::Outside));
+    assert!(given[8..].iter().all(|advice| matches!(advice, Advice::Place { .. })), "{given:?}");
+}
+
+#[test]
+fn loads_are_what_is_held_before_each_step() {
+    let requests = requests(40, 9, 5);
+    let plan = plan(&requests);
+    let steps = plan.steps();
+    let count = steps.len();
+    let held = |at: usize| -> u64 {
+        let planned = steps.iter().enumerate().filter(|(_, step)| step.offset.is_some());
+        let lives = |(by, step): &(usize, &planner::Step)| {
+            let age = (at + count - by - 1) % count + 1;
+            age as u64 <= step.life_on(step.stream).saturating_sub(1)
+        };
+        planned.filter(lives).map(|(_, step)| step.size).sum()
+    };
+    let expected: Vec<u64> = (0..count).map(held).collect();
+    assert_eq!(plan.loads(), expected);
+    assert!(expected.iter().max() <= Some(&plan.height));
+    let bytes = |stream| -> u64 {
+        steps.iter().filter(|step| step.stream == stream && step.offset.is_some()).map(|step| step.size).sum()
+    };
+    assert_eq!(plan.main_stream(), u32::from(bytes(1) > bytes(0)));
+}

@@ -2,6 +2,7 @@
 
 use crate::rig::Rig;
 use alloc_core::config::Settings;
+use alloc_core::policy::{GranulePolicy, Policy};
 use alloc_core::types::MIB;
 use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
@@ -18,6 +19,15 @@ const DEPTH: usize = 3;
 
 /// Runs a scenario on fresh machines of `mebibytes`. Whether segments are fixed or grow is a part of the schedule.
 pub(crate) fn explore(mebibytes: u64, scenario: fn(&Rig)) {
+    explore_with(mebibytes, scenario);
+}
+
+/// The same with the `granule` policy, which moves memory between streams and shows it in views.
+pub(crate) fn explore_granules(mebibytes: u64, scenario: fn(&Rig<GranulePolicy>)) {
+    explore_with(mebibytes, scenario);
+}
+
+fn explore_with<P: Policy>(mebibytes: u64, scenario: fn(&Rig<P>)) {
     let run = |scheduler: Box<dyn Scheduler + Send>| {
         let mut config = Config::new();
         config.stack_size = 1 << 20;

@@ -7,6 +7,7 @@
 
 mod captures;
 mod explore;
+mod hand_over;
 mod observers;
 mod pools;
 mod pressure;

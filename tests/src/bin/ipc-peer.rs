@@ -1,10 +1,12 @@
 //! A process with an allocator, which does what it is told on its standard input: the tests of memory that several
-//! processes share start some of these. `ipc-peer openreg|masquerade|cuda|hip fixed|growable|uncached`.
+//! processes share start some of these. `ipc-peer openreg|masquerade|cuda|hip fixed|growable|uncached|granule`; the last is
+//! the `granule` policy, the others are PyTorch's.
 //!
 //! Each line is a request, each answer a line: `ok ...`, or `err` and a text.
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
+use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::share::ImportedMemory;
 use alloc_core::types::{DevicePtr, MIB};
 use backend_cuda::Cuda;
@@ -14,6 +16,7 @@ use granule_tests::Allocator;
 use granule_tests::bytes::Bytes;
 use granule_tests::peer::{hex, unhex};
 use granule_tests::rig::{DEVICE, Rig};
+use granule_tests::views::pieces;
 use std::error::Error;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::process::ExitCode;
@@ -21,39 +24,27 @@ use std::sync::Arc;
 
 type Answer = Result<String, Box<dyn Error>>;
 
-struct Service {
+struct Service<P: Policy> {
     backend: Arc<dyn Backend>,
-    allocator: Allocator,
+    allocator: Allocator<P>,
     imports: Vec<Option<Arc<ImportedMemory>>>,
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let service = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [backend, mode] => Service::new(backend, mode),
-        _ => Err("usage: ipc-peer openreg|masquerade|cuda|hip fixed|growable|uncached".into()),
+    let served = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [backend, mode @ "granule"] => Service::<GranulePolicy>::new(backend, mode).map(Service::run),
+        [backend, mode] => Service::<PytorchPolicy>::new(backend, mode).map(Service::run),
+        _ => Err("usage: ipc-peer openreg|masquerade|cuda|hip fixed|growable|uncached|granule".into()),
     };
-    let mut service = match service {
-        Ok(service) => service,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
-    };
-    for line in stdin().lock().lines().map_while(Result::ok) {
-        let answer = match service.serve(&line) {
-            Ok(answer) => format!("ok {answer}"),
-            Err(error) => format!("err {}", error.to_string().replace('\n', " ")),
-        };
-        // The other end may have gone.
-        if writeln!(stdout(), "{answer}").is_err() {
-            break;
-        }
+    if let Err(error) = served {
+        eprintln!("{error}");
+        return ExitCode::from(2);
     }
     ExitCode::SUCCESS
 }
 
-impl Service {
+impl<P: Policy> Service<P> {
     fn new(backend: &str, mode: &str) -> Result<Self, Box<dyn Error>> {
         let config = OpenRegConfig::default().devices(1).capacity(256 * MIB);
         let config = config.memory(MemoryMode::Mapped).clock(Clock::Workers);
@@ -70,12 +61,30 @@ impl Service {
         Ok(Self { backend, allocator, imports: Vec::new() })
     }
 
+    fn run(mut self) {
+        for line in stdin().lock().lines().map_while(Result::ok) {
+            let answer = match self.serve(&line) {
+                Ok(answer) => format!("ok {answer}"),
+                Err(error) => format!("err {}", error.to_string().replace('\n', " ")),
+            };
+            // The other end may have gone.
+            if writeln!(stdout(), "{answer}").is_err() {
+                break;
+            }
+        }
+    }
+
     fn serve(&mut self, line: &str) -> Answer {
         let words: Vec<&str> = line.split(' ').collect();
         Ok(match words[..] {
             ["malloc", bytes] => {
                 let stream = self.backend.default_stream(DEVICE);
                 format!("{:x}", self.allocator.malloc(bytes.parse()?, stream)?.0)
+            }
+            ["pieces", count, mib] => {
+                let stream = self.backend.default_stream(DEVICE);
+                pieces(&self.allocator, stream, count.parse()?, mib.parse()?);
+                String::new()
             }
             ["free", at] => self.allocator.free(address(at)?).map(|()| String::new())?,
             ["share", at] => {

@@ -66,11 +66,18 @@ words!(plain::AtomicU64);
 #[cfg(loom)]
 words!(crate::sync::AtomicU64);
 
+/// The cells of a row, from where the entry of `slot` is if no other was in its way. Of the slots that share a row, each is
+/// looked for from elsewhere.
+#[inline(always)]
+fn from_own<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> impl Iterator<Item = &W> {
+    let own = (slot * 0o111) >> 6;
+    (0..N).map(move |n| &cells[(own + n) % N])
+}
+
 /// The entry of `slot` in a row of cells.
 #[inline]
-pub(super) fn find(cells: &[impl Word], slot: usize) -> Option<Entry> {
-    cells
-        .iter()
+pub(super) fn find<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> Option<Entry> {
+    from_own(cells, slot)
         .map(|cell| Entry(cell.load(Ordering::Acquire)))
         .find(|entry| *entry != Entry::EMPTY && entry.slot() == slot)
 }
@@ -78,8 +85,8 @@ pub(super) fn find(cells: &[impl Word], slot: usize) -> Option<Entry> {
 /// Puts an entry into a free cell. Segments of two arenas may share a page, so a cell is claimed, not
 /// just written.
 #[inline]
-pub(super) fn claim(cells: &[impl Word], entry: Entry) -> bool {
-    cells.iter().any(|cell| {
+pub(super) fn claim<W: Word, const N: usize>(cells: &[W; N], entry: Entry) -> bool {
+    from_own(cells, entry.slot()).any(|cell| {
         cell.load(Ordering::Relaxed) == 0
             && cell.compare_exchange(0, entry.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     })
@@ -87,8 +94,9 @@ pub(super) fn claim(cells: &[impl Word], entry: Entry) -> bool {
 
 /// Empties the cell of `slot`, if it is in this row.
 #[inline]
-pub(super) fn clear(cells: &[impl Word], slot: usize) -> bool {
-    let cell = cells.iter().find(|cell| {
+pub(super) fn clear<W: Word, const N: usize>(cells: &[W; N], slot: usize) -> bool {
+    let mut cells = from_own(cells, slot);
+    let cell = cells.find(|cell| {
         let entry = Entry(cell.load(Ordering::Relaxed));
         entry != Entry::EMPTY && entry.slot() == slot
     });

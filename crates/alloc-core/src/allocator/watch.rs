@@ -13,7 +13,7 @@ use crate::oom::ProcessMemory;
 use crate::policy::Policy;
 use crate::snapshot::{HistoryStatus, Snapshot, TraceEntry, Value};
 use crate::sync::Arc;
-use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 
 impl<P: Policy> CachingAllocator<P> {
     /// Records the newest `options.max_entries` operations of each device for snapshots; 0 turns history off
@@ -48,6 +48,17 @@ impl<P: Policy> CachingAllocator<P> {
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn largest_free_block(&self, device: DeviceIndex) -> Result<u64> {
         Ok(self.seen_device(device)?.largest_free_block())
+    }
+
+    /// The most bytes, above 1 MiB, that a stream could be given in one piece from what it has free in the default pool, in
+    /// bytes: with a policy that shows free memory side by side more than the largest free block. 0 where it has none. Takes
+    /// time with the number of blocks and granules; calls no driver.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn largest_in_one_piece(&self, stream: Stream) -> Result<u64> {
+        let stream = self.own(stream)?;
+        Ok(self.seen_device(stream.device)?.largest_in_one_piece(stream))
     }
 
     /// What growable segments hold, by stream and tier. Takes time with the number of blocks.

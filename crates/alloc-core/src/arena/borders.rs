@@ -1,9 +1,54 @@
 //! Where free memory touches the borders of granules.
 //!
-//! For each granule of a growable segment: which free block holds its first byte, and which holds its last. Both follow
-//! the index of free blocks step by step, so that whether a granule is free, and how much of it, is known at once.
+//! For each granule of a growable segment: which free block holds its first byte, and which holds its last. This follows
+//! the index of free blocks step by step, with one mark a block, so that whether a granule is free, and how much of it, is
+//! found with a short look.
 
-use crate::block::{Block, BlockId};
+use crate::block::{Block, BlockId, SegmentId};
+use crate::round::MIN_BLOCK;
+
+/// The borders of an arena's segments.
+#[derive(Debug, Default)]
+pub(crate) struct AllBorders {
+    of: Vec<Option<Box<Borders>>>,
+}
+
+impl AllBorders {
+    /// A segment's, if they are watched.
+    #[inline(always)]
+    pub(crate) fn get(&self, id: SegmentId) -> Option<&Borders> {
+        self.of.get(id.0 as usize)?.as_deref()
+    }
+
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, id: SegmentId) -> Option<&mut Borders> {
+        self.of.get_mut(id.0 as usize)?.as_deref_mut()
+    }
+
+    pub(crate) fn insert(&mut self, id: SegmentId, borders: Borders) {
+        let at = id.0 as usize;
+        if self.of.len() <= at {
+            self.of.resize_with(at + 1, || None);
+        }
+        self.of[at] = Some(Box::new(borders));
+    }
+
+    pub(crate) fn remove(&mut self, id: SegmentId) {
+        if let Some(borders) = self.of.get_mut(id.0 as usize) {
+            *borders = None;
+        }
+    }
+
+    /// Whether none is watched.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// All that are watched.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SegmentId, &Borders)> {
+        (0..).map(SegmentId).zip(&self.of).filter_map(|(id, borders)| Some((id, borders.as_deref()?)))
+    }
+}
 
 /// What is free of one granule, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,30 +59,44 @@ pub(crate) struct FreePart {
     pub(crate) suffix: u64,
 }
 
+/// A free block that holds first or last bytes of granules.
 #[derive(Clone, Copy, Debug)]
-struct Border {
-    first: BlockId,
-    last: BlockId,
-    /// Views that show the granule: it keeps its memory as long.
-    views: u32,
+struct Holder {
+    block: BlockId,
+    /// Where it ends, in bytes from the segment's first.
+    end: u64,
 }
 
-impl Border {
-    const NONE: Self = Self { first: BlockId::NONE, last: BlockId::NONE, views: 0 };
-}
+/// Addresses, sizes and granules are multiples of this.
+const UNIT: u64 = MIN_BLOCK;
+/// The first and the last bytes of granules in a word of bits.
+const WORD: usize = 64;
 
 /// The granules of one growable segment, up to the highest that ever was free.
+///
+/// First and last bytes of granules are numbered upwards: those of granule `n` are `2n` and `2n + 1`. What a free block holds
+/// of them is a range, noted at its lowest.
 #[derive(Debug)]
 pub(crate) struct Borders {
     base: u64,
     granule: u64,
-    of: Vec<Border>,
+    /// 2^64 divided by the units of a granule, rounded up: what a division by the granule multiplies by.
+    inverse: u64,
+    /// The end of the highest block that ever was free, in bytes from the segment's first.
+    highest: u64,
+    /// By the lowest byte that a block holds; true where `marks` says so.
+    holders: Vec<Holder>,
+    marks: Vec<u64>,
+    /// Views that show a granule: it keeps its memory as long.
+    views: Vec<u32>,
 }
 
 impl Borders {
     /// For a segment at `base` whose granules have `granule` bytes.
     pub(crate) fn new(base: u64, granule: u64) -> Self {
-        Self { base, granule, of: Vec::new() }
+        debug_assert!(granule > UNIT, "a granule is many units");
+        let inverse = u64::MAX / (granule / UNIT) + 1;
+        Self { base, granule, inverse, highest: 0, holders: Vec::new(), marks: Vec::new(), views: Vec::new() }
     }
 
     /// Bytes of a granule.
@@ -52,7 +111,7 @@ impl Borders {
 
     /// How many granules are known.
     pub(crate) fn len(&self) -> usize {
-        self.of.len()
+        self.highest.div_ceil(self.granule) as usize
     }
 
     /// The granule of which the byte at `addr` is part.
@@ -61,42 +120,93 @@ impl Borders {
     }
 
     /// Notes that the first and last bytes in `block` are `holder`'s; nobody's where that is [`BlockId::NONE`].
+    #[inline(always)]
     pub(crate) fn set(&mut self, block: &Block, holder: BlockId) {
-        let (low, high) = (block.addr - self.base, block.end() - self.base);
-        let lowest = low / self.granule;
-        // Granules whose last byte lies in it end at or below its end; those whose first does begin in it.
-        let ends = high / self.granule;
-        let begins = low.div_ceil(self.granule)..high.div_ceil(self.granule);
-        let known = ends.max(begins.end) as usize;
-        if self.of.len() < known {
-            self.of.resize(known, Border::NONE);
+        let low = block.addr - self.base;
+        // Exact for segments of less than 2^48 bytes and granules of less than 2^33.
+        #[allow(clippy::cast_possible_truncation)] // less than `low`
+        let number = ((u128::from(low / UNIT) * u128::from(self.inverse)) >> u64::BITS) as u64;
+        debug_assert_eq!(number, low / self.granule, "within those bounds");
+        let inside = low - number * self.granule;
+        // Most blocks touch no border of any granule.
+        if (inside == 0) | (inside + block.size >= self.granule) {
+            self.mark(2 * number as usize + usize::from(inside > 0), low + block.size, holder);
         }
-        for border in &mut self.of[begins.start as usize..begins.end as usize] {
-            border.first = holder;
+    }
+
+    /// The lowest first or last byte of `holder` is `at`; `end` is its end.
+    #[inline(never)]
+    fn mark(&mut self, at: usize, end: u64, holder: BlockId) {
+        self.highest = self.highest.max(end);
+        if self.holders.len() <= at {
+            let words = at / WORD + 1;
+            self.marks.resize(words, 0);
+            self.holders.resize(words * WORD, Holder { block: BlockId::NONE, end: 0 });
         }
-        for border in &mut self.of[lowest as usize..ends.max(lowest) as usize] {
-            border.last = holder;
+        let bit = 1 << (at % WORD);
+        if holder == BlockId::NONE {
+            self.marks[at / WORD] &= !bit;
+        } else {
+            self.marks[at / WORD] |= bit;
+            self.holders[at] = Holder { block: holder, end };
         }
     }
 
     /// The free blocks that hold a granule's first and last byte.
     pub(crate) fn holders(&self, number: usize) -> (Option<BlockId>, Option<BlockId>) {
-        let border = self.of.get(number).unwrap_or(&Border::NONE);
-        (border.first.some(), border.last.some())
+        (self.first_holder(number), self.last_holder(number))
+    }
+
+    /// The free block that holds a granule's first byte.
+    pub(crate) fn first_holder(&self, number: usize) -> Option<BlockId> {
+        self.holder(2 * number, number as u64 * self.granule)
+    }
+
+    /// The free block that holds a granule's last byte.
+    pub(crate) fn last_holder(&self, number: usize) -> Option<BlockId> {
+        self.holder(2 * number + 1, (number as u64 + 1) * self.granule - 1)
+    }
+
+    /// The nearest free block that begins below the second byte of a granule, and touches a border of any.
+    pub(crate) fn nearest(&self, number: usize) -> Option<BlockId> {
+        self.nearest_mark(2 * number).map(|found| found.block)
+    }
+
+    /// The free block that holds the first or last byte `at`, `byte` of the segment: that of the nearest mark, if it goes so far.
+    fn holder(&self, at: usize, byte: u64) -> Option<BlockId> {
+        self.nearest_mark(at).filter(|found| byte < found.end).map(|found| found.block)
+    }
+
+    /// What is marked nearest to `at`, there or below.
+    fn nearest_mark(&self, at: usize) -> Option<&Holder> {
+        let (mut number, mut bits) = (at / WORD, u64::MAX >> (WORD - 1 - at % WORD));
+        if number >= self.marks.len() {
+            (number, bits) = (self.marks.len().checked_sub(1)?, u64::MAX);
+        }
+        loop {
+            bits &= self.marks[number];
+            if bits != 0 {
+                return Some(&self.holders[number * WORD + bits.ilog2() as usize]);
+            }
+            (number, bits) = (number.checked_sub(1)?, u64::MAX);
+        }
     }
 
     /// A view shows the granule from now on.
     pub(crate) fn show(&mut self, number: usize) {
-        self.of[number].views += 1;
+        if self.views.len() <= number {
+            self.views.resize(number + 1, 0);
+        }
+        self.views[number] += 1;
     }
 
     /// A view does not show it any more.
     pub(crate) fn hide(&mut self, number: usize) {
-        self.of[number].views -= 1;
+        self.views[number] -= 1;
     }
 
     /// How many views show it.
     pub(crate) fn views(&self, number: usize) -> u32 {
-        self.of.get(number).map_or(0, |border| border.views)
+        self.views.get(number).copied().unwrap_or(0)
     }
 }

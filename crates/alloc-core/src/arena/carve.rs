@@ -41,6 +41,7 @@ impl Growth {
 impl<P: Policy> ArenaState<P> {
     /// Cuts a block after `size` bytes. The lower part keeps the record and the state; the upper part
     /// gets `upper_state` and goes into the list of that state.
+    #[inline(always)]
     pub(crate) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
         let block = &mut self.blocks[id];
         debug_assert!(size > 0 && size < block.size, "both parts keep something");
@@ -214,7 +215,7 @@ impl<P: Policy> ArenaState<P> {
         Some(Growth { region, chain })
     }
 
-    fn upwards(&self, from: BlockId) -> impl Iterator<Item = (BlockId, &Block)> {
+    pub(super) fn upwards(&self, from: BlockId) -> impl Iterator<Item = (BlockId, &Block)> {
         std::iter::successors(Some(from), |id| self.blocks[*id].next.some()).map(|id| (id, &self.blocks[id]))
     }
 

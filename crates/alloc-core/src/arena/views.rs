@@ -9,7 +9,8 @@
 //! is used in the stream's order, whatever its address. Once there, a view costs no driver call.
 
 use super::ArenaState;
-use super::borders::{Borders, FreePart};
+use super::borders::{AllBorders, Borders, FreePart};
+use super::follow::Follow;
 use crate::address_map::AddressMap;
 use crate::block::{Block, BlockId, SegmentId, State, Tier};
 use crate::policy::{Policy, Request};
@@ -30,22 +31,56 @@ pub(crate) struct Shown {
     pub(crate) bytes: u64,
 }
 
+/// A place in a view, for one granule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) shown: Shown,
+    pub(crate) state: SlotState,
+}
+
+/// Whether the granule of a slot is mapped there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    Mapped,
+    /// It is being unmapped; nothing is served from it any more.
+    Leaving,
+    /// Only addresses are left.
+    Gone,
+}
+
 /// One view: the granules that it shows, in order.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) segment: SegmentId,
-    pub(crate) granules: Vec<Shown>,
+    pub(crate) slots: Vec<Slot>,
+    /// When it last served a request, as [`Views::served`] counts.
+    pub(crate) used: u64,
 }
 
 impl View {
-    /// First address, bytes of each mapping.
-    pub(crate) fn mappings(base: u64, granules: &[Shown]) -> impl Iterator<Item = (u64, &Shown)> {
-        granules.iter().scan(base, |at, shown| {
+    /// First address of each mapping, and the granule.
+    pub(crate) fn mappings(&self, base: u64) -> impl Iterator<Item = (u64, &Shown)> {
+        let mapped = |(_, slot): &(u64, &Slot)| slot.state == SlotState::Mapped;
+        self.places(base).filter(mapped).map(|(at, slot)| (at, &slot.shown))
+    }
+
+    /// The slots, and their addresses.
+    pub(crate) fn places(&self, base: u64) -> impl Iterator<Item = (u64, &Slot)> {
+        self.slots.iter().scan(base, |at, slot| {
             let here = *at;
-            *at += shown.bytes;
-            Some((here, shown))
+            *at += slot.shown.bytes;
+            Some((here, slot))
         })
     }
+}
+
+/// Where granules lie that are mapped side by side from `base` on.
+pub(crate) fn side_by_side(base: u64, granules: &[Shown]) -> impl Iterator<Item = (u64, &Shown)> {
+    granules.iter().scan(base, |at, shown| {
+        let here = *at;
+        *at += shown.bytes;
+        Some((here, shown))
+    })
 }
 
 /// Bytes of a view that can serve a request.
@@ -64,10 +99,16 @@ pub(crate) struct Run {
 /// An arena's views, and the borders of the granules that they may show.
 #[derive(Debug, Default)]
 pub(crate) struct Views {
-    pub(crate) borders: FxHashMap<SegmentId, Borders>,
+    /// Where requests were served before.
+    pub(crate) follow: Follow,
+    pub(crate) borders: AllBorders,
     pub(crate) all: Vec<View>,
     /// The home blocks of each live block in a view.
     pub(crate) lent: FxHashMap<BlockId, SmallVec<[BlockId; 8]>>,
+    /// Bytes that all of them show.
+    pub(crate) bytes: u64,
+    /// How many requests they served.
+    pub(crate) served: u64,
 }
 
 /// What a new view is to show.
@@ -94,7 +135,7 @@ impl<P: Policy> ArenaState<P> {
     }
 
     pub(crate) fn forget_borders(&mut self, id: SegmentId) {
-        self.views.borders.remove(&id);
+        self.views.borders.remove(id);
     }
 
     /// A block came into the index of free ones, or left it: `holder` is the block itself, or none.
@@ -104,17 +145,7 @@ impl<P: Policy> ArenaState<P> {
             return;
         }
         let block = &self.blocks[id];
-        // Most blocks touch no border of any granule.
-        const SMALLEST: u32 = SMALL_SEGMENT.trailing_zeros();
-        if block.addr.wrapping_sub(1) >> SMALLEST != block.end() >> SMALLEST {
-            self.set_borders(id, holder);
-        }
-    }
-
-    #[inline(never)]
-    fn set_borders(&mut self, id: BlockId, holder: BlockId) {
-        let block = &self.blocks[id];
-        if let Some(borders) = self.views.borders.get_mut(&block.segment) {
+        if let Some(borders) = self.views.borders.get_mut(block.segment) {
             borders.set(block, holder);
         }
     }
@@ -130,7 +161,7 @@ impl<P: Policy> ArenaState<P> {
 
     fn free_part_of(&self, shown: &Shown) -> FreePart {
         let none = FreePart { prefix: 0, suffix: 0 };
-        self.views.borders.get(&shown.segment).map_or(none, |borders| self.free_part(borders, shown.number))
+        self.views.borders.get(shown.segment).map_or(none, |borders| self.free_part(borders, shown.number))
     }
 
     /// The run of some view that fits `size` best.
@@ -145,7 +176,11 @@ impl<P: Policy> ArenaState<P> {
     fn runs(&self, view: usize) -> impl Iterator<Item = (Run, u64)> {
         let mut found: SmallVec<[(Run, u64); 4]> = SmallVec::new();
         let mut open: Option<(Run, u64)> = None;
-        for (first, shown) in self.views.all[view].granules.iter().enumerate() {
+        for (first, Slot { shown, state }) in self.views.all[view].slots.iter().enumerate() {
+            if *state != SlotState::Mapped {
+                found.extend(open.take());
+                continue;
+            }
             let FreePart { prefix, suffix } = self.free_part_of(shown);
             if let Some((_, bytes)) = &mut open {
                 *bytes += prefix;
@@ -167,14 +202,10 @@ impl<P: Policy> ArenaState<P> {
         let mut whole: Vec<(u64, Shown)> = Vec::new();
         let mut heads: Option<(u64, Shown)> = None;
         let mut tails: Vec<(u64, Shown)> = Vec::new();
-        for (segment, borders) in &self.views.borders {
+        for (segment, borders) in self.views.borders.iter() {
             for number in 0..borders.len() {
-                let shown = Shown {
-                    segment: *segment,
-                    number,
-                    addr: borders.address(number),
-                    bytes: borders.granule(),
-                };
+                let shown =
+                    Shown { segment, number, addr: borders.address(number), bytes: borders.granule() };
                 let FreePart { prefix, suffix } = self.free_part(borders, number);
                 if prefix == shown.bytes {
                     let block = borders.holders(number).0.map_or(0, |id| self.blocks[id].size);
@@ -219,18 +250,11 @@ impl<P: Policy> ArenaState<P> {
         plan
     }
 
-    /// The free block that holds the byte at `low` of a granule, if that is its first, or one from which all up to its last
-    /// is free.
-    fn holder(&self, shown: &Shown, low: u64) -> Option<BlockId> {
-        let (first, last) = self.views.borders.get(&shown.segment)?.holders(shown.number);
-        if low == shown.addr { first } else { last }
-    }
-
     /// Takes the home bytes of `size` bytes from `skip` on in `granules` out of the free ones, as busy. Nothing is taken where
     /// some are not free.
     pub(crate) fn take_home(
         &mut self,
-        granules: &[Shown],
+        granules: impl IntoIterator<Item = Shown>,
         skip: u64,
         size: u64,
     ) -> Option<SmallVec<[BlockId; 8]>> {
@@ -243,11 +267,8 @@ impl<P: Policy> ArenaState<P> {
             }
             let bytes = (shown.bytes - from).min(left);
             let (low, high) = (shown.addr + from, shown.addr + from + bytes);
-            let block = &self.blocks[self.holder(shown, low)?];
-            if block.addr > low || block.end() < high {
-                return None;
-            }
-            ranges.push((*shown, low, high));
+            self.free_range(shown.segment, low, high)?;
+            ranges.push((shown, low, high));
             (left, from) = (left - bytes, 0);
         }
         if left > 0 {
@@ -255,7 +276,9 @@ impl<P: Policy> ArenaState<P> {
         }
         let take = |(shown, low, high): (Shown, u64, u64)| {
             // An earlier range may have cut the block that held this one.
-            let Some(holder) = self.holder(&shown, low) else { unreachable!("it was free a moment ago") };
+            let Some(holder) = self.free_range(shown.segment, low, high) else {
+                unreachable!("it was free a moment ago")
+            };
             self.take_range(holder, low, high)
         };
         Some(ranges.into_iter().map(take).collect())
@@ -263,12 +286,36 @@ impl<P: Policy> ArenaState<P> {
 
     /// Serves `size` bytes from a run, if its home bytes are free. Returns the block, in no index.
     pub(crate) fn take_run(&mut self, run: &Run, size: u64) -> Option<BlockId> {
-        let View { segment, granules } = &self.views.all[run.view];
-        let (segment, granules) = (*segment, granules[run.first..].to_vec());
-        let below: u64 = self.views.all[run.view].granules[..run.first].iter().map(|shown| shown.bytes).sum();
-        let taken = self.take_home(&granules, run.skip, size)?;
-        let at = self.segments[segment].base + below + run.skip;
-        Some(self.lend(segment, at, size, taken))
+        let view = &self.views.all[run.view];
+        let below: u64 = view.slots[..run.first].iter().map(|slot| slot.shown.bytes).sum();
+        let at = self.segments[view.segment].base + below + run.skip;
+        self.take_shown(run, at, size)
+    }
+
+    /// Serves the `size` bytes at `addr` of a view, if their home bytes are free. Returns the block, in no index.
+    pub(crate) fn take_in_view(&mut self, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
+        let view = self.views.all.iter().position(|view| view.segment == segment)?;
+        let base = self.segments[segment].base;
+        if addr < base {
+            // Another segment had the number when the place was noted.
+            return None;
+        }
+        let (first, at) = self.views.all[view]
+            .places(base)
+            .enumerate()
+            .find_map(|(first, (at, slot))| (addr < at + slot.shown.bytes).then_some((first, at)))?;
+        self.take_shown(&Run { view, first, skip: addr - at, spare: 0 }, addr, size)
+    }
+
+    fn take_shown(&mut self, run: &Run, at: u64, size: u64) -> Option<BlockId> {
+        // What a view shows does not change while its bytes are taken.
+        let slots = std::mem::take(&mut self.views.all[run.view].slots);
+        let mapped = |slot: &Slot| (slot.state == SlotState::Mapped).then_some(slot.shown);
+        let taken = self.take_home(slots[run.first..].iter().map_while(mapped), run.skip, size);
+        self.views.all[run.view].slots = slots;
+        self.views.served += 1;
+        self.views.all[run.view].used = self.views.served;
+        Some(self.lend(self.views.all[run.view].segment, at, size, taken?))
     }
 
     /// A new view with these granules, from which a request gets its block at once. `taken` are the home bytes of `size`
@@ -283,11 +330,14 @@ impl<P: Policy> ArenaState<P> {
         let base = segment.base;
         let (id, _) = self.add_segment(segment, State::Blank);
         for shown in &granules {
-            if let Some(borders) = self.views.borders.get_mut(&shown.segment) {
+            self.views.bytes += shown.bytes;
+            if let Some(borders) = self.views.borders.get_mut(shown.segment) {
                 borders.show(shown.number);
             }
         }
-        self.views.all.push(View { segment: id, granules });
+        let slots = granules.into_iter().map(|shown| Slot { shown, state: SlotState::Mapped }).collect();
+        self.views.served += 1;
+        self.views.all.push(View { segment: id, slots, used: self.views.served });
         self.lend(id, base + skip, size, taken)
     }
 
@@ -366,39 +416,6 @@ impl<P: Policy> ArenaState<P> {
 
     /// How many views show a granule.
     pub(crate) fn views_of(&self, segment: SegmentId, addr: u64) -> u32 {
-        self.views.borders.get(&segment).map_or(0, |borders| borders.views(borders.number(addr)))
-    }
-
-    /// Takes the views out in which no block lives: their segment, its one block (busy), and what they show.
-    pub(crate) fn take_blank_views(&mut self) -> Vec<(View, BlockId)> {
-        let blank = |arena: &Self, view: &View| {
-            let first = arena.segments[view.segment].first;
-            arena.blocks[first].state == State::Blank && !arena.blocks[first].is_split()
-        };
-        let all = std::mem::take(&mut self.views.all);
-        let (gone, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|view| blank(self, view));
-        self.views.all = kept;
-        gone.into_iter()
-            .map(|view| {
-                let first = self.segments[view.segment].first;
-                self.blocks[first].state = State::Busy;
-                (view, first)
-            })
-            .collect()
-    }
-
-    /// A view is gone: its granules are no longer kept by it.
-    pub(crate) fn forget_view(&mut self, view: &View) {
-        for shown in &view.granules {
-            if let Some(borders) = self.views.borders.get_mut(&shown.segment) {
-                borders.hide(shown.number);
-            }
-        }
-    }
-
-    /// A view that could not be unmapped is as it was.
-    pub(crate) fn keep_view(&mut self, view: View, block: BlockId) {
-        self.blocks[block].state = State::Blank;
-        self.views.all.push(view);
+        self.views.borders.get(segment).map_or(0, |borders| borders.views(borders.number(addr)))
     }
 }

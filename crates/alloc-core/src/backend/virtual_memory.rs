@@ -99,7 +99,11 @@ pub trait VirtualMemory: Debug + Send + Sync {
     unsafe fn release_physical(&self, handle: PhysicalHandle) -> Result<()>;
 
     /// Maps a whole handle (`offset` 0) at an address inside a reservation where nothing is mapped; no one
-    /// may touch it before [`set_access`](Self::set_access). CUDA `cuMemMap`, HIP `hipMemMap`.
+    /// may touch it before [`set_access`](Self::set_access). One handle may be mapped at several addresses at
+    /// once (CUDA calls that virtual aliasing): each shows the same bytes, each has its own access, and
+    /// unmapping one leaves the others. Work that comes later in a stream's order, or is ordered after it by an
+    /// event or a wait, sees at any of them what was written at another. A driver may refuse a second mapping,
+    /// and nothing has changed then: allocators do without. CUDA `cuMemMap`, HIP `hipMemMap`.
     ///
     /// # Safety
     /// `[at, at + bytes)` lies in one live reservation; `bytes` is the handle's size; rule 1.

@@ -176,8 +176,9 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     fn bring_back(&self, arena: &mut ArenaState<P>, saved: &SavedBlock) -> DevicePtr {
-        let holder =
-            crate::block::Tier::ALL.into_iter().find_map(|tier| arena.free_block_at(tier, saved.addr));
+        let segments = crate::block::Tier::ALL.map(|tier| arena.segment_at(tier, saved.addr));
+        let mut segments = segments.into_iter().flatten();
+        let holder = segments.find_map(|segment| arena.free_block_at(segment, saved.addr));
         let Some(holder) = holder else { unreachable!("checked before anything was changed") };
         let call = arena.history.call();
         arena.history.begin_call(saved.context.as_ref().or(call.as_ref()));

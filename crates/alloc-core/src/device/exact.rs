@@ -1,6 +1,7 @@
 //! Memory at an address that the program names: where a graph or another process expects it.
 
 use super::DeviceAllocator;
+use crate::attention::Reason;
 use crate::error::{AllocError, Result};
 use crate::history::RecordContext;
 use crate::policy::Policy;
@@ -32,7 +33,17 @@ impl<P: Policy> DeviceAllocator<P> {
             return refuse("the stream has no memory in this pool");
         }
         let request = state.policy.request(bytes);
-        let Some(block) = state.free_block_at(request.tier, ptr.0) else {
+        let segment = state.segment_at(request.tier, ptr.0);
+        if let Some(view) = segment.filter(|segment| state.segments.is_view(*segment)) {
+            if self.attention.has(Reason::HARDENED) {
+                return refuse("in the hardened mode free memory is not shown in another place");
+            }
+            let Some(block) = state.take_in_view(view, ptr.0, request.size) else {
+                return refuse("not all of the memory that is shown there is free");
+            };
+            return Ok(state.hand_out_lent(&self.map, block, &request));
+        }
+        let Some(block) = segment.and_then(|segment| state.free_block_at(segment, ptr.0)) else {
             return refuse("no free block of this stream, pool and size class holds it");
         };
         let room = state.blocks[block].end() - ptr.0;

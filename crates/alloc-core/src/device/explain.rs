@@ -174,6 +174,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 blockers: own.map_or_else(Vec::new, |a| blockers(a, request.tier)),
                 pools,
                 remedies: remedies.in_order(),
+                policy: P::NAME,
                 growable: policy.grows(),
                 reserve_too_small,
                 reserve_class: reserve_class.filter(|_| class_reserve.is_some()),

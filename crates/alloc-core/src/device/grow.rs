@@ -1,5 +1,6 @@
 //! Taking memory from the device: fixed segments, and mapping into growable ones.
 
+use super::accounts::Asked;
 use super::{DeviceAllocator, DeviceState, SegmentChange, SegmentEvent};
 use crate::address_map::AddressMap;
 use crate::arena::ArenaPool;
@@ -69,9 +70,15 @@ impl<P: Policy> Drop for Intent<'_, P> {
 impl<P: Policy> DeviceAllocator<P> {
     /// The granules that new memory of an arena is made of, if `size` bytes are needed; 0 where any will do.
     pub(super) fn next_granule(&self, arena: &Arena<P>, tier: Tier, size: u64) -> u64 {
-        let hardened = self.attention.has(Reason::HARDENED);
-        let minimum = self.minimum_granule.get().filter(|_| P::VIEWS && !hardened);
-        minimum.map_or(0, |minimum| arena.lock().next_granule(tier, *minimum, size))
+        if !P::VIEWS || self.attention.has(Reason::HARDENED) {
+            return 0;
+        }
+        let Some(minimum) = self.minimum_granule.get() else { return 0 };
+        if tier == Tier::Large && !self.shows(arena, tier) {
+            // Free granules of two sizes do not join but in a view.
+            return SMALL_SEGMENT.next_multiple_of(*minimum);
+        }
+        arena.lock().next_granule(tier, *minimum, size)
     }
 
     /// The unit of virtual memory. Calls the driver the first time.
@@ -82,6 +89,11 @@ impl<P: Policy> DeviceAllocator<P> {
         assert_unlocked();
         let minimum = vm.granularity(self.device, Granularity::Minimum)?;
         Ok(*self.minimum_granule.get_or_init(|| minimum))
+    }
+
+    /// The smallest granules that memory is made of, once the unit of virtual memory is known.
+    pub(super) fn finest_granule(&self) -> Option<u64> {
+        self.minimum_granule.get().map(|minimum| SMALL_SEGMENT.next_multiple_of(*minimum))
     }
 
     fn granule_for(&self, arena: &Arena<P>, request: &Request, purpose: Purpose) -> u64 {
@@ -122,8 +134,11 @@ impl<P: Policy> DeviceAllocator<P> {
         // refused it is counted as it is.
         let missing = missing.filter(|_| growable).unwrap_or(u64::MAX);
         let bytes = missing.min(request.segment_bytes);
-        let asked = self.asked(arena, request, bytes);
-        if !self.admit(pool.id, request, asked, is_retry)? {
+        let asked = match purpose {
+            Purpose::Serve => self.asked(arena, request, granule, bytes),
+            Purpose::Stock { .. } => Asked { bytes, exact: bytes },
+        };
+        if !self.admit(pool.id, request, asked)? {
             return Ok(None);
         }
         // Counted as held until it is, or is not; also where foreign code panics.
@@ -362,7 +377,9 @@ impl<P: Policy> DeviceAllocator<P> {
                 granule => granule,
             };
             let state = arena.lock();
-            let granule = self.hardened_granule(&state.policy).unwrap_or(usual);
+            // Who asks for granules of one size gets these, whatever the settings have become since.
+            let hardened = self.hardened_granule(&state.policy).filter(|_| of == 0);
+            let granule = hardened.unwrap_or(usual);
             let class = self.state.lock().class_reserve(state.id.stream, self.total_memory);
             let reserve = class.unwrap_or_else(|| state.policy.reserve(self.total_memory, granule));
             // Where regions are small, a large request has one of its own.

@@ -3,12 +3,11 @@
 //! Only what the device is known to be done with moves, and nothing is waited for to learn that.
 
 use super::{DeviceAllocator, SegmentChange};
-use crate::attention::Reason;
 use crate::backend::{Readiness, VirtualMemory};
 use crate::block::{BlockId, Tier};
 use crate::call::Call;
 use crate::directory::{Arena, PoolSlot};
-use crate::error::Result;
+use crate::error::{AllocError, Result};
 use crate::index::PlacementIndex;
 use crate::policy::{Policy, Request};
 use crate::region::{self, Failed};
@@ -52,7 +51,8 @@ impl<P: Policy> DeviceAllocator<P> {
             (state.id.stream, self.naming.begin(state.id.stream), state.epochs.seal())
         };
         assert_unlocked();
-        if self.attention.has(Reason::CAPTURE) && self.may_be_capturing(stream) {
+        // The question itself would break a capture, also one that nobody told of.
+        if self.may_be_capturing(stream) {
             return false;
         }
         match self.backend.query_stream(stream) {
@@ -81,7 +81,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let mut parts = self.take_idle(from, wanted);
         if parts.is_empty() {
             // What views show stays; those that nobody uses go.
-            self.drop_views(from, vm, call)?;
+            self.drop_past_views(from, vm, call)?;
             parts = self.take_idle(from, wanted);
         }
         let mut came = 0;
@@ -97,7 +97,14 @@ impl<P: Policy> DeviceAllocator<P> {
                 Err(error) => outcome = Err(error),
             }
         }
-        outcome.map(|()| came)
+        match outcome {
+            // The memory is the device's again: what comes next on the ladder may take it.
+            Err(AllocError::Backend(error)) if error.is_out_of_memory() => {
+                self.backend.clear_error();
+                Ok(came)
+            }
+            outcome => outcome.map(|()| came),
+        }
     }
 
     /// Takes free granules out, as busy blocks, from the largest free blocks first: about `wanted` bytes.
@@ -115,8 +122,12 @@ impl<P: Policy> DeviceAllocator<P> {
                 // Freed since the stream was seen to be idle.
                 continue;
             }
-            if bytes >= wanted || state.blocks[id].size < granule {
+            if bytes >= wanted {
                 break;
+            }
+            if state.blocks[id].size < granule {
+                // Granules of other regions may be smaller.
+                continue;
             }
             for part in state.begin_vacate(id) {
                 let (size, keep) =
@@ -235,6 +246,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 Ok(handles) => {
                     device.regions.commit_backed(region, addr, &handles);
                     device.counters.device_alloc += 1;
+                    device.counters.granules_moved += i64::try_from(handles.len()).unwrap_or(i64::MAX);
                     Ok(bytes)
                 }
                 Err(Failed { error, leftovers }) => {

@@ -9,17 +9,10 @@ use crate::policy::{Policy, Request};
 use crate::types::PoolId;
 
 impl<P: Policy> DeviceAllocator<P> {
-    /// Counts the retry and applies the limits to what is to be taken. What is admitted counts as held from then on, as
-    /// an intent, until it is settled.
-    pub(super) fn admit(
-        &self,
-        pool: PoolId,
-        request: &Request,
-        asked: Asked,
-        is_retry: bool,
-    ) -> Result<bool> {
+    /// Applies the limits to what is to be taken. What is admitted counts as held from then on, as an intent, until it is
+    /// settled.
+    pub(super) fn admit(&self, pool: PoolId, request: &Request, asked: Asked) -> Result<bool> {
         let mut state = self.state.lock();
-        state.counters.alloc_retries += i64::from(is_retry);
         let accounts = &state.accounts;
         let wanted = accounts.held().saturating_add(asked.bytes);
         let refused = accounts.allowed().is_some_and(|allowed| wanted > allowed);

@@ -4,8 +4,9 @@ use super::DeviceAllocator;
 use super::record::Recording;
 use crate::address_map::Location;
 use crate::arena::ArenaState;
-use crate::block::State;
+use crate::block::{Block, State, Tier};
 use crate::counters::{Count, Counters, Peaks};
+use crate::directory::PoolSlot;
 use crate::error::Result;
 use crate::history::{
     Context, Details, Labelling, Owner, Record, RecordContext, Recorder, SegmentContexts, entry,
@@ -13,11 +14,12 @@ use crate::history::{
 use crate::pending::Ask;
 use crate::policy::{Drain, Policy};
 use crate::region::Region;
+use crate::round::MIN_BLOCK;
 use crate::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, TraceEntry, Value};
 use crate::stats::{DeviceStats, GranuleStats, Stat};
 use crate::stream_identity::shown_raw;
 use crate::sync::Arc;
-use crate::types::{DevicePtr, PoolId};
+use crate::types::{DevicePtr, PoolId, Stream};
 use std::collections::BTreeMap;
 
 /// What the growable segments of a stream and a tier hold. PyTorch: `StreamSegmentSize`.
@@ -104,12 +106,13 @@ impl<P: Policy> DeviceAllocator<P> {
             stats.segment = own.segment;
             (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts.figures();
             stats.oversize_segments = own.oversize_segments;
+            let granules_moved = own.granules_moved;
             let asleep_bytes = i64::try_from(state.regions.asleep_bytes()).unwrap_or(i64::MAX);
             drop(state);
             stats.granule = GranuleStats {
                 pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
                 unrecorded_frees: i64::try_from(self.pending.failures()).unwrap_or(i64::MAX),
-                granules_moved: 0,
+                granules_moved,
                 asleep_bytes,
             };
             stats
@@ -160,6 +163,25 @@ impl<P: Policy> DeviceAllocator<P> {
             let blocks = arenas.iter().flat_map(|arena| arena.blocks.iter());
             blocks.filter(|(_, block)| block.state == State::Free).map(|(_, b)| b.size).max().unwrap_or(0)
         })
+    }
+
+    /// The most bytes that a large request of a stream finds free in one piece, or in pieces that a view shows in one.
+    pub(crate) fn largest_in_one_piece(&self, stream: Stream) -> u64 {
+        /// More than any device has.
+        const ALL: u64 = 1 << 60;
+        let Some(arena) = self.arenas.of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
+        let granule = self.next_granule(arena, Tier::Large, MIN_BLOCK);
+        let shows = self.shows(arena, Tier::Large) && granule > 0;
+        let state = arena.lock();
+        let is_large = |block: &Block| state.segments[block.segment].tier == Tier::Large;
+        let free = state.blocks.iter().filter(|(_, block)| block.state == State::Free && is_large(block));
+        let block = free.map(|(_, block)| block.size).max().unwrap_or(0);
+        if !shows {
+            return block;
+        }
+        let view = state.plan_view(ALL, granule);
+        let shown: u64 = view.granules.iter().map(|shown| shown.bytes).sum();
+        block.max(shown - view.skip)
     }
 
     /// Whether the history is complete, and what is missing.

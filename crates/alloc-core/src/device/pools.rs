@@ -333,12 +333,15 @@ impl<P: Policy> DeviceAllocator<P> {
         };
         let mut state = self.attended(state, call);
         state.settle();
-        let request = if self.attention.has(Reason::HARDENED) {
-            self.hardened_request(&state, bytes)
+        let (request, found) = if self.attention.has(Reason::HARDENED) {
+            let request = self.hardened_request(&state, bytes);
+            // What is free is protected then, and could be reached in a view.
+            (request, state.find(&request))
         } else {
-            state.policy.request(bytes)
+            let request = state.policy.request(bytes);
+            (request, state.find_remembered(&request))
         };
-        match state.find(&request) {
+        match found {
             Some(block) => Ok(state.hand_out(&self.map, block, &request)),
             None => {
                 drop(state);

@@ -55,13 +55,17 @@ pub(super) struct Need {
 
 impl<P: Policy> DeviceAllocator<P> {
     /// What a request takes from the device. `bytes` is PyTorch's count of it.
-    pub(super) fn asked(&self, arena: &Arena<P>, request: &Request, bytes: u64) -> Asked {
-        let exact = if self.has_budgets() { self.exact_need(arena, request) } else { bytes };
+    pub(super) fn asked(&self, arena: &Arena<P>, request: &Request, granule: u64, bytes: u64) -> Asked {
+        let exact = if self.has_budgets() { self.need_in(arena, request, granule) } else { bytes };
         Asked { bytes, exact }
     }
 
     fn exact_need(&self, arena: &Arena<P>, request: &Request) -> u64 {
-        let granule = self.next_granule(arena, request.tier, request.size);
+        self.need_in(arena, request, self.next_granule(arena, request.tier, request.size))
+    }
+
+    /// What has to be taken for a request in granules of this size, or any where that is 0.
+    fn need_in(&self, arena: &Arena<P>, request: &Request, granule: u64) -> u64 {
         let state = arena.lock();
         let missing =
             if state.grows() { state.missing_memory(request.tier, request.size, granule) } else { None };

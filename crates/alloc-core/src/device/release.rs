@@ -276,9 +276,17 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is
     /// known to be; `Ok(false)` where it is not known, and a capture forbids to wait.
     pub(super) fn quiesce(&self, arena: &Arena<P>, blocks: &[BlockId], call: &Call<'_>) -> Result<bool> {
+        let newest = {
+            let state = arena.lock();
+            blocks.iter().map(|id| state.blocks[*id].epoch).max().unwrap_or(0)
+        };
+        self.quiesce_up_to(arena, newest, call)
+    }
+
+    /// [`quiesce`](Self::quiesce), for what was freed up to the epoch `newest`.
+    pub(super) fn quiesce_up_to(&self, arena: &Arena<P>, newest: u64, call: &Call<'_>) -> Result<bool> {
         let (named, sealed) = {
             let mut state = arena.lock();
-            let newest = blocks.iter().map(|id| state.blocks[*id].epoch).max().unwrap_or(0);
             if state.epochs.is_closed(newest) {
                 return Ok(true);
             }

@@ -93,7 +93,7 @@ impl<P: Policy> DeviceAllocator<P> {
         request: &Request,
     ) -> Result<DevicePtr> {
         state.settle();
-        match state.find(request) {
+        match state.find_remembered(request) {
             Some(block) => {
                 let ptr = state.hand_out(&self.map, block, request);
                 self.leave(state);

@@ -2,19 +2,19 @@
 
 use super::DeviceAllocator;
 use crate::address_map::Location;
-use crate::arena::ArenaState;
+use crate::arena::{ArenaState, Shown};
 use crate::attention::{Attention, Reason};
 use crate::backend::{
     Attribute, Backend, BackendError, ErrorKind, Granularity, HandleType, IpcMemoryHandle, ShareableHandle,
 };
-use crate::block::{BlockId, State};
+use crate::block::{Block, BlockId, State};
 use crate::call::{Call, Relaxed};
 use crate::directory::Arena;
 use crate::error::{AllocError, Result};
 use crate::pending::Ask;
 use crate::policy::Policy;
-use crate::region::{GranuleState, RegionId, ToExport};
-use crate::segment::Origin;
+use crate::region::{GranuleState, Piece, ToExport};
+use crate::segment::{Origin, Segment};
 use crate::share::handle::{Exporter, Handle, Memory};
 use crate::share::import::Imports;
 use crate::share::ledger::Ledger;
@@ -22,7 +22,6 @@ use crate::share::{ImportedMemory, Share, SharedBlock, bytes};
 use crate::sync::{Arc, Mutex, OnceLock, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
 use rustc_hash::FxHashMap;
-use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 /// What a device has to do with other processes.
@@ -62,8 +61,17 @@ impl Sharing {
 /// Where a block lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
-    Fixed { base: u64, bytes: u64, registration: u32 },
-    Granules { region: RegionId, granule: u64, range: Range<u64>, registration: u32 },
+    Fixed {
+        base: u64,
+        bytes: u64,
+        registration: u32,
+    },
+    /// Granules that are shown one after another from `base` on.
+    Granules {
+        base: u64,
+        pieces: Vec<Piece>,
+        registration: u32,
+    },
 }
 
 impl Place {
@@ -71,7 +79,7 @@ impl Place {
     fn whole(&self) -> (u64, u64) {
         match self {
             Self::Fixed { base, bytes, .. } => (*base, *bytes),
-            Self::Granules { range, .. } => (range.start, range.end - range.start),
+            Self::Granules { base, pieces, .. } => (*base, pieces.iter().map(Piece::bytes).sum()),
         }
     }
 
@@ -81,10 +89,10 @@ impl Place {
         }
     }
 
-    fn granules(&self) -> Option<(RegionId, u64, u64)> {
+    fn granules(&self) -> &[Piece] {
         match self {
-            Self::Fixed { .. } => None,
-            Self::Granules { region, range, .. } => Some((*region, range.start, range.end - range.start)),
+            Self::Fixed { .. } => &[],
+            Self::Granules { pieces, .. } => pieces,
         }
     }
 }
@@ -131,7 +139,7 @@ impl<P: Policy> DeviceAllocator<P> {
             }
         };
         if let Some(unused) = unused {
-            self.end_export(unused.granules);
+            self.end_export(&unused.granules);
         }
         Ok(outcome)
     }
@@ -154,34 +162,40 @@ impl<P: Policy> DeviceAllocator<P> {
                 self.sharing.segments.lock().insert(*base, (*registration, handle));
                 Ok(Memory::Fixed(handle))
             }
-            Place::Granules { region, granule, range, .. } => {
+            Place::Granules { pieces, .. } => {
                 if self.handle_type() == HandleType::None {
                     return Err(AllocError::Share { ptr, problem: self.why_private() });
                 }
-                let exported = self.state.lock().regions.begin_export(*region, range.clone());
+                let exported = self.state.lock().regions.begin_export(pieces);
                 let mut granules = exported.map_err(|state| not_there(ptr, state))?;
-                let taken =
-                    self.export_granules(&mut granules).inspect_err(|_| self.end_export(place.granules()))?;
+                let taken = self.export_granules(&mut granules).inspect_err(|_| self.end_export(pieces))?;
                 drop(taken);
-                Ok(in_handle(*granule, &granules))
+                Ok(in_handle(&granules))
             }
         }
     }
 
     /// Why growable memory stays in the process.
     fn why_private(&self) -> String {
+        // With views memory is growable whatever the settings say.
+        let (what, instead) = if P::VIEWS {
+            ("growable memory", "use policy:pytorch without expandable_segments")
+        } else {
+            ("an expandable_segments allocation", "disable expandable_segments")
+        };
         if self.state.lock().settings.segments_ipc
             && self.sharing.handle_type.get() == Some(&HandleType::None)
         {
             return format!(
-                "Cannot share an expandable_segments allocation: device {} offers neither file descriptors nor fabric handles \
-                 for it. Disable expandable_segments for cross-process tensors.",
+                "Cannot share {what}: device {} offers neither file descriptors nor fabric handles for it; {instead} for \
+                 cross-process tensors.",
                 self.device
             );
         }
-        "Cannot share an expandable_segments allocation: IPC handles are disabled. Set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or \
-         disable expandable_segments for cross-process tensors."
-            .into()
+        format!(
+            "Cannot share {what}: IPC handles are disabled. Set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or {instead} for \
+             cross-process tensors."
+        )
     }
 
     /// Asks the driver for what it was not asked for yet. Returns what is not needed, to be dropped without a lock.
@@ -220,7 +234,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let (registration, offset) = (place.registration(), ptr.0 - base);
         let handle = Handle { memory, exporter, ticket, registration, whole, offset, bytes: size };
         let block = SharedBlock { handle: handle.to_bytes(), offset };
-        Ok(Share::new(block, place.granules(), ledger, ticket))
+        Ok(Share::new(block, place.granules().to_vec(), ledger, ticket))
     }
 
     fn backend_tag(&self) -> [u8; 16] {
@@ -238,9 +252,8 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(*self.sharing.model.get_or_init(|| bytes::checksum(properties.name.as_bytes())))
     }
 
-    fn end_export(&self, granules: Option<(RegionId, u64, u64)>) {
-        let Some((region, addr, bytes)) = granules else { return };
-        let ended = self.state.lock().regions.end_export(region, addr..addr + bytes);
+    fn end_export(&self, granules: &[Piece]) {
+        let ended = self.state.lock().regions.end_export(granules);
         // Descriptors are closed without a lock.
         drop(ended);
     }
@@ -248,7 +261,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Takes blocks back that no other process holds any more.
     pub(super) fn take_back_shared(&self, ask: Ask, call: &Call<'_>) {
         self.pending.drain_shared(ask, &self.transit, |waiting, share| {
-            self.end_export(share.granules);
+            self.end_export(&share.granules);
             self.event_done(waiting, call);
         });
         if ask == Ask::Now {
@@ -266,7 +279,7 @@ impl<P: Policy> DeviceAllocator<P> {
             live.filter_map(|(id, block)| Some((id, share(block.uses)?))).collect()
         };
         // Fixed memory does not sleep.
-        let moves = |share: &Share| share.granules.is_some() && share.withdraw();
+        let moves = |share: &Share| !share.granules.is_empty() && share.withdraw();
         for (id, share) in shared.into_iter().filter(|(_, share)| moves(share)) {
             let withdrawn = {
                 let mut state = arena.lock();
@@ -276,7 +289,7 @@ impl<P: Policy> DeviceAllocator<P> {
             };
             // Else it was freed since, and ends as a pending block.
             if withdrawn.is_some() {
-                self.end_export(share.granules);
+                self.end_export(&share.granules);
             }
         }
     }
@@ -322,7 +335,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 self.device
             ));
         }
-        if matches!(handle.memory, Memory::Fabric { .. }) && !self.offers(Attribute::FabricHandles) {
+        if matches!(handle.memory, Memory::Fabric(_)) && !self.offers(Attribute::FabricHandles) {
             return refused(format!(
                 "expandable_segments IPC: received FABRIC handle from producer but consumer device {} does not support \
                  fabric access. Configure PYTORCH_CUDA_ALLOC_CONF=expandable_segments_handle_type:posix_fd on the producer, \
@@ -394,12 +407,7 @@ fn place<P: Policy>(state: &ArenaState<P>, id: BlockId) -> std::result::Result<P
     let (region, granule) = match segment.origin {
         Origin::Fixed => return Ok(Place::Fixed { base: segment.base, bytes: segment.bytes, registration }),
         Origin::Growable { region, granule } => (region, granule),
-        // Its granules are known to two places, of which only one can be exported.
-        Origin::View => {
-            return Err("the block lies in a view of free memory that the granule policy made; allocate what is to be \
-                        shared from a memory pool, whose blocks lie in one place, or with policy:pytorch"
-                .into());
-        }
+        Origin::View => return place_in_view(state, block, segment),
     };
     if state.pool.source.is_some() {
         return Err("the block's memory comes from its pool's own source of physical memory, which does not say how other \
@@ -408,7 +416,30 @@ fn place<P: Policy>(state: &ArenaState<P>, id: BlockId) -> std::result::Result<P
     }
     let low = (block.addr - segment.base) / granule * granule + segment.base;
     let high = (block.end() - segment.base).next_multiple_of(granule) + segment.base;
-    Ok(Place::Granules { region, granule, range: low..high, registration })
+    let pieces = vec![Piece { region, range: low..high, granule }];
+    Ok(Place::Granules { base: low, pieces, registration })
+}
+
+/// Where a block in a view lies: the granules that show it there, by their homes. While it lives, or waits for its users, they
+/// keep their memory, since its home bytes are not free.
+fn place_in_view<P: Policy>(
+    state: &ArenaState<P>,
+    block: &Block,
+    segment: &Segment,
+) -> std::result::Result<Place, String> {
+    let changing = || "the block's memory is being moved; share it afterwards".to_owned();
+    let view = state.views.all.iter().find(|view| view.segment == block.segment).ok_or_else(changing)?;
+    let shows = |(at, shown): &(u64, &Shown)| *at < block.end() && block.addr < *at + shown.bytes;
+    let mut touched = view.mappings(segment.base).filter(shows).peekable();
+    let (base, _) = *touched.peek().ok_or_else(changing)?;
+    let piece = |(_, shown): (u64, &Shown)| match state.segments[shown.segment].origin {
+        Origin::Growable { region, granule } => {
+            Some(Piece { region, range: shown.addr..shown.addr + shown.bytes, granule })
+        }
+        Origin::Fixed | Origin::View => None,
+    };
+    let pieces = touched.map(piece).collect::<Option<_>>().ok_or_else(changing)?;
+    Ok(Place::Granules { base, pieces, registration: segment.registration })
 }
 
 fn not_there(ptr: DevicePtr, state: GranuleState) -> AllocError {
@@ -417,16 +448,16 @@ fn not_there(ptr: DevicePtr, state: GranuleState) -> AllocError {
     AllocError::Share { ptr, problem }
 }
 
-fn in_handle(granule: u64, granules: &[ToExport]) -> Memory {
-    let mut memory: (Vec<i32>, Vec<[u8; 64]>) = (Vec::new(), Vec::new());
-    for shared in granules.iter().filter_map(|granule| granule.shared.as_deref()) {
-        match shared {
-            ShareableHandle::PosixFd(descriptor) => memory.0.push(descriptor.as_raw_fd()),
-            ShareableHandle::Fabric(handle) => memory.1.push(*handle),
+fn in_handle(granules: &[ToExport]) -> Memory {
+    let (mut numbers, mut handles) = (Vec::new(), Vec::new());
+    for granule in granules {
+        match granule.shared.as_deref() {
+            Some(ShareableHandle::PosixFd(descriptor)) => {
+                numbers.push((granule.bytes, descriptor.as_raw_fd()));
+            }
+            Some(ShareableHandle::Fabric(handle)) => handles.push((granule.bytes, *handle)),
+            None => {}
         }
     }
-    match memory {
-        (numbers, handles) if handles.is_empty() => Memory::Descriptors { granule, numbers },
-        (_, handles) => Memory::Fabric { granule, handles },
-    }
+    if handles.is_empty() { Memory::Descriptors(numbers) } else { Memory::Fabric(handles) }
 }

@@ -19,7 +19,7 @@ use crate::region::{self, RegionId, Source};
 use crate::segment::Origin;
 use crate::sleep::{Backup, Kept, KeptBecause, Saved, SleepReport, SleepTag, Store, Tags};
 use crate::snapshot::Action;
-use crate::sync::{Arc, Claim, assert_unlocked};
+use crate::sync::{Arc, Claim, Ordering, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -112,7 +112,11 @@ impl<P: Policy> DeviceAllocator<P> {
             )));
         }
         let sleeps = tag.is_some() && id != PoolId::DEFAULT;
+        let has_tag = tag.is_some();
         let slot = self.pools.lock().set_tag(id, tag)?;
+        if id == PoolId::DEFAULT {
+            self.default_has_tag.store(has_tag, Ordering::Relaxed);
+        }
         for arena in self.arena_states() {
             let mut state = arena.lock();
             if state.pool.slot == slot {

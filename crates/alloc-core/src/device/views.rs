@@ -2,7 +2,7 @@
 
 use super::grow::Purpose;
 use super::{DeviceAllocator, SegmentChange};
-use crate::arena::{Plan, Shown, View};
+use crate::arena::{Plan, Shown, side_by_side};
 use crate::attention::Reason;
 use crate::backend::{Access, VirtualMemory};
 use crate::block::Tier;
@@ -11,17 +11,18 @@ use crate::directory::{Arena, PoolSlot};
 use crate::error::Result;
 use crate::policy::{Policy, Request};
 use crate::region::Leftovers;
-use crate::round::SMALL_SEGMENT;
 use crate::segment::{Origin, Segment};
 use crate::sync::{Ordering, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId};
 
+/// Views show at most this many times what the device holds.
+const MOST_SHOWN: u64 = 4;
 /// How often memory is taken for one view, where other threads take away what was there.
 const TRIES: usize = 8;
 
 impl<P: Policy> DeviceAllocator<P> {
     /// Whether views may serve requests of this tier from this arena.
-    fn shows(&self, arena: &Arena<P>, tier: Tier) -> bool {
+    pub(super) fn shows(&self, arena: &Arena<P>, tier: Tier) -> bool {
         if !P::VIEWS || tier != Tier::Large || self.views_refused.load(Ordering::Relaxed) {
             return false;
         }
@@ -31,7 +32,7 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         let state = arena.lock();
         // Pools that sleep or have a source of their own keep their memory in one place.
-        state.pool.slot == PoolSlot::DEFAULT && state.grows() && !state.pool.sleeps
+        state.pool.slot == PoolSlot::DEFAULT && state.grows() && !self.default_has_tag.load(Ordering::Relaxed)
     }
 
     /// Serves a request from a view that is there already. Calls no driver.
@@ -59,18 +60,21 @@ impl<P: Policy> DeviceAllocator<P> {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        if self.shows(arena, request.tier)
+        if is_retry {
+            self.state.lock().counters.alloc_retries += 1;
+        }
+        if P::VIEWS
             && let Ok(vm) = self.backend.virtual_memory()
         {
             // What follows counts in granules.
             self.ask_granule(vm)?;
         }
         if !self.shows(arena, request.tier) || self.has_room_beyond_need(arena, request) {
+            if !self.shows(arena, request.tier) {
+                return self.grow(arena, request, Purpose::Serve, is_retry, call);
+            }
             if let Some(ptr) = self.grow(arena, request, Purpose::Serve, is_retry, call)? {
                 return Ok(Some(ptr));
-            }
-            if !self.shows(arena, request.tier) {
-                return Ok(None);
             }
         }
         match self.backend.virtual_memory() {
@@ -114,21 +118,28 @@ impl<P: Policy> DeviceAllocator<P> {
             // The hardened mode was switched on a moment ago: its granules are chosen otherwise.
             return self.grow(arena, request, Purpose::Serve, is_retry, call);
         }
-        let finest =
-            self.minimum_granule.get().map_or(granule, |minimum| SMALL_SEGMENT.next_multiple_of(*minimum));
+        let finest = self.finest_granule().unwrap_or(granule);
         for _ in 0..TRIES {
             let mut state = arena.lock();
             let plan = state.plan_view(request.size, granule);
             if plan.missing == 0 {
-                let Some(taken) = state.take_home(&plan.granules, plan.skip, request.size) else {
+                let Some(taken) = state.take_home(plan.granules.iter().copied(), plan.skip, request.size)
+                else {
                     return Ok(None);
                 };
                 let handles = self.handles(&state, &plan.granules);
+                let shows = state.views.bytes;
                 let stream = state.id.stream;
                 drop(state);
-                let Some((base, mapped)) = self.map_view(&plan, &handles, vm)? else {
-                    arena.lock().give_home_back(taken);
-                    return Ok(None);
+                let shown = self
+                    .bound_views(arena, shows, vm, call)
+                    .and_then(|()| self.map_view(&plan, &handles, vm));
+                let (base, mapped) = match shown {
+                    Ok(Some(mapped)) => mapped,
+                    nothing => {
+                        arena.lock().give_home_back(taken);
+                        return nothing.map(|_| None);
+                    }
                 };
                 let bytes = mapped.iter().map(|(_, bytes)| bytes).sum();
                 let pool = PoolId::DEFAULT;
@@ -138,6 +149,7 @@ impl<P: Policy> DeviceAllocator<P> {
                     let mut device = self.state.lock();
                     device.regions.views.extend(mapped.iter().copied());
                     device.counters.device_alloc += 1;
+                    device.counters.granules_moved += i64::try_from(mapped.len()).unwrap_or(i64::MAX);
                     device.register()
                 };
                 let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::View);
@@ -146,7 +158,9 @@ impl<P: Policy> DeviceAllocator<P> {
                 return Ok(Some(state.hand_out_lent(&self.map, block, request)));
             }
             drop(state);
-            if self.hand_over(arena, plan.missing, vm, call)? > 0 {
+            // A request that the whole device could not serve takes nothing from other streams.
+            let possible = self.in_use().saturating_add(plan.missing) <= self.total_memory;
+            if possible && self.hand_over(arena, plan.missing, vm, call)? > 0 {
                 continue;
             }
             let stock = Request { size: plan.missing, segment_bytes: plan.missing, ..*request };
@@ -202,7 +216,7 @@ impl<P: Policy> DeviceAllocator<P> {
             if !Self::can_serve(base, bytes) {
                 return Ok(false);
             }
-            for ((at, shown), handle) in View::mappings(base.0, &plan.granules).zip(handles) {
+            for ((at, shown), handle) in side_by_side(base.0, &plan.granules).zip(handles) {
                 // SAFETY: rule 1: the handle is that of a granule of this size, part of which this thread has taken out, so
                 // that it stays. The range lies in the reservation made above, where nothing is mapped yet.
                 unsafe { vm.map(DevicePtr(at), shown.bytes, *handle) }?;
@@ -245,48 +259,105 @@ impl<P: Policy> DeviceAllocator<P> {
         self.state.lock().regions.leftovers.append(left);
     }
 
-    /// Gives up the views of an arena in which no block lives, so that their granules may leave. Blocks until the device is
-    /// done with them; during a capture those stay of which that is not known.
+    /// Gives up all that an arena's views show and no block uses, so that it may leave. Blocks until the device is done with it;
+    /// during a capture everything stays of which that is not known.
     pub(super) fn drop_views(&self, arena: &Arena<P>, vm: &dyn VirtualMemory, call: &Call<'_>) -> Result<()> {
-        if !P::VIEWS {
+        if P::VIEWS { self.drop_some_views(arena, u64::MAX, false, vm, call) } else { Ok(()) }
+    }
+
+    /// [`drop_views`](Self::drop_views) of what the device is known to be done with. Waits for nothing.
+    pub(super) fn drop_past_views(
+        &self,
+        arena: &Arena<P>,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+    ) -> Result<()> {
+        self.drop_some_views(arena, u64::MAX, true, vm, call)
+    }
+
+    /// Keeps what an arena's views show within a multiple of what the device holds: where they show `bytes`, and that is more,
+    /// the parts leave that served nobody for the longest. A program whose sizes never repeat would map for ever, and search
+    /// all of it.
+    fn bound_views(
+        &self,
+        arena: &Arena<P>,
+        bytes: u64,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+    ) -> Result<()> {
+        let most = self.state.lock().accounts.held().saturating_mul(MOST_SHOWN);
+        if bytes <= most {
             return Ok(());
         }
-        let gone = arena.lock().take_blank_views();
-        if gone.is_empty() {
-            return Ok(());
-        }
+        // Enough that it is not done for every view, and seldom something has to be waited for.
+        self.drop_some_views(arena, bytes - most + most / MOST_SHOWN, false, vm, call)
+    }
+
+    fn drop_some_views(
+        &self,
+        arena: &Arena<P>,
+        enough: u64,
+        only_past: bool,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+    ) -> Result<()> {
         let _memory = self.in_transit();
-        let blocks: Vec<_> = gone.iter().map(|(_, block)| *block).collect();
-        let quiet = self.quiesce(arena, &blocks, call);
-        for (view, block) in gone {
-            if !matches!(quiet, Ok(true)) {
-                arena.lock().keep_view(view, block);
-                continue;
-            }
-            let (base, bytes, stream) = {
-                let state = arena.lock();
-                let segment = &state.segments[view.segment];
-                (DevicePtr(segment.base), segment.bytes, state.id.stream)
-            };
-            let pool = PoolId::DEFAULT;
-            self.tell(self.segment_event(SegmentChange::Detaching, pool, stream, base, bytes, true));
-            let mapped: Vec<_> =
-                View::mappings(base.0, &view.granules).map(|(at, shown)| (at, shown.bytes)).collect();
-            self.give_view_back(base, bytes, &mapped, vm);
+        let (leaving, stream) = {
             let mut state = arena.lock();
-            state.forget_view(&view);
-            let segment = state.remove_segment(view.segment, block);
-            {
+            (state.begin_leaving(enough, only_past), state.id.stream)
+        };
+        if leaving.is_empty() {
+            return Ok(());
+        }
+        let newest = leaving.iter().map(|part| part.epoch).max().unwrap_or(0);
+        let quiet = self.quiesce_up_to(arena, newest, call);
+        for part in leaving {
+            let (at, bytes) = (DevicePtr(part.addr), part.bytes);
+            let unmapped = matches!(quiet, Ok(true)) && {
+                let event =
+                    self.segment_event(SegmentChange::Detaching, PoolId::DEFAULT, stream, at, bytes, true);
+                self.tell(event);
+                // SAFETY: rule 3: adjacent mappings in which no block lives, and whose last use is past.
+                let outcome = unsafe { vm.unmap(at, bytes) };
+                if let Err(error) = &outcome {
+                    self.backend.clear_error();
+                    tracing::error!(%error, %at, bytes, "part of a view could not be unmapped; it stays");
+                    self.tell(super::SegmentEvent { change: SegmentChange::Attached, ..event });
+                }
+                outcome.is_ok()
+            };
+            let mut state = arena.lock();
+            let places = state.end_leaving(&part, unmapped);
+            if unmapped {
                 let mut device = self.state.lock();
-                for (at, _) in &mapped {
-                    device.regions.views.remove(at);
+                for at in places {
+                    device.regions.views.remove(&at);
                 }
                 device.counters.device_free += 1;
             }
-            drop(state);
-            // Its context may be foreign code's.
-            drop(segment);
         }
+        self.drop_empty_views(arena, vm);
         quiet.map(|_| ())
+    }
+
+    /// Gives the addresses back of views that show nothing any more.
+    fn drop_empty_views(&self, arena: &Arena<P>, vm: &dyn VirtualMemory) {
+        let gone: Vec<_> = {
+            let mut state = arena.lock();
+            let empty = state.take_empty_views();
+            empty.into_iter().filter_map(|(segment, block)| state.remove_segment(segment, block)).collect()
+        };
+        // Their contexts may be foreign code's: they are dropped here, without a lock.
+        for Segment { base, bytes, .. } in gone {
+            let base = DevicePtr(base);
+            // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
+            if let Err(error) = unsafe { vm.release_address(base, bytes) } {
+                self.backend.clear_error();
+                tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
+                let mut left = Leftovers::default();
+                left.keep_view(base, bytes, 0);
+                self.state.lock().regions.leftovers.append(left);
+            }
+        }
     }
 }

@@ -98,7 +98,10 @@ impl SegregatedIndex {
         let (mut best, mut least) = (0, u64::MAX);
         let mut at = self.links[class].after as usize;
         let looks = if size > LARGE { LARGE_LOOKS } else { LOOKS };
-        for _ in 0..looks {
+        for look in 0..looks {
+            if look >= LOOKS && at == class {
+                break;
+            }
             let link = self.links[at];
             // A head, where the ring is short, is larger than any block that is looked for here.
             let key = u64::from(link.size) << 32 | u64::from(link.addr);
@@ -111,7 +114,7 @@ impl SegregatedIndex {
 
     /// Takes out a block of at least `bytes`, nearly the smallest there is. Sizes from 2 TiB on are one: `fits` says
     /// whether a block that has it is large enough.
-    #[inline]
+    #[inline(always)]
     pub fn take_fit(&mut self, bytes: u64, fits: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         let size = units(bytes);
         let own = class(size);
@@ -196,7 +199,7 @@ impl SegregatedIndex {
 }
 
 impl PlacementIndex for SegregatedIndex {
-    #[inline]
+    #[inline(always)]
     #[allow(clippy::cast_possible_truncation)] // there are less than 2^28 blocks, and the lower half is meant
     fn insert(&mut self, block: &Block, id: BlockId) {
         let at = place(id);
@@ -213,7 +216,7 @@ impl PlacementIndex for SegregatedIndex {
         self.len += 1;
     }
 
-    #[inline]
+    #[inline(always)]
     fn remove(&mut self, block: &Block, id: BlockId) {
         let (at, size) = (place(id), units(block.size));
         debug_assert_eq!(self.links[at].size, size, "with this size");

@@ -17,7 +17,7 @@ const USUAL_GRANULE: u64 = 24 * MIB;
 const RESERVED: u64 = 2048;
 /// While a program has given back next to nothing, it loads what it will keep: such memory is in use as a whole, and is
 /// taken in larger granules. Next to nothing is a fraction of what is in use; granules are a fraction of what is held.
-const LOADING: u64 = 4;
+const LOADING: u64 = 2;
 const LOADED: u64 = 8;
 const LARGEST_LOADED: u64 = 64 * MIB;
 /// Where segments are fixed: of how many size classes the best fits are compared.

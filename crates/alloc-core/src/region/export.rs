@@ -18,10 +18,26 @@ struct Export {
     blocks: usize,
 }
 
+/// Whole granules of a region, one after another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) region: RegionId,
+    pub(crate) range: Range<u64>,
+    /// Bytes of each.
+    pub(crate) granule: u64,
+}
+
+impl Piece {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.range.end - self.range.start
+    }
+}
+
 /// A granule that is to be exported.
 #[derive(Clone, Debug)]
 pub(crate) struct ToExport {
-    pub(crate) addr: u64,
+    addr: u64,
+    pub(crate) bytes: u64,
     pub(crate) handle: PhysicalHandle,
     /// There already, for another block.
     pub(crate) shared: Option<Arc<ShareableHandle>>,
@@ -31,31 +47,43 @@ impl Region {
     fn places(&self, range: &Range<u64>) -> impl Iterator<Item = u64> + use<> {
         range.clone().step_by(self.granule as usize)
     }
+
+    /// The states of granules that were this region's a moment ago; `None` where the region is another one by now.
+    fn states_of(&self, piece: &Piece) -> Option<impl Iterator<Item = GranuleState> + '_> {
+        let same = self.granule == piece.granule
+            && self.base <= piece.range.start
+            && piece.range.end <= self.base + self.bytes;
+        same.then(|| self.states(piece.range.start, piece.bytes()))
+    }
 }
 
 impl Regions {
-    /// A block in these whole granules is to be shared: from here on they stay as they are. Refuses, with its state, where one
+    /// A block in these granules is to be shared: from here on they stay as they are. Refuses, with its state, where one
     /// has no memory now.
     pub(crate) fn begin_export(
         &mut self,
-        id: RegionId,
-        range: Range<u64>,
+        pieces: &[Piece],
     ) -> std::result::Result<Vec<ToExport>, GranuleState> {
-        let region = self.get_mut(id);
-        let granules = region.range(range.start, range.end - range.start);
-        let lost = region.granules[granules.clone()].iter().find(|granule| !granule.state.is_backed());
-        if let Some(lost) = lost {
-            return Err(lost.state);
-        }
-        let places = region.places(&range);
-        let mut exported = Vec::with_capacity(granules.len());
-        for (addr, granule) in places.zip(&mut region.granules[granules]) {
-            let Some(handle) = granule.handle else { unreachable!("what is backed has a handle") };
-            // One that is pinned stays so.
-            if granule.state == GranuleState::Mapped {
-                granule.state = GranuleState::Exported;
+        for piece in pieces {
+            let states = self.get(piece.region).and_then(|region| region.states_of(piece));
+            let lost = states.map_or(Some(GranuleState::Free), |mut states| states.find(|s| !s.is_backed()));
+            if let Some(lost) = lost {
+                return Err(lost);
             }
-            exported.push(ToExport { addr, handle, shared: None });
+        }
+        let mut exported = Vec::new();
+        for piece in pieces {
+            let region = self.get_mut(piece.region);
+            let (places, granules) =
+                (region.places(&piece.range), region.range(piece.range.start, piece.bytes()));
+            for (addr, granule) in places.zip(&mut region.granules[granules]) {
+                let Some(handle) = granule.handle else { unreachable!("what is backed has a handle") };
+                // One that is pinned stays so.
+                if granule.state == GranuleState::Mapped {
+                    granule.state = GranuleState::Exported;
+                }
+                exported.push(ToExport { addr, bytes: piece.granule, handle, shared: None });
+            }
         }
         for granule in &mut exported {
             let export = self.exports.0.entry(granule.addr).or_default();
@@ -103,21 +131,22 @@ impl Regions {
     }
 
     /// A shared block of these granules is nobody's any more. What is returned is to be dropped without a lock.
-    pub(crate) fn end_export(&mut self, id: RegionId, range: Range<u64>) -> Vec<Arc<ShareableHandle>> {
+    pub(crate) fn end_export(&mut self, pieces: &[Piece]) -> Vec<Arc<ShareableHandle>> {
         let mut ended = Vec::new();
-        let region = self.get_mut(id);
-        let granules = region.range(range.start, range.end - range.start);
-        let places: Vec<_> = region.places(&range).zip(granules).collect();
-        for (addr, index) in places {
-            let Some(export) = self.exports.0.get_mut(&addr) else { continue };
-            export.blocks -= 1;
-            if export.blocks > 0 {
-                continue;
-            }
-            ended.extend(self.exports.0.remove(&addr).and_then(|export| export.shared));
-            let granule = &mut self.get_mut(id).granules[index];
-            if granule.state == GranuleState::Exported {
-                granule.state = GranuleState::Mapped;
+        for Piece { region: id, range, .. } in pieces {
+            let region = self.get_mut(*id);
+            let places = region.places(range).zip(region.range(range.start, range.end - range.start));
+            for (addr, index) in places {
+                let Some(export) = self.exports.0.get_mut(&addr) else { continue };
+                export.blocks -= 1;
+                if export.blocks > 0 {
+                    continue;
+                }
+                ended.extend(self.exports.0.remove(&addr).and_then(|export| export.shared));
+                let granule = &mut self.get_mut(*id).granules[index];
+                if granule.state == GranuleState::Exported {
+                    granule.state = GranuleState::Mapped;
+                }
             }
         }
         ended

@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! 0       3, the version
-//! 1       'c': a fixed segment          'e': granules of a growable one
-//! 2       64 bytes of the driver        exporter i32, 0 u32, granule u64, count u64, type i32, 0 u32,
+//! 1       'c': a fixed segment          'e': granules of one size, 'v': of several
+//! 2       64 bytes of the driver        exporter i32, 0 u32, granule u64 ('v': 0), count u64, type i32, 0 u32,
+//!                                       of a 'v' per granule its size u64,
 //!                                       then per granule a descriptor's number i32 (type 1) or 64 bytes of a fabric (type 2)
 //! then    Granule's own part: `OWN_BYTES`, the last 8 of them a checksum of all before
 //! ```
 //!
 //! Up to Granule's own part this is what PyTorch writes and reads, except that PyTorch leaves the two zeros uninitialised.
+//! What has granules of several sizes, which PyTorch cannot say, is a kind of its own that PyTorch refuses.
 
 use super::bytes::{Reader, checksum};
 use super::ledger::Ticket;
@@ -31,10 +33,10 @@ const FABRIC: i32 = 2;
 pub(crate) enum Memory {
     /// A whole fixed segment.
     Fixed(IpcMemoryHandle),
-    /// Granules, by the numbers of the exporter's descriptors.
-    Descriptors { granule: u64, numbers: Vec<i32> },
-    /// Granules, by fabric handles.
-    Fabric { granule: u64, handles: Vec<[u8; 64]> },
+    /// Granules: their sizes, and the numbers of the exporter's descriptors.
+    Descriptors(Vec<(u64, i32)>),
+    /// Granules: their sizes, and fabric handles.
+    Fabric(Vec<(u64, [u8; 64])>),
 }
 
 /// Whose memory it is.
@@ -66,11 +68,12 @@ pub(crate) struct Handle {
 }
 
 impl Memory {
-    fn granules(&self) -> Option<(u64, usize)> {
+    /// The sizes of its granules; none of a fixed segment.
+    fn sizes(&self) -> Vec<u64> {
         match self {
-            Self::Fixed(_) => None,
-            Self::Descriptors { granule, numbers } => Some((*granule, numbers.len())),
-            Self::Fabric { granule, handles } => Some((*granule, handles.len())),
+            Self::Fixed(_) => Vec::new(),
+            Self::Descriptors(granules) => granules.iter().map(|(bytes, _)| *bytes).collect(),
+            Self::Fabric(granules) => granules.iter().map(|(bytes, _)| *bytes).collect(),
         }
     }
 }
@@ -83,13 +86,13 @@ impl Handle {
                 to.push(b'c');
                 to.extend(handle.0);
             }
-            Memory::Descriptors { granule, numbers } => {
-                self.granules_header(&mut to, *granule, numbers.len(), POSIX);
-                to.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+            Memory::Descriptors(granules) => {
+                self.granules_header(&mut to, POSIX);
+                to.extend(granules.iter().flat_map(|(_, number)| number.to_le_bytes()));
             }
-            Memory::Fabric { granule, handles } => {
-                self.granules_header(&mut to, *granule, handles.len(), FABRIC);
-                to.extend(handles.iter().flatten());
+            Memory::Fabric(granules) => {
+                self.granules_header(&mut to, FABRIC);
+                to.extend(granules.iter().flat_map(|(_, handle)| *handle));
             }
         }
         let Exporter { backend, model, process, ledger, nonce } = self.exporter;
@@ -110,14 +113,19 @@ impl Handle {
         to
     }
 
-    fn granules_header(&self, to: &mut Vec<u8>, granule: u64, count: usize, kind: i32) {
-        to.push(b'e');
+    fn granules_header(&self, to: &mut Vec<u8>, kind: i32) {
+        let sizes = self.memory.sizes();
+        let only = sizes.first().copied().filter(|first| sizes.iter().all(|size| size == first));
+        to.push(if only.is_some() { b'e' } else { b'v' });
         to.extend(self.exporter.process.id.to_le_bytes());
         to.extend([0; 4]);
-        to.extend(granule.to_le_bytes());
-        to.extend((count as u64).to_le_bytes());
+        to.extend(only.unwrap_or(0).to_le_bytes());
+        to.extend((sizes.len() as u64).to_le_bytes());
         to.extend(kind.to_le_bytes());
         to.extend([0; 4]);
+        if only.is_none() {
+            to.extend(sizes.iter().flat_map(|size| size.to_le_bytes()));
+        }
     }
 
     /// Reads a handle. Any bytes may be given.
@@ -147,7 +155,8 @@ impl Handle {
         }
         let (memory, own) = match kind {
             b'c' => fixed(body)?,
-            b'e' => granules(body)?,
+            b'e' => granules(body, false)?,
+            b'v' => granules(body, true)?,
             _ => return refuse("unexpected or illformed shareable handle type"),
         };
         if own.len() != OWN_BYTES || !own.starts_with(&MAGIC) {
@@ -177,9 +186,12 @@ impl Handle {
     }
 
     fn is_sound(&self) -> bool {
-        let granules = match self.memory.granules() {
-            None => Some(self.whole),
-            Some((granule, count)) => granule.checked_mul(count as u64).filter(|_| granule > 0),
+        let granules = match &self.memory {
+            Memory::Fixed(_) => Some(self.whole),
+            growable => growable
+                .sizes()
+                .into_iter()
+                .try_fold(0, |sum: u64, size| sum.checked_add(size).filter(|_| size > 0)),
         };
         let end = self.offset.checked_add(self.bytes);
         self.bytes > 0
@@ -201,8 +213,9 @@ fn fixed(body: &[u8]) -> Result<(Memory, &[u8]), String> {
     Ok((Memory::Fixed(IpcMemoryHandle(handle)), from.0))
 }
 
-fn granules(body: &[u8]) -> Result<(Memory, &[u8]), String> {
-    let (header, list) = body.split_at_checked(GRANULES_HEADER).ok_or_else(cut)?;
+/// Granules of one size, or of several, whose sizes are told one by one.
+fn granules(body: &[u8], several: bool) -> Result<(Memory, &[u8]), String> {
+    let (header, rest) = body.split_at_checked(GRANULES_HEADER).ok_or_else(cut)?;
     let mut header = Reader(header);
     let mut fields = || {
         header.array::<8>()?; // the exporter's process is in Granule's own part, too
@@ -218,13 +231,18 @@ fn granules(body: &[u8]) -> Result<(Memory, &[u8]), String> {
         _ => return Err(format!("Unknown Expandable_Segments_Handle_Type in IPC share header: {kind}")),
     };
     // What is not there is not made room for.
-    let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(each));
-    let (list, own) = length.and_then(|length| list.split_at_checked(length)).ok_or_else(cut)?;
+    let length = |each: usize| usize::try_from(count).ok().and_then(|count| count.checked_mul(each));
+    let sizes = if several { length(8) } else { Some(0) };
+    let (sizes, rest) = sizes.and_then(|length| rest.split_at_checked(length)).ok_or_else(cut)?;
+    let (list, own) = length(each).and_then(|length| rest.split_at_checked(length)).ok_or_else(cut)?;
+    let told = sizes.as_chunks().0;
+    let size = |n: usize| told.get(n).map_or(granule, |size| u64::from_le_bytes(*size));
     let memory = if kind == POSIX {
-        let numbers = list.as_chunks().0.iter().map(|number| i32::from_le_bytes(*number)).collect();
-        Memory::Descriptors { granule, numbers }
+        let numbers = list.as_chunks().0.iter().enumerate();
+        Memory::Descriptors(numbers.map(|(n, number)| (size(n), i32::from_le_bytes(*number))).collect())
     } else {
-        Memory::Fabric { granule, handles: list.as_chunks().0.to_vec() }
+        let handles = list.as_chunks().0.iter().enumerate();
+        Memory::Fabric(handles.map(|(n, handle)| (size(n), *handle)).collect())
     };
     Ok((memory, own))
 }
@@ -241,12 +259,18 @@ mod tests {
         Handle { memory, exporter, ticket, registration: 2, whole, offset: 512, bytes: 1024 }
     }
 
-    fn each_kind() -> [Handle; 3] {
+    fn each_kind() -> [Handle; 5] {
         let granule = 2 << 20;
+        let numbers = vec![(granule, 4), (granule, 5), (granule, 6)];
+        let handles = vec![(granule, [1; 64]), (granule, [2; 64])];
+        let several = vec![(3 * granule, 4), (granule, 7)];
+        let several_fabric = vec![(granule, [3; 64]), (granule, [1; 64]), (2 * granule, [2; 64])];
         [
             handle(Memory::Fixed(IpcMemoryHandle([8; 64])), 2 << 20),
-            handle(Memory::Descriptors { granule, numbers: vec![4, 5, 6] }, 3 * granule),
-            handle(Memory::Fabric { granule, handles: vec![[1; 64], [2; 64]] }, 2 * granule),
+            handle(Memory::Descriptors(numbers), 3 * granule),
+            handle(Memory::Fabric(handles), 2 * granule),
+            handle(Memory::Descriptors(several), 4 * granule),
+            handle(Memory::Fabric(several_fabric), 4 * granule),
         ]
     }
 
@@ -256,12 +280,17 @@ mod tests {
             let bytes = one.to_bytes();
             assert_eq!(Handle::from_bytes(&bytes), Ok(one));
         }
-        let [fixed, descriptors, _] = each_kind().map(|one| one.to_bytes());
+        let [fixed, descriptors, _, several, _] = each_kind().map(|one| one.to_bytes());
         assert_eq!((fixed.len() - OWN_BYTES, &fixed[..3]), (66, &[3, b'c', 8][..]));
         assert_eq!(descriptors.len() - OWN_BYTES, 2 + 32 + 12);
         assert_eq!(&descriptors[2..6], &4711_i32.to_le_bytes());
         assert_eq!(&descriptors[6..10], &[0; 4], "padding is zero, so the bytes are the same each time");
+        assert_eq!((descriptors[1], &descriptors[10..18]), (b'e', &(2_u64 << 20).to_le_bytes()[..]));
         assert_eq!(&descriptors[34..38], &4_i32.to_le_bytes());
+        assert_eq!(several.len() - OWN_BYTES, 2 + 32 + 16 + 8);
+        assert_eq!((several[1], &several[10..18]), (b'v', &[0; 8][..]), "PyTorch has no such kind");
+        assert_eq!(&several[34..42], &(6_u64 << 20).to_le_bytes());
+        assert_eq!(&several[50..54], &4_i32.to_le_bytes());
     }
 
     #[test]
@@ -283,11 +312,15 @@ mod tests {
 
     #[test]
     fn sums_that_match_do_not_make_nonsense_good() {
-        let [mut fixed, mut descriptors, _] = each_kind();
+        let [mut fixed, mut descriptors, _, mut several, _] = each_kind();
         fixed.bytes = fixed.whole;
         assert!(Handle::from_bytes(&fixed.to_bytes()).is_err(), "a block reaches beyond its segment");
         descriptors.whole += 512;
         assert!(Handle::from_bytes(&descriptors.to_bytes()).is_err(), "granules are whole");
+        several.memory = Memory::Descriptors(vec![(u64::MAX, 4), (1 << 23, 5), (1, 6)]);
+        assert!(Handle::from_bytes(&several.to_bytes()).is_err(), "sizes that add up beyond all numbers");
+        several.memory = Memory::Descriptors(vec![(1 << 23, 4), (0, 5)]);
+        assert!(Handle::from_bytes(&several.to_bytes()).is_err(), "a granule without bytes");
     }
 
     proptest! {
@@ -299,7 +332,7 @@ mod tests {
         /// Bytes that look right at the beginning and at the end, with a sum that matches.
         #[test]
         fn almost_right_bytes_are_read_or_refused(
-            kind in 0..3_usize,
+            kind in 0..5_usize,
             changes in proptest::collection::vec((any::<u16>(), any::<u8>()), 1..6),
         ) {
             let mut bytes = each_kind()[kind].to_bytes();

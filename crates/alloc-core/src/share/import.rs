@@ -181,7 +181,7 @@ impl Imports {
     fn show(&self, handle: &Handle, holding: Holding) -> Result<(Arc<Shown>, Holding)> {
         let key = match &handle.memory {
             Memory::Fixed(ipc) => Some((handle.exporter.nonce, handle.registration, *ipc)),
-            Memory::Descriptors { .. } | Memory::Fabric { .. } => None,
+            Memory::Descriptors(_) | Memory::Fabric(_) => None,
         };
         if let Some(key) = &key {
             let mut table = self.table.lock();
@@ -213,7 +213,7 @@ impl Imports {
     }
 
     fn map(&self, handle: &Handle, mapping: &mut Mapping) -> Result<DevicePtr> {
-        let (granule, shared) = match &handle.memory {
+        let shared = match &handle.memory {
             Memory::Fixed(ipc) => {
                 let base = mapping.open(&*self.backend, self.device, ipc)?;
                 // A handle that says more than there is would lead past its end.
@@ -223,16 +223,17 @@ impl Imports {
                 }
                 return Ok(base);
             }
-            Memory::Descriptors { granule, numbers } => {
-                let taken = handle.exporter.process.descriptors(numbers);
+            Memory::Descriptors(granules) => {
+                let (sizes, numbers): (Vec<_>, Vec<_>) = granules.iter().copied().unzip();
+                let taken = handle.exporter.process.descriptors(&numbers);
                 let taken = taken.map_err(|problem| AllocError::Open { problem })?;
-                (granule, taken.into_iter().map(ShareableHandle::PosixFd).collect())
+                sizes.into_iter().zip(taken.into_iter().map(ShareableHandle::PosixFd)).collect()
             }
-            Memory::Fabric { granule, handles } => {
-                (granule, handles.iter().map(|handle| ShareableHandle::Fabric(*handle)).collect())
+            Memory::Fabric(granules) => {
+                granules.iter().map(|(bytes, handle)| (*bytes, ShareableHandle::Fabric(*handle))).collect()
             }
         };
-        Ok(mapping.map(&*self.backend, &self.users(), *granule, shared)?)
+        Ok(mapping.map(&*self.backend, &self.users(), shared)?)
     }
 
     /// The device, and those that reach its memory.

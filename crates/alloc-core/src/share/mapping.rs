@@ -10,7 +10,7 @@ use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 pub(super) struct Mapping {
     opened: Option<DevicePtr>,
     reserved: Option<(DevicePtr, u64)>,
-    /// From here on that many bytes are mapped, in pieces of one granule.
+    /// From here on that many bytes are mapped, granule by granule.
     mapped: Vec<(DevicePtr, u64)>,
     handles: Vec<PhysicalHandle>,
 }
@@ -29,29 +29,29 @@ impl Mapping {
         Ok(base)
     }
 
-    /// Shows granules one after another, and reserves addresses for just these. The first of `devices` is the one it
-    /// is for.
+    /// Shows granules, each with its size, one after another, and reserves addresses for just these. The first of `devices`
+    /// is the one it is for.
     pub(super) fn map(
         &mut self,
         backend: &dyn Backend,
         devices: &[DeviceIndex],
-        granule: u64,
-        shared: Vec<ShareableHandle>,
+        shared: Vec<(u64, ShareableHandle)>,
     ) -> Result<DevicePtr> {
         assert_unlocked();
         let device = devices[0];
         let vm = backend.virtual_memory()?;
-        let bytes = granule * shared.len() as u64;
+        let bytes = shared.iter().map(|(granule, _)| granule).sum();
         let base = vm.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
         self.reserved = Some((base, bytes));
-        for (n, one) in shared.iter().enumerate() {
+        let mut at = base;
+        for (granule, one) in &shared {
             let handle = vm.import_physical(device, one)?;
             self.handles.push(handle);
-            let at = base.add(n as u64 * granule);
             // SAFETY: rule 1: the handle was just imported; the range is part of the reservation above, in which nothing is
             // mapped yet. A handle of another size is refused.
-            unsafe { vm.map(at, granule, handle) }?;
-            self.mapped.push((at, granule));
+            unsafe { vm.map(at, *granule, handle) }?;
+            self.mapped.push((at, *granule));
+            at = at.add(*granule);
         }
         // SAFETY: the whole range was mapped just above.
         unsafe { vm.set_access(base, bytes, devices, Access::ReadWrite) }?;

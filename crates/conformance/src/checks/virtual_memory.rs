@@ -1,5 +1,7 @@
 //! Virtual memory.
 
+mod aliases;
+
 use super::room::Room;
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, prompt, refused};
@@ -41,6 +43,12 @@ checks! { VirtualMemory;
         "after unmap the place is empty and takes another handle" => unmapped_is_free,
     "virtual_memory.memory_moves":
         "memory keeps its bytes when it is unmapped and mapped elsewhere" => memory_moves,
+    "virtual_memory.aliases_agree":
+        "a handle that is mapped at two addresses shows the same bytes at both, in a stream's order"
+            => aliases::agree,
+    "virtual_memory.aliases_are_alone":
+        "of two mappings of a handle, unmapping one or taking its access leaves the other as it is"
+            => aliases::are_alone,
     "virtual_memory.occupied_place":
         "a second handle at an occupied place is refused, and the first mapping stays (rule 6)"
             => occupied_place,

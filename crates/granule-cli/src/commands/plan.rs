@@ -12,7 +12,7 @@ use comfy_table::Cell;
 use granule::round::format_bytes;
 use planner::csv::{self, Table};
 use planner::{
-    CrossStream, Options, Pattern, Plan, PlanError, Recording, Solution, SolveError, Solver, solve,
+    CrossStream, Options, Pattern, Plan, PlanError, ReadError, Recording, Solution, SolveError, Solver, solve,
 };
 use serde::Serialize;
 use std::borrow::Cow;
@@ -102,6 +102,8 @@ pub(crate) enum Refusal {
     Open { path: PathBuf, error: std::io::Error },
     #[error("{}: {error}", path.display())]
     Table { path: PathBuf, error: csv::TableError },
+    #[error("{}: {error}", path.display())]
+    Read { path: PathBuf, error: ReadError },
     #[error("{workload}: {error}")]
     Recording { workload: String, error: planner::RecordingError },
     #[error("{workload}: {error}")]
@@ -112,6 +114,9 @@ impl Refusal {
     /// What to do next, where the message does not say it.
     pub(crate) fn hint(&self) -> Option<String> {
         match self {
+            Self::Read { error: ReadError::Json(_), .. } => {
+                Some("granule plan TRACE --iteration N -o FILE makes a plan".into())
+            }
             Self::Recording { error: planner::RecordingError::NoIteration(_), .. } => {
                 Some("leave out --iteration for the whole trace".into())
             }
@@ -165,6 +170,12 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let result = args.output.as_deref().map(ResultFile::create).transpose()?;
     let is_table = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("csv"));
     if is_table { run_table(args, path, result, out) } else { run_trace(args, path, result, out) }
+}
+
+/// Reads a plan that this command wrote.
+pub(super) fn read(path: &Path) -> Result<Plan, Refusal> {
+    let file = File::open(path).map_err(|error| Refusal::Open { path: path.to_owned(), error })?;
+    Plan::read(file).map_err(|error| Refusal::Read { path: path.to_owned(), error })
 }
 
 fn options(args: &Args) -> Options {

@@ -1,6 +1,6 @@
 //! `granule replay`: a recorded workload, once through the allocator.
 
-use super::{Outcome, write_json};
+use super::{Outcome, plan, write_json};
 use crate::allocator_args::AllocatorArgs;
 use crate::backends::{self, Named};
 use crate::compare::{self, Conditions, NativeAnswer};
@@ -31,6 +31,7 @@ Examples:
   granule replay train.trace.gz --conf expandable_segments:True --capacity 24GiB
   granule replay train.trace.gz --of-peak 1.02 --lag 1000 --cost map=10us,create-physical=30us+1ms/GiB
   granule replay train.trace.gz --backend cuda
+  granule replay train.trace.gz --plan train.plan.gz --policy granule
   granule replay snapshot.pickle --json | jq .reserved_bytes_peak")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -74,6 +75,10 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 
+    /// Follow a plan of `granule plan`: a request that finds the place it names free is served there, all others as ever
+    #[arg(long, value_name = "FILE")]
+    plan: Option<PathBuf>,
+
     /// End at the first refused request (exit code 3) instead of skipping it with its later free
     #[arg(long)]
     stop_on_oom: bool,
@@ -103,6 +108,7 @@ impl RunArgs {
             scale: None,
             snapshot,
             metrics: None,
+            plan: None,
             stop_on_oom: false,
             lag: 0,
             cost: Arc::default(),
@@ -182,6 +188,7 @@ fn run_with<P: Policy>(
         costs: CostModel::clone(&args.cost),
         no_virtual_memory: args.no_virtual_memory,
         stop_on_oom: args.stop_on_oom,
+        plan: args.plan.as_deref().map(plan::read).transpose()?.map(Arc::new),
     };
     let backend = args.backend.open_real().map_err(|error| Failure::backend(args.backend.0, error))?;
     if backend.is_some() && args.lag > 0 {

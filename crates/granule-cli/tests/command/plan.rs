@@ -58,3 +58,99 @@ fn what_cannot_be_is_said_with_what_to_do() {
         }
     }
 }
+
+/// Weights, then iterations of which each asks for the same: scratch memory and 12 blocks that are given up in reverse order.
+fn repeating(iterations: usize) -> String {
+    let mut lines = String::from("a 0 40000000 0\n");
+    let mut id = 1;
+    for n in 0..iterations {
+        lines += &format!("i {n}\n");
+        let first = id;
+        for block in 0..12 {
+            lines += &format!("a {id} {} 0\n", 20_000_000 + 1_000_000 * block);
+            id += 1;
+        }
+        for block in (first..id).rev() {
+            lines += &format!("f {block}\n");
+        }
+    }
+    lines
+}
+
+#[test]
+fn a_plan_is_followed() {
+    let place = Place::new();
+    place.trace("t.gz", &repeating(6));
+    let made = place.run(&["plan", "t.gz", "--iteration", "2", "-o", "p.gz", "--json"]).json();
+    let replay = ["replay", "t.gz", "--plan", "p.gz", "--policy", "granule"];
+    let answer = place.run(&[&replay[..], &["--json"]].concat()).json();
+    let plan = &answer["plan"];
+    assert_eq!((&plan["pattern"], &plan["height"]), (&made["pattern"], &made["height"]));
+    let counts = [
+        "placed",
+        "occupied",
+        "not_laid_out",
+        "small",
+        "other_streams",
+        "unplanned",
+        "mismatches",
+        "outside",
+    ];
+    let counted: u64 = counts.iter().map(|name| plan[name].as_u64().unwrap()).sum();
+    assert_eq!(counted, 1 + 6 * 12, "{plan}");
+    assert!(plan["placed"].as_u64().unwrap() >= 3 * 12, "{plan}");
+    assert_eq!((plan["mismatches"].as_u64(), plan["occupied"].as_u64()), (Some(0), Some(0)), "{plan}");
+    assert_eq!(plan["equal_iterations"].as_array().unwrap().len(), 6);
+    let without = place.run(&["replay", "t.gz", "--policy", "granule", "--json"]).json();
+    assert!(without.get("plan").is_none());
+    assert!(answer["reserved_bytes_peak"].as_i64() <= without["reserved_bytes_peak"].as_i64());
+    let text = place.run(&replay).out;
+    for part in [
+        &format!("Plan {} of t.gz, iteration 2: 12 requests", made["pattern"].as_str().unwrap()),
+        "served where the plan said",
+        "6 iterations make the plan's requests, at most in 0",
+    ] {
+        assert!(text.contains(part), "'{part}' is not in: {text}");
+    }
+    for more in [&["--lag", "20"][..], &["--policy", "pytorch"], &["--no-virtual-memory"]] {
+        let ran = place.run(&[&["replay", "t.gz", "--plan", "p.gz", "--json"], more].concat());
+        assert_eq!(ran.json()["traps"], 0, "{more:?}");
+    }
+}
+
+#[test]
+fn a_plan_of_another_workload_is_followed_nowhere() {
+    let place = Place::new();
+    place.trace("t.gz", &repeating(4)).file("b.gz", BUNDLED);
+    place.run(&["plan", "t.gz", "--iteration", "2", "-o", "p.gz"]);
+    let ran = place.run(&["replay", "b.gz", "--plan", "p.gz"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("No iteration makes the plan's requests."), "{}", ran.out);
+    let plan = &place.run(&["replay", "b.gz", "--plan", "p.gz", "--json"]).json()["plan"];
+    assert_eq!((plan["placed"].as_u64(), plan["layouts"].as_u64()), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_file_that_is_no_plan_is_refused() {
+    let place = Place::new();
+    place.trace("t.gz", &repeating(4));
+    place.run(&["plan", "t.gz", "--iteration", "2", "-o", "p.json"]);
+    let plan = std::fs::read_to_string(place.path("p.json")).unwrap();
+    place
+        .file("cut.json", &plan.as_bytes()[..plan.len() / 2])
+        .file("newer.json", plan.replace("\"version\":1", "\"version\":7").as_bytes())
+        .file("edited.json", plan.replacen("20000000", "20000512", 1).as_bytes());
+    for (file, parts) in [
+        ("none.json", &["none.json: ", "check the path"][..]),
+        ("t.gz", &["t.gz: ", "no plan", "granule plan TRACE"]),
+        ("cut.json", &["cut.json: ", "damaged", "granule plan TRACE"]),
+        ("newer.json", &["version 7", "make it again"]),
+        ("edited.json", &["edited.json: ", "were changed", "make it again"]),
+    ] {
+        let ran = place.run(&["replay", "t.gz", "--plan", file]);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{file}: {}", ran.err);
+        for part in parts {
+            assert!(ran.err.contains(part), "'{part}' is not in: {}", ran.err);
+        }
+    }
+}

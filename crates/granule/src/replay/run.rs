@@ -1,5 +1,6 @@
 //! A replay under way.
 
+use super::planned::Planned;
 use super::simulated::Program;
 use super::{DEVICE, Refusal, ReplayError};
 use alloc_core::backend::Backend;
@@ -45,6 +46,8 @@ pub(super) struct Run<'a, P: Policy> {
     allocator: &'a CachingAllocator<P>,
     /// On a simulated device.
     pub(super) program: Option<Program<'a>>,
+    /// Where requests are to go.
+    pub(super) plan: Option<Planned<'a, P>>,
     streams: Vec<Stream>,
     /// By number.
     blocks: Vec<Block>,
@@ -62,6 +65,7 @@ impl<'a, P: Policy> Run<'a, P> {
         backend: &dyn Backend,
         allocator: &'a CachingAllocator<P>,
         program: Option<Program<'a>>,
+        plan: Option<Planned<'a, P>>,
     ) -> Result<Self, ReplayError> {
         let (mut blocks, mut last_stream) = (0, 0);
         for (n, event) in trace.events.iter().enumerate() {
@@ -88,6 +92,7 @@ impl<'a, P: Policy> Run<'a, P> {
         Ok(Self {
             allocator,
             program,
+            plan,
             streams,
             blocks: vec![GONE; blocks as usize],
             marks: Vec::new(),
@@ -141,6 +146,9 @@ impl<'a, P: Policy> Run<'a, P> {
                 if let Some(program) = &mut self.program {
                     program.mark();
                 }
+                if let Some(plan) = &mut self.plan {
+                    plan.mark(n)?;
+                }
                 self.iteration = Some(n);
                 let stats = self.allocator.stats(DEVICE)?;
                 self.marks.push(Mark {
@@ -159,7 +167,11 @@ impl<'a, P: Policy> Run<'a, P> {
     fn allocate(&mut self, id: u64, size: u64, stream: u32) -> Result<(), StepError> {
         self.ops += 1;
         let on = self.streams[stream as usize];
-        match self.allocator.malloc(size, on) {
+        let served = match &mut self.plan {
+            Some(plan) => plan.follower.malloc(size, stream, on),
+            None => self.allocator.malloc(size, on),
+        };
+        match served {
             Ok(ptr) => {
                 self.blocks[id as usize] = Block { ptr, bytes: size, stream };
                 if let Some(program) = &self.program {

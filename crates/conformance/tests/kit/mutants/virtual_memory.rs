@@ -1,8 +1,10 @@
 //! Backends that break rules of this area: virtual memory.
 
+mod aliases;
 mod mapping;
 
 use super::{hook, mutants};
+use aliases::{AliasIsFresh, UnmapTakesAll};
 use alloc_core::backend::{
     Access, Backend, BackendError, ErrorKind, Granularity, HandleType, HostFunction, PhysicalProperties,
     PointerInfo, PointerKind, Result, ShareableHandle, VirtualMemory,
@@ -52,6 +54,10 @@ mutants! {
     UnmapLies: "virtual_memory.unmap_lies", "unmap does nothing" => "virtual_memory.unmapped_is_free",
     MapMovesNothing: "virtual_memory.map_moves_nothing",
         "a second mapping of a handle shows new memory" => "virtual_memory.memory_moves",
+    AliasIsFresh: "virtual_memory.alias_is_fresh",
+        "a handle that is mapped shows new memory at a second address" => "virtual_memory.aliases_agree",
+    UnmapTakesAll: "virtual_memory.unmap_takes_all",
+        "unmap takes all mappings of the handle away" => "virtual_memory.aliases_are_alone",
     MapReplaces: "virtual_memory.map_replaces",
         "mapping at an occupied place replaces what is there" => "virtual_memory.occupied_place",
     ReleaseUnmaps: "virtual_memory.release_unmaps",

@@ -1,0 +1,144 @@
+//! Remembered places: where a request was served the last time the same requests came before it.
+//!
+//! Programs repeat what they do, and what was placed once without another view can be placed so again: only if every
+//! request of a pass comes to lie where it did, memory that views show is free when they are needed. So large requests are
+//! logged, by size and place. Once the last [`WINDOW`] sizes are those of an earlier passage, the log is followed from there on:
+//! what it says is tried first, and taken where exactly these bytes are free. Else the request is placed as any other.
+//!
+//! The log is a ring, and passages are found by one entry each in a table of hashes: nothing grows, and after a while
+//! nothing is taken from the heap.
+
+use super::ArenaState;
+use crate::block::{BlockId, SegmentId};
+use crate::policy::{Policy, Request};
+use crate::round::SMALL_LIMIT;
+
+/// Requests that tell one passage from others. Layers of a model are alike: shorter passages are found in the wrong one.
+const WINDOW: usize = 64;
+/// Requests that are remembered: several passes of most programs.
+const LOG: usize = 1 << 14;
+const TABLE_BITS: u32 = 14;
+
+/// The base of the rolling hash, and what the oldest of a window has been multiplied with when it leaves.
+const BASE: u64 = 0x9E37_79B9_7F4A_7C15;
+const LEAVING: u64 = {
+    let (mut power, mut n) = (1_u64, 0);
+    while n < WINDOW {
+        power = power.wrapping_mul(BASE);
+        n += 1;
+    }
+    power
+};
+
+/// One request, and where it was served.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    size: u64,
+    segment: SegmentId,
+    addr: u64,
+}
+
+/// What an arena remembers of its large requests. They are numbered from 0 on.
+#[derive(Debug, Default)]
+pub(crate) struct Follow {
+    log: Vec<Served>,
+    count: usize,
+    /// Of the sizes of the last window.
+    hash: u64,
+    /// By hash of a window: the number of the request after the last one of its newest occurrence, and 0 for none.
+    passages: Vec<usize>,
+    /// The request that the next one is likely to repeat.
+    next: Option<usize>,
+}
+
+impl Follow {
+    fn served(&self, number: usize) -> Option<&Served> {
+        let kept = number < self.count && self.count - number <= LOG;
+        kept.then(|| &self.log[number % LOG])
+    }
+
+    fn is_of(&self, number: usize, size: u64) -> bool {
+        self.served(number).is_some_and(|served| served.size == size)
+    }
+
+    /// The hash of a window that ends with a request of `size` bytes, which is not logged yet.
+    fn hash_with(&self, size: u64) -> u64 {
+        // Sizes are multiples of 512; powers of two would leave the upper bits alone.
+        let mix = |size: u64| (size >> 9 ^ size >> 21).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let oldest = self.count.checked_sub(WINDOW).and_then(|number| self.served(number));
+        let oldest = oldest.map_or(0, |served| mix(served.size).wrapping_mul(LEAVING));
+        self.hash.wrapping_mul(BASE).wrapping_add(mix(size)).wrapping_sub(oldest)
+    }
+
+    fn slot(hash: u64) -> usize {
+        (hash >> (u64::BITS - TABLE_BITS)) as usize
+    }
+
+    /// The earlier request that one of `size` bytes repeats now.
+    fn repeated(&self, size: u64) -> Option<usize> {
+        if let Some(next) = self.next
+            && self.is_of(next, size)
+        {
+            return Some(next);
+        }
+        let number = self.passages.get(Self::slot(self.hash_with(size)))?.checked_sub(1)?;
+        let alike = |back: usize| {
+            let of = |end: usize| self.served(end.checked_sub(back)?).map(|served| served.size);
+            of(number).is_some_and(|then| of(self.count) == Some(then))
+        };
+        (self.is_of(number, size) && (1..WINDOW).all(alike)).then_some(number)
+    }
+
+    /// A request was served.
+    fn note(&mut self, served: Served) {
+        let repeated = self.repeated(served.size);
+        self.hash = self.hash_with(served.size);
+        if self.passages.is_empty() {
+            self.passages = vec![0; 1 << TABLE_BITS];
+        }
+        if self.log.len() < LOG {
+            self.log.push(served);
+        } else {
+            self.log[self.count % LOG] = served;
+        }
+        self.count += 1;
+        self.passages[Self::slot(self.hash)] = self.count;
+        self.next = repeated.map(|number| number + 1);
+    }
+}
+
+impl<P: Policy> ArenaState<P> {
+    /// [`find`](Self::find) that looks where the request was served before, first: at home, or in a view. The block, in no
+    /// index, is as large as the request there.
+    #[inline]
+    pub(crate) fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
+        if P::VIEWS
+            && request.size > SMALL_LIMIT
+            && let Some(found) = self.find_followed(request.size)
+        {
+            return Some(found);
+        }
+        self.find(request)
+    }
+
+    #[inline(never)]
+    fn find_followed(&mut self, size: u64) -> Option<BlockId> {
+        // Searches are counted, or blocks are handed out whole.
+        if self.ages || self.pool.no_split {
+            return None;
+        }
+        let follow = &self.views.follow;
+        let Served { segment, addr, .. } = *follow.served(follow.repeated(size)?)?;
+        self.take_at(segment, addr, size)
+    }
+
+    /// A block was handed out for a large request.
+    #[inline(never)]
+    pub(crate) fn remember(&mut self, id: BlockId) {
+        if self.views.borders.is_empty() {
+            return;
+        }
+        let block = &self.blocks[id];
+        self.views.follow.note(Served { size: block.size, segment: block.segment, addr: block.addr });
+    }
+}

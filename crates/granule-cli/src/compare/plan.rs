@@ -1,0 +1,71 @@
+//! What a plan did for a replay.
+
+use super::{align_right, new_table};
+use comfy_table::Cell;
+use granule::replay::{EqualIteration, PlanFigures};
+use granule::round::format_bytes;
+
+/// What became of each request, and how much memory the iterations equal to the plan needed.
+pub(super) fn report(figures: &PlanFigures) -> String {
+    let of = figures.iteration.map_or_else(|| "the whole run".into(), |n| format!("iteration {n}"));
+    let mut text = format!(
+        "Plan {} of {}, {of}: {} requests in {}, met as a whole {}.\n",
+        figures.pattern,
+        figures.workload,
+        figures.requests,
+        format_bytes(figures.height),
+        times(figures.passes),
+    );
+    let all = figures.program_requests();
+    let counts = &figures.counts;
+    let mut table = new_table(["requests of the program", "", "share"]);
+    for (what, count) in [
+        ("all", all),
+        ("served where the plan said", counts.placed),
+        ("not there: bytes in use", counts.occupied),
+        ("not there: plan not laid out", counts.not_laid_out),
+        ("not there: small, in memory of their own", counts.small),
+        ("not there: another stream's", counts.other_streams),
+        ("in the plan without a place", counts.unplanned),
+        ("mismatches, which left the plan", counts.mismatches),
+        ("outside the plan", counts.outside),
+    ] {
+        #[allow(clippy::cast_precision_loss)]
+        let share = format!("{:.2} %", 100.0 * count as f64 / all.max(1) as f64);
+        table.add_row([Cell::new(what), Cell::new(count), Cell::new(share)]);
+    }
+    align_right(&mut table, [1, 2]);
+    text.push_str(&table.to_string());
+    text.push_str(&equal(figures));
+    text
+}
+
+/// The iterations equal to the plan; of several the one that needed most, for what was asked.
+fn equal(figures: &PlanFigures) -> String {
+    let Some(ratio) = figures.reserved_over_requested else {
+        return "\nNo iteration makes the plan's requests.".into();
+    };
+    let over = |equal: &EqualIteration| {
+        equal.reserved_peak.saturating_mul(1 << 20) / equal.requested_peak_until.max(1)
+    };
+    let Some(worst) = figures.equal_iterations.iter().rev().max_by_key(|equal| over(equal)) else {
+        return String::new();
+    };
+    let which = match (figures.equal_iterations.len(), worst.iteration) {
+        (_, None) => "The run is the plan's".into(),
+        (1, Some(n)) => format!("1 iteration makes the plan's requests, {n}"),
+        (count, Some(n)) => format!("{count} iterations make the plan's requests, at most in {n}"),
+    };
+    format!(
+        "\n{which}: {} reserved, {ratio:.4} of the most requested up to its end, {}.",
+        format_bytes(worst.reserved_peak),
+        format_bytes(worst.requested_peak_until),
+    )
+}
+
+fn times(count: u64) -> String {
+    match count {
+        1 => "once".into(),
+        count => format!("{count} times"),
+    }
+}
