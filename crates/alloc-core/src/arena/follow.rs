@@ -38,6 +38,25 @@ struct Served {
     addr: u64,
 }
 
+/// Where a passage was seen last: part of its hash, which tells most others from it, and the number of the request after it
+/// as far as that fits. 0 is none.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passage {
+    tag: u32,
+    after: u32,
+}
+
+/// What was found out about a request: it is asked when a place is looked for, and again when the request is logged.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    /// How many requests came before.
+    count: usize,
+    size: u64,
+    /// Of the window that ends with it.
+    hash: u64,
+    repeats: Option<usize>,
+}
+
 /// What an arena remembers of its large requests. They are numbered from 0 on.
 #[derive(Debug, Default)]
 pub(crate) struct Follow {
@@ -45,10 +64,11 @@ pub(crate) struct Follow {
     count: usize,
     /// Of the sizes of the last window.
     hash: u64,
-    /// By hash of a window: the number of the request after the last one of its newest occurrence, and 0 for none.
-    passages: Vec<usize>,
+    /// By hash of a window, its newest occurrence.
+    passages: Vec<Passage>,
     /// The request that the next one is likely to repeat.
     next: Option<usize>,
+    asked: Asked,
 }
 
 impl Follow {
@@ -70,18 +90,31 @@ impl Follow {
         self.hash.wrapping_mul(BASE).wrapping_add(mix(size)).wrapping_sub(oldest)
     }
 
-    fn slot(hash: u64) -> usize {
-        (hash >> (u64::BITS - TABLE_BITS)) as usize
+    /// The place of a passage in the table, and its tag.
+    #[allow(clippy::cast_possible_truncation)] // a part of the hash
+    fn slot(hash: u64) -> (usize, u32) {
+        ((hash >> (u64::BITS - TABLE_BITS)) as usize, hash as u32)
     }
 
     /// The earlier request that one of `size` bytes repeats now.
-    fn repeated(&self, size: u64) -> Option<usize> {
-        if let Some(next) = self.next
-            && self.is_of(next, size)
-        {
-            return Some(next);
+    fn repeated(&mut self, size: u64) -> Option<usize> {
+        if (self.asked.count, self.asked.size) == (self.count, size) {
+            return self.asked.repeats;
         }
-        let number = self.passages.get(Self::slot(self.hash_with(size)))?.checked_sub(1)?;
+        let hash = self.hash_with(size);
+        let repeats =
+            self.next.filter(|next| self.is_of(*next, size)).or_else(|| self.find_passage(hash, size));
+        self.asked = Asked { count: self.count, size, hash, repeats };
+        repeats
+    }
+
+    fn find_passage(&self, hash: u64, size: u64) -> Option<usize> {
+        let (slot, tag) = Self::slot(hash);
+        let passage = self.passages.get(slot).filter(|passage| passage.tag == tag && passage.after != 0)?;
+        // The newest number of which this is the lower part.
+        #[allow(clippy::cast_possible_truncation)]
+        let since = (self.count as u32).wrapping_sub(passage.after) as usize;
+        let number = self.count.checked_sub(since)?.checked_sub(1)?;
         let alike = |back: usize| {
             let of = |end: usize| self.served(end.checked_sub(back)?).map(|served| served.size);
             of(number).is_some_and(|then| of(self.count) == Some(then))
@@ -92,9 +125,9 @@ impl Follow {
     /// A request was served.
     fn note(&mut self, served: Served) {
         let repeated = self.repeated(served.size);
-        self.hash = self.hash_with(served.size);
+        self.hash = self.asked.hash;
         if self.passages.is_empty() {
-            self.passages = vec![0; 1 << TABLE_BITS];
+            self.passages = vec![Passage::default(); 1 << TABLE_BITS];
         }
         if self.log.len() < LOG {
             self.log.push(served);
@@ -102,7 +135,10 @@ impl Follow {
             self.log[self.count % LOG] = served;
         }
         self.count += 1;
-        self.passages[Self::slot(self.hash)] = self.count;
+        let (slot, tag) = Self::slot(self.hash);
+        #[allow(clippy::cast_possible_truncation)] // the rest is what `find_passage` adds
+        let after = self.count as u32;
+        self.passages[slot] = Passage { tag, after };
         self.next = repeated.map(|number| number + 1);
     }
 }
@@ -127,8 +163,9 @@ impl<P: Policy> ArenaState<P> {
         if self.ages || self.pool.no_split {
             return None;
         }
-        let follow = &self.views.follow;
-        let Served { segment, addr, .. } = *follow.served(follow.repeated(size)?)?;
+        let follow = &mut self.views.follow;
+        let repeats = follow.repeated(size)?;
+        let Served { segment, addr, .. } = *follow.served(repeats)?;
         self.take_at(segment, addr, size)
     }
 
