@@ -12,7 +12,7 @@ pub(crate) struct AllocatorArgs {
     #[arg(long, value_name = "STR")]
     conf: Option<String>,
 
-    /// The allocator's policy [default: that of the environment, else pytorch]
+    /// The allocator's policy: pytorch or granule [default: that of the environment, else pytorch]
     #[arg(long, value_name = "NAME", value_parser = parse_policy)]
     policy: Option<PolicyName>,
 }
@@ -52,6 +52,22 @@ impl AllocatorArgs {
 fn from_text(text: &str) -> Result<(Settings, Vec<Warning>), Failure> {
     let parsed = pytorch::parse(text, &Settings::default(), Flavour::Cuda)
         .map_err(|error| Failure::Conf { place: "--conf: ", error })?;
+    if std::env::var(environment::GRANULE_VARIABLE).is_err() {
+        return Ok((parsed.settings, parsed.warnings));
+    }
+    // It takes the place of PyTorch's variables, and Granule's own is read on top of it as of them.
+    let lookup = |name: &str| match name {
+        name if name == environment::PYTORCH_VARIABLES[0] => Some(text.to_owned()),
+        environment::GRANULE_VARIABLE => std::env::var(name).ok(),
+        _ => None,
+    };
+    let parsed =
+        environment::read(lookup, Flavour::Cuda).map_err(|error| Failure::Conf { place: "", error })?;
+    console::note(format_args!(
+        "settings '{}': --conf, and {} on top of it",
+        parsed.settings.text,
+        environment::GRANULE_VARIABLE
+    ));
     Ok((parsed.settings, parsed.warnings))
 }
 

@@ -177,7 +177,8 @@ pub struct ReplayResult {
 pub struct Replay<P: Policy = PytorchPolicy> {
     /// The figures.
     pub result: ReplayResult,
-    /// All statistics at the end.
+    /// All statistics at the end. With a plan, peaks of requested, allocated and active bytes leave out what laying it out
+    /// took for a moment.
     pub stats: DeviceStats,
     /// The first refused request.
     pub first_refusal: Option<Refusal>,
@@ -286,7 +287,13 @@ fn run<P: Policy>(
     run.look();
     let Run { marks, refused, first_refusal, ops, done, program, plan, .. } = run;
     let plan = plan.map(Planned::figures).transpose().map_err(failed(done))?;
-    let stats = allocator.stats(DEVICE).map_err(failed(done))?;
+    let mut stats = allocator.stats(DEVICE).map_err(failed(done))?;
+    let plan = plan.map(|(figures, peaks)| {
+        stats.requested_bytes.all.peak = peaks.requested;
+        stats.allocated_bytes.all.peak = peaks.allocated;
+        stats.active_bytes.all.peak = peaks.active;
+        figures
+    });
     #[allow(clippy::cast_precision_loss)]
     let ns_per_op = elapsed.as_nanos() as f64 / ops.max(1) as f64;
     let result = ReplayResult {

@@ -37,6 +37,19 @@ pub(super) fn report(figures: &PlanFigures) -> String {
     align_right(&mut table, [1, 2]);
     text.push_str(&table.to_string());
     text.push_str(&equal(figures));
+    if counts.placed == 0 {
+        text.push_str(
+            "\nNothing was served where the plan said. A plan is laid out over memory that is free in one piece: that takes \
+             --policy granule and a device with virtual memory, and a program that makes the plan's requests.",
+        );
+    }
+    if figures.height > figures.max_load + figures.max_load / 50 {
+        text.push_str(&format!(
+            "\nThe plan takes {} where {} are in use at once: following it may hold more than doing without.",
+            format_bytes(figures.height),
+            format_bytes(figures.max_load),
+        ));
+    }
     text
 }
 
@@ -54,7 +67,7 @@ fn equal(figures: &PlanFigures) -> String {
     let which = match (figures.equal_iterations.len(), worst.iteration) {
         (_, None) => "The run is the plan's".into(),
         (1, Some(n)) => format!("1 iteration makes the plan's requests, {n}"),
-        (count, Some(n)) => format!("{count} iterations make the plan's requests, at most in {n}"),
+        (count, Some(n)) => format!("{count} iterations make the plan's requests; the worst of them is {n}"),
     };
     format!(
         "\n{which}: {} reserved, {ratio:.4} of the most requested up to its end, {}.",

@@ -104,11 +104,14 @@ fn a_plan_is_followed() {
     let without = place.run(&["replay", "t.gz", "--policy", "granule", "--json"]).json();
     assert!(without.get("plan").is_none());
     assert!(answer["reserved_bytes_peak"].as_i64() <= without["reserved_bytes_peak"].as_i64());
+    for peak in ["requested_bytes_peak", "allocated_bytes_peak", "active_bytes_peak"] {
+        assert_eq!(answer[peak], without[peak], "laying out is nothing that the program asked for");
+    }
     let text = place.run(&replay).out;
     for part in [
         &format!("Plan {} of t.gz, iteration 2: 12 requests", made["pattern"].as_str().unwrap()),
         "served where the plan said",
-        "6 iterations make the plan's requests, at most in 0",
+        "6 iterations make the plan's requests; the worst of them is 0",
     ] {
         assert!(text.contains(part), "'{part}' is not in: {text}");
     }
@@ -126,6 +129,7 @@ fn a_plan_of_another_workload_is_followed_nowhere() {
     let ran = place.run(&["replay", "b.gz", "--plan", "p.gz"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("No iteration makes the plan's requests."), "{}", ran.out);
+    assert!(ran.out.contains("Nothing was served where the plan said."), "{}", ran.out);
     let plan = &place.run(&["replay", "b.gz", "--plan", "p.gz", "--json"]).json()["plan"];
     assert_eq!((plan["placed"].as_u64(), plan["layouts"].as_u64()), (Some(0), Some(0)));
 }

@@ -350,6 +350,20 @@ fn only_the_variable_that_counts_is_named() {
 }
 
 #[test]
+fn granules_own_settings_are_read_on_top_of_those_of_the_command_line() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 30000000 0\n");
+    let args = ["replay", "t.gz", "--json", "--conf", EXPANDABLE];
+    let ran = place.run_with(&args, &[("GRANULE_CONF", "policy:granule")]);
+    let (answer, conf) = (ran.json(), format!("{EXPANDABLE},policy:granule"));
+    assert_eq!((&answer["policy"], &answer["conf"]), (&"granule".into(), &conf.into()), "{}", ran.err);
+    assert!(ran.err.contains("--conf, and GRANULE_CONF on top of it"), "{}", ran.err);
+    let args = ["replay", "t.gz", "--json", "--policy", "pytorch"];
+    let ran = place.run_with(&args, &[("GRANULE_CONF", "policy:granule")]);
+    assert_eq!(ran.json()["policy"], "pytorch", "the command line has the last word");
+}
+
+#[test]
 fn standard_input_is_a_file_too() {
     let place = with_bundled();
     let mut child = super::granule(place.0.path())

@@ -8,6 +8,7 @@
 use super::DEVICE;
 use super::layout::{Layout, free_pieces};
 use alloc_core::CachingAllocator;
+use alloc_core::allocator::StatScope;
 use alloc_core::error::Result;
 use alloc_core::policy::Policy;
 use alloc_core::round::SMALL_LIMIT;
@@ -48,6 +49,14 @@ pub struct PlanCounts {
     pub outside: u64,
 }
 
+/// The most that the program had at a time, without what laying out took for a moment. Bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Peaks {
+    pub(super) requested: i64,
+    pub(super) allocated: i64,
+    pub(super) active: i64,
+}
+
 /// The plan as it is laid out.
 struct Laid {
     layout: Layout,
@@ -58,8 +67,12 @@ struct Laid {
 
 /// A plan, and how far the program is in it.
 pub(super) struct Follower<'a, P: Policy> {
-    allocator: &'a CachingAllocator<P>,
+    allocator: &'a Arc<CachingAllocator<P>>,
     cursor: PlanCursor,
+    /// There but while the plan is laid out.
+    scope: Option<StatScope<P>>,
+    /// Up to when that began last.
+    peaks: Peaks,
     /// The stream whose memory the plan is laid over.
     main: u32,
     /// Planned bytes held before each step.
@@ -85,14 +98,16 @@ pub(super) struct Follower<'a, P: Policy> {
 }
 
 impl<'a, P: Policy> Follower<'a, P> {
-    pub(super) fn new(plan: Arc<Plan>, allocator: &'a CachingAllocator<P>) -> Self {
+    pub(super) fn new(plan: Arc<Plan>, allocator: &'a Arc<CachingAllocator<P>>) -> Result<Self> {
         let loads = plan.loads();
         let least = loads.iter().copied().min().unwrap_or(0);
         let main = plan.main_stream();
         let left_out = plan.steps().iter().filter(|step| step.offset.is_none() && step.stream == main);
         let large = left_out.map(|step| step.size).filter(|size| *size > SMALL_LIMIT);
         let unplanned = large.fold(0, u64::saturating_add);
-        Self {
+        Ok(Self {
+            scope: Some(allocator.stat_scope(DEVICE)?),
+            peaks: Peaks::default(),
             allocator,
             main,
             few: least + plan.max_load.saturating_sub(least) / FEW,
@@ -108,7 +123,24 @@ impl<'a, P: Policy> Follower<'a, P> {
             covered: 0,
             taken: 0,
             counts: PlanCounts::default(),
+        })
+    }
+
+    /// The program's peaks so far; what comes now is not the program's, until [`resume`](Self::resume).
+    pub(super) fn pause(&mut self) -> Result<Peaks> {
+        if let Some(scope) = self.scope.take() {
+            let stats = scope.finish()?;
+            let peaks = &mut self.peaks;
+            peaks.requested = peaks.requested.max(stats.requested_bytes.peak);
+            peaks.allocated = peaks.allocated.max(stats.allocated_bytes.peak);
+            peaks.active = peaks.active.max(stats.active_bytes.peak);
         }
+        Ok(self.peaks)
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        self.scope = Some(self.allocator.stat_scope(DEVICE)?);
+        Ok(())
     }
 
     pub(super) fn plan(&self) -> &Plan {
@@ -220,10 +252,12 @@ impl<'a, P: Policy> Follower<'a, P> {
             return Ok(());
         }
         (self.layouts, self.since) = (self.layouts + 1, 0);
+        self.pause()?;
         let mut taken = Vec::new();
         let layout = self.take(&plan, piece, most, on, &mut taken);
         // It stays free memory: nobody has it who does not use it.
         taken.into_iter().try_for_each(|ptr| self.allocator.free(ptr))?;
+        self.resume()?;
         self.laid = layout?.map(|layout| Laid { layout, asked: 0, missed: 0 });
         if self.laid.is_some() {
             self.covered = self.covered.max(piece);

@@ -1,7 +1,7 @@
 //! The figures of a replay that follows a plan.
 
 use super::DEVICE;
-use super::follow::{Follower, PlanCounts};
+use super::follow::{Follower, Peaks, PlanCounts};
 use alloc_core::CachingAllocator;
 use alloc_core::allocator::StatScope;
 use alloc_core::error::Result;
@@ -27,6 +27,8 @@ pub struct PlanFigures {
     pub window: usize,
     /// The memory that it is for.
     pub height: u64,
+    /// The most of that which is in use at once.
+    pub max_load: u64,
     /// The most of that which was free in one piece when the plan was laid out.
     pub region_bytes: u64,
     /// Memory that was taken then, because the pass that began would need it.
@@ -93,7 +95,7 @@ impl<'a, P: Policy> Planned<'a, P> {
         trace: &Trace,
         allocator: &'a Arc<CachingAllocator<P>>,
     ) -> Result<Self> {
-        let follower = Follower::new(Arc::clone(plan), allocator);
+        let follower = Follower::new(Arc::clone(plan), allocator)?;
         let equal = equal_iterations(trace, plan);
         let mut planned = Self { allocator, follower, equal, current: None };
         if plan.iteration.is_none() {
@@ -125,9 +127,10 @@ impl<'a, P: Policy> Planned<'a, P> {
         Ok(())
     }
 
-    /// The figures of the run, which is over.
-    pub(super) fn figures(mut self) -> Result<PlanFigures> {
+    /// The figures of the run, which is over, and the program's own peaks.
+    pub(super) fn figures(mut self) -> Result<(PlanFigures, Peaks)> {
         self.end()?;
+        let peaks = self.follower.pause()?;
         // What was not reached, because the replay ended early, has no figures.
         self.equal.retain(|equal| equal.reserved_peak > 0);
         #[allow(clippy::cast_precision_loss)]
@@ -135,13 +138,14 @@ impl<'a, P: Policy> Planned<'a, P> {
             |equal: &EqualIteration| equal.reserved_peak as f64 / equal.requested_peak_until.max(1) as f64;
         let Self { follower, equal, .. } = self;
         let plan = follower.plan();
-        Ok(PlanFigures {
+        let figures = PlanFigures {
             workload: plan.workload.clone(),
             iteration: plan.iteration,
             pattern: format!("{:016x}", plan.pattern()),
             requests: plan.steps().len(),
             window: follower.window(),
             height: plan.height,
+            max_load: plan.max_load,
             region_bytes: follower.covered,
             taken_bytes: follower.taken,
             layouts: follower.layouts,
@@ -150,7 +154,8 @@ impl<'a, P: Policy> Planned<'a, P> {
             counts: follower.counts,
             reserved_over_requested: equal.iter().map(ratio).reduce(f64::max),
             equal_iterations: equal,
-        })
+        };
+        Ok((figures, peaks))
     }
 }
 
