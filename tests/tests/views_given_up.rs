@@ -300,33 +300,91 @@ fn granules_handed_over_are_counted() {
     assert!(allocator.stats(DEVICE).unwrap().granule.granules_moved >= 12, "24 MiB moved");
 }
 
-/// A program whose sizes never repeat needs new views for ever; what they show stays within a multiple of what is held.
-#[test]
-fn what_views_show_is_bounded() {
-    let rig = Rig::openreg(of(8192));
-    let (allocator, stream) = (allocator(&rig), rig.stream());
+/// A program whose sizes never repeat: it needs new views for ever. Returns the most that was mapped at a time.
+fn unlike(rig: &Rig, allocator: &Allocator<GranulePolicy>, stream: Stream, steps: usize) -> u64 {
     let mut numbers = Numbers(88_172_645_463_325_252);
     let mut live: Vec<(DevicePtr, u64)> = Vec::new();
     let (mut sum, mut most) = (0, 0);
-    for _ in 0..6_000 {
+    for _ in 0..steps {
         while sum > 6000 * MIB {
             let (ptr, bytes) = live.swap_remove(numbers.below(live.len() as u64) as usize);
             allocator.free(ptr).unwrap();
             sum -= bytes;
         }
         let bytes = MIB + numbers.below(300 * MIB);
-        if let Ok(ptr) = allocator.malloc(bytes, stream) {
-            live.push((ptr, bytes));
-            sum += bytes;
+        match allocator.malloc(bytes, stream) {
+            Ok(ptr) => {
+                live.push((ptr, bytes));
+                sum += bytes;
+            }
+            Err(error) => assert!(error.is_out_of_memory(), "{error}"),
         }
         let usage = rig.device.usage();
         most = most.max(usage.bytes(Call::Map) - usage.bytes(Call::Unmap));
     }
     let calls = rig.device.calls();
     assert!(calls.get(Call::Map) > calls.get(Call::CreatePhysical) + 1_000, "views were made all the time");
-    // At home, in views, and the one that is being made.
-    assert!(most <= 6 * 8192 * MIB, "{} MiB were mapped at a time", most / MIB);
     allocator.check_invariants();
     live.into_iter().for_each(|(ptr, _)| allocator.free(ptr).unwrap());
+    most
+}
+
+/// What views show stays within a multiple of what is held.
+#[test]
+fn what_views_show_is_bounded() {
+    let rig = Rig::openreg(of(8192));
+    let (allocator, stream) = (allocator(&rig), rig.stream());
+    let most = unlike(&rig, &allocator, stream, 6_000);
+    // At home, in views, and the one that is being made.
+    assert!(most <= 6 * 8192 * MIB, "{} MiB were mapped at a time", most / MIB);
+    rig.nothing_is_left(&allocator);
+}
+
+/// Where to wait would break a capture that nobody told of, the bound is not kept, and no request is refused for it.
+#[test]
+fn a_bound_that_cannot_be_kept_refuses_nothing() {
+    let rig = Rig::openreg(of(8192));
+    let (allocator, stream) = (allocator(&rig), rig.new_stream());
+    let capture = rig.backend.capture().unwrap();
+    capture.begin(stream, CaptureMode::Relaxed).unwrap();
+    let most = unlike(&rig, &allocator, stream, 2_500);
+    capture.end(stream).expect("nobody disturbed the capture");
+    assert!(most > 5 * 8192 * MIB, "{} MiB: the bound was passed", most / MIB);
+    rig.nothing_is_left(&allocator);
+}
+
+#[test]
+fn a_checkpoint_of_blocks_in_views_is_refused_and_one_of_blank_views_is_not() {
+    let rig = Rig::openreg(of(140));
+    let (allocator, stream) = (allocator(&rig), rig.stream());
+    let live = pieces(&allocator, stream, 3, 12);
+    let wide = allocator.malloc(36 * MIB, stream).unwrap();
+    let refused = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap_err();
+    assert!(matches!(refused, AllocError::Checkpoint { .. }), "{refused}");
+    allocator.free(wide).unwrap();
+    let saved = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
+    let _wide_again = allocator.malloc(36 * MIB, stream).unwrap();
+    allocator.empty_cache().unwrap();
+    allocator.restore_checkpoint(&saved, None).unwrap();
+    allocator.check_invariants();
+    live.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+    rig.nothing_is_left(&allocator);
+}
+
+/// A program that repeats is not served from views after the default pool got a sleep tag.
+#[test]
+fn a_tag_closes_the_views_that_are_there() {
+    let rig = Rig::openreg(of(200));
+    let (allocator, stream) = (allocator(&rig), rig.stream());
+    let live = pieces(&allocator, stream, 3, 12);
+    let wide = allocator.malloc(36 * MIB, stream).unwrap();
+    allocator.free(wide).unwrap();
+    allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
+    assert!(allocator.malloc_at(MIB, wide.add(MIB), stream).is_err(), "not even by name");
+    allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, None).unwrap();
+    let named = allocator.malloc_at(MIB, wide.add(MIB), stream).unwrap();
+    for ptr in live.into_iter().chain([named]) {
+        allocator.free(ptr).unwrap();
+    }
     rig.nothing_is_left(&allocator);
 }

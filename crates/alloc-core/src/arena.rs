@@ -14,7 +14,7 @@ mod uses;
 mod views;
 
 pub(crate) use uses::{Use, UseLists};
-pub(crate) use views::{Plan, Shown, SlotState, View, Views, side_by_side};
+pub(crate) use views::{Plan, Shown, Slot, SlotState, View, Views, side_by_side};
 
 use parked::Parked;
 

@@ -5,6 +5,9 @@ use crate::block::{BlockId, SegmentId, State, Tier};
 use crate::policy::Policy;
 use crate::segment::Segment;
 
+/// Blocks that are passed on the way to one inside a granule: whoever asks for a place has another way to be served.
+const PASSED: usize = 128;
+
 impl<P: Policy> ArenaState<P> {
     /// The segment in whose address space `addr` lies, where requests of `tier` may be served from it.
     pub(crate) fn segment_at(&self, tier: Tier, addr: u64) -> Option<SegmentId> {
@@ -18,6 +21,11 @@ impl<P: Policy> ArenaState<P> {
     /// The free block of a segment that holds the byte at `addr`. One with a granule's first or last byte is found at once;
     /// for others the blocks are gone through, from the nearest such one below.
     pub(crate) fn free_block_at(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
+        self.free_block_near(segment, addr, usize::MAX)
+    }
+
+    /// [`free_block_at`](Self::free_block_at) that goes through so many blocks at most.
+    fn free_block_near(&self, segment: SegmentId, addr: u64, most: usize) -> Option<BlockId> {
         let mut start = self.segments[segment].first;
         if let Some(borders) = self.views.borders.get(segment) {
             let number = borders.number(addr);
@@ -28,11 +36,12 @@ impl<P: Policy> ArenaState<P> {
             }
             start = borders.nearest(number).unwrap_or(start);
         }
-        let (id, block) = self.upwards(start).find(|(_, block)| block.end() > addr)?;
+        let (id, block) = self.upwards(start).take(most).find(|(_, block)| block.end() > addr)?;
         (block.state == State::Free && block.addr <= addr).then_some(id)
     }
 
-    /// The free block of a growable segment that holds all bytes from `low` to `high`.
+    /// The free block of a growable segment that holds all bytes from `low` to `high`. Inside a granule with very many blocks
+    /// it may be missed.
     pub(crate) fn free_range(&self, segment: SegmentId, low: u64, high: u64) -> Option<BlockId> {
         let borders = self.views.borders.get(segment)?;
         let number = borders.number(low);
@@ -42,7 +51,7 @@ impl<P: Policy> ArenaState<P> {
         } else if high >= end {
             borders.last_holder(number)
         } else {
-            self.free_block_at(segment, low)
+            self.free_block_near(segment, low, PASSED)
         }?;
         (self.blocks[found].addr <= low && high <= self.blocks[found].end()).then_some(found)
     }

@@ -105,6 +105,8 @@ pub(crate) struct Views {
     pub(crate) all: Vec<View>,
     /// The home blocks of each live block in a view.
     pub(crate) lent: FxHashMap<BlockId, SmallVec<[BlockId; 8]>>,
+    /// Nothing is served from them any more: the default pool has a sleep tag.
+    pub(crate) closed: bool,
     /// Bytes that all of them show.
     pub(crate) bytes: u64,
     /// How many requests they served.
@@ -294,7 +296,7 @@ impl<P: Policy> ArenaState<P> {
 
     /// Serves the `size` bytes at `addr` of a view, if their home bytes are free. Returns the block, in no index.
     pub(crate) fn take_in_view(&mut self, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
-        let view = self.views.all.iter().position(|view| view.segment == segment)?;
+        let view = self.views.all.iter().position(|view| view.segment == segment && !self.views.closed)?;
         let base = self.segments[segment].base;
         if addr < base {
             // Another segment had the number when the place was noted.

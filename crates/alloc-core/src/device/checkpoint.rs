@@ -11,6 +11,7 @@ use crate::directory::PoolSlot;
 use crate::error::{AllocError, Result};
 use crate::history::{Context, RecordContext};
 use crate::policy::Policy;
+use crate::segment::Origin;
 use crate::sync::{Arc, Guard, Weak};
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use std::collections::BTreeSet;
@@ -86,7 +87,13 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut segments = Vec::new();
             for arena in arenas.iter().filter(|arena| arena.pool.slot == slot) {
                 refuse_unsettled(pool, arena)?;
-                segments.extend(arena.segments.iter().map(|(id, segment)| {
+                if !arena.views.lent.is_empty() {
+                    let why = "blocks of it lie in views, whose places cannot be kept; make checkpoints of memory pools, or \
+                               with policy:pytorch";
+                    return Err(refuse(pool, why.into()));
+                }
+                let homes = arena.segments.iter().filter(|(_, segment)| segment.origin != Origin::View);
+                segments.extend(homes.map(|(id, segment)| {
                     SavedSegment {
                         arena: arena.id.number,
                         base: segment.base,

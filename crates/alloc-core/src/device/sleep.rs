@@ -121,6 +121,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut state = arena.lock();
             if state.pool.slot == slot {
                 state.pool.sleeps = sleeps;
+                state.views.closed = has_tag;
                 state.set_policy(policy.clone());
             }
         }

@@ -128,12 +128,10 @@ impl<P: Policy> DeviceAllocator<P> {
                     return Ok(None);
                 };
                 let handles = self.handles(&state, &plan.granules);
-                let shows = state.views.bytes;
                 let stream = state.id.stream;
                 drop(state);
-                let shown = self
-                    .bound_views(arena, shows, vm, call)
-                    .and_then(|()| self.map_view(&plan, &handles, vm));
+                self.bound_views(arena, vm, call);
+                let shown = self.map_view(&plan, &handles, vm);
                 let (base, mapped) = match shown {
                     Ok(Some(mapped)) => mapped,
                     nothing => {
@@ -278,19 +276,25 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Keeps what an arena's views show within a multiple of what the device holds: where they show `bytes`, and that is more,
     /// the parts leave that served nobody for the longest. A program whose sizes never repeat would map for ever, and search
     /// all of it.
-    fn bound_views(
-        &self,
-        arena: &Arena<P>,
-        bytes: u64,
-        vm: &dyn VirtualMemory,
-        call: &Call<'_>,
-    ) -> Result<()> {
+    fn bound_views(&self, arena: &Arena<P>, vm: &dyn VirtualMemory, call: &Call<'_>) {
         let most = self.state.lock().accounts.held().saturating_mul(MOST_SHOWN);
-        if bytes <= most {
-            return Ok(());
+        let beyond = || arena.lock().views.bytes.saturating_sub(most);
+        if beyond() == 0 {
+            return;
         }
-        // Enough that it is not done for every view, and seldom something has to be waited for.
-        self.drop_some_views(arena, bytes - most + most / MOST_SHOWN, false, vm, call)
+        // Enough that it is not done for every view. To wait is for where the device never was seen to be done with any of it.
+        let enough = |beyond: u64| beyond + most / MOST_SHOWN;
+        let mut outcome = self.drop_some_views(arena, enough(beyond()), true, vm, call);
+        // To wait would break a capture, also one that nobody told of.
+        let stream = arena.lock().id.stream;
+        if beyond() > 0 && !call.capturing && !self.may_be_capturing(stream) {
+            outcome = outcome.and_then(|()| self.drop_some_views(arena, enough(beyond()), false, vm, call));
+        }
+        if let Err(error) = outcome {
+            // The request does not depend on it.
+            self.backend.clear_error();
+            tracing::warn!(%error, "views show more than they should; it is tried again with the next one");
+        }
     }
 
     fn drop_some_views(

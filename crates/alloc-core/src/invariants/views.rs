@@ -1,6 +1,6 @@
 //! What holds between views and the homes of what they show.
 
-use crate::arena::{ArenaState, SlotState, View};
+use crate::arena::{ArenaState, Slot, SlotState, View};
 use crate::block::{Block, BlockId, State, Tier};
 use crate::policy::Policy;
 use crate::region::{GranuleState, Regions};
@@ -119,7 +119,9 @@ fn check_borders<P: Policy>(arena: &ArenaState<P>) {
 pub(crate) fn check_shown<P: Policy>(arena: &ArenaState<P>, regions: &Regions) -> usize {
     let mut mappings = 0;
     for view in &arena.views.all {
-        for (at, shown) in view.mappings(arena.segments[view.segment].base) {
+        // Also what is leaving: it is mapped until the device is told of it.
+        let places = view.places(arena.segments[view.segment].base);
+        for (at, Slot { shown, .. }) in places.filter(|(_, slot)| slot.state != SlotState::Gone) {
             let Origin::Growable { region, granule } = arena.segments[shown.segment].origin else {
                 unreachable!("what is shown has a home")
             };
