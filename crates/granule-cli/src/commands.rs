@@ -1,8 +1,10 @@
 //! The commands. Each has a file with its arguments and a `run`; here they are named and nothing more.
 
+mod completions;
 mod conformance;
 mod demo;
 mod devices;
+mod man;
 mod min_capacity;
 pub(crate) mod plan;
 mod replay;
@@ -67,6 +69,10 @@ enum Command {
     Conformance(conformance::Args),
     /// Shows the backends of this build, their devices and what these can do
     Devices(devices::Args),
+    /// Prints what a shell needs to complete this command
+    Completions(completions::Args),
+    /// Prints the manual page, or writes all of them
+    Man(man::Args),
 }
 
 /// How a command ended.
@@ -102,6 +108,8 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::Plan(args)) => plan::run(args, out),
         Some(Command::Conformance(args)) => conformance::run(args, out),
         Some(Command::Devices(args)) => devices::run(args, out),
+        Some(Command::Completions(args)) => completions::run(args, out),
+        Some(Command::Man(args)) => man::run(args, out),
     }
 }
 

@@ -9,6 +9,7 @@ mod help;
 mod min_capacity;
 mod plan;
 mod replay;
+mod shell;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
