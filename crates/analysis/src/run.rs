@@ -1,5 +1,6 @@
 //! The model of a run.
 
+mod of_replay;
 mod of_snapshot;
 mod of_trace;
 mod reserved;

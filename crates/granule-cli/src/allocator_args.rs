@@ -18,6 +18,12 @@ pub(crate) struct AllocatorArgs {
 }
 
 impl AllocatorArgs {
+    /// Whether the command line chose anything.
+    #[allow(dead_code)]
+    pub(crate) fn is_given(&self) -> bool {
+        self.conf.is_some() || self.policy.is_some()
+    }
+
     /// The settings that the options, the environment and the recording give, in this order; says on standard
     /// error where they come from and what is dubious. `recorded` are those a snapshot was recorded with.
     pub(crate) fn settings(&self, recorded: Option<&str>) -> Result<Settings, Failure> {

@@ -5,7 +5,7 @@ mod plan;
 
 use crate::allocator_args::parse_recorded;
 use crate::console::format_time;
-use crate::workload::{Recording, Workload};
+use crate::workload::{Origin, Workload};
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use granule::config::{PolicyName, Settings};
 use granule::files::trace::{NativeResult, TraceHeader};
@@ -132,7 +132,7 @@ struct Native<'a> {
     /// Why the figures are not to be compared; empty if they are.
     differences: Vec<String>,
     /// Where a snapshot has them.
-    recording: Option<&'a Recording>,
+    recording: Option<&'a Origin>,
 }
 
 impl<'a> Native<'a> {
@@ -210,7 +210,7 @@ pub(crate) fn native_answer<'a>(
     });
     Some(NativeAnswer {
         name,
-        recorded_by: native.recording.map_or("PyTorch", Recording::by),
+        recorded_by: native.recording.map_or("PyTorch", Origin::by),
         conf: &native.result.conf,
         capacity: native.result.capacity,
         modelled_driver_ns: native_driver_ns(native.result, conditions.costs),
@@ -221,7 +221,7 @@ pub(crate) fn native_answer<'a>(
 }
 
 /// Why a replay does not repeat the run that a snapshot is of.
-fn recorded_differently(recording: &Recording) -> Vec<String> {
+fn recorded_differently(recording: &Origin) -> Vec<String> {
     let by = recording.by();
     let mut reasons = vec![format!("the snapshot does not say how large {by}'s device was")];
     if recording.figures.window {

@@ -7,6 +7,8 @@ mod compare;
 mod console;
 mod failure;
 mod logging;
+#[allow(dead_code)]
+mod recording;
 mod refusal;
 mod result_file;
 mod size;

@@ -30,6 +30,30 @@ impl WorkloadArgs {
     pub(crate) fn input(&self) -> &Path {
         &self.input
     }
+
+    /// What the file is.
+    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
+        let path = self.input.as_path();
+        let spinner = console::spinner(format!("reading {}", path.display()));
+        let loaded = if path == Path::new("-") {
+            load_from(std::io::stdin().lock(), "standard input")
+        } else {
+            load(path)
+        };
+        spinner.finish_and_clear();
+        Ok(loaded?)
+    }
+
+    /// The device whose history is taken from a snapshot, if it was chosen.
+    #[allow(dead_code)]
+    pub(crate) fn device(&self) -> Option<usize> {
+        self.device
+    }
+
+    /// What to call what comes from the file.
+    pub(crate) fn file_name(&self) -> String {
+        if self.input == Path::new("-") { "standard input".into() } else { file_name(&self.input) }
+    }
 }
 
 /// A workload and what to call it.
@@ -42,18 +66,21 @@ pub(crate) struct Workload {
     /// What is not exact about it.
     pub(crate) notes: Vec<String>,
     /// Where it comes from a snapshot.
-    pub(crate) recording: Option<Recording>,
+    pub(crate) recording: Option<Origin>,
 }
 
 /// What a snapshot says about the run it is of.
 #[derive(Debug)]
-pub(crate) struct Recording {
+pub(crate) struct Origin {
+    /// The device whose history it is.
+    #[allow(dead_code)]
+    pub(crate) device: usize,
     /// The settings, if there were any.
     pub(crate) conf: Option<String>,
     pub(crate) figures: Recorded,
 }
 
-impl Recording {
+impl Origin {
     /// Who recorded it.
     pub(crate) fn by(&self) -> &'static str {
         if self.figures.by_granule { "Granule" } else { "PyTorch" }
@@ -63,31 +90,19 @@ impl Recording {
 impl Workload {
     /// Reads the file, and says what is not exact about it.
     pub(crate) fn read(args: &WorkloadArgs) -> Result<Self, Failure> {
+        match args.load()? {
+            Loaded::Trace(trace) => Ok(Self::of_trace(*trace, args)),
+            Loaded::Snapshot(snapshot) => Self::of_snapshot(&snapshot, args),
+        }
+    }
+
+    /// That of a trace.
+    pub(crate) fn of_trace(trace: Trace, args: &WorkloadArgs) -> Self {
+        if args.device.is_some() {
+            console::warning("--device is ignored: a trace has one device");
+        }
         let path = args.input.as_path();
-        let spinner = console::spinner(format!("reading {}", path.display()));
-        let loaded = if path == Path::new("-") {
-            load_from(std::io::stdin().lock(), "standard input")
-        } else {
-            load(path)
-        };
-        spinner.finish_and_clear();
-        let mut workload = match loaded? {
-            Loaded::Trace(trace) => {
-                if args.device.is_some() {
-                    console::warning("--device is ignored: a trace has one device");
-                }
-                Self {
-                    name: name(&trace, path),
-                    file: Some(path.to_owned()),
-                    trace: *trace,
-                    notes: Vec::new(),
-                    recording: None,
-                }
-            }
-            Loaded::Snapshot(snapshot) => Self::convert(&snapshot, args)?,
-        };
-        let trace = &workload.trace;
-        tracing::info!(name = workload.name, events = trace.events.len(), "read");
+        let mut notes = Vec::new();
         if trace.is_cut() {
             let cut = format!(
                 "holds {} of {} events; it was cut: figures in its header are those of the whole run",
@@ -95,19 +110,22 @@ impl Workload {
                 trace.header.events.unwrap_or_default()
             );
             console::warning(format_args!("{}: {cut}", path.display()));
-            workload.notes.push(cut);
+            notes.push(cut);
         }
-        Ok(workload)
+        let name = trace.header.workload.clone().unwrap_or_else(|| args.file_name());
+        tracing::info!(name, events = trace.events.len(), "read");
+        Self { name, file: Some(path.to_owned()), trace, notes, recording: None }
     }
 
     /// The workload in this binary.
     pub(crate) fn bundled() -> Result<Self, Failure> {
         let trace = Trace::from_reader(BUNDLED).map_err(Failure::Bundled)?;
-        let name = name(&trace, Path::new("bundled"));
+        let name = trace.header.workload.clone().unwrap_or_else(|| "bundled".into());
         Ok(Self { name, file: None, trace, notes: Vec::new(), recording: None })
     }
 
-    fn convert(snapshot: &Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
+    /// That of a snapshot's history.
+    pub(crate) fn of_snapshot(snapshot: &Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
         let failed = |error| Failure::Convert { path: args.input.clone(), error };
         let conversion = match args.device {
             Some(device) => convert::to_trace(snapshot, device).map_err(failed)?,
@@ -133,22 +151,28 @@ impl Workload {
         for reason in &conversion.reasons {
             console::note(format_args!("not exact: {reason}"));
         }
-        let Conversion { mut trace, reasons, recorded, .. } = conversion;
+        let Conversion { mut trace, reasons, recorded, device, .. } = conversion;
         let conf = recorded_conf(snapshot).map(ToOwned::to_owned);
-        let recording = Recording { conf, figures: recorded };
+        let recording = Origin { device, conf, figures: recorded };
         trace.header.native = native(&recording);
+        tracing::info!(events = trace.events.len(), "converted");
         Ok(Self {
-            name: file_name(&args.input),
+            name: args.file_name(),
             file: Some(args.input.clone()),
             trace,
             notes: reasons,
             recording: Some(recording),
         })
     }
+
+    /// History entries that a replay certainly does not exceed: a request may make two records besides those of segments.
+    pub(crate) fn history_entries(&self) -> usize {
+        self.trace.events.len().saturating_mul(8).saturating_add(4096)
+    }
 }
 
 /// The recorded figures, in the place where a trace has them.
-fn native(recording: &Recording) -> NativeResults {
+fn native(recording: &Origin) -> NativeResults {
     let result = NativeResult {
         conf: recording.conf.clone().unwrap_or_default(),
         reserved_bytes_peak: Some(recording.figures.reserved_peak),
@@ -157,16 +181,12 @@ fn native(recording: &Recording) -> NativeResults {
     NativeResults(vec![("snapshot".into(), result)])
 }
 
-fn name(trace: &Trace, path: &Path) -> String {
-    trace.header.workload.clone().unwrap_or_else(|| file_name(path))
-}
-
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
 /// What `PYTORCH_CUDA_ALLOC_CONF` was when the snapshot was recorded, if it was set.
-fn recorded_conf(snapshot: &Snapshot) -> Option<&str> {
+pub(crate) fn recorded_conf(snapshot: &Snapshot) -> Option<&str> {
     use granule::snapshot::Value;
     let conf = snapshot.allocator_settings.iter().find(|(key, _)| key.as_ref() == "PYTORCH_CUDA_ALLOC_CONF");
     match conf {

@@ -1,7 +1,6 @@
-//! A run of a trace: with nothing else, and with the snapshot of its replay.
+//! A run of a trace with nothing else.
 
 use super::{Allocation, Iteration, Moment, NEVER, Run};
-use alloc_core::snapshot::{Action, Snapshot, TraceEntry};
 use alloc_core::types::PoolId;
 use rustc_hash::FxHashMap;
 use snapshot::trace::{Event, Trace};
@@ -46,43 +45,6 @@ impl Run {
         run.streams = (0..=u64::from(last_stream.min(u32::from(u16::MAX)))).collect();
         run
     }
-
-    /// The run of a trace, with the addresses that its replay gave. `snapshot` is that of the replay, with its whole
-    /// history. Its moments are the history's entries; iterations and flushes are put where they were among the requests.
-    #[must_use]
-    pub fn of_replay(trace: &Trace, snapshot: &Snapshot) -> Self {
-        let mut run = Self::of_snapshot(snapshot, 0);
-        let entries = snapshot.device_traces.first().map_or(&[][..], Vec::as_slice);
-        // The moments after the n-th request or free of the program.
-        let served = entries.iter().zip(1..).filter(|(entry, _)| is_call(entry)).map(|(_, at)| at);
-        let mut refused = entries.iter().filter(|entry| is_call(entry));
-        let mut served = served;
-        let mut gone = rustc_hash::FxHashSet::default();
-        let mut now: Moment = 0;
-        for event in &trace.events {
-            match *event {
-                Event::Alloc { id, .. } => {
-                    now = served.next().unwrap_or(now);
-                    if refused.next().is_some_and(|entry| entry.action == Action::Oom) {
-                        gone.insert(id);
-                    }
-                }
-                Event::Free { id } if !gone.contains(&id) => {
-                    now = served.next().unwrap_or(now);
-                    refused.next();
-                }
-                Event::Free { .. } | Event::RecordStream { .. } => {}
-                Event::Iteration { n } => run.iterations.push(Iteration { at: now, number: n }),
-                Event::EmptyCache => run.flushes.push(now),
-            }
-        }
-        run
-    }
-}
-
-/// Whether the entry is a call of the program, and not something the allocator did for it.
-fn is_call(entry: &TraceEntry) -> bool {
-    matches!(entry.action, Action::Alloc | Action::FreeRequested | Action::Oom)
 }
 
 /// Events with the moments at which they have happened. What is beyond 2^32 - 2 events is left out.

@@ -264,10 +264,10 @@ fn parse_cost(text: &str) -> Result<Arc<CostModel>, BadCost> {
     text.parse().map(Arc::new)
 }
 
-/// Enough for every event: a request may make two records besides those of segments.
+/// As many as chosen, or enough for every event.
 fn history_entries(workload: &Workload, settings: &Settings) -> usize {
     match usize::try_from(settings.history_max_entries) {
-        Ok(0) | Err(_) => workload.trace.events.len().saturating_mul(8).saturating_add(4096),
+        Ok(0) | Err(_) => workload.history_entries(),
         Ok(chosen) => chosen,
     }
 }

@@ -1,0 +1,169 @@
+//! A file as a run with addresses, for the commands that look at what happened and not only at what was asked.
+
+use crate::allocator_args::{AllocatorArgs, parse_recorded};
+use crate::console;
+use crate::failure::Failure;
+use crate::workload::{Workload, WorkloadArgs, recorded_conf};
+use analysis::Run;
+use granule::config::{PolicyName, Settings};
+use granule::files::Loaded;
+use granule::files::convert::ConvertError;
+use granule::files::trace::Trace;
+use granule::policy::{GranulePolicy, Policy, PytorchPolicy};
+use granule::replay::{ReplayOptions, peak_live, replay};
+use granule::snapshot::Snapshot;
+
+/// A recorded run, and what there is to say about the file.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    /// What to call it.
+    pub(crate) name: String,
+    pub(crate) run: Run,
+    /// The file, where it is a snapshot.
+    pub(crate) snapshot: Option<Snapshot>,
+    /// What the program asked, for replays. Empty for a snapshot without a history.
+    pub(crate) trace: Trace,
+    /// What is not exact about it.
+    pub(crate) notes: Vec<String>,
+    /// Whether earlier history is missing, so that every peak is a lower bound.
+    pub(crate) window: bool,
+    /// The device's index in the snapshot; 0 for a trace.
+    pub(crate) device: usize,
+    /// The text of the settings it was recorded with, or of those it was replayed under; `None` if there were none.
+    pub(crate) conf: Option<String>,
+    /// What that text means.
+    pub(crate) settings: Settings,
+    /// The device's memory in bytes, as far as it is known: of a trace the device it was replayed on, of a snapshot the least
+    /// that its refused requests prove.
+    pub(crate) capacity: Option<u64>,
+}
+
+impl Recording {
+    /// Reads the file. A trace is replayed with its whole history under the settings of `allocator`, on a device of `capacity`
+    /// bytes, or else of the size that its header has, or else on one that is large enough; a snapshot is taken as it is.
+    pub(crate) fn read(
+        args: &WorkloadArgs,
+        allocator: &AllocatorArgs,
+        capacity: Option<u64>,
+    ) -> Result<Self, Failure> {
+        match args.load()? {
+            Loaded::Trace(trace) => {
+                Self::replayed(Workload::of_trace(*trace, args), allocator.settings(None)?, capacity)
+            }
+            Loaded::Snapshot(snapshot) => {
+                if allocator.is_given() || capacity.is_some() {
+                    console::warning(
+                        "--conf, --policy and --capacity are ignored: a snapshot is shown as it was recorded",
+                    );
+                }
+                Self::recorded(*snapshot, args)
+            }
+        }
+    }
+
+    fn replayed(workload: Workload, settings: Settings, capacity: Option<u64>) -> Result<Self, Failure> {
+        let options = ReplayOptions {
+            capacity: Some(capacity.unwrap_or_else(|| usual_capacity(&workload.trace))),
+            history: workload.history_entries(),
+            settings,
+            ..ReplayOptions::default()
+        };
+        let snapshot = match options.settings.policy {
+            PolicyName::Pytorch => replay_recording::<PytorchPolicy>(&workload, &options)?,
+            PolicyName::Granule => replay_recording::<GranulePolicy>(&workload, &options)?,
+            other => return Err(Failure::Policy(other)),
+        };
+        let Workload { name, trace, notes, .. } = workload;
+        let run = Run::of_replay(&trace, &snapshot);
+        let ReplayOptions { capacity, settings, .. } = options;
+        let conf = Some(settings.text.clone()).filter(|text| !text.is_empty());
+        Ok(Self {
+            name,
+            run,
+            snapshot: None,
+            trace,
+            notes,
+            window: false,
+            device: 0,
+            conf,
+            settings,
+            capacity,
+        })
+    }
+
+    fn recorded(snapshot: Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
+        let conf = recorded_conf(&snapshot).map(ToOwned::to_owned);
+        let settings = conf.as_deref().map_or_else(Settings::default, |text| match parse_recorded(text) {
+            Ok(parsed) => parsed.settings,
+            Err(error) => {
+                console::warning(format_args!(
+                    "the settings '{text}' of the recording are not understood: {error}"
+                ));
+                Settings::default()
+            }
+        });
+        let (device, name, trace, notes, window) = match Workload::of_snapshot(&snapshot, args) {
+            Ok(Workload { name, trace, notes, recording, .. }) => {
+                let (device, window) =
+                    recording.map_or((0, false), |from| (from.device, from.figures.window));
+                (device, name, trace, notes, window)
+            }
+            Err(failure) => {
+                let device = state_only(&snapshot, args, failure)?;
+                let note = "the snapshot has no history: it shows what was held when it was taken, and nothing before; \
+                            call torch.cuda.memory._record_memory_history() early in the program for the rest";
+                console::note(format_args!("{}: {note}", args.input().display()));
+                (device, args.file_name(), Trace::default(), vec![note.to_owned()], true)
+            }
+        };
+        let run = Run::of_snapshot(&snapshot, device);
+        let capacity = proven_capacity(&run);
+        let snapshot = Some(snapshot);
+        Ok(Self { name, run, snapshot, trace, notes, window, device, conf, settings, capacity })
+    }
+}
+
+/// The snapshot of a replay, with its whole history. The allocator is gone when it returns, so that its history is not kept
+/// twice.
+fn replay_recording<P: Policy>(workload: &Workload, options: &ReplayOptions) -> Result<Snapshot, Failure> {
+    let bar = console::progress_bar(workload.trace.events.len(), "replaying", "events");
+    let replayed = replay::<P>(&workload.trace, options, |done| bar.set_position(done as u64));
+    bar.finish_and_clear();
+    let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;
+    Ok(replayed.allocator.snapshot(true))
+}
+
+/// That of the device it was recorded on; else the usual simulated one, or one on which there is room to spare.
+fn usual_capacity(trace: &Trace) -> u64 {
+    let recorded = trace.header.native.iter().find_map(|(_, native)| native.capacity);
+    recorded.unwrap_or_else(|| {
+        let usual = ReplayOptions::default().simulated_capacity();
+        usual.max(peak_live(trace).saturating_mul(2).min(1 << 50))
+    })
+}
+
+/// The device of a snapshot that has no history: the one that was asked for, or the first that holds memory.
+fn state_only(snapshot: &Snapshot, args: &WorkloadArgs, failure: Failure) -> Result<usize, Failure> {
+    if !matches!(failure, Failure::Convert { error: ConvertError::NoHistory { .. }, .. })
+        && snapshot.device_traces.iter().any(|history| !history.is_empty())
+    {
+        return Err(failure);
+    }
+    let mut held = snapshot.segments.iter().filter_map(|segment| usize::try_from(segment.device).ok());
+    match args.device() {
+        Some(device) if held.any(|held| held == device) => Ok(device),
+        None => held.min().ok_or(failure),
+        Some(_) => Err(failure),
+    }
+}
+
+/// What the process can have had: what the driver had free when it refused a request, and what was held then.
+fn proven_capacity(run: &Run) -> Option<u64> {
+    let reserved = run.reserved();
+    let held = |at| {
+        let after = reserved.partition_point(|(moment, _)| *moment <= at);
+        after.checked_sub(1).map_or(0, |index| reserved[index].1)
+    };
+    let refusals = run.refusals.iter();
+    refusals.filter_map(|refusal| Some(refusal.device_free?.saturating_add(held(refusal.at)))).max()
+}
