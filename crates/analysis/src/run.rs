@@ -1,11 +1,13 @@
 //! The model of a run.
 
+mod iterations;
 mod of_replay;
 mod of_snapshot;
 mod of_trace;
 mod reserved;
 mod sites;
 
+pub use iterations::IterationFigures;
 pub use sites::{Site, Sites};
 
 use alloc_core::snapshot::Stack;
