@@ -54,7 +54,7 @@ pub struct Run {
 pub struct Allocation {
     /// From when on it was handed out; 0 where it was there before the history began.
     pub begin: Moment,
-    /// When the program gave it back; [`NEVER`] if it was alive at the end.
+    /// When the program gave it back; [`NEVER`] if it was alive at the end, 0 if that too was before the history began.
     pub end: Moment,
     /// When its memory could be used again: later than `end` where another stream still used it.
     pub reusable: Moment,
@@ -77,6 +77,12 @@ impl Allocation {
     #[must_use]
     pub const fn is_live(&self, at: Moment) -> bool {
         self.begin <= at && at < self.end
+    }
+
+    /// Whether it was given back at that moment, and waits for other streams.
+    #[must_use]
+    pub const fn is_waiting(&self, at: Moment) -> bool {
+        self.end <= at && at < self.reusable
     }
 
     /// Whether it was there before the history began.
@@ -143,7 +149,7 @@ impl Run {
         let begins = self.allocations.iter().enumerate().filter(|(_, life)| !life.is_older());
         let begins = begins.map(|(index, life)| Change { at: life.begin, allocation: index, begins: true });
         let mut ends: Vec<_> =
-            self.allocations.iter().enumerate().filter(|(_, life)| life.end != NEVER).collect();
+            self.allocations.iter().enumerate().filter(|(_, life)| (1..NEVER).contains(&life.end)).collect();
         ends.sort_by_key(|(_, life)| life.end);
         let ends =
             ends.into_iter().map(|(index, life)| Change { at: life.end, allocation: index, begins: false });
@@ -153,7 +159,8 @@ impl Run {
     /// Requested bytes of what was live before the history began.
     #[must_use]
     pub fn live_before(&self) -> u64 {
-        self.allocations.iter().take_while(|life| life.is_older()).map(|life| life.size).sum()
+        let older = self.allocations.iter().take_while(|life| life.is_older()).filter(|life| life.is_live(0));
+        older.fold(0, |sum, life| sum.saturating_add(life.size))
     }
 
     /// Most requested bytes live at once, and the first moment at which they were.

@@ -87,13 +87,13 @@ impl Maker {
         for span in held.spans() {
             self.held.take(*span);
         }
-        for (address, older) in live_before(segments, history) {
+        for (address, older) in there_before(segments, history) {
             let stream = self.stream(older.stream);
             let pool = self.pool(older.pool);
             let site = self.run.sites.index(older.frames.as_ref());
             self.begin(Allocation {
                 begin: 0,
-                end: NEVER,
+                end: if older.waits { 0 } else { NEVER },
                 reusable: NEVER,
                 address,
                 size: older.size,
@@ -163,7 +163,8 @@ impl Maker {
     fn begin(&mut self, life: Allocation) {
         // A history has fewer than 2^32 entries, and its segments were read into memory.
         let Ok(index) = u32::try_from(self.run.allocations.len()) else { return };
-        self.live.insert(life.address, index);
+        let known = if life.end == NEVER { &mut self.live } else { &mut self.waiting };
+        known.insert(life.address, index);
         self.run.allocations.push(life);
     }
 
@@ -234,10 +235,13 @@ struct Older {
     stream: u64,
     pool: PoolId,
     frames: Option<Stack>,
+    /// Whether it was given back already, and waited for other streams.
+    waits: bool,
 }
 
-/// Those that were given back without a request, and those alive at the end without one, by address.
-fn live_before(segments: &[&SegmentInfo], history: &[TraceEntry]) -> Vec<(u64, Older)> {
+/// Those that were given back, or became reusable, without what comes before that; and those that are there at the end
+/// although nothing tells of them. By address.
+fn there_before(segments: &[&SegmentInfo], history: &[TraceEntry]) -> Vec<(u64, Older)> {
     let mut known = rustc_hash::FxHashSet::default();
     let mut older = Vec::new();
     for entry in history {
@@ -245,9 +249,10 @@ fn live_before(segments: &[&SegmentInfo], history: &[TraceEntry]) -> Vec<(u64, O
             Action::Alloc => {
                 known.insert(entry.addr);
             }
-            Action::FreeRequested if known.insert(entry.addr) && entry.size > 0 => {
+            Action::FreeRequested | Action::FreeCompleted if known.insert(entry.addr) && entry.size > 0 => {
                 let pool = entry.labels.pool_id.unwrap_or(PoolId::DEFAULT);
-                let life = Older { size: entry.size, stream: entry.stream, pool, frames: None };
+                let waits = entry.action == Action::FreeCompleted;
+                let life = Older { size: entry.size, stream: entry.stream, pool, frames: None, waits };
                 older.push((entry.addr, life));
             }
             _ => {}
@@ -255,13 +260,14 @@ fn live_before(segments: &[&SegmentInfo], history: &[TraceEntry]) -> Vec<(u64, O
     }
     for segment in segments {
         for block in &segment.blocks {
-            let live = block.state == BlockState::ActiveAllocated && block.requested_size > 0;
-            if live && !known.contains(&block.address) {
+            let there = block.state != BlockState::Inactive && block.requested_size > 0;
+            if there && !known.contains(&block.address) {
                 let life = Older {
                     size: block.requested_size,
                     stream: segment.stream,
                     pool: segment.pool_id,
                     frames: block.frames.clone(),
+                    waits: block.state == BlockState::ActivePendingFree,
                 };
                 older.push((block.address, life));
             }
