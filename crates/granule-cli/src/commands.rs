@@ -7,6 +7,7 @@ mod devices;
 mod man;
 mod min_capacity;
 pub(crate) mod plan;
+mod record;
 mod replay;
 
 use crate::failure::Failure;
@@ -65,6 +66,8 @@ enum Command {
     MinCapacity(min_capacity::Args),
     /// Works out where a recorded program's requests go, as low as possible
     Plan(plan::Args),
+    /// Runs a program and records what it does with device memory
+    Record(record::Args),
     /// Checks a backend against every rule of the device contract
     Conformance(conformance::Args),
     /// Shows the backends of this build, their devices and what these can do
@@ -84,7 +87,7 @@ pub(crate) enum Outcome {
     StoppedOnOom,
     /// A backend broke a rule of the contract.
     BrokenContract,
-    /// It was a second process of a conformance run.
+    /// Another process, run by this one, ended so.
     Child(ExitCode),
 }
 
@@ -106,6 +109,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::Replay(args)) => replay::run(args, out),
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
         Some(Command::Plan(args)) => plan::run(args, out),
+        Some(Command::Record(args)) => record::run(args, out),
         Some(Command::Conformance(args)) => conformance::run(args, out),
         Some(Command::Devices(args)) => devices::run(args, out),
         Some(Command::Completions(args)) => completions::run(args, out),

@@ -48,6 +48,9 @@ pub(crate) enum Failure {
     /// There is no plan.
     #[error("{0}")]
     Plan(#[from] Refusal),
+    /// The user's program does not start.
+    #[error("{program} cannot be run: {error}")]
+    Program { program: String, error: io::Error },
     /// A file could not be written.
     #[error("{}: {error}", path.display())]
     WriteFile { path: PathBuf, error: io::Error },
@@ -99,6 +102,9 @@ impl Failure {
                 Some("the file is damaged or was edited; record it again".into())
             }
             Self::Plan(refusal) => refusal.hint(),
+            Self::Program { error, .. } if error.kind() == io::ErrorKind::NotFound => {
+                Some("write the program and its arguments as you would without this command".into())
+            }
             Self::WriteFile { path, error } => Some(writing_hint(path, error)),
             _ => None,
         }

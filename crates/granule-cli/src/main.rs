@@ -2,11 +2,13 @@
 
 mod allocator_args;
 mod backends;
+mod child;
 mod commands;
 mod compare;
 mod console;
 mod failure;
 mod logging;
+mod python_hook;
 #[allow(dead_code)]
 mod recording;
 mod refusal;

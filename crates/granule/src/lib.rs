@@ -27,6 +27,7 @@ pub use alloc_core::{
 
 pub mod backends;
 pub mod labelled;
+pub mod record;
 
 #[cfg(feature = "openreg")]
 pub mod replay;

@@ -23,6 +23,11 @@ fn min_capacity() {
 }
 
 #[test]
+fn record() {
+    insta::assert_snapshot!(help(&["record", "--help"]));
+}
+
+#[test]
 fn devices() {
     insta::assert_snapshot!(help(&["devices", "--help"]));
 }

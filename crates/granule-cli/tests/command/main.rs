@@ -8,6 +8,7 @@ mod devices;
 mod help;
 mod min_capacity;
 mod plan;
+mod record;
 mod replay;
 mod shell;
 
@@ -84,6 +85,8 @@ fn granule(directory: &Path) -> Command {
         "GRANULE_BACKEND",
         "GRANULE_CONF",
         "GRANULE_LOG",
+        "GRANULE_RECORD",
+        "PYTHONPATH",
     ] {
         command.env_remove(variable);
     }

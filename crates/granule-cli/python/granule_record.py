@@ -1,0 +1,197 @@
+"""Records what PyTorch's own CUDA allocator does, with PyTorch's own recorder, and writes its snapshots.
+
+Nothing here may break the program: what cannot be done is a warning.
+"""
+
+import atexit
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+
+from granule_hook import say, warn
+from granule_record_options import Options
+
+MAX_ENTRIES = 200_000
+# An entry in a snapshot's file.
+BYTES_AN_ENTRY = 70
+# The share of new entries in the ring at which the next file is due: what comes before it is written has the rest.
+DUE = 0.6
+# Seconds after which the ring is looked at again, at the latest.
+MOST_WAIT = 0.25
+# Seconds between snapshots for want of memory: a program that tries sizes until one fits fails many times a second.
+BETWEEN_FAILURES = 10
+
+
+def start(torch):
+    text = os.environ.get("GRANULE_RECORD")
+    if text:
+        options = Options.parse(text)
+        # When the program first uses CUDA; before that there is nothing to record.
+        torch.cuda._lazy_call(lambda: guarded(begin, torch, options))
+
+
+def guarded(action, *arguments):
+    """Calls, and warns of what failed."""
+    try:
+        return action(*arguments)
+    except Exception as error:
+        warn(f"recording: {type(error).__name__}: {error}")
+        return None
+
+
+def begin(torch, options):
+    granule = sys.modules.get("granule_torch")
+    if granule is not None and granule.is_enabled():
+        return  # Its library reads GRANULE_RECORD itself, and writes an exact trace.
+    backend = torch.cuda.get_allocator_backend()
+    if backend == "native":
+        Recorder(torch, options).start()
+    else:
+        warn(f"nothing is recorded: PyTorch's recorder is part of its native allocator, and this one is {backend!r}")
+
+
+class Recorder:
+    """PyTorch's recorder in this process, and the files that were written."""
+
+    def __init__(self, torch, options):
+        self.torch, self.options = torch, options
+        self.entries = options.max_entries or MAX_ENTRIES
+        if options.rotate and not options.max_entries:
+            self.entries = max(1000, options.rotate // BYTES_AN_ENTRY)
+        self.process, self.is_over = os.getpid(), False
+        self.writing = threading.Lock()
+        # Of ordinary files and of those about failures: the newest of each are kept.
+        self.files = {False: [], True: []}
+        self.number, self.stood_still = 0, 0.0
+        self.last_failure, self.failures_left_out = None, 0
+
+    def start(self):
+        os.makedirs(self.options.directory, exist_ok=True)
+        stacks = {"context": None} if self.options.stacks == "none" else {"stacks": self.options.stacks}
+        self.torch.cuda.memory._record_memory_history(max_entries=self.entries, **stacks)
+        self.torch._C._cuda_attach_out_of_memory_observer(self.out_of_memory)
+        self.call_at_exit()
+        self.listen_to_signal()
+        if self.options.rotate and not self.options.on_oom:
+            threading.Thread(target=self.follow, name="granule-record", daemon=True).start()
+
+    # When a snapshot is due.
+
+    def out_of_memory(self, device, asked, total, free):
+        """Called before the program sees its OutOfMemoryError, with no lock of the allocator held."""
+        if self.last_failure is not None and time.monotonic() - self.last_failure < BETWEEN_FAILURES:
+            self.failures_left_out += 1
+            return
+        path = self.write(f"d{device}-oom", {"device": device, "asked": asked, "total": total, "free": free})
+        self.last_failure = time.monotonic()
+        if path:
+            say(f"out of memory on device {device}: see {path}")
+
+    def call_at_exit(self):
+        multiprocessing = sys.modules.get("multiprocessing")
+        if multiprocessing and multiprocessing.parent_process() is not None:
+            # Children of a fork end without atexit.
+            from multiprocessing.util import Finalize
+
+            Finalize(None, self.end, exitpriority=-100)
+        atexit.register(self.end)
+
+    def listen_to_signal(self):
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
+            signal.signal(signal.SIGUSR1, lambda *_: self.write("signal"))
+
+    def follow(self):
+        """Writes a snapshot each time before the ring loses what no file has."""
+        due = self.entries * DUE
+        written = last = 0
+        then, wait = time.monotonic(), MOST_WAIT
+        while not self.is_over:
+            time.sleep(wait)
+            before = time.monotonic()
+            made = guarded(self.entries_made)
+            if made is None:
+                return
+            now = time.monotonic()
+            # Where statistics were reset, what is counted began anew.
+            if made < last:
+                written = last = 0
+            rate = (made - last) / (now - then)
+            if made - written >= due:
+                self.write("", {"entries_lost": max(0, made - written - self.entries)})
+                written = made
+            # Several times before the next is due, but looking takes a hundredth of the time at most.
+            left = (due - (made - written)) / (4 * rate) if rate else MOST_WAIT
+            wait = max(min(left, MOST_WAIT), 100 * (now - before))
+            last, then = made, now
+
+    def entries_made(self):
+        """What the busiest device's ring was given in all: one entry for a request, two for a free, some for segments."""
+        most = 0
+        for device in range(self.torch.cuda.device_count()):
+            figures = self.torch._C._cuda_memoryStats(device)
+            blocks, segments = figures["allocation"]["all"], figures["num_device_alloc"] + figures["num_device_free"]
+            most = max(most, blocks["allocated"] + 2 * blocks["freed"] + segments)
+        return most
+
+    # Files.
+
+    def write(self, why="", about=None):
+        """Writes a snapshot; the path, or nothing where that failed."""
+        return guarded(self._write, why, about or {})
+
+    def _write(self, why, about):
+        if os.getpid() != self.process or self.is_over:
+            return None
+        if not self.writing.acquire(blocking=False):
+            return None  # Another thread, or the one that a signal interrupted, is writing one.
+        try:
+            began = time.monotonic()
+            self.number += 1
+            path = os.path.join(self.options.directory, self._name(why))
+            snapshot = self.torch.cuda.memory._snapshot()
+            snapshot["recording"] = {"number": self.number, "max_entries": self.entries, **about}
+            unfinished = f"{path}.unfinished"
+            try:
+                with open(unfinished, "wb") as file:
+                    pickle.dump(snapshot, file, protocol=4)
+                os.replace(unfinished, path)
+            except BaseException:
+                remove(unfinished)
+                raise
+            kind = self.files[why.endswith("oom")]
+            kind.append(path)
+            while 0 < self.options.keep < len(kind):
+                remove(kind.pop(0))
+            self.stood_still += time.monotonic() - began
+            return path
+        finally:
+            self.writing.release()
+
+    def _name(self, why):
+        rank = os.environ.get("RANK", "")
+        parts = ["granule", f"r{rank}" if rank.isdigit() else "", f"p{self.process}", f"{self.number:04}", why]
+        return "-".join(filter(None, parts)) + ".pickle"
+
+    def end(self):
+        """The program is over."""
+        if self.is_over or os.getpid() != self.process:
+            return
+        if not self.options.on_oom:
+            self.write()
+        self.is_over = True
+        if self.failures_left_out:
+            say(f"{self.failures_left_out} more failures, each within {BETWEEN_FAILURES} s of one before, have no file")
+        if self.stood_still > 1:
+            say(f"the program stood still for {self.stood_still:.1f} s while {self.number} snapshots were written")
+        files = self.files[True] + self.files[False]
+        if files and "GRANULE_RECORD_COMMAND" not in os.environ:
+            say(f"recorded {', '.join(files)}; next: granule inspect {files[0]}")
+
+
+def remove(path):
+    if os.path.exists(path):
+        os.remove(path)
