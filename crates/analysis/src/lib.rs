@@ -7,6 +7,10 @@
 //!
 //! Time is counted in the history's entries: 0 is before the first, and what entry `n` did holds from `n + 1` on.
 
+pub mod inspect;
+pub mod layout;
+pub mod rules;
 pub mod run;
 
+pub use inspect::Inspection;
 pub use run::Run;

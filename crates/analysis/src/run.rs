@@ -178,6 +178,50 @@ impl Run {
         peak
     }
 
+    /// Most requested bytes that waited for other streams at once, and the first moment at which they did. The time that every
+    /// block takes to become reusable, where it waits for nothing, does not count.
+    #[must_use]
+    pub fn waiting_peak(&self) -> (Moment, u64) {
+        let waits = self.allocations.iter().filter(|life| life.reusable.saturating_sub(life.end) > 1);
+        let steps = waits.flat_map(|life| {
+            let size = i128::from(life.size);
+            [(life.end, size), (life.reusable, -size)]
+        });
+        let mut steps: Vec<_> = steps.collect();
+        steps.sort_unstable();
+        let (mut waiting, mut most) = (0, (0, 0));
+        for (at, by) in steps {
+            waiting += by;
+            if waiting > most.1 {
+                most = (at, waiting);
+            }
+        }
+        (most.0, u64::try_from(most.1).unwrap_or(u64::MAX))
+    }
+
+    /// The iteration that a moment is in; `None` before the first.
+    #[must_use]
+    pub fn iteration_at(&self, at: Moment) -> Option<u64> {
+        let begun = self.iterations.partition_point(|iteration| iteration.at < at);
+        begun.checked_sub(1).map(|index| self.iterations[index].number)
+    }
+
+    /// Microseconds since the Unix epoch at a moment: when the entry before it was made. `None` where the file has no clock.
+    #[must_use]
+    pub fn time(&self, at: Moment) -> Option<i64> {
+        self.clock.get((at as usize).saturating_sub(1)).copied()
+    }
+
+    /// Microseconds between two moments; `None` where the file has no clock, or the first is before the history began.
+    #[must_use]
+    pub fn time_between(&self, from: Moment, to: Moment) -> Option<u64> {
+        if from == 0 {
+            return None;
+        }
+        // Clocks of damaged files go backwards.
+        Some(u64::try_from(i128::from(self.time(to)?) - i128::from(self.time(from)?)).unwrap_or(0))
+    }
+
     /// Bytes held from the device at each moment at which that changed, with the moment.
     #[must_use]
     pub fn reserved(&self) -> Vec<(Moment, u64)> {

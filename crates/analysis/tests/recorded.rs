@@ -2,7 +2,10 @@
 
 use alloc_core::config::{Flavour, PolicyName, Settings, pytorch};
 use alloc_core::policy::{Drain, GranulePolicy, Policy, PytorchPolicy};
+use alloc_core::snapshot::{BlockState, Snapshot};
 use analysis::Run;
+use analysis::layout::Layout;
+use analysis::rules::Rules;
 use analysis::run::Moment;
 use granule::replay::{Replay, ReplayOptions, replay};
 use granule_tests::{recorded, shared};
@@ -22,7 +25,17 @@ fn replayed<P: Policy>(trace: &Trace, settings: Settings, capacity: Option<u64>)
     let replay = replay::<P>(trace, &options, |_| {}).expect("it can be replayed");
     let snapshot = replay.allocator.snapshot(true);
     assert!(snapshot.history.as_ref().is_some_and(|history| history.complete));
-    (Run::of_replay(trace, &snapshot), replay)
+    let run = Run::of_replay(trace, &snapshot);
+    if P::NAME == PytorchPolicy::NAME {
+        let handles = Run::of_snapshot(&snapshot, 0).streams;
+        check_layout(
+            &Run { streams: handles, ..run.clone() },
+            &snapshot,
+            &options.settings,
+            &options.settings.text,
+        );
+    }
+    (run, replay)
 }
 
 fn live_at(run: &Run, at: Moment) -> u64 {
@@ -33,8 +46,36 @@ fn waiting_at(run: &Run, at: Moment) -> u64 {
     run.allocations.iter().filter(|life| life.is_waiting(at)).map(|life| life.size).sum()
 }
 
-fn reserved_at(run: &Run, at: Moment) -> u64 {
-    run.reserved().iter().take_while(|(moment, _)| *moment <= at).last().map_or(0, |(_, bytes)| *bytes)
+fn at(reserved: &[(Moment, u64)], at: Moment) -> u64 {
+    reserved.iter().take_while(|(moment, _)| *moment <= at).last().map_or(0, |(_, bytes)| *bytes)
+}
+
+/// The blocks that the model says are there at the end are those of the allocator's own snapshot, to the byte.
+fn check_layout(run: &Run, snapshot: &Snapshot, settings: &Settings, what: &str) {
+    let layout = Layout::at(run, run.length, &Rules::new(settings));
+    assert_eq!(layout.outside, Vec::<u32>::new(), "{what}");
+    assert_eq!(layout.stretches.len(), snapshot.segments.len(), "{what}");
+    let mut segments: Vec<_> = snapshot.segments.iter().collect();
+    segments.sort_by_key(|segment| segment.address);
+    for (stretch, segment) in layout.stretches.iter().zip(segments) {
+        assert_eq!((stretch.address, stretch.size), (segment.address, segment.total_size), "{what}");
+        assert_eq!(run.streams[stretch.stream as usize], segment.stream, "{what}");
+        assert_eq!(run.pools[stretch.pool as usize], segment.pool_id, "{what}");
+        assert_eq!(stretch.growable, segment.is_expandable, "{what}");
+        assert_eq!(stretch.small, &*segment.segment_type == "small", "{what}: {stretch:?}");
+        let used = stretch.blocks.iter().map(|block| (block.address, block.size()));
+        let gaps = stretch.gaps().filter(|gap| gap.size > 0).map(|gap| (gap.address, gap.size));
+        let mut ours: Vec<_> = used.chain(gaps).collect();
+        ours.sort_unstable();
+        let theirs: Vec<_> = segment.blocks.iter().map(|block| (block.address, block.size)).collect();
+        assert_eq!(ours, theirs, "{what}");
+        let waits = |state| segment.blocks.iter().filter(|block| block.state == state).count();
+        assert_eq!(
+            stretch.blocks.iter().filter(|block| block.waits).count(),
+            waits(BlockState::ActivePendingFree),
+            "{what}"
+        );
+    }
 }
 
 /// The replay's own figures, at each iteration mark and in all.
@@ -44,6 +85,7 @@ fn check<P: Policy>(run: &Run, replay: &Replay<P>, what: &str) {
     assert_eq!(run.reserved_peak().1, result.reserved_bytes_peak as u64, "{what}");
     assert_eq!(run.refusals.len() as u64, result.refused, "{what}");
     assert_eq!(run.iterations.len(), result.marks.len(), "{what}");
+    let steps = run.reserved();
     for (iteration, Mark { iteration: number, requested, reserved, .. }) in
         run.iterations.iter().zip(&result.marks)
     {
@@ -52,7 +94,7 @@ fn check<P: Policy>(run: &Run, replay: &Replay<P>, what: &str) {
         let (live, waiting) = (live_at(run, iteration.at), waiting_at(run, iteration.at));
         let expected = if P::DRAIN == Drain::EveryRequest { live + waiting } else { live };
         assert_eq!(expected, *requested, "{what}: iteration {number}");
-        assert_eq!(reserved_at(run, iteration.at), *reserved, "{what}: iteration {number}");
+        assert_eq!(at(&steps, iteration.at), *reserved, "{what}: iteration {number}");
     }
 }
 
@@ -63,7 +105,7 @@ fn runs_of_recorded_traces_have_the_recorded_figures() {
         let plain = Run::of_trace(&trace);
         assert_eq!(Some(plain.peak().1), trace.header.peak_live_requested, "{name}");
         assert_eq!(Some(live_at(&plain, plain.length)), trace.header.live_at_end, "{name}");
-        for conf in ["", "expandable_segments:True"] {
+        for conf in ["", "expandable_segments:True", "max_split_size_mb:32,roundup_power2_divisions:4"] {
             let (run, replay) = replayed::<PytorchPolicy>(&trace, settings(conf), None);
             check(&run, &replay, &format!("{name} {conf}"));
             assert_eq!(run.peak().1, plain.peak().1, "{name}");
@@ -104,10 +146,12 @@ fn runs_of_recorded_snapshots_have_what_the_snapshots_say() {
         let run = Run::of_snapshot(&snapshot, 0);
         let end = run.length;
         let reserved: u64 = snapshot.segments.iter().map(|segment| segment.total_size).sum();
-        assert_eq!(reserved_at(&run, end), reserved, "{name}");
+        assert_eq!(at(&run.reserved(), end), reserved, "{name}");
+        let conf = if name.contains("expandable") { "expandable_segments:True" } else { "" };
+        check_layout(&run, &snapshot, &settings(conf), name);
         let blocks = snapshot.segments.iter().flat_map(|segment| &segment.blocks);
         let mut live: Vec<_> = blocks
-            .filter(|block| block.state == alloc_core::snapshot::BlockState::ActiveAllocated)
+            .filter(|block| block.state == BlockState::ActiveAllocated)
             .map(|block| (block.address, block.requested_size))
             .collect();
         live.sort_unstable();

@@ -19,7 +19,6 @@ pub(crate) struct AllocatorArgs {
 
 impl AllocatorArgs {
     /// Whether the command line chose anything.
-    #[allow(dead_code)]
     pub(crate) fn is_given(&self) -> bool {
         self.conf.is_some() || self.policy.is_some()
     }

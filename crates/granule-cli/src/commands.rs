@@ -4,6 +4,7 @@ mod completions;
 mod conformance;
 mod demo;
 mod devices;
+mod inspect;
 mod man;
 mod min_capacity;
 pub(crate) mod plan;
@@ -66,6 +67,8 @@ enum Command {
     MinCapacity(min_capacity::Args),
     /// Works out where a recorded program's requests go, as low as possible
     Plan(plan::Args),
+    /// Says what took the memory: what was live, how it lay, what grows, why a request was refused
+    Inspect(inspect::Args),
     /// Runs a program and records what it does with device memory
     Record(record::Args),
     /// Checks a backend against every rule of the device contract
@@ -109,6 +112,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::Replay(args)) => replay::run(args, out),
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
         Some(Command::Plan(args)) => plan::run(args, out),
+        Some(Command::Inspect(args)) => inspect::run(args, out),
         Some(Command::Record(args)) => record::run(args, out),
         Some(Command::Conformance(args)) => conformance::run(args, out),
         Some(Command::Devices(args)) => devices::run(args, out),

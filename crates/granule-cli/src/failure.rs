@@ -45,6 +45,9 @@ pub(crate) enum Failure {
     /// The replay could not be done.
     #[error("{workload}: {error}")]
     Replay { workload: String, error: ReplayError },
+    /// A moment is asked for that there is not.
+    #[error("{0}: no request was refused, so that there is no such moment")]
+    NothingRefused(String),
     /// There is no plan.
     #[error("{0}")]
     Plan(#[from] Refusal),
@@ -105,6 +108,7 @@ impl Failure {
             Self::Program { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 Some("write the program and its arguments as you would without this command".into())
             }
+            Self::NothingRefused(_) => Some("--at peak and --at end are always there".into()),
             Self::WriteFile { path, error } => Some(writing_hint(path, error)),
             _ => None,
         }

@@ -9,7 +9,6 @@ mod console;
 mod failure;
 mod logging;
 mod python_hook;
-#[allow(dead_code)]
 mod recording;
 mod refusal;
 mod result_file;

@@ -20,13 +20,16 @@ pub(crate) struct Recording {
     pub(crate) name: String,
     pub(crate) run: Run,
     /// The file, where it is a snapshot.
+    #[allow(dead_code)]
     pub(crate) snapshot: Option<Snapshot>,
+    #[allow(dead_code)]
     /// What the program asked, for replays. Empty for a snapshot without a history.
     pub(crate) trace: Trace,
     /// What is not exact about it.
     pub(crate) notes: Vec<String>,
     /// Whether earlier history is missing, so that every peak is a lower bound.
     pub(crate) window: bool,
+    #[allow(dead_code)]
     /// The device's index in the snapshot; 0 for a trace.
     pub(crate) device: usize,
     /// The text of the settings it was recorded with, or of those it was replayed under; `None` if there were none.
@@ -74,7 +77,9 @@ impl Recording {
             other => return Err(Failure::Policy(other)),
         };
         let Workload { name, trace, notes, .. } = workload;
-        let run = Run::of_replay(&trace, &snapshot);
+        let mut run = Run::of_replay(&trace, &snapshot);
+        // A replay counts its records, it has no clock.
+        run.clock = Vec::new();
         let ReplayOptions { capacity, settings, .. } = options;
         let conf = Some(settings.text.clone()).filter(|text| !text.is_empty());
         Ok(Self {

@@ -45,7 +45,6 @@ impl WorkloadArgs {
     }
 
     /// The device whose history is taken from a snapshot, if it was chosen.
-    #[allow(dead_code)]
     pub(crate) fn device(&self) -> Option<usize> {
         self.device
     }
@@ -73,7 +72,6 @@ pub(crate) struct Workload {
 #[derive(Debug)]
 pub(crate) struct Origin {
     /// The device whose history it is.
-    #[allow(dead_code)]
     pub(crate) device: usize,
     /// The settings, if there were any.
     pub(crate) conf: Option<String>,

@@ -1,6 +1,6 @@
 //! What each iteration did.
 
-use super::{Moment, Run};
+use super::{Iteration, Moment, Run};
 
 /// One iteration's figures. Bytes are requested bytes, but for what was held from the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,9 +44,14 @@ impl Run {
     /// What each iteration did, by begin. What happened before the first one is in none of them.
     #[must_use]
     pub fn iteration_figures(&self) -> Vec<IterationFigures> {
-        let mut ends = self.iterations.iter().skip(1).map(|next| next.at);
-        let mut figures: Vec<_> = self
-            .iterations
+        self.figures_of(&self.iterations)
+    }
+
+    /// The same for other marks, which come by moment.
+    #[must_use]
+    pub fn figures_of(&self, iterations: &[Iteration]) -> Vec<IterationFigures> {
+        let mut ends = iterations.iter().skip(1).map(|next| next.at);
+        let mut figures: Vec<_> = iterations
             .iter()
             .map(|iteration| IterationFigures {
                 number: iteration.number,

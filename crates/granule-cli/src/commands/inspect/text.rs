@@ -1,0 +1,204 @@
+//! An inspection for people, in lines of up to 100 columns.
+
+mod growth;
+mod live;
+mod memory;
+
+use super::Inspected;
+use crate::compare::{align_right, new_table};
+use analysis::inspect::{Caller, Held, Place, View};
+use comfy_table::{Cell, ContentArrangement, Table};
+use granule::round::format_bytes;
+use std::fmt::Write as _;
+
+/// What tables are made to fit.
+const WIDTH: u16 = 100;
+
+/// The whole report; tables have `top` rows.
+pub(super) fn report(inspected: &Inspected, top: usize) -> String {
+    let mut text = String::new();
+    head(inspected, &mut text);
+    for view in &inspected.inspection.moments {
+        live::write(view, top, &mut text);
+        memory::write(view, top, &mut text);
+    }
+    if let Some(refused) = &inspected.inspection.refused {
+        memory::write_refused(refused, inspected.inspection.run.refused, top, &mut text);
+    }
+    growth::write(inspected, top, &mut text);
+    for note in &inspected.notes {
+        let _ = writeln!(text, "Not exact: {note}.");
+    }
+    text
+}
+
+/// What it is, and a table with a column for each moment, whose bytes sum up.
+fn head(inspected: &Inspected, text: &mut String) {
+    let run = &inspected.inspection.run;
+    let least = if inspected.lower_bounds { " at least" } else { "" };
+    let mut line = format!("{}: {} entries, {} allocations", inspected.name, run.entries, run.allocations);
+    if run.older > 0 {
+        let _ = write!(line, " ({} of them older than the history)", run.older);
+    }
+    if run.iterations > 0 {
+        let _ = write!(line, ", {} iterations", run.iterations);
+    }
+    if let Some(conf) = inspected.conf.as_deref() {
+        let _ = write!(line, ", settings '{conf}'");
+    }
+    let _ = writeln!(text, "{line}");
+    let _ = writeln!(
+        text,
+        "most live{least}: {} at entry {}; most reserved{least}: {} at entry {}{}",
+        format_bytes(run.peak_live),
+        run.peak_live_at,
+        format_bytes(run.peak_reserved),
+        run.peak_reserved_at,
+        inspected.capacity.map(|bytes| format!(", of {}", format_bytes(bytes))).unwrap_or_default()
+    );
+    if run.waited > 0 {
+        let _ = writeln!(
+            text,
+            "{} blocks waited for other streams once they were given back; at most {} at once, at entry {}",
+            run.waited,
+            format_bytes(run.peak_waiting),
+            run.peak_waiting_at
+        );
+    }
+    let views = &inspected.inspection.moments;
+    if views.iter().any(|view| view.memory.is_some()) {
+        let _ = writeln!(text, "\n{}", overview(views));
+    }
+}
+
+fn overview(views: &[View]) -> Table {
+    let mut header = vec!["memory".to_owned()];
+    header.extend(views.iter().map(title));
+    let mut table = table(header);
+    let mut row = |name: &str, value: &dyn Fn(&View) -> String| {
+        let mut row = vec![name.to_owned()];
+        row.extend(views.iter().map(value));
+        table.add_row(row.into_iter().map(Cell::new));
+    };
+    let bytes = |of: fn(&analysis::inspect::Memory) -> u64| {
+        move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| format_bytes(of(memory)))
+    };
+    let count = |of: fn(&analysis::inspect::Memory) -> u64| {
+        move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| of(memory).to_string())
+    };
+    row("live, as requested", &bytes(|memory| memory.requested));
+    row("+ rounded up by", &bytes(|memory| memory.rounding));
+    row("+ tails too small to cut off", &bytes(|memory| memory.tails));
+    row("+ waiting for other streams", &bytes(|memory| memory.waiting));
+    row("+ free", &bytes(|memory| memory.free));
+    row("= reserved", &bytes(|memory| memory.reserved));
+    row("largest free piece", &bytes(|memory| memory.largest_free));
+    row("free pieces", &count(|memory| memory.free_pieces));
+    row("segments", &count(|memory| memory.segments));
+    row("of which idle", &|view| {
+        let idle = |memory: &analysis::inspect::Memory| {
+            format!("{} ({})", memory.idle_segments, format_bytes(memory.idle))
+        };
+        view.memory.as_ref().map_or_else(String::new, idle)
+    });
+    for column in 1..=views.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A moment's name and place.
+fn title(view: &View) -> String {
+    let iteration = view.iteration.map(|number| format!(", iteration {number}")).unwrap_or_default();
+    let name = match view.what {
+        "peak" => "at the peak",
+        "end" => "at the end",
+        "oom" => "at the refusal",
+        _ => "at the moment",
+    };
+    format!("{name} (entry {}{iteration})", view.at)
+}
+
+/// A table of this report.
+fn table(header: impl Into<comfy_table::Row>) -> Table {
+    let mut table = new_table(header);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table
+}
+
+/// A table whose first columns are figures.
+fn figures<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, right: &[usize]) -> Table {
+    let mut table = table(header);
+    for row in rows {
+        table.add_row(row.map(Cell::new));
+    }
+    for column in right {
+        align_right(&mut table, [*column]);
+    }
+    table
+}
+
+/// A part of a whole.
+#[allow(clippy::cast_precision_loss)]
+fn share(part: u64, of: u64) -> String {
+    format!("{:.1} %", part as f64 * 100.0 / of.max(1) as f64)
+}
+
+/// Who asked for it.
+fn caller_text(caller: &Caller) -> String {
+    if caller.place == Place::default() {
+        return "(no stack was recorded)".into();
+    }
+    let mut text = caller.place.short();
+    if let Some(through) = &caller.through {
+        let _ = write!(text, "\n  through {}", through.short());
+    }
+    if let Some(by) = caller.called_by.first() {
+        let _ = write!(text, "\n  called by {}", by.short());
+    }
+    text
+}
+
+/// A block in short: how large, since when, whose.
+fn held_text(block: &Held) -> String {
+    let mut text = format!("{} at {:#x}", format_bytes(block.size), block.address);
+    match block.since {
+        0 => text.push_str(", older than the history"),
+        since => {
+            let _ = write!(text, ", since entry {since}");
+        }
+    }
+    if let Some(age) = block.age_us {
+        let _ = write!(text, " ({})", age_text(age));
+    }
+    if block.waits {
+        text.push_str(", waits for other streams");
+    }
+    if !block.label.is_empty() {
+        let _ = write!(text, ", '{}'", block.label);
+    }
+    if let Some(caller) = &block.caller {
+        let _ = write!(text, ", {}", caller.place.short());
+    }
+    text
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn age_text(us: u64) -> String {
+    crate::console::format_time(us as f64 * 1e3)
+}
+
+/// What pool and stream are called.
+fn pool_text(pool: [u64; 2]) -> String {
+    if pool == [0, 0] { "default".into() } else { format!("({}, {})", pool[0], pool[1]) }
+}
+
+fn stream_text(stream: u64) -> String {
+    match stream {
+        0 => "default".into(),
+        1..=0xffff => stream.to_string(),
+        handle => format!("{handle:#x}"),
+    }
+}

@@ -1,0 +1,115 @@
+//! Growth from iteration to iteration.
+
+use super::super::Inspected;
+use super::{caller_text, figures, share};
+use analysis::inspect::{Growth, Marks, Place, Step, Suspect};
+use granule::round::format_bytes;
+use std::fmt::Write as _;
+
+/// What is live at each mark, and what grows.
+pub(super) fn write(inspected: &Inspected, top: usize, text: &mut String) {
+    let growth = &inspected.inspection.growth;
+    let steps = &growth.steps;
+    if steps.len() < 2 {
+        return;
+    }
+    let _ = writeln!(text, "\nGrowth: {}\n", summary(growth));
+    let mut rows: Vec<_>;
+    if steps.len() <= top + 1 {
+        rows = steps.iter().map(row).collect();
+    } else {
+        // The first ones and the last ones say what there is to see.
+        let (first, last) = (top.div_ceil(2), top / 2);
+        rows = steps[..first].iter().map(row).collect();
+        let mut between = <[String; 6]>::default();
+        between[0] = format!("({} more)", steps.len() - first - last);
+        rows.push(between);
+        rows.extend(steps[steps.len() - last..].iter().map(row));
+    }
+    let what = if growth.marks == Marks::Slices { "part" } else { "iteration" };
+    let header = [what, "from entry", "live then", "most live", "most reserved", "requests"];
+    let _ = writeln!(text, "{}", figures(header, rows, &[0, 1, 2, 3, 4, 5]));
+    suspects(growth, top, text);
+}
+
+fn summary(growth: &Growth) -> String {
+    let marks = match growth.marks {
+        Marks::Iterations => String::new(),
+        Marks::Repetition => format!(
+            "there are no iteration marks; its {} requests repeat,\nwhich is taken for an iteration. ",
+            growth.period.unwrap_or_default()
+        ),
+        Marks::Slices => {
+            "there are no iteration marks and the requests do not repeat; these are equal\nparts. ".into()
+        }
+    };
+    let change = match growth.per_step {
+        None => "There are too few to tell growth from the beginning.".into(),
+        Some(0) => "What is live stays the same from one to the next.".into(),
+        Some(by) => format!(
+            "What is live {} by {} from one to the next, on average.",
+            if by > 0 { "grows" } else { "shrinks" },
+            format_bytes(by.unsigned_abs())
+        ),
+    };
+    format!("{marks}{change}")
+}
+
+fn row(step: &Step) -> [String; 6] {
+    [
+        step.number.to_string(),
+        step.at.to_string(),
+        format_bytes(step.live),
+        format_bytes(step.peak_live),
+        format_bytes(step.peak_reserved),
+        step.allocations.to_string(),
+    ]
+}
+
+fn suspects(growth: &Growth, top: usize, text: &mut String) {
+    if growth.suspects.is_empty() {
+        if growth.per_step.is_some() {
+            text.push_str("Nothing becomes more at most marks and never less: no leak is to be seen.\n");
+        }
+        return;
+    }
+    let _ = writeln!(text, "\nWhat grows (a leak, or something kept on purpose)\n");
+    let sum = |suspects: &[Suspect]| suspects.iter().map(Suspect::grown).fold(0u64, u64::saturating_add);
+    let all = sum(&growth.suspects);
+    let rows = growth.suspects.iter().take(top).map(|suspect| {
+        [
+            format!("+{}", format_bytes(suspect.grown())),
+            share(suspect.grown(), all),
+            format!("{} to {}", suspect.count[0], suspect.count[1]),
+            format!("{} of {}", suspect.grew_in, suspect.steps),
+            name(suspect),
+        ]
+    });
+    let mut rows: Vec<_> = rows.collect();
+    if growth.suspects.len() > top {
+        let others = &growth.suspects[top..];
+        let grown = sum(others);
+        let name = format!("({} others)", others.len());
+        rows.push([
+            format!("+{}", format_bytes(grown)),
+            share(grown, all),
+            String::new(),
+            String::new(),
+            name,
+        ]);
+    }
+    let header = ["grew by", "share", "blocks", "in steps", "what"];
+    let _ = writeln!(text, "{}", figures(header, rows, &[0, 1, 2, 3]));
+}
+
+fn name(suspect: &Suspect) -> String {
+    let mut name = match (&suspect.caller, suspect.size) {
+        (Some(caller), _) if caller.place != Place::default() => caller_text(caller),
+        (_, Some(size)) => format!("requests of {}", format_bytes(size)),
+        _ => "requests".into(),
+    };
+    if !suspect.label.is_empty() {
+        let _ = write!(name, " '{}'", suspect.label);
+    }
+    name
+}
