@@ -4,6 +4,7 @@ mod completions;
 mod conformance;
 mod demo;
 mod devices;
+mod export;
 mod inspect;
 mod man;
 mod min_capacity;
@@ -71,6 +72,8 @@ enum Command {
     Inspect(inspect::Args),
     /// Runs a program and records what it does with device memory
     Record(record::Args),
+    /// Writes a recorded run for other tools: Parquet tables, a Perfetto trace
+    Export(export::Args),
     /// Checks a backend against every rule of the device contract
     Conformance(conformance::Args),
     /// Shows the backends of this build, their devices and what these can do
@@ -114,6 +117,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::Plan(args)) => plan::run(args, out),
         Some(Command::Inspect(args)) => inspect::run(args, out),
         Some(Command::Record(args)) => record::run(args, out),
+        Some(Command::Export(args)) => export::run(args, out),
         Some(Command::Conformance(args)) => conformance::run(args, out),
         Some(Command::Devices(args)) => devices::run(args, out),
         Some(Command::Completions(args)) => completions::run(args, out),

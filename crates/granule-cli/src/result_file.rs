@@ -33,7 +33,10 @@ impl ResultFile {
     }
 
     /// Writes what `content` has to say and puts the file in its place. Blocks on file output.
-    pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    pub(crate) fn write(
+        self,
+        content: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>,
+    ) -> Result<(), Failure> {
         let written = match self.target {
             Target::Regular { unfinished, place } => encode(content, unfinished.as_file(), self.packed)
                 .and_then(|()| unfinished.persist(place).map_err(|error| error.error))
@@ -45,7 +48,7 @@ impl ResultFile {
 }
 
 fn encode(
-    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    content: impl FnOnce(&mut (dyn Write + Send)) -> io::Result<()>,
     file: &File,
     packed: bool,
 ) -> io::Result<()> {

@@ -8,10 +8,10 @@ use snapshot::trace::{Event, Trace};
 impl Run {
     /// The run of a trace, with the addresses that its replay gave. `snapshot` is that of the replay, with its whole
     /// history. Its moments are the history's entries; iterations and flushes are put where they were among the requests, and
-    /// streams have the trace's numbers.
+    /// streams have the trace's numbers. There is no clock: a trace has none, and the replay's says nothing about the program.
     #[must_use]
     pub fn of_replay(trace: &Trace, snapshot: &Snapshot) -> Self {
-        let mut run = Self::of_snapshot(snapshot, 0);
+        let mut run = Self { clock: Vec::new(), ..Self::of_snapshot(snapshot, 0) };
         let entries = snapshot.device_traces.first().map_or(&[][..], Vec::as_slice);
         let mut done = Done { entries, next: 0 };
         let mut live = FxHashSet::default();
