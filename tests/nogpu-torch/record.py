@@ -26,7 +26,7 @@ ap.add_argument("--iters", type=int, default=None)
 args = ap.parse_args()
 
 here = os.path.dirname(os.path.abspath(__file__))
-lib = os.environ.get("FAKE_GPU_LIB", os.path.join(here, "lib"))
+lib = os.environ.get("FAKE_GPU_LIB", os.path.join(here, "../../target/fakegpu"))
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 import torch
 

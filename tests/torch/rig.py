@@ -18,7 +18,7 @@ class Rig:
 
     def __init__(self, long=False, timeout=240):
         self.real = bool(os.environ.get("GRANULE_E2E_REAL"))
-        self.folder = Path(os.environ.get("GRANULE_RIG") or ROOT / "tests/nogpu-torch")
+        self.folder = ROOT / "tests/nogpu-torch"
         self.long = long
         self.timeout = timeout * (10 if long else 1)
         self.done = {}
@@ -82,7 +82,7 @@ class Rig:
     def command(self):
         if self.real:
             return [sys.executable]
-        return [str(self.folder / "fakegpu-run"), "--", sys.executable]
+        return [str(ROOT / "crates/estimate/rig/fakegpu-run"), "--", sys.executable]
 
 
 class Process:

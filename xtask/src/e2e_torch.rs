@@ -38,7 +38,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) const TESTS: &str = "tests/torch";
-const RIG: &str = "tests/nogpu-torch";
+const RIG: &str = "crates/estimate/rig";
 /// Minutes that a slice may take, installation aside, and a long run.
 const SLICE_BUDGET: u64 = 25;
 const LONG_BUDGET: u64 = 240;
@@ -76,7 +76,6 @@ impl Place {
         python
             .env("TORCH_VENV", self.venv.folder())
             .env("FAKE_GPU_LIB", &self.rig)
-            .env("GRANULE_RIG", root().join(RIG))
             .env("PYTHONDONTWRITEBYTECODE", "1");
         python
     }

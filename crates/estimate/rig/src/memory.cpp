@@ -12,7 +12,16 @@ namespace fakegpu {
 namespace {
 
 constexpr uintptr_t FIRST_ARENA = 0x300000000000;
-constexpr size_t ARENA = size_t(4) << 40;
+
+// Expandable segments reserve more addresses than there is capacity, again and again: one device gets 32 TiB.
+size_t arena_bytes() {
+  static const size_t each = [] {
+    size_t share = size_t(32) << 40;
+    while (share > size_t(4) << 40 && share * settings().devices > size_t(32) << 40) share /= 2;
+    return share;
+  }();
+  return each;
+}
 
 // First fit by address; ranges merge when they come back.
 struct Addresses {
@@ -74,15 +83,15 @@ std::vector<Device>& devices() {
       d.capacity = settings().capacity;
       d.used = d.peak = settings().context_bytes;
       const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-      void* at = mmap((void*)(FIRST_ARENA + i * ARENA), ARENA, PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
-      if (at == MAP_FAILED) at = mmap(nullptr, ARENA, PROT_NONE, flags, -1, 0);
+      void* at = mmap((void*)(FIRST_ARENA + i * arena_bytes()), arena_bytes(), PROT_NONE, flags | MAP_FIXED_NOREPLACE, -1, 0);
+      if (at == MAP_FAILED) at = mmap(nullptr, arena_bytes(), PROT_NONE, flags, -1, 0);
       if (at == MAP_FAILED) {
         perror("fakegpu: no address space");
         abort();
       }
       d.arena = (uintptr_t)at;
-      d.addresses.give((d.arena + GRANULE - 1) / GRANULE * GRANULE, ARENA - GRANULE);
-      if (settings().bytes) bytes_start((int)i, d.arena, ARENA);
+      d.addresses.give((d.arena + GRANULE - 1) / GRANULE * GRANULE, arena_bytes() - GRANULE);
+      if (settings().bytes) bytes_start((int)i, d.arena, arena_bytes());
     }
     return made;
   }();
@@ -203,7 +212,7 @@ void memory_info(int device, size_t* free_bytes, size_t* total) {
 bool in_arena(uintptr_t p, int* device) {
   auto& all = devices();
   for (size_t i = 0; i < all.size(); i++)
-    if (p >= all[i].arena && p < all[i].arena + ARENA) {
+    if (p >= all[i].arena && p < all[i].arena + arena_bytes()) {
       if (device) *device = (int)i;
       return true;
     }
