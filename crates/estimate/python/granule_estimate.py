@@ -11,6 +11,7 @@ import sys
 import weakref
 
 import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 FOLDER = "GRANULE_ESTIMATE_FOLDER"
 WATCHER = "GRANULE_ESTIMATE_WATCHER"
@@ -57,7 +58,7 @@ class Iterations:
         self.begun = 0
         self.optimizer = lambda: None
         self.by_hand = False
-        torch.optim.optimizer.register_optimizer_step_post_hook(self.stepped)
+        register_optimizer_step_post_hook(self.stepped)
         self.nvtx_mark = torch.cuda.nvtx.mark
         torch.cuda.nvtx.mark = self.marked
 

@@ -7,7 +7,6 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use tempfile::TempDir;
 
 static RIG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/rig");
 static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python");
@@ -16,6 +15,7 @@ static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python");
 #[derive(Clone, Debug)]
 pub struct Drivers {
     folder: PathBuf,
+    modules: PathBuf,
 }
 
 /// Where built drivers are kept: `granule/estimate` in the user's cache.
@@ -35,23 +35,14 @@ impl Drivers {
     /// # Errors
     /// [`EstimateError::Build`] says what is missing; [`EstimateError::File`] for the cache.
     pub fn prepare(cache: &Path, torch: &Torch, building: impl FnOnce()) -> Result<Self, EstimateError> {
-        let folder = cache.join(key(torch));
-        let drivers = Self { folder };
-        if drivers.folder.is_dir() {
-            return Ok(drivers);
-        }
-        building();
-        fs::create_dir_all(cache).map_err(EstimateError::file(cache))?;
-        let unfinished =
-            tempfile::Builder::new().prefix(".building-").tempdir_in(cache).map_err(EstimateError::file(cache))?;
-        build(&unfinished, torch)?;
-        // The first one stays, if somebody else was as quick.
-        if let Err(error) = fs::rename(unfinished.path(), &drivers.folder)
-            && !drivers.folder.is_dir()
-        {
-            return Err(EstimateError::File { path: drivers.folder, error });
-        }
-        Ok(drivers)
+        let folder = kept(cache, &key(torch), |unfinished| {
+            building();
+            build(unfinished, torch)
+        })?;
+        let modules = kept(cache, &format!("python-{:016x}", hash_of(&PYTHON)), |unfinished| {
+            PYTHON.extract(unfinished).map_err(EstimateError::file(unfinished))
+        })?;
+        Ok(Self { folder, modules })
     }
 
     /// The libraries.
@@ -70,46 +61,65 @@ impl Drivers {
     }
 
     /// The folder of the module that PyTorch loads.
-    pub(crate) fn modules(&self) -> PathBuf {
-        self.folder.join("python")
+    pub(crate) fn modules(&self) -> &Path {
+        &self.modules
+    }
+}
+
+/// A folder in the cache, which `make` fills if it is not there yet.
+fn kept(
+    cache: &Path,
+    name: &str,
+    make: impl FnOnce(&Path) -> Result<(), EstimateError>,
+) -> Result<PathBuf, EstimateError> {
+    let folder = cache.join(name);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    fs::create_dir_all(cache).map_err(EstimateError::file(cache))?;
+    let unfinished = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(cache);
+    let unfinished = unfinished.map_err(EstimateError::file(cache))?;
+    make(unfinished.path())?;
+    match fs::rename(unfinished.path(), &folder) {
+        // The first one stays, if somebody else was as quick.
+        Err(error) if !folder.is_dir() => Err(EstimateError::File { path: folder, error }),
+        _ => Ok(folder),
     }
 }
 
 /// Names a build: two builds of one name are interchangeable.
 fn key(torch: &Torch) -> String {
-    // Its answers may change from one compiler to the next, which costs a build.
     let mut hasher = DefaultHasher::new();
     torch.site.hash(&mut hasher);
-    for dir in [&RIG, &PYTHON] {
-        hash(dir, &mut hasher);
-    }
+    hash_of(&RIG).hash(&mut hasher);
     format!("torch-{}-{:016x}", torch.version.replace('/', "_"), hasher.finish())
 }
 
-fn hash(dir: &Dir<'_>, hasher: &mut DefaultHasher) {
-    for file in dir.files() {
-        file.path().hash(hasher);
-        file.contents().hash(hasher);
+/// Of names and contents. May change from one compiler to the next, which costs a build.
+fn hash_of(dir: &Dir<'_>) -> u64 {
+    fn add(dir: &Dir<'_>, hasher: &mut DefaultHasher) {
+        for file in dir.files() {
+            file.path().hash(hasher);
+            file.contents().hash(hasher);
+        }
+        dir.dirs().for_each(|dir| add(dir, hasher));
     }
-    dir.dirs().for_each(|dir| hash(dir, hasher));
+    let mut hasher = DefaultHasher::new();
+    add(dir, &mut hasher);
+    hasher.finish()
 }
 
-fn build(into: &TempDir, torch: &Torch) -> Result<(), EstimateError> {
-    for (name, dir) in [("rig", &RIG), ("python", &PYTHON)] {
-        let folder = into.path().join(name);
-        fs::create_dir_all(&folder)
-            .and_then(|()| dir.extract(&folder))
-            .map_err(EstimateError::file(&folder))?;
-    }
+fn build(into: &Path, torch: &Torch) -> Result<(), EstimateError> {
+    let rig = into.join("rig");
+    fs::create_dir_all(&rig).and_then(|()| RIG.extract(&rig)).map_err(EstimateError::file(&rig))?;
     let mut bash = Command::new("bash");
-    bash.arg(into.path().join("rig/build.sh"))
+    bash.arg(rig.join("build.sh"))
         .env("TORCH_SITE", &torch.site)
         .env("PYTHON", &torch.python)
-        .env("OUT", into.path().join("lib"))
+        .env("OUT", into.join("lib"))
         .env("WATCHER", "1")
         .stdin(Stdio::null());
-    let output =
-        bash.output().map_err(|error| EstimateError::Start { program: "bash".into(), error })?;
+    let output = bash.output().map_err(|error| EstimateError::Start { program: "bash".into(), error })?;
     if !output.status.success() {
         return Err(EstimateError::Build { said: end_of(&output.stderr) });
     }
@@ -137,7 +147,9 @@ mod tests {
 
     #[test]
     fn everything_that_a_build_needs_comes_along() {
-        for file in ["build.sh", "fakegpu-run", "src/memory.cpp", "src/crt/host_config.h", "watcher/watcher.cpp"] {
+        for file in
+            ["build.sh", "fakegpu-run", "src/memory.cpp", "src/crt/host_config.h", "watcher/watcher.cpp"]
+        {
             assert!(RIG.get_file(file).is_some(), "{file}");
         }
     }
@@ -146,7 +158,7 @@ mod tests {
     fn a_build_says_what_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
         let site = folder.path().join("site-packages");
-        let error = build(&folder, &torch("2.15.0", &site.to_string_lossy())).unwrap_err();
+        let error = build(folder.path(), &torch("2.15.0", &site.to_string_lossy())).unwrap_err();
         let EstimateError::Build { said } = error else { panic!("{error}") };
         assert!(said.contains("no torch in") || said.contains("is missing"), "{said}");
     }

@@ -7,7 +7,7 @@ use crate::torch::{Torch, find_program};
 use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::{OsStr, OsString};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ impl Program {
         let name = self.command.first().map(OsString::as_os_str).unwrap_or_default();
         let failed = |error| EstimateError::Start { program: name.to_string_lossy().into_owned(), error };
         if find_program(name).is_none() {
-            return Err(failed(io::Error::from(io::ErrorKind::NotFound)));
+            return Err(failed(io::Error::new(io::ErrorKind::NotFound, "no such program")));
         }
         let folder = tempfile::Builder::new().prefix("granule-estimate-").tempdir();
         let folder = folder.map_err(EstimateError::file(std::env::temp_dir()))?;
@@ -107,8 +107,8 @@ fn gib(bytes: u64) -> String {
     gib.to_string()
 }
 
-fn prepended(first: PathBuf, rest: Option<OsString>) -> OsString {
-    let mut path = first.into_os_string();
+fn prepended(first: &Path, rest: Option<OsString>) -> OsString {
+    let mut path = first.as_os_str().to_owned();
     if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
         path.push(OsStr::new(":"));
         path.push(rest);
@@ -141,7 +141,7 @@ fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus
 
 #[cfg(test)]
 mod tests {
-    use super::{Stopped, gib, prepended, wait};
+    use super::{Path, Stopped, gib, prepended, wait};
     use std::process::Command;
     use std::time::Duration;
 
@@ -153,9 +153,9 @@ mod tests {
 
     #[test]
     fn modules_of_the_user_stay_in_the_path() {
-        assert_eq!(prepended("/a".into(), None), "/a");
-        assert_eq!(prepended("/a".into(), Some("/b:/c".into())), "/a:/b:/c");
-        assert_eq!(prepended("/a".into(), Some("".into())), "/a");
+        assert_eq!(prepended(Path::new("/a"), None), "/a");
+        assert_eq!(prepended(Path::new("/a"), Some("/b:/c".into())), "/a:/b:/c");
+        assert_eq!(prepended(Path::new("/a"), Some("".into())), "/a");
     }
 
     #[test]

@@ -91,7 +91,8 @@ fn interpreter(script: &Path) -> Option<OsString> {
     BufReader::new(File::open(script).ok()?.take(512)).read_line(&mut line).ok()?;
     let words: Vec<_> = line.strip_prefix("#!")?.split_whitespace().collect();
     // `#!/usr/bin/env python3`, or the interpreter itself.
-    let named = words.iter().find(|word| word.rsplit('/').next().is_some_and(|name| name.starts_with("python")))?;
+    let named =
+        words.iter().find(|word| word.rsplit('/').next().is_some_and(|name| name.starts_with("python")))?;
     Some((*named).into())
 }
 

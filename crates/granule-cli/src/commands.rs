@@ -4,6 +4,7 @@ mod completions;
 mod conformance;
 mod demo;
 mod devices;
+mod estimate;
 mod export;
 mod inspect;
 mod man;
@@ -70,6 +71,8 @@ enum Command {
     Plan(plan::Args),
     /// Says what took the memory: what was live, how it lay, what grows, why a request was refused
     Inspect(inspect::Args),
+    /// Runs a training or inference program without a GPU and says what memory it needs
+    Estimate(estimate::Args),
     /// Runs a program and records what it does with device memory
     Record(record::Args),
     /// Writes a recorded run for other tools: Parquet tables, a Perfetto trace
@@ -116,6 +119,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
         Some(Command::Plan(args)) => plan::run(args, out),
         Some(Command::Inspect(args)) => inspect::run(args, out),
+        Some(Command::Estimate(args)) => estimate::run(args, out),
         Some(Command::Record(args)) => record::run(args, out),
         Some(Command::Export(args)) => export::run(args, out),
         Some(Command::Conformance(args)) => conformance::run(args, out),

@@ -1,6 +1,7 @@
 //! What ends a command early, in words a user can act on.
 
 use crate::commands::plan::Refusal;
+use estimate::EstimateError;
 use granule::AllocError;
 use granule::backend::BackendError;
 use granule::backends::{ChoiceError, Name, VARIABLE};
@@ -54,6 +55,12 @@ pub(crate) enum Failure {
     /// The user's program does not start.
     #[error("{program} cannot be run: {error}")]
     Program { program: String, error: io::Error },
+    /// A program could not be run without a GPU.
+    #[error("{0}")]
+    Estimate(#[from] EstimateError),
+    /// It ran, and there is nothing to say about it.
+    #[error("{0}")]
+    NothingRecorded(&'static str),
     /// A file could not be written.
     #[error("{}: {error}", path.display())]
     WriteFile { path: PathBuf, error: io::Error },
@@ -109,6 +116,10 @@ impl Failure {
                 Some("write the program and its arguments as you would without this command".into())
             }
             Self::NothingRefused(_) => Some("--at peak and --at end are always there".into()),
+            Self::Estimate(error) => error.hint(),
+            Self::NothingRecorded(_) => Some(
+                "see what it printed; it must use PyTorch's own CUDA allocator, in a Python started with its environment".into(),
+            ),
             Self::WriteFile { path, error } => Some(writing_hint(path, error)),
             _ => None,
         }

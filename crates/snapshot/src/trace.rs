@@ -135,6 +135,19 @@ impl Trace {
         Ok(())
     }
 
+    /// Writes the trace as plain text.
+    ///
+    /// # Errors
+    /// What `output` reports.
+    pub fn write_plain(&self, output: impl Write) -> io::Result<()> {
+        let mut lines = write::Lines::new(output, &self.header)?;
+        for event in &self.events {
+            lines.write(event)?;
+        }
+        lines.finish()?;
+        Ok(())
+    }
+
     /// Whether the file holds fewer events than its header says: it was cut, and figures of the header
     /// (peaks, native results) are those of the whole run.
     #[must_use]

@@ -33,6 +33,11 @@ fn devices() {
 }
 
 #[test]
+fn estimate() {
+    insta::assert_snapshot!(help(&["estimate", "--help"]));
+}
+
+#[test]
 fn version() {
     assert_eq!(help(&["--version"]), concat!("granule ", env!("CARGO_PKG_VERSION"), "\n"));
 }

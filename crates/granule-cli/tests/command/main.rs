@@ -5,6 +5,7 @@
 mod bad_input;
 mod demo;
 mod devices;
+mod estimate;
 mod export;
 mod help;
 mod min_capacity;

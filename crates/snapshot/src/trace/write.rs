@@ -4,17 +4,14 @@ use super::{Event, TraceHeader};
 use flate2::{Compression, GzBuilder, write::GzEncoder};
 use std::io::{self, Write};
 
-/// Bytes collected before they go to the compressor.
+/// Bytes collected before they go to the output.
 const BUFFER: usize = 1 << 16;
 
 /// Writes a gzip'd trace event by event. The same events give the same bytes: no time is put into the file.
 ///
 /// [`TraceWriter::finish`] must be called, or the file stays incomplete.
 #[derive(Debug)]
-pub struct TraceWriter<W: Write> {
-    encoder: GzEncoder<W>,
-    buffer: Vec<u8>,
-}
+pub struct TraceWriter<W: Write>(Lines<GzEncoder<W>>);
 
 impl<W: Write> TraceWriter<W> {
     /// Writes the header line.
@@ -23,11 +20,7 @@ impl<W: Write> TraceWriter<W> {
     /// What `output` reports.
     pub fn new(output: W, header: &TraceHeader) -> io::Result<Self> {
         let encoder = GzBuilder::new().mtime(0).write(output, Compression::best());
-        let mut buffer = Vec::with_capacity(BUFFER + 128);
-        buffer.extend_from_slice(b"# ");
-        serde_json::to_writer(&mut buffer, header)?;
-        buffer.push(b'\n');
-        Ok(Self { encoder, buffer })
+        Ok(Self(Lines::new(encoder, header)?))
     }
 
     /// Adds a line.
@@ -35,6 +28,37 @@ impl<W: Write> TraceWriter<W> {
     /// # Errors
     /// What the output reports.
     pub fn write(&mut self, event: &Event) -> io::Result<()> {
+        self.0.write(event)
+    }
+
+    /// Completes the archive and gives the output back.
+    ///
+    /// # Errors
+    /// What the output reports.
+    pub fn finish(self) -> io::Result<W> {
+        let mut output = self.0.finish()?.finish()?;
+        output.flush()?;
+        Ok(output)
+    }
+}
+
+/// The text of a trace, line by line.
+#[derive(Debug)]
+pub(super) struct Lines<W: Write> {
+    output: W,
+    buffer: Vec<u8>,
+}
+
+impl<W: Write> Lines<W> {
+    pub(super) fn new(output: W, header: &TraceHeader) -> io::Result<Self> {
+        let mut buffer = Vec::with_capacity(BUFFER + 128);
+        buffer.extend_from_slice(b"# ");
+        serde_json::to_writer(&mut buffer, header)?;
+        buffer.push(b'\n');
+        Ok(Self { output, buffer })
+    }
+
+    pub(super) fn write(&mut self, event: &Event) -> io::Result<()> {
         let line = &mut self.buffer;
         match *event {
             Event::Alloc { id, size, stream } => writeln!(line, "a {id} {size} {stream}")?,
@@ -44,20 +68,16 @@ impl<W: Write> TraceWriter<W> {
             Event::Iteration { n } => writeln!(line, "i {n}")?,
         }
         if line.len() >= BUFFER {
-            self.encoder.write_all(line)?;
+            self.output.write_all(line)?;
             line.clear();
         }
         Ok(())
     }
 
-    /// Completes the archive and gives the output back.
-    ///
-    /// # Errors
-    /// What the output reports.
-    pub fn finish(mut self) -> io::Result<W> {
-        self.encoder.write_all(&self.buffer)?;
-        let mut output = self.encoder.finish()?;
-        output.flush()?;
-        Ok(output)
+    /// Hands on what is left and gives the output back.
+    pub(super) fn finish(mut self) -> io::Result<W> {
+        self.output.write_all(&self.buffer)?;
+        self.output.flush()?;
+        Ok(self.output)
     }
 }

@@ -1,0 +1,322 @@
+//! `granule estimate`: what a program needs, found out without a GPU.
+
+mod cards;
+mod needs;
+
+use super::{Outcome, write_json};
+use crate::compare::{align_right, new_table};
+use crate::console;
+use crate::failure::Failure;
+use crate::result_file::ResultFile;
+use crate::size::Size;
+use comfy_table::Cell;
+use estimate::{Drivers, Ended, Program, Recorded, Stopped, Torch, cache, python_of};
+use granule::files::trace::Trace;
+use granule::round::format_bytes;
+use needs::{Need, needs};
+use serde::Serialize;
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+const LONG: &str = "\
+Runs a training or inference program without a GPU and says what memory it needs
+
+The program runs unchanged, under the PyTorch of its own Python (a CUDA build, tested with 2.15), on simulated NVIDIA \
+drivers, which are compiled once for that PyTorch (g++, half a minute). Every request for device memory is recorded \
+and replayed: under PyTorch's own allocator, with its defaults and with expandable segments, and under Granule's.
+
+What is not as on a real device:
+  - Kernels compute nothing. What a program reads back from the device is zeros, so a loop that waits for a value does \
+not end (--max-iterations, --timeout), and what depends on values (routing, early stopping) goes one way. Times mean nothing.
+  - Workspaces of convolutions are made up: for NCHW tensors the bytes of the operands, up to 1 GiB, for NHWC none.
+  - Kernels are chosen as for an H100 (compute capability 9.0); attention is flash or memory-efficient, never cuDNN's.
+  - Private pools of CUDA graphs are replayed as common memory, which needs a little less.
+  - Memory that PyTorch's allocator does not hand out is not counted: NCCL's buffers, libraries with allocators of their own, \
+other processes. --context stands for the CUDA context and the loaded kernels.
+  - Collectives need a GPU: a program that uses NCCL does not get far.";
+
+/// The arguments of `granule estimate`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(long_about = LONG, after_help = "\
+Examples:
+  granule estimate -- python train.py --batch-size 64
+  granule estimate --max-iterations 5 -o train.trace.gz -- python -m package.train
+  granule estimate --capacity 24GiB -- python train.py     # out of memory as on a card of this size
+  granule estimate --python .venv/bin/python --json -- .venv/bin/accelerate launch train.py
+
+Iterations begin behind each step of the first optimizer. A program without one may call
+torch.cuda.nvtx.mark(\"iteration\"), which does nothing elsewhere.")]
+pub(crate) struct Args {
+    /// The command, as you would give it without granule
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+
+    /// Where the trace goes, gzip'd if the name ends in .gz; each further process or device gets a file beside it
+    /// [default: the program's name and .trace.gz, here]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Memory of a simulated device: 24GiB, 80G, or bytes
+    #[arg(long, value_name = "SIZE", default_value = "1TiB")]
+    capacity: Size,
+
+    /// How many devices there are
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    devices: u32,
+
+    /// What the CUDA context and loaded kernels take; on real cards from 300 MiB to 1 GiB (nvidia-smi shows it)
+    #[arg(long, value_name = "SIZE", default_value = "512MiB")]
+    context: Size,
+
+    /// The Python whose PyTorch the command uses [default: the command's own]
+    #[arg(long, value_name = "PATH")]
+    python: Option<OsString>,
+
+    /// End the program after this many iterations
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    max_iterations: Option<u64>,
+
+    /// Interrupt the program after this many seconds
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    timeout: Option<u64>,
+
+    /// Print one JSON object; what the program prints goes to standard error
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer<'a> {
+    /// This command's.
+    version: &'static str,
+    command: Vec<String>,
+    torch: &'a str,
+    /// The program's; null where a signal ended it.
+    exit_code: Option<i32>,
+    timed_out: bool,
+    /// Bytes of each device that are taken before the first request.
+    context: u64,
+    /// What was looked at, in bytes as PyTorch reports them.
+    cards: &'static [cards::Card],
+    recordings: &'a [Found],
+}
+
+/// One recording and what it needs. Bytes unless said otherwise.
+#[derive(Serialize)]
+struct Found {
+    pid: u32,
+    device: u32,
+    /// The trace's file.
+    trace: PathBuf,
+    events: u64,
+    iterations: u64,
+    requested_bytes_peak: u64,
+    needs: Vec<Need>,
+}
+
+/// Runs the program, works out what it needs, prints it.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let command = args.command.first().map(OsString::as_os_str).unwrap_or_default();
+    let python = args.python.clone().unwrap_or_else(|| python_of(command));
+    let torch = Torch::find(&python)?;
+    let drivers = drivers(&torch)?;
+    let program = Program {
+        command: args.command.clone(),
+        capacity: args.capacity.0,
+        devices: args.devices,
+        context: args.context.0,
+        iterations: args.max_iterations,
+        timeout: args.timeout.map(Duration::from_secs),
+        quiet: args.json,
+    };
+    // What follows is printed by others.
+    out.flush()?;
+    let ended = program.run(&drivers, &torch)?;
+    say_how_it_ended(args, &ended);
+    if ended.recorded.is_empty() {
+        return Err(Failure::NothingRecorded(nothing_recorded(&ended.status)));
+    }
+    let found = evaluate(args, &ended.recorded)?;
+    if args.json {
+        let answer = Answer {
+            version: env!("CARGO_PKG_VERSION"),
+            command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+            torch: &torch.version,
+            exit_code: ended.status.code(),
+            timed_out: ended.stopped == Stopped::Timeout,
+            context: args.context.0,
+            cards: &cards::CARDS,
+            recordings: &found,
+        };
+        write_json(&answer, out)?;
+    } else {
+        print(args, &torch, &found, out)?;
+    }
+    Ok(outcome(&ended))
+}
+
+fn drivers(torch: &Torch) -> Result<Drivers, Failure> {
+    let mut spinner = None;
+    let drivers = Drivers::prepare(&cache()?, torch, || {
+        console::note(format_args!(
+            "building simulated drivers for torch {}, once, in half a minute",
+            torch.version
+        ));
+        spinner = Some(console::spinner("building"));
+    });
+    if let Some(spinner) = spinner {
+        spinner.finish_and_clear();
+    }
+    Ok(drivers?)
+}
+
+fn say_how_it_ended(args: &Args, ended: &Ended) {
+    if ended.stopped == Stopped::Timeout {
+        console::note(format_args!(
+            "the program was interrupted after {} s, as --timeout says; the figures are those up to then",
+            args.timeout.unwrap_or_default()
+        ));
+    } else if !ended.status.success() {
+        console::warning(format_args!(
+            "the program failed ({}); the figures are those up to then",
+            ended.status
+        ));
+    }
+}
+
+fn nothing_recorded(status: &ExitStatus) -> &'static str {
+    if status.success() {
+        "the program asked PyTorch for no device memory"
+    } else {
+        "the program failed before it asked PyTorch for device memory"
+    }
+}
+
+/// The program's own failure is the command's; being stopped as one was told is none.
+fn outcome(ended: &Ended) -> Outcome {
+    let status = ended.status;
+    if status.success() || ended.stopped == Stopped::Timeout {
+        return Outcome::Done;
+    }
+    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
+    Outcome::Child(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+}
+
+/// Writes the traces and replays them.
+fn evaluate(args: &Args, recorded: &[Recorded]) -> Result<Vec<Found>, Failure> {
+    let spinner = console::spinner("working out what it needs");
+    let found = recorded.iter().enumerate().map(|(n, one)| {
+        let path = output(args.output.as_deref(), &one.trace, (n > 0).then_some((one.pid, one.device)));
+        ResultFile::create(&path)?.write(|file| one.trace.write_plain(file))?;
+        let header = &one.trace.header;
+        Ok(Found {
+            pid: one.pid,
+            device: one.device,
+            events: header.events.unwrap_or_default(),
+            iterations: header.iterations.unwrap_or_default(),
+            requested_bytes_peak: header.peak_live_requested.unwrap_or_default(),
+            needs: needs(&path.to_string_lossy(), &one.trace, args.context.0)?,
+            trace: path,
+        })
+    });
+    let found = found.collect();
+    spinner.finish_and_clear();
+    found
+}
+
+/// The first recording goes where it was told, others beside it, named by process and device.
+fn output(given: Option<&Path>, trace: &Trace, other: Option<(u32, u32)>) -> PathBuf {
+    const ENDING: &str = ".trace.gz";
+    let name = || format!("{}{ENDING}", trace.header.workload.as_deref().unwrap_or("program"));
+    let first = given.map_or_else(|| PathBuf::from(name()), Path::to_owned);
+    let Some((pid, device)) = other else { return first };
+    let name = first.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let endings = [ENDING, ".gz", ".trace"];
+    let (stem, ending) =
+        endings.iter().find_map(|ending| Some((name.strip_suffix(ending)?, *ending))).unwrap_or((&name, ""));
+    first.with_file_name(format!("{stem}.{pid}-{device}{ending}"))
+}
+
+fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Result<(), Failure> {
+    for one in found {
+        let whose = if found.len() > 1 {
+            format!("process {}, device {}: ", one.pid, one.device)
+        } else {
+            String::new()
+        };
+        writeln!(
+            out,
+            "{whose}peak requested {}; {} events, {} iterations, under torch {}",
+            format_bytes(one.requested_bytes_peak),
+            one.events,
+            one.iterations,
+            torch.version
+        )?;
+        let mut table =
+            new_table(["allocator", "settings", "peak reserved", "smallest device", "fits on a card of"]);
+        for need in &one.needs {
+            table.add_row([
+                Cell::new(need.allocator),
+                Cell::new(if need.conf.is_empty() { "default" } else { &need.conf }),
+                Cell::new(format_bytes(need.reserved_bytes_peak)),
+                Cell::new(format_bytes(need.min_capacity)),
+                Cell::new(card(need)),
+            ]);
+        }
+        align_right(&mut table, [2, 3]);
+        writeln!(out, "{table}")?;
+    }
+    writeln!(
+        out,
+        "Cards: what PyTorch reports on the smallest of that size, less {} for the context (--context).",
+        format_bytes(args.context.0)
+    )?;
+    writeln!(
+        out,
+        "Kernels did not run and convolution workspaces are made up: granule estimate --help has the limits."
+    )?;
+    for one in found {
+        let trace = one.trace.display();
+        writeln!(out, "\nTrace: {trace}")?;
+    }
+    if let Some(one) = found.first() {
+        let trace = one.trace.display();
+        writeln!(
+            out,
+            "What next:\n  granule replay {trace} --capacity 24GiB\n  granule min-capacity {trace} --policy granule"
+        )?;
+    }
+    Ok(())
+}
+
+fn card(need: &Need) -> String {
+    match (need.card, need.retries_on_card) {
+        (None, _) => "none of these".into(),
+        (Some(card), Some(retries)) if retries > 0 => format!("{}, with {retries} cache flushes", card.name),
+        (Some(card), _) => card.name.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::output;
+    use granule::files::trace::{Trace, TraceHeader};
+    use std::path::Path;
+
+    #[test]
+    fn every_recording_has_a_file_of_its_own() {
+        let header = TraceHeader { workload: Some("train".into()), ..TraceHeader::default() };
+        let trace = Trace { header, ..Trace::default() };
+        let path = |given: Option<&str>, other| output(given.map(Path::new), &trace, other);
+        assert_eq!(path(None, None), Path::new("train.trace.gz"));
+        assert_eq!(path(None, Some((7, 1))), Path::new("train.7-1.trace.gz"));
+        assert_eq!(path(Some("out/a.gz"), None), Path::new("out/a.gz"));
+        assert_eq!(path(Some("out/a.gz"), Some((7, 0))), Path::new("out/a.7-0.gz"));
+        assert_eq!(path(Some("a"), Some((7, 0))), Path::new("a.7-0"));
+    }
+}

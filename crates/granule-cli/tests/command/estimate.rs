@@ -1,0 +1,226 @@
+//! Stand-ins: a `python` that knows which PyTorch it has and "runs" a program by writing what the recorder would write, and
+//! a `bash` that builds nothing. With real PyTorch: tests/torch/test_estimate.py.
+
+use super::{Place, Ran};
+use std::os::unix::fs::PermissionsExt;
+
+const TORCH: &str = r#"{"python": "python", "torch": {"site": "/site", "version": "2.15.0+cu132", "cuda": "13.2", "hip": null}}"#;
+
+/// Two gibibytes in three blocks, of which two are live at once; the recorder was killed in the middle of a line.
+const RECORDED: &str = r##"printf '# {"workload": "train", "torch": "2.15.0+cu132"}\na 0 1073741824 0\na 1 536870912 0\ni 1\nf 1\na 2 536870912 0\ni 2\nf 2\0\0\0' > "$GRANULE_ESTIMATE_FOLDER/77.0.trace""##;
+
+impl Place {
+    fn script(&self, name: &str, text: &str) -> &Self {
+        self.file(name, format!("#!/bin/sh\n{text}\n").as_bytes());
+        std::fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).unwrap();
+        self
+    }
+
+    /// A Python with this answer to the probe, whose programs do that.
+    fn python(&self, answer: &str, program: &str) -> &Self {
+        self.script(
+            "bash",
+            "case $1 in */build.sh) mkdir -p \"$OUT\" ;; *) shift 2; PATH=/usr/bin:/bin; exec \"$@\" ;; esac",
+        );
+        self.script("python", &format!("if [ \"$1\" = -c ]; then echo '{answer}'; else {program}; fi"))
+    }
+
+    fn estimate(&self, args: &[&str]) -> Ran {
+        self.estimate_with(args, &[])
+    }
+
+    fn estimate_with(&self, args: &[&str], environment: &[(&str, &str)]) -> Ran {
+        let path = format!("{}:/usr/bin:/bin", self.path("").display());
+        let cache = self.path("cache").display().to_string();
+        let mut all = vec![("PATH", path.as_str()), ("XDG_CACHE_HOME", cache.as_str())];
+        all.extend(environment);
+        self.run_with(&[&["estimate"], args].concat(), &all)
+    }
+}
+
+/// Fails with one error that has all of `parts`, and this hint.
+#[track_caller]
+fn fails(ran: &Ran, parts: &[&str], hint: &str) {
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    let errors: Vec<_> = ran.err.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(errors.len(), 1, "{}", ran.err);
+    for part in parts {
+        assert!(errors[0].contains(part), "'{part}' is not in: {}", errors[0]);
+    }
+    let hints: Vec<_> = ran.err.lines().filter(|line| line.starts_with("hint: ")).collect();
+    assert!(hints.len() == 1 && hints[0].contains(hint), "{}", ran.err);
+}
+
+#[test]
+fn the_table() {
+    let place = Place::new();
+    place.python(TORCH, &format!("echo step 1; {RECORDED}"));
+    let ran = place.estimate(&["--", "./python", "train.py"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("note: building simulated drivers for torch 2.15.0+cu132"), "{}", ran.err);
+    insta::assert_snapshot!(ran.out);
+    let again = place.estimate(&["--", "./python", "train.py"]);
+    assert_eq!(again.out, ran.out);
+    assert!(!again.err.contains("building"), "built once: {}", again.err);
+    // The last line, which was cut, is not in it.
+    let replayed = place.run(&["replay", "train.trace.gz", "--json"]).json();
+    assert_eq!(replayed["events"], 6);
+}
+
+#[test]
+fn json_has_the_figures_and_nothing_that_the_program_printed() {
+    let place = Place::new();
+    place.python(
+        TORCH,
+        &format!(
+            "echo step 1; {RECORDED}; printf '# {{}}\\na 0 4096 0\\n' > $GRANULE_ESTIMATE_FOLDER/78.1.trace"
+        ),
+    );
+    let environment = [("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:128")];
+    let ran = place.estimate_with(
+        &["--json", "-o", "t.gz", "--context", "1GiB", "--", "./python", "train.py"],
+        &environment,
+    );
+    assert!(ran.err.contains("step 1"), "{}", ran.err);
+    let said = ran.json();
+    assert_eq!(said["torch"], "2.15.0+cu132");
+    assert_eq!(said["exit_code"], 0);
+    assert_eq!(said["context"], 1 << 30);
+    let recordings = said["recordings"].as_array().unwrap();
+    assert_eq!(recordings.len(), 2);
+    assert_eq!(recordings[0]["requested_bytes_peak"], 3 << 29);
+    assert_eq!(recordings[0]["trace"], "t.gz");
+    assert_eq!(recordings[1]["trace"], "t.78-1.gz");
+    assert_eq!((&recordings[1]["pid"], &recordings[1]["device"]), (&78.into(), &1.into()));
+    let needs = recordings[0]["needs"].as_array().unwrap();
+    let confs: Vec<_> = needs.iter().map(|need| need["conf"].as_str().unwrap()).collect();
+    assert_eq!(confs, ["", "expandable_segments:True", "max_split_size_mb:128", "policy:granule"]);
+    for need in needs {
+        assert_eq!(need["card"]["name"], "16 GiB");
+        assert!(need["min_capacity"].as_u64() >= Some(3 << 29), "{need}");
+    }
+}
+
+#[test]
+fn a_program_that_fails_gives_its_exit_code_and_what_was_recorded() {
+    let place = Place::new();
+    place.python(TORCH, &format!("{RECORDED}; exit 7"));
+    let ran = place.estimate(&["--", "./python", "train.py"]);
+    assert_eq!(ran.code, 7, "{}", ran.err);
+    assert!(
+        ran.err.contains("the program failed (exit status: 7); the figures are those up to then"),
+        "{}",
+        ran.err
+    );
+    assert!(ran.out.contains("peak requested 1.50 GiB"), "{}", ran.out);
+    place.python(TORCH, "exit 7");
+    fails(
+        &place.estimate(&["--", "./python", "train.py"]),
+        &["failed before it asked"],
+        "see what it printed",
+    );
+    place.python(TORCH, "true");
+    fails(
+        &place.estimate(&["--", "./python", "train.py"]),
+        &["asked PyTorch for no device memory"],
+        "CUDA allocator",
+    );
+}
+
+#[test]
+fn a_program_is_interrupted_when_its_time_is_over() {
+    let place = Place::new();
+    place.python(TORCH, &format!("{RECORDED}; exec sleep 600"));
+    let ran = place.estimate(&["--timeout", "1", "--", "./python", "train.py"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.err.contains("interrupted after 1 s"), "{}", ran.err);
+    assert!(ran.out.contains("peak requested 1.50 GiB"), "{}", ran.out);
+}
+
+#[test]
+fn the_program_finds_what_was_asked_for() {
+    let place = Place::new();
+    let says = "echo $FAKE_GPU_MEM_GB $FAKE_GPU_COUNT $FAKE_GPU_CTX_MB $GRANULE_ESTIMATE_ITERATIONS $GRANULE_ESTIMATE_TORCH";
+    place.python(TORCH, &format!("{says}; {RECORDED}"));
+    let args =
+        ["--capacity", "24GiB", "--devices", "2", "--context", "300MiB", "--max-iterations", "5", "--"];
+    let ran = place.estimate(&[&args[..], &["./python", "train.py"]].concat());
+    assert_eq!(ran.out.lines().next(), Some("24 2 300 5 2.15.0+cu132"));
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let place = Place::new();
+    place.python(TORCH, "true");
+    fails(
+        &place.estimate(&["--", "./no-such-python", "x.py"]),
+        &["./no-such-python", "No such file"],
+        "--python",
+    );
+    fails(
+        &place.estimate(&["--python", "python", "--", "no-such-launcher"]),
+        &["no-such-launcher", "no such program"],
+        "as you would without granule",
+    );
+    place.python(r#"{"python": "python"}"#, "true");
+    fails(
+        &place.estimate(&["--", "./python", "x.py"]),
+        &["./python has no PyTorch"],
+        "activate the environment",
+    );
+    for (version, hip, how) in
+        [("2.15.0+cpu", "null", "for the CPU only"), ("2.15.0+rocm7", "\"7.1\"", "for ROCm")]
+    {
+        let torch = format!(r#"{{"site": "/site", "version": "{version}", "cuda": null, "hip": {hip}}}"#);
+        place.python(&format!(r#"{{"python": "python", "torch": {torch}}}"#), "true");
+        fails(&place.estimate(&["--", "./python", "x.py"]), &[version, how], "pip install torch");
+    }
+    place.python("no JSON", "true");
+    fails_without_hint(
+        &place.estimate(&["--", "./python", "x.py"]),
+        "could not be asked for its PyTorch: no JSON",
+    );
+    place.script("python", "echo broken environment >&2; exit 3");
+    fails_without_hint(&place.estimate(&["--", "./python", "x.py"]), "broken environment");
+}
+
+#[track_caller]
+fn fails_without_hint(ran: &Ran, part: &str) {
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.starts_with("error: ") && ran.err.contains(part), "{}", ran.err);
+}
+
+#[test]
+fn a_compiler_that_is_missing_is_named() {
+    let place = Place::new();
+    place.python(TORCH, "true");
+    place.script(
+        "bash",
+        "echo 'build.sh: g++ is missing: install g++, binutils, python3 and findutils' >&2; exit 1",
+    );
+    fails(&place.estimate(&["--", "./python", "x.py"]), &["g++ is missing"], "apt install g++ binutils");
+}
+
+#[test]
+fn wrong_usage() {
+    for (args, part) in [
+        (&["--"][..], "<COMMAND>"),
+        (&[][..], "<COMMAND>"),
+        (&["python", "train.py"], "unexpected argument"),
+        (&["--devices", "17", "--", "python"], "17 is not in 1..=16"),
+        (&["--max-iterations", "0", "--", "python"], "0 is not in"),
+        (&["--capacity", "24GB", "--", "python"], "write GiB"),
+    ] {
+        let ran = Place::new().run(&[&["estimate"], args].concat());
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains(part), "'{part}' is not in: {}", ran.err);
+    }
+}
+
+#[test]
+fn an_output_that_cannot_be_written_is_named() {
+    let place = Place::new();
+    place.python(TORCH, RECORDED);
+    let ran = place.estimate(&["-o", "no/such/folder/t.gz", "--", "./python", "x.py"]);
+    fails(&ran, &["no/such/folder/t.gz"], "does not exist");
+}
