@@ -57,6 +57,9 @@ pub struct ReplayOptions {
     pub costs: CostModel,
     /// The device maps no memory: every segment is one `malloc`. Simulated devices only.
     pub no_virtual_memory: bool,
+    /// Nobody looks whether live blocks can be used, where that is not seen anyway: for replays of which many are made, since
+    /// looking takes a third of their time. Without lag [`SimulatedFigures::traps`] then says nothing. Simulated devices only.
+    pub unwatched: bool,
     /// End at the first refused request instead of skipping it.
     pub stop_on_oom: bool,
     /// History records kept for a snapshot; 0 keeps none.
@@ -264,7 +267,7 @@ fn run<P: Policy>(
     if options.history > 0 {
         allocator.record_history(&HistoryOptions::newest(options.history).deterministic());
     }
-    let program = simulated.map(|device| Program::new(device, options.lag));
+    let program = simulated.map(|device| Program::new(device, options));
     let plan = options.plan.as_ref().map(|plan| Planned::new(plan, trace, &allocator));
     let plan = plan.transpose().map_err(failed(0))?;
     let mut run = Run::new(trace, &*backend, &allocator, program, plan)?;

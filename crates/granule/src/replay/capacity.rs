@@ -1,5 +1,6 @@
 //! The smallest device on which a workload is never refused memory.
 
+use super::iterations::Live;
 use super::{ReplayError, ReplayOptions, ReplayResult, replay};
 use alloc_core::policy::Policy;
 use rayon::prelude::*;
@@ -42,8 +43,13 @@ pub fn min_capacity<P: Policy>(
 ) -> Result<MinCapacity, ReplayError> {
     let step = step.max(1);
     let attempt = |capacity: u64| {
-        let options =
-            ReplayOptions { capacity: Some(capacity), stop_on_oom: true, history: 0, ..options.clone() };
+        let options = ReplayOptions {
+            capacity: Some(capacity),
+            stop_on_oom: true,
+            history: 0,
+            unwatched: true,
+            ..options.clone()
+        };
         let result = replay::<P>(trace, &options, |_| {})?.result;
         Ok::<_, ReplayError>((result.refused == 0).then_some(result))
     };
@@ -124,18 +130,15 @@ impl Fit {
 /// The most requested bytes live at once: no device can be smaller.
 #[must_use]
 pub fn peak_live(trace: &Trace) -> u64 {
-    let mut sizes = std::collections::HashMap::new();
-    let (mut live, mut peak) = (0u64, 0u64);
+    let mut live = Live::of(trace);
     for event in &trace.events {
         match *event {
             Event::Alloc { id, size, .. } => {
-                live = live.saturating_add(size);
-                peak = peak.max(live);
-                sizes.insert(id, size);
+                live.requested(id, size);
             }
-            Event::Free { id } => live = live.saturating_sub(sizes.remove(&id).unwrap_or(0)),
+            Event::Free { id } => live.freed(id),
             _ => {}
         }
     }
-    peak
+    live.peak
 }

@@ -4,9 +4,10 @@
 //! of (size, stream) equals that of an earlier one.
 
 use backend_openreg::{Call, Usage};
+use rustc_hash::{FxHashMap, FxHasher};
 use serde::Serialize;
 use snapshot::trace::{Event, Trace};
-use std::collections::HashSet;
+use std::hash::{Hash, Hasher};
 
 /// The unit in which memory is mapped, in bytes.
 const GRANULE: u64 = 2 << 20;
@@ -140,40 +141,100 @@ impl AfterSecond {
 #[must_use]
 pub fn iterations(trace: &Trace) -> Vec<Iteration> {
     let mut found: Vec<Iteration> = Vec::new();
-    let mut seen = HashSet::new();
-    let mut requests: Vec<(u64, u32)> = Vec::new();
-    let mut sizes = std::collections::HashMap::new();
-    let (mut live, mut peak) = (0_u64, 0_u64);
-    for event in &trace.events {
+    let mut seen = Seen::default();
+    let mut requests = FxHasher::default();
+    let mut live = Live::of(trace);
+    let mut begin = 0;
+    for (at, event) in trace.events.iter().enumerate() {
         match *event {
             Event::Alloc { id, size, stream } => {
-                requests.push((size, stream));
-                sizes.insert(id, size);
-                live = live.saturating_add(size);
-                let growth = live.saturating_sub(peak);
-                peak += growth;
+                (size, stream).hash(&mut requests);
+                let growth = live.requested(id, size);
                 if let Some(last) = found.last_mut() {
                     last.requested_peak_growth += growth;
                 }
             }
-            Event::Free { id } => live = live.saturating_sub(sizes.remove(&id).unwrap_or(0)),
+            Event::Free { id } => live.freed(id),
             Event::Iteration { n } => {
-                end(&mut found, &mut seen, &mut requests);
+                let hash = std::mem::take(&mut requests).finish();
+                if let Some(last) = found.last_mut() {
+                    last.repeats = seen.before(&trace.events[begin..at], hash);
+                }
+                begin = at;
                 found.push(Iteration { iteration: n, repeats: false, requested_peak_growth: 0 });
             }
             Event::RecordStream { .. } | Event::EmptyCache => {}
         }
     }
-    end(&mut found, &mut seen, &mut requests);
+    if let Some(last) = found.last_mut() {
+        last.repeats = seen.before(&trace.events[begin..], requests.finish());
+    }
     found
 }
 
-/// The last iteration is over: compares its requests with the earlier ones'.
-fn end(found: &mut [Iteration], seen: &mut HashSet<Vec<(u64, u32)>>, requests: &mut Vec<(u64, u32)>) {
-    let requests = std::mem::take(requests);
-    if let Some(last) = found.last_mut() {
-        last.repeats = !seen.insert(requests);
+/// What is live at an event of a trace, by request: bytes.
+#[derive(Debug)]
+pub(super) struct Live {
+    /// By number; freed blocks have none.
+    sizes: Vec<u64>,
+    /// Of numbers that are far from counting up.
+    wild: FxHashMap<u64, u64>,
+    now: u64,
+    pub(super) peak: u64,
+}
+
+impl Live {
+    /// Before the first event.
+    pub(super) fn of(trace: &Trace) -> Self {
+        Self { sizes: vec![0; trace.events.len()], wild: FxHashMap::default(), now: 0, peak: 0 }
     }
+
+    /// A block is requested; returns by how much that raises the peak.
+    pub(super) fn requested(&mut self, id: u64, size: u64) -> u64 {
+        match usize::try_from(id).ok().and_then(|id| self.sizes.get_mut(id)) {
+            Some(place) => *place = size,
+            None => {
+                self.wild.insert(id, size);
+            }
+        }
+        self.now = self.now.saturating_add(size);
+        let growth = self.now.saturating_sub(self.peak);
+        self.peak += growth;
+        growth
+    }
+
+    /// It is given back.
+    pub(super) fn freed(&mut self, id: u64) {
+        let size = match usize::try_from(id).ok().and_then(|id| self.sizes.get_mut(id)) {
+            Some(place) => std::mem::take(place),
+            None => self.wild.remove(&id).unwrap_or(0),
+        };
+        self.now = self.now.saturating_sub(size);
+    }
+}
+
+/// The iterations so far, by a hash of their requests.
+#[derive(Default)]
+struct Seen<'a>(FxHashMap<u64, Vec<&'a [Event]>>);
+
+impl<'a> Seen<'a> {
+    /// Whether an iteration with the same requests came before this one, which is noted.
+    fn before(&mut self, events: &'a [Event], hash: u64) -> bool {
+        let alike = self.0.entry(hash).or_default();
+        let repeats = alike.iter().any(|earlier| requests(earlier).eq(requests(events)));
+        if !repeats {
+            alike.push(events);
+        }
+        repeats
+    }
+}
+
+/// Sizes and streams in order.
+fn requests(events: &[Event]) -> impl Iterator<Item = (u64, u32)> + '_ {
+    events.iter().filter_map(|event| match *event {
+        Event::Alloc { size, stream, .. } => Some((size, stream)),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

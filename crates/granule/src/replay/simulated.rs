@@ -55,6 +55,8 @@ pub(super) struct Program<'a> {
     device: &'a OpenReg,
     /// Whether work stays queued, so that it can be disturbed.
     lags: bool,
+    /// Whether it looks at its live blocks now and then.
+    looks: bool,
     /// Other streams that use a block, by its number.
     others: HashMap<u64, Vec<Stream>>,
     began: Usage,
@@ -64,10 +66,11 @@ pub(super) struct Program<'a> {
 }
 
 impl<'a> Program<'a> {
-    pub(super) fn new(device: &'a OpenReg, lag: u64) -> Self {
+    pub(super) fn new(device: &'a OpenReg, options: &ReplayOptions) -> Self {
         Self {
             device,
-            lags: lag > 0,
+            lags: options.lag > 0,
+            looks: options.lag == 0 && !options.unwatched,
             others: HashMap::new(),
             began: device.usage(),
             last: None,
@@ -109,7 +112,7 @@ impl<'a> Program<'a> {
 
     /// Where work is done at once, it is enough to look now and then whether live blocks can be used.
     pub(super) fn looks_at(&self, live: impl Iterator<Item = (Stream, DevicePtr, u64)>) {
-        if !self.lags {
+        if self.looks {
             for (stream, ptr, bytes) in live {
                 let _ = self.device.use_memory(stream, ptr, bytes);
             }
