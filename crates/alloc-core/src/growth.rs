@@ -13,7 +13,7 @@ const HUGE: usize = 2 << 20;
 pub(crate) fn push<T>(table: &mut Vec<T>, value: T) {
     if table.len() == table.capacity() {
         // Fresh memory instead of a grown one: the advice works on pages that were not touched yet.
-        let mut roomier: Vec<T> = Vec::with_capacity((table.capacity() * 2).max(64));
+        let mut roomier: Vec<T> = Vec::with_capacity((table.capacity() * 2).max(8));
         prefer_huge_pages(roomier.as_mut_ptr().cast(), roomier.capacity() * size_of::<T>());
         roomier.append(table);
         *table = roomier;
@@ -37,9 +37,9 @@ pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn prefer_huge_pages(_: *mut u8, _: usize) {}
 
-/// Zeroed memory that the system backs when it is touched, on huge pages where it offers them.
+/// Zeroed memory that the system backs when it is touched, on `huge` pages where it offers them.
 #[cfg(target_os = "linux")]
-pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
+pub(crate) fn reserve_zeroed(layout: Layout, huge: bool) -> NonNull<u8> {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address of the system's choice disturbs nothing.
@@ -48,7 +48,9 @@ pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
     };
     let raw = raw.ok().and_then(|raw| NonNull::new(raw.cast::<u8>()));
     let raw = raw.unwrap_or_else(|| handle_alloc_error(layout));
-    prefer_huge_pages(raw.as_ptr(), layout.size());
+    if huge {
+        prefer_huge_pages(raw.as_ptr(), layout.size());
+    }
     raw
 }
 
@@ -65,7 +67,7 @@ pub(crate) unsafe fn release_zeroed(raw: *mut u8, layout: Layout) {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn reserve_zeroed(layout: Layout) -> NonNull<u8> {
+pub(crate) fn reserve_zeroed(layout: Layout, _: bool) -> NonNull<u8> {
     // SAFETY: tables have a size above 0.
     let raw = unsafe { std::alloc::alloc_zeroed(layout) };
     NonNull::new(raw).unwrap_or_else(|| handle_alloc_error(layout))

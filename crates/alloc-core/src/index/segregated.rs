@@ -1,7 +1,6 @@
 //! Free blocks in lists by size class: everything takes the same few steps, however many blocks there are.
 //!
-//! A class is a 32nd of a doubling of sizes (3 %); sizes under 16 KiB have one each. Two levels of bits say which lists
-//! hold a block. A search looks at a few blocks of the request's own class and takes the smallest that fits, or at a
+//! A search looks at a few blocks of the request's own class and takes the smallest that fits, or at a
 //! few of the next class that has any, all of which fit; of equal ones it takes the lowest.
 //!
 //! Lists are rings through a head of their own, so that a block is put in and taken out without a question: with sizes in no
@@ -9,17 +8,10 @@
 //! cache line, and no block record is looked at.
 
 use super::PlacementIndex;
+use super::classes::{CLASSES, ClassSet, class, units};
 use crate::block::{Block, BlockId};
 use crate::growth;
 
-/// Classes of a doubling.
-const STEPS: u32 = 32;
-const STEP_BITS: u32 = STEPS.trailing_zeros();
-/// Classes of one word of bits.
-const WORD: usize = 64;
-/// Sizes are less than 2^32 units: 27 doublings from 32 units on, and what is below.
-const WORDS: usize = 14;
-const CLASSES: usize = WORD * WORDS;
 /// Blocks of a class that a search looks at.
 const LOOKS: usize = 3;
 /// The same for large requests, where a better fit saves more: from this many units on (1 MiB).
@@ -40,27 +32,11 @@ struct Link {
 /// Free blocks by size class.
 #[derive(Debug, Default)]
 pub struct SegregatedIndex {
-    /// Which words of `classes` are not zero.
-    words: u32,
     /// Which classes have a block.
-    classes: [u64; WORDS],
+    present: ClassSet,
     /// The heads by class, then blocks by number; nothing before the first block comes.
     links: Vec<Link>,
     len: usize,
-}
-
-/// A size in units of 512 bytes, as links have it.
-#[inline(always)]
-#[allow(clippy::cast_possible_truncation)] // no more than fits
-fn units(bytes: u64) -> u32 {
-    (bytes >> 9).min(u64::from(u32::MAX)) as u32
-}
-
-/// The class of a size in units.
-#[inline(always)]
-fn class(units: u32) -> usize {
-    let doubling = (units | STEPS).ilog2() - STEP_BITS;
-    ((doubling << STEP_BITS) + (units >> doubling)) as usize
 }
 
 /// Where the link of a block is.
@@ -76,22 +52,6 @@ fn block_at(place: usize) -> BlockId {
 }
 
 impl SegregatedIndex {
-    /// The first class from `class` on that has a block.
-    #[inline(always)]
-    fn next_class(&self, class: usize) -> Option<usize> {
-        let (word, bit) = (class / WORD, class % WORD);
-        let rest = self.classes.get(word)? & (u64::MAX << bit);
-        if rest != 0 {
-            return Some(word * WORD + rest.trailing_zeros() as usize);
-        }
-        let words = self.words & (u32::MAX << word << 1);
-        if words == 0 {
-            return None;
-        }
-        let word = words.trailing_zeros() as usize;
-        Some(word * WORD + self.classes[word].trailing_zeros() as usize)
-    }
-
     /// Of the newest blocks of a class that has any, the smallest of at least `size` units, and of these the lowest.
     #[inline(always)]
     fn best_of(&self, class: usize, size: u32) -> Option<usize> {
@@ -118,11 +78,11 @@ impl SegregatedIndex {
     pub fn take_fit(&mut self, bytes: u64, fits: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         let size = units(bytes);
         let own = class(size);
-        let mut from = self.next_class(own)?;
+        let mut from = self.present.next(own)?;
         let mut found = if size < u32::MAX { self.best_of(from, size) } else { None };
         if found.is_none() {
             // Only in its own class may blocks be too small.
-            let Some(next) = self.next_class(own + 1) else { return self.take_hidden(own, size, fits) };
+            let Some(next) = self.present.next(own + 1) else { return self.take_hidden(own, size, fits) };
             from = next;
             found = self.best_of(from, size);
         }
@@ -146,7 +106,7 @@ impl SegregatedIndex {
         let mut best: Option<(K, usize, usize)> = None;
         let mut from = class(size);
         for _ in 0..classes {
-            let Some(class) = self.next_class(from) else { break };
+            let Some(class) = self.present.next(from) else { break };
             if let Some(at) = self.best_of(class, size) {
                 let key = order(block_at(at));
                 if best.as_ref().is_none_or(|(first, ..)| key < *first) {
@@ -181,9 +141,7 @@ impl SegregatedIndex {
         self.links[before as usize].after = after;
         self.links[after as usize].before = before;
         let was_last = u64::from(before == after) & u64::from(before as usize == class);
-        let word = &mut self.classes[class / WORD];
-        *word &= !(was_last << (class % WORD));
-        self.words &= !(u32::from(*word == 0) << (class / WORD));
+        self.present.remove_if(class, was_last);
         self.len -= 1;
     }
 
@@ -211,8 +169,7 @@ impl PlacementIndex for SegregatedIndex {
         let after = std::mem::replace(&mut self.links[class].after, at as u32);
         self.links[at] = Link { before: class as u32, after, size, addr: (block.addr >> 9) as u32 };
         self.links[after as usize].before = at as u32;
-        self.classes[class / WORD] |= 1 << (class % WORD);
-        self.words |= 1 << (class / WORD);
+        self.present.insert(class);
         self.len += 1;
     }
 
@@ -243,12 +200,9 @@ impl PlacementIndex for SegregatedIndex {
                 before = link;
                 count += 1;
             }
-            let bit = self.classes[at / WORD] >> (at % WORD) & 1;
-            assert_eq!(bit == 1, before != at, "a class with a block has its bit");
+            assert_eq!(self.present.contains(at), before != at, "a class with a block is in the set");
         }
-        for (word, classes) in self.classes.iter().enumerate() {
-            assert_eq!(self.words >> word & 1 == 1, *classes != 0, "a word with a class has its bit");
-        }
+        self.present.check();
         assert_eq!(count, self.len, "the length is the number of blocks");
     }
 }
@@ -276,19 +230,6 @@ mod tests {
             pending: 0,
             state: State::Free,
             tier: Tier::Large,
-        }
-    }
-
-    #[test]
-    fn classes_ascend_and_are_narrow() {
-        for units in 1..100_000u32 {
-            assert!((class(units)..=class(units) + 1).contains(&class(units + 1)));
-        }
-        assert!((1..64).all(|units| class(units) == units as usize));
-        assert_eq!(class(u32::MAX), CLASSES - 1);
-        let width = |units: u32| (units..).take_while(|u| class(*u) == class(units)).count();
-        for bits in 5..16 {
-            assert_eq!(width(1 << bits), 1 << (bits - 5), "a 32nd of the doubling");
         }
     }
 
