@@ -19,12 +19,13 @@ mod row;
 use crate::block::BlockId;
 use crate::growth;
 use crate::sync::Ordering;
-use crate::sync::plain::{AtomicPtr, AtomicU64};
+use crate::sync::plain::{AtomicPtr, AtomicU64, Mutex, MutexGuard};
 use crate::types::{DeviceIndex, DevicePtr};
 use row::{Entry, claim, clear, find};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::ptr::NonNull;
+use std::sync::PoisonError;
 
 const PAGE_BITS: u32 = 21;
 const SLOT_BITS: u32 = 9;
@@ -77,6 +78,9 @@ struct Root([AtomicPtr<Node>; 1 << ROOT_BITS]);
 /// # Safety
 /// All-zero bytes are a valid value of the type.
 unsafe trait Zeroed: Sized {
+    /// Whether it is far larger than what is used of it: then it comes from the system, which clears what is touched. The
+    /// allocator would clear memory that it had before by hand, and so touch all of it.
+    const LARGE: bool = false;
     /// Whether neighbouring parts are used together, so that huge pages are no waste.
     const DENSELY_USED: bool = false;
 }
@@ -84,19 +88,21 @@ unsafe trait Zeroed: Sized {
 unsafe impl Zeroed for Dense {}
 // SAFETY: arrays of `AtomicU64` and of `AtomicPtr`, for which zero is 0 and null.
 unsafe impl Zeroed for Node {
+    const LARGE: bool = true;
     const DENSELY_USED: bool = true;
 }
 // SAFETY: an array of `AtomicPtr`, for which zero is null.
-unsafe impl Zeroed for Root {}
+unsafe impl Zeroed for Root {
+    const LARGE: bool = true;
+}
 
 /// A zeroed table straight from the allocator, without passing over the stack: the system hands out
 /// untouched zero pages, so only what is used costs memory.
 fn new_zeroed<T: Zeroed>() -> NonNull<T> {
     const { assert!(std::mem::size_of::<T>() > 0) };
     let layout = Layout::new::<T>();
-    if T::DENSELY_USED {
-        // The allocator would clear memory that is aligned to cache lines by hand, and so touch all of it.
-        return growth::reserve_zeroed(layout).cast();
+    if T::LARGE {
+        return growth::reserve_zeroed(layout, T::DENSELY_USED).cast();
     }
     // SAFETY: the layout has a size above 0, asserted above.
     let raw = unsafe { alloc_zeroed(layout) };
@@ -110,7 +116,7 @@ fn new_zeroed<T: Zeroed>() -> NonNull<T> {
 unsafe fn delete<T: Zeroed>(table: *mut T) {
     let (raw, layout) = (table.cast::<u8>(), Layout::new::<T>());
     // Tables hold atomics only, so there is nothing to drop.
-    if T::DENSELY_USED {
+    if T::LARGE {
         // SAFETY: by this function's contract, from `reserve_zeroed` with this layout, and given back once.
         unsafe { growth::release_zeroed(raw, layout) };
     } else {
@@ -119,14 +125,17 @@ unsafe fn delete<T: Zeroed>(table: *mut T) {
     }
 }
 
-/// The table behind `cell`, made on first use. Two threads may race; the loser's table is given back.
-fn get_or_make<T: Zeroed>(cell: &AtomicPtr<T>) -> &T {
+/// The table behind `cell`, made on first use, and then told to `keep`. Two threads may race; the loser's table is given back.
+fn get_or_make<T: Zeroed>(cell: &AtomicPtr<T>, keep: impl FnOnce(NonNull<T>)) -> &T {
     let there = cell.load(Ordering::Acquire);
     let table = if there.is_null() {
         let fresh = new_zeroed::<T>();
         match cell.compare_exchange(std::ptr::null_mut(), fresh.as_ptr(), Ordering::AcqRel, Ordering::Acquire)
         {
-            Ok(_) => fresh.as_ptr(),
+            Ok(_) => {
+                keep(fresh);
+                fresh.as_ptr()
+            }
             Err(winner) => {
                 // SAFETY: `fresh` was made above and never published.
                 unsafe { delete(fresh.as_ptr()) };
@@ -147,19 +156,27 @@ fn get<T: Zeroed>(cell: &AtomicPtr<T>) -> Option<&T> {
     unsafe { table.as_ref() }
 }
 
+/// The tables of a map, so that the end of a map with few blocks need not look for them in millions of cells.
+#[derive(Default)]
+struct Tables {
+    nodes: Vec<NonNull<Node>>,
+    dense: Vec<NonNull<Dense>>,
+}
+
 /// The map. Sharing it between devices lets a free name a pointer only.
 pub struct AddressMap {
     root: NonNull<Root>,
+    tables: Mutex<Tables>,
 }
 
-// SAFETY: everything behind `root` is atomics, and tables are only freed by `drop`, which has `&mut`.
+// SAFETY: everything behind `root` is atomics, tables are only freed by `drop`, which has `&mut`, and their list is locked.
 unsafe impl Send for AddressMap {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for AddressMap {}
 
 impl Default for AddressMap {
     fn default() -> Self {
-        Self { root: new_zeroed() }
+        Self { root: new_zeroed(), tables: Mutex::default() }
     }
 }
 
@@ -173,6 +190,11 @@ impl AddressMap {
     fn root(&self) -> &Root {
         // SAFETY: made in `default`, freed only in `drop`.
         unsafe { self.root.as_ref() }
+    }
+
+    #[cold]
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]
@@ -207,9 +229,10 @@ impl AddressMap {
         debug_assert!(Self::can_hold(ptr), "the segment's address was checked when it was made");
         let (node, page, slot) = Self::place(ptr);
         let entry = Entry::new(slot, at);
-        let node = get_or_make(&self.root().0[node]);
+        let node = get_or_make(&self.root().0[node], |made| self.tables().nodes.push(made));
         if !claim(node.line(page, slot), entry) {
-            get_or_make(&node.dense[page]).0[slot].store(entry.0, Ordering::Release);
+            let dense = get_or_make(&node.dense[page], |made| self.tables().dense.push(made));
+            dense.0[slot].store(entry.0, Ordering::Release);
         }
     }
 
@@ -229,26 +252,20 @@ impl AddressMap {
 
 impl fmt::Debug for AddressMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nodes = self.root().0.iter().filter(|cell| get(cell).is_some()).count();
-        f.debug_struct("AddressMap").field("nodes", &nodes).finish()
+        f.debug_struct("AddressMap").field("nodes", &self.tables().nodes.len()).finish()
     }
 }
 
 impl Drop for AddressMap {
     fn drop(&mut self) {
-        for cell in &self.root().0 {
-            let node = cell.load(Ordering::Relaxed);
-            // SAFETY: as in `get`.
-            let Some(tables) = (unsafe { node.as_ref() }) else { continue };
-            for dense in &tables.dense {
-                let dense = dense.load(Ordering::Relaxed);
-                if !dense.is_null() {
-                    // SAFETY: a table of `new_zeroed`; `&mut self` means no reader is left.
-                    unsafe { delete(dense) };
-                }
-            }
-            // SAFETY: as above; `tables` is not used after this.
-            unsafe { delete(node) };
+        let Tables { nodes, dense } = std::mem::take(&mut *self.tables());
+        for table in dense {
+            // SAFETY: a table of `new_zeroed`, noted once; `&mut self` means no reader is left.
+            unsafe { delete(table.as_ptr()) };
+        }
+        for table in nodes {
+            // SAFETY: as above.
+            unsafe { delete(table.as_ptr()) };
         }
         // SAFETY: as above; `self.root` is not used after this.
         unsafe { delete(self.root.as_ptr()) };

@@ -195,16 +195,16 @@ impl Counters {
     }
 
     fn set_limits(&mut self) {
-        for row in 0..ROWS {
-            let least = |allocated: Count, active: Count| {
-                let pending = self.current(row, active) - self.current(row, allocated);
-                let ceiling = &self.ceiling[row];
+        let [small, large] = self.pending;
+        for (row, pending) in [small, large, (small.0 + large.0, small.1 + large.1)].into_iter().enumerate() {
+            let ceiling = &self.ceiling[row];
+            let least = |allocated: Count, active: Count, pending: i64| {
                 ceiling[allocated as usize].min(ceiling[active as usize] - pending)
             };
             self.limits[row] = Triple {
-                blocks: least(Count::Allocation, Count::Active),
-                bytes: least(Count::AllocatedBytes, Count::ActiveBytes),
-                requested: self.ceiling[row][Count::RequestedBytes as usize],
+                blocks: least(Count::Allocation, Count::Active, pending.0),
+                bytes: least(Count::AllocatedBytes, Count::ActiveBytes, pending.1),
+                requested: ceiling[Count::RequestedBytes as usize],
             };
         }
     }
@@ -236,6 +236,18 @@ impl Counters {
             Count::RequestedBytes => current.requested,
             special => self.special[row][special as usize - Count::SPECIAL[0] as usize].0,
         }
+    }
+
+    /// All present values.
+    fn currents(&self) -> Rows {
+        let mut rows = std::array::from_fn(|row| {
+            Count::ALL.map(|count| if row == BOTH { 0 } else { self.current(row, count) })
+        });
+        let [small, large, both] = &mut rows;
+        for (both, (small, large)) in both.iter_mut().zip(small.iter().zip(large)) {
+            *both = *small + *large;
+        }
+        rows
     }
 
     /// All increases of a count of a tier since the arena was made.
@@ -294,6 +306,16 @@ impl Peaks {
     /// Raises the peaks to the sum over all arenas, then deals out what lies between the sum and the peak:
     /// half to an arena that crossed its ceiling (it is growing), the rest evenly.
     pub(crate) fn settle(&mut self, arenas: &mut [&mut Counters]) {
+        if let [only] = arenas {
+            // Its ceilings are the peaks.
+            let now = only.currents();
+            for (peak, now) in self.running.as_flattened_mut().iter_mut().zip(now.as_flattened()) {
+                *peak = (*peak).max(*now);
+            }
+            only.ceiling = self.running;
+            only.crossed = false;
+            return only.set_limits();
+        }
         let crossed = arenas.iter().position(|a| a.crossed).unwrap_or(0);
         for row in 0..ROWS {
             for count in Count::ALL {

@@ -276,9 +276,10 @@ impl<P: Policy> DeviceAllocator<P> {
         let mut peaks = self.peaks.lock();
         // Listed under the lock: an arena whose first request has returned has settled, so it is there.
         let all = self.arenas.all();
-        let mut arenas: Vec<_> = all.iter().map(|arena| arena.lock()).collect();
+        let mut arenas: SmallVec<[_; 4]> = all.iter().map(|arena| arena.lock()).collect();
         if arenas.iter().any(|a| a.counters.crossed()) {
-            let mut counters: Vec<&mut Counters> = arenas.iter_mut().map(|a| &mut a.counters).collect();
+            let mut counters: SmallVec<[&mut Counters; 4]> =
+                arenas.iter_mut().map(|a| &mut a.counters).collect();
             peaks.settle(&mut counters);
         }
         work(&mut peaks, &mut arenas)

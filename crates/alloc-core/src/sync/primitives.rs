@@ -26,6 +26,7 @@ pub(crate) use std::sync::{Arc, OnceLock, Weak};
 /// Always the standard library's: for statics, which outlive a schedule, and for tables of zeroed memory.
 pub(crate) mod plain {
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
 }
 
 /// Locks that are held briefly.
