@@ -109,7 +109,7 @@ impl<B: BufRead> TraceReader<B> {
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
                 Err(error) => return Some(Err(TraceError::from_io(self.line, error))),
             };
-            let end = available.iter().position(|&byte| byte == b'\n');
+            let end = memchr::memchr(b'\n', available);
             let piece = &available[..end.unwrap_or(available.len())];
             if self.carry.len() + piece.len() > limit {
                 return Some(Err(TraceError::LineTooLong { line: self.line, limit }));
@@ -282,7 +282,11 @@ fn stream(text: &[u8]) -> Result<(u32, &[u8]), String> {
     Ok((value, rest))
 }
 
+/// So many digits fit 64 bits, whatever they are.
+const CERTAIN: usize = 19;
+
 /// A decimal number; with `more`, also the space after it.
+#[inline(always)]
 fn number<'t>(text: &'t [u8], what: &str, more: bool) -> Result<(u64, &'t [u8]), String> {
     let mut value = 0u64;
     let mut digits = 0;
@@ -291,13 +295,31 @@ fn number<'t>(text: &'t [u8], what: &str, more: bool) -> Result<(u64, &'t [u8]),
         if digit > 9 {
             break;
         }
-        value = match value.checked_mul(10).and_then(|tens| tens.checked_add(u64::from(digit))) {
-            Some(value) => value,
-            None => return Err(format!("{what} does not fit 64 bits")),
-        };
+        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
         digits += 1;
     }
     let rest = &text[digits..];
+    match rest {
+        [b' ', rest @ ..] if more && (1..=CERTAIN).contains(&digits) => Ok((value, rest)),
+        [] if !more && (1..=CERTAIN).contains(&digits) => Ok((value, rest)),
+        _ => unusual_number(text, what, more, digits),
+    }
+}
+
+/// A long number, or none.
+#[cold]
+#[inline(never)]
+fn unusual_number<'t>(
+    text: &'t [u8],
+    what: &str,
+    more: bool,
+    digits: usize,
+) -> Result<(u64, &'t [u8]), String> {
+    let (number, rest) = text.split_at(digits);
+    let add = |value: u64, byte: &u8| value.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
+    let Some(value) = number.iter().try_fold(0, add) else {
+        return Err(format!("{what} does not fit 64 bits"));
+    };
     match rest {
         _ if digits == 0 && rest.is_empty() => Err(format!("{what} is missing")),
         _ if digits == 0 => Err(format!("{what} is not a number")),
