@@ -4,6 +4,7 @@
 //! by which the rings are merged when a snapshot is taken. Off, it costs one test of a flag.
 
 mod annotations;
+mod calls;
 mod context;
 mod entry;
 mod journal;
@@ -14,6 +15,7 @@ mod thread;
 mod trackers;
 
 pub use annotations::Stage;
+pub use calls::{CallLog, ProgramCall};
 pub use context::{CallContext, Context, ContextRecorder, RecordContext, SegmentContexts, SnapshotContexts};
 pub use thread::{pop_compile_context, push_compile_context, set_user_metadata, user_metadata};
 pub use trackers::TraceTracker;
@@ -27,8 +29,9 @@ pub(crate) use trackers::Outbox;
 
 use crate::block::BlockId;
 use crate::snapshot::Action;
+use crate::stream_identity::shown_raw;
 use crate::sync::Arc;
-use crate::types::PoolId;
+use crate::types::{PoolId, Stream};
 use journal::Journal;
 
 /// How history is kept.
@@ -96,12 +99,14 @@ pub(crate) struct HistoryTemplate {
     pub(crate) skip: u16,
     /// Where entries for trackers go, if there are any.
     pub(crate) outbox: Option<Arc<Outbox>>,
+    /// Where the program's calls are noted, if they are.
+    pub(crate) calls: Option<Arc<CallLog>>,
 }
 
 impl Default for HistoryTemplate {
     fn default() -> Self {
         let stamps = Arc::new(Stamps::new(true));
-        Self { max_entries: 0, stamps, contexts: RecordContext::Never, skip: 0, outbox: None }
+        Self { max_entries: 0, stamps, contexts: RecordContext::Never, skip: 0, outbox: None, calls: None }
     }
 }
 
@@ -185,6 +190,35 @@ impl Recorder {
         }
     }
 
+    /// Whether the program's calls are noted there.
+    pub(crate) fn is_logged_to(&self, log: &Arc<CallLog>) -> bool {
+        let calls = self.journal.as_ref().and_then(|journal| journal.calls.as_ref());
+        calls.is_some_and(|calls| Arc::ptr_eq(calls, log))
+    }
+
+    /// Notes that the program uses a block on another stream.
+    pub(crate) fn used(&self, addr: u64, stream: Stream) {
+        if let Some(calls) = self.journal.as_ref().and_then(|journal| journal.calls.as_ref()) {
+            calls.push(ProgramCall::Use { addr, stream: shown_raw(stream.raw), device: stream.device.0 });
+        }
+    }
+
+    /// Notes that a request of the program was refused for want of memory.
+    pub(crate) fn refused(&self, bytes: u64) {
+        if let Some(journal) = &self.journal
+            && let Some(calls) = &journal.calls
+        {
+            calls.push(ProgramCall::Refused { bytes, stream: journal.owner().0 });
+        }
+    }
+
+    /// Notes a block that was there before.
+    pub(crate) fn found(&self, addr: u64, bytes: u64) {
+        if let Some(journal) = &self.journal {
+            journal.note_alloc(addr, bytes);
+        }
+    }
+
     /// Records the program's note about a block.
     pub(crate) fn annotate(&mut self, addr: u64, size: u64, text: &str) {
         self.record_with(
@@ -232,7 +266,7 @@ impl Recorder {
         owner: Owner,
         clear: bool,
     ) -> Vec<Context> {
-        let wanted = template.max_entries > 0 || template.outbox.is_some();
+        let wanted = template.max_entries > 0 || template.outbox.is_some() || template.calls.is_some();
         if !wanted {
             return self.journal.take().map(|journal| journal.into_contexts()).unwrap_or_default();
         }

@@ -971,6 +971,9 @@ typedef struct granule_pointer_info_t {
 /** A callback unwound, which it must not. */
 #define GRANULE_CALLBACK 25
 
+/** A recording cannot begin, or is not complete. */
+#define GRANULE_RECORDING 26
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -1367,6 +1370,32 @@ granule_status granule_context_of(struct granule_allocator *a,
 granule_status granule_add_trace_tracker(struct granule_allocator *a,
                                          void (*tracker)(void *user, const struct granule_trace_entry *entry),
                                          void *user);
+
+/**
+ * Records what the program asks of all devices, from now on: "DIRECTORY[,rotate=SIZE][,keep=N][,max_entries=N][,on_oom=True]", as
+ * in the variable GRANULE_RECORD, which starts a recording when an allocator is made. Ends with granule_record_stop, with the
+ * allocator, or with the process. GRANULE_RECORDING where there is one already.
+ */
+granule_status granule_record_start(struct granule_allocator *a, const char *options);
+
+/** Says that an iteration begins: a training step, a decode step, a request. Without a recording, nothing happens. */
+granule_status granule_record_mark(struct granule_allocator *a, uint64_t iteration);
+
+/** Waits until everything that was asked up to now can be read in the files. Without a recording, nothing happens. */
+granule_status granule_record_flush(struct granule_allocator *a);
+
+/**
+ * Ends the recording; its files are whole then. GRANULE_RECORDING where something could not be written. Without a recording,
+ * nothing happens.
+ */
+granule_status granule_record_stop(struct granule_allocator *a);
+
+/**
+ * The recording, or the last one, as JSON: {"recording": bool, "directory": text, "files": [text], "events": n, "waits": n,
+ * "waited_ms": n}. Calls of the program wait where they come faster than they can be written. {"recording": false} where there was
+ * none.
+ */
+granule_status granule_record_json(struct granule_allocator *a, struct granule_bytes *out);
 
 /**
  * Tells observer of memory that was taken from a device, before anyone uses it, and of memory that goes back, before it leaves: for libraries

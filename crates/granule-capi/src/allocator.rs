@@ -8,6 +8,7 @@ use crate::guard::{guard, or};
 use crate::log;
 use crate::pass::{self, given};
 use crate::pluggable;
+use crate::record::Recording;
 use crate::sized::growing;
 use backend_c::{CBackend, Table};
 use granule::backend::Backend;
@@ -26,6 +27,7 @@ pub struct granule_allocator {
     backend: BackendId,
     name: CString,
     pub(crate) tenants: Arc<Tenants>,
+    pub(crate) recording: Recording,
 }
 
 /// A vendor's backend: see granule_backend.h. (The two headers share names, so a source file includes one of them.)
@@ -64,7 +66,9 @@ impl granule_allocator {
         };
         let id = backend.id();
         let name = CString::new(name).unwrap_or_default();
-        Ok(Self { engine: Engine::new(backend, settings)?, backend: id, name, tenants: Arc::default() })
+        let engine = Engine::new(backend, settings)?;
+        let recording = Recording::from_env(&engine)?;
+        Ok(Self { engine, backend: id, name, tenants: Arc::default(), recording })
     }
 
     /// A stream of this backend by the driver's handle.

@@ -67,6 +67,8 @@ pub const GRANULE_ABI: granule_status = 23;
 pub const GRANULE_PANIC: granule_status = 24;
 /// A callback unwound, which it must not.
 pub const GRANULE_CALLBACK: granule_status = 25;
+/// A recording cannot begin, or is not complete.
+pub const GRANULE_RECORDING: granule_status = 26;
 
 /// What the calling thread's last failure was.
 #[repr(C)]

@@ -38,6 +38,8 @@ pub mod captures;
 
 pub mod history;
 
+pub mod record;
+
 pub mod observers;
 
 pub mod snapshot;

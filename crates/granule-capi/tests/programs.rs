@@ -39,7 +39,9 @@ fn runs(name: &str, policy: PolicyName) {
     compile.arg(format!("-Wl,-rpath,{}", libraries().display()));
     succeeds(&mut compile, "compiling");
     let mut run = Command::new(&program);
-    for variable in ["GRANULE_BACKEND", "GRANULE_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"] {
+    for variable in
+        ["GRANULE_BACKEND", "GRANULE_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "GRANULE_RECORD"]
+    {
         run.env_remove(variable);
     }
     run.env("CHECK_POLICY", policy.name());
@@ -75,7 +77,9 @@ macro_rules! programs {
     };
 }
 
-programs!(budgets, device, errors, history, host, log, memory, pluggable, policy, pools, share, sleep);
+programs!(
+    budgets, device, errors, history, host, log, memory, pluggable, policy, pools, record, share, sleep
+);
 
 #[test]
 fn the_header_is_cpp_17() {

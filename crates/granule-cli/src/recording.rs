@@ -80,20 +80,10 @@ impl Recording {
         let mut run = Run::of_replay(&trace, &snapshot);
         // A replay counts its records, it has no clock.
         run.clock = Vec::new();
+        let window = trace.is_window();
         let ReplayOptions { capacity, settings, .. } = options;
         let conf = Some(settings.text.clone()).filter(|text| !text.is_empty());
-        Ok(Self {
-            name,
-            run,
-            snapshot: None,
-            trace,
-            notes,
-            window: false,
-            device: 0,
-            conf,
-            settings,
-            capacity,
-        })
+        Ok(Self { name, run, snapshot: None, trace, notes, window, device: 0, conf, settings, capacity })
     }
 
     fn recorded(snapshot: Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {

@@ -100,7 +100,10 @@ impl Workload {
             console::warning("--device is ignored: a trace has one device");
         }
         let path = args.input.as_path();
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = trace.reasons().map(ToOwned::to_owned).collect();
+        for reason in &notes {
+            console::note(format_args!("not exact: {reason}"));
+        }
         if trace.is_cut() {
             let cut = format!(
                 "holds {} of {} events; it was cut: figures in its header are those of the whole run",

@@ -11,6 +11,7 @@ Importing this never fails for want of a GPU, a driver, or PyTorch: nothing is l
 from ._enable import enable, is_enabled
 from ._errors import CannotEnable, GranuleError
 from ._pluggable import pluggable
+from ._record import Recording, mark_iteration, record, stop_recording
 from ._report import report
 from ._settings import configure
 from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
@@ -20,18 +21,22 @@ __version__ = "0.1.0"
 __all__ = [
     "CannotEnable",
     "GranuleError",
+    "Recording",
     "Slept",
     "Woken",
     "configure",
     "drop_region",
     "enable",
     "is_enabled",
+    "mark_iteration",
     "pluggable",
+    "record",
     "region",
     "region_bytes",
     "report",
     "sleep",
     "sleeping",
+    "stop_recording",
     "wake",
 ]
 

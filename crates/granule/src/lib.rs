@@ -9,6 +9,7 @@
 //! | feature | gives |
 //! |---|---|
 //! | `openreg` (default) | the simulated accelerator (`openreg`), replay of recorded workloads (`replay`), and the files of both worlds (`files`) |
+//! | `record` (default) | recording what a program asks while it runs: `record::Recorder` |
 //! | `cuda` | NVIDIA GPUs: `cuda` |
 //! | `hip` | AMD GPUs: `hip` |
 //! | `hip-as-cuda` | AMD GPUs under CUDA's label: `hip_as_cuda`, and `cuda` where the feature `cuda` is off |

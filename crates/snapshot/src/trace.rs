@@ -17,11 +17,13 @@
 mod error;
 mod header;
 mod read;
+mod recording;
 mod write;
 
 pub use error::TraceError;
 pub use header::{Mark, NativeResult, NativeResults, TraceHeader};
 pub use read::TraceReader;
+pub use recording::{TraceRecording, add_reason};
 pub use write::TraceWriter;
 
 use std::fs::File;
@@ -153,6 +155,18 @@ impl Trace {
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.header.events.is_some_and(|events| events > self.events.len() as u64)
+    }
+
+    /// Why a replay does not ask exactly what the program asked, as whoever made the trace says; for people.
+    pub fn reasons(&self) -> impl Iterator<Item = &str> {
+        let reasons = self.header.extra.get("reasons").and_then(|reasons| reasons.as_array());
+        reasons.into_iter().flatten().filter_map(|reason| reason.as_str())
+    }
+
+    /// Whether it is a recording that began after its program did: every peak is a lower bound.
+    #[must_use]
+    pub fn is_window(&self) -> bool {
+        self.header.extra.get("recording").is_some_and(|about| about["window"] == true)
     }
 
     /// Fills the header's counts and sums (`events`, `allocs`, `streams`, `iterations`,

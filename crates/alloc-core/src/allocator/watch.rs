@@ -8,7 +8,7 @@ use crate::device::{
 };
 use crate::error::Result;
 use crate::hardened::{CorruptionObserver, CorruptionReport, HardenedStats};
-use crate::history::{Context, HistoryOptions, SnapshotContexts, Stage, TraceTracker, resolve};
+use crate::history::{CallLog, Context, HistoryOptions, SnapshotContexts, Stage, TraceTracker, resolve};
 use crate::oom::ProcessMemory;
 use crate::policy::Policy;
 use crate::snapshot::{HistoryStatus, Snapshot, TraceEntry, Value};
@@ -96,6 +96,26 @@ impl<P: Policy> CachingAllocator<P> {
         for device in self.reachable() {
             device.add_trace_tracker(Arc::clone(&tracker));
         }
+    }
+
+    /// Notes the program's calls on a device, in the order in which they are served, beginning with a request for each block
+    /// that it has. Reading is the caller's business, on a thread of its own that calls nothing of this allocator: calls of the
+    /// program wait while 65536 are unread. What is served while caching is off is not noted. `None` where calls are noted
+    /// already.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn log_calls(&self, device: DeviceIndex) -> Result<Option<Arc<CallLog>>> {
+        Ok(self.seen_device(device)?.log_calls())
+    }
+
+    /// Ends what [`log_calls`](Self::log_calls) began. What was noted can still be read.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn end_call_log(&self, device: DeviceIndex) -> Result<()> {
+        self.seen_device(device)?.end_log();
+        Ok(())
     }
 
     /// [`add_trace_tracker`](Self::add_trace_tracker) for the entries of one device.

@@ -234,7 +234,11 @@ impl<P: Policy> DeviceAllocator<P> {
             (state.pool.slot, state.pool.id, state.id.stream)
         };
         let report = self.explain(slot, stream, request, call);
-        self.attend(arena, call).history.record(Action::Oom, report.device_free, request.size);
+        {
+            let mut state = self.attend(arena, call);
+            state.history.refused(request.requested);
+            state.history.record(Action::Oom, report.device_free, request.size);
+        }
         self.state.lock().counters.ooms += 1;
         self.note_refusal(pool);
         self.outbox.deliver();

@@ -1,9 +1,11 @@
 //! Who looks on: history and its contexts, trackers, and observers of segments and failures.
 
 use super::{DeviceAllocator, DeviceState, OutOfMemoryObserver};
+use crate::arena::ArenaState;
 use crate::attention::Reason;
 use crate::history::{
-    Context, ContextRecorder, HistoryOptions, HistoryTemplate, RecordContext, Stamps, TraceTracker,
+    CallLog, Context, ContextRecorder, HistoryOptions, HistoryTemplate, ProgramCall, RecordContext, Stamps,
+    TraceTracker,
 };
 use crate::oom::ProcessMemory;
 use crate::policy::{Policy, Request};
@@ -63,6 +65,8 @@ pub(super) struct Observers {
     gathered: bool,
     /// There are trackers.
     tracked: bool,
+    /// Where the program's calls are noted.
+    calls: Option<Arc<CallLog>>,
     /// When a rejection was last logged.
     logged: Option<Instant>,
 }
@@ -122,6 +126,7 @@ impl<P: Policy> DeviceAllocator<P> {
             contexts,
             skip: HistoryTemplate::bits(&options.skip),
             outbox: None,
+            calls: None,
         };
         _dropped_without_a_lock = (former, self.apply_history(template, options.clear));
     }
@@ -130,6 +135,7 @@ impl<P: Policy> DeviceAllocator<P> {
     fn apply_history(&self, mut template: HistoryTemplate, clear: bool) -> Vec<Context> {
         let (tracked, gathered) = {
             let observers = self.observers.lock();
+            template.calls.clone_from(&observers.calls);
             (observers.tracked, observers.gathered)
         };
         template.outbox = tracked.then(|| Arc::clone(&self.outbox));
@@ -148,10 +154,17 @@ impl<P: Policy> DeviceAllocator<P> {
                     missed += arena.counters.handed_out_in_all();
                 }
                 let owner = arena.owner();
+                let goes_on = template.calls.as_ref().is_none_or(|log| arena.history.is_logged_to(log));
                 trash.extend(arena.history.configure(&template, owner, clear));
+                if !goes_on {
+                    note_live(arena);
+                }
                 if template.max_entries == 0 {
                     trash.extend(arena.segments.take_contexts());
                 }
+            }
+            if let Some(calls) = &template.calls {
+                calls.begin();
             }
             let mut state = self.state.lock();
             let DeviceState { history, recording, .. } = &mut *state;
@@ -201,6 +214,54 @@ impl<P: Policy> DeviceAllocator<P> {
         self.observers.lock().tracked = true;
         let template = self.arenas.with_template(|all| all.history.clone());
         _dropped_without_a_lock = self.apply_history(template, false);
+    }
+
+    /// See [`CachingAllocator::log_calls`](crate::allocator::CachingAllocator::log_calls).
+    pub(crate) fn log_calls(&self) -> Option<Arc<CallLog>> {
+        let _dropped_without_a_lock: Vec<Context>;
+        let _alone = self.configuring.lock();
+        let log = Arc::new(CallLog::new());
+        let former = self.observers.lock().calls.clone();
+        if former.is_some_and(|former| !former.has_ended()) {
+            return None;
+        }
+        self.observers.lock().calls = Some(Arc::clone(&log));
+        let template = self.arenas.with_template(|all| all.history.clone());
+        _dropped_without_a_lock = self.apply_history(template, false);
+        self.attention.set(Reason::LOGGED, true);
+        Some(log)
+    }
+
+    /// Ends the log that there is.
+    pub(crate) fn end_log(&self) {
+        let _dropped_without_a_lock: Vec<Context>;
+        let _alone = self.configuring.lock();
+        let Some(log) = self.observers.lock().calls.take() else { return };
+        self.attention.set(Reason::LOGGED, false);
+        log.end();
+        let template = self.arenas.with_template(|all| all.history.clone());
+        _dropped_without_a_lock = self.apply_history(template, false);
+    }
+
+    /// Notes that the program empties the cache.
+    pub(super) fn note_empty_cache(&self) {
+        if self.attention.has(Reason::LOGGED) {
+            let log = self.observers.lock().calls.clone();
+            if let Some(log) = log {
+                log.push(ProgramCall::EmptyCache);
+            }
+        }
+    }
+
+    /// Waits where calls are noted and the reader is behind. Hold no lock.
+    #[inline]
+    pub(super) fn make_room(&self) {
+        if self.attention.has(Reason::LOGGED) {
+            let log = self.observers.lock().calls.clone();
+            if let Some(log) = log {
+                log.make_room();
+            }
+        }
     }
 
     pub(crate) fn add_out_of_memory_observer(&self, observer: OutOfMemoryObserver) {
@@ -257,6 +318,18 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         for observer in observers {
             observer(self.device, request.segment_bytes, held, limit);
+        }
+    }
+}
+
+/// Notes what the program has from an arena whose calls are noted from now on.
+fn note_live<P: Policy>(arena: &ArenaState<P>) {
+    let mut live: Vec<_> = arena.blocks.iter().filter(|(_, block)| block.state.is_live()).collect();
+    live.sort_unstable_by_key(|(_, block)| block.addr);
+    for (_, block) in live {
+        arena.history.found(block.addr, block.requested);
+        for stream in arena.uses.iter(block.uses).filter_map(|used| used.user.live()) {
+            arena.history.used(block.addr, stream);
         }
     }
 }

@@ -45,6 +45,9 @@ impl<P: Policy> DeviceAllocator<P> {
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
         let mut call = self.begin_call(None, RecordContext::All)?;
+        if matches!(what, Flush::Everything) {
+            self.note_empty_cache();
+        }
         // The thread's own capture would break if it waited.
         call.capturing = self.thread_captures();
         let outcome = self.release(what, &call);

@@ -122,6 +122,7 @@ impl<P: Policy> DeviceAllocator<P> {
         if self.attention.has(Reason::UNCACHED) {
             return self.noticing(self.malloc_uncached(bytes));
         }
+        self.make_room();
         let call = self.noticing(self.begin_call(Some(stream), RecordContext::State))?;
         let outcome = self.malloc_in(bytes, stream, &call);
         if let Ok(ptr) = outcome
@@ -235,6 +236,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// [`free`](Self::free) for programs that record contexts or capture, and for hardened mode.
     #[cold]
     pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location) -> bool {
+        self.make_room();
         let call = self.begin_free(RecordContext::All);
         let freed = if self.attention.has(Reason::HARDENED) {
             self.free_hardened(ptr, location, &call)
@@ -268,6 +270,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Notes that `stream` uses the block at `ptr`. `Ok(false)` where that is no block.
     pub(crate) fn record_stream(&self, ptr: DevicePtr, location: Location, stream: Stream) -> Result<bool> {
+        self.make_room();
         let captured = if self.attention.has(Reason::CAPTURE) { self.capture_of(stream) } else { None };
         let Some(arena) = self.arenas.get(location.arena) else { return Ok(false) };
         let mut state = arena.lock();
@@ -278,6 +281,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let Some(is_new) = state.record_use(block, stream, captured) else {
             return Err(AllocError::Limit("a block can be used by at most 65533 streams besides its own"));
         };
+        state.history.used(ptr.0, stream);
         drop(state);
         if is_new {
             self.pending.prepare(&self.backend, stream.device);

@@ -3,6 +3,7 @@
 //! Nothing that the program gave is dropped here: contexts may be foreign code's, and the arena's lock is held. They are
 //! collected, and dropped by whoever ends the call.
 
+use super::calls::{CallLog, ProgramCall};
 use super::entry::{entry, labels};
 use super::ring::Ring;
 use super::trackers::{Outbox, Tracked};
@@ -10,6 +11,7 @@ use super::{Context, Details, HistoryTemplate, Owner, Record, RecordContext, bit
 use crate::block::BlockId;
 use crate::snapshot::Action;
 use crate::sync::Arc;
+use crate::types::PoolId;
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 
@@ -26,6 +28,7 @@ pub(super) struct Journal {
     skip: u16,
     contexts: RecordContext,
     outbox: Option<Arc<Outbox>>,
+    pub(super) calls: Option<Arc<CallLog>>,
     /// The context of the operation that has the lock.
     pub(super) call: Option<Context>,
     /// Where live blocks were allocated.
@@ -45,6 +48,7 @@ impl Journal {
             skip: 0,
             contexts: RecordContext::Never,
             outbox: None,
+            calls: None,
             call: None,
             of_blocks: FxHashMap::default(),
             trash: Vec::new(),
@@ -73,11 +77,25 @@ impl Journal {
 
     #[inline(never)]
     pub(super) fn allocated(&mut self, block: BlockId, addr: u64, size: u64) {
+        self.note_alloc(addr, size);
         if let Some(call) = &self.call {
             let former = self.of_blocks.insert(block, Arc::clone(call));
             self.trash.extend(former);
         }
         self.record(Action::Alloc, addr, size, None, Details::default());
+    }
+
+    /// Notes a block that the program has.
+    pub(super) fn note_alloc(&self, addr: u64, bytes: u64) {
+        if let Some(calls) = &self.calls {
+            let (stream, pool) = self.owner;
+            calls.push(ProgramCall::Alloc { addr, bytes, stream, private: pool != PoolId::DEFAULT });
+        }
+    }
+
+    /// Whom records are made for now.
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
     }
 
     #[inline(never)]
@@ -87,6 +105,9 @@ impl Journal {
     }
 
     pub(super) fn free_requested(&mut self, block: BlockId, addr: u64, size: u64) {
+        if let Some(calls) = &self.calls {
+            calls.push(ProgramCall::Free { addr });
+        }
         let about = self.of_blocks.get(&block).cloned();
         self.record(Action::FreeRequested, addr, size, about.as_ref(), Details::default());
         self.trash.extend(about);
@@ -171,9 +192,13 @@ impl Journal {
         contexts.append(&mut self.trash);
         (self.skip, self.contexts) = (template.skip, template.contexts);
         self.outbox.clone_from(&template.outbox);
+        self.calls.clone_from(&template.calls);
         let has_contexts = self.contexts > RecordContext::Never || !self.of_blocks.is_empty();
         let slow = |ring: &Ring| ring.has_details() || !ring.stamps.is_quick();
-        let more_than_figures = has_contexts || self.outbox.is_some() || self.ring.as_ref().is_none_or(slow);
+        let more_than_figures = has_contexts
+            || self.outbox.is_some()
+            || self.calls.is_some()
+            || self.ring.as_ref().is_none_or(slow);
         self.attentive = if more_than_figures { ALL } else { self.skip };
         contexts
     }

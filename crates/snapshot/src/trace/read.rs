@@ -1,5 +1,6 @@
 //! Reading a trace as a stream.
 
+use super::recording::is_unended;
 use super::{Event, TraceError, TraceHeader};
 use crate::gzip;
 use rustc_hash::FxHashSet;
@@ -215,7 +216,11 @@ impl<B: BufRead> Iterator for TraceReader<B> {
         if self.done {
             return None;
         }
-        let item = self.next_event();
+        let mut item = self.next_event();
+        // A program that was killed while it wrote: what it had written before is whole.
+        if matches!(item, Some(Err(TraceError::TruncatedGzip { .. }))) && is_unended(&self.header) {
+            item = None;
+        }
         self.done = !matches!(item, Some(Ok(_)));
         item
     }

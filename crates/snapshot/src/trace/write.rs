@@ -59,17 +59,10 @@ impl<W: Write> Lines<W> {
     }
 
     pub(super) fn write(&mut self, event: &Event) -> io::Result<()> {
-        let line = &mut self.buffer;
-        match *event {
-            Event::Alloc { id, size, stream } => writeln!(line, "a {id} {size} {stream}")?,
-            Event::Free { id } => writeln!(line, "f {id}")?,
-            Event::RecordStream { id, stream } => writeln!(line, "r {id} {stream}")?,
-            Event::EmptyCache => line.extend_from_slice(b"e\n"),
-            Event::Iteration { n } => writeln!(line, "i {n}")?,
-        }
-        if line.len() >= BUFFER {
-            self.output.write_all(line)?;
-            line.clear();
+        push_line(&mut self.buffer, event)?;
+        if self.buffer.len() >= BUFFER {
+            self.output.write_all(&self.buffer)?;
+            self.buffer.clear();
         }
         Ok(())
     }
@@ -79,5 +72,16 @@ impl<W: Write> Lines<W> {
         self.output.write_all(&self.buffer)?;
         self.output.flush()?;
         Ok(self.output)
+    }
+}
+
+/// The event's line.
+pub(super) fn push_line(line: &mut Vec<u8>, event: &Event) -> io::Result<()> {
+    match *event {
+        Event::Alloc { id, size, stream } => writeln!(line, "a {id} {size} {stream}"),
+        Event::Free { id } => writeln!(line, "f {id}"),
+        Event::RecordStream { id, stream } => writeln!(line, "r {id} {stream}"),
+        Event::EmptyCache => line.write_all(b"e\n"),
+        Event::Iteration { n } => writeln!(line, "i {n}"),
     }
 }
