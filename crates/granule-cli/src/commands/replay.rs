@@ -189,6 +189,7 @@ fn run_with<P: Policy>(
         no_virtual_memory: args.no_virtual_memory,
         stop_on_oom: args.stop_on_oom,
         plan: args.plan.as_deref().map(plan::read).transpose()?.map(Arc::new),
+        ..ReplayOptions::default()
     };
     let backend = args.backend.open_real().map_err(|error| Failure::backend(args.backend.0, error))?;
     if backend.is_some() && args.lag > 0 {
