@@ -13,6 +13,7 @@ mod new_backend;
 mod parity;
 mod process;
 mod schedules;
+mod tables;
 mod venv;
 mod viewer;
 
@@ -65,6 +66,8 @@ enum Task {
     Schedules(schedules::Options),
     /// Run real PyTorch programs on Granule, on the GPU-less rig (installs torch into target/e2e-torch the first time)
     E2eTorch(e2e_torch::Options),
+    /// Run the queries of docs/tables.md in DuckDB on exported runs (installs duckdb into target/tables the first time)
+    Tables,
     /// Pass snapshots through PyTorch's own viewer (installs torch into target/viewer-venv the first time)
     Viewer(viewer::Options),
 }
@@ -85,6 +88,7 @@ fn main() -> Result<()> {
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
         Task::E2eTorch(options) => e2e_torch::run(&options),
+        Task::Tables => tables::run(),
         Task::Viewer(options) => viewer::run(&options),
     }
 }
@@ -120,6 +124,7 @@ fn ci() -> Result<()> {
     )?;
     schedules::run(&schedules::Options::SLICE)?;
     test(&[])?;
+    tables::run()?;
     // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
     disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "schedules", "doc"])?;
     e2e_torch::run(&e2e_torch::Options::default())

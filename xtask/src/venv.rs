@@ -32,7 +32,8 @@ impl Venv {
         if let Some(base) = base {
             venv.lie_over(base)?;
         }
-        println!("installing into {} (PyTorch is about 6 GB; this is done once)", venv.folder.display());
+        let size = if requirements.contains("torch") { "PyTorch is about 6 GB; " } else { "" };
+        println!("installing into {} ({size}this is done once)", venv.folder.display());
         let list = venv.folder.join("requirements.txt");
         fs::write(&list, requirements).with_context(|| list.display().to_string())?;
         process::run(

@@ -1,0 +1,19 @@
+//! The queries of docs/tables.md, run as they stand there by DuckDB on runs that `granule export` wrote.
+
+use crate::process::{self, cargo, command, root, target};
+use crate::venv::Venv;
+use anyhow::Result;
+
+/// The query engine.
+const REQUIREMENTS: &str = "duckdb==2.0.0\n";
+
+pub(crate) fn run() -> Result<()> {
+    let venv = Venv::prepare("tables/venv", REQUIREMENTS, None)?;
+    cargo(&["build", "-p", "granule-cli"])?;
+    process::run(
+        command(venv.python())
+            .arg(root().join("tests/tables/queries.py"))
+            .arg(target().join("debug/granule"))
+            .arg(target().join("tables/files")),
+    )
+}
