@@ -1,5 +1,6 @@
 //! What took the memory of a run: what was live when, how it lay, what grew, what was refused and why.
 
+mod diff;
 mod growth;
 mod live;
 mod memory;
@@ -8,6 +9,7 @@ mod place;
 mod refused;
 mod waste;
 
+pub use diff::{Comparison, Figure, Function, GroupChange, MomentChange};
 pub use growth::{Growth, Marks, Step, Suspect};
 pub use live::{Class, Group, Live, OfLabel, OfPool, OfStream, Size};
 pub use memory::{Blocker, Held, HeldOpen, Memory, PoolMemory};

@@ -31,6 +31,11 @@ impl WorkloadArgs {
         &self.input
     }
 
+    /// The same for another file.
+    pub(crate) fn of_file(&self, input: &Path) -> Self {
+        Self { input: input.to_owned(), ..self.clone() }
+    }
+
     /// What the file is.
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let path = self.input.as_path();

@@ -104,7 +104,12 @@ impl Growth {
         let steps: Vec<Step> = figures.iter().map(Step::from).collect();
         let compared = compared(&steps);
         let per_step = per_step(&steps);
-        let suspects = if compared.len() > FEWEST_STEPS { suspects(context, &compared) } else { Vec::new() };
+        let mut suspects =
+            if compared.len() > FEWEST_STEPS { suspects(context, &compared) } else { Vec::new() };
+        if marks == Marks::Slices {
+            // Parts begin anywhere in what the program does.
+            suspects.retain(|suspect| suspect.grew_in == suspect.steps);
+        }
         Self { marks, period, steps, per_step, suspects }
     }
 }

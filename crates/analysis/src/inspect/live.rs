@@ -42,35 +42,35 @@ pub struct Group<K> {
 }
 
 /// Allocations of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Size {
     /// Bytes of each.
     pub size: u64,
 }
 
 /// Allocations of more than half of `up_to` bytes, and not more than it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Class {
     /// A power of two; 512 has all smaller ones, and 2^63 all larger ones.
     pub up_to: u64,
 }
 
 /// Allocations of one stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct OfStream {
     /// Its handle, or its number in a trace; 0 is the default stream.
     pub stream: u64,
 }
 
 /// Allocations of one pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct OfPool {
     /// The two numbers that name it; `[0, 0]` is the default pool.
     pub pool: [u64; 2],
 }
 
 /// Allocations with one text.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct OfLabel {
     /// The text.
     pub label: String,

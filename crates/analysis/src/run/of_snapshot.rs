@@ -4,7 +4,7 @@ use super::reserved::Held;
 use super::{Allocation, Moment, NEVER, Refusal, Run, Span};
 use alloc_core::snapshot::{Action, BlockState, Labels, SegmentInfo, Snapshot, Stack, TraceEntry};
 use alloc_core::types::PoolId;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 impl Run {
@@ -37,6 +37,8 @@ struct Maker {
     live: FxHashMap<u64, u32>,
     /// Given back and not yet reusable, by address.
     waiting: FxHashMap<u64, u32>,
+    /// Addresses of what waits at the end.
+    still_waits: FxHashSet<u64>,
     held: Held,
     streams: FxHashMap<u64, u32>,
     pools: FxHashMap<PoolId, u32>,
@@ -58,6 +60,7 @@ impl Maker {
             run,
             live: FxHashMap::default(),
             waiting: FxHashMap::default(),
+            still_waits: FxHashSet::default(),
             held: Held::default(),
             streams: FxHashMap::from_iter([(0, 0)]),
             pools: FxHashMap::from_iter([(PoolId::DEFAULT, 0)]),
@@ -68,6 +71,9 @@ impl Maker {
 
     /// What was there before the first entry.
     fn older(&mut self, segments: &[&SegmentInfo], history: &[TraceEntry]) {
+        let blocks = segments.iter().flat_map(|segment| &segment.blocks);
+        let waits = blocks.filter(|block| block.state == BlockState::ActivePendingFree);
+        self.still_waits = waits.map(|block| block.address).collect();
         // From the end back: what was taken was not there before, what was given back was.
         let mut held = Held::default();
         for segment in segments {
@@ -138,6 +144,10 @@ impl Maker {
             Action::FreeCompleted => {
                 if let Some(index) = self.waiting.remove(&entry.addr) {
                     self.run.allocations[index as usize].reusable = at;
+                } else if let Some(index) = self.live.remove(&entry.addr) {
+                    // Its free_requested was not recorded.
+                    let life = &mut self.run.allocations[index as usize];
+                    (life.end, life.reusable) = (at, at);
                 }
             }
             Action::SegmentAlloc | Action::SegmentMap => {
@@ -218,7 +228,12 @@ impl Maker {
     }
 
     fn finish(self, history: &[TraceEntry]) -> Run {
-        let Self { mut run, held, .. } = self;
+        let Self { mut run, held, waiting, still_waits, .. } = self;
+        // What does not wait at the end has become reusable, although that was not recorded.
+        for (_, index) in waiting.into_iter().filter(|(address, _)| !still_waits.contains(address)) {
+            let life = &mut run.allocations[index as usize];
+            life.reusable = life.end;
+        }
         // Fewer than NEVER, see above.
         run.length = history.len() as Moment;
         run.spans = held.finish();
@@ -242,7 +257,7 @@ struct Older {
 /// Those that were given back, or became reusable, without what comes before that; and those that are there at the end
 /// although nothing tells of them. By address.
 fn there_before(segments: &[&SegmentInfo], history: &[TraceEntry]) -> Vec<(u64, Older)> {
-    let mut known = rustc_hash::FxHashSet::default();
+    let mut known = FxHashSet::default();
     let mut older = Vec::new();
     for entry in history {
         match entry.action {

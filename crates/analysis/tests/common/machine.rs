@@ -1,5 +1,8 @@
 //! A toy allocator that writes down what it does, and knows what is true at each moment.
 
+// Each test uses a part of it.
+#![allow(dead_code)]
+
 use alloc_core::snapshot::{
     Action, BlockInfo, BlockState, Frame, Labels, SegmentInfo, Snapshot, Stack, TraceEntry,
 };

@@ -9,10 +9,11 @@ use crate::recording::Recording;
 use crate::size::Size;
 use crate::workload::WorkloadArgs;
 use analysis::Inspection;
-use analysis::inspect::When;
+use analysis::inspect::{Comparison, When};
 use analysis::rules::Rules;
 use serde::Serialize;
 use std::io::Write;
+use std::path::PathBuf;
 
 /// The arguments of `granule inspect`.
 #[derive(clap::Args, Clone, Debug)]
@@ -21,12 +22,17 @@ Examples:
   granule inspect snapshot.pickle
   granule inspect snapshot.pickle --at oom --top 20
   granule inspect train.trace.gz --conf expandable_segments:True
+  granule inspect before.pickle after.pickle
   granule inspect snapshot.pickle --json | jq '.moments[0].live.by_caller[:3]'
 
-A snapshot is shown as it was recorded; a trace is replayed for it.")]
+A snapshot is shown as it was recorded; a trace is replayed for it. docs/inspect.md describes what --json prints.")]
 pub(crate) struct Args {
     #[command(flatten)]
     workload: WorkloadArgs,
+
+    /// A second file: say what changed from the first to it
+    #[arg(value_name = "SECOND")]
+    second: Option<PathBuf>,
 
     /// The moment to look at: peak (most requested bytes live), end, oom (the first refused request), or a number of history
     /// entries [default: peak and end, and oom where there was one]
@@ -75,13 +81,34 @@ struct Answer<'a> {
     inspected: &'a Inspected,
 }
 
+/// What it prints for two files.
+#[derive(Serialize)]
+struct ComparisonAnswer<'a> {
+    /// This command's.
+    version: &'static str,
+    before: &'a Inspected,
+    after: &'a Inspected,
+    comparison: Comparison,
+}
+
 /// Inspects and prints.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let first = Inspected::read(&args.workload, args)?;
-    if args.json {
-        write_json(&Answer { version: env!("CARGO_PKG_VERSION"), inspected: &first }, out)?;
+    let top = usize::from(args.top);
+    let version = env!("CARGO_PKG_VERSION");
+    if let Some(second) = &args.second {
+        let second = Inspected::read(&args.workload.of_file(second), args)?;
+        let comparison = Comparison::new(&first.inspection, &second.inspection);
+        if args.json {
+            let [before, after] = [&first, &second];
+            write_json(&ComparisonAnswer { version, before, after, comparison }, out)?;
+        } else {
+            write!(out, "{}", text::diff::report([&first, &second], &comparison, top))?;
+        }
+    } else if args.json {
+        write_json(&Answer { version, inspected: &first }, out)?;
     } else {
-        write!(out, "{}", text::report(&first, usize::from(args.top)))?;
+        write!(out, "{}", text::report(&first, top))?;
     }
     Ok(Outcome::Done)
 }
@@ -97,7 +124,11 @@ impl Inspected {
             None => vec![When::Peak, When::Oom, When::End],
         };
         let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &moments);
-        let Recording { name, notes, window, conf, capacity, .. } = recording;
+        let Recording { name, mut notes, window, conf, capacity, snapshot, .. } = recording;
+        if snapshot.is_some() {
+            // The other reasons are about replays; a snapshot is shown as it is.
+            notes.truncate(usize::from(window));
+        }
         Ok(Self { name, conf, capacity, lower_bounds: window, notes, inspection })
     }
 }

@@ -1,5 +1,6 @@
 //! An inspection for people, in lines of up to 100 columns.
 
+pub(super) mod diff;
 mod growth;
 mod live;
 mod memory;
