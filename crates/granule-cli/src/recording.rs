@@ -49,7 +49,17 @@ impl Recording {
         allocator: &AllocatorArgs,
         capacity: Option<u64>,
     ) -> Result<Self, Failure> {
-        match args.load()? {
+        Self::of(args.load()?, args, allocator, capacity)
+    }
+
+    /// As [`Recording::read`], of a file that has been loaded already.
+    pub(crate) fn of(
+        loaded: Loaded,
+        args: &WorkloadArgs,
+        allocator: &AllocatorArgs,
+        capacity: Option<u64>,
+    ) -> Result<Self, Failure> {
+        match loaded {
             Loaded::Trace(trace) => {
                 Self::replayed(Workload::of_trace(*trace, args), allocator.settings(None)?, capacity)
             }

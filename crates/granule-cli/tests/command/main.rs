@@ -12,6 +12,7 @@ mod min_capacity;
 mod plan;
 mod record;
 mod replay;
+mod report;
 mod shell;
 
 use std::io::{Read, Write};

@@ -1,0 +1,162 @@
+//! `granule report`: a run as one web page.
+
+use super::{Outcome, write_json};
+use crate::allocator_args::AllocatorArgs;
+use crate::console;
+use crate::failure::Failure;
+use crate::recording::Recording;
+use crate::result_file::ResultFile;
+use crate::size::Size;
+use crate::workload::WorkloadArgs;
+use granule::files::Loaded;
+use granule::round::format_bytes;
+use report::{Report, WhatIf};
+use serde::Serialize;
+use std::borrow::Cow;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// The arguments of `granule report`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  granule report snapshot.pickle
+  granule report snapshot.pickle --capacity 80GiB -o step1000.html
+  granule report train.trace.gz --conf expandable_segments:True -o expandable.html
+
+The page needs nothing else: no server, no network. Open it in any browser of 2023 or later, and press ? in it.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+
+    #[command(flatten)]
+    allocator: AllocatorArgs,
+
+    /// Where the page goes
+    #[arg(short, long, value_name = "FILE", default_value = "report.html")]
+    output: PathBuf,
+
+    /// Heading of the page [default: the name of the workload]
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+
+    /// The device's memory: 24GiB, 80G, or bytes. A trace is replayed on such a device; a snapshot is shown as it was
+    /// recorded, with a line where this is
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    file: Cow<'a, str>,
+    bytes: u64,
+    entries: u32,
+    allocations: usize,
+    peak_live: u64,
+    peak_reserved: u64,
+    refused: usize,
+    /// What is not exact about it.
+    notes: &'a [String],
+}
+
+/// Writes the page, and says where it is.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let page = ResultFile::create(&args.output)?;
+    let recording = read(args)?;
+    let run = &recording.run;
+    let report = Report {
+        run,
+        title: args.title.as_deref().unwrap_or(&recording.name),
+        capacity: args.capacity.map(|size| size.0).or(recording.capacity),
+        facts: facts(&recording),
+        remarks: recording.notes.clone(),
+        what_if: WhatIf::default(),
+    };
+    let spinner = console::spinner(format!("writing {}", args.output.display()));
+    let mut bytes = 0;
+    page.write(|file| report.write(&mut Counted { file, bytes: &mut bytes }))?;
+    spinner.finish_and_clear();
+    if args.json {
+        let answer = Answer {
+            file: args.output.to_string_lossy(),
+            bytes,
+            entries: run.length,
+            allocations: run.allocations.len(),
+            peak_live: run.peak().1,
+            peak_reserved: run.reserved_peak().1,
+            refused: run.refusals.len(),
+            notes: &recording.notes,
+        };
+        write_json(&answer, out)?;
+    } else {
+        let allocations = run.allocations.len();
+        writeln!(
+            out,
+            "{}: {}, {} entries, {allocations} allocations",
+            args.output.display(),
+            format_bytes(bytes),
+            run.length
+        )?;
+        writeln!(out, "open it in a browser: {}", address(&args.output))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// The run. What is not needed of the file is given back at once: a long history is large.
+fn read(args: &Args) -> Result<Recording, Failure> {
+    let loaded = args.workload.load()?;
+    let capacity = match loaded {
+        Loaded::Trace(_) => args.capacity.map(|size| size.0),
+        // It is drawn, and changes nothing.
+        Loaded::Snapshot(_) => None,
+    };
+    let mut recording = Recording::of(loaded, &args.workload, &args.allocator, capacity)?;
+    if recording.snapshot.take().is_none() {
+        // That of a replay, which says nothing of the program.
+        recording.run.clock.clear();
+    }
+    Ok(recording)
+}
+
+fn facts(recording: &Recording) -> Vec<(String, String)> {
+    let mut facts = Vec::new();
+    if let Some(conf) = &recording.conf {
+        facts.push(("Settings".to_owned(), conf.clone()));
+    }
+    facts.push(("Device".to_owned(), recording.device.to_string()));
+    facts
+}
+
+/// What a browser takes.
+fn address(path: &Path) -> String {
+    match path.canonicalize() {
+        // Characters that mean something in an address are written as their codes.
+        Ok(path) => {
+            let text = path.to_string_lossy().replace('%', "%25").replace(' ', "%20");
+            format!("file://{}", text.replace('#', "%23").replace('?', "%3F"))
+        }
+        Err(_) => path.display().to_string(),
+    }
+}
+
+/// Counts what is written.
+struct Counted<'a> {
+    file: &'a mut dyn Write,
+    bytes: &'a mut u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        *self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}

@@ -1,0 +1,47 @@
+use super::{BUNDLED, Place};
+
+#[test]
+fn a_run_becomes_one_page() {
+    let place = Place::new();
+    place.file("t.gz", BUNDLED);
+    let ran = place.run(&["report", "t.gz", "-o", "my run.html", "--title", "a <b> & c"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let page = std::fs::read_to_string(place.path("my run.html")).unwrap();
+    let mut lines = ran.out.lines();
+    let size = granule_tests_size(page.len());
+    assert_eq!(lines.next(), Some(&*format!("my run.html: {size}, 56121 entries, 19105 allocations")));
+    assert!(lines.next().unwrap().ends_with("/my%20run.html"), "{}", ran.out);
+    assert!(page.starts_with("<!doctype html>"));
+    assert!(page.contains("<title>a &lt;b&gt; &amp; c · Granule</title>"));
+    assert!(page.contains("default-src 'none'; script-src 'sha256-"));
+    assert!(
+        page.contains("id=\"about\"")
+            && page.contains("id=\"interval-0-0\"")
+            && page.contains("id=\"texts\"")
+    );
+}
+
+/// As the command writes it.
+fn granule_tests_size(bytes: usize) -> String {
+    let kib = bytes as f64 / 1024.0;
+    format!("{kib:.2} KiB")
+}
+
+#[test]
+fn figures_are_told_as_json() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 1000 0\na 1 2000 0\nf 0\ni 1\na 2 500 0\n");
+    let answer = place.run(&["report", "t.gz", "-o", "r.html", "--json"]).json();
+    assert_eq!((answer["peak_live"].as_u64(), answer["refused"].as_u64()), (Some(3000), Some(0)));
+    assert_eq!(answer["allocations"], 3);
+    assert_eq!(answer["bytes"].as_u64(), Some(std::fs::metadata(place.path("r.html")).unwrap().len()));
+}
+
+#[test]
+fn a_page_that_cannot_be_written_is_said_before_the_work() {
+    let place = Place::new();
+    place.file("t.gz", BUNDLED);
+    let ran = place.run(&["report", "t.gz", "-o", "none/r.html"]);
+    assert_eq!((ran.code, ran.out.as_str()), (1, ""));
+    assert!(ran.err.contains("none/r.html: ") && ran.err.contains("create it"), "{}", ran.err);
+}

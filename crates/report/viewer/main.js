@@ -1,0 +1,210 @@
+// Puts the page together and draws it when something has changed.
+import { AddressMap } from "./map.js";
+import { Chart } from "./chart.js";
+import { Columns, heightOf } from "./columns.js";
+import { palette, parseColour, themeColours } from "./colours.js";
+import { Store } from "./data.js";
+import { Details } from "./details.js";
+import { byId, choose, element } from "./dom.js";
+import { formatBytes, formatCount } from "./format.js";
+import { fillHelp, onKeys } from "./keys.js";
+import { Overview } from "./overview.js";
+import { onChart, onMap, onOverview } from "./pointer.js";
+import { Search } from "./search.js";
+import { change, redraw, state, watch } from "./state.js";
+import { fillRun, fillWhatIf } from "./tables.js";
+import { Texts } from "./texts.js";
+import { Window } from "./window.js";
+
+/** What changes which picture. */
+const CHART = ["from", "to", "low", "high", "way", "data", "size"];
+const MAP = ["moment", "way", "data", "size", "mapZoom", "mapScroll", "mapCompact"];
+const COLOURS = ["only", "sites", "hovered", "selected", "dark", "texts"];
+
+class App {
+  async start() {
+    this.store = new Store(() => redraw("data"));
+    this.texts = new Texts(() => redraw("texts"));
+    await this.store.open();
+    this.about = this.store.about;
+    this.view = new Window(this.store);
+    const columns = new Columns(this.store);
+    this.chart = new Chart(byId("chart"), this.store, this.texts, columns);
+    this.overview = new Overview(byId("overview"), this.store, new Columns(this.store));
+    this.map = new AddressMap(byId("map"), this.store);
+    this.details = new Details(this.store, this.texts);
+    this.search = new Search(this.store, this.texts, (life) => this.focus(life));
+    this.fill();
+    this.listen();
+    watch((names) => this.draw(names));
+    const dark = window.matchMedia("(prefers-color-scheme: dark)");
+    dark.addEventListener("change", () => this.setTheme(dark.matches));
+    this.setTheme(dark.matches);
+    // As many ways of colouring as tell anything: the first that has more than one category.
+    const way = Math.max(this.about.ways.findIndex((one) => one.names.length > 1), 0);
+    change({ moment: this.about.most.at, mapCompact: this.map.scattered, way });
+    this.view.whole();
+    redraw("data");
+  }
+
+  /** What does not change. */
+  fill() {
+    const { about } = this;
+    byId("title").textContent = about.title;
+    const held = about.spans > 0 ? ` · held at most ${formatBytes(about.reservedMost.bytes)}` : "";
+    byId("summary").textContent = `${formatCount(about.length)} entries · most live ${formatBytes(about.most.bytes)}${held}`;
+    about.ways.forEach((way, index) => {
+      const properties = { role: "radio", "data-testid": `way-${way.id}`, text: way.title, title: `Colour by (${index + 1})` };
+      byId("ways").append(element("button", { ...properties, onclick: () => change({ way: index, only: null }) }));
+    });
+    fillWhatIf(about.whatIf);
+    fillRun(about, (at) => this.view.setMoment(at));
+    fillHelp();
+  }
+
+  listen() {
+    const focus = (life) => this.focus(life);
+    onChart(this.chart, this.view, this.texts, focus);
+    onOverview(this.overview, this.view);
+    onMap(this.map, this.texts, focus);
+    onKeys(this);
+    const press = (id, action) => byId(id).addEventListener("click", action);
+    press("zoom-all", () => this.view.whole());
+    press("zoom-in", () => this.view.zoom(0.5));
+    press("zoom-out", () => this.view.zoom(2));
+    press("map-in", () => change(this.map.zoomed(2, 0)));
+    press("map-out", () => change(this.map.zoomed(0.5, 0)));
+    press("theme", () => this.switchTheme());
+    press("help-open", () => byId("help").showModal());
+    press("moment-peak", () => this.view.setMoment(this.about.most.at));
+    press("moment-end", () => this.view.setMoment(this.about.length));
+    byId("map-compact").addEventListener("change", (event) => change({ mapCompact: event.target.checked, mapScroll: 0 }));
+    byId("moment-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      const moment = Number(byId("moment-input").value.replace(/[^0-9]/g, ""));
+      byId("moment-input").blur();
+      this.view.setMoment(moment);
+    });
+    byId("search-form").addEventListener("submit", (event) => event.preventDefault());
+    let waiting = 0;
+    byId("search-input").addEventListener("input", (event) => {
+      clearTimeout(waiting);
+      waiting = setTimeout(() => this.search.start(event.target.value), 200);
+    });
+    for (const tab of byId("tabs").children) tab.addEventListener("click", () => this.openTab(tab));
+    new ResizeObserver(() => redraw("size")).observe(byId("chart"));
+  }
+
+  draw(names) {
+    const began = performance.now();
+    const any = (list) => list.some((name) => names.has(name));
+    if (names.has("way") || !this.look) choose(byId("ways").children, byId("ways").children[state.way], "aria-checked");
+    byId("map-compact").checked = state.mapCompact;
+    this.look = this.currentLook();
+    if (any(CHART) || any(COLOURS) || names.has("moment")) this.chart.draw(this.look, !any(CHART));
+    if (any(CHART) || any(["only", "sites", "selected", "dark"])) {
+      this.overview.draw(this.look, !any(["way", "data", "size"]));
+    }
+    if (any(MAP) || any(COLOURS)) this.map.draw(this.look);
+    if (any(["moment", "way", "only", "dark", "data"])) this.details.drawMoment();
+    if (any(["hovered", "selected", "texts", "dark"]) || !this.shown) this.details.drawAllocation();
+    this.finishFocus();
+    this.shown ||= Boolean(this.chart.drawn && this.overview.drawn && this.map.now);
+    // Stacks are wanted as soon as the first picture is there.
+    if (this.shown) this.texts.want();
+    this.publish(performance.now() - began);
+  }
+
+  currentLook() {
+    if (this.look?.dark === state.dark && this.look.way === state.way) {
+      return { ...this.look, only: state.only, sites: state.sites, hovered: state.hovered, selected: state.selected };
+    }
+    const theme = themeColours();
+    return {
+      theme,
+      dark: state.dark,
+      way: state.way,
+      paper: parseColour(theme.paper),
+      accent: parseColour(theme.accent),
+      palette: palette(this.about.ways[state.way], state.dark),
+      only: state.only,
+      sites: state.sites,
+      hovered: state.hovered,
+      selected: state.selected,
+    };
+  }
+
+  /** Shows an allocation from begin to end, and high enough to be seen. */
+  focus(life) {
+    this.focused = life;
+    this.view.showLife(life);
+    this.view.setMoment(life.begin);
+    change({ selected: life, low: 0, high: this.view.top });
+    redraw("data");
+  }
+
+  /** Its height in the chart is known when its columns are. */
+  finishFocus() {
+    const { drawn } = this.chart;
+    if (!this.focused || !drawn || drawn.from !== state.from || drawn.to !== state.to) return;
+    const place = heightOf(drawn, this.focused.index);
+    if (!place) {
+      if (drawn.exact) this.focused = null;
+      return;
+    }
+    const { size } = this.focused;
+    this.focused = null;
+    if (size < (state.high - state.low) / 20) this.view.showBytes(place.low - 4 * size, place.high + 4 * size);
+  }
+
+  toMark(moments, direction) {
+    const list = direction > 0 ? moments : [...moments].reverse();
+    const next = list.find((at) => (at - state.moment) * direction > 0);
+    if (next !== undefined) this.view.setMoment(next);
+  }
+
+  openTab(tab) {
+    choose(byId("tabs").children, tab, "aria-selected");
+    for (const one of byId("tabs").children) byId(one.getAttribute("aria-controls")).hidden = one !== tab;
+  }
+
+  openSearch() {
+    this.openTab(byId("tab-search"));
+    byId("search-input").focus();
+    byId("search-input").select();
+  }
+
+  clear() {
+    change({ selected: null, only: null, sites: null });
+  }
+
+  switchTheme() {
+    this.setTheme(!state.dark);
+  }
+
+  setTheme(dark) {
+    document.documentElement.classList.toggle("dark", dark);
+    change({ dark });
+  }
+
+  /** What tests and tools can see of the page. */
+  publish(frameMs) {
+    window.granule = {
+      ready: Boolean(this.shown),
+      readyMs: window.granule?.readyMs ?? (this.shown ? performance.now() : undefined),
+      view: { from: state.from, to: state.to, low: state.low, high: state.high },
+      moment: state.moment,
+      way: this.about.ways[state.way].id,
+      dark: state.dark,
+      selected: state.selected,
+      hovered: state.hovered,
+      exact: Boolean(this.chart.drawn?.exact),
+      current: Boolean(this.chart.drawn?.from === state.from && this.chart.drawn?.to === state.to),
+      drawn: this.chart.raster.drawn ?? 0,
+      mapBlocks: this.map.now?.lives.count ?? 0,
+      frameMs,
+    };
+  }
+}
+
+new App().start();

@@ -1,0 +1,76 @@
+// What there was at one moment.
+import { LIFE_COLUMNS, newColumn } from "./data.js";
+
+/**
+ * Memory held from the device at a moment, and what was in it: allocations that are live, and those that are given back but
+ * wait for another stream. `null` while it is being unpacked.
+ */
+export function momentOf(store, at) {
+  if (store.lastMoment?.at === at) return store.lastMoment;
+  const leaf = Math.floor(at / 2 ** store.about.leaf);
+  const parts = [];
+  for (let height = 0; height <= store.top; height += 1) {
+    parts.push(store.interval(height, Math.floor(leaf / 2 ** height)));
+  }
+  if (parts.includes(null)) return null;
+  const lives = pick(parts.map((part) => part.lives), (list, i) => list.begin[i] <= at && list.reusable[i] > at);
+  const waiting = lives.end.map((end) => (end <= at ? 1 : 0));
+  const spans = [];
+  for (const { spans: list } of parts) {
+    for (let i = 0; i < list.count; i += 1) {
+      if (list.begin[i] > at || list.end[i] <= at) continue;
+      spans.push({
+        address: list.address[i],
+        size: list.size[i],
+        stream: list.stream[i],
+        pool: list.pool[i],
+        growable: list.growable[i] === 1,
+      });
+    }
+  }
+  spans.sort((a, b) => a.address - b.address);
+  const live = lives.size.reduce((sum, size, i) => (waiting[i] ? sum : sum + size), 0);
+  const reserved = spans.reduce((sum, span) => sum + span.size, 0);
+  store.lastMoment = { at, lives, waiting, spans, live, reserved, ...gaps(lives, spans) };
+  return store.lastMoment;
+}
+
+function pick(lists, wanted) {
+  const found = [];
+  for (const list of lists) {
+    for (let i = 0; i < list.count; i += 1) if (wanted(list, i)) found.push([list, i]);
+  }
+  found.sort(([list, i], [other, j]) => list.index[i] - other.index[j]);
+  const lives = { count: found.length };
+  for (const name of LIFE_COLUMNS) {
+    lives[name] = newColumn(name, found.length);
+    found.forEach(([list, i], at) => {
+      lives[name][at] = list[name][i];
+    });
+  }
+  return lives;
+}
+
+/** What is free between the allocations in the held memory: how many stretches, and the largest. */
+function gaps(lives, spans) {
+  const order = Uint32Array.from(lives.address.keys()).sort((a, b) => lives.address[a] - lives.address[b]);
+  let [gapCount, largestGap, free] = [0, 0, 0];
+  let next = 0;
+  for (const span of spans) {
+    const end = span.address + span.size;
+    let at = span.address;
+    const gap = (to) => {
+      if (to <= at) return;
+      gapCount += 1;
+      free += to - at;
+      largestGap = Math.max(largestGap, to - at);
+    };
+    while (next < order.length && lives.address[order[next]] < end) {
+      gap(Math.min(lives.address[order[next]], end));
+      at = Math.max(at, lives.address[order[next]] + lives.size[order[next]]);
+      next += 1;
+    }
+    gap(end);
+  }
+  return { gapCount, largestGap, free };
+}
