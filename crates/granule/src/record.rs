@@ -1,7 +1,8 @@
 //! Recording a program's requests while it runs.
 //!
 //! A [`Recorder`] writes what a program asks of an allocator as traces (`files::trace`), which every tool reads: exact sizes,
-//! streams, frees, uses on other streams, flushes and iterations, in the order in which they were served.
+//! streams, frees, uses on other streams, flushes and iterations, in the order in which they were served. (Where threads serve
+//! different streams at one moment, peaks of a replay may differ from the program's by what the calls under way asked.)
 //!
 //! * **What it costs the program**: a small record for each call, kept in memory; a thread of its own writes and packs them. A
 //!   program that is faster than that thread waits for it: nothing is ever left out, and the file says how often

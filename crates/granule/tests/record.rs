@@ -12,6 +12,7 @@ use granule::openreg::{OpenReg, OpenRegConfig};
 use granule::policy::PytorchPolicy;
 use granule::record::{RecordError, RecordOptions, Recorder};
 use granule::replay::{Replay, ReplayOptions, replay};
+use granule::stats::Stat;
 use granule::types::{DeviceIndex, DevicePtr, Stream};
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier, mpsc};
@@ -143,8 +144,13 @@ fn threads_are_recorded_in_one_order() {
     let live = program.allocator.stats(DEVICE).unwrap();
     let replay = replayed(trace);
     assert_eq!(replay.result.refused, 0);
-    assert_eq!(format!("{:?}", replay.stats.allocation.all), format!("{:?}", live.allocation.all));
-    assert_eq!(format!("{:?}", replay.stats.requested_bytes.all), format!("{:?}", live.requested_bytes.all));
+    let sums = |stat: &Stat| (stat.current, stat.allocated, stat.freed);
+    let (counted, asked) = (&replay.stats.allocation.all, &replay.stats.requested_bytes.all);
+    assert_eq!(sums(counted), sums(&live.allocation.all));
+    assert_eq!(sums(asked), sums(&live.requested_bytes.all));
+    // The figures of different streams and the record are not changed at one moment: peaks differ by calls under way.
+    assert!(asked.peak.abs_diff(live.requested_bytes.all.peak) < 4 * 100_000);
+    assert!(counted.peak.abs_diff(live.allocation.all.peak) <= 4);
     assert_eq!(trace.header.allocs, Some(80_000));
 }
 

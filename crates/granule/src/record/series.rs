@@ -62,7 +62,7 @@ pub(super) struct Series {
     number: u32,
     /// By address.
     live: FxHashMap<u64, Live>,
-    /// Other streams that use a block, by its number.
+    /// Other streams that use a block, by its address.
     uses: FxHashMap<u64, Vec<u32>>,
     next_id: u64,
     /// Stream numbers, by device and handle.
@@ -115,9 +115,7 @@ impl Series {
             }
             ProgramCall::Use { addr, stream, device } => {
                 let stream = self.stream(device, stream);
-                if let Some(block) = self.live.get(&addr) {
-                    self.uses.entry(block.id).or_default().push(stream);
-                }
+                self.uses.entry(addr).or_default().push(stream);
             }
             _ => {}
         }
@@ -139,18 +137,18 @@ impl Series {
                 let stream = self.stream(self.device, stream);
                 let block = Live { id: self.number(), bytes, stream, private };
                 if let Some(lost) = self.live.insert(addr, block) {
-                    self.free(&lost)?;
+                    self.free(addr, &lost)?;
                 }
                 self.request(&block)
             }
             ProgramCall::Free { addr } => match self.live.remove(&addr) {
-                Some(block) => self.free(&block),
+                Some(block) => self.free(addr, &block),
                 None => Ok(()),
             },
             ProgramCall::Use { addr, stream, device } => {
                 let stream = self.stream(device, stream);
                 let Some(id) = self.live.get(&addr).map(|block| block.id) else { return Ok(()) };
-                let uses = self.uses.entry(id).or_default();
+                let uses = self.uses.entry(addr).or_default();
                 if !uses.contains(&stream) {
                     uses.push(stream);
                 }
@@ -221,8 +219,8 @@ impl Series {
         self.event(&Event::Alloc { id: block.id, size: block.bytes, stream: block.stream })
     }
 
-    fn free(&mut self, block: &Live) -> io::Result<()> {
-        self.uses.remove(&block.id);
+    fn free(&mut self, addr: u64, block: &Live) -> io::Result<()> {
+        self.uses.remove(&addr);
         if let Some(Current { counts, .. }) = &mut self.current {
             counts.live = counts.live.saturating_sub(block.bytes);
         }
@@ -251,11 +249,15 @@ impl Series {
         while self.options.keep > 0 && self.files.len() > self.options.keep {
             self.files.pop_front().into_iter().for_each(remove);
         }
-        let mut live: Vec<Live> = self.live.values().copied().collect();
-        live.sort_unstable_by_key(|block| block.id);
-        for block in &live {
-            self.request(block)?;
-            for stream in self.uses.get(&block.id).cloned().unwrap_or_default() {
+        // In the order in which they were asked for, and numbered anew: a file's numbers begin with 0.
+        let mut live: Vec<(u64, Live)> = self.live.iter().map(|(addr, block)| (*addr, *block)).collect();
+        live.sort_unstable_by_key(|(_, block)| block.id);
+        self.next_id = 0;
+        for (addr, block) in &live {
+            let block = Live { id: self.number(), ..*block };
+            self.live.insert(*addr, block);
+            self.request(&block)?;
+            for stream in self.uses.get(addr).cloned().unwrap_or_default() {
                 self.event(&Event::RecordStream { id: block.id, stream })?;
             }
         }
