@@ -48,7 +48,10 @@ pub(crate) const ROOM: u64 = 16 << 30;
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let place = prepare(options.torch.as_deref(), options.venv.as_deref())?;
+    println!("building granule");
+    process::cargo(&["build", "-p", "granule-cli"])?;
     let mut pytest = place.python();
+    pytest.env("GRANULE_COMMAND", target().join("debug/granule"));
     pytest.args(["-m", "pytest", TESTS, "-p", "no:cacheprovider", "-q", "-ra", "--durations=10"]);
     if options.long {
         pytest.arg("--long");

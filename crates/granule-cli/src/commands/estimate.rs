@@ -31,7 +31,7 @@ and replayed: under PyTorch's own allocator, with its defaults and with expandab
 
 What is not as on a real device:
   - Kernels compute nothing. What a program reads back from the device is zeros, so a loop that waits for a value does \
-not end (--max-iterations, --timeout), and what depends on values (routing, early stopping) goes one way. Times mean nothing.
+not end (--max-iterations, --timeout; transformers' generate does, at its length), and what depends on values (routing, early stopping) goes one way. Times mean nothing.
   - Workspaces of convolutions are made up: for NCHW tensors the bytes of the operands, up to 1 GiB, for NHWC none.
   - Kernels are chosen as for an H100 (compute capability 9.0); attention is flash or memory-efficient, never cuDNN's.
   - Private pools of CUDA graphs are replayed as common memory, which needs a little less.
@@ -281,15 +281,11 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
         "Kernels did not run and convolution workspaces are made up: granule estimate --help has the limits."
     )?;
     for one in found {
-        let trace = one.trace.display();
-        writeln!(out, "\nTrace: {trace}")?;
+        writeln!(out, "Trace: {}", one.trace.display())?;
     }
     if let Some(one) = found.first() {
         let trace = one.trace.display();
-        writeln!(
-            out,
-            "What next:\n  granule replay {trace} --capacity 24GiB\n  granule min-capacity {trace} --policy granule"
-        )?;
+        writeln!(out, "What next:\n  granule inspect {trace}\n  granule report {trace} -o report.html")?;
     }
     Ok(())
 }
@@ -297,6 +293,7 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
 fn card(need: &Need) -> String {
     match (need.card, need.retries_on_card) {
         (None, _) => "none of these".into(),
+        (Some(card), Some(1)) => format!("{}, with a cache flush", card.name),
         (Some(card), Some(retries)) if retries > 0 => format!("{}, with {retries} cache flushes", card.name),
         (Some(card), _) => card.name.into(),
     }

@@ -80,6 +80,8 @@ fn need_of<P: Policy>(trace: &Trace, way: &Way, context: u64) -> Result<Need, Re
     let on = |capacity| ReplayOptions {
         capacity: Some(capacity),
         settings: way.settings.clone(),
+        // The simulator's own figures are not asked for.
+        unwatched: true,
         ..ReplayOptions::default()
     };
     let free = replay::<P>(trace, &on(plenty), |_| {})?.result;

@@ -1,0 +1,97 @@
+"""`granule estimate` on real programs: unmodified scripts give the figures of the recorded traces, request for request."""
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+COMMAND = os.environ.get("GRANULE_COMMAND")
+TRACES = Path(os.environ.get("GRANULE_SHARED", ""), "traces")
+
+pytestmark = pytest.mark.skipif(
+    not COMMAND or bool(os.environ.get("GRANULE_E2E_REAL")), reason="GRANULE_COMMAND names no granule command"
+)
+SHORT = ("dlrm_prefetch",)
+ALL = ("bert_varlen", "dlrm_prefetch", "gpt2_train", "llama_generate", "llama_lora", "resnet_train")
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory):
+    """The drivers are built once for all tests."""
+    return tmp_path_factory.mktemp("cache")
+
+
+def estimate(cache, folder, options, script, *arguments):
+    env = dict(os.environ, XDG_CACHE_HOME=str(cache), TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1")
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GRANULE_CONF", "GRANULE_TORCH"):
+        env.pop(name, None)
+    command = [COMMAND, "estimate", "--json", *options, "--", sys.executable, str(HERE / script), *arguments]
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1200, check=False)
+
+
+def one_recording(ran):
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    recordings = json.loads(ran.stdout)["recordings"]
+    assert len(recordings) == 1
+    return recordings[0]
+
+
+def events(path):
+    """All but iteration marks; the order of frees with nothing between them has no meaning."""
+    burst = []
+    with gzip.open(path, "rt") as lines:
+        next(lines)
+        for line in lines:
+            if line[0] == "f":
+                burst.append(line)
+            elif line[0] != "i":
+                yield from sorted(burst)
+                burst.clear()
+                yield line
+    yield from sorted(burst)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_an_unmodified_script_gives_the_recorded_figures(name, cache, tmp_path, request):
+    if name not in SHORT and not request.config.getoption("--long"):
+        pytest.skip("only with --long")
+    recorded = TRACES / f"{name}.trace.gz"
+    if not recorded.exists():
+        pytest.skip("GRANULE_SHARED names no folder with the recorded traces")
+    found = one_recording(estimate(cache, tmp_path, ["-o", "found.trace.gz"], "estimate_workload.py", name))
+    assert list(events(tmp_path / "found.trace.gz")) == list(events(recorded))
+    with gzip.open(recorded, "rt") as lines:
+        native = json.loads(next(lines)[1:])["native"]
+    for need, told in zip(found["needs"], (native["default"], native["expandable"])):
+        assert found["requested_bytes_peak"] == told["requested_bytes_peak"]
+        assert need["reserved_bytes_peak"] == told["reserved_bytes_peak"]
+        assert need["min_capacity"] == told["min_capacity"]
+    assert found["needs"][2]["conf"] == "policy:granule"
+
+
+def test_the_replay_gives_what_the_program_itself_saw(cache, tmp_path):
+    ran = estimate(cache, tmp_path, [], "estimate_workload.py", "resnet_train", "1")
+    found = one_recording(ran)
+    requested, reserved = map(int, ran.stderr.splitlines()[-1].split())
+    assert found["requested_bytes_peak"] == requested
+    assert found["needs"][0]["reserved_bytes_peak"] == reserved
+    assert found["iterations"] == 6, "one for each step of the optimizer"
+
+
+def test_what_programs_do_besides_training_works(cache, tmp_path):
+    ran = estimate(cache, tmp_path, ["--capacity", "4GiB"], "estimate_habits.py")
+    assert "all done" in ran.stderr, ran.stderr[-4000:]
+    found = one_recording(ran)
+    assert found["iterations"] == 4
+    kinds = {line[0] for line in events(tmp_path / found["trace"])}
+    assert kinds == {"a", "f", "r", "e"}
+
+
+def test_a_program_is_ended_after_its_iterations(cache, tmp_path):
+    ran = estimate(cache, tmp_path, ["--max-iterations", "2"], "estimate_workload.py", "resnet_train")
+    assert "stopped after 2 iterations" in ran.stderr
+    assert one_recording(ran)["iterations"] == 1, "the second ends where the third would begin"
