@@ -2,6 +2,7 @@
 
 mod bench;
 mod bindgen;
+mod browser;
 mod codegen;
 mod disk;
 mod e2e_torch;
@@ -66,6 +67,8 @@ enum Task {
     Schedules(schedules::Options),
     /// Run real PyTorch programs on Granule, on the GPU-less rig (installs torch into target/e2e-torch the first time)
     E2eTorch(e2e_torch::Options),
+    /// Drive the page of `granule report` in a headless Chromium (installed on Debian, as root); pictures are kept
+    Browser(browser::Options),
     /// Run the queries of docs/tables.md in DuckDB on exported runs (installs duckdb into target/tables the first time)
     Tables,
     /// Pass snapshots through PyTorch's own viewer (installs torch into target/viewer-venv the first time)
@@ -88,6 +91,7 @@ fn main() -> Result<()> {
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
         Task::E2eTorch(options) => e2e_torch::run(&options),
+        Task::Browser(options) => browser::run(&options),
         Task::Tables => tables::run(),
         Task::Viewer(options) => viewer::run(&options),
     }
@@ -125,6 +129,7 @@ fn ci() -> Result<()> {
     schedules::run(&schedules::Options::SLICE)?;
     test(&[])?;
     tables::run()?;
+    browser::run(&browser::Options::default())?;
     // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
     disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "schedules", "doc"])?;
     e2e_torch::run(&e2e_torch::Options::default())
