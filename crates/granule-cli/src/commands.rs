@@ -75,6 +75,7 @@ enum Command {
     /// Writes a web page that shows the run: memory over time, and the address space at any moment
     Report(report::Args),
     /// Runs a training or inference program without a GPU and says what memory it needs
+    #[command(long_about = estimate::LONG)]
     Estimate(estimate::Args),
     /// Runs a program and records what it does with device memory
     Record(record::Args),

@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-const LONG: &str = "\
+/// What `--help` says before the options.
+pub(crate) const LONG: &str = "\
 Runs a training or inference program without a GPU and says what memory it needs
 
 The program runs unchanged, under the PyTorch of its own Python (a CUDA build, tested with 2.15), on simulated NVIDIA \
@@ -41,7 +42,7 @@ other processes. --context stands for the CUDA context and the loaded kernels.
 
 /// The arguments of `granule estimate`.
 #[derive(clap::Args, Clone, Debug)]
-#[command(long_about = LONG, after_help = "\
+#[command(after_help = "\
 Examples:
   granule estimate -- python train.py --batch-size 64
   granule estimate --max-iterations 5 -o train.trace.gz -- python -m package.train
