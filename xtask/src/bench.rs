@@ -16,6 +16,7 @@ mod peers;
 mod planner;
 mod table;
 mod timing;
+mod tools;
 mod traces;
 
 use anyhow::Result;
@@ -72,6 +73,8 @@ enum Which {
     Masquerade,
     /// What the history costs, on and off (needs valgrind)
     History,
+    /// Replays and reading of traces and snapshots: what the tools are made of
+    Tools,
     /// Sleep and wake: 60 GiB under the cost model, 2 GiB of real bytes with each backup
     Sleep,
 }
@@ -102,6 +105,7 @@ impl Which {
             Self::Growth => growth::report(options),
             Self::Masquerade => hot_path::masquerade(),
             Self::History => hot_path::history(),
+            Self::Tools => tools::report(options),
             Self::Sleep => hot_path::sleep(),
         }
     }

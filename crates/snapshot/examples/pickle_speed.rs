@@ -1,32 +1,39 @@
 //! How fast snapshots are written and read, beside Python's pickle.
 //!
-//! `cargo run --release -p snapshot --example pickle_speed [ENTRIES]` makes a history of that many entries
+//! `cargo run --release -p snapshot --example pickle_speed [ENTRIES [RUNS]]` makes a history of that many entries
 //! (1 000 000 unless told) and has it written and read in memory by Python and by this crate in turn, five
-//! times. It prints the medians and how many times faster this crate is. Times include giving the memory of
-//! what was read back. There are two files:
+//! times unless told. It prints the medians and how many times faster this crate is. Times include giving the memory of
+//! what was read back; *gzip'd* is the same file packed by Python with its usual level, unpacked and read. Then it has each
+//! read the file once in a process of its own, and prints by how much that raised the most memory the process ever held.
+//! There are two files:
 //!
 //! - *PyTorch's*: every entry has a pool and a context of its own, as in what PyTorch hands to Python. Python
 //!   dumps it, both read it, and this crate writes what it read;
 //! - *ours*: this crate writes it, both read it, and Python dumps what it read, with pools and texts shared.
 //!
 //! Without `python3` only this crate's times are printed, for the second file.
+//!
+//! `pickle_speed --recorded FILE...` has recorded snapshots read in turn; `pickle_speed --memory FILE` reads one and prints
+//! by how many bytes that raised the most memory held. `cargo xtask bench tools` runs all of it.
 
 use alloc_core::snapshot::{Action, Labels, Snapshot, TraceEntry};
 use alloc_core::types::PoolId;
 use snapshot::pickle::{self, Protocol};
 use std::error::Error;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Runs of each measurement.
-const RUNS: usize = 5;
+/// How often a recorded file is read.
+const RECORDED_RUNS: usize = 15;
 
-/// Loads a pickle, gives every entry its own parts if told, and leaves the file so; then times one dump and
-/// one load for each line it gets.
+/// Loads a pickle, gives every entry its own parts if told, leaves the file so, and a packed one beside it; then times
+/// one dump, one load, and one load of the packed file for each line it gets.
 const PYTHON: &str = r#"
-import pickle, sys, time
+import gzip, pickle, sys, time
 path = sys.argv[1]
 snapshot = pickle.load(open(path, "rb"))
 if sys.argv[2] == "own":
@@ -38,6 +45,8 @@ if sys.argv[2] == "own":
     open(path, "wb").write(data)
 else:
     data = open(path, "rb").read()
+packed = gzip.compress(data)
+open(path + ".gz", "wb").write(packed)
 print("ready", flush=True)
 for _ in sys.stdin:
     start = time.perf_counter()
@@ -50,21 +59,59 @@ for _ in sys.stdin:
     loaded = pickle.loads(data)
     del loaded
     end = time.perf_counter()
+    with gzip.open(path + ".gz") as file:
+        loaded = pickle.load(file)
+    del loaded
+    last = time.perf_counter()
     snapshot = pickle.loads(data)
     # Last: the other process measures next, and should be alone.
-    print(middle - start, end - begin, flush=True)
+    print(middle - start, end - begin, last - end, flush=True)
+"#;
+
+/// Reads each file of a line, plain or packed, and prints the seconds.
+const PYTHON_READS: &str = r#"
+import gzip, pickle, sys, time
+print("ready", flush=True)
+for line in sys.stdin:
+    path = line.strip()
+    start = time.perf_counter()
+    with (gzip.open if path.endswith(".gz") else open)(path, "rb") as file:
+        loaded = pickle.load(file)
+    del loaded
+    print(time.perf_counter() - start, flush=True)
+"#;
+
+/// Reads a file and prints by how many bytes that raised the most memory held.
+const PYTHON_MEMORY: &str = r#"
+import pickle, resource, sys
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+loaded = pickle.load(open(sys.argv[1], "rb"))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
 "#;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let entries = std::env::args().nth(1).map_or(Ok(1_000_000), |text| text.parse())?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["--memory", file] => return memory(file),
+        ["--recorded", ref files @ ..] => return recorded(files),
+        _ => {}
+    }
+    let entries = arguments.first().map_or(Ok(1_000_000), |text| text.parse())?;
+    let runs: usize = arguments.get(1).map_or(Ok(5), |text| text.parse())?;
     for (name, parts) in [("PyTorch's", "own"), ("ours", "shared")] {
-        let file = tempfile::NamedTempFile::new()?;
-        pickle::write(&history(entries), &file, Protocol::V4)?;
-        match Python::start(file.path(), parts) {
-            Ok(mut python) => measure(name, file.path(), || python.times())?,
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("snapshot.pickle");
+        pickle::write(&history(entries), std::fs::File::create(&file)?, Protocol::V4)?;
+        match Python::start(PYTHON, &[file.as_os_str(), parts.as_ref()]) {
+            Ok(mut python) => {
+                measure(name, &file, runs, || python.times())?;
+                drop(python);
+                compare_memory(name, &file, entries)?;
+            }
             Err(error) if parts == "shared" => {
                 println!("python3 does not start here: {error}");
-                measure(name, file.path(), || Ok((f64::NAN, f64::NAN)))?;
+                measure(name, &file, runs, || Ok([f64::NAN; 3]))?;
             }
             Err(_) => {}
         }
@@ -72,18 +119,34 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+fn print(what: &str, python: f64, ours: f64) {
+    println!(
+        "{what}: Python {:.1} ms, Granule {:.2} ms, {:.1} times",
+        python * 1e3,
+        ours * 1e3,
+        python / ours
+    );
+}
+
 /// Times in seconds, Python's and this crate's in turn.
 fn measure(
     name: &str,
-    file: &std::path::Path,
-    mut python: impl FnMut() -> Result<(f64, f64), Box<dyn Error>>,
+    file: &Path,
+    runs: usize,
+    mut python: impl FnMut() -> Result<[f64; 3], Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
     let input = std::fs::read(file)?;
+    let packed = file.with_extension("pickle.gz");
     let snapshot = pickle::read(&input[..])?;
     let mut output = Vec::new();
-    let mut times: [Vec<f64>; 4] = Default::default();
-    for _ in 0..RUNS {
-        let (dump, load) = python()?;
+    let mut times: [Vec<f64>; 6] = Default::default();
+    for _ in 0..runs.max(1) {
+        let [dump, load, unpack] = python()?;
         output.clear();
         let start = Instant::now();
         pickle::write(&snapshot, &mut output, Protocol::V4)?;
@@ -91,27 +154,75 @@ fn measure(
         let start = Instant::now();
         drop(pickle::read(&input[..])?);
         let read = start.elapsed().as_secs_f64();
-        for (times, time) in times.iter_mut().zip([dump, write, load, read]) {
+        let start = Instant::now();
+        if packed.exists() {
+            drop(snapshot::load(&packed)?);
+        }
+        let read_packed = start.elapsed().as_secs_f64();
+        for (times, time) in times.iter_mut().zip([dump, write, load, read, unpack, read_packed]) {
             times.push(time);
         }
     }
     if pickle::read(&output[..])? != snapshot {
         return Err("what was written is not what is read".into());
     }
-    let [dump, write, load, read] = times.map(|mut times| {
-        times.sort_by(f64::total_cmp);
-        times[RUNS / 2]
-    });
-    let line = |what, python: f64, ours: f64| {
-        println!(
-            "{name}, {what}: Python {:.0} ms, Granule {:.1} ms, {:.1} times",
-            python * 1e3,
-            ours * 1e3,
-            python / ours
-        );
+    let [dump, write, load, read, unpack, read_packed] = times.map(median);
+    print(&format!("{name}, written"), dump, write);
+    print(&format!("{name}, read"), load, read);
+    if packed.exists() {
+        print(&format!("{name}, gzip'd, read"), unpack, read_packed);
+    }
+    Ok(())
+}
+
+/// Recorded files, read by both in turn until that took a while.
+fn recorded(files: &[&str]) -> Result<(), Box<dyn Error>> {
+    let mut python = Python::start(PYTHON_READS, &[])?;
+    for file in files {
+        let (mut theirs, mut ours) = (Vec::new(), Vec::new());
+        for _ in 0..RECORDED_RUNS {
+            theirs.push(python.ask(file)?.trim().parse()?);
+            let start = Instant::now();
+            drop(snapshot::load(file)?);
+            ours.push(start.elapsed().as_secs_f64());
+        }
+        let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy();
+        print(&name, median(theirs), median(ours));
+    }
+    Ok(())
+}
+
+/// The most memory that this process ever held, in bytes.
+fn most_held() -> Result<u64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the system does not tell")?;
+    Ok(line.trim().trim_end_matches("kB").trim().parse::<u64>()? * 1024)
+}
+
+fn memory(file: &str) -> Result<(), Box<dyn Error>> {
+    let before = most_held()?;
+    let loaded = snapshot::load(file)?;
+    println!("{}", most_held()? - before);
+    drop(loaded);
+    Ok(())
+}
+
+/// Each in a process of its own.
+fn compare_memory(name: &str, file: &Path, entries: usize) -> Result<(), Box<dyn Error>> {
+    let bytes = |command: &mut Command| -> Result<f64, Box<dyn Error>> {
+        Ok(String::from_utf8(command.output()?.stdout)?.trim().parse::<f64>()?)
     };
-    line("written", dump, write);
-    line("read", load, read);
+    let python = bytes(Command::new("python3").args(["-c", PYTHON_MEMORY]).arg(file))?;
+    let ours = bytes(Command::new(std::env::current_exe()?).arg("--memory").arg(file))?;
+    #[allow(clippy::cast_precision_loss)]
+    let entries = entries as f64;
+    println!(
+        "{name}, memory: Python {:.0} bytes an entry, Granule {:.1}, {:.1} times less",
+        python / entries,
+        ours / entries,
+        python / ours
+    );
     Ok(())
 }
 
@@ -122,11 +233,10 @@ struct Python {
 }
 
 impl Python {
-    fn start(file: &std::path::Path, parts: &str) -> Result<Self, Box<dyn Error>> {
+    fn start(program: &str, arguments: &[&OsStr]) -> Result<Self, Box<dyn Error>> {
         let mut child = Command::new("python3")
-            .args(["-c", PYTHON])
-            .arg(file)
-            .arg(parts)
+            .args(["-c", program])
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -146,12 +256,16 @@ impl Python {
         Ok(line)
     }
 
-    /// Seconds of one dump and one load.
-    fn times(&mut self) -> Result<(f64, f64), Box<dyn Error>> {
-        self.requests.write_all(b"\n")?;
-        let line = self.line()?;
-        let (dump, load) = line.trim().split_once(' ').ok_or("python3 ended early")?;
-        Ok((dump.parse()?, load.parse()?))
+    fn ask(&mut self, question: &str) -> Result<String, Box<dyn Error>> {
+        writeln!(self.requests, "{question}")?;
+        self.line()
+    }
+
+    /// Seconds of one dump, one load, and one load of the packed file.
+    fn times(&mut self) -> Result<[f64; 3], Box<dyn Error>> {
+        let line = self.ask("")?;
+        let times: Vec<f64> = line.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
+        times.try_into().map_err(|_| "python3 ended early".into())
     }
 }
 
