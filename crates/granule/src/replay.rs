@@ -58,7 +58,7 @@ pub struct ReplayOptions {
     /// The device maps no memory: every segment is one `malloc`. Simulated devices only.
     pub no_virtual_memory: bool,
     /// Nobody looks whether live blocks can be used, where that is not seen anyway: for replays of which many are made, since
-    /// looking takes a third of their time. Without lag [`SimulatedFigures::traps`] then says nothing. Simulated devices only.
+    /// looking takes more than a quarter of their time. Without lag [`SimulatedFigures::traps`] then says nothing. Simulated devices only.
     pub unwatched: bool,
     /// End at the first refused request instead of skipping it.
     pub stop_on_oom: bool,

@@ -83,10 +83,12 @@ for line in sys.stdin:
 
 /// Reads a file and prints by how many bytes that raised the most memory held.
 const PYTHON_MEMORY: &str = r#"
-import pickle, resource, sys
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+import pickle, sys
+def most_held():
+    return next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+before = most_held()
 loaded = pickle.load(open(sys.argv[1], "rb"))
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024)
+print(most_held() - before)
 "#;
 
 fn main() -> Result<(), Box<dyn Error>> {
