@@ -3,7 +3,7 @@ import { classesOf } from "./columns.js";
 import { css, palette, SHADES } from "./colours.js";
 import { NEVER } from "./data.js";
 import { byId, element, fillFigures } from "./dom.js";
-import { formatBytes, formatCount, formatExact, formatShare, formatTime } from "./format.js";
+import { formatBytes, formatCount, formatCounted, formatExact, formatShare, formatTime } from "./format.js";
 import { momentOf } from "./moment.js";
 import { change, state } from "./state.js";
 
@@ -23,8 +23,8 @@ export class Details {
     const figures = [["Live", `${formatBytes(now.live)} in ${formatCount(now.lives.count)}`]];
     if (now.reserved > 0) {
       figures.push(["Held from the device", formatBytes(now.reserved)]);
-      figures.push(["Free in it", `${formatBytes(now.free)} in ${formatCount(now.gapCount)} stretches`]);
-      figures.push(["Largest free stretch", formatBytes(now.largestGap)]);
+      figures.push(["Free in it", `${formatBytes(now.free)} in ${formatCounted(now.gapCount, "gap")}`]);
+      figures.push(["Largest gap", formatBytes(now.largestGap)]);
     }
     if (waiting > 0) figures.push(["Waiting for streams", formatBytes(waiting)]);
     if (time !== null) figures.push(["Time", formatTime(time)]);

@@ -23,6 +23,11 @@ export function formatCount(number) {
   return Math.round(number).toLocaleString("en-US");
 }
 
+/** So many of something. */
+export function formatCounted(number, one) {
+  return `${formatCount(number)} ${one}${number === 1 ? "" : "s"}`;
+}
+
 /** A part of a whole. */
 export function formatShare(part, whole) {
   if (!(whole > 0)) return "–";

@@ -1,6 +1,6 @@
 // Finding allocations: by what is in their stack or label, by size, by address.
 import { byId, element } from "./dom.js";
-import { formatBytes, formatCount, parseBytes } from "./format.js";
+import { formatBytes, formatCount, formatCounted, parseBytes } from "./format.js";
 import { change, lifeAt } from "./state.js";
 
 /** Allocations listed at most; the search goes on to count the others. */
@@ -85,7 +85,7 @@ export class Search {
     const sites = new Set(found);
     change({ sites: sites.size > 0 ? sites : null });
     const rows = found.slice(0, MOST_SITES).map((site) => this.siteRow(site));
-    const heading = element("h3", { text: `${formatCount(found.length)} call sites` });
+    const heading = element("h3", { text: formatCounted(found.length, "call site") });
     if (found.length > 0) byId("search-results").append(heading, ...rows);
     await this.allocations((lives, i) => sites.has(lives.site[i]) || labels.has(lives.label[i]), run);
   }
@@ -118,7 +118,7 @@ export class Search {
         if (found <= MOST_LISTED) list.append(this.row(lifeAt(lives, at)));
       }
       const part = i + 1 < intervals.length ? `, ${Math.round((100 * (i + 1)) / intervals.length)} % searched` : "";
-      this.say(`${formatCount(found)} allocations, ${formatBytes(bytes)} in all${part}`);
+      this.say(`${formatCounted(found, "allocation")}, ${formatBytes(bytes)} in all${part}`);
       // The next picture comes first.
       await new Promise((done) => setTimeout(done));
     }

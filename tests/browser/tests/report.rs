@@ -319,6 +319,8 @@ fn hostile_names_are_only_text() {
         browser.until("document.querySelector('#search-results').textContent.includes('onerror')").await;
         assert_eq!(browser.get("window.hacked ?? null").await, Value::Null);
         assert_eq!(browser.number("document.images.length").await, 0.0);
+        // However long names are, the pictures keep their room.
+        assert!(browser.number("document.querySelector('#chart').clientWidth").await > 900.0);
         browser.picture("10-hostile-names").await;
         browser.end().await;
     });
