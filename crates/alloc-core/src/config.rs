@@ -4,6 +4,7 @@
 //! [`environment::read`] knows which variables hold which. [`options()`] lists every option. Reading a text changes
 //! nothing by itself: it gives new [`Settings`], or an error that says what to write instead.
 
+mod differences;
 pub mod environment;
 mod error;
 mod limit;

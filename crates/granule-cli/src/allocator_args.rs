@@ -34,8 +34,8 @@ impl AllocatorArgs {
         let used = variables_used();
         let (mut settings, warnings) = match (&self.conf, recorded) {
             (Some(text), _) => from_text(text)?,
-            (None, Some(text)) if used.is_empty() => from_recording(text),
-            _ => from_environment(&used)?,
+            (None, Some(text)) if used.is_empty() => from_recording(text, "; --conf overrides them"),
+            _ => from_environment(&used, "; --conf overrides them")?,
         };
         if let Some(text) =
             recorded.filter(|text| *text != settings.text && !(used.is_empty() && self.conf.is_none()))
@@ -52,6 +52,27 @@ impl AllocatorArgs {
         tracing::debug!(?settings, "settings");
         Ok(settings)
     }
+}
+
+/// What the program runs with, by the environment or else the recording; says on standard error where it comes from.
+pub(crate) fn current(recorded: Option<&str>) -> Result<Settings, Failure> {
+    let used = variables_used();
+    let (settings, warnings) = match recorded {
+        Some(text) if used.is_empty() => from_recording(text, ""),
+        _ => from_environment(&used, "")?,
+    };
+    warnings.into_iter().for_each(console::warning);
+    Ok(Settings { caching: true, ..settings })
+}
+
+/// Settings in PyTorch's words alone; says what is dubious about them.
+pub(crate) fn from_option(text: &str) -> Result<Settings, Failure> {
+    let parsed = pytorch::parse(text, &Settings::default(), Flavour::Cuda)
+        .map_err(|error| Failure::Conf { place: "--conf: ", error })?;
+    for warning in parsed.warnings {
+        console::warning(format_args!("--conf {text}: {warning}"));
+    }
+    Ok(parsed.settings)
 }
 
 fn from_text(text: &str) -> Result<(Settings, Vec<Warning>), Failure> {
@@ -83,12 +104,13 @@ fn variables_used() -> Vec<&'static str> {
     pytorch.into_iter().chain([environment::GRANULE_VARIABLE].into_iter().filter(is_set)).collect()
 }
 
-fn from_environment(used: &[&str]) -> Result<(Settings, Vec<Warning>), Failure> {
+/// `more` is said behind where they come from.
+fn from_environment(used: &[&str], more: &str) -> Result<(Settings, Vec<Warning>), Failure> {
     // The error names the variable.
     let parsed = environment::from_env(Flavour::Cuda).map_err(|error| Failure::Conf { place: "", error })?;
     if !used.is_empty() {
         console::note(format_args!(
-            "settings '{}' come from the environment ({}); --conf overrides them",
+            "settings '{}' come from the environment ({}){more}",
             parsed.settings.text,
             used.join(", ")
         ));
@@ -105,12 +127,10 @@ pub(crate) fn parse_recorded(text: &str) -> Result<Parsed, ConfigError> {
 }
 
 /// What a snapshot was recorded with; text that is not understood is no reason not to replay it.
-fn from_recording(text: &str) -> (Settings, Vec<Warning>) {
+fn from_recording(text: &str, more: &str) -> (Settings, Vec<Warning>) {
     match parse_recorded(text) {
         Ok(parsed) => {
-            console::note(format_args!(
-                "settings '{text}' are those the snapshot was recorded with; --conf overrides them"
-            ));
+            console::note(format_args!("settings '{text}' are those the snapshot was recorded with{more}"));
             (parsed.settings, parsed.warnings)
         }
         Err(error) => {
@@ -122,7 +142,7 @@ fn from_recording(text: &str) -> (Settings, Vec<Warning>) {
     }
 }
 
-fn parse_policy(name: &str) -> Result<PolicyName, String> {
+pub(crate) fn parse_policy(name: &str) -> Result<PolicyName, String> {
     PolicyName::ALL.iter().copied().find(|policy| policy.name() == name).ok_or_else(|| {
         let there: Vec<_> = PolicyName::ALL.iter().map(|policy| policy.name()).collect();
         format!("there is no such policy in this build; available: {}", there.join(", "))

@@ -13,6 +13,7 @@ pub(crate) mod plan;
 mod record;
 mod replay;
 mod report;
+mod whatif;
 
 use crate::failure::Failure;
 use clap::{Parser, Subcommand};
@@ -72,6 +73,8 @@ enum Command {
     Plan(plan::Args),
     /// Says what took the memory: what was live, how it lay, what grows, why a request was refused
     Inspect(inspect::Args),
+    /// Says which setting would have fitted, with the least change, and what popular advice really does
+    Whatif(whatif::Args),
     /// Writes a web page that shows the run: memory over time, and the address space at any moment
     Report(report::Args),
     /// Runs a training or inference program without a GPU and says what memory it needs
@@ -123,6 +126,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
         Some(Command::Plan(args)) => plan::run(args, out),
         Some(Command::Inspect(args)) => inspect::run(args, out),
+        Some(Command::Whatif(args)) => whatif::run(args, out),
         Some(Command::Report(args)) => report::run(args, out),
         Some(Command::Estimate(args)) => estimate::run(args, out),
         Some(Command::Record(args)) => record::run(args, out),

@@ -31,6 +31,9 @@ pub(crate) enum Failure {
     /// A policy that exists in the configuration but cannot be replayed.
     #[error("policy {0} cannot be replayed by this build")]
     Policy(PolicyName),
+    /// Settings that a replay cannot stand for.
+    #[error("{0} is not modelled: the driver's own pools serve requests there, by rules that are not public")]
+    NotModelled(&'static str),
     /// The allocator or its device could not be set up.
     #[error("{0}")]
     SetUp(AllocError),
@@ -103,6 +106,9 @@ impl Failure {
                 "granule devices shows what this machine has; --backend openreg is the simulated accelerator"
                     .into(),
             ),
+            Self::NotModelled(_) => {
+                Some("leave it out; run the program with it, and look at torch.cuda.memory_reserved()".into())
+            }
             Self::NoCheck(_) => Some("--list names all checks where no --only is given".into()),
             Self::Replay { error: ReplayError::DeviceTooSmall { .. }, .. } => {
                 Some("--scale makes the requests smaller, for a smaller device".into())

@@ -3,7 +3,7 @@
 use crate::console;
 use crate::failure::Failure;
 use clap::Args;
-use granule::files::convert::{self, Conversion, Recorded};
+use granule::files::convert::{self, Conversion, Counts, Recorded};
 use granule::files::trace::{NativeResult, NativeResults, Trace};
 use granule::files::{Loaded, load, load_from};
 use granule::snapshot::Snapshot;
@@ -81,6 +81,8 @@ pub(crate) struct Origin {
     /// The settings, if there were any.
     pub(crate) conf: Option<String>,
     pub(crate) figures: Recorded,
+    /// What its history holds that a replay cannot repeat.
+    pub(crate) counts: Counts,
 }
 
 impl Origin {
@@ -157,9 +159,9 @@ impl Workload {
         for reason in &conversion.reasons {
             console::note(format_args!("not exact: {reason}"));
         }
-        let Conversion { mut trace, reasons, recorded, device, .. } = conversion;
+        let Conversion { mut trace, reasons, recorded, device, counts, .. } = conversion;
         let conf = recorded_conf(snapshot).map(ToOwned::to_owned);
-        let recording = Origin { device, conf, figures: recorded };
+        let recording = Origin { device, conf, figures: recorded, counts };
         trace.header.native = native(&recording);
         tracing::info!(events = trace.events.len(), "converted");
         Ok(Self {

@@ -11,6 +11,7 @@ mod native;
 mod planned;
 mod run;
 mod simulated;
+pub mod whatif;
 
 pub use backend_openreg::{BadCost, CostModel};
 pub use capacity::{MinCapacity, min_capacity, peak_live};

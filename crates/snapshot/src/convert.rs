@@ -46,6 +46,9 @@ pub struct Recorded {
     pub reserved_end: u64,
     /// Most reserved bytes within the history.
     pub reserved_peak: u64,
+    /// The memory that the process can have had: what was free when a request was refused, and what was held then.
+    /// `None` if none was refused.
+    pub capacity: Option<u64>,
     /// Whether earlier history is missing, so that every peak is a lower bound.
     pub window: bool,
     /// Whether Granule recorded it, and not PyTorch.
@@ -148,7 +151,7 @@ pub fn to_trace(snapshot: &Snapshot, device: usize) -> Result<Conversion, Conver
 fn reserved(snapshot: &Snapshot, device: usize, history: &[TraceEntry]) -> Recorded {
     let segments = snapshot.segments.iter().filter(|segment| usize::try_from(segment.device) == Ok(device));
     let reserved_end = segments.fold(0u64, |sum, segment| sum.saturating_add(segment.total_size));
-    let (mut held, mut reserved_peak) = (reserved_end, reserved_end);
+    let (mut held, mut reserved_peak, mut capacity) = (reserved_end, reserved_end, None);
     for entry in history.iter().rev() {
         match entry.action {
             Action::SegmentAlloc | Action::SegmentMap => held = held.saturating_sub(entry.size),
@@ -156,10 +159,12 @@ fn reserved(snapshot: &Snapshot, device: usize, history: &[TraceEntry]) -> Recor
                 held = held.saturating_add(entry.size);
                 reserved_peak = reserved_peak.max(held);
             }
+            // Its address is what the driver had free.
+            Action::Oom => capacity = capacity.max(Some(held.saturating_add(entry.addr))),
             _ => {}
         }
     }
-    Recorded { reserved_end, reserved_peak, ..Recorded::default() }
+    Recorded { reserved_end, reserved_peak, capacity, ..Recorded::default() }
 }
 
 /// Whether earlier history is missing.

@@ -28,6 +28,11 @@ fn record() {
 }
 
 #[test]
+fn whatif() {
+    insta::assert_snapshot!(help(&["whatif", "--help"]));
+}
+
+#[test]
 fn devices() {
     insta::assert_snapshot!(help(&["devices", "--help"]));
 }

@@ -14,6 +14,7 @@ mod record;
 mod replay;
 mod report;
 mod shell;
+mod whatif;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

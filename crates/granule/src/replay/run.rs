@@ -178,7 +178,7 @@ impl<'a, P: Policy> Run<'a, P> {
                     program.uses(id, on, ptr, size);
                 }
             }
-            Err(error) if error.is_out_of_memory() => {
+            Err(error) if refuses(&error) => {
                 self.refused += 1;
                 let (event, iteration) = (self.done, self.iteration);
                 self.first_refusal.get_or_insert_with(|| {
@@ -193,4 +193,9 @@ impl<'a, P: Policy> Run<'a, P> {
         }
         Ok(())
     }
+}
+
+/// Whether a request was refused. With caching off, it is the driver that refuses.
+fn refuses(error: &AllocError) -> bool {
+    error.is_out_of_memory() || matches!(error, AllocError::Backend(error) if error.is_out_of_memory())
 }

@@ -1,0 +1,160 @@
+//! `granule whatif`: what other settings would have done, and the least change that fits.
+
+mod text;
+
+use super::{Outcome, write_json};
+use crate::allocator_args::{self, parse_policy};
+use crate::console;
+use crate::failure::Failure;
+use crate::size::Size;
+use crate::workload::{Workload, WorkloadArgs};
+use granule::config::{AllocatorBackend, PolicyName, Settings};
+use granule::replay::whatif::{Answer, NotExact, Progress, Question, of_lag, of_snapshot, of_trace};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::borrow::Cow;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Mutex;
+
+/// The arguments of `granule whatif`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  granule whatif snapshot.pickle
+  granule whatif train.trace.gz --capacity 24GiB,40GiB,80GiB
+  granule whatif train.trace.gz --conf max_split_size_mb:64 --conf roundup_power2_divisions:[64:8,>:4]
+  granule whatif train.trace.gz --capacity 12GiB --json | jq -r '.verdicts[0].least_change.conf'
+
+What the program runs with is taken from the environment, else from the snapshot, else it is the default. With the
+pytorch policy, every figure is what PyTorch's own allocator does with the same requests. A capacity is what the
+allocator can have: a card's memory without the CUDA context (some hundred MiB) and other processes.
+
+Replays run on all cores; RAYON_NUM_THREADS limits them. Memory is the trace, twice where it has iteration marks, and
+one replay per core.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+
+    /// Devices to try, by what the allocator can have of their memory: 24GiB,40GiB [default: the common cards near the
+    /// need, and the device that the recording is of]
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    capacity: Vec<Size>,
+
+    /// Settings of yours to try, too, as in PYTORCH_CUDA_ALLOC_CONF; may be given several times
+    #[arg(long, value_name = "STR")]
+    conf: Vec<String>,
+
+    /// Whose rules to try: pytorch or granule; may be given several times [default: both]
+    #[arg(long, value_name = "NAME", value_parser = parse_policy)]
+    policy: Vec<PolicyName>,
+
+    /// How many events the device's work is behind; 0 completes everything at once
+    #[arg(long, value_name = "EVENTS", default_value_t = 0)]
+    lag: u64,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Json<'a> {
+    workload: &'a str,
+    file: Option<Cow<'a, str>>,
+    /// This command's.
+    version: &'static str,
+    /// What the program runs with.
+    current_conf: &'a str,
+    current_policy: &'a str,
+    /// Whether the pytorch policy's figures are exactly PyTorch's on the program's own requests.
+    exact: bool,
+    /// Why not, and which figures it concerns.
+    not_exact: &'a [NotExact],
+    #[serde(flatten)]
+    answer: &'a Answer,
+}
+
+/// Replays the grid and prints the answer.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    // What is wrong with the arguments is said before a large file is read.
+    let own = args.conf.iter().map(|text| own_settings(text)).collect::<Result<Vec<_>, _>>()?;
+    let workload = Workload::read(&args.workload)?;
+    let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
+    let current = allocator_args::current(recorded)?;
+    if current.backend == AllocatorBackend::DriverPools {
+        console::note(
+            "backend:cudaMallocAsync is not modelled; the candidates are compared with backend:native",
+        );
+    }
+    let question = Question {
+        current,
+        own,
+        policies: if args.policy.is_empty() { PolicyName::ALL.to_vec() } else { args.policy.clone() },
+        capacities: args.capacity.iter().map(|size| size.0).collect(),
+        recorded_capacity: recorded_capacity(&workload),
+        lag: args.lag,
+    };
+    let not_exact = not_exact(&workload, args.lag);
+    let answer = ask(&question, &workload)?;
+    if args.json {
+        let json = Json {
+            workload: &workload.name,
+            file: workload.file.as_deref().map(Path::to_string_lossy),
+            version: env!("CARGO_PKG_VERSION"),
+            current_conf: &question.current.text,
+            current_policy: question.current.policy.name(),
+            exact: not_exact.is_empty(),
+            not_exact: &not_exact,
+            answer: &answer,
+        };
+        write_json(&json, out)?;
+    } else {
+        text::print(&workload.name, &answer, &not_exact, out)?;
+    }
+    Ok(Outcome::Done)
+}
+
+fn own_settings(text: &str) -> Result<Settings, Failure> {
+    let settings = allocator_args::from_option(text)?;
+    if settings.backend == AllocatorBackend::DriverPools {
+        return Err(Failure::NotModelled("backend:cudaMallocAsync"));
+    }
+    Ok(settings)
+}
+
+/// The device that the file is of: a header says it, and so do refused requests in a snapshot.
+fn recorded_capacity(workload: &Workload) -> Option<u64> {
+    let of_header = workload.trace.header.native.iter().find_map(|(_, native)| native.capacity);
+    of_header.or_else(|| workload.recording.as_ref()?.figures.capacity)
+}
+
+/// Why figures are not exactly those of the program.
+fn not_exact(workload: &Workload, lag: u64) -> Vec<NotExact> {
+    let mut found = match &workload.recording {
+        Some(recording) => of_snapshot(&recording.counts, &recording.figures),
+        None => of_trace(&workload.trace),
+    };
+    found.extend(of_lag(lag));
+    found
+}
+
+fn ask(question: &Question, workload: &Workload) -> Result<Answer, Failure> {
+    let bar = console::progress_bar(0, "replaying", "events");
+    let spinner: Mutex<Option<ProgressBar>> = Mutex::new(None);
+    let answer = question.ask(&workload.trace, &|progress| match progress {
+        Progress::Grid { events, .. } => bar.set_length(events),
+        Progress::Events(more) => bar.inc(more),
+        Progress::Smallest => {
+            console::leave(&bar);
+            let searching = console::spinner("searching the smallest device");
+            *spinner.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(searching);
+        }
+    });
+    match spinner.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        Some(spinner) => spinner.finish_and_clear(),
+        None => console::leave(&bar),
+    }
+    answer.map_err(|error| Failure::replay(&workload.name, error))
+}

@@ -1,0 +1,237 @@
+//! The replays: every candidate on every device, on all threads.
+
+use super::candidate::has_iterations;
+use super::rank::verdict;
+use super::smallest::{Smallest, smallest};
+use super::{Candidate, NOT_MODELLED, Outcome, Verdict, capacities};
+use crate::replay::{ReplayError, ReplayOptions, peak_live, replay};
+use alloc_core::config::{PolicyName, Settings};
+use alloc_core::policy::{GranulePolicy, PytorchPolicy};
+use alloc_core::types::GIB;
+use rayon::prelude::*;
+use serde::Serialize;
+use snapshot::trace::{Event, Trace};
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// What the program runs with.
+    pub current: Settings,
+    /// More settings to try.
+    pub own: Vec<Settings>,
+    /// Whose rules are tried.
+    pub policies: Vec<PolicyName>,
+    /// Devices, by their memory in bytes; empty for [`capacities`].
+    pub capacities: Vec<u64>,
+    /// The memory of the device that the recording is of, where that is known.
+    pub recorded_capacity: Option<u64>,
+    /// How many events a stream's work is behind; 0 completes everything at once.
+    pub lag: u64,
+}
+
+impl Default for Question {
+    fn default() -> Self {
+        Self {
+            current: Settings::default(),
+            own: Vec::new(),
+            policies: PolicyName::ALL.to_vec(),
+            capacities: Vec::new(),
+            recorded_capacity: None,
+            lag: 0,
+        }
+    }
+}
+
+/// What is going on.
+#[derive(Clone, Copy, Debug)]
+pub enum Progress {
+    /// The grid begins: this many events are to be replayed.
+    Grid {
+        /// Replays.
+        replays: usize,
+        /// Events of all of them together.
+        events: u64,
+    },
+    /// So many more events are done.
+    Events(u64),
+    /// The grid is done, and something did not fit: the smallest device is searched.
+    Smallest,
+}
+
+/// The answer. Sizes are bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Answer {
+    /// Most requested bytes live at once: no device can be smaller.
+    pub peak_requested: u64,
+    /// Events of the workload.
+    pub events: u64,
+    /// Whether the workload says where iterations begin.
+    pub has_iterations: bool,
+    /// How many events the device's work was behind.
+    pub lag: u64,
+    /// The memory of the device for [`Tried::roomy`], on which memory is no object.
+    pub roomy_capacity: u64,
+    /// Replays of the grid.
+    pub replays: usize,
+    /// One verdict per device, ascending.
+    pub verdicts: Vec<Verdict>,
+    /// Where some device fits nothing.
+    pub smallest: Option<Smallest>,
+    /// What was tried.
+    pub candidates: Vec<Tried>,
+    /// Popular advice that was not tried, and why.
+    pub not_tried: Vec<String>,
+}
+
+/// A candidate and what it did.
+#[derive(Clone, Debug, Serialize)]
+pub struct Tried {
+    /// What was tried.
+    #[serde(flatten)]
+    pub candidate: Candidate,
+    /// Where memory is no object.
+    pub roomy: Outcome,
+    /// Per device, in the order of [`Answer::verdicts`].
+    pub outcomes: Vec<Outcome>,
+}
+
+impl Question {
+    /// Replays everything. Uses all threads of rayon's pool and blocks until all is done; `progress` is called from them.
+    ///
+    /// # Errors
+    /// What [`replay`] gives. Refused requests are no error.
+    pub fn ask(&self, trace: &Trace, progress: &(dyn Fn(Progress) + Sync)) -> Result<Answer, ReplayError> {
+        let peak_requested = peak_live(trace);
+        let mut devices = match self.capacities.as_slice() {
+            [] => capacities(peak_requested, self.recorded_capacity),
+            chosen => chosen.to_vec(),
+        };
+        devices.sort_unstable();
+        devices.dedup();
+        let roomy = roomy(peak_requested, &devices, self.recorded_capacity);
+        let candidates = self.candidates(trace);
+        let flushed = candidates.iter().any(|c| c.empty_cache_each_iteration).then(|| flushing(trace));
+        let mut on = devices.clone();
+        on.push(roomy);
+        on.dedup();
+        let jobs: Vec<(&Candidate, u64)> = candidates
+            .iter()
+            .flat_map(|candidate| on.iter().map(move |device| (candidate, *device)))
+            .collect();
+        let length = |candidate: &Candidate| trace_of(candidate, trace, flushed.as_ref()).events.len() as u64;
+        let events = jobs.iter().map(|(candidate, _)| length(candidate)).sum();
+        progress(Progress::Grid { replays: jobs.len(), events });
+        let outcomes = jobs
+            .par_iter()
+            // One at a time, so that no thread is left with several long ones.
+            .with_max_len(1)
+            .map(|(candidate, capacity)| {
+                let trace = trace_of(candidate, trace, flushed.as_ref());
+                attempt(candidate, trace, *capacity, self.lag, progress)
+            })
+            .collect::<Result<Vec<Outcome>, ReplayError>>()?;
+        let replays = jobs.len();
+        let mut outcomes = outcomes.into_iter();
+        let candidates: Vec<Tried> = candidates
+            .into_iter()
+            .map(|candidate| {
+                let mut outcomes: Vec<Outcome> = outcomes.by_ref().take(on.len()).collect();
+                let roomy = outcomes.last().cloned().unwrap_or_default();
+                outcomes.truncate(devices.len());
+                Tried { candidate, roomy, outcomes }
+            })
+            .collect();
+        let verdicts: Vec<Verdict> = devices
+            .iter()
+            .enumerate()
+            .map(|(index, capacity)| verdict(&candidates, index, *capacity))
+            .collect();
+        let smallest = if verdicts.iter().any(|verdict| verdict.least_change.is_none()) {
+            progress(Progress::Smallest);
+            Some(smallest(trace, &candidates, roomy, self.lag)?)
+        } else {
+            None
+        };
+        Ok(Answer {
+            peak_requested,
+            events: trace.events.len() as u64,
+            has_iterations: has_iterations(trace),
+            lag: self.lag,
+            roomy_capacity: roomy,
+            replays,
+            verdicts,
+            smallest,
+            candidates,
+            not_tried: not_tried(trace),
+        })
+    }
+}
+
+/// A device on which memory is no object: at least twice what is requested at once, and at least all that are asked about.
+fn roomy(peak: u64, devices: &[u64], recorded: Option<u64>) -> u64 {
+    let wanted = peak.saturating_mul(2).max(recorded.unwrap_or(80 * GIB));
+    devices.last().map_or(wanted, |largest| wanted.max(*largest))
+}
+
+fn trace_of<'t>(candidate: &Candidate, trace: &'t Trace, flushed: Option<&'t Trace>) -> &'t Trace {
+    flushed.filter(|_| candidate.empty_cache_each_iteration).unwrap_or(trace)
+}
+
+/// The trace of a program that calls `empty_cache` at the end of every iteration.
+fn flushing(trace: &Trace) -> Trace {
+    let marks = trace.events.iter().filter(|event| matches!(event, Event::Iteration { .. })).count();
+    let mut events = Vec::with_capacity(trace.events.len() + marks);
+    let mut begun = false;
+    for event in &trace.events {
+        if matches!(event, Event::Iteration { .. }) && std::mem::replace(&mut begun, true) {
+            events.push(Event::EmptyCache);
+        }
+        events.push(*event);
+    }
+    Trace { header: trace.header.clone(), events }
+}
+
+fn attempt(
+    candidate: &Candidate,
+    trace: &Trace,
+    capacity: u64,
+    lag: u64,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Outcome, ReplayError> {
+    let options = ReplayOptions {
+        settings: candidate.settings.clone(),
+        capacity: Some(capacity),
+        lag,
+        unwatched: true,
+        ..ReplayOptions::default()
+    };
+    let mut told = 0;
+    let progress = |done: usize| {
+        progress(Progress::Events((done - told) as u64));
+        told = done;
+    };
+    let (result, refusal) = match candidate.settings.policy {
+        PolicyName::Granule => {
+            let replayed = replay::<GranulePolicy>(trace, &options, progress)?;
+            (replayed.result, replayed.first_refusal)
+        }
+        _ => {
+            let replayed = replay::<PytorchPolicy>(trace, &options, progress)?;
+            (replayed.result, replayed.first_refusal)
+        }
+    };
+    Ok(Outcome::new(result, refusal.as_ref()))
+}
+
+fn not_tried(trace: &Trace) -> Vec<String> {
+    let mut reasons: Vec<String> = NOT_MODELLED.iter().map(|&reason| reason.to_owned()).collect();
+    if !has_iterations(trace) {
+        let why = "the recording does not say where iterations begin";
+        reasons.push(format!("torch.cuda.empty_cache() at every iteration: {why}"));
+    }
+    reasons
+}
+
+#[cfg(test)]
+#[path = "grid/tests.rs"]
+mod tests;

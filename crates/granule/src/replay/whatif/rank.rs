@@ -1,0 +1,174 @@
+//! Which candidate is the answer.
+
+use super::{Candidate, FirstRefusal, Kind, Outcome, Tried};
+use serde::Serialize;
+use std::cmp::Reverse;
+
+/// What one has to do for a candidate, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Effort {
+    /// Change this many options.
+    Options(usize),
+    /// Change the program.
+    Program,
+    /// Take another allocator.
+    OtherAllocator,
+    /// Do without one, which costs most of a program's speed.
+    NoCaching,
+}
+
+impl Effort {
+    pub(super) const fn is_settings(self) -> bool {
+        !matches!(self, Self::Program | Self::NoCaching)
+    }
+}
+
+/// The answer for one device.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict {
+    /// The device's memory in bytes.
+    pub capacity: u64,
+    /// How many candidates fit, those without caching left out.
+    pub fitting: usize,
+    /// What fits with the fewest options changed; of several the one with the fewest retries, then with the lowest
+    /// modelled driver time. `None` if nothing fits.
+    ///
+    /// A change of the program comes after all settings, and another allocator after that. Turning caching off is no answer.
+    pub least_change: Option<Choice>,
+    /// Where that has to flush the cache to fit: the least change that does not.
+    pub without_retries: Option<Choice>,
+    /// Where nothing fits: what is refused the fewest requests.
+    pub nearest: Option<Nearest>,
+    /// Where nothing fits but for a program without caching: what that costs.
+    pub without_caching: Option<Choice>,
+}
+
+/// A candidate that fits, and how to choose it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Choice {
+    /// The candidate's name.
+    pub candidate: String,
+    /// The allocator's rules: `pytorch` or `granule`.
+    pub policy: &'static str,
+    /// The options that differ from what the program runs with.
+    pub changed_options: Vec<&'static str>,
+    /// The exact value of `PYTORCH_CUDA_ALLOC_CONF`; empty for the defaults.
+    pub conf: String,
+    /// The exact value of `GRANULE_CONF`, where Granule has to be the program's allocator.
+    pub granule_conf: Option<String>,
+    /// What to do, line by line, for a shell or in the program; empty where nothing has to be changed.
+    pub steps: Vec<String>,
+    /// Most reserved bytes.
+    pub reserved_bytes_peak: i64,
+    /// Cache flushes after a failed attempt.
+    pub num_alloc_retries: i64,
+    /// Modelled driver time in nanoseconds.
+    pub modelled_driver_ns: u64,
+}
+
+/// A candidate that does not fit.
+#[derive(Clone, Debug, Serialize)]
+pub struct Nearest {
+    /// The candidate's name.
+    pub candidate: String,
+    /// The exact value of `PYTORCH_CUDA_ALLOC_CONF`.
+    pub conf: String,
+    /// Requests refused.
+    pub refused: u64,
+    /// The first of them, where the program would have ended.
+    pub first_refusal: Option<FirstRefusal>,
+}
+
+/// What is compared: less is better.
+type Key = (Effort, i64, u64);
+
+fn key(tried: &Tried, outcome: &Outcome) -> Key {
+    (tried.candidate.effort, outcome.num_alloc_retries, outcome.modelled_driver_ns)
+}
+
+/// The answer for the device whose outcomes are at `index`.
+pub(super) fn verdict(tried: &[Tried], index: usize, capacity: u64) -> Verdict {
+    let all = || tried.iter().filter_map(|tried| Some((tried, tried.outcomes.get(index)?)));
+    let fitting =
+        || all().filter(|(tried, outcome)| outcome.fits() && tried.candidate.effort < Effort::NoCaching);
+    let least = fitting().min_by_key(|(tried, outcome)| key(tried, outcome));
+    let smooth = fitting()
+        .filter(|(_, outcome)| outcome.num_alloc_retries == 0)
+        .min_by_key(|(tried, outcome)| key(tried, outcome));
+    let uncached = all().find(|(tried, outcome)| outcome.fits() && !tried.candidate.caching);
+    let retries = least.is_some_and(|(_, outcome)| outcome.num_alloc_retries > 0);
+    let nearest = all()
+        .filter(|(tried, _)| tried.candidate.effort.is_settings())
+        .min_by_key(|(tried, outcome)| (outcome.refused, Reverse(first_event(outcome)), key(tried, outcome)));
+    Verdict {
+        capacity,
+        fitting: fitting().count(),
+        least_change: least.map(Choice::new),
+        without_retries: smooth.filter(|_| retries).map(Choice::new),
+        nearest: nearest.filter(|_| least.is_none()).map(|(tried, outcome)| Nearest {
+            candidate: tried.candidate.name.clone(),
+            conf: tried.candidate.conf.clone(),
+            refused: outcome.refused,
+            first_refusal: outcome.first_refusal,
+        }),
+        without_caching: uncached.filter(|_| least.is_none()).map(Choice::new),
+    }
+}
+
+fn first_event(outcome: &Outcome) -> usize {
+    outcome.first_refusal.map_or(usize::MAX, |refusal| refusal.event)
+}
+
+impl Choice {
+    fn new((tried, outcome): (&Tried, &Outcome)) -> Self {
+        let candidate = &tried.candidate;
+        Self {
+            candidate: candidate.name.clone(),
+            policy: candidate.policy,
+            changed_options: candidate.changed_options.clone(),
+            conf: candidate.conf.clone(),
+            granule_conf: candidate.granule_conf.clone(),
+            steps: candidate.steps(),
+            reserved_bytes_peak: outcome.reserved_bytes_peak,
+            num_alloc_retries: outcome.num_alloc_retries,
+            modelled_driver_ns: outcome.modelled_driver_ns,
+        }
+    }
+}
+
+impl Candidate {
+    /// What to do for it, line by line; empty where nothing has to be changed.
+    #[must_use]
+    pub fn steps(&self) -> Vec<String> {
+        let mut steps = Vec::new();
+        if self.empty_cache_each_iteration {
+            steps.push("torch.cuda.empty_cache()  # in the program, at the end of every iteration".into());
+        }
+        if self.kind == Kind::Current || (steps.is_empty() && self.effort == Effort::Options(0)) {
+            return steps;
+        }
+        if !self.changed_options.is_empty() {
+            steps.push(match self.conf.as_str() {
+                "" => "unset PYTORCH_CUDA_ALLOC_CONF".into(),
+                conf => format!("export PYTORCH_CUDA_ALLOC_CONF={}", quoted(conf)),
+            });
+        }
+        if !self.caching {
+            steps.push("export PYTORCH_NO_CUDA_MEMORY_CACHING=1".into());
+        }
+        if let Some(conf) = &self.granule_conf {
+            steps.push(format!("export GRANULE_TORCH=1 GRANULE_CONF={}", quoted(conf)));
+        }
+        steps
+    }
+}
+
+/// A value as a shell takes it.
+fn quoted(value: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || ":._,-/=+%@".contains(c);
+    if value.chars().all(plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', "'\\''")) }
+}
+
+#[cfg(test)]
+#[path = "rank/tests.rs"]
+mod tests;

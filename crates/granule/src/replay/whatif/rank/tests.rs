@@ -1,0 +1,124 @@
+use super::{Effort, quoted, verdict};
+use crate::replay::whatif::{Candidate, Kind, Outcome, Question, Tried};
+use proptest::prelude::*;
+use snapshot::trace::Trace;
+
+/// A candidate that changes so many options, and what it did on one device.
+fn tried(name: usize, effort: Effort, refused: u64, retries: i64, ns: u64) -> Tried {
+    let mut candidate: Candidate = Question::default().candidates(&Trace::default()).remove(0);
+    let changed = if let Effort::Options(count) = effort { count } else { 0 };
+    candidate.name = name.to_string();
+    candidate.conf = format!("conf{name}");
+    candidate.kind = Kind::Advice;
+    candidate.changed_options = vec!["an_option"; changed];
+    candidate.effort = effort;
+    candidate.caching = effort != Effort::NoCaching;
+    let outcome =
+        Outcome { refused, num_alloc_retries: retries, modelled_driver_ns: ns, ..Outcome::default() };
+    Tried { candidate, roomy: Outcome::default(), outcomes: vec![outcome] }
+}
+
+#[test]
+fn fewer_changes_come_before_fewer_retries_and_those_before_less_time() {
+    let all = [
+        tried(0, Effort::Options(0), 1, 0, 0),
+        tried(1, Effort::Options(2), 0, 0, 10),
+        tried(2, Effort::Options(1), 0, 5, 10),
+        tried(3, Effort::Options(1), 0, 4, 30),
+        tried(4, Effort::Options(1), 0, 4, 20),
+        tried(5, Effort::Program, 0, 0, 1),
+        tried(6, Effort::OtherAllocator, 0, 0, 1),
+        tried(7, Effort::NoCaching, 0, 0, 0),
+    ];
+    let answer = verdict(&all, 0, 100);
+    assert_eq!((answer.capacity, answer.fitting), (100, 6), "without caching does not count");
+    let least = answer.least_change.unwrap();
+    assert_eq!((least.candidate.as_str(), least.num_alloc_retries), ("4", 4));
+    assert_eq!(least.steps, ["export PYTORCH_CUDA_ALLOC_CONF=conf4"]);
+    assert_eq!(answer.without_retries.unwrap().candidate, "1");
+    assert!(answer.nearest.is_none());
+}
+
+#[test]
+fn another_allocator_is_the_answer_only_where_settings_and_program_are_none() {
+    let all = [
+        tried(0, Effort::Options(1), 3, 0, 0),
+        tried(1, Effort::NoCaching, 0, 0, 1),
+        tried(2, Effort::OtherAllocator, 0, 0, 9),
+        tried(3, Effort::Program, 1, 0, 1),
+    ];
+    assert_eq!(verdict(&all, 0, 1).least_change.unwrap().candidate, "2");
+}
+
+#[test]
+fn where_nothing_fits_the_nearest_setting_is_named() {
+    let all = [
+        tried(0, Effort::Options(0), 9, 0, 0),
+        tried(1, Effort::Options(1), 2, 0, 0),
+        tried(2, Effort::NoCaching, 0, 0, 7),
+    ];
+    let answer = verdict(&all, 0, 1);
+    assert!(answer.least_change.is_none() && answer.without_retries.is_none());
+    assert_eq!(answer.nearest.unwrap().candidate, "1");
+    assert_eq!(answer.without_caching.unwrap().modelled_driver_ns, 7, "no answer, but said");
+    assert!(verdict(&[], 0, 1).nearest.is_none());
+}
+
+#[test]
+fn values_are_quoted_where_a_shell_would_read_them() {
+    assert_eq!(
+        quoted("expandable_segments:True,max_split_size_mb:128"),
+        "expandable_segments:True,max_split_size_mb:128"
+    );
+    assert_eq!(quoted("roundup_power2_divisions:[256:1,>:8]"), "'roundup_power2_divisions:[256:1,>:8]'");
+    assert_eq!(quoted("it's"), r"'it'\''s'");
+}
+
+fn effort() -> impl Strategy<Value = Effort> {
+    prop_oneof![
+        4 => (0_usize..4).prop_map(Effort::Options),
+        1 => Just(Effort::Program),
+        1 => Just(Effort::OtherAllocator),
+        1 => Just(Effort::NoCaching),
+    ]
+}
+
+proptest! {
+    /// No candidate that fits changes less than the answer; of those that change as much none has fewer retries, and of
+    /// those none takes less time.
+    #[test]
+    fn the_answer_is_the_least_change(
+        all in prop::collection::vec((effort(), 0_u64..3, 0_i64..3, 0_u64..3), 0..12),
+    ) {
+        let all: Vec<Tried> = all
+            .into_iter()
+            .enumerate()
+            .map(|(name, (effort, refused, retries, ns))| tried(name, effort, refused, retries, ns))
+            .collect();
+        let fits = |tried: &&Tried| tried.candidate.caching && tried.outcomes[0].refused == 0;
+        let fitting = || all.iter().filter(fits);
+        let answer = verdict(&all, 0, 1);
+        prop_assert_eq!(answer.fitting, fitting().count());
+        prop_assert_eq!(answer.least_change.is_some(), fitting().next().is_some());
+        if let Some(least) = answer.least_change {
+            let chosen = &all[least.candidate.parse::<usize>().unwrap()];
+            prop_assert_eq!(chosen.outcomes[0].refused, 0);
+            for other in fitting() {
+                let (a, b) = (chosen.candidate.effort, other.candidate.effort);
+                prop_assert!(a <= b, "{a:?} {b:?}");
+                let (one, another) = (&chosen.outcomes[0], &other.outcomes[0]);
+                if a == b {
+                    prop_assert!(one.num_alloc_retries <= another.num_alloc_retries);
+                    if one.num_alloc_retries == another.num_alloc_retries {
+                        prop_assert!(one.modelled_driver_ns <= another.modelled_driver_ns);
+                    }
+                }
+            }
+            if let Some(smooth) = answer.without_retries {
+                prop_assert!(chosen.outcomes[0].num_alloc_retries > 0);
+                let smooth = &all[smooth.candidate.parse::<usize>().unwrap()];
+                prop_assert_eq!(smooth.outcomes[0].num_alloc_retries, 0);
+            }
+        }
+    }
+}

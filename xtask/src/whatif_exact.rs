@@ -1,0 +1,220 @@
+//! What `granule whatif` predicts, beside what PyTorch's own allocator does.
+//!
+//! For each trace, the settings that `granule whatif` recommends and several others of its grid are given to the CUDA wheel
+//! on the GPU-less rig, by its `native-baseline.sh`, and every figure is compared. A difference is a failure.
+
+mod compare;
+mod rig;
+
+use crate::e2e_torch::Place;
+use crate::process::{self, cargo, command, root, target};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use compare::{Compared, ratios};
+use rig::{Rig, Run};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What is compared.
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// Traces [default: all that were recorded, or the one that comes with the command]
+    #[arg(value_name = "TRACE")]
+    traces: Vec<PathBuf>,
+    /// A bounded part (what CI runs): the trace that comes with the command, and few settings
+    #[arg(long, conflicts_with_all = ["traces", "all"])]
+    slice: bool,
+    /// Every setting of the grid
+    #[arg(long)]
+    all: bool,
+    /// Programs at the same time [default: one per core]
+    #[arg(long, value_name = "COUNT")]
+    jobs: Option<usize>,
+    /// An environment that has torch: its packages are used, and it is not changed
+    #[arg(long, env = "GRANULE_TORCH_VENV", value_name = "FOLDER")]
+    venv: Option<PathBuf>,
+    /// A rig that is built for the torch of --venv
+    #[arg(long, value_name = "FOLDER", requires = "venv")]
+    rig: Option<PathBuf>,
+    /// Skip the build: the command is there already
+    #[arg(long, value_name = "PATH")]
+    granule: Option<PathBuf>,
+}
+
+impl Options {
+    /// What CI compares.
+    pub(crate) fn slice() -> Self {
+        Self { slice: true, ..Self::default() }
+    }
+}
+
+const BUNDLED: &str = "crates/granule-cli/data/resnet_train.trace.gz";
+/// The step in which the smallest device is searched.
+const STEP: u64 = 16 << 20;
+
+/// Prepares the rig, or takes the one that is given, and compares.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let rig = match (&options.rig, &options.venv) {
+        (Some(rig), Some(venv)) => Rig::new(venv, rig),
+        _ => Rig::of(&Place::prepare(None, options.venv.as_deref())?),
+    };
+    run_on(&rig, options)
+}
+
+/// The same, in a place that is prepared.
+pub(crate) fn run_in(place: &Place, options: &Options) -> Result<()> {
+    run_on(&Rig::of(place), options)
+}
+
+fn run_on(rig: &Rig, options: &Options) -> Result<()> {
+    let granule = match &options.granule {
+        Some(path) => path.clone(),
+        None => {
+            cargo(&["build", "-p", "granule-cli"])?;
+            target().join("debug/granule")
+        }
+    };
+    let mut runs = Vec::new();
+    for trace in traces(options)? {
+        let answer = predict(&granule, &trace)?;
+        println!("{}", ratios(&answer)?);
+        runs.extend(wanted(&trace, &answer, options)?);
+    }
+    let count = runs.len();
+    let compared = on_all(runs, options.jobs, |run| {
+        let native = rig.native(&run)?;
+        Ok(Compared::new(run, &native))
+    })?;
+    println!("\n{}", compare::table(&compared));
+    let figures: usize = compared.iter().map(|one| one.figures).sum();
+    let wrong = compared.iter().filter(|one| !one.differences.is_empty()).count();
+    if wrong > 0 {
+        bail!("{wrong} of {count} predictions differ from PyTorch's own allocator");
+    }
+    println!("{count} predictions, {figures} figures: all are those of PyTorch's own allocator");
+    Ok(())
+}
+
+fn traces(options: &Options) -> Result<Vec<PathBuf>> {
+    if !options.traces.is_empty() {
+        // They are given from where the user is, and commands run at the root.
+        return options
+            .traces
+            .iter()
+            .map(|t| fs::canonicalize(t).with_context(|| t.display().to_string()))
+            .collect();
+    }
+    let shared = std::env::var_os("GRANULE_SHARED").map_or_else(|| root().join("../shared"), PathBuf::from);
+    let recorded = fs::read_dir(shared.join("traces")).ok().filter(|_| !options.slice);
+    let mut found = vec![root().join(BUNDLED)];
+    if let Some(entries) = recorded {
+        found = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        found.retain(|path| path.extension().is_some_and(|extension| extension == "gz"));
+        found.sort();
+    }
+    Ok(found)
+}
+
+/// What `granule whatif` says of a trace, on a device just below what the default settings need, and on one between that and
+/// what they take where memory is no object, which is a device of its own.
+fn predict(granule: &Path, trace: &Path) -> Result<Value> {
+    let smallest = json(granule, &["min-capacity"], trace)?;
+    let smallest = smallest["min_capacity"].as_u64().context("no min_capacity")?;
+    let plain = json(granule, &["replay"], trace)?;
+    let taken = plain["driver_peak_held"].as_u64().context("no driver_peak_held")?;
+    let below = smallest.saturating_sub(STEP);
+    let between = (smallest.midpoint(taken.max(smallest)) >> 20) << 20;
+    json(granule, &["whatif", "--capacity", &format!("{below},{between}")], trace)
+}
+
+fn json(granule: &Path, arguments: &[&str], trace: &Path) -> Result<Value> {
+    let mut granule = command(granule);
+    for variable in
+        ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "GRANULE_CONF"]
+    {
+        granule.env_remove(variable);
+    }
+    let text = process::output(granule.args(arguments).arg("--json").arg(trace))?;
+    serde_json::from_str(&text).with_context(|| format!("{granule:?} did not print JSON"))
+}
+
+/// Candidates that are compared for every trace, besides the recommended ones.
+const SEVERAL: [&str; 8] = [
+    "default",
+    "expandable_segments:True",
+    "max_split_size_mb:128",
+    "roundup_power2_divisions:8",
+    "expandable_segments:True,max_split_size_mb:128",
+    "garbage_collection_threshold:0.8,per_process_memory_fraction:0.99",
+    "empty_cache() every iteration",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING=1",
+];
+/// Of these, those of the slice.
+const FEW: usize = 3;
+
+fn wanted(trace: &Path, answer: &Value, options: &Options) -> Result<Vec<Run>> {
+    let verdicts = answer["verdicts"].as_array().context("no verdicts")?;
+    let candidates = answer["candidates"].as_array().context("no candidates")?;
+    let several = if options.slice { &SEVERAL[..FEW] } else { &SEVERAL[..] };
+    let mut runs = Vec::new();
+    for candidate in candidates.iter().filter(|candidate| candidate["policy"] == "pytorch") {
+        let name = candidate["name"].as_str().context("no name")?;
+        let outcomes = candidate["outcomes"].as_array().context("no outcomes")?;
+        for (index, outcome) in outcomes.iter().chain([&candidate["roomy"]]).enumerate() {
+            let answer = verdicts.get(index).map(|verdict| &verdict["least_change"]["candidate"]);
+            let recommended = answer.is_some_and(|answer| answer == name);
+            // Without caching, PyTorch ends a program with another error, which the rig's replay does not go on from.
+            let comparable = candidate["caching"] == true || outcome["refused"] == 0;
+            if comparable && (recommended || options.all || several.contains(&name)) {
+                runs.push(Run::new(trace, candidate, outcome, recommended)?);
+            }
+        }
+    }
+    Ok(runs)
+}
+
+/// Does the work on several threads, and gives the results in the order of `items`.
+fn on_all<T: Send, R: Send>(
+    items: Vec<T>,
+    jobs: Option<usize>,
+    work: impl Fn(T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let items: Vec<Mutex<Option<T>>> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
+    let results: Mutex<Vec<(usize, Result<R>)>> = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.unwrap_or(cores).max(1) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(at) else { break };
+                    if let Some(item) = item.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                        let result = work(item);
+                        results.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
+                    }
+                }
+            });
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::on_all;
+    use anyhow::bail;
+
+    #[test]
+    fn results_come_in_the_order_of_the_work() {
+        let squares = on_all((0..50_u64).collect(), Some(4), |n| Ok(n * n)).unwrap();
+        assert_eq!(squares, (0..50).map(|n| n * n).collect::<Vec<u64>>());
+        let error = on_all(vec![1, 2, 3], Some(2), |n| if n == 2 { bail!("no {n}") } else { Ok(n) });
+        assert_eq!(error.unwrap_err().to_string(), "no 2");
+    }
+}

@@ -1,0 +1,157 @@
+//! Predictions beside PyTorch's own figures.
+
+use super::rig::Run;
+use anyhow::{Context, Result};
+use serde_json::Value;
+use std::fmt::Write as _;
+
+/// Figures that have one name on both sides.
+const SAME_NAME: [&str; 11] = [
+    "capacity",
+    "refused",
+    "requested_bytes_peak",
+    "allocated_bytes_peak",
+    "active_bytes_peak",
+    "reserved_bytes_peak",
+    "num_device_alloc",
+    "num_device_free",
+    "num_alloc_retries",
+    "num_ooms",
+    "driver_peak_held",
+];
+
+/// Calls: NVIDIA's name, and the simulated device's.
+const CALLS: [(&str, &str); 5] = [
+    ("cudaMalloc", "orMalloc"),
+    ("cudaFree", "orFree"),
+    ("cuMemCreate", "orMemCreate"),
+    ("cuMemMap", "orMemMap"),
+    ("cuMemUnmap", "orMemUnmap"),
+];
+
+/// A prediction that was compared.
+pub(super) struct Compared {
+    run: Run,
+    /// How many figures were compared.
+    pub(super) figures: usize,
+    /// Those that differ, as `name predicted native`.
+    pub(super) differences: Vec<String>,
+}
+
+impl Compared {
+    pub(super) fn new(run: Run, native: &Value) -> Self {
+        let calls = |name: &str| run.predicted["device_calls"][name].as_u64().unwrap_or(0);
+        let ours = SAME_NAME.iter().map(|name| (*name, run.predicted[*name].as_u64()));
+        let ours = ours.chain(CALLS.iter().map(|(theirs, ours)| (*theirs, Some(calls(ours)))));
+        let mut figures = 0;
+        let mut differences = Vec::new();
+        for (name, ours) in ours {
+            let theirs = native[name].as_u64();
+            figures += 1;
+            // What is missing on either side is no agreement.
+            if ours.is_none() || ours != theirs {
+                let show =
+                    |figure: Option<u64>| figure.map_or_else(|| "none".into(), |figure| figure.to_string());
+                differences.push(format!("{name} {} predicted, {} native", show(ours), show(theirs)));
+            }
+        }
+        Self { run, figures, differences }
+    }
+}
+
+/// A line per prediction.
+pub(super) fn table(compared: &[Compared]) -> String {
+    let mut text = String::from("| trace | device | settings | result |\n|---|---|---|---|\n");
+    for Compared { run, figures, differences } in compared {
+        let result = match differences.as_slice() {
+            [] => format!("{figures} figures, all the same"),
+            some => some.join("; "),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "| {} | {} MiB | {}{} | {result} |",
+            name(&run.trace.to_string_lossy()),
+            run.capacity >> 20,
+            run.name,
+            if run.recommended { " (recommended)" } else { "" },
+        );
+    }
+    text
+}
+
+/// What the most popular advice does to a trace, in words.
+pub(super) fn ratios(answer: &Value) -> Result<String> {
+    let held = |name: &str| {
+        let candidates = answer["candidates"].as_array()?;
+        candidates.iter().find(|one| one["name"] == name)?["roomy"]["reserved_bytes_peak"].as_f64()
+    };
+    let (default, split) =
+        held("default").zip(held("max_split_size_mb:128")).context("no such candidates")?;
+    let requested = answer["peak_requested"].as_f64().context("peak_requested")?;
+    Ok(format!(
+        "{}: max_split_size_mb:128 takes {:.2} times what the default takes, {:.2} times what is requested",
+        answer["workload"].as_str().unwrap_or_default(),
+        split / default,
+        split / requested
+    ))
+}
+
+/// A trace's name: its file's, without what every trace's ends in.
+fn name(path: &str) -> &str {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.strip_suffix(".trace.gz").unwrap_or(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Compared, SAME_NAME, ratios, table};
+    use crate::whatif_exact::rig::Run;
+    use serde_json::{Value, json};
+    use std::path::Path;
+
+    fn run() -> (Run, Value) {
+        let candidate =
+            json!({"name": "default", "conf": "", "caching": true, "empty_cache_each_iteration": false});
+        let mut outcome = json!({"device_calls": {"orMalloc": 3}});
+        let mut native =
+            json!({"cudaMalloc": 3, "cudaFree": 0, "cuMemCreate": 0, "cuMemMap": 0, "cuMemUnmap": 0});
+        for (n, name) in SAME_NAME.iter().enumerate() {
+            outcome[*name] = json!(n << 20);
+            native[*name] = json!(n << 20);
+        }
+        (Run::new(Path::new("a/b.trace.gz"), &candidate, &outcome, true).unwrap(), native)
+    }
+
+    #[test]
+    fn the_same_figures_are_the_same() {
+        let (run, native) = run();
+        let compared = Compared::new(run, &native);
+        assert_eq!((compared.figures, compared.differences.len()), (16, 0));
+        assert!(
+            table(&[compared])
+                .ends_with("| b | 0 MiB | default (recommended) | 16 figures, all the same |\n")
+        );
+    }
+
+    #[test]
+    fn one_that_differs_or_is_missing_is_named() {
+        let (one, mut native) = run();
+        native["num_alloc_retries"] = json!(7);
+        native["cudaFree"] = Value::Null;
+        assert_eq!(
+            Compared::new(one, &native).differences,
+            ["num_alloc_retries 8388608 predicted, 7 native", "cudaFree 0 predicted, none native"]
+        );
+    }
+
+    #[test]
+    fn ratios_are_of_the_default_and_of_what_is_requested() {
+        let candidate =
+            |name: &str, bytes: u64| json!({"name": name, "roomy": {"reserved_bytes_peak": bytes}});
+        let answer = json!({"workload": "w", "peak_requested": 50,
+            "candidates": [candidate("default", 100), candidate("max_split_size_mb:128", 200)]});
+        let text = ratios(&answer).unwrap();
+        assert!(text.contains("2.00 times what the default takes, 4.00 times what is requested"), "{text}");
+    }
+}
