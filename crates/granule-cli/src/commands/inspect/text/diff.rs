@@ -22,7 +22,7 @@ pub(crate) fn report(files: [&Inspected; 2], comparison: &Comparison, top: usize
             let _ = writeln!(text, "\n{}", table(when, &change.memory));
         }
         let mut some = false;
-        some |= groups("who asked", &change.by_function, top, &mut text, |key| function_text(key));
+        some |= groups("who asked", &change.by_function, top, &mut text, function_text);
         some |= groups("label", &change.by_label, top, &mut text, |key| key.label.clone());
         some |= groups("size of each", &change.by_size, top, &mut text, |key| format_bytes(key.size));
         if change.by_stream.len() > 1 {
