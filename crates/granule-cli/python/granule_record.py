@@ -21,6 +21,8 @@ BYTES_AN_ENTRY = 70
 DUE = 0.6
 # Seconds after which the ring is looked at again, at the latest.
 MOST_WAIT = 0.25
+# Seconds that a snapshot waits for another one.
+MOST_PATIENCE = 120
 # Seconds between snapshots for want of memory: a program that tries sizes until one fits fails many times a second.
 BETWEEN_FAILURES = 10
 
@@ -62,7 +64,7 @@ class Recorder:
         if options.rotate and not options.max_entries:
             self.entries = max(1000, options.rotate // BYTES_AN_ENTRY)
         self.process, self.is_over = os.getpid(), False
-        self.writing = threading.Lock()
+        self.writing, self.writer = threading.Lock(), None
         # Of ordinary files and of those about failures: the newest of each are kept.
         self.files = {False: [], True: []}
         self.number, self.stood_still = 0, 0.0
@@ -146,9 +148,13 @@ class Recorder:
     def _write(self, why, about):
         if os.getpid() != self.process or self.is_over:
             return None
-        if not self.writing.acquire(blocking=False):
-            return None  # Another thread, or the one that a signal interrupted, is writing one.
+        if self.writer == threading.get_ident():
+            return None  # A signal came while this thread was writing one.
+        if not self.writing.acquire(timeout=MOST_PATIENCE):
+            warn(f"another snapshot has been written for {MOST_PATIENCE} s: this one is left out")
+            return None
         try:
+            self.writer = threading.get_ident()
             began = time.monotonic()
             self.number += 1
             path = os.path.join(self.options.directory, self._name(why))
@@ -169,6 +175,7 @@ class Recorder:
             self.stood_still += time.monotonic() - began
             return path
         finally:
+            self.writer = None
             self.writing.release()
 
     def _name(self, why):
@@ -186,7 +193,7 @@ class Recorder:
         if self.failures_left_out:
             say(f"{self.failures_left_out} more failures, each within {BETWEEN_FAILURES} s of one before, have no file")
         if self.stood_still > 1:
-            say(f"the program stood still for {self.stood_still:.1f} s while {self.number} snapshots were written")
+            say(f"the program stood still for {self.stood_still:.1f} s in all while snapshots were written ({self.number})")
         files = self.files[True] + self.files[False]
         if files and "GRANULE_RECORD_COMMAND" not in os.environ:
             say(f"recorded {', '.join(files)}; next: granule inspect {files[0]}")
