@@ -286,7 +286,8 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
     }
     if let Some(one) = found.first() {
         let trace = one.trace.display();
-        writeln!(out, "What next:\n  granule inspect {trace}\n  granule report {trace} -o report.html")?;
+        writeln!(out, "What next:\n  granule whatif {trace} --capacity 24GiB,40GiB,80GiB")?;
+        writeln!(out, "  granule inspect {trace}\n  granule report {trace} -o report.html")?;
     }
     Ok(())
 }
