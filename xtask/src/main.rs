@@ -184,6 +184,8 @@ fn fuzz(cases: u32) -> Result<()> {
                 "config_properties",
             ])
             .args(["--test", "trace", "--test", "pickle"])
+            // Whatever the tools can be given.
+            .args(["-p", "analysis", "--test", "fuzz"])
             .env("PROPTEST_CASES", cases.to_string()),
     )?;
     // Every mutant against every check, not only those of its area.

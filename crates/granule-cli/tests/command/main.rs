@@ -8,6 +8,7 @@ mod devices;
 mod estimate;
 mod export;
 mod help;
+mod inspect;
 mod min_capacity;
 mod plan;
 mod record;
