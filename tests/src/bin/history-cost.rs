@@ -1,7 +1,8 @@
 //! What the history costs, to be counted: allocate and free from a warm cache with history off, on, or on with
-//! sequence numbers for the time; and how long a snapshot without traces takes.
+//! sequence numbers for the time, and while the program is recorded; and how long a snapshot without traces takes.
 //!
-//! `history-cost off|on|numbered PAIRS` is run under callgrind by `cargo xtask bench history`;
+//! `history-cost off|on|numbered|recorded PAIRS` is run under callgrind by `cargo xtask bench history`;
+//! `history-cost timed PAIRS DIRECTORY` prints nanoseconds a pair without and with a recording, and what that wrote;
 //! `history-cost snapshot BLOCKS ENTRIES` prints the median of microseconds.
 
 use alloc_core::config::Settings;
@@ -9,7 +10,10 @@ use alloc_core::history::HistoryOptions;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
+use granule::record::{RecordOptions, Recorder};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Records kept while instructions are counted: few enough for the ring to be full soon.
@@ -27,6 +31,12 @@ fn main() -> ExitCode {
         ["numbered", pairs] => {
             number(pairs).map(|pairs| churn(Some(HistoryOptions::newest(ENTRIES).deterministic()), pairs))
         }
+        ["recorded", pairs] => number(pairs).map(|pairs| {
+            let (_, recorder) = recorded(pairs, &std::env::temp_dir())?;
+            recorder.files().iter().for_each(|path| drop(std::fs::remove_file(path)));
+            Ok(())
+        }),
+        ["timed", pairs, directory] => number(pairs).map(|pairs| timed(pairs, Path::new(directory))),
         ["snapshot", blocks, entries] => {
             number(blocks).zip(number(entries)).map(|(blocks, entries)| snapshots(blocks, entries))
         }
@@ -39,7 +49,9 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         None => {
-            eprintln!("usage: history-cost off|on|numbered PAIRS | snapshot BLOCKS ENTRIES");
+            eprintln!(
+                "usage: history-cost off|on|numbered|recorded PAIRS | timed PAIRS DIRECTORY | snapshot BLOCKS ENTRIES"
+            );
             ExitCode::from(2)
         }
     }
@@ -68,6 +80,42 @@ fn churn(history: Option<HistoryOptions>, pairs: usize) -> Result<(), AllocError
         allocator.record_history(&history);
     }
     free_and_allocate(&allocator, stream, &mut live, pairs)
+}
+
+/// [`churn`] while it is recorded; the nanoseconds that the program took, and the recorder.
+fn recorded(pairs: usize, directory: &Path) -> Result<(u128, Recorder), AllocError> {
+    let (allocator, stream) = allocator()?;
+    let allocator = Arc::new(allocator);
+    let mut live = Vec::with_capacity(16);
+    for n in 0..16 {
+        live.push(allocator.malloc(size(n), stream)?);
+    }
+    let recorder = Recorder::start(&allocator, RecordOptions::new(directory))
+        .map_err(|error| AllocError::Settings(error.to_string()))?;
+    let start = Instant::now();
+    free_and_allocate(&allocator, stream, &mut live, pairs)?;
+    let took = start.elapsed().as_nanos();
+    recorder.stop().map_err(|error| AllocError::Settings(error.to_string()))?;
+    Ok((took, recorder))
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn timed(pairs: usize, directory: &Path) -> Result<(), AllocError> {
+    let start = Instant::now();
+    churn(None, pairs)?;
+    let off = start.elapsed().as_nanos();
+    let (on, recorder) = recorded(pairs, directory)?;
+    let bytes: u64 = recorder.files().iter().filter_map(|path| Some(path.metadata().ok()?.len())).sum();
+    let a_pair = |ns: u128| ns as f64 / pairs as f64;
+    let (waits, waited) = recorder.waits();
+    println!(
+        "{:.1} ns a pair, {:.1} recorded; {:.2} bytes an event; {waits} calls waited {waited:?}",
+        a_pair(off),
+        a_pair(on),
+        bytes as f64 / recorder.events() as f64
+    );
+    recorder.files().iter().for_each(|path| drop(std::fs::remove_file(path)));
+    Ok(())
 }
 
 /// What is counted: making the history's clock takes a while, and not the same each time.
