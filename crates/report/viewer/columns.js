@@ -307,12 +307,13 @@ function span(columns) {
   }
 }
 
-/** Where in its columns an allocation is stacked, as bytes; `null` if it is not among them. */
-export function heightOf(columns, index) {
+/** Where an allocation is stacked at a moment, or as it begins, as bytes; `null` if it is not among the columns. */
+export function heightOf(columns, index, moment) {
   const { lives, order, classes, first, after, live } = columns;
   const place = lives.index.indexOf(index);
   if (place < 0 || first[place] >= after[place]) return null;
-  const column = first[place];
+  const wanted = Math.floor(((moment - columns.from) / (columns.to - columns.from)) * columns.width);
+  const column = Math.min(Math.max(wanted, first[place]), after[place] - 1);
   let low = 0;
   for (let category = 0; category < classes[place]; category += 1) low += live[category][column];
   for (const other of order) {

@@ -138,7 +138,8 @@ class App {
   focus(life) {
     this.focused = life;
     this.view.showLife(life);
-    this.view.setMoment(life.begin);
+    // The moment that is looked at stays, if the allocation is there.
+    if (state.moment < life.begin || state.moment >= life.end) this.view.setMoment(life.begin);
     change({ selected: life, low: 0, high: this.view.top });
     redraw("data");
   }
@@ -147,7 +148,7 @@ class App {
   finishFocus() {
     const { drawn } = this.chart;
     if (!this.focused || !drawn || drawn.from !== state.from || drawn.to !== state.to) return;
-    const place = heightOf(drawn, this.focused.index);
+    const place = heightOf(drawn, this.focused.index, state.moment);
     if (!place) {
       if (drawn.exact) this.focused = null;
       return;

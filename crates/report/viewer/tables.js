@@ -5,7 +5,8 @@ import { formatBytes, formatCount } from "./format.js";
 /** Fills the what-if panel. */
 export function fillWhatIf({ summary, rows }) {
   const panel = byId("panel-whatif");
-  panel.append(element("p", { text: summary, "data-testid": "whatif-summary" }));
+  const text = summary || NOT_ASKED;
+  panel.append(element("p", { text, "data-testid": "whatif-summary" }));
   if (rows.length === 0) return;
   const best = rows.find((row) => row.recommended && row.conf);
   if (best) panel.append(confRow(best.conf));
@@ -29,6 +30,8 @@ export function fillWhatIf({ summary, rows }) {
     ]),
   );
 }
+
+const NOT_ASKED = "Not worked out for this page. The command granule whatif tries other settings on the same file.";
 
 function outcome(row) {
   return row.fits ? "fits" : `${formatCount(row.refused)} refused`;
