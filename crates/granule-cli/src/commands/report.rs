@@ -1,5 +1,7 @@
 //! `granule report`: a run as one web page.
 
+mod what_if;
+
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
 use crate::console;
@@ -10,7 +12,7 @@ use crate::size::Size;
 use crate::workload::WorkloadArgs;
 use granule::files::Loaded;
 use granule::round::format_bytes;
-use report::{Report, WhatIf};
+use report::Report;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -45,6 +47,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
 
+    /// Try other settings, however long the history is
+    #[arg(long)]
+    whatif: bool,
+
+    /// Do not try other settings
+    #[arg(long, conflicts_with = "whatif")]
+    no_whatif: bool,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -67,6 +77,8 @@ struct Answer<'a> {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let page = ResultFile::create(&args.output)?;
     let recording = read(args)?;
+    let wanted = (args.whatif || args.no_whatif).then_some(args.whatif);
+    let what_if = what_if::table(&recording, args.capacity.map(|size| size.0), wanted)?;
     let run = &recording.run;
     let report = Report {
         run,
@@ -74,7 +86,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         capacity: args.capacity.map(|size| size.0).or(recording.capacity),
         facts: facts(&recording),
         remarks: recording.notes.clone(),
-        what_if: WhatIf::default(),
+        what_if,
     };
     let spinner = console::spinner(format!("writing {}", args.output.display()));
     let mut bytes = 0;

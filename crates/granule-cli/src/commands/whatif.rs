@@ -9,6 +9,7 @@ use crate::failure::Failure;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use granule::config::{AllocatorBackend, PolicyName, Settings};
+use granule::files::trace::Trace;
 use granule::replay::whatif::{Answer, NotExact, Progress, Question, of_lag, of_snapshot, of_trace};
 use indicatif::ProgressBar;
 use serde::Serialize;
@@ -97,7 +98,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         lag: args.lag,
     };
     let not_exact = not_exact(&workload, args.lag);
-    let answer = ask(&question, &workload)?;
+    let answer = ask(&question, &workload.trace, &workload.name)?;
     if args.json {
         let json = Json {
             workload: &workload.name,
@@ -140,10 +141,11 @@ fn not_exact(workload: &Workload, lag: u64) -> Vec<NotExact> {
     found
 }
 
-fn ask(question: &Question, workload: &Workload) -> Result<Answer, Failure> {
+/// Replays the grid, with progress on standard error. `name` is the workload's.
+pub(super) fn ask(question: &Question, trace: &Trace, name: &str) -> Result<Answer, Failure> {
     let bar = console::progress_bar(0, "replaying", "events");
     let spinner: Mutex<Option<ProgressBar>> = Mutex::new(None);
-    let answer = question.ask(&workload.trace, &|progress| match progress {
+    let answer = question.ask(trace, &|progress| match progress {
         Progress::Grid { events, .. } => bar.set_length(events),
         Progress::Events(more) => bar.inc(more),
         Progress::Smallest => {
@@ -156,5 +158,5 @@ fn ask(question: &Question, workload: &Workload) -> Result<Answer, Failure> {
         Some(spinner) => spinner.finish_and_clear(),
         None => console::leave(&bar),
     }
-    answer.map_err(|error| Failure::replay(&workload.name, error))
+    answer.map_err(|error| Failure::replay(name, error))
 }
