@@ -28,7 +28,12 @@ fn main() -> io::Result<()> {
     }
     let began = Instant::now();
     let run = Run::of_snapshot(&snapshot, 0);
-    println!("run of {} entries and {} allocations: {:.2?}", run.length, run.allocations.len(), began.elapsed());
+    println!(
+        "run of {} entries and {} allocations: {:.2?}",
+        run.length,
+        run.allocations.len(),
+        began.elapsed()
+    );
     let began = Instant::now();
     let report = Report {
         run: &run,
@@ -59,7 +64,14 @@ impl Program {
     fn new() -> Self {
         let labels = Labels { pool_id: Some(PoolId::DEFAULT), ..Labels::default() };
         let sites = (0..LAYERS * 12).map(site).collect();
-        Self { entries: Vec::new(), free: BTreeMap::new(), held: 0, labels: Arc::new(labels), random: 1, sites }
+        Self {
+            entries: Vec::new(),
+            free: BTreeMap::new(),
+            held: 0,
+            labels: Arc::new(labels),
+            random: 1,
+            sites,
+        }
     }
 
     fn run(mut self, entries: usize) -> Snapshot {
