@@ -153,8 +153,8 @@ fn what_is_missing_is_said() {
     let place = Place::new();
     place.python(TORCH, "true");
     fails(
-        &place.estimate(&["--", "./no-such-python", "x.py"]),
-        &["./no-such-python", "No such file"],
+        &place.estimate(&["--", "./missing/python3", "x.py"]),
+        &["./missing/python3", "No such file"],
         "--python",
     );
     fails(
