@@ -1,9 +1,10 @@
 """Replay a trace through torch's own CUDACachingAllocator on the fake device.
 
-  fakegpu-run replay_native.py TRACE.gz [--json] [--min-capacity]
+  fakegpu-run replay_native.py TRACE.gz [--json] [--min-capacity] [--empty-cache]
 Honours PYTORCH_CUDA_ALLOC_CONF and FAKE_GPU_MEM_GB.  A request that the allocator
 refuses (OOM) is counted and skipped, with its later free.  --min-capacity also
 looks, by bisection to 16 MiB, for the smallest device on which nothing is refused.
+--empty-cache calls torch.cuda.empty_cache() where an iteration ends, as some people advise.
 """
 import argparse
 import ctypes
@@ -16,6 +17,7 @@ ap = argparse.ArgumentParser()
 ap.add_argument("trace")
 ap.add_argument("--json", action="store_true")
 ap.add_argument("--min-capacity", action="store_true")
+ap.add_argument("--empty-cache", action="store_true")
 args = ap.parse_args()
 import torch
 
@@ -41,7 +43,7 @@ streams = [torch.cuda.default_stream()] + [torch.cuda.Stream() for _ in range(n_
 
 
 def replay(stop_at_refusal=False):
-    live, refused, cur = [None] * n_ids, 0, 0
+    live, refused, cur, begun = [None] * n_ids, 0, 0, False
     torch.cuda.set_stream(streams[0])
     u8, empty = torch.uint8, torch.empty
     for t in ev:
@@ -61,13 +63,14 @@ def replay(stop_at_refusal=False):
         elif k == "r":
             if live[t[1]] is not None:
                 live[t[1]].record_stream(streams[t[2]])
-        elif k == "e":
+        elif k == "e" or (k == "i" and args.empty_cache and begun):
             torch.cuda.empty_cache()
-    return refused
+        begun = begun or k == "i"
+    return refused, live
 
 
 cap = torch.cuda.get_device_properties(0).total_memory
-refused = replay()
+refused, live = replay()  # what lives to the end is alive while the figures are read
 s = torch.cuda.memory_stats()
 res = {"trace": os.path.basename(args.trace), "workload": meta["workload"], "conf": os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""),
        "capacity": cap, "refused": refused}
@@ -79,6 +82,7 @@ res["driver_peak_held"] = core.fakegpu_peak(0)
 for name in ("cudaMalloc", "cudaFree", "cuMemCreate", "cuMemMap", "cuMemUnmap"):
     res[name] = core.fakegpu_counter_named(name.encode())
 if args.min_capacity:
+    del live
     import warnings
     warnings.filterwarnings("ignore")
     step = 16 << 20
@@ -89,7 +93,7 @@ if args.min_capacity:
         torch.cuda.empty_cache()
         torch.cuda.reset_accumulated_memory_stats()
         core.fakegpu_set_capacity(0, mid * step)
-        if replay(True):
+        if replay(True)[0]:
             lo = mid
         else:
             hi, retries = mid, torch.cuda.memory_stats()["num_alloc_retries"]

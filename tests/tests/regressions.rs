@@ -263,6 +263,26 @@ fn one_refusal_of_the_driver_does_not_fail_a_request_that_fits<P: Policy>() {
     allocator.check_invariants();
 }
 
+/// A request that was refused had asked the driver once more than PyTorch does.
+#[test]
+fn a_refusal_asks_the_driver_as_often_as_pytorch() {
+    for (settings, call, failed) in [
+        // The attempt, and the one after everything was given back.
+        (Settings::default(), Call::Malloc, 2),
+        // Handles of 20 MiB: three of five are made, and given back again, in each of the two attempts.
+        (Settings { expandable_segments: true, ..Settings::default() }, Call::CreatePhysical, 8),
+    ] {
+        let (device, allocator, home) = setup::<PytorchPolicy>(of(100), settings);
+        let live = allocator.malloc(40 * MIB, home).unwrap();
+        let before = device.calls().get(call);
+        assert!(matches!(allocator.malloc(90 * MIB, home), Err(AllocError::OutOfMemory(_))));
+        assert_eq!(device.calls().get(call) - before, failed);
+        let stats = allocator.stats(DEVICE).unwrap();
+        assert_eq!((stats.num_alloc_retries, stats.num_ooms), (1, 1));
+        allocator.free(live).unwrap();
+    }
+}
+
 /// The address map touched megabytes for its first entry.
 fn an_allocator_costs_little_until_it_is_used<P: Policy>() {
     let resident = || {

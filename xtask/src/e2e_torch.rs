@@ -46,7 +46,8 @@ const LONG_BUDGET: u64 = 240;
 /// Bytes on disk that the first run wants: the packages as they are downloaded and as they are installed, and builds.
 pub(crate) const ROOM: u64 = 16 << 30;
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+/// Gives the place, for more that is done there.
+pub(crate) fn run(options: &Options) -> Result<Place> {
     let place = prepare(options.torch.as_deref(), options.venv.as_deref())?;
     println!("building granule");
     process::cargo(&["build", "-p", "granule-cli"])?;
@@ -63,16 +64,49 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         // Without a word of our own: pytest's closing line stays the last.
         std::process::exit(status.code().unwrap_or(1));
     }
-    Ok(())
+    Ok(place)
 }
 
-/// An environment with torch and `granule-torch`, and the rig built for it.
+/// An environment with torch, and the rig built for it.
 pub(crate) struct Place {
     venv: Venv,
     rig: PathBuf,
 }
 
 impl Place {
+    /// An environment with torch, and the rig.
+    pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Self> {
+        let file = root().join(TESTS).join("requirements.txt");
+        let pinned = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let requirements = match torch {
+            Some(version) => for_torch(&pinned, version)?,
+            None => pinned,
+        };
+        let base = base
+            .map(|base| fs::canonicalize(base).with_context(|| base.display().to_string()))
+            .transpose()?;
+        let name =
+            torch.map_or_else(|| "e2e-torch/venv".to_owned(), |version| format!("e2e-torch/venv-{version}"));
+        let venv = Venv::prepare(&name, &requirements, base.as_deref())?;
+        println!("building the rig");
+        let rig = target().join("e2e-torch/rig");
+        let wheels = base.as_deref().unwrap_or(venv.folder());
+        process::output(
+            command(root().join(RIG).join("build.sh")).env("TORCH_VENV", wheels).env("OUT", &rig),
+        )?;
+        Ok(Self { venv, rig })
+    }
+
+    /// The environment's folder.
+    pub(crate) fn venv(&self) -> &Path {
+        self.venv.folder()
+    }
+
+    /// Where the rig's libraries are.
+    pub(crate) fn rig(&self) -> &Path {
+        &self.rig
+    }
+
     /// The environment's Python, with what the tests want to know.
     pub(crate) fn python(&self) -> Command {
         let mut python = command(self.venv.python());
@@ -93,27 +127,13 @@ impl Place {
     }
 }
 
-/// Installs, builds, or finds everything there.
+/// Installs, builds, or finds everything there, `granule-torch` too.
 pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Place> {
-    let file = root().join(TESTS).join("requirements.txt");
-    let pinned = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
-    let requirements = match torch {
-        Some(version) => for_torch(&pinned, version)?,
-        None => pinned,
-    };
-    let base =
-        base.map(|base| fs::canonicalize(base).with_context(|| base.display().to_string())).transpose()?;
-    let name =
-        torch.map_or_else(|| "e2e-torch/venv".to_owned(), |version| format!("e2e-torch/venv-{version}"));
-    let venv = Venv::prepare(&name, &requirements, base.as_deref())?;
-    println!("building the rig");
-    let rig = target().join("e2e-torch/rig");
-    let wheels = base.as_deref().unwrap_or(venv.folder());
-    process::output(command(root().join(RIG).join("build.sh")).env("TORCH_VENV", wheels).env("OUT", &rig))?;
+    let place = Place::prepare(torch, base)?;
     println!("building granule-torch");
     forget_old_package()?;
     process::run(
-        command(venv.python())
+        command(place.venv.python())
             .args(["-m", "pip", "install", "--disable-pip-version-check", "--quiet"])
             .args(["--no-build-isolation", "--no-deps", "--force-reinstall", "./crates/granule-torch"])
             // Else setuptools-rust builds in the folder of the crate.
@@ -121,7 +141,7 @@ pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Place>
             // The build imports torch, which would load the package that is being replaced.
             .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
     )?;
-    Ok(Place { venv, rig })
+    Ok(place)
 }
 
 /// Removes what an earlier build collected: setuptools packs everything there, also files that are no longer in the tree.

@@ -17,6 +17,7 @@ mod schedules;
 mod tables;
 mod venv;
 mod viewer;
+mod whatif_exact;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -73,6 +74,8 @@ enum Task {
     Tables,
     /// Pass snapshots through PyTorch's own viewer (installs torch into target/viewer-venv the first time)
     Viewer(viewer::Options),
+    /// Compare what `granule whatif` predicts with PyTorch's own allocator, on the GPU-less rig
+    WhatifExact(whatif_exact::Options),
 }
 
 fn main() -> Result<()> {
@@ -90,10 +93,11 @@ fn main() -> Result<()> {
         Task::Fuzz { cases } => fuzz(cases),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
-        Task::E2eTorch(options) => e2e_torch::run(&options),
+        Task::E2eTorch(options) => e2e_torch::run(&options).map(|_| ()),
         Task::Browser(options) => browser::run(&options),
         Task::Tables => tables::run(),
         Task::Viewer(options) => viewer::run(&options),
+        Task::WhatifExact(options) => whatif_exact::run(&options),
     }
 }
 
@@ -132,7 +136,8 @@ fn ci() -> Result<()> {
     browser::run(&browser::Options::default())?;
     // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
     disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "schedules", "doc"])?;
-    e2e_torch::run(&e2e_torch::Options::default())
+    let place = e2e_torch::run(&e2e_torch::Options::default())?;
+    whatif_exact::run_in(&place, &whatif_exact::Options::slice())
 }
 
 /// The benchmark's peers are a workspace of their own, which nothing above looks at.

@@ -143,12 +143,12 @@ fn dubious_texts_are_taken_with_a_warning() {
     has("max_split_size_mb:-1", |w| matches!(w, Warning::Negative { read_as: u64::MAX, .. }));
     has("max_split_size_mb:99999999999999", |w| matches!(w, Warning::Saturated { .. }));
     has("expandable_segments_reserve:40M", |w| matches!(w, Warning::InvalidReserve { .. }));
+    has("expandable_segments:True,max_split_size_mb:64", |w| *w == Warning::GrowsInstead);
     has("pinned_max_round_threshold_mb:64,pinned_max_cached_size_mb:32", |w| *w == Warning::RoundsPastCache);
     has("backend:cudaMallocAsync,pinned_free_catch_all:True", |w| *w == Warning::BackendIgnoresOptions);
     has("backend:cudaMallocAsync,max_split_size_mb:64", |w| *w == Warning::BackendIgnoresOptions);
     for (text, name) in [
         ("garbage_collection_threshold:0.8", "garbage_collection_threshold"),
-        ("expandable_segments:True,max_split_size_mb:64", "max_split_size_mb"),
         ("max_non_split_rounding_mb:64", "max_non_split_rounding_mb"),
         ("expandable_segments_reserve:0.5", "expandable_segments_reserve"),
         ("expandable_segments_reserve_by_class:[a:1]", "expandable_segments_reserve_by_class"),

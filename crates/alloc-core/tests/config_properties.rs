@@ -170,8 +170,8 @@ proptest! {
         };
         prop_assert_eq!(without_text(own), settings.clone());
         let dubious = back.warnings.iter().filter(|w| {
-            use alloc_core::config::Warning::{BackendIgnoresOptions, NoEffect, RoundsPastCache};
-            !matches!(w, NoEffect { .. } | BackendIgnoresOptions | RoundsPastCache)
+            use alloc_core::config::Warning::{BackendIgnoresOptions, GrowsInstead, NoEffect, RoundsPastCache};
+            !matches!(w, NoEffect { .. } | BackendIgnoresOptions | GrowsInstead | RoundsPastCache)
         });
         prop_assert_eq!(dubious.count(), 0);
 

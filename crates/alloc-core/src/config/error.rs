@@ -252,6 +252,9 @@ pub enum Warning {
     },
     /// Options beside `backend:cudaMallocAsync`, which ignores them.
     BackendIgnoresOptions,
+    /// Free parts of growable segments that reach `max_split_size_mb` serve no smaller requests, for which the segments
+    /// grow instead.
+    GrowsInstead,
     /// Sizes are rounded up to a power of two that is then not cached.
     RoundsPastCache,
     /// Several variables are set; only the first counts.
@@ -289,6 +292,10 @@ impl fmt::Display for Warning {
                 write!(f, "{option}: the value is cut to {limit_mb} MiB, the most that can be expressed in bytes")
             }
             Self::NoEffect { option, why } => write!(f, "{option} has no effect: {why}"),
+            Self::GrowsInstead => f.write_str(
+                "max_split_size_mb with expandable_segments:True makes segments grow where free memory would do: a free part of \
+                 that size and more serves no smaller request; leave out one of the two",
+            ),
             Self::Reset { options } => write!(
                 f,
                 "{} went back to the default, because these settings do not name {}; repeat what should stay",

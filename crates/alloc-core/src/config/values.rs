@@ -191,21 +191,16 @@ impl DivisionTable {
     }
 }
 
-/// Options of these settings that do nothing as they are combined, of those named in the text.
+/// Options of these settings that do nothing, or harm, as they are combined, of those named in the text.
 pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
     let pools = s.backend == AllocatorBackend::DriverPools;
-    let rules: [(Key, bool, &'static str); 9] = [
+    let rules: [(Key, bool, &'static str); 8] = [
         (
             Key::GarbageCollectionThreshold,
             s.garbage_collection_threshold > 0.0
                 && s.per_process_memory_fraction >= 1.0
                 && s.memory_limit.is_none(),
             "it counts from a memory fraction; set per_process_memory_fraction below 1 (or limit the device otherwise)",
-        ),
-        (
-            Key::MaxSplitSize,
-            s.expandable_segments && s.max_split_size != u64::MAX,
-            "growable segments are always split; leave out expandable_segments or this",
         ),
         (
             Key::MaxNonSplitRounding,
@@ -245,6 +240,9 @@ pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
     let engine_option = |key: &Key| !matches!(key, Key::Backend | Key::Policy | Key::HistoryMaxEntries);
     if pools && named.iter().any(engine_option) {
         warnings.push(Warning::BackendIgnoresOptions);
+    }
+    if s.expandable_segments && s.max_split_size != u64::MAX && named.contains(&Key::MaxSplitSize) {
+        warnings.push(Warning::GrowsInstead);
     }
     if s.pinned_max_round_threshold > s.pinned_max_cached_size
         && named.contains(&Key::PinnedMaxRoundThreshold)

@@ -70,9 +70,9 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// What this thread did not find, others may have had in their hands, and what it gave back, others may have taken
-    /// first. Waits, one thread at a time, for all memory that is in transit, and tries again after each; then
-    /// climbs again, until a climb failed during which (from `mark` on) no other thread moved memory: then there was
-    /// a moment without a fit. The number of climbs is bounded, because others may never rest.
+    /// first. Once a climb failed during which (from `mark` on) no other thread moved memory, there was a moment without
+    /// a fit, and the driver is not asked again. Else waits, one thread at a time, for all memory that is in transit, and
+    /// tries again after each; then climbs again. The number of climbs is bounded, because others may never rest.
     fn last_resort(
         &self,
         arena: &Arena<P>,
@@ -91,14 +91,14 @@ impl<P: Policy> DeviceAllocator<P> {
         };
         let _alone = self.last_resort.lock();
         for _ in 0..LAST_CLIMBS {
+            if self.transit.only_since(mark, me) {
+                break;
+            }
             if let Some(outcome) = self.transit.wait_for(|thread| thread != me, || try_again().transpose()) {
                 return outcome.map(Some);
             }
             if let Some(ptr) = try_again()? {
                 return Ok(Some(ptr));
-            }
-            if self.transit.only_since(mark, me) {
-                break;
             }
             mark = self.transit.now();
             // The program's own code may ask for memory itself, and has run.
