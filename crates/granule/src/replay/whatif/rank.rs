@@ -30,8 +30,8 @@ pub struct Verdict {
     pub capacity: u64,
     /// How many candidates fit, those without caching left out.
     pub fitting: usize,
-    /// What fits with the fewest options changed; of several the one with the fewest retries, then with the lowest
-    /// modelled driver time. `None` if nothing fits.
+    /// What fits with the fewest options changed; of several the one with the fewest retries, then the one that takes the
+    /// least where memory is no object, then the one with the lowest modelled driver time. `None` if nothing fits.
     ///
     /// A change of the program comes after all settings, and another allocator after that. Turning caching off is no answer.
     pub least_change: Option<Choice>,
@@ -80,10 +80,14 @@ pub struct Nearest {
 }
 
 /// What is compared: less is better.
-type Key = (Effort, i64, u64);
+///
+/// What a candidate takes where there is room says how much is left for what was not recorded: an out-of-memory error's snapshot
+/// ends with the error.
+type Key = (Effort, i64, i64, u64);
 
 fn key(tried: &Tried, outcome: &Outcome) -> Key {
-    (tried.candidate.effort, outcome.num_alloc_retries, outcome.modelled_driver_ns)
+    let roomy = tried.roomy.reserved_bytes_peak;
+    (tried.candidate.effort, outcome.num_alloc_retries, roomy, outcome.modelled_driver_ns)
 }
 
 /// The answer for the device whose outcomes are at `index`.

@@ -39,6 +39,16 @@ fn fewer_changes_come_before_fewer_retries_and_those_before_less_time() {
     assert!(answer.nearest.is_none());
 }
 
+/// `max_split_size_mb` served a recording up to its out-of-memory error quickest, by wasting what the rest would have needed.
+#[test]
+fn of_two_without_retries_the_one_that_takes_less_is_the_answer() {
+    let mut wasteful = tried(0, Effort::Options(1), 0, 0, 10);
+    wasteful.roomy.reserved_bytes_peak = 200;
+    let mut sparing = tried(1, Effort::Options(1), 0, 0, 20);
+    sparing.roomy.reserved_bytes_peak = 100;
+    assert_eq!(verdict(&[wasteful, sparing], 0, 100).least_change.unwrap().candidate, "1");
+}
+
 #[test]
 fn another_allocator_is_the_answer_only_where_settings_and_program_are_none() {
     let all = [
