@@ -51,14 +51,29 @@ function pick(lists, wanted) {
   return lives;
 }
 
+/**
+ * Where an allocation can lie: a segment, or all that is mapped side by side in a growable one, since an allocation there may
+ * reach from one mapping into the next.
+ */
+function stretches(spans) {
+  const found = [];
+  for (const { address, size, stream, pool, growable } of spans) {
+    const last = found.at(-1);
+    const goesOn =
+      last?.growable && growable && last.end === address && last.stream === stream && last.pool === pool;
+    if (goesOn) last.end += size;
+    else found.push({ address, end: address + size, stream, pool, growable });
+  }
+  return found;
+}
+
 /** What is free between the allocations in the held memory: how many stretches, and the largest. */
 function gaps(lives, spans) {
   const order = Uint32Array.from(lives.address.keys()).sort((a, b) => lives.address[a] - lives.address[b]);
   let [gapCount, largestGap, free] = [0, 0, 0];
   let next = 0;
-  for (const span of spans) {
-    const end = span.address + span.size;
-    let at = span.address;
+  for (const { address, end } of stretches(spans)) {
+    let at = address;
     const gap = (to) => {
       if (to <= at) return;
       gapCount += 1;

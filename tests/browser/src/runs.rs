@@ -5,7 +5,7 @@ use alloc_core::snapshot::{
 };
 use alloc_core::types::{MIB, PoolId};
 use analysis::Run;
-use analysis::run::Iteration;
+use analysis::run::{Allocation, Iteration, NEVER, Span};
 use std::sync::Arc;
 
 /// Bytes of the one allocation that no other is as large as.
@@ -65,6 +65,42 @@ pub fn training(names: &Names<'_>) -> Run {
     let mut run = Run::of_snapshot(&history.snapshot(), 0);
     run.iterations = marks;
     run
+}
+
+/// Two mappings of 20 MiB side by side in a growable segment, and one allocation of 30 MiB that reaches from the first into the
+/// second.
+#[must_use]
+pub fn growable() -> Run {
+    let address = 0x3000_0000;
+    let span = |begin, address| Span {
+        begin,
+        end: NEVER,
+        address,
+        size: 20 * MIB,
+        stream: 0,
+        pool: 0,
+        growable: true,
+    };
+    let life = Allocation {
+        begin: 3,
+        end: NEVER,
+        reusable: NEVER,
+        address,
+        size: 30 * MIB,
+        stream: 0,
+        pool: 0,
+        site: 0,
+        label: 0,
+    };
+    Run {
+        length: 4,
+        allocations: vec![life],
+        spans: vec![span(1, address), span(2, address + 20 * MIB)],
+        streams: vec![0],
+        pools: vec![PoolId::DEFAULT],
+        labels: vec!["".into()],
+        ..Run::default()
+    }
 }
 
 /// A run of so many entries, for measuring.

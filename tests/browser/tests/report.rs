@@ -179,6 +179,17 @@ fn the_map_shows_the_chosen_moment() {
     });
 }
 
+/// What an allocation has of a second mapping was counted as free.
+#[test]
+fn allocations_reach_from_one_mapping_into_the_next() {
+    with_report(&report(&runs::growable(), "growable"), false, |browser| async move {
+        go_to(&browser, 4).await;
+        let figures = panel(&browser, "#panel-moment").await;
+        assert!(figures.contains("10.0 MiB in 1 gap"), "{figures}");
+        browser.end().await;
+    });
+}
+
 #[test]
 fn colours_tell_other_things() {
     training(false, |browser| async move {
