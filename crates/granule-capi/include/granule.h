@@ -1376,10 +1376,12 @@ granule_status granule_add_trace_tracker(struct granule_allocator *a,
  * in the variable GRANULE_RECORD, which starts a recording when an allocator is made. Ends with granule_record_stop, with the
  * allocator, or with the process. GRANULE_RECORDING where there is one already.
  */
-granule_status granule_record_start(struct granule_allocator *a, const char *options);
+granule_status granule_record_start(struct granule_allocator *a,
+                                    const char *options);
 
 /** Says that an iteration begins: a training step, a decode step, a request. Without a recording, nothing happens. */
-granule_status granule_record_mark(struct granule_allocator *a, uint64_t iteration);
+granule_status granule_record_mark(struct granule_allocator *a,
+                                   uint64_t iteration);
 
 /** Waits until everything that was asked up to now can be read in the files. Without a recording, nothing happens. */
 granule_status granule_record_flush(struct granule_allocator *a);
@@ -1395,7 +1397,8 @@ granule_status granule_record_stop(struct granule_allocator *a);
  * "waited_ms": n}. Calls of the program wait where they come faster than they can be written. {"recording": false} where there was
  * none.
  */
-granule_status granule_record_json(struct granule_allocator *a, struct granule_bytes *out);
+granule_status granule_record_json(struct granule_allocator *a,
+                                   struct granule_bytes *out);
 
 /**
  * Tells observer of memory that was taken from a device, before anyone uses it, and of memory that goes back, before it leaves: for libraries
