@@ -46,9 +46,17 @@ const LONG_BUDGET: u64 = 240;
 /// Bytes on disk that the first run wants: the packages as they are downloaded and as they are installed, and builds.
 pub(crate) const ROOM: u64 = 16 << 30;
 
-/// Gives the place, for more that is done there.
-pub(crate) fn run(options: &Options) -> Result<Place> {
-    let place = prepare(options.torch.as_deref(), options.venv.as_deref())?;
+pub(crate) fn run(options: &Options) -> Result<()> {
+    test(&place(options)?, options)
+}
+
+/// Where the tests of these options run.
+pub(crate) fn place(options: &Options) -> Result<Place> {
+    prepare(options.torch.as_deref(), options.venv.as_deref())
+}
+
+/// Runs the tests; their closing lines are the last.
+pub(crate) fn test(place: &Place, options: &Options) -> Result<()> {
     println!("building granule");
     process::cargo(&["build", "-p", "granule-cli"])?;
     let mut pytest = place.python();
@@ -64,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<Place> {
         // Without a word of our own: pytest's closing line stays the last.
         std::process::exit(status.code().unwrap_or(1));
     }
-    Ok(place)
+    Ok(())
 }
 
 /// An environment with torch, and the rig built for it.

@@ -93,7 +93,7 @@ fn main() -> Result<()> {
         Task::Fuzz { cases } => fuzz(cases),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
-        Task::E2eTorch(options) => e2e_torch::run(&options).map(|_| ()),
+        Task::E2eTorch(options) => e2e_torch::run(&options),
         Task::Browser(options) => browser::run(&options),
         Task::Tables => tables::run(),
         Task::Viewer(options) => viewer::run(&options),
@@ -136,8 +136,10 @@ fn ci() -> Result<()> {
     browser::run(&browser::Options::default())?;
     // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
     disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "schedules", "doc"])?;
-    let place = e2e_torch::run(&e2e_torch::Options::default())?;
-    whatif_exact::run_in(&place, &whatif_exact::Options::slice())
+    let options = e2e_torch::Options::default();
+    let place = e2e_torch::place(&options)?;
+    whatif_exact::run_in(&place, &whatif_exact::Options::slice())?;
+    e2e_torch::test(&place, &options)
 }
 
 /// The benchmark's peers are a workspace of their own, which nothing above looks at.
