@@ -118,8 +118,10 @@ fn prepended(first: &Path, rest: Option<OsString>) -> OsString {
 
 /// Waits for its end; after its time, interrupts it as Ctrl-C would, and kills it if that does not help.
 fn wait(child: &mut Child, timeout: Option<Duration>) -> io::Result<(ExitStatus, Stopped)> {
-    let Some(timeout) = timeout else { return Ok((child.wait()?, Stopped::No)) };
-    if let Some(status) = wait_until(child, Instant::now() + timeout)? {
+    // What is beyond the end of time is no limit.
+    let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let Some(end) = end else { return Ok((child.wait()?, Stopped::No)) };
+    if let Some(status) = wait_until(child, end)? {
         return Ok((status, Stopped::No));
     }
     kill_process(Pid::from_child(child), Signal::INT)?;

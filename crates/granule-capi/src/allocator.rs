@@ -22,12 +22,13 @@ use std::sync::Arc;
 
 /// An allocator for every device of one backend. Any thread may use it at any time.
 pub struct granule_allocator {
+    /// Before the engine, whose figures it writes when it goes.
+    pub(crate) recording: Recording,
     pub(crate) engine: Engine,
     /// What the engine's streams carry.
     backend: BackendId,
     name: CString,
     pub(crate) tenants: Arc<Tenants>,
-    pub(crate) recording: Recording,
 }
 
 /// A vendor's backend: see granule_backend.h. (The two headers share names, so a source file includes one of them.)

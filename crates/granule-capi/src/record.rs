@@ -44,7 +44,7 @@ impl From<RecordError> for Failure {
     }
 }
 
-/// Records what the program asks of all devices, from now on: "DIRECTORY[,rotate=SIZE][,keep=N][,max_entries=N][,on_oom=True]", as
+/// Records what the program asks of all devices, from now on: `DIRECTORY[,rotate=SIZE][,keep=N][,max_entries=N][,on_oom=True]`, as
 /// in the variable GRANULE_RECORD, which starts a recording when an allocator is made. Ends with granule_record_stop, with the
 /// allocator, or with the process. GRANULE_RECORDING where there is one already.
 #[unsafe(no_mangle)]
@@ -94,8 +94,8 @@ pub unsafe extern "C" fn granule_record_stop(a: *mut granule_allocator) -> granu
     })
 }
 
-/// The recording, or the last one, as JSON: {"recording": bool, "directory": text, "files": [text], "events": n, "waits": n,
-/// "waited_ms": n}. Calls of the program wait where they come faster than they can be written. {"recording": false} where there was
+/// The recording, or the last one, as JSON:
+/// `{"recording": bool, "directory": text, "files": [text], "events": n, "waits": n, "waited_ms": n}`. Calls of the program wait where they come faster than they can be written. `{"recording": false}` where there was
 /// none.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_record_json(

@@ -64,7 +64,7 @@ class Recorder:
         if options.rotate and not options.max_entries:
             self.entries = max(1000, options.rotate // BYTES_AN_ENTRY)
         self.process, self.is_over = os.getpid(), False
-        self.writing, self.writer = threading.Lock(), None
+        self.writing, self.writers = threading.Lock(), set()
         # Of ordinary files and of those about failures: the newest of each are kept.
         self.files = {False: [], True: []}
         self.number, self.stood_still = 0, 0.0
@@ -148,35 +148,41 @@ class Recorder:
     def _write(self, why, about):
         if os.getpid() != self.process or self.is_over:
             return None
-        if self.writer == threading.get_ident():
-            return None  # A signal came while this thread was writing one.
-        if not self.writing.acquire(timeout=MOST_PATIENCE):
-            warn(f"another snapshot has been written for {MOST_PATIENCE} s: this one is left out")
-            return None
+        thread = threading.get_ident()
+        if thread in self.writers:
+            return None  # A signal came while this thread was writing one, or was about to.
+        self.writers.add(thread)
         try:
-            self.writer = threading.get_ident()
-            began = time.monotonic()
-            self.number += 1
-            path = os.path.join(self.options.directory, self._name(why))
-            snapshot = self.torch.cuda.memory._snapshot()
-            snapshot["recording"] = {"number": self.number, "max_entries": self.entries, **about}
-            unfinished = f"{path}.unfinished"
+            if not self.writing.acquire(timeout=MOST_PATIENCE):
+                warn(f"another snapshot has been written for {MOST_PATIENCE} s: this one is left out")
+                return None
             try:
-                with open(unfinished, "wb") as file:
-                    pickle.dump(snapshot, file, protocol=4)
-                os.replace(unfinished, path)
-            except BaseException:
-                remove(unfinished)
-                raise
-            kind = self.files[why.endswith("oom")]
-            kind.append(path)
-            while 0 < self.options.keep < len(kind):
-                remove(kind.pop(0))
-            self.stood_still += time.monotonic() - began
-            return path
+                return self._write_alone(why, about)
+            finally:
+                self.writing.release()
         finally:
-            self.writer = None
-            self.writing.release()
+            self.writers.discard(thread)
+
+    def _write_alone(self, why, about):
+        began = time.monotonic()
+        self.number += 1
+        path = os.path.join(self.options.directory, self._name(why))
+        snapshot = self.torch.cuda.memory._snapshot()
+        snapshot["recording"] = {"number": self.number, "max_entries": self.entries, **about}
+        unfinished = f"{path}.unfinished"
+        try:
+            with open(unfinished, "wb") as file:
+                pickle.dump(snapshot, file, protocol=4)
+            os.replace(unfinished, path)
+        except BaseException:
+            remove(unfinished)
+            raise
+        kind = self.files[why.endswith("oom")]
+        kind.append(path)
+        while 0 < self.options.keep < len(kind):
+            remove(kind.pop(0))
+        self.stood_still += time.monotonic() - began
+        return path
 
     def _name(self, why):
         rank = os.environ.get("RANK", "")

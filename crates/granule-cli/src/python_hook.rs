@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use flate2::Crc;
 use include_dir::{Dir, DirEntry, include_dir};
 use std::ffi::OsString;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
@@ -38,7 +39,8 @@ pub(crate) fn folder() -> Result<PathBuf, Failure> {
     match write_to(&cache) {
         Ok(folder) => Ok(folder),
         Err(_) => {
-            let other = env::temp_dir().join("granule");
+            // Others use that folder, too.
+            let other = env::temp_dir().join(format!("granule-{}", rustix::process::getuid().as_raw()));
             write_to(&other).map_err(|error| Failure::WriteFile { path: other, error })
         }
     }
@@ -46,7 +48,7 @@ pub(crate) fn folder() -> Result<PathBuf, Failure> {
 
 fn write_to(cache: &Path) -> io::Result<PathBuf> {
     let folder = cache.join(format!("python-{:08x}", checksum(&FILES)));
-    if folder.is_dir() {
+    if is_ours(&folder) {
         return Ok(folder);
     }
     fs::create_dir_all(cache)?;
@@ -55,10 +57,16 @@ fn write_to(cache: &Path) -> io::Result<PathBuf> {
     FILES.extract(aside.path())?;
     let aside = aside.keep();
     match fs::rename(&aside, &folder) {
-        Err(_) if folder.is_dir() => fs::remove_dir_all(&aside)?, // another process was faster
+        Err(_) if is_ours(&folder) => fs::remove_dir_all(&aside)?, // another process was faster
         moved => moved?,
     }
     Ok(folder)
+}
+
+/// Whether the folder is this user's and holds what programs would run.
+fn is_ours(folder: &Path) -> bool {
+    let own = |path: &Path| fs::metadata(path).is_ok_and(|at| at.uid() == rustix::process::getuid().as_raw());
+    own(folder) && own(&folder.join("granule_hook.py"))
 }
 
 /// Of all names and contents.

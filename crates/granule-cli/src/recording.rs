@@ -75,17 +75,24 @@ impl Recording {
     }
 
     fn replayed(workload: Workload, settings: Settings, capacity: Option<u64>) -> Result<Self, Failure> {
-        let options = ReplayOptions {
+        let mut options = ReplayOptions {
             capacity: Some(capacity.unwrap_or_else(|| usual_capacity(&workload.trace))),
             history: workload.history_entries(),
             settings,
             ..ReplayOptions::default()
         };
-        let snapshot = match options.settings.policy {
-            PolicyName::Pytorch => replay_recording::<PytorchPolicy>(&workload, &options)?,
-            PolicyName::Granule => replay_recording::<GranulePolicy>(&workload, &options)?,
-            other => return Err(Failure::Policy(other)),
+        let once = |options: &ReplayOptions| match options.settings.policy {
+            PolicyName::Pytorch => replay_recording::<PytorchPolicy>(&workload, options),
+            PolicyName::Granule => replay_recording::<GranulePolicy>(&workload, options),
+            other => Err(Failure::Policy(other)),
         };
+        let mut snapshot = once(&options)?;
+        // A request that many granules serve at once makes a record for each. The same replay makes the same records.
+        let lost = snapshot.history.as_ref().map_or(0, |history| history.overwritten);
+        if lost > 0 {
+            options.history = options.history.saturating_add(usize::try_from(lost).unwrap_or(usize::MAX));
+            snapshot = once(&options)?;
+        }
         let Workload { name, trace, notes, .. } = workload;
         let mut run = Run::of_replay(&trace, &snapshot);
         // A replay counts its records, it has no clock.

@@ -173,7 +173,7 @@ impl Workload {
         })
     }
 
-    /// History entries that a replay certainly does not exceed: a request may make two records besides those of segments.
+    /// History entries that a replay hardly exceeds: a request may make two records besides those of segments.
     pub(crate) fn history_entries(&self) -> usize {
         self.trace.events.len().saturating_mul(8).saturating_add(4096)
     }

@@ -185,7 +185,7 @@ fn allocations_reach_from_one_mapping_into_the_next() {
     with_report(&report(&runs::growable(), "growable"), false, |browser| async move {
         go_to(&browser, 4).await;
         let figures = panel(&browser, "#panel-moment").await;
-        assert!(figures.contains("10.0 MiB in 1 gap"), "{figures}");
+        assert!(figures.contains("10 MiB in 1 gap"), "{figures}");
         browser.end().await;
     });
 }

@@ -113,8 +113,8 @@ impl<P: Policy> CachingAllocator<P> {
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
-    pub fn end_call_log(&self, device: DeviceIndex) -> Result<()> {
-        self.seen_device(device)?.end_log();
+    pub fn end_call_log(&self, device: DeviceIndex, log: &Arc<CallLog>) -> Result<()> {
+        self.seen_device(device)?.end_log(log);
         Ok(())
     }
 

@@ -232,13 +232,15 @@ impl<P: Policy> DeviceAllocator<P> {
         Some(log)
     }
 
-    /// Ends the log that there is.
-    pub(crate) fn end_log(&self) {
+    /// Ends this log. Another one that began since goes on.
+    pub(crate) fn end_log(&self, log: &Arc<CallLog>) {
         let _dropped_without_a_lock: Vec<Context>;
         let _alone = self.configuring.lock();
-        let Some(log) = self.observers.lock().calls.take() else { return };
-        self.attention.set(Reason::LOGGED, false);
         log.end();
+        if self.observers.lock().calls.take_if(|current| Arc::ptr_eq(current, log)).is_none() {
+            return;
+        }
+        self.attention.set(Reason::LOGGED, false);
         let template = self.arenas.with_template(|all| all.history.clone());
         _dropped_without_a_lock = self.apply_history(template, false);
     }

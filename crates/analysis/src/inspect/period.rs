@@ -22,11 +22,9 @@ pub(super) fn repetition(run: &Run) -> Option<(Vec<Iteration>, usize)> {
     let period =
         (SHORTEST..backwards.len()).find(|&period| same[period] + period >= (TIMES * period).max(enough))?;
     let times = (same[period] + period) / period;
-    let begins = (0..=times).rev().map(|back| {
-        let first = requests.len() - back * period;
-        // Before its first request.
-        requests.get(first).map_or(run.length, |life| life.begin.saturating_sub(1))
-    });
+    // Before the first request of each. Where a program ends it frees everything: that is no iteration.
+    let begins =
+        (1..=times).rev().map(|back| requests[requests.len() - back * period].begin.saturating_sub(1));
     let iterations = begins.zip(0..).map(|(at, number): (Moment, u64)| Iteration { at, number }).collect();
     Some((iterations, period))
 }
@@ -78,7 +76,7 @@ mod tests {
         assert_eq!(period, 10);
         let at: Vec<_> = iterations.iter().map(|iteration| iteration.at).collect();
         // They end where the run does: 4 of its requests begin the one that was not finished.
-        assert_eq!(at, [7, 17, 27, 37, 47]);
+        assert_eq!(at, [7, 17, 27, 37]);
         assert_eq!(iterations.last().unwrap().number, 4);
     }
 

@@ -59,15 +59,15 @@ pub enum RecordError {
 
 /// What the recorder asks of an allocator, whatever its policy.
 trait Recorded: Send + Sync {
-    fn end_log(&self, device: DeviceIndex);
+    fn end_log(&self, device: &Device);
     fn stats(&self, device: DeviceIndex) -> Option<DeviceStats>;
     fn snapshot(&self) -> Option<Snapshot>;
 }
 
 impl<P: Policy> Recorded for Weak<CachingAllocator<P>> {
-    fn end_log(&self, device: DeviceIndex) {
+    fn end_log(&self, device: &Device) {
         if let Some(allocator) = self.upgrade() {
-            let _ = allocator.end_call_log(device);
+            let _ = allocator.end_call_log(device.index, &device.log);
         }
     }
 
@@ -227,7 +227,7 @@ impl Recorder {
         };
         let weak = Arc::downgrade(allocator);
         let mut devices: Vec<Arc<Device>> = Vec::new();
-        let undo = |devices: &[Arc<Device>]| devices.iter().for_each(|device| weak.end_log(device.index));
+        let undo = |devices: &[Arc<Device>]| devices.iter().for_each(|device| weak.end_log(device));
         for index in (0..allocator.device_count()).map(DeviceIndex) {
             let begun = allocator.log_calls(index);
             let Some(log) = begun.inspect_err(|_| undo(&devices))? else {
@@ -369,7 +369,7 @@ impl Stoppable for Shared {
         for device in &self.devices {
             let about = self.about(device);
             device.lock().about = about;
-            self.allocator.end_log(device.index);
+            self.allocator.end_log(device);
             device.log.end();
         }
         for device in &self.devices {

@@ -117,6 +117,11 @@ impl Series {
                 let stream = self.stream(device, stream);
                 self.uses.entry(addr).or_default().push(stream);
             }
+            // An arena that was made while the recording began.
+            ProgramCall::Free { addr } => {
+                self.live.remove(&addr);
+                self.uses.remove(&addr);
+            }
             _ => {}
         }
     }

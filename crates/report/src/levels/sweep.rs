@@ -51,7 +51,7 @@ fn after(run: &Run, live: u64, change: Change) -> u64 {
 /// Live bytes by category, for the moment of each bin.
 pub(super) fn rows(run: &Run, classes: &Classes, bins: &[Bin]) -> Vec<u64> {
     let mut live = vec![0u64; classes.total()];
-    let older = run.allocations.iter().take_while(|life| life.is_older());
+    let older = run.allocations.iter().take_while(|life| life.is_older()).filter(|life| life.is_live(0));
     for life in older {
         for place in classes.places(life) {
             live[place] = live[place].saturating_add(life.size);

@@ -25,6 +25,13 @@ pub(super) fn print(
         answer.candidates.len(),
         answer.replays
     )?;
+    let is_part = |why: &NotExact| matches!(why.effect, Effect::LowerBound | Effect::RightUntil);
+    if not_exact.iter().any(is_part) {
+        writeln!(
+            out,
+            "Only a part of the run was recorded: what fits here fits for that part (see the end)."
+        )?;
+    }
     for verdict in &answer.verdicts {
         writeln!(out)?;
         print_verdict(verdict, answer, out)?;
@@ -162,7 +169,7 @@ fn row(tried: &Tried, default: u64, requested: u64) -> Vec<Cell> {
     let mut cells = vec![
         format!("{}{mark}", tried.candidate.name),
         // On a device that was too small for it, it would be more.
-        format!("{}{}", format_bytes(roomy.held()), if roomy.num_alloc_retries > 0 { " +" } else { "" }),
+        format!("{}{}", format_bytes(roomy.held()), if was_full(roomy) { " +" } else { "" }),
         ratio(roomy.held(), default),
         ratio(roomy.held(), requested),
         roomy.memory_calls().to_string(),
@@ -170,6 +177,13 @@ fn row(tried: &Tried, default: u64, requested: u64) -> Vec<Cell> {
     ];
     cells.extend(tried.outcomes.iter().map(outcome));
     cells.into_iter().map(Cell::new).collect()
+}
+
+/// Whether more would have been taken, had there been more: the cache was flushed, or parts of it were given back where next to
+/// nothing was left.
+fn was_full(roomy: &Outcome) -> bool {
+    let nearly_all = roomy.held() > roomy.capacity - roomy.capacity / 20;
+    roomy.num_alloc_retries > 0 || (roomy.num_device_free > 0 && nearly_all)
 }
 
 fn outcome(outcome: &Outcome) -> String {
@@ -190,7 +204,7 @@ fn ratio(part: u64, whole: u64) -> String {
 fn print_notes(answer: &Answer, not_exact: &[NotExact], out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(
         out,
-        "The first figures are those of a device of {} (+: it was full). Driver time is that of the cost model.",
+        "The first figures are those of a device of {} (+: it was full, more would have been taken). Driver time is that of the cost model.",
         format_bytes(answer.roomy_capacity)
     )?;
     if answer.verdicts.iter().any(|verdict| verdict.fitting < answer.candidates.len()) {

@@ -40,7 +40,9 @@ fn summary(growth: &Growth) -> String {
             growth.period.unwrap_or_default()
         ),
         Marks::Slices => {
-            "there are no iteration marks and the requests do not repeat; these are equal\nparts. ".into()
+            // Where they begin within an iteration is chance: neither growth nor its absence follows.
+            return "there are no iteration marks and the requests do not repeat; these are equal\nparts, from which nothing follows about leaks."
+                .into();
         }
     };
     let change = match growth.per_step {
@@ -68,7 +70,7 @@ fn row(step: &Step) -> [String; 6] {
 
 fn suspects(growth: &Growth, top: usize, text: &mut String) {
     if growth.suspects.is_empty() {
-        if growth.per_step.is_some() {
+        if growth.per_step.is_some() && growth.marks != Marks::Slices {
             text.push_str("Nothing becomes more at most marks and never less: no leak is to be seen.\n");
         }
         return;
