@@ -1372,7 +1372,7 @@ granule_status granule_add_trace_tracker(struct granule_allocator *a,
                                          void *user);
 
 /**
- * Records what the program asks of all devices, from now on: "DIRECTORY[,rotate=SIZE][,keep=N][,max_entries=N][,on_oom=True]", as
+ * Records what the program asks of all devices, from now on: `DIRECTORY[,rotate=SIZE][,keep=N][,max_entries=N][,on_oom=True]`, as
  * in the variable GRANULE_RECORD, which starts a recording when an allocator is made. Ends with granule_record_stop, with the
  * allocator, or with the process. GRANULE_RECORDING where there is one already.
  */
@@ -1393,8 +1393,8 @@ granule_status granule_record_flush(struct granule_allocator *a);
 granule_status granule_record_stop(struct granule_allocator *a);
 
 /**
- * The recording, or the last one, as JSON: {"recording": bool, "directory": text, "files": [text], "events": n, "waits": n,
- * "waited_ms": n}. Calls of the program wait where they come faster than they can be written. {"recording": false} where there was
+ * The recording, or the last one, as JSON:
+ * `{"recording": bool, "directory": text, "files": [text], "events": n, "waits": n, "waited_ms": n}`. Calls of the program wait where they come faster than they can be written. `{"recording": false}` where there was
  * none.
  */
 granule_status granule_record_json(struct granule_allocator *a,
