@@ -3,13 +3,13 @@
 //! The page opens at once however long the run is, because it never looks at all of it. What it needs is cut into sections,
 //! each compressed on its own, and it unpacks a section when it is first looked at:
 //!
-//! - [`levels`]: the run in bins of 2^k entries. A bin tells the moment in it at which most was live, and what was live
+//! - `levels`: the run in bins of 2^k entries. A bin tells the moment in it at which most was live, and what was live
 //!   then by category. Allocations large and long enough to be seen at that zoom come with it.
-//! - [`tree`]: every allocation and every span, once, in the smallest of nested intervals that holds its whole life. What
+//! - `tree`: every allocation and every span, once, in the smallest of nested intervals that holds its whole life. What
 //!   there was at a moment is in the few intervals around it.
-//! - [`classes`], [`texts`]: the categories of everything, and names and stacks.
+//! - `classes`, `texts`: the categories of everything, and names and stacks.
 //!
-//! [`page`] puts the sections and the viewer (the files in `viewer/`) together.
+//! `page` puts the sections and the viewer (the files in `viewer/`) together.
 //!
 //! What comes from the file is data throughout: it is base64 in the page, and the page's policy forbids any other script
 //! than the one this crate has written into it.
