@@ -25,7 +25,12 @@ impl Recorded {
             let path = entry.map_err(EstimateError::file(folder))?.path();
             let Some((pid, device)) = path.file_name().and_then(numbers) else { continue };
             let bytes = fs::read(&path).map_err(EstimateError::file(&path))?;
-            let mut trace = Trace::from_reader(written(&bytes))
+            let written = written(&bytes);
+            // Of a process that ended before its first line; the others' are still good.
+            if written.is_empty() {
+                continue;
+            }
+            let mut trace = Trace::from_reader(written)
                 .map_err(|error| EstimateError::Recording { name: path.display().to_string(), error })?;
             trace.summarise();
             all.push(Self { pid, device, trace });

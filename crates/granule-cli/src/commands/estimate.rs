@@ -135,6 +135,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         timeout: args.timeout.map(Duration::from_secs),
         quiet: args.json,
     };
+    // A place that cannot be written is noticed before the program has run for hours.
+    drop(ResultFile::create(args.output.as_deref().unwrap_or(Path::new("estimate.trace.gz")))?);
     // What follows is printed by others.
     out.flush()?;
     let ended = program.run(&drivers, &torch)?;

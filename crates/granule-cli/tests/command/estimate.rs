@@ -148,6 +148,17 @@ fn the_program_finds_what_was_asked_for() {
     assert_eq!(ran.out.lines().next(), Some("24 2 300 5 2.15.0+cu132"));
 }
 
+/// It was found out only when the program had run.
+#[test]
+fn a_place_that_cannot_be_written_is_noticed_first() {
+    let place = Place::new();
+    place.python(TORCH, &format!("touch {}", place.path("it-ran").display()));
+    let ran = place.estimate(&["-o", "no-such-folder/x.trace.gz", "--", "./python", "train.py"]);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    assert!(ran.err.contains("no-such-folder"), "{}", ran.err);
+    assert!(!place.path("it-ran").exists());
+}
+
 #[test]
 fn what_is_missing_is_said() {
     let place = Place::new();
