@@ -28,7 +28,7 @@ struct task {
     const void *src;
     uint64_t bytes;
     uint8_t value;
-    granule_host_function function;
+    granule_backend_host_function function;
     void *argument;
     struct queue *awaited;
     uint64_t awaited_ticket;
@@ -61,9 +61,9 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct queue *queues, *default_queues[DEVICES];
 static struct block *blocks;
 static uint64_t used[DEVICES], tickets;
-static _Thread_local granule_device current;
+static _Thread_local granule_backend_device current;
 
-static granule_status unlocked(granule_status status) {
+static granule_backend_status unlocked(granule_backend_status status) {
     pthread_mutex_unlock(&lock);
     return status;
 }
@@ -128,7 +128,7 @@ static struct queue *open_queue(int device) {
     return queues = queue;
 }
 
-static struct queue *queue_of(granule_stream stream) {
+static struct queue *queue_of(granule_backend_stream stream) {
     if (stream.raw) return (struct queue *)(uintptr_t)stream.raw;
     struct queue **queue = &default_queues[stream.device];
     if (!*queue) *queue = open_queue(stream.device);
@@ -136,12 +136,12 @@ static struct queue *queue_of(granule_stream stream) {
 }
 
 /* Gives the lock back. */
-static granule_status submit(granule_stream stream, struct task task) {
+static granule_backend_status submit(granule_backend_stream stream, struct task task) {
     struct task *queued = malloc(sizeof *queued);
     struct queue *queue = queue_of(stream);
     if (!queued || !queue) {
         free(queued);
-        return unlocked(GRANULE_RESOURCE_LIMIT);
+        return unlocked(GRANULE_BACKEND_RESOURCE_LIMIT);
     }
     *queued = task;
     queued->ticket = ++tickets;
@@ -150,27 +150,27 @@ static granule_status submit(granule_stream stream, struct task task) {
     else queue->first = queued;
     queue->last = queued;
     pthread_cond_broadcast(&changed);
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
 /* ---- devices --------------------------------------------------------------------------------------------- */
 
-static granule_status device_count(void *context, uint16_t *answer) {
+static granule_backend_status device_count(void *context, uint16_t *answer) {
     *answer = DEVICES;
-    return GRANULE_OK;
+    return GRANULE_BACKEND_OK;
 }
 
-static granule_status current_device(void *context, granule_device *answer) {
+static granule_backend_status current_device(void *context, granule_backend_device *answer) {
     *answer = current;
-    return GRANULE_OK;
+    return GRANULE_BACKEND_OK;
 }
 
-static granule_status set_device(void *context, granule_device device) {
+static granule_backend_status set_device(void *context, granule_backend_device device) {
     current = device;
-    return GRANULE_OK;
+    return GRANULE_BACKEND_OK;
 }
 
-static granule_status synchronize_device(void *context, granule_device device) {
+static granule_backend_status synchronize_device(void *context, granule_backend_device device) {
     pthread_mutex_lock(&lock);
     uint64_t until = tickets;
     struct queue *queue = queues;
@@ -182,90 +182,90 @@ static granule_status synchronize_device(void *context, granule_device device) {
             queue = queue->next;
         }
     }
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
 /* ---- memory ---------------------------------------------------------------------------------------------- */
 
-static granule_status take(int device, uint64_t bytes, uint64_t alignment, granule_address *answer) {
-    if (bytes > CAPACITY) return GRANULE_OUT_OF_MEMORY;
+static granule_backend_status take(int device, uint64_t bytes, uint64_t alignment, granule_backend_address *answer) {
+    if (bytes > CAPACITY) return GRANULE_BACKEND_OUT_OF_MEMORY;
     struct block *block = malloc(sizeof *block);
     void *base = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
     pthread_mutex_lock(&lock);
     if (!block || !base || (device != HOST && bytes > CAPACITY - used[device])) {
         free(block);
         free(base);
-        return unlocked(GRANULE_OUT_OF_MEMORY);
+        return unlocked(GRANULE_BACKEND_OUT_OF_MEMORY);
     }
     if (device != HOST) used[device] += bytes;
     *answer = (uintptr_t)base;
     *block = (struct block){blocks, *answer, bytes, device};
     blocks = block;
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static granule_status give(int device, granule_address base) {
+static granule_backend_status give(int device, granule_backend_address base) {
     pthread_mutex_lock(&lock);
     struct block **link = &blocks;
     while (*link && ((*link)->base != base || (*link)->device != device)) link = &(*link)->next;
     struct block *block = *link;
-    if (!block) return unlocked(GRANULE_INVALID_VALUE);
+    if (!block) return unlocked(GRANULE_BACKEND_INVALID_VALUE);
     if (device != HOST) used[device] -= block->bytes;
     *link = block->next;
     free((void *)(uintptr_t)base);
     free(block);
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static const struct block *block_of(granule_address ptr) {
+static const struct block *block_of(granule_backend_address ptr) {
     const struct block *block = blocks;
     while (block && (ptr < block->base || ptr - block->base >= block->bytes)) block = block->next;
     return block;
 }
 
-static granule_status device_malloc(void *context, granule_device device, uint64_t bytes, granule_address *answer) {
+static granule_backend_status device_malloc(void *context, granule_backend_device device, uint64_t bytes, granule_backend_address *answer) {
     return take(device, bytes, 512, answer);
 }
 
-static granule_status device_free(void *context, granule_device device, granule_address ptr) {
+static granule_backend_status device_free(void *context, granule_backend_device device, granule_backend_address ptr) {
     return give(device, ptr);
 }
 
-static granule_status host_malloc(void *context, uint64_t bytes, uint32_t flags, granule_address *answer) {
+static granule_backend_status host_malloc(void *context, uint64_t bytes, uint32_t flags, granule_backend_address *answer) {
     return take(HOST, bytes, PAGE, answer);
 }
 
-static granule_status host_free(void *context, granule_address ptr) {
+static granule_backend_status host_free(void *context, granule_backend_address ptr) {
     return give(HOST, ptr);
 }
 
-static granule_status memory_info(void *context, granule_device device, granule_memory_info *answer) {
+static granule_backend_status memory_info(void *context, granule_backend_device device, granule_backend_memory_info *answer) {
     pthread_mutex_lock(&lock);
-    *answer = (granule_memory_info){.free = CAPACITY - used[device], .total = CAPACITY};
-    return unlocked(GRANULE_OK);
+    *answer = (granule_backend_memory_info){.free = CAPACITY - used[device], .total = CAPACITY};
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static granule_status pointer_info(void *context, granule_address ptr, granule_pointer_info *answer) {
+static granule_backend_status pointer_info(void *context, granule_backend_address ptr, granule_backend_pointer_info *answer) {
     pthread_mutex_lock(&lock);
     const struct block *block = block_of(ptr);
-    *answer = (granule_pointer_info){GRANULE_POINTER_KIND_UNMANAGED, HOST, 0};
+    *answer = (granule_backend_pointer_info){GRANULE_BACKEND_POINTER_KIND_UNMANAGED, HOST, 0};
     if (block) {
-        int32_t kind = block->device == HOST ? GRANULE_POINTER_KIND_HOST : GRANULE_POINTER_KIND_DEVICE;
-        *answer = (granule_pointer_info){kind, block->device, block->base};
+        int32_t kind = block->device == HOST ? GRANULE_BACKEND_POINTER_KIND_HOST : GRANULE_BACKEND_POINTER_KIND_DEVICE;
+        *answer = (granule_backend_pointer_info){kind, block->device, block->base};
     }
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static granule_status address_range(void *context, granule_address ptr, granule_address_range *answer) {
+static granule_backend_status address_range(void *context, granule_backend_address ptr, granule_backend_address_range *answer) {
     pthread_mutex_lock(&lock);
     const struct block *block = block_of(ptr);
-    if (!block) return unlocked(GRANULE_INVALID_VALUE);
-    *answer = (granule_address_range){block->base, block->bytes};
-    return unlocked(GRANULE_OK);
+    if (!block) return unlocked(GRANULE_BACKEND_INVALID_VALUE);
+    *answer = (granule_backend_address_range){block->base, block->bytes};
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static granule_status copy_async(void *context, granule_address dst, granule_address src, uint64_t bytes,
-                                 granule_copy_kind kind, granule_stream stream) {
+static granule_backend_status copy_async(void *context, granule_backend_address dst, granule_backend_address src, uint64_t bytes,
+                                 granule_backend_copy_kind kind, granule_backend_stream stream) {
     struct task task = {.kind = COPY, .bytes = bytes};
     task.dst = (void *)(uintptr_t)dst;
     task.src = (const void *)(uintptr_t)src;
@@ -273,8 +273,8 @@ static granule_status copy_async(void *context, granule_address dst, granule_add
     return submit(stream, task);
 }
 
-static granule_status memset_async(void *context, granule_address dst, uint8_t value, uint64_t bytes,
-                                   granule_stream stream) {
+static granule_backend_status memset_async(void *context, granule_backend_address dst, uint8_t value, uint64_t bytes,
+                                   granule_backend_stream stream) {
     struct task task = {.kind = FILL, .dst = (void *)(uintptr_t)dst, .value = value, .bytes = bytes};
     pthread_mutex_lock(&lock);
     return submit(stream, task);
@@ -282,38 +282,38 @@ static granule_status memset_async(void *context, granule_address dst, uint8_t v
 
 /* ---- streams --------------------------------------------------------------------------------------------- */
 
-static granule_status create_stream(void *context, granule_device device, int32_t priority, uint64_t *answer) {
+static granule_backend_status create_stream(void *context, granule_backend_device device, int32_t priority, uint64_t *answer) {
     pthread_mutex_lock(&lock);
     struct queue *queue = open_queue(device);
     *answer = (uintptr_t)queue;
-    return unlocked(queue ? GRANULE_OK : GRANULE_RESOURCE_LIMIT);
+    return unlocked(queue ? GRANULE_BACKEND_OK : GRANULE_BACKEND_RESOURCE_LIMIT);
 }
 
-static granule_status destroy_stream(void *context, granule_stream stream) {
-    if (!stream.raw) return GRANULE_INVALID_VALUE;
+static granule_backend_status destroy_stream(void *context, granule_backend_stream stream) {
+    if (!stream.raw) return GRANULE_BACKEND_INVALID_VALUE;
     pthread_mutex_lock(&lock);
     struct queue *queue = queue_of(stream);
     queue->closed = true; /* its thread ends after the last task */
     leave(queue);
     pthread_cond_broadcast(&changed);
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static granule_status query_stream(void *context, granule_stream stream) {
+static granule_backend_status query_stream(void *context, granule_backend_stream stream) {
     pthread_mutex_lock(&lock);
     struct queue *queue = queue_of(stream);
-    return unlocked(!queue || passed(queue, tickets) ? GRANULE_OK : GRANULE_NOT_READY);
+    return unlocked(!queue || passed(queue, tickets) ? GRANULE_BACKEND_OK : GRANULE_BACKEND_NOT_READY);
 }
 
-static granule_status synchronize_stream(void *context, granule_stream stream) {
+static granule_backend_status synchronize_stream(void *context, granule_backend_stream stream) {
     pthread_mutex_lock(&lock);
     struct queue *queue = queue_of(stream);
     uint64_t until = tickets;
     while (queue && !passed(queue, until)) pthread_cond_wait(&changed, &lock);
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static granule_status launch_host_function(void *context, granule_stream stream, granule_host_function function,
+static granule_backend_status launch_host_function(void *context, granule_backend_stream stream, granule_backend_host_function function,
                                            void *argument) {
     struct task task = {.kind = CALL, .function = function, .argument = argument};
     pthread_mutex_lock(&lock);
@@ -322,54 +322,54 @@ static granule_status launch_host_function(void *context, granule_stream stream,
 
 /* ---- events ---------------------------------------------------------------------------------------------- */
 
-static struct event *event_of(granule_event event) {
+static struct event *event_of(granule_backend_event event) {
     return (struct event *)(uintptr_t)event.raw;
 }
 
-static granule_status create_event(void *context, granule_device device, uint32_t flags, uint64_t *answer) {
-    if (flags & GRANULE_EVENT_FLAG_INTERPROCESS) return GRANULE_NOT_SUPPORTED;
+static granule_backend_status create_event(void *context, granule_backend_device device, uint32_t flags, uint64_t *answer) {
+    if (flags & GRANULE_BACKEND_EVENT_FLAG_INTERPROCESS) return GRANULE_BACKEND_NOT_SUPPORTED;
     struct event *event = calloc(1, sizeof *event);
     *answer = (uintptr_t)event;
-    return event ? GRANULE_OK : GRANULE_RESOURCE_LIMIT;
+    return event ? GRANULE_BACKEND_OK : GRANULE_BACKEND_RESOURCE_LIMIT;
 }
 
-static granule_status destroy_event(void *context, granule_event event) {
+static granule_backend_status destroy_event(void *context, granule_backend_event event) {
     pthread_mutex_lock(&lock);
     leave(event_of(event)->queue);
     free(event_of(event));
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static granule_status record_event(void *context, granule_event event, granule_stream stream) {
+static granule_backend_status record_event(void *context, granule_backend_event event, granule_backend_stream stream) {
     pthread_mutex_lock(&lock);
     struct queue *queue = queue_of(stream);
-    if (!queue) return unlocked(GRANULE_RESOURCE_LIMIT);
+    if (!queue) return unlocked(GRANULE_BACKEND_RESOURCE_LIMIT);
     queue->users++;
     leave(event_of(event)->queue);
     *event_of(event) = (struct event){queue, tickets};
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static bool is_ready(granule_event event) {
+static bool is_ready(granule_backend_event event) {
     struct event *record = event_of(event);
     return !record->queue || passed(record->queue, record->ticket);
 }
 
-static granule_status query_event(void *context, granule_event event) {
+static granule_backend_status query_event(void *context, granule_backend_event event) {
     pthread_mutex_lock(&lock);
-    return unlocked(is_ready(event) ? GRANULE_OK : GRANULE_NOT_READY);
+    return unlocked(is_ready(event) ? GRANULE_BACKEND_OK : GRANULE_BACKEND_NOT_READY);
 }
 
-static granule_status synchronize_event(void *context, granule_event event) {
+static granule_backend_status synchronize_event(void *context, granule_backend_event event) {
     pthread_mutex_lock(&lock);
     while (!is_ready(event)) pthread_cond_wait(&changed, &lock);
-    return unlocked(GRANULE_OK);
+    return unlocked(GRANULE_BACKEND_OK);
 }
 
-static granule_status wait_event(void *context, granule_stream stream, granule_event event) {
+static granule_backend_status wait_event(void *context, granule_backend_stream stream, granule_backend_event event) {
     pthread_mutex_lock(&lock);
     struct event record = *event_of(event);
-    if (is_ready(event)) return unlocked(GRANULE_OK);
+    if (is_ready(event)) return unlocked(GRANULE_BACKEND_OK);
     struct task task = {.kind = WAIT, .awaited = record.queue, .awaited_ticket = record.ticket};
     return submit(stream, task);
 }
@@ -380,6 +380,7 @@ const granule_backend_table *example_backend(void) {
     static const granule_backend_table table = {
         .size = sizeof table,
         .version = GRANULE_BACKEND_VERSION,
+        .name = "example",
         .device_count = device_count,
         .current_device = current_device,
         .set_device = set_device,

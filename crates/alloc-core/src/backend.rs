@@ -21,13 +21,14 @@
 //!    ([`Backend::clear_error`] where a driver keeps one). "Not ready" is a value.
 //! 7. **Threads**: every method may be called from any thread at any time.
 //! 8. **Fatal errors** ([`ErrorKind::DeviceLost`]) repeat on every later call about that device.
+//! 9. **Limits**: there are [`MAX_DEVICES`] (256) devices at most.
 //!
 //! # Rules for implementors (`unsafe trait`)
 //!
 //! Safe code above relies on these for memory safety:
 //!
 //! * I1: memory handed out is disjoint from all other memory handed out and still held, is at least as
-//!   large as asked, and is aligned to 512 bytes.
+//!   large as asked, is aligned to 512 bytes, and has addresses of [`ADDRESS_BITS`] (57) bits. So have reserved addresses.
 //! * I2: an event is ready only when all work queued on the stream before its record has finished.
 //! * I3: `synchronize_*` return only when that work has finished.
 //! * I4: physical memory stays alive while it is mapped, also after its handle was released.
@@ -59,6 +60,11 @@ pub use virtual_memory::{
 use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
 use std::fmt::Debug;
 
+/// Rule 9: so many devices a backend may have.
+pub const MAX_DEVICES: u16 = 256;
+/// I1: addresses of device memory, reserved ones too, have no more bits.
+pub const ADDRESS_BITS: u32 = 57;
+
 /// Work that runs on the host when a stream reaches it. It must not call the backend.
 pub type HostFunction = Box<dyn FnOnce() + Send>;
 
@@ -78,6 +84,11 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
 
     /// A short lower-case name (`openreg`, `cuda`, `hip`). Never blocks; legal during capture.
     fn name(&self) -> &'static str;
+
+    /// What errors call its devices (`CUDA out of memory`). Never blocks; legal during capture.
+    fn label(&self) -> &'static str {
+        self.kind().label()
+    }
 
     /// What the driver calls an error code (`CUDA_ERROR_OUT_OF_MEMORY`); "unknown" for one it does not
     /// know. Never blocks. CUDA `cuGetErrorName`, HIP `hipGetErrorName`, OpenReg: three names.

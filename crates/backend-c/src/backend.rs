@@ -3,6 +3,7 @@
 use crate::VERSION;
 use crate::call::Call;
 use crate::generated::{self, Table};
+use crate::names;
 use alloc_core::backend::{Backend, LabelOwner, LabelTaken, Result, Unsupported};
 use alloc_core::types::{BackendId, DeviceIndex, DeviceKind};
 use std::ffi::{CStr, c_char};
@@ -10,16 +11,20 @@ use std::mem::{MaybeUninit, offset_of};
 use std::sync::{Arc, OnceLock};
 use thiserror::Error;
 
+/// A backend that gives itself no name.
+const NAMELESS: &str = "vendor";
+
 /// A backend whose functions are C's.
 #[derive(Debug)]
 pub struct CBackend {
     pub(crate) id: BackendId,
     pub(crate) kind: DeviceKind,
     pub(crate) name: &'static str,
+    pub(crate) label: &'static str,
     pub(crate) table: Table,
     devices: OnceLock<u16>,
     /// Held while this backend presents its devices as another vendor's.
-    _label: Option<LabelOwner>,
+    _owner: Option<LabelOwner>,
 }
 
 // SAFETY: rule 7: the header lets any thread call any function at any time, with `context`.
@@ -58,8 +63,9 @@ pub enum TableError {
 }
 
 impl CBackend {
-    /// A backend over a copy of the table. `name` is a short lower-case name; `kind` is the label of its devices
-    /// towards frameworks. A table from an older header, which ends earlier, is fine. Does not block.
+    /// A backend over a copy of the table. `name` stands in for the name that the table gives itself; `kind` says which
+    /// of the frameworks' kinds of devices it has. A table from an older header, which ends earlier, is fine. Does
+    /// not block.
     ///
     /// # Errors
     /// [`TableError`]; it names all required functions that are missing.
@@ -69,7 +75,7 @@ impl CBackend {
     /// and functions stay valid for the life of the process, and keep what the header says of them (I1 to I4
     /// of the contract too).
     pub unsafe fn from_table(
-        name: &'static str,
+        name: impl Into<Option<&'static str>>,
         kind: DeviceKind,
         table: *const Table,
     ) -> std::result::Result<Arc<Self>, TableError> {
@@ -80,13 +86,22 @@ impl CBackend {
         if !missing.is_empty() {
             return Err(TableError::Missing(missing));
         }
+        // SAFETY: the header's word, which the caller passed on.
+        let own_name = unsafe { names::of(table.name) };
+        // SAFETY: as above.
+        let own_label = unsafe { names::of(table.label) };
+        let name = name.into().or(own_name).unwrap_or(NAMELESS);
+        let label = own_label.unwrap_or_else(|| match kind {
+            DeviceKind::PrivateUse1 => names::kept(name.to_uppercase()),
+            _ => kind.label(),
+        });
         // The label of out-of-tree devices belongs to no one: several of them may be loaded.
-        let label = match kind {
+        let owner = match kind {
             DeviceKind::PrivateUse1 => None,
             _ => Some(LabelOwner::claim(kind, name)?),
         };
         let id = BackendId::fresh();
-        Ok(Arc::new(Self { id, kind, name, table, devices: OnceLock::new(), _label: label }))
+        Ok(Arc::new(Self { id, kind, name, label, table, devices: OnceLock::new(), _owner: owner }))
     }
 
     pub(crate) fn call(&self, name: &'static str, device: DeviceIndex) -> Call<'_> {

@@ -27,7 +27,9 @@ impl Call<'_> {
     // --- before ---------------------------------------------------------------------------------
 
     pub(crate) fn function<F>(&self, function: Option<F>) -> Result<F> {
-        function.ok_or_else(|| self.error(ErrorKind::NotSupported, 0, "the backend's table lacks it"))
+        function.ok_or_else(|| {
+            self.error(ErrorKind::NotSupported, 0, format!("the table of {} lacks it", self.backend.name))
+        })
     }
 
     /// A device that exists.
@@ -98,7 +100,11 @@ impl Call<'_> {
     pub(crate) fn answer<T: Value>(&self, status: i32, raw: T::Raw) -> Result<T> {
         self.done(status)?;
         T::read(raw).ok_or_else(|| {
-            self.error(ErrorKind::Other, 0, "the function said GRANULE_OK and wrote no value of the contract")
+            self.error(
+                ErrorKind::Other,
+                0,
+                "the function said GRANULE_BACKEND_OK and wrote no value of the contract",
+            )
         })
     }
 
@@ -132,13 +138,14 @@ impl Call<'_> {
     fn failure(&self, status: i32) -> BackendError {
         let kind = status.checked_sub(FIRST_ERROR).and_then(ErrorKind::read);
         let (code, said) = self.last_error();
-        let detail = match (kind, said) {
+        let name = self.backend.name;
+        let detail = match (kind, said.or_else(|| self.name_of(code))) {
             (_, Some(said)) => said,
-            (Some(kind), None) => format!("the backend answered {kind:?}"),
+            (Some(kind), None) => format!("{name} answered {kind:?}"),
             (None, None) if status == NOT_READY => {
-                "GRANULE_NOT_READY from a function that is no query".into()
+                format!("{name} answered GRANULE_BACKEND_NOT_READY, and the function is no query")
             }
-            (None, None) => format!("the backend answered {status}, which is no granule_status"),
+            (None, None) => format!("{name} answered {status}, which is no granule_backend_status"),
         };
         self.error(kind.unwrap_or(ErrorKind::Other), code, detail)
     }
@@ -154,8 +161,14 @@ impl Call<'_> {
         (code, (!said.is_empty()).then_some(said))
     }
 
+    /// What the driver calls a number, where the table has `error_name`.
+    fn name_of(&self, code: i32) -> Option<String> {
+        let named = self.backend.table.error_name.filter(|_| code != 0);
+        named.map(|_| self.backend.error_name(code)).filter(|name| name != "unknown")
+    }
+
     pub(crate) fn error(&self, kind: ErrorKind, code: i32, detail: impl Into<String>) -> BackendError {
-        BackendError::new(kind, code, self.name, self.device, detail)
+        BackendError::new(kind, code, self.name, self.device, detail).of(self.backend.name)
     }
 
     fn invalid(&self, detail: impl Into<String>) -> BackendError {

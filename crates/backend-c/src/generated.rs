@@ -477,6 +477,10 @@ pub struct Table {
             answer: *mut <MemoryInfo as Value>::Raw,
         ) -> i32,
     >,
+    /// What users call it, in small letters. May be null.
+    pub name: *const c_char,
+    /// What errors call its devices. May be null.
+    pub label: *const c_char,
 }
 
 impl Table {
@@ -569,6 +573,8 @@ impl Table {
         host_access_protect: None,
         host_access_of: None,
         host_access_accounted: None,
+        name: std::ptr::null(),
+        label: std::ptr::null(),
     };
 }
 
@@ -689,6 +695,10 @@ unsafe impl Backend for CBackend {
 
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn label(&self) -> &'static str {
+        self.label
     }
 
     fn error_name(&self, code: i32) -> String {

@@ -13,6 +13,7 @@ mod call;
 mod derived;
 mod generated;
 mod host_function;
+mod names;
 mod values;
 
 pub use backend::{CBackend, TableError};

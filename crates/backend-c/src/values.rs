@@ -102,7 +102,7 @@ pub struct RawAddressRange {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawPointerInfo {
-    /// A granule_pointer_kind.
+    /// A granule_backend_pointer_kind.
     pub kind: i32,
     /// The owning device; -1 for host and unmanaged memory.
     pub device: i32,
@@ -175,7 +175,7 @@ pub struct RawPriorityRange {
 pub struct RawPhysicalProperties {
     /// Its size in bytes.
     pub bytes: u64,
-    /// A granule_handle_type: how it can be shared.
+    /// A granule_backend_handle_type: how it can be shared.
     pub handle_type: i32,
     /// Where the memory is.
     pub device: u16,
@@ -202,7 +202,7 @@ pub struct RawIpcHandle {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawShareableHandle {
-    /// A granule_handle_type: which of the other fields holds it.
+    /// A granule_backend_handle_type: which of the other fields holds it.
     pub handle_type: i32,
     /// An open file descriptor. Granule closes one that an export gave, and keeps one that it imports.
     pub fd: i32,

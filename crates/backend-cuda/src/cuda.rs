@@ -46,6 +46,15 @@ impl Cuda {
         Self::load_from(&library::candidates(std::env::var_os(LIBRARY_VARIABLE)))
     }
 
+    /// Whether [`load`](Self::load) would find a driver that has what every device needs. The driver is not started, so no
+    /// device is looked for, and the process may still fork.
+    ///
+    /// # Errors
+    /// `NoDriver`, as for [`load`](Self::load).
+    pub fn check() -> Result<()> {
+        library::find(&library::candidates(std::env::var_os(LIBRARY_VARIABLE))).map(drop)
+    }
+
     pub(crate) fn load_from(candidates: &[OsString]) -> Result<Arc<Self>> {
         let driver = library::load(candidates)?;
         let devices = devices(&driver)?;

@@ -24,8 +24,19 @@ pub(crate) fn candidates(named: Option<OsString>) -> Vec<OsString> {
     }
 }
 
-/// Loads the first candidate that opens, and initialises it.
+/// Finds the driver, and initialises it.
 pub(crate) fn load(candidates: &[OsString]) -> Result<Driver> {
+    let driver = find(candidates)?;
+    let site = Site::of_driver(&driver);
+    // SAFETY: the function takes one integer, which must be 0.
+    unsafe { call!(site.cuInit(0)) }?;
+    tracing::debug!(library = driver.library, version = driver.version, "CUDA driver loaded");
+    Ok(driver)
+}
+
+/// Loads the first candidate that opens, and sees that it is a driver that has what every device needs. Nothing is initialised:
+/// the process may still fork.
+pub(crate) fn find(candidates: &[OsString]) -> Result<Driver> {
     let (library, name) = open(candidates)?;
     let functions = Functions::look_up(&library);
     // Never unloaded: the driver runs threads and exit handlers of its own, and handles outlive the backend.
@@ -58,10 +69,6 @@ pub(crate) fn load(candidates: &[OsString]) -> Result<Driver> {
             ),
         ));
     }
-    let site = Site::of_driver(&driver);
-    // SAFETY: the function takes one integer, which must be 0.
-    unsafe { call!(site.cuInit(0)) }?;
-    tracing::debug!(library = driver.library, version = driver.version, "CUDA driver loaded");
     Ok(driver)
 }
 

@@ -141,13 +141,11 @@ functions! {
         fn cuStreamQuery(CUstream);
         fn cuStreamSynchronize(CUstream);
         fn cuStreamWaitEvent(CUstream, CUevent, c_uint);
-        fn cuLaunchHostFunc(CUstream, CUhostFn, *mut c_void);
         fn cuEventCreate(*mut CUevent, c_uint);
         fn cuEventDestroy_v2(CUevent);
         fn cuEventRecord(CUevent, CUstream);
         fn cuEventQuery(CUevent);
         fn cuEventSynchronize(CUevent);
-        fn cuEventElapsedTime(*mut f32, CUevent, CUevent);
         fn cuMemHostAlloc(*mut *mut c_void, usize, c_uint);
         fn cuMemFreeHost(*mut c_void);
     }
@@ -156,6 +154,8 @@ functions! {
         fn cuGetErrorString(c_int, *mut *const c_char);
         fn cuDeviceGetUuid_v2(*mut CUuuid, CUdevice);
         fn cuDeviceGetPCIBusId(*mut c_char, c_int, CUdevice);
+        fn cuEventElapsedTime(*mut f32, CUevent, CUevent);
+        fn cuLaunchHostFunc(CUstream, CUhostFn, *mut c_void);
 
         fn cuMemGetAllocationGranularity(*mut usize, *const CUmemAllocationProp, c_uint);
         fn cuMemAddressReserve(*mut CUdeviceptr, usize, usize, CUdeviceptr, c_ulonglong);

@@ -53,6 +53,15 @@ impl Hip {
         Self::with(library::check(Library::open())?)
     }
 
+    /// Whether [`load`](Self::load) would find a runtime that has what every device needs. No device is looked for, so the
+    /// process may still fork.
+    ///
+    /// # Errors
+    /// `NoDriver`, as for [`load`](Self::load).
+    pub fn check() -> Result<()> {
+        library::check(Library::open()).map(drop)
+    }
+
     pub(crate) fn with(driver: Driver) -> Result<Arc<Self>> {
         let devices = devices(&driver)?;
         let label = LabelOwner::claim(DeviceKind::Hip, "hip").map_err(|taken| {

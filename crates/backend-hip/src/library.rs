@@ -23,7 +23,7 @@ fn missing(functions: &Functions) -> Vec<&'static str> {
         hipMemcpy, hipMemcpyAsync, hipMemsetAsync,
         hipStreamCreateWithPriority, hipStreamDestroy, hipStreamQuery, hipStreamSynchronize, hipStreamWaitEvent,
         hipEventCreateWithFlags, hipEventDestroy, hipEventRecord, hipEventQuery, hipEventSynchronize,
-        hipEventElapsedTime, hipHostMalloc, hipHostFree, hipGetLastError,
+        hipHostMalloc, hipHostFree, hipGetLastError,
     )
 }
 

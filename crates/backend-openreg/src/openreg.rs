@@ -147,6 +147,28 @@ impl OpenReg {
         })
     }
 
+    /// Lets what `later` is given from now on wait for all that `earlier` was given, as an event between them would. Costs
+    /// no call.
+    ///
+    /// # Errors
+    /// `InvalidValue` where a stream is not this machine's; `CaptureViolation` where one is being captured.
+    pub fn order(&self, earlier: Stream, later: Stream) -> Result<()> {
+        let queued = || {
+            let state = self.machine.lock();
+            let [earlier, later] = [self.key(&state, earlier)?, self.key(&state, later)?];
+            for key in [earlier, later] {
+                if state.queues.stream(key)?.member.is_some() {
+                    return Err(Refusal::capture("streams are ordered by events while one is captured"));
+                }
+            }
+            match state.queues.end_of(earlier).filter(|end| !state.queues.passed(*end)) {
+                Some(end) => self.machine.submit(state, later, Work::Wait(end), [Span::default(); 2], None),
+                None => Ok(()),
+            }
+        };
+        queued().map_err(|refusal| self.error(Call::WaitEvent, later.device, refusal))
+    }
+
     // --- observation -----------------------------------------------------------------------------
 
     /// How often each call was made since the machine was made or [`reset_calls`](Self::reset_calls).

@@ -192,3 +192,22 @@ fn memory_passes_from_one_user_to_another_in_order() {
     rig.work(1, 0).unwrap();
     assert_eq!(rig.trapped(), [], "work of no one in particular is not asked");
 }
+
+#[test]
+fn a_stream_is_ordered_after_another_without_a_call() {
+    let rig = Rig::new();
+    let handle = rig.physical(1);
+    rig.map(0, 1, handle).unwrap();
+    let as_user = |user, stream: usize| rig.machine.use_memory_as(user, rig.streams[stream], rig.at(0), 512);
+    as_user(0, 0).unwrap();
+    let calls = rig.machine.calls();
+    rig.machine.order(rig.streams[0], rig.streams[1]).unwrap();
+    assert_eq!(rig.machine.calls(), calls);
+    as_user(1, 1).unwrap();
+    assert_eq!(rig.trapped(), []);
+    // What a capture records has not been queued, and the other stream's work is no part of the graph.
+    rig.machine.capture().unwrap().begin(rig.streams[1], CaptureMode::Relaxed).unwrap();
+    for (earlier, later) in [(0, 1), (1, 0)] {
+        rig.machine.order(rig.streams[earlier], rig.streams[later]).unwrap_err();
+    }
+}

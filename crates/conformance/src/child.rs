@@ -9,7 +9,8 @@ mod service;
 
 pub(crate) use link::{Answer, Request};
 
-use crate::{Stop, Subject};
+use crate::scorecard::Outcome;
+use crate::{Options, Stop, Subject};
 use link::Link;
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -63,7 +64,7 @@ pub fn serve(subject: &Subject) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match service::run(&link, &*backend) {
+    match service::run(&link, &backend) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -94,6 +95,36 @@ impl Peer {
             (Answer::Refused { text }, _) => Err(Stop::Failed(format!("in the second process: {text}"))),
             (answer, _) => Ok(answer),
         }
+    }
+
+    /// Has a check run there. Where it ended the process, that is its failure, and nobody is left.
+    pub(crate) fn check(
+        mut self,
+        name: &str,
+        options: &Options,
+        command: &ChildCommand,
+    ) -> (Outcome, Option<Self>) {
+        let request = Request::Check {
+            name: name.to_owned(),
+            deadline: options.deadline,
+            patience: options.patience,
+            arguments: command.arguments.clone(),
+        };
+        match self.exchange(&request, None) {
+            Ok((Answer::Ended(outcome), _)) => (outcome, Some(self)),
+            Ok((answer, _)) => (Outcome::Failed(format!("no check ran: {answer:?}")), None),
+            Err(_) => (Outcome::Failed(self.last_words()), None),
+        }
+    }
+
+    /// How the child ended.
+    fn last_words(mut self) -> String {
+        let _ = self.child.kill();
+        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        format!(
+            "it ended its process ({status}): memory was given back that queued work still used, here or in a check \
+             before, or the driver gave up"
+        )
     }
 
     /// Kills the child, as a crash would.

@@ -11,13 +11,15 @@ use crate::{Options, Stop, Verdict};
 use alloc_core::backend::{Backend, BackendError, CopyKind, ErrorKind, EventFlags, HostFlags, Readiness};
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a check watches that something does *not* happen.
 pub(crate) const A_WHILE: Duration = Duration::from_millis(20);
 /// How often it looks in that time, at least.
 const LOOKS: u32 = 16;
+/// So many times is done what goes wrong now and then, where that is cheap: one time in fifty is seen almost surely.
+pub(crate) const OFTEN: u32 = 200;
 /// How long a call may take that does not block.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
@@ -125,6 +127,18 @@ impl Context {
     pub fn buffer_on(&self, device: DeviceIndex, bytes: u64) -> Result<Buffer, Stop> {
         let ptr = self.backend.malloc(device, bytes)?;
         Ok(Buffer { backend: self.shared(), device, ptr, bytes, live: true })
+    }
+
+    /// Memory of a device, or none where it has no more.
+    ///
+    /// # Errors
+    /// What else the backend says.
+    pub fn buffer_if_there_is(&self, device: DeviceIndex, bytes: u64) -> Result<Option<Buffer>, Stop> {
+        match self.backend.malloc(device, bytes) {
+            Ok(ptr) => Ok(Some(Buffer { backend: self.shared(), device, ptr, bytes, live: true })),
+            Err(error) if error.is_out_of_memory() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Page-locked host memory, zeroed.
@@ -292,6 +306,29 @@ impl Context {
         let raised = Arc::clone(&flag);
         self.backend.launch_host_function(stream, Box::new(move || raised.store(true, Ordering::SeqCst)))?;
         Ok(flag)
+    }
+
+    /// Fails unless `wait`, called often, returns each time when the work of `stream` is done.
+    ///
+    /// # Errors
+    /// What the backend says, or that it returned early.
+    pub(crate) fn waits_every_time(&self, stream: Stream, mut wait: impl FnMut() -> Verdict) -> Verdict {
+        let done = Arc::new(AtomicU32::new(0));
+        for time in 1..=OFTEN {
+            let done_by = Arc::clone(&done);
+            let work = move || {
+                std::thread::sleep(Duration::from_micros(200));
+                done_by.store(time, Ordering::SeqCst);
+            };
+            self.backend.launch_host_function(stream, Box::new(work))?;
+            wait()?;
+            if done.load(Ordering::SeqCst) != time {
+                return Err(Stop::Failed(format!(
+                    "the wait returned before the work was done, time {time} of {OFTEN}"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Waits until a stream is done although another one is held: well before the gate gives up.

@@ -16,6 +16,7 @@ Arguments: [OPTIONS] [PART]...
                        the area; all checks where there is none
   --deadline SECONDS   how long one check may take before it has failed (20); after 3 such checks the rest
                        is skipped
+  --repeat N           run each check N times (1): for what goes wrong now and then
   --json               print the scorecard as JSON
   --help               print this
 
@@ -31,6 +32,7 @@ Exit code:
 struct Arguments {
     only: Vec<String>,
     deadline: Option<Duration>,
+    repeat: Option<u32>,
     json: bool,
     help: bool,
 }
@@ -49,6 +51,12 @@ impl Arguments {
                         seconds(&text)
                             .ok_or_else(|| format!("--deadline {text:?} is no number of seconds"))?,
                     );
+                }
+                "--repeat" => {
+                    let text = words.next().unwrap_or_default();
+                    let times: Option<u32> = text.parse().ok().filter(|times| *times > 0);
+                    arguments.repeat =
+                        Some(times.ok_or_else(|| format!("--repeat {text:?} is no number of times"))?);
                 }
                 option if option.starts_with('-') => return Err(format!("unknown option {option}")),
                 _ => arguments.only.push(word),
@@ -89,6 +97,7 @@ pub fn main(name: &str, open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Syn
     let options = Options {
         only: arguments.only,
         deadline: arguments.deadline.unwrap_or(defaults.deadline),
+        repeat: arguments.repeat.unwrap_or(defaults.repeat),
         child: Some(ChildCommand::this_program()),
         ..defaults
     };
@@ -128,10 +137,10 @@ mod tests {
 
     #[test]
     fn arguments_are_options_and_parts_of_names() {
-        let read = read("memory. --deadline 2.5 --json free").unwrap();
+        let read = read("memory. --deadline 2.5 --repeat 3 --json free").unwrap();
         let only = ["memory.", "free"].map(str::to_owned).to_vec();
         let deadline = Some(Duration::from_millis(2500));
-        assert_eq!(read, Arguments { only, deadline, json: true, help: false });
+        assert_eq!(read, Arguments { only, deadline, repeat: Some(3), json: true, help: false });
     }
 
     #[test]
@@ -142,6 +151,8 @@ mod tests {
             ("--deadline 0", "seconds"),
             ("--deadline soon", "soon"),
             ("--deadline -1", "-1"),
+            ("--repeat 0", "times"),
+            ("--repeat often", "often"),
             ("nowhere.", "nowhere."),
         ] {
             let wrong = read(line).unwrap_err();

@@ -1,9 +1,9 @@
 //! Runs checks, each on a thread of its own and with a deadline.
 
-use crate::child::ChildCommand;
+use crate::child::{ChildCommand, Peer};
 use crate::context::Context;
 use crate::scorecard::{Outcome, Scorecard, Scored};
-use crate::{Check, Stop, checks};
+use crate::{Check, Stop, checks, guide};
 use alloc_core::backend::{Backend, Result};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,7 +59,10 @@ pub struct Options {
     /// After so many checks that did not end in time, the rest is skipped: a backend that stands still would
     /// take the deadline for each of them.
     pub hangs: usize,
-    /// How a second process is started; `None` skips the checks that need one.
+    /// How often each check runs; it has failed where one run did. For what goes wrong now and then.
+    pub repeat: u32,
+    /// How a second process is started. All checks run in one then, so that no backend ends the run. `None` runs them here,
+    /// and skips those that need another process.
     pub child: Option<ChildCommand>,
 }
 
@@ -70,6 +73,7 @@ impl Default for Options {
             deadline: Duration::from_secs(20),
             patience: Duration::from_secs(10),
             hangs: 3,
+            repeat: 1,
             child: None,
         }
     }
@@ -106,25 +110,81 @@ pub fn run(
     mut progress: impl FnMut(Progress<'_>),
 ) -> Result<Scorecard> {
     let backend = subject.open()?;
+    let mut place = match &options.child {
+        Some(command) => {
+            // It starts; from here on it is the other process's.
+            drop(backend);
+            Place::Apart { command, peer: None }
+        }
+        None => Place::Here(backend),
+    };
     let mut hangs = 0;
     let scored = checks::selected(&options.only)
         .map(|check| {
             progress(Progress::Begins(check));
             let outcome = if hangs < options.hangs {
-                let start = Instant::now();
-                let outcome = run_one(*check, &backend, options);
-                let late = start.elapsed() >= options.standstill();
-                hangs += usize::from(late && matches!(outcome, Outcome::Failed(_)));
+                let (outcome, late) = run_repeatedly(*check, &mut place, options);
+                hangs += usize::from(late);
                 outcome
             } else {
                 Outcome::Skipped(format!("not run: {hangs} checks before did not end in time"))
             };
-            let scored = Scored { name: check.name, area: check.area, rule: check.rule, outcome };
+            let see = matches!(outcome, Outcome::Failed(_)).then(|| guide::link(check));
+            let scored = Scored { name: check.name, area: check.area, rule: check.rule, outcome, see };
             progress(Progress::Ended(&scored));
             scored
         })
         .collect();
     Ok(Scorecard::new(subject.name(), scored))
+}
+
+/// Where checks run.
+enum Place<'o> {
+    /// In this process.
+    Here(Arc<dyn Backend>),
+    /// In another one, which is started when a check needs it.
+    Apart { command: &'o ChildCommand, peer: Option<Peer> },
+}
+
+impl Place<'_> {
+    fn run(&mut self, check: Check, options: &Options) -> Outcome {
+        let (command, peer) = match self {
+            Self::Here(backend) => return run_one(check, backend, options),
+            Self::Apart { command, peer } => (command, peer),
+        };
+        let started = match peer.take() {
+            Some(peer) => Ok(peer),
+            None => command.start(),
+        };
+        let (outcome, left) = match started {
+            Ok(started) => started.check(check.name, options, command),
+            Err(Stop::Failed(why) | Stop::Skipped(why)) => (Outcome::Failed(why), None),
+        };
+        // What a broken check left behind must not disturb the next.
+        *peer = left.filter(|_| !matches!(outcome, Outcome::Failed(_)));
+        outcome
+    }
+}
+
+/// How it ended, and whether it failed because the backend stands still.
+fn run_repeatedly(check: Check, place: &mut Place<'_>, options: &Options) -> (Outcome, bool) {
+    for time in 1..=options.repeat.max(1) {
+        let start = Instant::now();
+        match place.run(check, options) {
+            Outcome::Passed => {}
+            Outcome::Failed(why) => {
+                let late = start.elapsed() >= options.standstill();
+                let run = if options.repeat > 1 {
+                    format!("run {time} of {}: ", options.repeat)
+                } else {
+                    String::new()
+                };
+                return (Outcome::Failed(format!("{run}{why}")), late);
+            }
+            skipped @ Outcome::Skipped(_) => return (skipped, false),
+        }
+    }
+    (Outcome::Passed, false)
 }
 
 /// A fresh thread gives each check a fresh current device, and lets a check that hangs be left behind.
@@ -143,7 +203,7 @@ pub(crate) fn run_one(check: Check, backend: &Arc<dyn Backend>, options: &Option
         Ok(Ok(Ok(()))) => Outcome::Passed,
         Ok(Ok(Err(Stop::Failed(why)))) => Outcome::Failed(shortened(why)),
         Ok(Ok(Err(Stop::Skipped(why)))) => Outcome::Skipped(why),
-        Ok(Err(panic)) => Outcome::Failed(format!("it panicked: {}", message(&*panic))),
+        Ok(Err(panic)) => Outcome::Failed(shortened(format!("it panicked: {}", message(&*panic)))),
         Err(RecvTimeoutError::Timeout) => {
             Outcome::Failed(format!("it did not end within {} s", options.deadline.as_secs_f32()))
         }

@@ -1,11 +1,11 @@
 //! The result of a run, as text and as JSON.
 
 use crate::Area;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How one check ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", content = "why", rename_all = "snake_case")]
 pub enum Outcome {
     /// The rule holds.
@@ -28,6 +28,9 @@ pub struct Scored {
     /// How it ended.
     #[serde(flatten)]
     pub outcome: Outcome,
+    /// Where the guide for vendors tells of such a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub see: Option<String>,
 }
 
 /// All checks of a run.
@@ -106,6 +109,9 @@ impl fmt::Display for Scorecard {
         for check in &self.checks {
             if let Outcome::Failed(why) = &check.outcome {
                 writeln!(f, "FAILED  {}\n        rule: {}\n        {why}", check.name, check.rule)?;
+                if let Some(see) = &check.see {
+                    writeln!(f, "        see: {see}")?;
+                }
             }
         }
         write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)

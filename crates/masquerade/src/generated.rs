@@ -95,6 +95,10 @@ unsafe impl Backend for Masquerade {
         self.own_name()
     }
 
+    fn label(&self) -> &'static str {
+        self.own_label()
+    }
+
     fn error_name(&self, code: i32) -> String {
         self.own_error_name(code)
     }

@@ -162,6 +162,10 @@ impl Masquerade {
         self.owner.kind()
     }
 
+    pub(crate) fn own_label(&self) -> &'static str {
+        self.owner.kind().label()
+    }
+
     pub(crate) fn own_name(&self) -> &'static str {
         self.owner.implementation()
     }

@@ -48,37 +48,37 @@ macro_rules! of_rust {
 #[test]
 fn every_field_is_where_c_has_it() {
     let rust = of_rust! {
-        RawStream = "granule_stream" {
+        RawStream = "granule_backend_stream" {
             raw device
         }
-        RawEvent = "granule_event" {
+        RawEvent = "granule_backend_event" {
             raw device
         }
-        RawMemoryInfo = "granule_memory_info" {
+        RawMemoryInfo = "granule_backend_memory_info" {
             free total
         }
-        RawAddressRange = "granule_address_range" {
+        RawAddressRange = "granule_backend_address_range" {
             base bytes
         }
-        RawPointerInfo = "granule_pointer_info" {
+        RawPointerInfo = "granule_backend_pointer_info" {
             kind device base
         }
-        RawDeviceProperties = "granule_device_properties" {
+        RawDeviceProperties = "granule_backend_device_properties" {
             name uuid pci_bus_id total_memory warp_size
         }
-        RawPriorityRange = "granule_priority_range" {
+        RawPriorityRange = "granule_backend_priority_range" {
             least greatest
         }
-        RawPhysicalProperties = "granule_physical_properties" {
+        RawPhysicalProperties = "granule_backend_physical_properties" {
             bytes handle_type device
         }
-        RawIpcHandle = "granule_ipc_handle" {
+        RawIpcHandle = "granule_backend_ipc_handle" {
             bytes
         }
-        RawShareableHandle = "granule_shareable_handle" {
+        RawShareableHandle = "granule_backend_shareable_handle" {
             handle_type fd fabric
         }
-        RawCaptureStatus = "granule_capture_status" {
+        RawCaptureStatus = "granule_backend_capture_status" {
             id state
         }
         Table = "granule_backend_table" {
@@ -102,7 +102,7 @@ fn every_field_is_where_c_has_it() {
             managed_memory_malloc_managed managed_memory_prefetch_async stream_memory_write_value32
             multicast_granularity multicast_create multicast_add_device multicast_bind
             multicast_unbind host_access_unprotect host_access_protect host_access_of
-            host_access_accounted
+            host_access_accounted name label
         }
     };
     assert_eq!(rust, of_c());

@@ -2,7 +2,12 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::backend::{Backend, ErrorKind};
+use alloc_core::config::Settings;
+use alloc_core::oom::OomReport;
+use alloc_core::policy::PytorchPolicy;
+use alloc_core::snapshot::Value;
 use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, Stream};
+use alloc_core::{AllocError, CachingAllocator};
 use backend_c::{CBackend, HostCallback, RawStream, Table, TableError, VERSION};
 use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
@@ -113,6 +118,90 @@ fn a_family_is_absent_until_its_last_function_is_there_and_the_reason_names_it()
     assert!(none.reason.contains("has none of its functions"), "{none}");
 }
 
+/// The report of a request for more than there is.
+fn refused(backend: Arc<CBackend>) -> OomReport {
+    let stream = backend.default_stream(DEVICE);
+    let allocator: CachingAllocator = CachingAllocator::new(backend, Settings::default()).unwrap();
+    match allocator.malloc(1 << 40, stream).unwrap_err() {
+        AllocError::OutOfMemory(report) => *report,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn errors_and_snapshots_name_the_vendor_and_not_pytorch() {
+    let opened = |name: *const c_char, label: *const c_char| {
+        let table = changed(|t| (t.name, t.label) = (name, label));
+        // SAFETY: the example's functions, and literals.
+        unsafe { CBackend::from_table(None, DeviceKind::PrivateUse1, &raw const table) }.unwrap()
+    };
+    let null = std::ptr::null();
+    for (name, label, called) in [
+        (c"npu".as_ptr(), c"Acme NPU".as_ptr(), ("npu", "Acme NPU")),
+        (c"npu".as_ptr(), null, ("npu", "NPU")),
+        (c"".as_ptr(), null, ("vendor", "VENDOR")),
+    ] {
+        let backend = opened(name, label);
+        assert_eq!((backend.name(), backend.label()), called);
+        let text = refused(backend).to_string();
+        let start = format!(
+            "{} out of memory. Tried to allocate 1024.00 GiB. Device 0 ({}) has a total capacity of",
+            called.1, called.0
+        );
+        assert!(text.starts_with(&start), "{text}");
+        for word in ["PyTorch", "PYTORCH", "GPU", "torch", "expandable_segments:True"] {
+            assert!(!text.contains(word), "{word}: {text}");
+        }
+    }
+    let backend = opened(c"npu".as_ptr(), null);
+    let allocator: CachingAllocator = CachingAllocator::new(backend, Settings::default()).unwrap();
+    let said = allocator.snapshot(false).allocator_settings;
+    let of = |key: &str| said.iter().find(|(name, _)| &**name == key).map(|(_, value)| value.clone());
+    assert_eq!(
+        (of("backend"), of("label")),
+        (Some(Value::Str("npu".into())), Some(Value::Str("NPU".into())))
+    );
+    assert_eq!((of("GRANULE_CONF"), of("PYTORCH_CUDA_ALLOC_CONF")), (Some(Value::Str("".into())), None));
+}
+
+#[test]
+fn errors_say_what_the_driver_calls_them_and_whose_they_are() {
+    unsafe extern "C" fn lost(_: *mut c_void, _: u16) -> i32 {
+        8 // GRANULE_BACKEND_DEVICE_LOST
+    }
+    unsafe extern "C" fn last_error(_: *mut c_void, code: *mut i32, _: *mut c_char, _: u64) {
+        // SAFETY: the caller passes room for a number.
+        unsafe { code.write(77) };
+    }
+    unsafe extern "C" fn error_name(_: *mut c_void, _: i32) -> *const c_char {
+        c"NPU_E_BURNT".as_ptr()
+    }
+    let table = changed(|t| {
+        t.name = c"npu".as_ptr();
+        t.synchronize_device = Some(lost);
+        t.last_error = Some(last_error);
+        t.error_name = Some(error_name);
+    });
+    // SAFETY: the example's functions and those above, which keep the header's word.
+    let backend = unsafe { CBackend::from_table(None, DeviceKind::PrivateUse1, &raw const table) }.unwrap();
+    let error = backend.synchronize_device(DEVICE).unwrap_err();
+    let text = "npu: synchronize_device failed on device 0: NPU_E_BURNT (DeviceLost, driver code 77)";
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn more_devices_than_the_contract_allows_are_refused_and_not_dropped() {
+    unsafe extern "C" fn many(_: *mut c_void, answer: *mut u16) -> i32 {
+        // SAFETY: the caller passes room for the answer.
+        unsafe { answer.write(300) };
+        0
+    }
+    let backend = open(&changed(|t| t.device_count = Some(many))).unwrap();
+    let refused =
+        CachingAllocator::<PytorchPolicy>::new(backend, Settings::default()).unwrap_err().to_string();
+    assert!(refused.contains("there are 300, and the device contract allows 256"), "{refused}");
+}
+
 #[test]
 fn handles_of_another_backend_never_reach_c() {
     let (one, other) = (open(&changed(|_| {})).unwrap(), open(&changed(|_| {})).unwrap());
@@ -128,7 +217,7 @@ fn handles_of_another_backend_never_reach_c() {
 #[test]
 fn a_failure_carries_the_kind_the_drivers_number_and_its_text() {
     unsafe extern "C" fn full(_: *mut c_void, _: u16, _: u64, _: *mut u64) -> i32 {
-        2 // GRANULE_OUT_OF_MEMORY
+        2 // GRANULE_BACKEND_OUT_OF_MEMORY
     }
     unsafe extern "C" fn odd(_: *mut c_void, _: u16) -> i32 {
         99
@@ -184,7 +273,7 @@ impl Drop for Counted {
 #[test]
 fn a_host_function_is_freed_once_whether_it_runs_panics_or_is_refused() {
     unsafe extern "C" fn refuse(_: *mut c_void, _: RawStream, _: HostCallback, _: *mut c_void) -> i32 {
-        5 // GRANULE_NOT_SUPPORTED
+        5 // GRANULE_BACKEND_NOT_SUPPORTED
     }
     let backend = open(&changed(|_| {})).unwrap();
     let refusing = open(&changed(|t| t.launch_host_function = Some(refuse))).unwrap();

@@ -1,6 +1,7 @@
 //! Driver errors, as one small typed value.
 
 use crate::types::DeviceIndex;
+use std::fmt;
 use thiserror::Error;
 
 /// What went wrong, in the terms in which the engine reacts to it.
@@ -33,7 +34,7 @@ pub enum ErrorKind {
 }
 
 /// A failed driver call. "Not ready" is a [`Readiness`](super::Readiness), never an error.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[error("{}", self.text())]
 pub struct BackendError {
     /// The class of the failure.
@@ -46,6 +47,15 @@ pub struct BackendError {
     pub device: DeviceIndex,
     /// What the driver says, or what to do.
     pub detail: String,
+    /// The backend's name, where `call` does not tell it.
+    pub backend: Option<&'static str>,
+}
+
+/// As people read it, for `main` shows errors so.
+impl fmt::Debug for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 impl BackendError {
@@ -57,17 +67,24 @@ impl BackendError {
         device: DeviceIndex,
         detail: impl Into<String>,
     ) -> Self {
-        Self { kind, code, call, device, detail: detail.into() }
+        Self { kind, code, call, device, detail: detail.into(), backend: None }
+    }
+
+    /// The same, of a backend that is named: its functions have the names of the contract, as those of others do.
+    #[must_use]
+    pub fn of(self, backend: &'static str) -> Self {
+        Self { backend: Some(backend), ..self }
     }
 
     /// Without a driver there is no device to speak of, and 0 is no driver's number.
     fn text(&self) -> String {
-        let Self { kind, code, call, device, detail } = self;
+        let Self { kind, code, call, device, detail, backend } = self;
+        let of = backend.map_or_else(String::new, |backend| format!("{backend}: "));
         match (kind, code) {
-            (ErrorKind::NoDriver, 0) => detail.clone(),
-            (ErrorKind::NoDriver, code) => format!("{detail} ({call} answered {code})"),
-            (_, 0) => format!("{call} failed on device {device}: {detail} ({kind:?})"),
-            _ => format!("{call} failed on device {device}: {detail} ({kind:?}, driver code {code})"),
+            (ErrorKind::NoDriver, 0) => format!("{of}{detail}"),
+            (ErrorKind::NoDriver, code) => format!("{of}{detail} ({call} answered {code})"),
+            (_, 0) => format!("{of}{call} failed on device {device}: {detail} ({kind:?})"),
+            _ => format!("{of}{call} failed on device {device}: {detail} ({kind:?}, driver code {code})"),
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::refused;
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{Attribute, DeviceGuard, ErrorKind};
+use alloc_core::backend::{Attribute, DeviceGuard, ErrorKind, MAX_DEVICES};
 use alloc_core::types::DeviceIndex;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,6 +12,7 @@ checks! { Device;
     "device.kind_is_stable": "kind: the same at every call" => kind_is_stable,
     "device.name_is_lower_case": "name: short, lower case, the same at every call" => name_is_lower_case,
     "device.count_is_stable": "device_count: the same at every call" => count_is_stable,
+    "device.count_within_limit": "rule 9: 256 devices at most" => count_within_limit,
     "device.count_on_any_thread": "device_count: the same on every thread" => count_on_any_thread,
     "device.current_is_one_of_them": "current_device: one of the devices" => current_is_one_of_them,
     "device.current_on_new_thread":
@@ -73,6 +74,12 @@ fn stable<T: PartialEq + std::fmt::Debug>(
 
 fn id_is_stable(cx: &Context) -> Verdict {
     stable("id", || Ok(cx.backend().id())).map(drop)
+}
+
+fn count_within_limit(cx: &Context) -> Verdict {
+    let count = cx.backend().device_count()?;
+    ensure!(count <= MAX_DEVICES, "{count} devices, where Granule takes {MAX_DEVICES}");
+    Ok(())
 }
 
 fn kind_is_stable(cx: &Context) -> Verdict {

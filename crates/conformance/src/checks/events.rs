@@ -1,7 +1,7 @@
 //! Events.
 
 use crate::check::{checks, ensure, ensure_eq};
-use crate::context::{prompt, refused};
+use crate::context::{OFTEN, prompt, refused};
 use crate::{Context, LocalEvent, Stop, Verdict};
 use alloc_core::backend::{ErrorKind, EventFlags};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ checks! { Events;
     "events.not_ready_behind_work": "I2: ready only when all work before the record is done" => not_ready,
     "events.ready_after_work": "query_event: Ready once the record was passed" => ready_after_work,
     "events.not_ready_leaves_no_error": "rule 6: NotReady is a value, not an error" => not_ready_no_error,
+    "events.none_of_many_is_ready_early":
+        "I2: no event is ready before the work, not even one of many" => none_of_many_is_ready_early,
     "events.later_work_does_not_count":
         "record_event: the end of what is queued now, not of what comes later" => later_work_does_not_count,
     "events.record_again_moves_it": "query_event: about the last record" => record_again_moves_it,
@@ -34,6 +36,8 @@ checks! { Events;
         "rule 6: a refused record leaves the event as it was" => refused_record_changes_nothing,
     "events.synchronize_waits":
         "I3: synchronize_event returns when the work has finished" => synchronize_waits,
+    "events.synchronize_waits_every_time":
+        "I3: synchronize_event returns when the work has finished, every time" => synchronize_waits_every_time,
     "events.synchronize_waits_for_its_record_only":
         "synchronize_event: does not wait for later work" => synchronize_its_record_only,
     "events.blocking_synchronize_waits":
@@ -121,6 +125,25 @@ fn not_ready(cx: &Context) -> Verdict {
     let _gate = cx.close(stream.handle)?;
     cx.backend().record_event(event.handle, stream.handle)?;
     cx.never("the event became ready before the work", || ready(cx, &event))
+}
+
+fn none_of_many_is_ready_early(cx: &Context) -> Verdict {
+    let stream = cx.stream()?;
+    let _gate = cx.close(stream.handle)?;
+    for time in 1..=OFTEN {
+        let event = cx.event()?;
+        cx.backend().record_event(event.handle, stream.handle)?;
+        ensure!(!ready(cx, &event)?, "event {time} of {OFTEN} is ready before the work");
+    }
+    Ok(())
+}
+
+fn synchronize_waits_every_time(cx: &Context) -> Verdict {
+    let (stream, event) = (cx.stream()?, cx.event()?);
+    cx.waits_every_time(stream.handle, || {
+        cx.backend().record_event(event.handle, stream.handle)?;
+        Ok(cx.backend().synchronize_event(event.handle)?)
+    })
 }
 
 fn ready_after_work(cx: &Context) -> Verdict {

@@ -7,13 +7,14 @@ pub(crate) use info::CHECKS as INFO_CHECKS;
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, refused};
 use crate::{Buffer, Context, Stop, Verdict};
-use alloc_core::backend::{ErrorKind, PointerKind};
+use alloc_core::backend::{ADDRESS_BITS, ErrorKind, PointerKind};
 use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB};
 
 checks! { Memory;
     "memory.malloc_of_nothing": "rule 4: a request for 0 bytes is InvalidValue" => malloc_of_nothing,
     "memory.malloc_is_not_null": "malloc: the address is not null" => malloc_is_not_null,
     "memory.aligned": "I1: memory is aligned to 512 bytes" => aligned,
+    "memory.within_57_bits": "I1: addresses have 57 bits at most" => within_57_bits,
     "memory.disjoint": "I1: memory is disjoint from all other memory still held" => disjoint,
     "memory.disjoint_after_reuse": "I1: also where memory was given back in between" => disjoint_after_reuse,
     "memory.disjoint_across_devices": "I1: also from other devices' memory" => disjoint_across_devices,
@@ -63,6 +64,19 @@ fn aligned(cx: &Context) -> Verdict {
     let buffers = buffers(cx, &[1, 3, 511, 513, 4097, 100_003])?;
     for buffer in buffers {
         ensure!(buffer.ptr().0.is_multiple_of(512), "{} bytes are at {}", buffer.bytes(), buffer.ptr());
+    }
+    Ok(())
+}
+
+fn within_57_bits(cx: &Context) -> Verdict {
+    for device in cx.devices()? {
+        let buffer = cx.buffer_on(device, 4 * MIB)?;
+        ensure!(
+            buffer.ptr().0 + buffer.bytes() <= 1 << ADDRESS_BITS,
+            "{} bytes of device {device} are at {}, beyond {ADDRESS_BITS} bits",
+            buffer.bytes(),
+            buffer.ptr()
+        );
     }
     Ok(())
 }

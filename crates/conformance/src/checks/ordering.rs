@@ -1,15 +1,17 @@
 //! What waits for what.
 
 use crate::check::{checks, ensure, ensure_eq};
-use crate::context::prompt;
+use crate::context::{OFTEN, prompt};
 use crate::{Context, Gate, LocalEvent, LocalStream, Stop, Verdict};
 use alloc_core::backend::{CopyKind, EventFlags};
 use alloc_core::types::{DeviceIndex, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 checks! { Ordering;
     "ordering.wait_holds_later_work": "wait_event: later work of the stream waits" => wait_holds,
+    "ordering.wait_holds_every_time": "wait_event: later work waits, every time" => wait_holds_every_time,
     "ordering.wait_lets_go": "wait_event: the work goes on when the event is passed" => wait_lets_go,
     "ordering.wait_does_not_block": "wait_event: does not block" => wait_does_not_block,
     "ordering.wait_spares_earlier_work": "wait_event: earlier work does not wait" => wait_spares_earlier_work,
@@ -36,6 +38,8 @@ checks! { Ordering;
         "I3: synchronize_stream waits through an event's wait" => synchronize_behind_wait,
     "ordering.device_waits_for_all_streams":
         "I3: synchronize_device waits for all work of the device" => device_waits_for_all,
+    "ordering.device_waits_every_time":
+        "I3: synchronize_device returns when the work has finished, every time" => device_waits_every_time,
     "ordering.device_waits_for_default_stream":
         "I3: synchronize_device waits for the default stream too" => device_waits_for_default,
     "ordering.device_waits_for_destroyed_streams":
@@ -69,6 +73,25 @@ fn wait_holds(cx: &Context) -> Verdict {
     cx.backend().wait_event(stream.handle, held.event.handle)?;
     cx.fill(buffer.ptr(), 1, 512, stream.handle)?;
     cx.stays_busy(stream.handle)
+}
+
+fn wait_holds_every_time(cx: &Context) -> Verdict {
+    let (first, second, event) = (cx.stream()?, cx.stream()?, cx.event()?);
+    for time in 1..=OFTEN {
+        let gate = cx.close(first.handle)?;
+        cx.backend().record_event(event.handle, first.handle)?;
+        cx.backend().wait_event(second.handle, event.handle)?;
+        let flag = cx.flag(second.handle)?;
+        // Long enough for a stream that does not wait, most times.
+        std::thread::sleep(Duration::from_micros(200));
+        ensure!(
+            !flag.load(Ordering::SeqCst),
+            "work behind a wait ran before the event, time {time} of {OFTEN}"
+        );
+        gate.open();
+        cx.backend().synchronize_stream(second.handle)?;
+    }
+    Ok(())
 }
 
 fn wait_lets_go(cx: &Context) -> Verdict {
@@ -243,7 +266,7 @@ fn carries_data(cx: &Context) -> Verdict {
     cx.backend().record_event(event.handle, writer.handle)?;
     cx.backend().wait_event(reader.handle, event.handle)?;
     cx.queue_copy(to.ptr(), from.ptr(), 512, CopyKind::DeviceToDevice, reader.handle)?;
-    std::thread::sleep(std::time::Duration::from_millis(2));
+    std::thread::sleep(Duration::from_millis(2));
     gate.open();
     cx.backend().synchronize_stream(reader.handle)?;
     ensure_eq!(cx.read(to.ptr(), 1)?, [2], "what the second stream copied");
@@ -265,6 +288,11 @@ fn synchronize_behind_wait(cx: &Context) -> Verdict {
     cx.backend().synchronize_stream(behind.handle)?;
     ensure!(done.load(Ordering::SeqCst), "synchronize_stream returned before what its stream waits for");
     Ok(())
+}
+
+fn device_waits_every_time(cx: &Context) -> Verdict {
+    let (device, stream) = (cx.device()?, cx.stream()?);
+    cx.waits_every_time(stream.handle, || Ok(cx.backend().synchronize_device(device)?))
 }
 
 fn device_waits_for_all(cx: &Context) -> Verdict {

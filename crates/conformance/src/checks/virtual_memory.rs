@@ -6,7 +6,9 @@ use super::room::Room;
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, prompt, refused};
 use crate::{Context, Verdict};
-use alloc_core::backend::{Access, ErrorKind, Granularity, HandleType, PointerKind, ShareableHandle};
+use alloc_core::backend::{
+    ADDRESS_BITS, Access, ErrorKind, Granularity, HandleType, PointerKind, ShareableHandle,
+};
 use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, PhysicalHandle};
 
 checks! { VirtualMemory;
@@ -17,6 +19,7 @@ checks! { VirtualMemory;
         "rule 4: 0 bytes of addresses or of physical memory are InvalidValue" => sizes_are_positive,
     "virtual_memory.reservations_are_disjoint":
         "I1: two reservations have no address in common, and begin at a granule" => reservations_are_disjoint,
+    "virtual_memory.within_57_bits": "I1: reserved addresses have 57 bits at most" => within_57_bits,
     "virtual_memory.reservation_is_aligned": "a reservation is aligned as asked" => reservation_is_aligned,
     "virtual_memory.reservation_takes_no_memory":
         "more addresses can be reserved than the device has memory" => reservation_takes_no_memory,
@@ -84,6 +87,16 @@ fn granularity(cx: &Context) -> Verdict {
     let best = vmm.granularity(device, Granularity::Recommended)?;
     ensure!(least.is_power_of_two(), "the minimum is {least}");
     ensure!(best > 0 && best.is_multiple_of(least), "the recommended {best} is no multiple of {least}");
+    Ok(())
+}
+
+fn within_57_bits(cx: &Context) -> Verdict {
+    let room = Room::reserve(cx, cx.device()?, 4)?;
+    ensure!(
+        room.at(4).0 <= 1 << ADDRESS_BITS,
+        "four granules end at {}, beyond {ADDRESS_BITS} bits",
+        room.at(4)
+    );
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! Messages between two processes.
 
+use crate::scorecard::Outcome;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -9,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// No message is longer.
 const LONGEST: usize = 16 << 10;
@@ -47,6 +49,8 @@ pub(crate) enum Request {
     /// Create exportable physical memory of `granules` recommended granules, write the pattern of `seed` to
     /// it, and export it: `Address` and a descriptor.
     ExportPhysical { granules: u64, seed: u8 },
+    /// Run a check of the kit; `arguments` start a second process from there: `Ended`.
+    Check { name: String, deadline: Duration, patience: Duration, arguments: Vec<String> },
     /// Import the physical memory of the descriptor sent along, and map it: `Address`.
     ImportPhysical { bytes: u64 },
 }
@@ -58,6 +62,8 @@ pub(crate) enum Answer {
     Done,
     /// Where.
     Address(u64),
+    /// How a check ended.
+    Ended(Outcome),
     /// Yes or no.
     Holds(bool),
     /// 64 bytes for the other process.

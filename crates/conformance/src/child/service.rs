@@ -1,11 +1,15 @@
 //! What the second process does.
 
+use super::ChildCommand;
 use super::link::{Answer, Link, Request};
 use crate::context::pattern;
+use crate::runner::run_one;
+use crate::{Options, checks};
 use alloc_core::backend::*;
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -14,7 +18,7 @@ const DEVICE: DeviceIndex = DeviceIndex(0);
 const LONGEST_HOLD: Duration = Duration::from_secs(20);
 
 /// Answers until the parent has gone. What was taken ends with the process.
-pub(super) fn run(link: &Link, backend: &dyn Backend) -> io::Result<()> {
+pub(super) fn run(link: &Link, backend: &Arc<dyn Backend>) -> io::Result<()> {
     let mut service = Service { backend, stream: None, event: None, gate: None };
     while let Some((request, descriptor)) = link.receive()? {
         let (answer, back) = service
@@ -26,7 +30,7 @@ pub(super) fn run(link: &Link, backend: &dyn Backend) -> io::Result<()> {
 }
 
 struct Service<'b> {
-    backend: &'b dyn Backend,
+    backend: &'b Arc<dyn Backend>,
     stream: Option<Stream>,
     /// The event that was exported or opened.
     event: Option<Event>,
@@ -48,7 +52,7 @@ impl Service<'_> {
     }
 
     fn serve(&mut self, request: &Request, descriptor: Option<OwnedFd>) -> Result<(Answer, Option<OwnedFd>)> {
-        let backend = self.backend;
+        let backend = &**self.backend;
         let answer = match request {
             Request::Malloc { bytes } => Answer::Address(backend.malloc(DEVICE, *bytes)?.0),
             Request::Free { at } => {
@@ -114,6 +118,14 @@ impl Service<'_> {
             }
             Request::ExportPhysical { granules, seed } => return self.export_physical(*granules, *seed),
             Request::ImportPhysical { bytes } => self.import_physical(*bytes, descriptor)?,
+            Request::Check { name, deadline, patience, arguments } => {
+                let check = checks::all().find(|check| check.name == name);
+                let check = check.ok_or_else(|| wrong("no such check: this is another program"))?;
+                let child = Some(ChildCommand::with_arguments(arguments.clone()));
+                let (deadline, patience) = (*deadline, *patience);
+                let options = Options { deadline, patience, child, ..Options::default() };
+                Answer::Ended(run_one(*check, self.backend, &options))
+            }
         };
         Ok((answer, None))
     }
@@ -127,7 +139,7 @@ impl Service<'_> {
         unsafe { vmm.map(at, bytes, handle)? };
         // SAFETY: the range was mapped just now.
         unsafe { vmm.set_access(at, bytes, &[DEVICE], Access::ReadWrite)? };
-        write(self.backend, at, &pattern(seed, 4096))?;
+        write(&**self.backend, at, &pattern(seed, 4096))?;
         match vmm.export_physical(handle, HandleType::PosixFd)? {
             ShareableHandle::PosixFd(descriptor) => Ok((Answer::Address(at.0), Some(descriptor))),
             ShareableHandle::Fabric(_) => Err(wrong("a file descriptor was asked for")),

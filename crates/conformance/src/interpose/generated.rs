@@ -35,6 +35,11 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner.name()
     }
 
+    /// Stands in for [`Backend::label`].
+    fn label(&self, inner: &dyn Backend) -> &'static str {
+        inner.label()
+    }
+
     /// Stands in for [`Backend::error_name`].
     fn error_name(&self, inner: &dyn Backend, code: i32) -> String {
         inner.error_name(code)
@@ -781,6 +786,10 @@ unsafe impl<H: Hook + ?Sized> Backend for Interposed<H> {
 
     fn name(&self) -> &'static str {
         Hook::name(self.hook(), &*self.inner)
+    }
+
+    fn label(&self) -> &'static str {
+        Hook::label(self.hook(), &*self.inner)
     }
 
     fn error_name(&self, code: i32) -> String {

@@ -20,7 +20,7 @@ mod virtual_memory;
 use alloc_core::backend::{Backend, BackendError, ErrorKind, Readiness, Result};
 use alloc_core::types::DeviceIndex;
 use conformance::interpose::{Hook, Interposed};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -79,6 +79,17 @@ pub(crate) fn on_side_thread() -> bool {
 /// An error of a mutant.
 pub(crate) fn error(kind: ErrorKind) -> BackendError {
     BackendError::new(kind, 1, "orMutant", DeviceIndex(0), "a mutant says so")
+}
+
+/// What goes wrong one time in fifty.
+#[derive(Debug, Default)]
+pub(crate) struct Seldom(AtomicU32);
+
+impl Seldom {
+    /// Whether this is the time.
+    pub(crate) fn strikes(&self) -> bool {
+        self.0.fetch_add(1, Ordering::SeqCst) % 50 == 49
+    }
 }
 
 /// Locks what a mutant remembers.

@@ -1,21 +1,29 @@
 //! How a run goes on over a backend that stands still or panics, and which checks it takes.
 
-use crate::mutants::{hook, hooked};
+use crate::mutants::{self, hook, hooked};
 use crate::subjects::SETUPS;
-use alloc_core::backend::{Backend, Result};
-use alloc_core::types::Stream;
+use alloc_core::backend::{Backend, ErrorKind, EventFlags, HostFlags, Result};
+use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use conformance::child::ChildCommand;
 use conformance::interpose::{Hook, Interposed};
 use conformance::{Options, Outcome, Progress, Scorecard, Subject, checks};
 use libtest_mimic::{Failed, Trial};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-pub(crate) fn trials() -> [Trial; 4] {
+pub(crate) fn trials() -> [Trial; 7] {
     [
         Trial::test("runs::end_over_a_backend_that_stands_still", end_over_a_backend_that_stands_still),
         Trial::test("runs::end_over_host_functions_that_run_inline", end_over_inline_host_functions),
         Trial::test("runs::go_on_after_panics", go_on_after_panics),
         Trial::test("runs::take_the_selected_checks", take_the_selected_checks),
+        Trial::test("runs::go_on_where_a_check_ends_the_process", go_on_where_a_check_ends_the_process),
+        Trial::test(
+            "runs::end_with_a_card_where_waits_return_early",
+            end_with_a_card_where_waits_return_early,
+        ),
+        Trial::test("runs::repeat_what_goes_wrong_now_and_then", repeat_what_goes_wrong_now_and_then),
     ]
 }
 
@@ -88,6 +96,91 @@ fn stops_after_three<H: Hook + Default>(
 
 fn failure(outcome: &Outcome) -> Option<&str> {
     if let Outcome::Failed(why) = outcome { Some(why) } else { None }
+}
+
+// What a backend over host memory does to its caller when its waits return early, or when it is beyond help.
+hook! { EndsTheProcess {
+    fn host_malloc(&self, _: &dyn Backend, _: u64, _: HostFlags) -> Result<DevicePtr> {
+        std::process::abort()
+    }
+} }
+
+hook! { NeverWaits {
+    fn synchronize_stream(&self, inner: &dyn Backend, stream: Stream) -> Result<()> {
+        inner.query_stream(stream).map(drop)
+    }
+
+    fn synchronize_device(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<()> {
+        inner.memory_info(device).map(drop)
+    }
+
+    fn synchronize_event(&self, inner: &dyn Backend, event: Event) -> Result<()> {
+        inner.query_event(event).map(drop)
+    }
+} }
+
+/// Subjects of this file that second processes find by name.
+pub(crate) fn subject(name: &str) -> Option<Subject> {
+    let make: fn(Arc<dyn Backend>) -> Arc<dyn Backend> = match name {
+        "runs.ends_the_process" => hooked::<EndsTheProcess>,
+        "runs.never_waits" => hooked::<NeverWaits>,
+        _ => return None,
+    };
+    Some(Subject::new(name, move || Ok(make(SETUPS[0].open()?))))
+}
+
+fn run_apart(name: &'static str, only: &[&str]) -> std::result::Result<Scorecard, Failed> {
+    let child = Some(ChildCommand::with_arguments([name.to_owned()]));
+    let only = only.iter().map(|part| (*part).to_owned()).collect();
+    let subject = subject(name).ok_or("no such subject")?;
+    Ok(conformance::run(&subject, &Options { only, child, ..Options::default() }, |_| {})?)
+}
+
+/// A check that ends its process has failed, and the next ones run.
+fn go_on_where_a_check_ends_the_process() -> std::result::Result<(), Failed> {
+    let card = run_apart("runs.ends_the_process", &["host.", "device.count"])?;
+    let failed: Vec<&str> = card.checks.iter().filter_map(|check| failure(&check.outcome)).collect();
+    let told = failed.iter().filter(|why| why.contains("it ended its process (signal: 6 (SIGABRT)")).count();
+    if told < 5
+        || card.passed < 3
+        || card.checks.iter().any(|c| c.see.is_some() != failure(&c.outcome).is_some())
+    {
+        return Err(format!("{card}").into());
+    }
+    Ok(())
+}
+
+fn end_with_a_card_where_waits_return_early() -> std::result::Result<(), Failed> {
+    let card = run_apart("runs.never_waits", &["copies.", "streams.synchronize", "memory.aligned"])?;
+    let caught = card.failures().any(|name| name == "streams.synchronize_waits");
+    if !caught || card.passed == 0 { Err(format!("{card}").into()) } else { Ok(()) }
+}
+
+/// Refuses its tenth event only.
+#[derive(Debug, Default)]
+struct TenthFails(AtomicU32);
+
+impl Hook for TenthFails {
+    fn create_event(&self, inner: &dyn Backend, device: DeviceIndex, flags: EventFlags) -> Result<Event> {
+        match self.0.fetch_add(1, Ordering::SeqCst) {
+            9 => Err(mutants::error(ErrorKind::Other)),
+            _ => inner.create_event(device, flags),
+        }
+    }
+}
+
+fn repeat_what_goes_wrong_now_and_then() -> std::result::Result<(), Failed> {
+    let only = vec!["events.handle_names_its_backend".to_owned()];
+    let once = Options { only, ..Options::default() };
+    let often = Options { repeat: 20, ..once.clone() };
+    let (once, often) =
+        (run_over(hooked::<TenthFails>, &once, |_| {})?, run_over(hooked::<TenthFails>, &often, |_| {})?);
+    let why = often.checks.first().and_then(|check| failure(&check.outcome)).unwrap_or_default();
+    if once.passed == 1 && why.starts_with("run 10 of 20: ") {
+        Ok(())
+    } else {
+        Err(format!("{once}\n{often}").into())
+    }
 }
 
 /// Panics in one method, wherever it is called.

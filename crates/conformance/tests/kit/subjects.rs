@@ -1,6 +1,7 @@
 //! What the kit runs over here, by name: a second process finds its subject by the same name.
 
 use crate::mutants::{self, Mutant};
+use crate::runs;
 use alloc_core::backend::{Backend, Result};
 use alloc_core::types::DeviceIndex;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
@@ -92,6 +93,9 @@ pub(crate) fn serve_child() -> ExitCode {
     let name = std::env::args().next_back().unwrap_or_default();
     if let Some(setup) = SETUPS.iter().find(|setup| setup.name == name) {
         return child::serve(&setup.subject());
+    }
+    if let Some(subject) = runs::subject(&name) {
+        return child::serve(&subject);
     }
     match mutants::all().find(|mutant| mutant.name == name) {
         Some(mutant) => child::serve(&mutated(mutant)),

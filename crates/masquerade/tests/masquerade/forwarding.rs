@@ -276,7 +276,7 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
 }
 
 /// What the masquerade says about itself; the inner backend's answers are another's.
-const OWN: [&str; 3] = ["Backend::id", "Backend::kind", "Backend::name"];
+const OWN: [&str; 4] = ["Backend::id", "Backend::kind", "Backend::label", "Backend::name"];
 
 #[test]
 fn every_method_reaches_the_backend_behind_and_its_errors_come_out_as_cudas() {

@@ -15,6 +15,8 @@ checks! { Memory;
     "memory.info_is_of_its_device":
         "memory_info: what one device hands out does not come from another" => info_is_of_its_device,
     "memory.info_total_is_constant": "memory_info: the total does not depend on use" => total_is_constant,
+    "memory.total_can_be_had":
+        "memory_info: an idle device gives most of its free bytes, and of its total" => total_can_be_had,
     "memory.refused_malloc_takes_nothing":
         "rule 6: a refused request has taken nothing" => refused_malloc_takes_nothing,
     "memory.pointer_info_of_base": "pointer_info: device memory begins at its base" => info_of_base,
@@ -95,6 +97,31 @@ fn total_is_constant(cx: &Context) -> Verdict {
         let before = cx.backend().memory_info(device)?.total;
         let _buffer = cx.buffer_on(device, 4 * MIB)?;
         ensure_eq!(cx.backend().memory_info(device)?.total, before, "all memory of device {device}");
+    }
+    Ok(())
+}
+
+fn total_can_be_had(cx: &Context) -> Verdict {
+    for device in cx.devices()? {
+        let info = cx.backend().memory_info(device)?;
+        let (mut held, mut had) = (Vec::new(), 0);
+        // Pieces of a half, then of what is left: what is lost to their sizes is a small part.
+        let mut piece = info.total / 2;
+        while piece > info.total / 64 && had < info.total {
+            match cx.buffer_if_there_is(device, piece)? {
+                Some(buffer) => {
+                    had += piece;
+                    held.push(buffer);
+                }
+                None => piece /= 2,
+            }
+        }
+        let figures = format!("{had} bytes could be had of device {device}, with {info:?}");
+        ensure!(had >= info.free / 4 * 3, "{figures}: much less than is said to be free");
+        ensure!(
+            had >= info.total / 8 * 5,
+            "{figures}: is the total right? (Nobody else must use the device while the kit runs.)"
+        );
     }
     Ok(())
 }

@@ -13,6 +13,8 @@ checks! { Streams;
     "streams.not_ready_leaves_no_error": "rule 6: NotReady is a value, not an error" => not_ready_no_error,
     "streams.query_does_not_block": "query_stream: does not block" => query_does_not_block,
     "streams.synchronize_waits": "I3: synchronize_stream returns when the work has finished" => sync_waits,
+    "streams.synchronize_waits_every_time":
+        "I3: synchronize_stream returns when the work has finished, every time" => sync_waits_every_time,
     "streams.synchronize_sees_results":
         "I3: what the stream did is there when synchronize_stream returns" => sync_sees_results,
     "streams.synchronize_waits_for_itself_only":
@@ -91,6 +93,11 @@ fn sync_waits(cx: &Context) -> Verdict {
     cx.backend().synchronize_stream(stream.handle)?;
     ensure_eq!(done.load(Ordering::SeqCst), 1, "work done when synchronize_stream returned");
     Ok(())
+}
+
+fn sync_waits_every_time(cx: &Context) -> Verdict {
+    let stream = cx.stream()?;
+    cx.waits_every_time(stream.handle, || Ok(cx.backend().synchronize_stream(stream.handle)?))
 }
 
 fn sync_sees_results(cx: &Context) -> Verdict {

@@ -10,6 +10,7 @@ mutants! {
     KindChanges: "device.kind_changes", "its kind is another at every call" => "device.kind_is_stable",
     ShoutsItsName: "device.shouts_its_name", "its name is in upper case" => "device.name_is_lower_case",
     CountChanges: "device.count_changes", "a device comes and goes" => "device.count_is_stable",
+    CountsManifold: "device.counts_manifold", "there are 257 devices" => "device.count_within_limit",
     CountPerThread: "device.count_per_thread",
         "other threads see a device less" => "device.count_on_any_thread",
     CountsFromOne: "device.counts_from_one",
@@ -48,6 +49,12 @@ mutants! {
     IdleIsAnError: "device.idle_is_an_error",
         "synchronize_device refuses an idle device" => "device.synchronize_idle",
 }
+
+hook! { CountsManifold {
+    fn device_count(&self, inner: &dyn Backend) -> Result<u16> {
+        inner.device_count().map(|_| MAX_DEVICES + 1)
+    }
+} }
 
 #[derive(Debug, Default)]
 struct IdChanges(AtomicU16);

@@ -1,6 +1,6 @@
 //! Backends that break rules of this area: events.
 
-use crate::mutants::{Sticky, error, hook, lock, mutants};
+use crate::mutants::{Seldom, Sticky, error, hook, lock, mutants};
 use alloc_core::backend::*;
 use alloc_core::types::{BackendId, DeviceIndex, Event, Stream};
 use conformance::interpose::Hook;
@@ -18,6 +18,10 @@ mutants! {
     NoBlockingSync: "events.no_blocking_sync", "BLOCKING_SYNC is refused" => "events.each_flag_works",
     HundredEvents: "events.hundred", "no more than 100 events live" => "events.many_at_once",
     ReadyEarly: "events.ready_early", "an event is ready before the work" => "events.not_ready_behind_work",
+    SeldomReady: "events.seldom_ready",
+        "one event in fifty is ready before the work" => "events.none_of_many_is_ready_early",
+    SeldomWaits: "events.seldom_waits",
+        "one synchronize_event in fifty returns at once" => "events.synchronize_waits_every_time",
     NeverReady: "events.never_ready", "an event is never ready" => "events.ready_after_work",
     StickyNotReady: "events.sticky_not_ready",
         "NotReady leaves an error for the next call" => "events.not_ready_leaves_no_error",
@@ -80,6 +84,25 @@ other_create!(NoBlockingSync, |inner, device, flags| {
 other_create!(TakesUnknownDevice, |inner, device, flags| {
     inner.create_event(device, flags).or_else(|_| inner.create_event(DeviceIndex(0), flags))
 });
+
+#[derive(Debug, Default)]
+struct SeldomReady(Seldom);
+
+impl Hook for SeldomReady {
+    fn query_event(&self, inner: &dyn Backend, event: Event) -> Result<Readiness> {
+        let truly = inner.query_event(event)?;
+        Ok(if self.0.strikes() { Readiness::Ready } else { truly })
+    }
+}
+
+#[derive(Debug, Default)]
+struct SeldomWaits(Seldom);
+
+impl Hook for SeldomWaits {
+    fn synchronize_event(&self, inner: &dyn Backend, event: Event) -> Result<()> {
+        if self.0.strikes() { inner.query_event(event).map(drop) } else { inner.synchronize_event(event) }
+    }
+}
 
 #[derive(Debug, Default)]
 struct SameEvent(Mutex<Option<Event>>);

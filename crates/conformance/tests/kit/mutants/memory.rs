@@ -16,6 +16,7 @@ mutants! {
         "a request for 0 bytes gives null, as on HIP" => "memory.malloc_of_nothing",
     SmallIsNull: "memory.small_is_null", "small requests give null" => "memory.malloc_is_not_null",
     OddAddresses: "memory.odd_addresses", "memory is aligned to 256 bytes only" => "memory.aligned",
+    HighAddresses: "memory.high_addresses", "addresses have 58 bits" => "memory.within_57_bits",
     HandsOutTwice: "memory.hands_out_twice", "memory that is held is handed out again" => "memory.disjoint",
     SharedByDevices: "memory.shared_by_devices",
         "two devices hand out the same memory" => "memory.disjoint_across_devices",
@@ -91,6 +92,21 @@ hook! { OddAddresses {
     unsafe fn free(&self, inner: &dyn Backend, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
         // SAFETY: rule 3: what malloc moved is moved back; anything else is no live base, and answered.
         unsafe { inner.free(device, DevicePtr(ptr.0.saturating_sub(256))) }
+    }
+} }
+
+/// The lowest address that has too many bits.
+const HIGH: u64 = 1 << ADDRESS_BITS;
+
+hook! { HighAddresses {
+    fn malloc(&self, inner: &dyn Backend, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
+        let ptr = inner.malloc(device, bytes)?;
+        // Of a size that no check writes to: the simulator would, too.
+        Ok(if bytes == 4 * MIB { ptr.add(HIGH) } else { ptr })
+    }
+    unsafe fn free(&self, inner: &dyn Backend, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
+        // SAFETY: rule 3: what malloc moved is moved back; anything else is no live base, and answered.
+        unsafe { inner.free(device, DevicePtr(ptr.0 & (HIGH - 1))) }
     }
 } }
 

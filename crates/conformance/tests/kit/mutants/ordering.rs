@@ -1,6 +1,6 @@
 //! Backends that break rules of this area: what waits for what.
 
-use crate::mutants::{block, error, hook, lock, mutants};
+use crate::mutants::{Seldom, block, error, hook, lock, mutants};
 use alloc_core::backend::*;
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
 use conformance::interpose::Hook;
@@ -29,6 +29,10 @@ mutants! {
         "waits for another device's events do nothing" => "ordering.wait_across_devices",
     DefaultNeverWaits: "ordering.default_never_waits",
         "waits of the default stream do nothing" => "ordering.wait_on_default_stream",
+    SeldomHolds: "ordering.seldom_holds",
+        "one wait_event in fifty does nothing" => "ordering.wait_holds_every_time",
+    DeviceSeldomWaits: "ordering.device_seldom_waits",
+        "one synchronize_device in fifty returns at once" => "ordering.device_waits_every_time",
     OneWaitOnly: "ordering.one_wait_only", "a second wait does nothing" => "ordering.wait_for_two",
     DeviceNeverWaits: "ordering.device_never_waits",
         "synchronize_device returns at once" => "ordering.device_waits_for_all_streams",
@@ -43,6 +47,24 @@ mutants! {
         "synchronize_device waits for the current device" => "ordering.second_device_waits",
     NeverThroughWaits: "ordering.never_through_waits",
         "synchronize_stream does not wait behind a wait" => "ordering.synchronize_behind_wait",
+}
+
+#[derive(Debug, Default)]
+struct SeldomHolds(Seldom);
+
+impl Hook for SeldomHolds {
+    fn wait_event(&self, inner: &dyn Backend, stream: Stream, event: Event) -> Result<()> {
+        if self.0.strikes() { inner.query_event(event).map(drop) } else { inner.wait_event(stream, event) }
+    }
+}
+
+#[derive(Debug, Default)]
+struct DeviceSeldomWaits(Seldom);
+
+impl Hook for DeviceSeldomWaits {
+    fn synchronize_device(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<()> {
+        if self.0.strikes() { inner.memory_info(device).map(drop) } else { inner.synchronize_device(device) }
+    }
 }
 
 /// A hook that does something else with some waits.

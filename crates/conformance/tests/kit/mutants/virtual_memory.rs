@@ -6,8 +6,8 @@ mod mapping;
 use super::{hook, mutants};
 use aliases::{AliasIsFresh, UnmapTakesAll};
 use alloc_core::backend::{
-    Access, Backend, BackendError, ErrorKind, Granularity, HandleType, HostFunction, PhysicalProperties,
-    PointerInfo, PointerKind, Result, ShareableHandle, VirtualMemory,
+    ADDRESS_BITS, Access, Backend, BackendError, ErrorKind, Granularity, HandleType, HostFunction,
+    PhysicalProperties, PointerInfo, PointerKind, Result, ShareableHandle, VirtualMemory,
 };
 use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use mapping::{
@@ -25,6 +25,8 @@ mutants! {
         "0 bytes are rounded up" => "virtual_memory.sizes_are_positive",
     SameAddresses: "virtual_memory.same_addresses",
         "every reservation is the first one" => "virtual_memory.reservations_are_disjoint",
+    HighAddresses: "virtual_memory.high_addresses",
+        "reserved addresses have 58 bits" => "virtual_memory.within_57_bits",
     NoAlignment: "virtual_memory.no_alignment",
         "the alignment asked for is forgotten" => "virtual_memory.reservation_is_aligned",
     AddressesCost: "virtual_memory.addresses_cost",
@@ -196,6 +198,27 @@ impl conformance::interpose::Hook for AddressesCost {
 hook! { AddressesLeak {
     unsafe fn release_address(&self, _: &dyn VirtualMemory, _: DevicePtr, _: u64) -> Result<()> {
         Ok(())
+    }
+} }
+
+/// The lowest address that has too many bits.
+const HIGH: u64 = 1 << ADDRESS_BITS;
+
+hook! { HighAddresses {
+    fn reserve_address(
+        &self,
+        inner: &dyn VirtualMemory,
+        device: DeviceIndex,
+        bytes: u64,
+        alignment: u64,
+        hint: DevicePtr,
+    ) -> Result<DevicePtr> {
+        Ok(inner.reserve_address(device, bytes, alignment, hint)?.add(HIGH))
+    }
+
+    unsafe fn release_address(&self, inner: &dyn VirtualMemory, base: DevicePtr, bytes: u64) -> Result<()> {
+        // SAFETY: the caller's promise, of what reserve_address moved.
+        unsafe { inner.release_address(DevicePtr(base.0.saturating_sub(HIGH)), bytes) }
     }
 } }
 

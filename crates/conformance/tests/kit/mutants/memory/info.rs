@@ -16,6 +16,10 @@ mutants! {
     OnlyFirstDevice: "memory.only_first_device",
         "memory_info is about device 0" => "memory.info_is_of_its_device",
     TotalIsFree: "memory.total_is_free", "the total is what is free" => "memory.info_total_is_constant",
+    TwiceTheTotal: "memory.twice_the_total",
+        "the total is twice what there is" => "memory.total_can_be_had",
+    TwiceAsMuch: "memory.twice_as_much",
+        "the total and what is free are both too much by all there is" => "memory.total_can_be_had",
     NeverRises: "memory.never_rises", "free bytes only ever fall" => "memory.info_rises_with_free",
     AllManaged: "memory.all_managed", "device memory is said to be managed" => "memory.pointer_info_of_base",
     BaseIsPointer: "memory.base_is_pointer",
@@ -52,6 +56,26 @@ macro_rules! other_info {
 // Some memory is always taken, so that the swap is seen.
 other_info!(MoreThanAll, |info| MemoryInfo { free: info.total, total: info.free - 1 });
 other_info!(TotalIsFree, |info| MemoryInfo { free: info.free, total: info.free });
+
+/// A hook that says so of its memory in both places.
+macro_rules! twice_the_total {
+    ($name:ident, |$info:ident| $change:expr) => {
+        hook! { $name {
+            fn memory_info(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<MemoryInfo> {
+                let $info = inner.memory_info(device)?;
+                Ok($change)
+            }
+
+            fn properties(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<DeviceProperties> {
+                let truly = inner.properties(device)?;
+                Ok(DeviceProperties { total_memory: 2 * truly.total_memory, ..truly })
+            }
+        } }
+    };
+}
+
+twice_the_total!(TwiceTheTotal, |info| MemoryInfo { total: 2 * info.total, ..info });
+twice_the_total!(TwiceAsMuch, |info| MemoryInfo { total: 2 * info.total, free: info.free + info.total });
 
 hook! { AnyDevice {
     fn memory_info(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<MemoryInfo> {

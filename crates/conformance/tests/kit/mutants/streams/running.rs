@@ -1,6 +1,6 @@
 //! Backends that break rules of how streams run.
 
-use crate::mutants::{Sticky, block, hook, lock, mutants};
+use crate::mutants::{Seldom, Sticky, block, hook, lock, mutants};
 use alloc_core::backend::*;
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
 use conformance::interpose::Hook;
@@ -17,6 +17,8 @@ mutants! {
         "NotReady leaves an error for the next call" => "streams.not_ready_leaves_no_error",
     QueriesBlock: "streams.queries_block", "queries wait for the work" => "streams.query_does_not_block",
     NeverWaits: "streams.never_waits", "synchronize_stream returns at once" => "streams.synchronize_waits",
+    SeldomWaits: "streams.seldom_waits",
+        "one synchronize_stream in fifty returns at once" => "streams.synchronize_waits_every_time",
     WaitsForDevice: "streams.waits_for_device",
         "synchronize_stream waits for the device" => "streams.synchronize_waits_for_itself_only",
     OneQueue: "streams.one_queue", "all streams are one queue" => "streams.run_beside_each_other",
@@ -40,6 +42,15 @@ hook! { AlwaysReady {
         inner.query_stream(stream).map(|_| Readiness::Ready)
     }
 } }
+
+#[derive(Debug, Default)]
+struct SeldomWaits(Seldom);
+
+impl Hook for SeldomWaits {
+    fn synchronize_stream(&self, inner: &dyn Backend, stream: Stream) -> Result<()> {
+        if self.0.strikes() { inner.query_stream(stream).map(drop) } else { inner.synchronize_stream(stream) }
+    }
+}
 
 hook! { NeverReady {
     fn query_stream(&self, inner: &dyn Backend, stream: Stream) -> Result<Readiness> {
