@@ -3,10 +3,13 @@
 pub mod bytes;
 pub mod clients;
 pub mod fault_loop;
+pub mod fits;
 pub mod lookalike;
 pub mod peer;
 pub mod pinned;
+pub mod quiet;
 pub mod rig;
+pub mod scale;
 pub mod sites;
 pub mod sleepers;
 pub mod views;

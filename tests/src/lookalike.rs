@@ -33,6 +33,21 @@ pub fn hip_library() -> PathBuf {
     driver("liblookalike_hip.so")
 }
 
+/// A copy of a lookalike, in `folder`, that does not export these functions.
+///
+/// # Panics
+/// Where it does not export one of them anyway, or the copy cannot be written.
+#[must_use]
+pub fn without(library: &Path, functions: &[&str], folder: &Path) -> PathBuf {
+    let mut image = std::fs::read(library).expect("the lookalike can be read");
+    let absent = lookalike::absence::hide(&mut image, functions);
+    assert!(absent.is_empty(), "{} has no {absent:?}", library.display());
+    let copy =
+        folder.join(format!("{}-{}", functions.join("-"), library.file_name().unwrap_or_default().display()));
+    std::fs::write(&copy, image).expect("the copy can be written");
+    copy
+}
+
 /// Whether tests that can are to run over the machine's own drivers (`GRANULE_REAL_DRIVERS`).
 #[must_use]
 pub fn real_drivers() -> bool {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::backend::{Backend, PointerKind};
-use alloc_core::config::{ReserveSize, Settings};
+use alloc_core::config::{PolicyName, ReserveSize, Settings};
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::snapshot::{Action, BlockState};
 use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, GIB, KIB, MIB, Stream};
@@ -263,9 +263,12 @@ fn h01_history_is_in_order_and_says_whether_it_is_complete() {
     );
     let history = snapshot.history.unwrap();
     assert!(history.complete && history.recorded);
-    allocator.record_history(&HistoryOptions::newest(5).deterministic());
+    allocator.record_history(&HistoryOptions { clear: true, ..HistoryOptions::newest(2).deterministic() });
+    for _ in 0..2 {
+        allocator.free(allocator.malloc(1000, stream).unwrap()).unwrap();
+    }
     let cut = allocator.snapshot(true);
-    assert_eq!(cut.device_traces[0].len(), 5);
+    assert_eq!(cut.device_traces[0].len(), 2);
     assert!(!cut.history.unwrap().complete, "a ring that lost entries says so");
 }
 
@@ -389,7 +392,7 @@ fn s09_a_fraction_limits_what_is_held<P: Policy>() {
     assert!((allocator.memory_fraction(DEVICE).unwrap() - 0.5).abs() < 1e-9);
     let half = allocator.malloc(499 * MIB, stream).unwrap();
     let error = allocator.malloc(500 * MIB, stream).unwrap_err();
-    assert!(error.to_string().contains("500.00 MiB allowed; "), "{error}");
+    assert!(error.to_string().contains("500.00 MiB may be held. "), "{error}");
     allocator.set_memory_fraction(1.0, DEVICE).unwrap();
     let rest = allocator.malloc(500 * MIB, stream).unwrap();
     for ptr in [half, rest] {
@@ -422,7 +425,11 @@ fn e07_a_request_above_the_reserve_fails_with_its_hint() {
     let (_device, allocator, stream) = setup::<PytorchPolicy>(settings);
     let error = allocator.malloc(200 * MIB, stream).unwrap_err();
     assert!(error.is_out_of_memory());
-    assert!(error.to_string().contains("exceeds the expandable-segment reserve of 100.00 MiB"), "{error}");
+    let own = "A growable segment of this stream reserves 100.00 MiB of address space";
+    assert!(error.to_string().contains(own), "{error}");
+    let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
+    let text = report.pytorch_message();
+    assert!(text.contains("exceeds the expandable-segment reserve of 100.00 MiB"), "{text}");
     let ptr = allocator.malloc(90 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
 }
@@ -457,7 +464,9 @@ fn base_allocation_and_cache_info_see_the_segment() {
         allocator.configure(growable()).unwrap();
         allocator.malloc(30 * MIB, stream).unwrap()
     };
-    assert!(allocator.base_allocation(grown).unwrap_err().to_string().contains("expandable_segments:True"));
+    let refused = allocator.base_allocation(grown).unwrap_err();
+    assert!(refused.to_string().contains("growable memory"), "{refused}");
+    assert!(refused.pytorch_message().contains("expandable_segments:True"), "{refused}");
     for ptr in [first, second, grown] {
         allocator.free(ptr).unwrap();
     }
@@ -508,7 +517,36 @@ fn driver_pools_are_refused_clearly<P: Policy>() {
     assert!(error.to_string().contains("backend:native"), "{error}");
 }
 
+/// The policy is the allocator's type: settings that name another are refused, from code and from text, at first and later.
+fn another_policy_than_that_of_the_type_is_refused<P: Policy>() {
+    let (device, allocator, _) = setup::<P>(Settings::default());
+    let of_type = |policy: &PolicyName| policy.name() == P::NAME;
+    let (own, others): (Vec<_>, Vec<_>) = PolicyName::ALL.iter().copied().partition(of_type);
+    for other in others {
+        let read: Settings = format!("policy:{other}").parse().unwrap();
+        let written = Settings { policy: Some(other), ..Settings::default() };
+        for settings in [read, written] {
+            let refused = [
+                CachingAllocator::<P>::new(device.clone(), settings.clone()).map(drop),
+                allocator.configure(settings),
+            ];
+            for refused in refused {
+                let text = refused.unwrap_err().to_string();
+                for part in
+                    [format!("policy:{other}"), format!("policy:{}", P::NAME), "leave policy out".into()]
+                {
+                    assert!(text.contains(&part), "{text}");
+                }
+            }
+        }
+    }
+    assert_eq!(allocator.settings(), Settings::default(), "nothing has changed");
+    allocator.configure(Settings { policy: Some(own[0]), ..Settings::default() }).unwrap();
+    assert_eq!(allocator.settings().policy_name().name(), allocator.policy_name());
+}
+
 granule_tests::for_each_policy!(
+    another_policy_than_that_of_the_type_is_refused,
     a05_record_stream_delays_reuse_until_that_streams_work_is_done,
     streams_do_not_wait_for_each_other,
     pytorch_189504_pending_blocks_count_before_an_out_of_memory,

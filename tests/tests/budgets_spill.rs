@@ -8,6 +8,7 @@ use alloc_core::sleep::{Backup, Tags};
 use alloc_core::types::{DeviceIndex, MIB};
 use backend_openreg::OpenRegConfig;
 use granule_tests::clients::{Client, budget};
+use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::sleepers::{malloc_in, tagged};
 use std::sync::{Arc, Mutex};
@@ -120,7 +121,7 @@ fn a_hook_of_a_wake_may_wait_for_other_threads<P: Policy>() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let block = malloc_in(&pool, &allocator, 100 * MIB, rig.stream());
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let other = Mutex::new(Some(allocator.malloc(180 * MIB, rig.stream()).unwrap()));
         let (weak, stream) = (Arc::downgrade(&allocator), rig.stream());
         allocator.add_spill_hook(0, move |_| {
@@ -146,7 +147,7 @@ fn a_hook_that_panics_in_a_wake_loses_nothing<P: Policy>() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let block = malloc_in(&pool, &allocator, 100 * MIB, rig.stream());
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let other = allocator.malloc(180 * MIB, rig.stream()).unwrap();
         allocator.add_spill_hook(0, |_| panic!("the hook has a bug"));
         let wake = || allocator.wake(Tags::All);

@@ -9,6 +9,7 @@ use alloc_core::pool::Filter;
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr, Event, GIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
+use granule_tests::quiet::Retires;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::ThreadId;
@@ -233,7 +234,7 @@ fn a_thread_that_ends_passes_its_streams_memory_on<P: Policy>() {
     let (ptr, before) = elsewhere(|| {
         let ptr = rig.malloc(PER_THREAD);
         rig.allocator.free(ptr).unwrap();
-        rig.allocator.retire_stream(rig.stream(PER_THREAD)).unwrap();
+        rig.allocator.retire(rig.stream(PER_THREAD)).unwrap();
         (ptr, std::thread::current().id())
     });
     let me = std::thread::current().id();
@@ -278,7 +279,7 @@ fn a_handle_that_comes_back_is_a_new_stream_in_every_pool<P: Policy>() {
     allocator.record_stream(used, old).unwrap();
     allocator.free(inside).unwrap();
     allocator.free(outside).unwrap();
-    allocator.retire_stream(old).unwrap();
+    allocator.retire(old).unwrap();
     // SAFETY: rule 1: made by the test, which does not use it again.
     unsafe { machine.destroy_stream(old) }.unwrap();
     let new = machine.create_stream(DEVICE, 0).unwrap();

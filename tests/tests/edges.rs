@@ -10,6 +10,7 @@ use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
+use granule_tests::quiet::Retires;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read;
@@ -167,7 +168,7 @@ fn releases<P: Policy>(
         ("free again", a.free(ptr)),
         ("free of another's", a.free(DevicePtr(0xdead_beef))),
         ("free_on", a.free_on(ptr, DEVICE)),
-        ("retire_stream", a.retire_stream(stream)),
+        ("retire_stream", a.retire(stream)),
         ("empty_cache", a.empty_cache()),
         ("empty_pool", a.empty_pool(PoolId::DEFAULT)),
         ("end_pool", a.end_pool(DEVICE, PoolId::DEFAULT)),
@@ -246,7 +247,7 @@ fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffecte
     let saved = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
     let shared = allocator.malloc(5 * MIB, stream).unwrap();
     allocator.record_stream(shared, other).unwrap();
-    allocator.retire_stream(other).unwrap();
+    allocator.retire(other).unwrap();
     let allocator = Arc::new(allocator);
     let buffer = DeviceBuffer::new(&allocator, 7 * MIB, stream).unwrap();
     let scope = PoolScope::new(&allocator, DEVICE, PoolId::fresh(), Filter::this_thread());

@@ -3,6 +3,7 @@
 //! One test, because the environment is the process's own.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+use alloc_core::policy::GranulePolicy;
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 
@@ -24,4 +25,13 @@ fn the_environment_is_read_when_it_is_asked_for_and_errors_are_the_callers() {
     assert!(matches!(refusal, AllocError::Settings(_)));
     let text = refusal.to_string();
     assert!(text.contains("GRANULE_CONF") && text.contains("hardened"), "names variable and remedy: {text}");
+    // SAFETY: as above.
+    unsafe { std::env::set_var("GRANULE_CONF", "policy:granule") };
+    let text = from_env().unwrap_err().to_string();
+    assert!(
+        text.contains("policy:granule") && text.contains("GranulePolicy"),
+        "names policy and remedy: {text}"
+    );
+    let machine = OpenReg::new(OpenRegConfig::default()).unwrap();
+    assert!(CachingAllocator::<GranulePolicy>::from_env(machine).is_ok(), "the type that has it");
 }

@@ -38,7 +38,8 @@ unsafe impl SegmentSource for Borrowed {
     }
 }
 
-impl PhysicalSource for Borrowed {
+// SAFETY: handles that the device has just made, each handed out once.
+unsafe impl PhysicalSource for Borrowed {
     fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
         self.backend.virtual_memory().ok()?.create_physical(device, bytes, HandleType::None).ok()
     }

@@ -12,6 +12,7 @@ use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PoolId, Stream};
 use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::fault_loop::{Machine, Simulated, kind_of};
+use granule_tests::quiet::Sleeps;
 use std::cell::Cell;
 use std::fmt::Debug;
 
@@ -52,7 +53,7 @@ impl<P: Policy> Program<'_, P> {
     fn cycles(&self, backup: &Backup, blocks: &[(DevicePtr, u64, u64)], spares: [DevicePtr; 2]) {
         let allocator = &self.allocator;
         let held = self.machine.used();
-        let slept = self.again(|| allocator.sleep(Tags::Only(TAG), backup));
+        let slept = self.again(|| allocator.put_to_sleep(Tags::Only(TAG), backup));
         if !self.struck.get() {
             assert_eq!(slept.slept, held);
         }
@@ -69,7 +70,7 @@ impl<P: Policy> Program<'_, P> {
         }
         allocator.check_invariants();
         self.check(blocks);
-        self.again(|| allocator.sleep(Tags::All, backup));
+        self.again(|| allocator.put_to_sleep(Tags::All, backup));
         self.again(|| allocator.wake(Tags::Only(TAG)));
         self.check(blocks);
     }

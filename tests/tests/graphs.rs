@@ -10,6 +10,7 @@ use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
 use granule_tests::Allocator;
+use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use std::time::Duration;
 
@@ -309,7 +310,7 @@ fn no_call_of_the_allocator_breaks_a_capture<P: Policy>() {
             ("retire", &|| {
                 let short = rig.new_stream();
                 allocator.free(allocator.malloc(MIB, short).unwrap()).unwrap();
-                allocator.retire_stream(short).unwrap();
+                allocator.retire(short).unwrap();
             }),
             ("empty", &|| allocator.empty_cache().unwrap()),
         ];
@@ -372,7 +373,71 @@ fn a_scope_that_ends_within_a_capture_frees_nothing_early<P: Policy>() {
     });
 }
 
+/// A restore ends the uses that a graph orders: the event that was kept for one does for the next.
+#[test]
+fn a_restore_keeps_no_events_for_uses_that_are_over() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream, side) =
+            (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let empty = allocator.checkpoint(DEVICE, pool.id()).unwrap();
+        let mut made = Vec::new();
+        for _ in 0..3 {
+            let mut capture = begin(&allocator, stream);
+            capture.retain_pool(pool.id()).unwrap();
+            let scope = pool.enter(Filter::this_thread()).unwrap();
+            let shared = allocator.malloc(30 * MIB, stream).unwrap();
+            join(rig, stream, side);
+            let before = rig.device.calls();
+            allocator.record_stream(shared, side).unwrap();
+            made.push(rig.device.calls().since(&before).get(Call::CreateEvent));
+            join(rig, side, stream);
+            drop((scope, capture.end().unwrap()));
+            assert_eq!(allocator.restore_checkpoint(&empty, None).unwrap().freed, [shared]);
+        }
+        assert_eq!(made[1..], [0, 0], "{}", rig.name);
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// What a graph, its capture and a pool hold goes with these values: whoever knows the pool's id takes none of it.
+fn a_values_references_are_not_released_by_id<P: Policy>() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream) = (rig.with_policy::<P>(Settings::default()), rig.new_stream());
+        let stays = |answer: Result<(), AllocError>| {
+            let error = answer.unwrap_err();
+            assert!(matches!(error, AllocError::Pool { .. } | AllocError::NoCapture { .. }), "{error}");
+        };
+        let capture = begin(&allocator, stream);
+        let pool = capture.pool();
+        let ptr = allocator.malloc(30 * MIB, stream).unwrap();
+        stays(allocator.mark_capture_end(DEVICE));
+        stays(allocator.end_pool(DEVICE, pool));
+        stays(allocator.release_pool(DEVICE, pool));
+        let graph = capture.end().unwrap();
+        stays(allocator.release_pool(DEVICE, pool));
+        allocator.create_pool(DEVICE, pool, None).unwrap();
+        allocator.release_pool(DEVICE, pool).expect("the program's own reference");
+        allocator.free(ptr).unwrap();
+        allocator.empty_cache().unwrap();
+        assert!(
+            allocator.pool_stats(DEVICE, pool).unwrap().free_bytes >= 30 * MIB,
+            "the graph keeps its memory"
+        );
+        drop(graph);
+        nothing_remains(rig, &allocator, pool, stream);
+        let kept = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        stays(allocator.release_pool(DEVICE, kept.id()));
+        let scope = kept.enter(Filter::Always).unwrap();
+        stays(allocator.end_pool(DEVICE, kept.id()));
+        drop((scope, kept));
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 granule_tests::for_each_policy!(
+    a_values_references_are_not_released_by_id,
     an_abandoned_capture_leaks_nothing,
     a_broken_capture_leaks_nothing,
     a_capture_that_cannot_begin_changes_nothing,

@@ -13,6 +13,7 @@ use alloc_core::snapshot::Action;
 use alloc_core::types::{DevicePtr, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenRegConfig, TrapKind};
 use granule_tests::Allocator;
+use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use std::sync::{Arc, Mutex};
 
@@ -434,7 +435,7 @@ fn a_retired_streams_blocks_go_unchecked_and_come_back<P: Policy>() {
         let stream = rig.new_stream();
         let [held, live] = [0; 2].map(|_| allocator.malloc(1000, stream).unwrap());
         allocator.free(held).unwrap();
-        allocator.retire_stream(stream).unwrap();
+        allocator.retire(stream).unwrap();
         // SAFETY: rule 1: retired, and not used again.
         unsafe { rig.backend.destroy_stream(stream) }.unwrap();
         allocator.free(live).unwrap();

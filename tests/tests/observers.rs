@@ -1,6 +1,9 @@
 //! Those that look on while the allocator works: observers of segments, and trackers of entries.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+#[path = "observers/foreign.rs"]
+mod foreign;
+
 use alloc_core::backend::ErrorKind;
 use alloc_core::config::Settings;
 use alloc_core::device::{SegmentChange, SegmentEvent};

@@ -1,11 +1,11 @@
 //! Checkpoints of pools: K01 to K05 of the checklist, on each rig.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
-use alloc_core::AllocError;
 use alloc_core::config::Settings;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::snapshot::BlockState;
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
+use alloc_core::{AllocError, DeviceBuffer};
 use backend_openreg::OpenRegConfig;
 use granule_tests::Allocator;
 use granule_tests::rig::{DEVICE, Rig, on_each};
@@ -242,6 +242,22 @@ fn k05_pending_blocks_do_not_count_and_cannot_be_saved() {
     });
 }
 
+/// A restore frees every live block; one that a buffer has stays, and so does everything else.
+#[test]
+fn a_checkpoint_is_not_restored_over_what_a_buffer_has() {
+    on_each(&of(200), |rig| {
+        let scene = Scene::new(rig, Settings::default());
+        let saved = scene.allocator.checkpoint(DEVICE, scene.pool.id()).unwrap();
+        let buffer = DeviceBuffer::new(&scene.allocator, KIB, scene.home).unwrap();
+        let refused = scene.allocator.restore_checkpoint(&saved, None).unwrap_err();
+        assert!(refused.to_string().contains("drop the buffer, or take its address out"), "{refused}");
+        assert!(scene.has_live([buffer.ptr()]), "nothing has changed");
+        let raw = buffer.into_raw();
+        assert_eq!(scene.allocator.restore_checkpoint(&saved, None).unwrap().freed, [raw]);
+        scene.end([]);
+    });
+}
+
 #[test]
 fn checkpoints_of_pools_that_are_gone_are_refused() {
     on_each(&of(200), |rig| {
@@ -252,7 +268,7 @@ fn checkpoints_of_pools_that_are_gone_are_refused() {
         assert_eq!((saved.pool(), saved.device()), (id, DEVICE));
         allocator.end_pool(DEVICE, id).unwrap();
         allocator.release_pool(DEVICE, id).unwrap();
-        allocator.release_pool(DEVICE, id).unwrap();
+        drop(scene.pool);
         assert!(matches!(allocator.restore_checkpoint(&saved, None), Err(AllocError::DeadPool { .. })));
         allocator.free(ptr).unwrap();
         allocator.empty_cache().unwrap();
@@ -262,7 +278,11 @@ fn checkpoints_of_pools_that_are_gone_are_refused() {
         allocator.create_pool(DEVICE, id, None).unwrap();
         allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
         assert!(matches!(allocator.restore_checkpoint(&saved, None), Err(AllocError::UnknownPool { .. })));
-        scene.end([]);
+        allocator.end_pool(DEVICE, id).unwrap();
+        for _ in 0..2 {
+            allocator.release_pool(DEVICE, id).unwrap();
+        }
+        rig.nothing_is_left(&allocator);
     });
 }
 

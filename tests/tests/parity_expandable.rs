@@ -106,6 +106,36 @@ fn e02_whole_free_granules_go_and_the_range_when_all_are_free() {
     });
 }
 
+/// The figures are PyTorch's own: it makes new blocks of what stays beside memory that goes, and the block that lost its memory
+/// lends its own figure to what is mapped there again.
+#[test]
+fn e08_free_blocks_show_the_requests_that_pytorch_shows() {
+    on_each(&one(), |rig| {
+        let allocator = rig.allocator(growable());
+        let stream = rig.stream();
+        let sizes = [30 * MIB, 70 * MIB, 15 * MIB];
+        let [_, between, _] = sizes.map(|size| allocator.malloc(size, stream).unwrap());
+        allocator.free(between).unwrap();
+        let requested = || {
+            let segments = allocator.snapshot(false).segments;
+            segments.iter().flat_map(|s| s.blocks.iter().map(|b| b.requested_size)).collect::<Vec<_>>()
+        };
+        assert_eq!(requested(), [30, 70, 15, 0].map(|n| n * MIB));
+        allocator.empty_cache().unwrap();
+        // 10 MiB before the granules that went, 15 live behind them and 5 that nobody ever had.
+        assert_eq!(requested(), [30, 0, 15, 0].map(|n| n * MIB));
+        let low = allocator.malloc(12 * MIB, stream).unwrap();
+        assert_eq!(requested(), [30, 12, 70, 15, 0].map(|n| n * MIB));
+        let high = allocator.malloc(33 * MIB, stream).unwrap();
+        assert_eq!(requested(), [30, 12, 33, 0, 15, 0].map(|n| n * MIB));
+        allocator.free(low).unwrap();
+        allocator.free(high).unwrap();
+        assert_eq!(requested(), [30, 33, 15, 0].map(|n| n * MIB));
+        allocator.empty_cache().unwrap();
+        assert_eq!(requested(), [30, 0, 15, 0].map(|n| n * MIB));
+    });
+}
+
 #[test]
 fn e07_beyond_the_reserve_is_out_of_memory_with_a_hint() {
     on_each(&one(), |rig| {
@@ -120,7 +150,7 @@ fn e07_beyond_the_reserve_is_out_of_memory_with_a_hint() {
         let error = allocator.malloc(100 * MIB + 1, rig.stream()).unwrap_err();
         let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
         assert_eq!(report.reserve_too_small, Some(100 * MIB));
-        let text = error.to_string();
+        let text = report.pytorch_message();
         let hint = "This allocation exceeds the expandable-segment reserve of 100.00 MiB";
         assert!(text.contains(hint) && text.contains("expandable_segments_reserve"), "{text}");
         assert_eq!(*seen.lock().unwrap(), [(100 * MIB + 1, Some(100 * MIB))]);

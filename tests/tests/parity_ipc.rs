@@ -33,11 +33,15 @@ fn both_kinds(behaviour: impl Fn(Settings)) {
 }
 
 fn refusal(allocator: &Allocator, handle: &[u8]) -> String {
+    refused(allocator, handle).to_string()
+}
+
+fn refused(allocator: &Allocator, handle: &[u8]) -> AllocError {
     let before = allocator.imported_bytes(DEVICE).unwrap();
     let refused = allocator.open_shared(DEVICE, handle).unwrap_err();
     assert!(matches!(refused, AllocError::Open { .. }), "{refused:?}");
     assert_eq!(allocator.imported_bytes(DEVICE).unwrap(), before, "nothing is mapped");
-    refused.to_string()
+    refused
 }
 
 #[test]
@@ -109,8 +113,10 @@ fn e06_a_handle_of_a_newer_version_is_refused_in_pytorchs_words() {
         let mut handle = allocator.share(allocator.malloc(MIB, stream).unwrap()).unwrap().handle;
         let (_device, user, _) = on(machine(), settings);
         handle[0] = 4;
+        let refused = refused(&user, &handle);
+        assert!(refused.to_string().starts_with("the handle was made by a newer version"), "{refused}");
         assert_eq!(
-            refusal(&user, &handle),
+            refused.pytorch_message(),
             "received sharable handle from a future version of torch that this version does not know how to handle"
         );
     });
@@ -193,8 +199,10 @@ fn sharing_of_growable_memory_can_be_switched_off_as_in_pytorch() {
     let block = allocator.malloc(MIB, stream).unwrap();
     let refused = allocator.share(block).unwrap_err();
     assert!(matches!(refused, AllocError::Share { ptr, .. } if ptr == block));
+    let own = "growable memory cannot be shared: segments_ipc is off; set segments_ipc:True, or set expandable_segments:False";
+    assert_eq!(refused.to_string(), own);
     assert_eq!(
-        refused.to_string(),
+        refused.pytorch_message(),
         "Cannot share an expandable_segments allocation: IPC handles are disabled. Set \
          TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or disable expandable_segments for cross-process tensors."
     );
@@ -219,7 +227,8 @@ unsafe impl SegmentSource for Own {
     }
 }
 
-impl PhysicalSource for Own {
+// SAFETY: handles that the device has just made, each handed out once.
+unsafe impl PhysicalSource for Own {
     fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
         self.0.virtual_memory().ok()?.create_physical(device, bytes, HandleType::None).ok()
     }
@@ -320,7 +329,9 @@ fn a_fabric_is_used_where_it_works_and_needed_by_those_who_open() {
     let (user, users, _) = over(fabric);
     let opened = user.open_shared(DEVICE, &shared.handle).unwrap();
     assert_eq!(Bytes(&*users).read(opened.base().add(shared.offset), 64), [6; 64]);
-    let text = refusal(&on(machine(), settings(true)).1, &shared.handle);
+    let refused = refused(&on(machine(), settings(true)).1, &shared.handle);
+    assert!(refused.to_string().contains("device 0 has no fabric"), "{refused}");
+    let text = refused.pytorch_message();
     assert!(
         text.starts_with(
             "expandable_segments IPC: received FABRIC handle from producer but consumer device 0"

@@ -3,7 +3,7 @@
 
 use alloc_core::AllocError;
 use alloc_core::backend::Backend;
-use alloc_core::config::Settings;
+use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, SegmentSource};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
 use backend_openreg::OpenRegConfig;
@@ -211,6 +211,24 @@ fn p05_an_opted_in_pool_lends_to_a_request_that_nothing_else_can_serve() {
             allocator.free(fits).unwrap();
             rig.nothing_is_left(&allocator);
         }
+    });
+}
+
+/// PyTorch switches growable segments off while it searches these pools, and refuses the same request.
+#[test]
+fn p13_an_opted_in_pool_lends_from_growable_segments_under_a_limit() {
+    on_each(&of(200), |rig| {
+        let settings = Settings { expandable_segments: true, ..Settings::default() };
+        let (allocator, home) = (rig.allocator(settings), rig.stream());
+        let pool = pool_of(&allocator, PoolOptions { use_on_oom: true, ..PoolOptions::default() });
+        let cached = take(&allocator, &pool, 40 * MIB, home);
+        allocator.free(cached).unwrap();
+        allocator.set_memory_limits(DEVICE, Some(MemoryLimit::Bytes(64 * MIB)), None).unwrap();
+        let lent = allocator.malloc(35 * MIB, home).unwrap();
+        assert_eq!(lent, cached, "{}", rig.name);
+        allocator.free(lent).unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
     });
 }
 

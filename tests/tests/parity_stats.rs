@@ -188,7 +188,7 @@ fn s05_summary_and_snapshot_can_be_had_in_any_state() {
     let golden = include_str!("../data/memory_summary.txt");
     on_each(&of(64 * MIB), |rig| {
         let allocator = rig.allocator(Settings::default());
-        let empty = stats(&allocator).summary(DEVICE, false);
+        let empty = stats(&allocator).pytorch_summary(DEVICE, false);
         assert!(
             empty.contains("| Allocated memory      |      0 B   |      0 B   |      0 B   |      0 B   |\n")
         );
@@ -196,15 +196,15 @@ fn s05_summary_and_snapshot_can_be_had_in_any_state() {
 
         let blocks = [1, 1000, 3 * MIB].map(|n| allocator.malloc(n, rig.stream()).unwrap());
         free(&allocator, [blocks[2]]);
-        assert_eq!(stats(&allocator).summary(DEVICE, false), golden);
+        assert_eq!(stats(&allocator).pytorch_summary(DEVICE, false), golden);
         let short: String =
             golden.lines().filter(|line| !line.contains("from ")).map(|line| format!("{line}\n")).collect();
-        assert_eq!(stats(&allocator).summary(DEVICE, true), short);
-        let other = stats(&allocator).summary(DeviceIndex(12), true);
+        assert_eq!(stats(&allocator).pytorch_summary(DEVICE, true), short);
+        let other = stats(&allocator).pytorch_summary(DeviceIndex(12), true);
         assert!(other.contains("PyTorch CUDA memory summary, device ID 12                |\n"), "{other}");
 
         allocator.malloc(100 * MIB, rig.stream()).unwrap_err();
-        let failed = stats(&allocator).summary(DEVICE, true);
+        let failed = stats(&allocator).pytorch_summary(DEVICE, true);
         let line = "|            CUDA OOMs: 1            |        cudaMalloc retries: 1         |\n";
         assert!(failed.contains(line), "{failed}");
         let seen = allocator.snapshot(true);
@@ -302,7 +302,7 @@ fn s09_half_of_the_device_can_be_had_and_no_more() {
         let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
         assert_eq!((report.allowed, report.device_free), (Some(500 * MIB), 500 * MIB));
         assert!(
-            error.to_string().contains("of which 500.00 MiB is free. 500.00 MiB allowed; Of the"),
+            report.pytorch_message().contains("of which 500.00 MiB is free. 500.00 MiB allowed; Of the"),
             "{error}"
         );
         free(&allocator, [most]);

@@ -12,6 +12,7 @@ use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenReg, OpenRegConfig
 use conformance::interpose::{Hook, Interposed};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -87,7 +88,7 @@ fn peers_reach_what_is_mapped_what_will_be_and_what_wakes<P: Policy>() {
         for ptr in [before, before.add(29 * MIB), after, after.add(99 * MIB)] {
             assert_eq!(access(rig, ptr, OTHER), Access::ReadWrite, "{ptr}");
         }
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         allocator.wake(Tags::All).unwrap();
         assert_eq!(access(rig, after, OTHER), Access::ReadWrite, "also once it has slept");
         for ptr in [before, after] {
@@ -248,7 +249,7 @@ fn what_was_to_sleep_and_stays_awake_is_open_to_a_device_that_came_meanwhile<P: 
         // It waits for the growth, and not for what begins later.
         std::thread::sleep(Duration::from_millis(50));
         let backup = Backup::HostPinned(Retention::Release);
-        let sleeping = scope.spawn(move || allocator.sleep(Tags::All, &backup));
+        let sleeping = scope.spawn(move || allocator.put_to_sleep(Tags::All, &backup));
         asks.recv().unwrap();
         drop(open);
         opening.join().unwrap();

@@ -7,6 +7,7 @@ use alloc_core::config::{PolicyName, Settings};
 use alloc_core::host::{HostAllocator, HostBlockId, HostOptions, HostSizing};
 use alloc_core::types::{DeviceIndex, GIB, KIB, MIB};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
+use granule_tests::quiet::Retires;
 use std::sync::Arc;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
@@ -322,7 +323,7 @@ fn a_retired_stream_is_not_named_again() {
     host.free(freed.id).unwrap();
     let never_used = machine.create_stream(DEVICE, 0).unwrap();
     for stream in [stream, never_used] {
-        host.retire_stream(stream).unwrap();
+        host.retire(stream).unwrap();
         // SAFETY: rule 1: it was retired.
         unsafe { machine.destroy_stream(stream) }.unwrap();
     }

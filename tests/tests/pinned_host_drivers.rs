@@ -10,6 +10,7 @@ use alloc_core::host::{HostAllocator, HostOptions, NumaPolicy};
 use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB};
 use granule_tests::lookalike::{Controls, cuda_library, hip_library};
 use granule_tests::pinned::{read, write};
+use granule_tests::quiet::Retires;
 use masquerade::{Masquerade, Policy};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ fn goes_there_and_back(backend: &Arc<dyn Backend>, settings: &Settings, numa: Nu
         assert!(read(&to) == read(&from), "{}: {numa:?}", backend.name());
         host.free(from.id).unwrap();
         host.free(to.id).unwrap();
-        host.retire_stream(stream).unwrap();
+        host.retire(stream).unwrap();
         // SAFETY: rule 1: it was retired.
         unsafe { backend.destroy_stream(stream) }.unwrap();
         host.synchronise().unwrap();

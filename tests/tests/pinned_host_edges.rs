@@ -12,6 +12,7 @@ use alloc_core::snapshot::Snapshot;
 use alloc_core::types::{DeviceIndex, Event, KIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
+use granule_tests::quiet::Retires;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::{self, ThreadId};
@@ -110,7 +111,7 @@ fn a_stream_does_not_retire_under_a_free_that_names_it() {
                 std::hint::spin_loop();
             }
             (0..round % 50 * 40).for_each(|_| std::hint::spin_loop());
-            host.retire_stream(last).unwrap();
+            host.retire(last).unwrap();
             named()
         });
         assert_eq!(named(), before, "round {round}: a free named a stream that had retired");
@@ -129,7 +130,7 @@ fn a_stream_that_could_not_retire_keeps_its_pool() {
     let capture = machine.capture().unwrap();
     capture.begin(stream, CaptureMode::Relaxed).unwrap();
     host.begin_pool(pool, &Filter::CaptureOf(stream)).unwrap();
-    host.retire_stream(stream).unwrap_err();
+    host.retire(stream).unwrap_err();
     let inside = host.allocate_for(MIB, stream).unwrap();
     host.record_history(&HistoryOptions::newest(1)).unwrap();
     let mut seen = Snapshot::default();

@@ -10,6 +10,7 @@ use alloc_core::pool::Filter;
 use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
+use granule_tests::quiet::Retires;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -166,7 +167,7 @@ impl Program<'_> {
         self.copy(freed, 32 * KIB, last);
         self.copy(held, 32 * KIB, last);
         self.free(freed);
-        self.again(|| host.retire_stream(last));
+        self.again(|| host.retire(last));
         // SAFETY: rule 1: it was retired; its work still runs.
         unsafe { self.world.machine.destroy_stream(last) }.unwrap();
         self.free(held);

@@ -10,6 +10,7 @@ use alloc_core::snapshot::{Frame, Snapshot, Stack};
 use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB, PoolId};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Call, Clock, Families, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
+use granule_tests::quiet::Retires;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -257,7 +258,7 @@ fn a_driver_that_goes_away_is_not_called_again() {
     assert!(matches!(host.record_event(block.ptr, block.id, stream), Err(AllocError::DriverGone)));
     host.free(block.id).unwrap();
     host.empty_cache().unwrap();
-    host.retire_stream(stream).unwrap();
+    host.retire(stream).unwrap();
     assert_eq!(host.stats().allocations.current, 2, "what only looks still works");
     drop(host);
     assert_eq!(machine.calls().total(), before);

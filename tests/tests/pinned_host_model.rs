@@ -6,6 +6,7 @@ use alloc_core::config::Settings;
 use alloc_core::host::{HostAllocator, HostBlock, HostOptions, HostSizing};
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, KIB, MIB, Stream};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
+use granule_tests::quiet::Retires;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -179,7 +180,7 @@ fn threads_get_memory_of_their_own() {
                         }
                     }
                     machine.synchronize_stream(stream).unwrap();
-                    host.retire_stream(stream).unwrap();
+                    host.retire(stream).unwrap();
                 });
             }
         });

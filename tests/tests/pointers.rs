@@ -1,7 +1,6 @@
 //! Wrong pointers: every kind is a typed error that says what is wrong, and changes nothing.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
-use alloc_core::AllocError;
 use alloc_core::backend::HostFlags;
 use alloc_core::config::Settings;
 use alloc_core::history::{CallContext, Context, HistoryOptions, RecordContext};
@@ -9,6 +8,7 @@ use alloc_core::pointer::{BadPointer, Problem};
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::snapshot::{Action, Frame, Stack};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
+use alloc_core::{AllocError, DeviceBuffer};
 use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::rig::{DEVICE, on_each};
@@ -239,7 +239,39 @@ fn a_free_on_the_wrong_device_frees_nothing<P: Policy>() {
     });
 }
 
+/// Whoever knows a buffer's address frees nothing and gives nothing away by it; the buffer itself does both.
+fn what_a_buffer_has_nobody_else_takes<P: Policy>() {
+    on_each(&machine(), |rig| {
+        for caching in [true, false] {
+            let allocator = rig.with_policy::<P>(Settings { caching, ..Settings::default() });
+            let buffer = DeviceBuffer::new(&allocator, 3000, rig.stream()).unwrap();
+            let ptr = buffer.ptr();
+            let wrong = problem(&allocator, ptr);
+            assert_eq!(wrong.problem, Problem::Owned);
+            assert!(
+                wrong.to_string().contains("drop the buffer, or take the address out (into_raw)"),
+                "{wrong}"
+            );
+            for answer in [allocator.free_on(ptr, DEVICE), allocator.share(ptr).map(drop)] {
+                let Err(AllocError::InvalidPointer(wrong)) = answer else { panic!("{answer:?}") };
+                assert_eq!((wrong.ptr, wrong.problem), (ptr, Problem::Owned));
+            }
+            allocator.record_stream(ptr, rig.new_stream()).expect("a use is no harm");
+            let other = DeviceBuffer::new(&allocator, 3000, rig.stream()).unwrap();
+            assert_ne!(other.ptr(), ptr);
+            drop(other);
+            let raw = buffer.into_raw();
+            allocator.free(raw).expect("it is nobody's now");
+            let again = DeviceBuffer::new(&allocator, 3000, rig.stream()).unwrap().ptr();
+            assert!(!matches!(problem(&allocator, again).problem, Problem::Owned), "the buffer is gone");
+            allocator.synchronise(DEVICE).unwrap();
+            rig.nothing_is_left(&allocator);
+        }
+    });
+}
+
 granule_tests::for_each_policy!(
+    what_a_buffer_has_nobody_else_takes,
     a_double_free_says_so,
     the_history_in_an_error_is_short_and_newest,
     frames_are_looked_up_without_a_lock,

@@ -1,15 +1,19 @@
 //! What is special about the `granule` policy: the block that was just freed is parked for the next request of its size,
-//! and nobody can tell from figures, invariants or errors.
+//! and nobody can tell from figures, invariants or errors. And what every policy promises: what fits is served.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
+use alloc_core::oom::OomReport;
 use alloc_core::pointer::Problem;
-use alloc_core::policy::GranulePolicy;
+use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
+use alloc_core::snapshot::BlockState;
 use alloc_core::stats::Stat;
-use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB};
+use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
+use conformance::interpose::Interposed;
+use granule_tests::fits::{Held, Mappings};
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -122,4 +126,111 @@ fn a_refused_request_is_not_taken_for_a_need() {
     let reserved = allocator.stats(DEVICE).unwrap().reserved_bytes.all.current;
     assert_eq!(reserved, 6 << 20, "granules are as small as for a program that asked for nothing else");
     allocator.check_invariants();
+}
+
+/// A program of several streams on a small device, which frees some of what it holds and asks for more than there is.
+struct Crowd<P: Policy> {
+    device: Arc<OpenReg>,
+    driver: Arc<Interposed<Mappings>>,
+    allocator: CachingAllocator<P>,
+    streams: Vec<Stream>,
+    live: Vec<Held>,
+}
+
+/// A step: how much is freed first, which block, and what is asked for then, on which stream.
+type Step = (usize, usize, u64, usize);
+
+fn crowded() -> impl Strategy<Value = Vec<Step>> {
+    let size = prop_oneof![1..MIB, MIB..9 * MIB, 9 * MIB..70 * MIB, (1..40u64).prop_map(|n| n * MIB)];
+    prop::collection::vec((0..4usize, any::<usize>(), size, 0..2usize), 1..150)
+}
+
+impl<P: Policy> Crowd<P> {
+    fn new(settings: Settings, virtual_memory: bool) -> Self {
+        let config = OpenRegConfig::default().devices(1).capacity(200 * MIB);
+        let config = if virtual_memory { config } else { config.without_virtual_memory() };
+        let device = OpenReg::new(config).unwrap();
+        let driver = Arc::new(Interposed::new(device.clone(), Mappings::default()));
+        let allocator = CachingAllocator::new(driver.clone(), settings).unwrap();
+        let streams = vec![device.default_stream(DEVICE), driver.create_stream(DEVICE, 0).unwrap()];
+        Self { device, driver, allocator, streams, live: Vec::new() }
+    }
+
+    fn left(&self) -> u64 {
+        self.driver.memory_info(DEVICE).unwrap().free
+    }
+
+    /// Does the steps; `fits` says whether a refused request fits as things are then.
+    fn run(mut self, steps: &[Step], fits: impl Fn(&Self, u64, usize) -> bool) {
+        for (frees, nth, bytes, stream) in steps {
+            for _ in 0..frees / 2 {
+                if !self.live.is_empty() {
+                    let held = self.live.swap_remove(nth % self.live.len());
+                    self.allocator.free(held.ptr).unwrap();
+                }
+            }
+            match self.allocator.malloc(*bytes, self.streams[*stream]) {
+                Ok(ptr) => {
+                    let bytes = self.allocator.block_size(ptr).unwrap();
+                    self.live.push(Held { ptr, bytes, stream: *stream });
+                }
+                Err(AllocError::OutOfMemory(report)) => {
+                    let size = bytes.next_multiple_of(512);
+                    assert!(!fits(&self, size, *stream), "{bytes} bytes fit, and were refused: {report}");
+                    let OomReport { bound, .. } = *report;
+                    assert!(bound.missing > bound.available && bound.in_one_piece < size, "{bound:?}");
+                    assert_eq!(bound.available, self.left());
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+        self.allocator.check_invariants();
+        assert_eq!(self.device.traps(), []);
+    }
+
+    /// Whether some free block of the stream, for requests of that kind, has `size` bytes.
+    fn has_block(&self, size: u64, stream: usize, by_tier: bool) -> bool {
+        let segments = self.allocator.snapshot(false).segments;
+        let own = segments.iter().filter(|segment| {
+            let small = &*segment.segment_type == "small";
+            segment.stream == self.streams[stream].raw && (!by_tier || small == (size <= MIB))
+        });
+        let free = |segment: &alloc_core::snapshot::SegmentInfo| {
+            segment.blocks.iter().any(|block| block.state == BlockState::Inactive && block.size >= size)
+        };
+        own.into_iter().any(free)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn what_fits_under_granule_is_served(steps in crowded()) {
+        let crowd = Crowd::<GranulePolicy>::new(Settings::default(), true);
+        crowd.run(&steps, |crowd, size, stream| crowd.driver.hook().fits(size, stream, &crowd.live, crowd.left()));
+    }
+
+    #[test]
+    fn what_fits_under_granule_is_served_where_segments_are_fixed(steps in crowded()) {
+        let crowd = Crowd::<GranulePolicy>::new(Settings::default(), false);
+        crowd.run(&steps, |crowd, size, stream| {
+            crowd.has_block(size, stream, false) || size.next_multiple_of(2 * MIB) <= crowd.left()
+        });
+    }
+
+    #[test]
+    fn what_fits_under_pytorch_is_served(steps in crowded(), growable in any::<bool>()) {
+        let settings = Settings { expandable_segments: growable, ..Settings::default() };
+        let crowd = Crowd::<PytorchPolicy>::new(settings, true);
+        crowd.run(&steps, |crowd, size, stream| {
+            let segment = match size {
+                0..=MIB => 2 * MIB,
+                _ if growable => size.next_multiple_of(20 * MIB),
+                _ if size < 10 * MIB => 20 * MIB,
+                _ => size.next_multiple_of(2 * MIB),
+            };
+            crowd.has_block(size, stream, true) || segment <= crowd.left()
+        });
+    }
 }

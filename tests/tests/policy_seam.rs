@@ -12,6 +12,7 @@ use alloc_core::segment::SegmentTable;
 use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, MIB, PoolId};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
+use granule_tests::quiet::Sleeps;
 use std::collections::BTreeMap;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
@@ -30,8 +31,8 @@ impl PlacementIndex for WorstFit {
     fn len(&self) -> usize {
         self.0.len()
     }
-    fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.0.values().copied()
+    fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
+        self.0.range(FitKey::at_least(bytes)..).map(|(_, block)| *block)
     }
     fn check(&self) {}
 }
@@ -135,7 +136,11 @@ fn its_pools_can_sleep() {
     allocator.set_sleep_tag(DEVICE, pool, Some(SleepTag::new("all"))).unwrap();
     allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
     let ptr = allocator.malloc(5 * MIB, home).unwrap();
-    assert_eq!(allocator.sleep(Tags::All, &Backup::Discard).unwrap().slept, 6 * MIB, "by granules of 2 MiB");
+    assert_eq!(
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap().slept,
+        6 * MIB,
+        "by granules of 2 MiB"
+    );
     assert_eq!(device.used(DEVICE), 0);
     allocator.wake(Tags::All).unwrap();
     allocator.free(ptr).unwrap();

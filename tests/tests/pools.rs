@@ -75,7 +75,8 @@ unsafe impl SegmentSource for Budget {
     }
 }
 
-impl PhysicalSource for Budget {
+// SAFETY: handles that the device has just made, each handed out once.
+unsafe impl PhysicalSource for Budget {
     fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
         self.asked.fetch_add(1, Ordering::Relaxed);
         if self.bytes_out() + bytes > self.bytes.load(Ordering::Relaxed) {

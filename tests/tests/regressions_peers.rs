@@ -9,6 +9,7 @@ use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
+use granule_tests::quiet::Retires;
 use granule_tests::with_policy;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -105,7 +106,8 @@ unsafe impl SegmentSource for Counting {
     }
 }
 
-impl PhysicalSource for Counting {
+// SAFETY: handles that the device has just made, each handed out once.
+unsafe impl PhysicalSource for Counting {
     fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
         let vm = self.backend.virtual_memory().unwrap();
         let handle = vm.create_physical(device, bytes, HandleType::None).ok()?;
@@ -211,7 +213,7 @@ fn megatron_6885_the_memory_of_one_shot_streams_is_used_again<P: Policy>() {
             let ptr = allocator.malloc(GIB, stream).unwrap();
             device.use_memory(stream, ptr, GIB).unwrap();
             allocator.free(ptr).unwrap();
-            allocator.retire_stream(stream).unwrap();
+            allocator.retire(stream).unwrap();
             // SAFETY: rule 1: made above, and not used again.
             unsafe { device.destroy_stream(stream) }.unwrap();
         }

@@ -14,6 +14,7 @@ use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, SegmentS
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
 use granule_tests::Allocator;
+use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -217,7 +218,8 @@ unsafe impl<P: Policy> SegmentSource for Reluctant<P> {
     }
 }
 
-impl<P: Policy> PhysicalSource for Reluctant<P> {
+// SAFETY: handles that the device has just made, each handed out once.
+unsafe impl<P: Policy> PhysicalSource for Reluctant<P> {
     fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
         self.backend.virtual_memory().unwrap().create_physical(device, bytes, HandleType::None).ok()
     }
@@ -445,7 +447,7 @@ fn a_scope_of_a_retired_stream_serves_no_successor<P: Policy>() {
         for filter in [Filter::Stream(stream), Filter::CaptureOf(stream)] {
             let pool = new_pool(&allocator, None);
             let scope = pool.enter(filter).unwrap();
-            allocator.retire_stream(stream).unwrap();
+            allocator.retire(stream).unwrap();
             let later = allocator.malloc(MIB, stream).unwrap();
             assert_eq!(pool.stats().unwrap().allocation, 0, "{}: the stream is not this one", rig.name);
             let capture = begin(&allocator, other);

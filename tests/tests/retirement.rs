@@ -14,6 +14,7 @@ use alloc_core::types::{DeviceIndex, DevicePtr, Event, GIB, MIB, PoolId, Stream}
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
 use granule::history::HistoryOptions;
+use granule_tests::quiet::Retires;
 use granule_tests::{Allocator, with_policy};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,7 +58,7 @@ fn a_stream_that_is_refused_on_one_device_is_retired_on_none<P: Policy>() {
             .fail_all(Call::SynchronizeStream, ErrorKind::Other)
             .fail_all(Call::SynchronizeDevice, ErrorKind::Other);
         device.set_faults(faults);
-        let retired = allocator.retire_stream(user);
+        let retired = allocator.retire(user);
         device.set_faults(FaultPlan::none());
         device.advance(5000);
         if retired.is_err() {
@@ -70,7 +71,7 @@ fn a_stream_that_is_refused_on_one_device_is_retired_on_none<P: Policy>() {
         assert_eq!(pending > 0, retired.is_err(), "pending while the stream uses the block, and no longer");
         device.advance(5000);
         allocator.free(own).unwrap();
-        allocator.retire_stream(user).unwrap();
+        allocator.retire(user).unwrap();
         allocator.check_invariants();
         allocator.empty_cache().unwrap();
         assert_eq!(device.traps(), Vec::new());
@@ -95,7 +96,7 @@ fn retiring_does_not_wait_for_an_unrelated_stream<P: Policy>() {
         }
         let (returned, retirement) = mpsc::channel();
         let allocator = &allocator;
-        scope.spawn(move || returned.send(allocator.retire_stream(done)));
+        scope.spawn(move || returned.send(allocator.retire(done)));
         let retired = retirement.recv_timeout(SOON);
         open.send(()).unwrap();
         assert!(retired.is_ok(), "it waits for a stream that has nothing to do with it");
@@ -149,15 +150,15 @@ fn a_broken_event_strands_no_other_stream_s_memory<P: Policy>() {
     let [one, two] = [broken, sound].map(|stream| allocator.malloc(30 * MIB, stream).unwrap());
     allocator.free(one).unwrap();
     allocator.free(two).unwrap();
-    allocator.retire_stream(broken).unwrap();
+    allocator.retire(broken).unwrap();
     backend.hook().break_last();
-    allocator.retire_stream(sound).unwrap();
+    allocator.retire(sound).unwrap();
     let used = device.used(DEVICE);
     for _ in 0..20 {
         let stream = device.create_stream(DEVICE, 0).unwrap();
         let ptr = allocator.malloc(30 * MIB, stream).unwrap();
         allocator.free(ptr).unwrap();
-        allocator.retire_stream(stream).unwrap();
+        allocator.retire(stream).unwrap();
         allocator.check_invariants();
     }
     // The first new one may begin with nothing; it must not go on like that.
@@ -172,7 +173,7 @@ fn a_broken_event_does_no_harm_once_its_work_is_known_to_be_done<P: Policy>() {
     ptrs.iter().for_each(|ptr| allocator.record_stream(*ptr, user).unwrap());
     let own = allocator.malloc(MIB, user).unwrap();
     allocator.free(own).unwrap();
-    allocator.retire_stream(user).unwrap();
+    allocator.retire(user).unwrap();
     backend.hook().break_last();
     allocator.free(ptrs[0]).unwrap();
     allocator.synchronise(DEVICE).unwrap();
@@ -194,7 +195,7 @@ fn adopting_memory_breaks_no_capture() {
         let ptr = allocator.malloc(30 * MIB, old).unwrap();
         allocator.free(ptr).unwrap();
         if retires {
-            allocator.retire_stream(old).unwrap();
+            allocator.retire(old).unwrap();
         }
         let capture = device.capture().unwrap();
         capture.begin(new, CaptureMode::Relaxed).unwrap();
@@ -243,7 +244,7 @@ fn a_stream_with_an_arena_never_waits_for_another_s_adoption<P: Policy>() {
     streams.iter().for_each(|stream| serve(*stream));
     let [ends, begins] = [(); 2].map(|()| device.create_stream(DEVICE, 0).unwrap());
     serve(ends);
-    allocator.retire_stream(ends).unwrap();
+    allocator.retire(ends).unwrap();
     backend.hook().slow.store(begins.raw, Ordering::Relaxed);
     std::thread::scope(|scope| {
         scope.spawn(|| serve(begins));
@@ -336,8 +337,8 @@ fn no_event_outlives_the_allocator<P: Policy>() {
     device.set_faults(FaultPlan::none().fail_all(Call::RecordEvent, ErrorKind::Other));
     allocator.free(ptrs[1]).unwrap();
     device.set_faults(FaultPlan::none());
-    allocator.retire_stream(user).unwrap();
-    allocator.retire_stream(own).unwrap();
+    allocator.retire(user).unwrap();
+    allocator.retire(own).unwrap();
     allocator.free(ptrs[2]).unwrap();
     drop(allocator);
     let calls = device.calls();
@@ -359,7 +360,7 @@ fn a_history_of_many_streams_is_read_quickly<P: Policy>() {
         for _ in 0..4 {
             allocator.free(allocator.malloc(MIB, stream).unwrap()).unwrap();
         }
-        allocator.retire_stream(stream).unwrap();
+        allocator.retire(stream).unwrap();
         raws.push(stream.raw);
     }
     println!("lives: {:?}", begun.elapsed());
@@ -381,7 +382,7 @@ fn a_captured_stream_does_not_retire<P: Policy>() {
     allocator.free(ptr).unwrap();
     let capture = device.capture().unwrap();
     capture.begin(stream, CaptureMode::Relaxed).unwrap();
-    let refused = allocator.retire_stream(stream);
+    let refused = allocator.retire(stream);
     assert!(
         matches!(refused, Err(AllocError::Backend(ref e)) if e.kind == ErrorKind::CaptureViolation),
         "{refused:?}"
@@ -392,7 +393,7 @@ fn a_captured_stream_does_not_retire<P: Policy>() {
     let graph = capture.end(stream).unwrap();
     // SAFETY: rule 1: not used again.
     unsafe { capture.destroy_graph(graph) }.unwrap();
-    allocator.retire_stream(stream).unwrap();
+    allocator.retire(stream).unwrap();
     assert_eq!(allocator.malloc(30 * MIB, next).unwrap(), ptr, "now it is");
     allocator.free(ptr).unwrap();
     allocator.check_invariants();
@@ -423,7 +424,7 @@ fn a_free_during_a_capture_names_no_retired_stream<P: Policy>() {
         allocator.mark_capture_begin(DEVICE).unwrap();
         allocator.record_stream(ptr, captured).unwrap();
         let retire = || {
-            allocator.retire_stream(own).unwrap();
+            allocator.retire(own).unwrap();
             backend.hook().0.lock().unwrap().clear();
         };
         if before {
@@ -459,7 +460,7 @@ fn a_stream_can_be_retired_by_several_threads<P: Policy>() {
         allocator.free(own).unwrap();
         std::thread::scope(|scope| {
             for _ in 0..3 {
-                scope.spawn(|| allocator.retire_stream(stream).unwrap());
+                scope.spawn(|| allocator.retire(stream).unwrap());
             }
             scope.spawn(|| allocator.free(shared).unwrap());
         });

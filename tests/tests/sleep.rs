@@ -1,17 +1,19 @@
 //! Sleep and wake: memory goes, addresses and contents stay.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
-use alloc_core::AllocError;
 use alloc_core::backend::{CaptureMode, ErrorKind};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::graph::GraphCapture;
+use alloc_core::pointer::Problem;
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::pool::{MemoryPool, PoolOptions};
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, KeptBecause, Retention, SleepReport, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PoolId};
+use alloc_core::{AllocError, DeviceBuffer};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenRegConfig};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Gate, Rig, on_each};
 use granule_tests::sleepers::{malloc_in, tagged};
 use std::sync::{Arc, mpsc};
@@ -78,7 +80,7 @@ fn contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byt
             let before = (reserved(&allocator), rig.used(), allocator.stats(DEVICE).unwrap().allocated_bytes);
             let cycles = if backup == Backup::HostPinned(Retention::Release) { 100 } else { 10 };
             for cycle in 0..cycles {
-                let slept = allocator.sleep(Tags::Only(&["weights"]), &backup).unwrap();
+                let slept = allocator.put_to_sleep(Tags::Only(&["weights"]), &backup).unwrap();
                 allocator.check_invariants();
                 assert_eq!(slept.slept, before.1, "cycle {cycle}: all of it sleeps");
                 assert_eq!((slept.kept.len(), slept.backed_up), (0, slept.slept));
@@ -114,7 +116,7 @@ fn discarded_contents_cost_no_host_memory_and_addresses_stay<P: Policy>() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "cache");
         let ptr = malloc_in(&pool, &allocator, 40 * MIB, rig.stream());
-        let slept = allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        let slept = allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         assert_eq!((slept.slept, slept.backed_up, slept.backup_held), (40 * MIB, 0, 0));
         assert_eq!(allocator.is_asleep(ptr), Some(true));
         let woken = allocator.wake(Tags::All).unwrap();
@@ -138,15 +140,15 @@ fn tags_sleep_apart_and_wake_in_the_order_of_their_priority<P: Policy>() {
             (pool, ptr)
         });
         let untagged = allocator.malloc(20 * MIB, rig.stream()).unwrap();
-        allocator.sleep(Tags::Only(&["cache", "scratch"]), &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::Only(&["cache", "scratch"]), &Backup::Discard).unwrap();
         let asleep = || pools.each_ref().map(|(_, ptr)| allocator.is_asleep(*ptr).unwrap());
         assert_eq!(asleep(), [false, true, true]);
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         assert_eq!((asleep(), allocator.is_asleep(untagged)), ([true; 3], Some(false)));
         allocator.wake(Tags::Only(&["cache"])).unwrap();
         assert_eq!(asleep(), [true, false, true]);
         // Memory for one pool only: the one of the highest priority gets it.
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let limit = MemoryLimit::Bytes(reserved(&allocator) as u64 + 20 * MIB);
         allocator.set_memory_limits(DEVICE, Some(limit), None).unwrap();
         let refusal = allocator.wake(Tags::All).unwrap_err();
@@ -177,9 +179,9 @@ fn vllm_36651_sleeping_twice_and_frees_during_sleep_release_nothing_twice() {
         let contents = pattern(9, 30 * MIB);
         Bytes(&*rig.backend).write(third, &contents);
         let backup = Backup::HostPinned(Retention::Release);
-        let slept = allocator.sleep(Tags::All, &backup).unwrap();
+        let slept = allocator.put_to_sleep(Tags::All, &backup).unwrap();
         assert_eq!(slept.slept, 100 * MIB);
-        assert_eq!(allocator.sleep(Tags::All, &backup).unwrap().freed, 0, "nothing is left to sleep");
+        assert_eq!(allocator.put_to_sleep(Tags::All, &backup).unwrap().freed, 0, "nothing is left to sleep");
         let calls = rig.device.calls().total();
         allocator.free(second).unwrap();
         assert_eq!(rig.device.calls().total(), calls, "a free during sleep calls no driver");
@@ -210,8 +212,10 @@ fn vllm_21336_nothing_is_lost_over_cycles_with_work_in_between<P: Policy>() {
         for _ in 0..100 {
             let blocks: Vec<_> =
                 (1..6).map(|n| malloc_in(&cache, &allocator, n * 7 * MIB, rig.stream())).collect();
-            allocator.sleep(Tags::Only(&["weights"]), &Backup::HostPinned(Retention::Release)).unwrap();
-            allocator.sleep(Tags::Only(&["cache"]), &Backup::Discard).unwrap();
+            allocator
+                .put_to_sleep(Tags::Only(&["weights"]), &Backup::HostPinned(Retention::Release))
+                .unwrap();
+            allocator.put_to_sleep(Tags::Only(&["cache"]), &Backup::Discard).unwrap();
             assert_eq!(rig.used(), 0);
             allocator.wake(Tags::Only(&["weights"])).unwrap();
             assert_eq!(rig.used(), baseline, "the weights, and nothing else");
@@ -237,13 +241,13 @@ fn requests_during_sleep_get_memory_that_is_awake() {
         let pool = tagged(&allocator, "weights");
         let old = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
         Bytes(&*rig.backend).write(old, &pattern(1, 5 * MIB));
-        allocator.sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
         let new = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
         assert_eq!(allocator.is_asleep(new), Some(false));
         Bytes(&*rig.backend).write(new, &pattern(2, 5 * MIB));
         allocator.check_invariants();
         assert_eq!(
-            allocator.sleep(Tags::All, &Backup::Discard).unwrap().slept,
+            allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap().slept,
             20 * MIB,
             "the new ones, too"
         );
@@ -262,7 +266,7 @@ fn what_sleeps_is_refused_where_it_would_be_used<P: Policy>() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let side = rig.new_stream();
         for at in [ptr, ptr.add(4096)] {
             let refusal = allocator.record_stream(at, side).unwrap_err();
@@ -273,7 +277,7 @@ fn what_sleeps_is_refused_where_it_would_be_used<P: Policy>() {
         assert!(allocator.pool_has_live(DEVICE, pool.id(), &[ptr].into()).unwrap());
         let segments = allocator.snapshot_pool(pool.id(), false).segments;
         assert_eq!(segments[0].blocks[0].extra[0].0.as_ref(), "asleep");
-        let refusal = allocator.sleep(Tags::Only(&["wieghts"]), &Backup::Discard).unwrap_err();
+        let refusal = allocator.put_to_sleep(Tags::Only(&["wieghts"]), &Backup::Discard).unwrap_err();
         assert!(refusal.to_string().contains("(tags: weights)"), "{refusal}");
         allocator.wake(Tags::All).unwrap();
         allocator.record_stream(ptr, side).unwrap();
@@ -288,7 +292,7 @@ fn the_out_of_memory_report_does_not_count_what_sleeps_and_a_tag_stays_until_its
         let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 200 * MIB, rig.stream());
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let refusal = allocator.malloc(300 * MIB, rig.stream()).unwrap_err();
         let AllocError::OutOfMemory(report) = &refusal else { panic!("{refusal}") };
         assert_eq!((report.asleep, report.shortfall()), (200 * MIB, 44 * MIB));
@@ -315,14 +319,17 @@ fn a_pool_that_goes_while_it_sleeps_leaves_nothing<P: Policy>() {
         let pool = tagged(&allocator, "weights");
         let [kept, freed] = [30 * MIB, 5 * MIB].map(|n| malloc_in(&pool, &allocator, n, rig.stream()));
         let backup = Backup::HostPinned(Retention::Release);
-        allocator.sleep(Tags::All, &backup).unwrap();
+        allocator.put_to_sleep(Tags::All, &backup).unwrap();
         allocator.free(freed).unwrap();
         drop(pool);
         assert!(allocator.backup_bytes() > 0, "one block lives on");
         allocator.free(kept).unwrap();
         allocator.empty_cache().unwrap();
         assert_eq!(allocator.backup_bytes(), 0);
-        assert!(allocator.sleep(Tags::Only(&["weights"]), &backup).is_err(), "the tag went with the pool");
+        assert!(
+            allocator.put_to_sleep(Tags::Only(&["weights"]), &backup).is_err(),
+            "the tag went with the pool"
+        );
         rig.nothing_is_left(&allocator);
     });
 }
@@ -344,7 +351,7 @@ fn a_machine_without_virtual_memory_refuses_and_fixed_segments_stay_awake() {
         let fixed = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
         allocator.set_sleep_tag(DEVICE, pool.id(), Some(SleepTag::new("late"))).unwrap();
         let growable = malloc_in(&pool, &allocator, 40 * MIB, rig.stream());
-        let report = allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        let report = allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         assert_eq!(report.slept, 40 * MIB);
         assert_eq!((report.kept[0].bytes, report.kept[0].because), (20 * MIB, KeptBecause::Fixed));
         assert_eq!(allocator.is_asleep(fixed), Some(false));
@@ -364,7 +371,7 @@ fn a_machine_without_virtual_memory_refuses_and_fixed_segments_stay_awake() {
 fn sleep_behind<P: Policy>(allocator: &Allocator<P>, gate: Gate) -> SleepReport {
     let (done, finished) = mpsc::channel();
     std::thread::scope(|scope| {
-        scope.spawn(|| done.send(allocator.sleep(Tags::All, &Backup::Discard).unwrap()).unwrap());
+        scope.spawn(|| done.send(allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap()).unwrap());
         assert!(finished.recv_timeout(Duration::from_millis(50)).is_err(), "it waits");
         gate.open();
         finished.recv().unwrap()
@@ -412,7 +419,7 @@ fn a_block_that_is_half_asleep_is_freed_to_the_byte<P: Policy>() {
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 80 * MIB, rig.stream());
         rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::Unmap, 3, ErrorKind::Other));
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap_err();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap_err();
         rig.device.set_faults(FaultPlan::none());
         assert_eq!(allocator.is_asleep(ptr), Some(true));
         allocator.free(ptr).unwrap();
@@ -434,7 +441,7 @@ fn invariants_hold_while_memory_falls_asleep_and_wakes<P: Policy>() {
                 looked.send(event.change).unwrap();
             }
         });
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         allocator.wake(Tags::All).unwrap();
         assert!(looks.try_iter().count() >= 2, "it was looked at in between");
         allocator.free(ptr).unwrap();
@@ -453,10 +460,10 @@ fn captures_on_a_device_that_reaches_the_memory_are_not_broken<P: Policy>() {
         let ptr = malloc_in(&pool, &allocator, 80 * MIB, rig.stream());
         let stream = rig.backend.create_stream(other, 0).unwrap();
         let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Relaxed, None).unwrap();
-        let refusal = allocator.sleep(Tags::All, &Backup::Discard).unwrap_err();
+        let refusal = allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap_err();
         assert!(refusal.to_string().contains("a capture is under way on device 1"), "{refusal}");
         drop(capture.end().unwrap());
-        assert_eq!(allocator.sleep(Tags::All, &Backup::Discard).unwrap().slept, 80 * MIB);
+        assert_eq!(allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap().slept, 80 * MIB);
         allocator.free(ptr).unwrap();
         drop(pool);
         rig.nothing_is_left(&allocator);
@@ -471,7 +478,7 @@ fn frees_during_sleep_keep_no_events<P: Policy>() {
         let cycle = || {
             let ptr = malloc_in(&pool, &allocator, 30 * MIB, rig.stream());
             allocator.record_stream(ptr, side).unwrap();
-            allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+            allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
             allocator.free(ptr).unwrap();
             rig.device.calls().get(Call::CreateEvent)
         };
@@ -492,14 +499,14 @@ fn graphs_replay_after_their_pool_has_slept<P: Policy>() {
         allocator.free(scratch).unwrap();
         let result = allocator.malloc(4 * MIB, stream).unwrap();
         bytes.fill(stream, result, 7, 4 * MIB);
-        let refusal = allocator.sleep(Tags::All, &Backup::Discard).unwrap_err();
+        let refusal = allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap_err();
         assert!(refusal.to_string().contains("a capture is under way"), "{refusal}");
         let mut graph = capture.end().unwrap();
         for round in 0..3 {
             // SAFETY: all its memory is its pool's.
             unsafe { graph.launch(stream) }.unwrap();
             let held = rig.used();
-            let slept = allocator.sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
+            let slept = allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
             assert_eq!(slept.slept, held, "round {round}: free memory that the graph knows sleeps, too");
             // SAFETY: as above.
             let refusal = unsafe { graph.launch(stream) }.unwrap_err();
@@ -525,7 +532,7 @@ fn waking_gives_cached_memory_of_others_back_and_asks_callbacks<P: Policy>() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 60 * MIB, rig.stream());
-        allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let other = allocator.malloc(100 * MIB, rig.stream()).unwrap();
         let refusal = allocator.wake(Tags::All).unwrap_err();
         assert!(
@@ -541,7 +548,35 @@ fn waking_gives_cached_memory_of_others_back_and_asks_callbacks<P: Policy>() {
     });
 }
 
+/// A buffer whose memory sleeps, slept and woke is still the one that frees it.
+fn a_buffer_keeps_its_memory_over_sleep_and_wake<P: Policy>() {
+    on_each(&machine(), |rig| {
+        let allocator = rig.with_policy::<P>(small_granules());
+        let pool = tagged(&allocator, "weights");
+        let buffers = [3 * MIB, 13 * MIB].map(|bytes| {
+            let _scope = pool.enter(Filter::Always).unwrap();
+            DeviceBuffer::new(&allocator, bytes, rig.stream()).unwrap()
+        });
+        let refused = |ptr| {
+            let Err(AllocError::InvalidPointer(wrong)) = allocator.free(ptr) else {
+                panic!("{ptr} was freed")
+            };
+            assert_eq!(wrong.problem, Problem::Owned);
+        };
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
+        buffers.iter().for_each(|buffer| refused(buffer.ptr()));
+        let [drops_asleep, wakes] = buffers;
+        drop(drops_asleep);
+        allocator.wake(Tags::All).unwrap();
+        refused(wakes.ptr());
+        drop(wakes);
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 granule_tests::for_each_policy!(
+    a_buffer_keeps_its_memory_over_sleep_and_wake,
     contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byte,
     discarded_contents_cost_no_host_memory_and_addresses_stay,
     tags_sleep_apart_and_wake_in_the_order_of_their_priority,

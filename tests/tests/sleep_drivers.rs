@@ -16,6 +16,7 @@ use backend_hip::Hip;
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::lookalike::{cuda_library, hip_library, real_drivers};
+use granule_tests::quiet::Sleeps;
 use masquerade::{Masquerade, Policy as Presents};
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +81,7 @@ fn cycles<P: Policy>(backend: Arc<dyn Backend>, directory: &Path) {
         Backup::File(directory.to_owned()),
     ];
     for backup in backups {
-        let slept = allocator.sleep(Tags::All, &backup).unwrap();
+        let slept = allocator.put_to_sleep(Tags::All, &backup).unwrap();
         allocator.check_invariants();
         assert_eq!((slept.slept, slept.kept.len()), (held, 0), "{}: {backup:?}", backend.name());
         if !real_drivers() {

@@ -8,6 +8,7 @@ use alloc_core::sleep::{Backup, Retention, Tags};
 use alloc_core::types::{DevicePtr, GIB, MIB};
 use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::quiet::Sleeps;
 use granule_tests::rig::Rig;
 use granule_tests::sleepers::{malloc_in, tagged};
 use proptest::prelude::*;
@@ -89,7 +90,7 @@ fn play<P: Policy>(steps: Vec<Step>) -> Result<(), TestCaseError> {
                     block.lost |= !backup && allocator.is_asleep(block.ptr) == Some(false);
                 }
                 let backup = if backup { Backup::HostPinned(Retention::Keep) } else { Backup::Discard };
-                let report = allocator.sleep(Tags::Only(&meant), &backup).unwrap();
+                let report = allocator.put_to_sleep(Tags::Only(&meant), &backup).unwrap();
                 prop_assert_eq!(report.kept_bytes(), 0);
                 for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
                     prop_assert_eq!(allocator.is_asleep(block.ptr), Some(true));

@@ -9,6 +9,7 @@ use alloc_core::types::{DeviceIndex, DevicePtr, Event, GIB, MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
 use granule::history::HistoryOptions;
+use granule_tests::quiet::Retires;
 use granule_tests::{Allocator, with_policy};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +56,7 @@ fn a_new_stream_adopts_the_memory_in_order_and_without_asking_the_device<P: Poli
         };
         device.launch_host_function(old, Box::new(held_up)).unwrap();
         allocator.free(ptr).unwrap();
-        allocator.retire_stream(old).unwrap();
+        allocator.retire(old).unwrap();
         destroy(&device, old);
 
         let new = device.create_stream(DEVICE, 0).unwrap();
@@ -84,8 +85,8 @@ fn memory_is_adopted_in_the_order_of_retirement<P: Policy>() {
     let [one, two] = [first, second].map(|stream| allocator.malloc(30 * MIB, stream).unwrap());
     allocator.free(one).unwrap();
     allocator.free(two).unwrap();
-    allocator.retire_stream(second).unwrap();
-    allocator.retire_stream(first).unwrap();
+    allocator.retire(second).unwrap();
+    allocator.retire(first).unwrap();
     assert_eq!(allocator.malloc(30 * MIB, third).unwrap(), two, "the stream that retired first");
     allocator.check_invariants();
 }
@@ -107,7 +108,7 @@ fn a_reused_handle_is_a_new_generation() {
     device.use_memory(old, shared, 30 * MIB).unwrap();
     allocator.record_stream(shared, old).unwrap();
     let live = allocator.malloc(30 * MIB, old).unwrap();
-    allocator.retire_stream(old).unwrap();
+    allocator.retire(old).unwrap();
     destroy(&device, old);
     // The simulator reuses the handle of a stream that is destroyed and idle.
     device.advance(5000);
@@ -139,7 +140,7 @@ fn a_later_stream_with_the_handle_is_a_user_like_any_other<P: Policy>() {
     let (device, allocator, _) = with_policy::<P>(lagging, Settings::default());
     let old = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(30 * MIB, old).unwrap();
-    allocator.retire_stream(old).unwrap();
+    allocator.retire(old).unwrap();
     destroy(&device, old);
     // The simulator reuses the handle of a stream that is destroyed and idle.
     device.advance(5000);
@@ -150,7 +151,7 @@ fn a_later_stream_with_the_handle_is_a_user_like_any_other<P: Policy>() {
     allocator.free(ptr).unwrap();
     assert_eq!(allocator.stats(DEVICE).unwrap().granule.pending_bytes, 30 * 1024 * 1024);
     device.advance(5000);
-    allocator.retire_stream(new).unwrap();
+    allocator.retire(new).unwrap();
     destroy(&device, new);
     nothing_is_left(&device, &allocator);
 }
@@ -166,7 +167,7 @@ fn megatron_6885_a_one_shot_stream_strands_nothing<P: Policy>() {
         let ptr = allocator.malloc(20 * GIB, once).unwrap();
         device.use_memory(once, ptr, 20 * GIB).unwrap();
         allocator.free(ptr).unwrap();
-        allocator.retire_stream(once).unwrap();
+        allocator.retire(once).unwrap();
         destroy(&device, once);
         device.reset_calls();
         let ptr = allocator.malloc(20 * GIB, main).expect("what the other stream left is given back for it");
@@ -181,16 +182,16 @@ fn retiring_twice_or_what_was_never_used_does_nothing<P: Policy>() {
     let (device, allocator, home) = with_policy::<P>(config(), Settings::default());
     let stream = device.create_stream(DEVICE, 0).unwrap();
     device.reset_calls();
-    allocator.retire_stream(stream).unwrap();
+    allocator.retire(stream).unwrap();
     assert_eq!(device.calls().total(), 0, "a stream that was never used needs no event");
     let ptr = allocator.malloc(30 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
-    allocator.retire_stream(stream).unwrap();
+    allocator.retire(stream).unwrap();
     device.reset_calls();
-    allocator.retire_stream(stream).unwrap();
+    allocator.retire(stream).unwrap();
     assert_eq!(device.calls().total(), 0);
     let other = Stream { device: DeviceIndex(9), ..home };
-    assert!(allocator.retire_stream(other).is_err());
+    assert!(allocator.retire(other).is_err());
     // Without being destroyed it can begin anew, and finds its memory.
     assert_eq!(allocator.malloc(30 * MIB, stream).unwrap(), ptr);
     allocator.free(ptr).unwrap();
@@ -203,7 +204,7 @@ fn live_blocks_outlive_their_stream_and_names_in_the_history_stay<P: Policy>() {
         allocator.record_history(&HistoryOptions::newest(100).deterministic());
         let old = device.create_stream(DEVICE, 0).unwrap();
         let [one, two] = [(); 2].map(|()| allocator.malloc(30 * MIB, old).unwrap());
-        allocator.retire_stream(old).unwrap();
+        allocator.retire(old).unwrap();
         destroy(&device, old);
         allocator.check_invariants();
         assert_eq!(allocator.block_size(one), Some(30 * MIB));
@@ -238,7 +239,7 @@ fn uses_by_a_retired_stream_are_waited_for<P: Policy>() {
     device.set_faults(FaultPlan::none().fail_all(Call::RecordEvent, ErrorKind::Other));
     allocator.free(unrecorded).unwrap();
     device.set_faults(FaultPlan::none());
-    allocator.retire_stream(user).unwrap();
+    allocator.retire(user).unwrap();
     destroy(&device, user);
     allocator.free(live).unwrap();
     let pending = || allocator.stats(DEVICE).unwrap().granule.pending_bytes;
@@ -266,12 +267,12 @@ fn retiring_survives_failing_calls<P: Policy>() {
         let broken = FaultPlan::none().fail_all(failing, ErrorKind::Other);
         let more = broken.clone().fail_all(Call::SynchronizeStream, ErrorKind::Other);
         device.set_faults(more.fail_all(Call::SynchronizeDevice, ErrorKind::Other));
-        allocator.retire_stream(old).unwrap_err();
+        allocator.retire(old).unwrap_err();
         allocator.check_invariants();
         assert_eq!(allocator.malloc(30 * MIB, old).unwrap(), ptr, "it is not retired");
         allocator.free(ptr).unwrap();
         device.set_faults(broken);
-        allocator.retire_stream(old).unwrap();
+        allocator.retire(old).unwrap();
         device.set_faults(FaultPlan::none());
         destroy(&device, old);
         device.reset_calls();
@@ -308,7 +309,7 @@ fn any_failing_call_around_retirement_loses_nothing<P: Policy>() {
                 allocator.free(kept).unwrap();
                 kept = malloc(30 * MIB).unwrap();
                 allocator.free(own).unwrap();
-                allocator.retire_stream(stream).or_else(|_| allocator.retire_stream(stream)).unwrap();
+                allocator.retire(stream).or_else(|_| allocator.retire(stream)).unwrap();
                 allocator.check_invariants();
                 device.advance(7);
             }
@@ -330,7 +331,7 @@ fn a_stream_that_cannot_be_ordered_begins_with_no_memory<P: Policy>() {
     let [old, new, third] = [(); 3].map(|()| device.create_stream(DEVICE, 0).unwrap());
     let ptr = allocator.malloc(30 * MIB, old).unwrap();
     allocator.free(ptr).unwrap();
-    allocator.retire_stream(old).unwrap();
+    allocator.retire(old).unwrap();
     destroy(&device, old);
     device.set_faults(FaultPlan::none().fail_all(Call::WaitEvent, ErrorKind::Other));
     let fresh = allocator.malloc(30 * MIB, new).unwrap();
@@ -352,7 +353,7 @@ fn a_hundred_thousand_short_lived_streams_cost_no_more_than_one<P: Policy>() {
         let stream = device.create_stream(DEVICE, 0).unwrap();
         let ptr = allocator.malloc(MIB, stream).unwrap();
         allocator.free(ptr).unwrap();
-        allocator.retire_stream(stream).unwrap();
+        allocator.retire(stream).unwrap();
         destroy(&device, stream);
         made += 1;
     }
@@ -444,7 +445,7 @@ fn threads_retire_streams_and_no_call_names_a_dead_one<P: Policy>() {
                         if round % 10 == thread {
                             allocator.empty_cache().unwrap();
                         }
-                        allocator.retire_stream(stream).unwrap();
+                        allocator.retire(stream).unwrap();
                         // SAFETY: rule 1: made above, and not used again.
                         unsafe { backend.destroy_stream(stream) }.unwrap();
                     }

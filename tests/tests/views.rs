@@ -2,11 +2,14 @@
 //! what is not taken from the device.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+use alloc_core::AllocError;
 use alloc_core::backend::CaptureMode;
-use alloc_core::config::Settings;
+use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::graph::GraphCapture;
 use alloc_core::history::HistoryOptions;
+use alloc_core::oom::Bound;
 use alloc_core::policy::GranulePolicy;
+use alloc_core::round::format_bytes;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
 use backend_openreg::{Call, Clock, MemoryMode, OpenReg, OpenRegConfig};
 use conformance::interpose::Interposed;
@@ -190,6 +193,56 @@ fn what_the_device_has_left_is_enough() {
         let blocks: Vec<_> = (0..6).map(|_| allocator.malloc(12 * MIB, stream).unwrap()).collect();
         assert_eq!(rig.used(), 72 * MIB, "{}: to the last byte", rig.name);
         free_all(&allocator, blocks);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// The last 20 MiB of the device, the free end of one granule and the free beginning of another serve a request together.
+#[test]
+fn what_the_device_has_left_is_joined_with_pieces_of_granules() {
+    on_each(&of(64), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.stream());
+        is_no_load(&allocator, stream);
+        let take = |kib: u64| allocator.malloc(kib * 1024, stream).unwrap();
+        let [low, gap, high] = [22 * 1024, 1200, 20_600].map(take);
+        assert_eq!(rig.used(), 44 * MIB, "{}: in granules of 2 MiB", rig.name);
+        allocator.free(gap).unwrap();
+        // Its last granule has 728 KiB left.
+        let joined = allocator.malloc(20 * MIB + (1200 + 600) * 1024, stream).expect("it fits");
+        assert_eq!(rig.used(), 64 * MIB, "{}", rig.name);
+        free_all(&allocator, [low, high, joined]);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// No granule is whole: every one is touched by a live block.
+#[test]
+fn a_refusal_names_its_bound_and_what_lies_in_pieces() {
+    on_each(&of(240), |rig| {
+        let (allocator, stream) = (allocator(rig), rig.stream());
+        let blocks: Vec<_> = (0..60).map(|_| allocator.malloc(4 * MIB, stream).unwrap()).collect();
+        let (free, live): (Vec<_>, Vec<_>) = blocks.iter().enumerate().partition(|(n, _)| n % 2 == 0);
+        free_all(&allocator, free.into_iter().map(|(_, ptr)| *ptr));
+        let error = allocator.malloc(110 * MIB, stream).unwrap_err();
+        let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
+        let Bound { in_one_piece, in_pieces, missing, available, set_by } = &report.bound;
+        // Whole granules have gone back to the device.
+        assert_eq!(in_one_piece + in_pieces + available, 120 * MIB, "{}: all that is free", rig.name);
+        assert!(missing > available && *missing >= 110 * MIB - in_one_piece, "{report}");
+        assert_eq!(
+            (*available, set_by.as_str()),
+            (rig.backend.memory_info(DEVICE).unwrap().free, "the device")
+        );
+        let said = format!("no fit: {} of free memory", format_bytes(*in_one_piece));
+        assert!(report.to_string().contains(&said), "{report}");
+        // What the text says can be had in one piece, can.
+        let fits = allocator.malloc(*in_one_piece, stream).expect("the report says so");
+        // A limit that refuses is named.
+        allocator.free(fits).unwrap();
+        allocator.set_memory_limits(DEVICE, Some(MemoryLimit::Bytes(200 * MIB)), None).unwrap();
+        let error = allocator.malloc(150 * MIB, stream).unwrap_err();
+        assert!(error.to_string().contains("(bound: memory_limit)"), "{error}");
+        free_all(&allocator, live.into_iter().map(|(_, ptr)| *ptr));
         rig.nothing_is_left(&allocator);
     });
 }

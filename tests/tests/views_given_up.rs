@@ -14,6 +14,7 @@ use backend_openreg::{Call, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::views::{Aliases, Numbers, pieces};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -280,7 +281,7 @@ fn the_default_pool_sleeps_with_all_its_blocks() {
     allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
     let live = pieces(&allocator, stream, 3, 12);
     let wide = allocator.malloc(36 * MIB, stream).unwrap();
-    allocator.sleep(Tags::All, &Backup::Discard).unwrap();
+    allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
     assert_eq!(rig.used(), 0, "all of it sleeps");
     allocator.wake(Tags::All).unwrap();
     for ptr in live.into_iter().chain([wide]) {

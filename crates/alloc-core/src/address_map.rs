@@ -16,6 +16,7 @@
 
 mod row;
 
+use crate::backend;
 use crate::block::BlockId;
 use crate::growth;
 use crate::sync::Ordering;
@@ -35,6 +36,7 @@ const PAGES: usize = 1 << NODE_BITS;
 const ROOT_BITS: u32 = 19;
 /// Addresses have at most this many bits (five-level page tables).
 const ADDRESS_BITS: u32 = PAGE_BITS + NODE_BITS + ROOT_BITS;
+const _: () = assert!(ADDRESS_BITS == backend::ADDRESS_BITS, "as the contract has it");
 /// Lines of a page, and entries of a line.
 const LINES: usize = 8;
 const LINE: usize = 8;

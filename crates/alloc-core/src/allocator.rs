@@ -15,11 +15,12 @@ mod watch;
 pub use caching::CachingOff;
 pub use scopes::StatScope;
 
-use crate::address_map::AddressMap;
-use crate::backend::Backend;
-use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings, environment};
+use crate::address_map::{AddressMap, Location};
+use crate::backend::{Backend, BackendError, ErrorKind, MAX_DEVICES};
+use crate::config::{AllocatorBackend, Flavour, MemoryLimit, Settings, environment};
 use crate::device::{DeviceAllocator, Flush, FreeMemoryCallback};
 use crate::error::{AllocError, Result};
+use crate::foreign::Foreign;
 use crate::history::{Annotations, HistoryOptions};
 use crate::policy::{Policy, PytorchPolicy};
 use crate::stats::DeviceStats;
@@ -83,6 +84,7 @@ pub struct CachingAllocator<P: Policy = PytorchPolicy> {
     /// Bits of handles that may be a default stream's other names.
     alias_bits: u64,
     map: Arc<AddressMap>,
+    pub(crate) foreign: Arc<Foreign>,
     devices: Vec<DeviceAllocator<P>>,
     settings: Mutex<Settings>,
     /// One change of settings at a time.
@@ -94,8 +96,8 @@ impl<P: Policy> CachingAllocator<P> {
     /// An allocator for all devices of `backend`. History is on from the start where the settings say so.
     ///
     /// # Errors
-    /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it
-    /// cannot honour.
+    /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it cannot honour, such as
+    /// another policy than that of this type.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self> {
         if settings.backend == AllocatorBackend::DriverPools {
             let reason = backend.driver_pools().err().map_or_else(
@@ -110,20 +112,38 @@ impl<P: Policy> CachingAllocator<P> {
                  backend:native"
             )));
         }
-        settings.validate().map_err(AllocError::Settings)?;
+        settings.validate().and_then(|()| settings.check_policy(P::NAME)).map_err(AllocError::Settings)?;
         crate::edges::admit(backend.id())?;
         let map = Arc::new(AddressMap::default());
-        // An address map entry has 8 bits for the device.
-        let count = backend.device_count()?.min(256);
+        let foreign = Arc::new(Foreign::default());
+        let count = backend.device_count()?;
+        if count > MAX_DEVICES {
+            let detail = format!(
+                "there are {count}, and the device contract allows {MAX_DEVICES}: let the driver show this process fewer"
+            );
+            return Err(BackendError::new(
+                ErrorKind::ResourceLimit,
+                0,
+                "device_count",
+                DeviceIndex(MAX_DEVICES),
+                detail,
+            )
+            .of(backend.name())
+            .into());
+        }
         let devices = (0..count)
-            .map(|n| DeviceAllocator::new(Arc::clone(&backend), DeviceIndex(n), Arc::clone(&map), &settings))
+            .map(|n| {
+                let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
+                DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings)
+            })
             .collect::<Result<_>>()?;
         let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
         let settings = Mutex::new(Rank::Registry, settings);
         let configuring = Mutex::new(Rank::Settings, ());
         let annotations = Mutex::new(Rank::Registry, Annotations::default());
         let alias_bits = stream_identity::alias_bits(backend.kind());
-        let allocator = Self { backend, alias_bits, map, devices, settings, configuring, annotations };
+        let allocator =
+            Self { backend, alias_bits, map, foreign, devices, settings, configuring, annotations };
         if history > 0 {
             allocator.record_history(&HistoryOptions::newest(history));
         }
@@ -137,17 +157,9 @@ impl<P: Policy> CachingAllocator<P> {
     /// [`AllocError::Settings`] for a text with an error, else those of [`new`](Self::new).
     pub fn from_env(backend: Arc<dyn Backend>) -> Result<Self> {
         let flavour = if backend.kind() == DeviceKind::Hip { Flavour::Hip } else { Flavour::Cuda };
-        let parsed =
-            environment::from_env(flavour).map_err(|error| AllocError::Settings(error.to_string()))?;
+        let parsed = environment::from_env(flavour)?;
         for warning in &parsed.warnings {
             tracing::warn!(%warning, "settings from the environment");
-        }
-        let policy = parsed.settings.policy;
-        if policy != PolicyName::default() && policy.name() != P::NAME {
-            return Err(AllocError::Settings(format!(
-                "GRANULE_CONF asks for policy:{policy}, and this program's allocator has the policy {} built in",
-                P::NAME
-            )));
         }
         Self::new(backend, parsed.settings)
     }
@@ -220,8 +232,8 @@ impl<P: Policy> CachingAllocator<P> {
     /// caching was off. Any 64-bit value may be given. PyTorch: `raw_delete`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidPointer`] where `ptr` is no live block; what the driver answers where it is to take back what
-    /// was allocated while caching was off.
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a
+    /// [`DeviceBuffer`](crate::DeviceBuffer) has; what the driver answers where it is to take back what was allocated while caching was off.
     #[inline]
     pub fn free(&self, ptr: DevicePtr) -> Result<()> {
         if ptr.is_null() {
@@ -230,18 +242,22 @@ impl<P: Policy> CachingAllocator<P> {
         match self.map.get(ptr) {
             Some(at) => {
                 let device = &self.devices[at.device.0 as usize];
-                let freed = if device.looks_at_frees() {
-                    if let Some(edge) = device.edge() {
-                        return edge.of_release();
-                    }
-                    device.free_attentively(ptr, at)
-                } else {
-                    device.free(ptr, at)
-                };
-                if freed { Ok(()) } else { self.free_sleeping(ptr) }
+                if device.looks_at_frees() {
+                    return self.free_attentively(device, ptr, at);
+                }
+                if device.free(ptr, at) { Ok(()) } else { self.free_sleeping(ptr) }
             }
             None => self.free_unknown(ptr),
         }
+    }
+
+    #[cold]
+    fn free_attentively(&self, device: &DeviceAllocator<P>, ptr: DevicePtr, at: Location) -> Result<()> {
+        if let Some(edge) = device.edge() {
+            return edge.of_release();
+        }
+        let calls = self.foreign.calls();
+        if device.free_attentively(ptr, at, &calls) { Ok(()) } else { self.free_sleeping(ptr) }
     }
 
     /// Says that work of `stream` uses the block at `ptr`: after its free it is not reused before what
@@ -268,15 +284,18 @@ impl<P: Policy> CachingAllocator<P> {
     /// the next stream that is used for the first time adopts it, ordered after all that `stream` was given. A
     /// stream that was never used here, or is retired already, is no error.
     ///
-    /// Everything the program wants done on `stream` must be queued before, and no request for it may be under way.
-    ///
     /// Does not wait for the stream, unless the driver refuses to record an event on it, or another thread
     /// is waiting for the same stream.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`]; what the driver answers where the stream could
     /// not even be waited for, or where it is being captured: it is not retired then, and the call can be made again.
-    pub fn retire_stream(&self, stream: Stream) -> Result<()> {
+    ///
+    /// # Safety
+    /// All work of `stream` that uses this allocator's memory was queued before the call; no request for the stream is under
+    /// way, and none names it afterwards until its handle is another stream's. What came later would not be waited for
+    /// when the memory of live blocks, also of a [`DeviceBuffer`](crate::DeviceBuffer), is freed and reused.
+    pub unsafe fn retire_stream(&self, stream: Stream) -> Result<()> {
         let stream = self.own(stream)?;
         self.give_back(stream.device, |_| {
             // A stream may use the memory of other devices, too. Its end is found once: what can fail comes before the
@@ -365,7 +384,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// The segment that holds a live block. PyTorch: `getBaseAllocation`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidPointer`]; [`AllocError::Limit`] for growable segments, whose parts come and go.
+    /// [`AllocError::InvalidPointer`]; [`AllocError::Growable`] for growable segments, whose parts come and go.
     pub fn base_allocation(&self, ptr: DevicePtr) -> Result<BaseAllocation> {
         if self.is_forked() {
             return Err(AllocError::Forked);
@@ -374,15 +393,7 @@ impl<P: Policy> CachingAllocator<P> {
             self.map.get(ptr).and_then(|at| self.devices[at.device.0 as usize].base_allocation(ptr, at));
         match found {
             Some(Some((base, bytes))) => Ok(BaseAllocation { base, bytes }),
-            Some(None) if P::VIEWS => Err(AllocError::Limit(
-                "the block lies in growable memory, whose parts come and go, as all of the granule policy's do; share() \
-                 gives the block to another process",
-            )),
-            Some(None) => Err(AllocError::Limit(
-                "Tensors allocated with expandable_segments:True cannot be shared between processes. Consider using \
-                 expandable_segments:False in data loading workers via \
-                 torch.cuda.memory._set_allocator_settings('expandable_segments:False')",
-            )),
+            Some(None) => Err(AllocError::Growable { always: P::VIEWS }),
             None => Err(self.bad_pointer(ptr)),
         }
     }
@@ -460,7 +471,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// it was set, as in PyTorch.
     ///
     /// # Errors
-    /// [`AllocError::Settings`] when `settings` names another allocator backend, or a value out of range;
+    /// [`AllocError::Settings`] when `settings` names another allocator backend or policy, or a value out of range;
     /// [`AllocError::Budget`] where `memory_limit` leaves no room for what is guaranteed to tenants.
     pub fn configure(&self, settings: Settings) -> Result<()> {
         if settings.backend != AllocatorBackend::Native {
@@ -470,7 +481,7 @@ impl<P: Policy> CachingAllocator<P> {
                     .into(),
             ));
         }
-        settings.validate().map_err(AllocError::Settings)?;
+        settings.validate().and_then(|()| settings.check_policy(P::NAME)).map_err(AllocError::Settings)?;
         if self.is_forked() {
             return Err(AllocError::Forked);
         }

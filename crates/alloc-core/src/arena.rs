@@ -8,13 +8,15 @@ mod carve;
 mod follow;
 mod leaving;
 mod parked;
+mod pieces;
 mod place;
 mod sleep;
 mod uses;
 mod views;
 
+pub(crate) use pieces::Plan;
 pub(crate) use uses::{Use, UseLists};
-pub(crate) use views::{Plan, Shown, Slot, SlotState, View, Views, side_by_side};
+pub(crate) use views::{Shown, Slot, SlotState, View, Views, side_by_side};
 
 use parked::Parked;
 
@@ -30,6 +32,7 @@ use crate::policy::{Policy, Request};
 use crate::pool::SegmentSource;
 use crate::round::SMALL_LIMIT;
 use crate::segment::{Segment, SegmentTable};
+use crate::steps::Counted;
 use crate::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, Ordering, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
@@ -43,6 +46,10 @@ pub(crate) struct TierState<I> {
     pub(crate) index: I,
     /// Address space without memory, by address.
     pub(crate) unmapped: BTreeSet<(u64, BlockId)>,
+}
+
+fn no_tiers<I: Default>() -> [TierState<I>; 2] {
+    std::array::from_fn(|_| TierState { index: I::default(), unmapped: BTreeSet::new() })
 }
 
 /// What identifies an arena. Its stream changes when another adopts the memory of one that is retired.
@@ -60,6 +67,8 @@ pub(crate) struct ArenaPool {
     pub(crate) id: PoolId,
     /// Where its memory comes from; `None` is the driver.
     pub(crate) source: Option<Arc<dyn SegmentSource>>,
+    /// That has no physical memory for growable segments.
+    pub(crate) fixed: bool,
     /// Blocks are handed out whole.
     pub(crate) no_split: bool,
     /// It takes growable memory whatever the settings say: it has a sleep tag.
@@ -67,8 +76,14 @@ pub(crate) struct ArenaPool {
 }
 
 impl ArenaPool {
-    pub(crate) const DEFAULT: Self =
-        Self { slot: PoolSlot::DEFAULT, id: PoolId::DEFAULT, source: None, no_split: false, sleeps: false };
+    pub(crate) const DEFAULT: Self = Self {
+        slot: PoolSlot::DEFAULT,
+        id: PoolId::DEFAULT,
+        source: None,
+        fixed: false,
+        no_split: false,
+        sleeps: false,
+    };
 }
 
 /// The state under an arena's lock.
@@ -152,10 +167,7 @@ impl<P: Policy> ArenaState<P> {
             retired: None,
             blocks: BlockTable::default(),
             segments: SegmentTable::default(),
-            tiers: std::array::from_fn(|_| TierState {
-                index: P::Index::default(),
-                unmapped: BTreeSet::new(),
-            }),
+            tiers: no_tiers(),
             counters: Counters::default(),
             epochs: Epochs::default(),
             history: Recorder::default(),
@@ -186,6 +198,10 @@ impl<P: Policy> ArenaState<P> {
     /// An arena that holds nothing serves nobody from here on. What is returned is to be dropped without a lock.
     pub(crate) fn vacate(&mut self) -> (ArenaPool, Option<Arc<LastWork>>) {
         debug_assert!(self.blocks.is_empty(), "nothing is forgotten");
+        // Its tables have the size of what it once held.
+        (self.blocks, self.segments) = (BlockTable::default(), SegmentTable::default());
+        self.tiers = no_tiers();
+        (self.uses, self.views, self.most_needed) = (UseLists::default(), Views::default(), 0);
         let nobody = ArenaPool { slot: PoolSlot::NONE, ..ArenaPool::DEFAULT };
         (std::mem::replace(&mut self.pool, nobody), self.retired.take())
     }
@@ -217,8 +233,7 @@ impl<P: Policy> ArenaState<P> {
 
     /// Whether it takes growable segments.
     pub(crate) fn grows(&self) -> bool {
-        let fixed = self.pool.source.as_ref().is_some_and(|source| source.physical().is_none());
-        self.policy.grows() && !fixed
+        self.policy.grows() && !self.pool.fixed
     }
 
     #[inline]
@@ -331,11 +346,22 @@ impl<P: Policy> ArenaState<P> {
         Location { device: self.id.device, arena: self.id.number, block }
     }
 
-    /// The block handed out at `ptr`, if the map's entry is still true.
+    /// The block handed out at `ptr` that anyone may free, if the map's entry is still true.
     #[inline]
     pub(crate) fn handed_out(&self, ptr: DevicePtr, id: BlockId) -> Option<BlockId> {
         let block = self.blocks.get(id)?;
         (block.addr == ptr.0 && block.state == State::Allocated).then_some(id)
+    }
+
+    /// The block handed out at `ptr`, a value's or not, if the map's entry is still true.
+    pub(crate) fn awake(&self, ptr: DevicePtr, id: BlockId) -> Option<BlockId> {
+        let block = self.blocks.get(id)?;
+        (block.addr == ptr.0 && block.state.is_awake()).then_some(id)
+    }
+
+    /// [`awake`](Self::awake) where a value has the block, or none does, as `owned` says.
+    pub(crate) fn held_by(&self, ptr: DevicePtr, id: BlockId, owned: bool) -> Option<BlockId> {
+        self.awake(ptr, id).filter(|id| self.blocks[*id].state.is_owned() == owned)
     }
 
     /// Takes a block back from the program that stays pending beyond its uses, until one more
@@ -486,9 +512,9 @@ impl<P: Policy> ArenaState<P> {
     /// Remembers that `stream` uses the block, too, within a capture or outside of any: whether that is new, or `None`
     /// when that many streams cannot be counted.
     pub(crate) fn record_use(&mut self, id: BlockId, stream: Stream, captured: Option<u64>) -> Option<bool> {
-        let before = self.blocks[id].uses;
-        self.blocks[id].uses = self.uses.add(before, stream, captured)?;
-        Some(self.blocks[id].uses != before)
+        let (uses, is_new) = self.uses.add(self.blocks[id].uses, stream, captured)?;
+        self.blocks[id].uses = uses;
+        Some(is_new)
     }
 
     /// No other stream uses the block any more. What is returned is to be dropped without a lock.
@@ -553,5 +579,6 @@ impl<P: Policy> ArenaState<P> {
     pub(crate) fn segment_blocks(&self, id: SegmentId) -> impl Iterator<Item = (BlockId, &Block)> {
         std::iter::successors(Some(self.segments[id].first), |block| self.blocks[*block].next.some())
             .map(|block| (block, &self.blocks[block]))
+            .counted()
     }
 }

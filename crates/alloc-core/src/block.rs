@@ -5,6 +5,7 @@
 
 use crate::growth;
 use crate::index::FitKey;
+use crate::steps::Counted;
 
 /// Index of a block in its arena's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -73,6 +74,8 @@ impl Tier {
 ///
 ///   Allocated ◀── sleep / wake ──▶ Asleep ── free ──▶ Dormant ── wake ──▶ Free or Unmapped
 ///
+///   Allocated ◀── a value takes it, gives it up ──▶ Owned      (Asleep and OwnedAsleep alike)
+///
 ///   Free (home) ◀── end of a loan ── Lent        Blank (view) ◀── free ── Allocated
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -82,14 +85,18 @@ pub enum State {
     Free,
     /// In the program's hands.
     Allocated,
+    /// In the hands of a value that frees it, a [`DeviceBuffer`](crate::DeviceBuffer): nobody else does.
+    Owned,
     /// Given back; other streams may still use it.
     Pending,
     /// Address space of a growable segment without memory, in its tier's list.
     Unmapped,
     /// Being mapped, unmapped or given back by a thread that holds no lock: nobody else may touch it.
     Busy,
-    /// In the program's hands, with granules under it that have no memory.
+    /// [`Allocated`](Self::Allocated), with granules under it that have no memory.
     Asleep,
+    /// [`Owned`](Self::Owned), with granules under it that have no memory.
+    OwnedAsleep,
     /// Free, on granules that have no memory; in no index.
     Dormant,
     /// Memory that a block in a view uses, at its home.
@@ -104,7 +111,45 @@ impl State {
     /// Whether the block is in the program's hands.
     #[must_use]
     pub const fn is_live(self) -> bool {
-        matches!(self, Self::Allocated | Self::Asleep)
+        self.is_awake() || self.is_asleep()
+    }
+
+    /// Whether the block is in the program's hands, and all of it has memory.
+    #[must_use]
+    pub const fn is_awake(self) -> bool {
+        matches!(self, Self::Allocated | Self::Owned)
+    }
+
+    /// Whether the block is in the program's hands, and some of it has no memory.
+    #[must_use]
+    pub const fn is_asleep(self) -> bool {
+        matches!(self, Self::Asleep | Self::OwnedAsleep)
+    }
+
+    /// Whether a value has the block, and frees it.
+    #[must_use]
+    pub const fn is_owned(self) -> bool {
+        matches!(self, Self::Owned | Self::OwnedAsleep)
+    }
+
+    /// What a live block is when it is in the hands of a value, or not; whether it sleeps stays.
+    pub(crate) const fn owned(self, owned: bool) -> Self {
+        match (self.is_asleep(), owned) {
+            (false, false) => Self::Allocated,
+            (false, true) => Self::Owned,
+            (true, false) => Self::Asleep,
+            (true, true) => Self::OwnedAsleep,
+        }
+    }
+
+    /// What a live block is when it sleeps, or is awake; whose it is stays.
+    pub(crate) const fn asleep(self, asleep: bool) -> Self {
+        match (asleep, self.is_owned()) {
+            (false, false) => Self::Allocated,
+            (false, true) => Self::Owned,
+            (true, false) => Self::Asleep,
+            (true, true) => Self::OwnedAsleep,
+        }
     }
 }
 
@@ -218,7 +263,7 @@ impl BlockTable {
 
     /// All records in use, in table order.
     pub fn iter(&self) -> impl Iterator<Item = (BlockId, &Block)> {
-        (0u32..).map(BlockId).zip(&self.records).filter(|(_, block)| block.state != State::Vacant)
+        (0u32..).map(BlockId).zip(&self.records).counted().filter(|(_, block)| block.state != State::Vacant)
     }
 
     /// Records in use.

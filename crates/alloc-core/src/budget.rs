@@ -200,9 +200,9 @@ pub struct TenantStats {
 }
 
 /// Sees soft limits crossed. Called with no lock held, before the call that crossed the limit returns, unless another thread is
-/// telling observers of the device at that moment: then by that one. It may use the
-/// allocator.
+/// telling observers of the device at that moment: then by that one.
+/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type BudgetObserver = Arc<dyn Fn(&BudgetEvent) + Send + Sync>;
-/// Makes room, and returns how many bytes it made free; 0 for none. Called with no lock held; it may use the allocator,
-/// also to ask for memory: hooks are not called for requests that are made inside one.
+/// Makes room, and returns how many bytes it made free; 0 for none.
+/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type SpillHook = Arc<dyn Fn(&SpillRequest) -> u64 + Send + Sync>;

@@ -2,12 +2,16 @@
 
 use crate::allocator::CachingAllocator;
 use crate::edges::log_end;
-use crate::error::Result;
+use crate::error::{AllocError, Result};
 use crate::policy::{Policy, PytorchPolicy};
+use crate::share::SharedBlock;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, Stream};
 
 /// Device memory that is freed, in the order of its stream's work, when this is dropped.
+///
+/// Nobody else frees it: [`CachingAllocator::free`] refuses its address, and so does every other call that would take the
+/// memory away, but for those that are `unsafe`.
 #[derive(Debug)]
 pub struct DeviceBuffer<P: Policy = PytorchPolicy> {
     allocator: Arc<CachingAllocator<P>>,
@@ -22,8 +26,15 @@ impl<P: Policy> DeviceBuffer<P> {
     /// # Errors
     /// Those of [`CachingAllocator::malloc`].
     pub fn new(allocator: &Arc<CachingAllocator<P>>, bytes: u64, stream: Stream) -> Result<Self> {
-        let ptr = allocator.malloc(bytes, stream)?;
-        Ok(Self { allocator: Arc::clone(allocator), ptr, bytes, stream })
+        loop {
+            let ptr = allocator.malloc(bytes, stream)?;
+            match allocator.set_owned(ptr, true) {
+                Ok(()) => return Ok(Self { allocator: Arc::clone(allocator), ptr, bytes, stream }),
+                // Another thread freed it meanwhile, by an address that was not its own any more.
+                Err(AllocError::InvalidPointer(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Its address; null for 0 bytes.
@@ -58,9 +69,18 @@ impl<P: Policy> DeviceBuffer<P> {
         self.allocator.record_stream(self.ptr, stream)
     }
 
+    /// Lets other processes open it; see [`CachingAllocator::share`].
+    ///
+    /// # Errors
+    /// Those of [`CachingAllocator::share`].
+    pub fn share(&self) -> Result<SharedBlock> {
+        self.allocator.share_held_by(self.ptr, true)
+    }
+
     /// Gives the memory up without freeing it; free the address through the allocator.
     #[must_use]
     pub fn into_raw(self) -> DevicePtr {
+        log_end(self.allocator.set_owned(self.ptr, false), "a buffer's memory stays with it");
         let mut this = std::mem::ManuallyDrop::new(self);
         let allocator = std::mem::replace(&mut this.ptr, DevicePtr::NULL);
         // SAFETY: `this` is never dropped or used again, so the allocator's reference is taken out once.
@@ -71,6 +91,8 @@ impl<P: Policy> DeviceBuffer<P> {
 
 impl<P: Policy> Drop for DeviceBuffer<P> {
     fn drop(&mut self) {
-        log_end(self.allocator.free(self.ptr), "a buffer's memory was freed behind its back");
+        let given_up = self.allocator.set_owned(self.ptr, false);
+        let freed = given_up.and_then(|()| self.allocator.free(self.ptr));
+        log_end(freed, "a buffer's memory could not be given back");
     }
 }

@@ -1,13 +1,14 @@
 //! What is known about the operation under way, gathered before any lock is taken.
 
 use crate::backend::{Capture, CaptureMode, Result};
+use crate::foreign::Gathered;
 use crate::history::Context;
 
 /// One call of the program.
 #[derive(Debug, Default)]
 pub(crate) struct Call<'b> {
     /// Where in the program it came from.
-    pub(crate) context: Option<Context>,
+    pub(crate) context: Option<Gathered<'b>>,
     /// The request's stream is being captured: nothing may be waited for, and no event queried.
     pub(crate) capturing: bool,
     /// While a capture is under way anywhere on the device.
@@ -17,6 +18,11 @@ pub(crate) struct Call<'b> {
 impl Call<'_> {
     /// A call of which nothing need be known.
     pub(crate) const PLAIN: Self = Self { context: None, capturing: false, relaxed: None };
+
+    /// Where in the program it came from.
+    pub(crate) fn context(&self) -> Option<&Context> {
+        self.context.as_deref()
+    }
 }
 
 /// The calling thread may make calls that a capture elsewhere would forbid, until this is dropped.

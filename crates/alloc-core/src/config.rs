@@ -23,6 +23,7 @@ pub use text::Inexpressible;
 
 use crate::types::MIB;
 use std::fmt;
+use std::str::FromStr;
 
 /// Which vendor's names a text may use beside CUDA's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -64,6 +65,14 @@ impl PolicyName {
         match self {
             Self::Pytorch => "pytorch",
             Self::Granule => "granule",
+        }
+    }
+
+    /// The type in [`crate::policy`].
+    const fn type_name(self) -> &'static str {
+        match self {
+            Self::Pytorch => "PytorchPolicy",
+            Self::Granule => "GranulePolicy",
         }
     }
 }
@@ -168,8 +177,9 @@ pub struct Settings {
     pub pinned_max_cached_size: u64,
     /// `pinned_free_catch_all`.
     pub pinned_free_catch_all: bool,
-    /// `policy` (Granule's own).
-    pub policy: PolicyName,
+    /// `policy` (Granule's own): an allocator's type has its policy, and refuses settings that name another. `None` names
+    /// none; a program that chooses the type by the settings then takes the default, see [`policy_name`](Self::policy_name).
+    pub policy: Option<PolicyName>,
     /// `history_max_entries` (Granule's own): how many events the history keeps; 0 is off.
     pub history_max_entries: u64,
     /// `early_reuse` (Granule's own): where no other block fits, take one that only waits for work on other
@@ -217,7 +227,7 @@ impl Default for Settings {
             pinned_max_round_threshold: u64::MAX,
             pinned_max_cached_size: u64::MAX,
             pinned_free_catch_all: false,
-            policy: PolicyName::Pytorch,
+            policy: None,
             history_max_entries: 0,
             early_reuse: false,
             segments_ipc: true,
@@ -251,6 +261,48 @@ impl Settings {
 }
 
 impl Settings {
+    /// Reads a text in the [strict] grammar, that of `GRANULE_CONF`: PyTorch's options and Granule's own, each at most
+    /// once. What has no effect is logged as a warning. `text.parse::<Settings>()` does the same;
+    /// [`pytorch::parse`] takes what `PYTORCH_CUDA_ALLOC_CONF` takes, [`environment::from_env`] reads the variables.
+    ///
+    /// ```
+    /// use alloc_core::config::Settings;
+    ///
+    /// let settings = Settings::parse("expandable_segments:True,memory_limit:40GiB")?;
+    /// assert!(settings.expandable_segments);
+    /// let error = Settings::parse("expandable_segment:True").unwrap_err();
+    /// assert!(error.to_string().contains("did you mean 'expandable_segments'?"));
+    /// # Ok::<(), alloc_core::config::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Names the token, its place in the text and what is allowed there.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let Parsed { settings, warnings } = strict::parse(text, &Self::default())?;
+        for warning in warnings {
+            tracing::warn!(%warning, text, "settings from a text");
+        }
+        Ok(settings)
+    }
+
+    /// The policy that the settings name, else the default.
+    #[must_use]
+    pub fn policy_name(&self) -> PolicyName {
+        self.policy.unwrap_or_default()
+    }
+
+    /// Refuses settings that name another policy than `built_in`, that of an allocator's type.
+    pub(crate) fn check_policy(&self, built_in: &'static str) -> Result<(), String> {
+        match self.policy.filter(|policy| policy.name() != built_in) {
+            None => Ok(()),
+            Some(policy) => Err(format!(
+                "the settings name policy:{policy}, and this allocator's type has policy:{built_in} built in: leave policy out, \
+                 or make a CachingAllocator<{}>",
+                policy.type_name()
+            )),
+        }
+    }
+
     /// Checks what the parsers check, for settings made in code.
     ///
     /// # Errors
@@ -296,6 +348,15 @@ impl Settings {
             }
         }
         Ok(())
+    }
+}
+
+impl FromStr for Settings {
+    type Err = ConfigError;
+
+    /// [`Settings::parse`].
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
+        Self::parse(text)
     }
 }
 

@@ -3,14 +3,19 @@
 //! Each arena counts under its own lock. A peak is a property of the sum over arenas, which no arena knows;
 //! so each holds a *ceiling* for each count, and the ceilings of all arenas sum to no more than the recorded
 //! peak. While an arena stays under its ceilings no new peak is possible and nothing shared is touched.
-//! An arena that crosses one asks [`Peaks::settle`], which takes all arenas' locks, records the true sum and
+//! What of the peak no ceiling covers is a *reserve*: an arena that crosses its ceiling gets some of that, and nobody else
+//! is looked at. Only where there is not enough [`Peaks::settle`] takes all arenas' locks, records the true sum and
 //! deals out new ceilings. With one arena the ceiling is the peak.
 //!
 //! What a request changes is counted once: three figures by tier. They are compared with *limits*, within which neither
 //! what is allocated nor what is active can cross a ceiling. All other figures are sums and differences of these.
 
+#[cfg(test)]
+mod tests;
+
 use crate::block::Tier;
 use crate::stats::{DeviceStats, Stat, StatArray};
+use smallvec::SmallVec;
 use std::ops::{AddAssign, SubAssign};
 
 /// What is counted. The order is that of the rows below.
@@ -47,6 +52,8 @@ const COUNTS: usize = 8;
 /// Small, large, both.
 const ROWS: usize = 3;
 const BOTH: usize = 2;
+/// How many arenas are looked at before all are.
+pub(crate) const RECENT: usize = 8;
 pub(crate) type Row = [i64; COUNTS];
 pub(crate) type Rows = [Row; ROWS];
 
@@ -296,6 +303,10 @@ impl Counters {
 pub(crate) struct Peaks {
     /// The most since the last boundary.
     running: Rows,
+    /// Arenas that got the most lately, by number: what they need no more is likely to do for the next.
+    pub(crate) granted: SmallVec<[u16; RECENT]>,
+    /// What of that is beyond the sum of all ceilings.
+    reserve: Rows,
     /// The most between the last reset and the last boundary.
     earlier: Rows,
     /// The most bytes that were in use up to the last boundary, whatever was reset.
@@ -303,8 +314,59 @@ pub(crate) struct Peaks {
 }
 
 impl Peaks {
-    /// Raises the peaks to the sum over all arenas, then deals out what lies between the sum and the peak:
-    /// half to an arena that crossed its ceiling (it is growing), the rest evenly.
+    /// Whether some of the peaks is beyond all ceilings.
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.reserve.as_flattened().iter().any(|reserve| *reserve > 0)
+    }
+
+    /// An arena that crossed a ceiling gets what it lacks out of the reserve, and half of what is left. `false`, with nothing
+    /// changed, where that is not enough.
+    pub(crate) fn grant(&mut self, arena: &mut Counters) -> bool {
+        let places = || (0..ROWS).flat_map(|row| Count::ALL.map(|count| (row, count)));
+        let lacks = |arena: &Counters, row: usize, count: Count| {
+            (arena.current(row, count) - arena.ceiling[row][count as usize]).max(0)
+        };
+        if places().any(|(row, count)| lacks(arena, row, count) > self.reserve[row][count as usize]) {
+            return false;
+        }
+        for (row, count) in places() {
+            let lack = lacks(arena, row, count);
+            if lack > 0 {
+                let reserve = &mut self.reserve[row][count as usize];
+                let more = lack + (*reserve - lack) / 2;
+                *reserve -= more;
+                arena.ceiling[row][count as usize] += more;
+            }
+        }
+        arena.crossed = false;
+        arena.set_limits();
+        true
+    }
+
+    /// An arena has got a part of the peaks.
+    pub(crate) fn note_granted(&mut self, number: u16) {
+        self.granted.retain(|other| *other != number);
+        if self.granted.len() == RECENT {
+            self.granted.remove(0);
+        }
+        self.granted.push(number);
+    }
+
+    /// An arena needs no more than it has now: the rest of its ceilings is for others.
+    pub(crate) fn reclaim(&mut self, arena: &mut Counters) {
+        for row in 0..ROWS {
+            for count in Count::ALL {
+                let (column, now) = (count as usize, arena.current(row, count));
+                let beyond = (arena.ceiling[row][column] - now).max(0);
+                arena.ceiling[row][column] -= beyond;
+                self.reserve[row][column] += beyond;
+            }
+        }
+        arena.set_limits();
+    }
+
+    /// Raises the peaks to the sum over all arenas. What lies between the sum and the peak goes by halves to an arena that
+    /// crossed its ceiling (it is growing), and into the reserve.
     pub(crate) fn settle(&mut self, arenas: &mut [&mut Counters]) {
         if let [only] = arenas {
             // Its ceilings are the peaks.
@@ -312,7 +374,7 @@ impl Peaks {
             for (peak, now) in self.running.as_flattened_mut().iter_mut().zip(now.as_flattened()) {
                 *peak = (*peak).max(*now);
             }
-            only.ceiling = self.running;
+            (only.ceiling, self.reserve) = (self.running, Rows::default());
             only.crossed = false;
             return only.set_limits();
         }
@@ -324,11 +386,9 @@ impl Peaks {
                 let peak = &mut self.running[row][column];
                 *peak = (*peak).max(sum);
                 let spare = *peak - sum;
-                let others = i64::try_from(arenas.len()).unwrap_or(i64::MAX) - 1;
-                let (mine, theirs) =
-                    if others == 0 { (spare, 0) } else { (spare - spare / 2, (spare / 2) / others) };
+                self.reserve[row][column] = spare / 2;
                 for (n, arena) in arenas.iter_mut().enumerate() {
-                    let share = if n == crossed { mine } else { theirs };
+                    let share = if n == crossed { spare - spare / 2 } else { 0 };
                     arena.ceiling[row][column] = arena.current(row, count) + share;
                 }
             }
@@ -415,141 +475,13 @@ impl Peaks {
             for count in Count::ALL {
                 let column = count as usize;
                 let ceilings: i64 = arenas.iter().map(|a| a.ceiling[row][column]).sum();
-                assert!(ceilings <= self.running[row][column], "ceilings sum to no more than the peak");
+                let covered = ceilings + self.reserve[row][column];
+                assert!(covered <= self.running[row][column], "ceilings sum to no more than the peak");
                 for arena in arenas {
                     assert!(
                         arena.crossed || arena.current(row, count) <= arena.ceiling[row][column],
                         "an arena above its ceiling knows it"
                     );
-                }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Each tier's and both tiers' figures, counted one by one.
-    #[derive(Default)]
-    struct Model([[Stat; COUNTS]; ROWS]);
-
-    impl Model {
-        fn change(&mut self, tier: Tier, count: Count, amount: i64) {
-            for row in [tier as usize, BOTH] {
-                let stat = &mut self.0[row][count as usize];
-                match amount {
-                    1.. => stat.increase(amount),
-                    0 => {}
-                    _ => stat.decrease(-amount),
-                }
-            }
-        }
-
-        fn column(&self, count: Count) -> [Stat; ROWS] {
-            self.0.map(|row| row[count as usize])
-        }
-    }
-
-    /// A block of the model: its arena, tier, size and requested bytes, and whether it is pending.
-    type Live = (usize, Tier, u64, u64, bool);
-
-    proptest! {
-        /// Against plain global counters: peaks and sums are exact whichever arenas the changes come from, and
-        /// whatever boundaries there were.
-        #[test]
-        fn peaks_are_exact(
-            steps in prop::collection::vec((0usize..4, any::<bool>(), 0u8..8, 1u64..80, 0u64..20, 0u8..40), 0..300)
-        ) {
-            let mut arenas = vec![Counters::default(); 4];
-            let mut peaks = Peaks::default();
-            let mut model = Model::default();
-            let mut live: Vec<Live> = Vec::new();
-            let mut since_boundary = [0; COUNTS];
-            for (who, small, step, size, slack, boundary) in steps {
-                let mut all = arenas.iter_mut().collect::<Vec<_>>();
-                match boundary {
-                    0 => peaks.restart(&mut all),
-                    1 => peaks.rejoin(&mut all),
-                    2 => {
-                        peaks.reset(&mut all);
-                        model.0.as_flattened_mut().iter_mut().for_each(Stat::reset_peak);
-                    }
-                    _ => {}
-                }
-                for count in Count::ALL {
-                    let both = model.0[BOTH][count as usize];
-                    match boundary {
-                        0 | 2 => since_boundary[count as usize] = both.current,
-                        1 => since_boundary[count as usize] = both.peak,
-                        _ => {}
-                    }
-                }
-                let tier = if small { Tier::Small } else { Tier::Large };
-                let victim = (!live.is_empty()).then(|| size as usize % live.len().max(1));
-                match (step, victim) {
-                    (0..=3, _) => {
-                        let requested = size.saturating_sub(slack).max(1);
-                        arenas[who].give(tier, size, requested);
-                        for count in [Count::Allocation, Count::Active] {
-                            model.change(tier, count, 1);
-                        }
-                        for count in [Count::AllocatedBytes, Count::ActiveBytes] {
-                            model.change(tier, count, signed(size));
-                        }
-                        model.change(tier, Count::RequestedBytes, signed(requested));
-                        live.push((who, tier, size, requested, false));
-                    }
-                    (4..=6, Some(victim)) => {
-                        let (who, tier, size, requested, pending) = live[victim];
-                        if !pending {
-                            model.change(tier, Count::Allocation, -1);
-                            model.change(tier, Count::AllocatedBytes, -signed(size));
-                        }
-                        if step == 6 && !pending {
-                            arenas[who].suspend(tier, size);
-                            live[victim].4 = true;
-                        } else {
-                            live.swap_remove(victim);
-                            model.change(tier, Count::Active, -1);
-                            model.change(tier, Count::ActiveBytes, -signed(size));
-                            model.change(tier, Count::RequestedBytes, -signed(requested));
-                            if pending {
-                                arenas[who].release(tier, size, requested);
-                            } else {
-                                arenas[who].take_back(tier, size, requested);
-                            }
-                        }
-                    }
-                    _ => {
-                        let amount = signed(size) - 40;
-                        let amount = amount.max(-arenas[who].get(tier, Count::InactiveSplitBytes));
-                        arenas[who].change(tier, Count::InactiveSplitBytes, amount);
-                        model.change(tier, Count::InactiveSplitBytes, amount);
-                    }
-                }
-                if arenas[who].crossed() {
-                    peaks.settle(&mut arenas.iter_mut().collect::<Vec<_>>());
-                }
-                let all: Vec<_> = arenas.iter().collect();
-                peaks.check(&all);
-                let mut stats = DeviceStats::default();
-                peaks.fill(&all, &mut stats);
-                for (count, array) in [
-                    (Count::Allocation, stats.allocation),
-                    (Count::Active, stats.active),
-                    (Count::AllocatedBytes, stats.allocated_bytes),
-                    (Count::ActiveBytes, stats.active_bytes),
-                    (Count::RequestedBytes, stats.requested_bytes),
-                    (Count::InactiveSplitBytes, stats.inactive_split_bytes),
-                ] {
-                    let ours = [array.small_pool, array.large_pool, array.all];
-                    prop_assert_eq!(ours, model.column(count), "{:?}", count);
-                    let most = &mut since_boundary[count as usize];
-                    *most = (*most).max(model.0[BOTH][count as usize].current);
-                    prop_assert_eq!(peaks.since_boundary()[count as usize], *most, "{:?}", count);
                 }
             }
         }

@@ -53,11 +53,12 @@ use crate::backend::Backend;
 use crate::call::Call;
 use crate::config::Settings;
 use crate::counters::{Counters, Peaks};
-use crate::directory::{Arena, Directory, PoolSlot, Template};
+use crate::directory::{Directory, PoolSlot, Template};
 use crate::edges::{self, Edge};
 use crate::error::{AllocError, Result};
+use crate::foreign::Foreign;
 use crate::hardened::Quarantine;
-use crate::history::{HistoryTemplate, Outbox, Recorder};
+use crate::history::{HistoryOptions, HistoryTemplate, Outbox, Recorder};
 use crate::oom::OomReport;
 use crate::pending::PendingFrees;
 use crate::policy::Policy;
@@ -65,6 +66,7 @@ use crate::pool::Pools;
 use crate::region::Regions;
 use crate::sleep::Spares;
 use crate::stats::{Stat, StatArray};
+use crate::steps::Counted;
 use crate::sync::{Arc, AtomicBool, Claims, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 use accounts::Accounts;
@@ -78,8 +80,10 @@ use smallvec::SmallVec;
 use uncached::Uncached;
 
 /// Called when memory is short; returns whether it freed something through this allocator.
+/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type FreeMemoryCallback = Box<dyn Fn() -> bool + Send + Sync>;
 /// Called with the report before an out-of-memory error is returned.
+/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type OutOfMemoryObserver = Box<dyn Fn(&OomReport) + Send + Sync>;
 
 /// What is counted under the device's lock.
@@ -140,6 +144,7 @@ pub struct DeviceAllocator<P: Policy> {
     backend: Arc<dyn Backend>,
     device: DeviceIndex,
     map: Arc<AddressMap>,
+    foreign: Arc<Foreign>,
     total_memory: u64,
     virtual_memory: bool,
     attention: &'static Attention,
@@ -192,6 +197,7 @@ impl<P: Policy> DeviceAllocator<P> {
         backend: Arc<dyn Backend>,
         device: DeviceIndex,
         map: Arc<AddressMap>,
+        foreign: Arc<Foreign>,
         settings: &Settings,
     ) -> Result<Self> {
         let total_memory = backend.properties(device)?.total_memory;
@@ -228,6 +234,7 @@ impl<P: Policy> DeviceAllocator<P> {
             backend,
             device,
             map,
+            foreign,
             total_memory,
             virtual_memory,
             attention,
@@ -265,9 +272,36 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(allocator)
     }
 
+    /// An arena has crossed a ceiling.
     #[cold]
-    fn settle_peaks(&self) {
+    fn settle_peaks(&self, number: u16) {
+        let mut peaks = self.peaks.lock();
+        if self.raise_ceilings(&mut peaks, number) {
+            return;
+        }
+        let granted = std::mem::take(&mut peaks.granted).into_iter();
+        for other in granted.filter(|other| *other != number).counted() {
+            if let Some(arena) = self.arenas.get(other) {
+                peaks.reclaim(&mut arena.lock_shortly().counters);
+            }
+        }
+        if self.raise_ceilings(&mut peaks, number) {
+            return;
+        }
+        peaks.note_granted(number);
+        drop(peaks);
         self.with_all(|_, _| ());
+    }
+
+    /// Whether the peaks' reserve has what an arena lacks, or that lacks nothing any more.
+    fn raise_ceilings(&self, peaks: &mut Peaks, number: u16) -> bool {
+        let Some(arena) = self.arenas.get(number).filter(|_| peaks.has_reserve()) else { return false };
+        let mut state = arena.lock_shortly();
+        let has_enough = !state.counters.crossed() || peaks.grant(&mut state.counters);
+        if has_enough {
+            peaks.note_granted(number);
+        }
+        has_enough
     }
 
     /// Runs `work` with the peaks and every arena locked, and the peaks settled: what another thread has
@@ -306,7 +340,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Gives up what new settings do not keep. Runs observers, which may change settings themselves.
     pub(crate) fn follow_settings(&self) {
         self.reduce_quarantine(&Call::PLAIN);
-        self.outbox.deliver();
+        self.tell_trackers();
         self.tell_crossings();
     }
 
@@ -360,10 +394,6 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         outcome
     }
-
-    fn arena_states(&self) -> Vec<&Arc<Arena<P>>> {
-        self.arenas.all()
-    }
 }
 
 impl<P: Policy> std::fmt::Debug for DeviceAllocator<P> {
@@ -379,7 +409,9 @@ impl<P: Policy> std::fmt::Debug for DeviceAllocator<P> {
 impl<P: Policy> Drop for DeviceAllocator<P> {
     /// Gives everything back to the device that is not in the program's hands.
     fn drop(&mut self) {
-        let _dropped_without_a_lock = self.pools.lock().abandon_all();
+        let scopes = self.pools.lock().abandon_all();
+        self.foreign.end(Arc::unwrap_or_clone(scopes));
+        self.record_history(&HistoryOptions::default());
         if let Err(error) = self.noticing(self.release_everything()) {
             tracing::warn!(%error, device = %self.device, "cached memory could not be given back");
         }

@@ -9,11 +9,13 @@ use crate::error::{AllocError, Result};
 use crate::history::HistoryTemplate;
 use crate::last_work::LastWork;
 use crate::policy::Policy;
+use crate::steps::Counted;
 use crate::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, OnceLock, Ordering, Rank};
 use crate::types::{DeviceIndex, Stream};
 use rustc_hash::FxHashMap;
-use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, VecDeque};
 
 pub(crate) use crate::arena::Arena;
 
@@ -75,8 +77,12 @@ struct Registry<P> {
     template: Template<P>,
     count: usize,
     by_stream: FxHashMap<Key, u16>,
-    /// Arenas whose stream is retired, in that order.
-    retired: VecDeque<(PoolSlot, u16)>,
+    /// The pools in which a stream has an arena, by its handle.
+    pools_of: FxHashMap<u64, BTreeSet<PoolSlot>>,
+    /// All arenas of each pool.
+    by_pool: FxHashMap<PoolSlot, BTreeSet<u16>>,
+    /// Those whose stream is retired, in that order.
+    retired: FxHashMap<PoolSlot, VecDeque<u16>>,
     /// Arenas of pools that are gone, for new ones.
     vacant: Vec<u16>,
 }
@@ -107,7 +113,9 @@ impl<P: Policy> Directory<P> {
             template,
             count: 0,
             by_stream: FxHashMap::default(),
-            retired: VecDeque::new(),
+            pools_of: FxHashMap::default(),
+            by_pool: FxHashMap::default(),
+            retired: FxHashMap::default(),
             vacant: Vec::new(),
         };
         Self {
@@ -156,8 +164,9 @@ impl<P: Policy> Directory<P> {
     /// The arenas of a stream in all pools, by number.
     pub(crate) fn all_of_stream(&self, stream: Stream) -> Vec<(PoolSlot, &Arc<Arena<P>>)> {
         let registry = self.registry.lock();
-        let mine = registry.by_stream.iter().filter(|((_, raw), _)| *raw == stream.raw);
-        let mut mine: Vec<(u16, PoolSlot)> = mine.map(|((slot, _), number)| (*number, *slot)).collect();
+        let slots = registry.pools_of.get(&stream.raw).into_iter().flatten().counted();
+        let number = |slot: &PoolSlot| Some((*registry.by_stream.get(&key(*slot, stream))?, *slot));
+        let mut mine: Vec<(u16, PoolSlot)> = slots.filter_map(number).collect();
         drop(registry);
         mine.sort_unstable();
         mine.into_iter().filter_map(|(number, slot)| Some((slot, self.get(number)?))).collect()
@@ -166,8 +175,7 @@ impl<P: Policy> Directory<P> {
     /// The arenas of a pool whose streams are retired, one by one: that of the one retired for longest has place 0.
     pub(crate) fn retired_in_line(&self, slot: PoolSlot, place: usize) -> Option<&Arc<Arena<P>>> {
         let registry = self.registry.lock();
-        let mut line = registry.retired.iter().filter(|(of, _)| *of == slot);
-        let number = line.nth(place).map(|(_, number)| *number)?;
+        let number = *registry.retired.get(&slot)?.get(place)?;
         drop(registry);
         self.get(number)
     }
@@ -185,7 +193,7 @@ impl<P: Policy> Directory<P> {
             // It stops being vacant in the moment in which it is found: nobody sees it as neither.
             let mut registry = self.registry.lock();
             registry.vacant.pop();
-            self.bind(&mut registry, pool.slot, stream, state.id.number);
+            self.register(&mut registry, pool.slot, stream, state.id.number);
             return Ok(arena);
         }
         let mut registry = self.registry.lock();
@@ -205,7 +213,7 @@ impl<P: Policy> Directory<P> {
         };
         let _ = chunk[number as usize % CHUNK].set(arena);
         registry.count += 1;
-        self.bind(&mut registry, pool.slot, stream, number);
+        self.register(&mut registry, pool.slot, stream, number);
         drop(registry);
         self.get(number).ok_or(AllocError::Limit("an arena was registered and not found"))
     }
@@ -213,29 +221,38 @@ impl<P: Policy> Directory<P> {
     /// Takes the arenas of a pool that is gone, if none of them holds anything; `None` where one does. What is returned
     /// is to be dropped without a lock: that may call the driver, or foreign code.
     pub(crate) fn recycle(&self, slot: PoolSlot) -> Option<Vec<Left>> {
-        let all = self.all();
-        let mut mine: Vec<_> =
-            all.into_iter().map(|arena| arena.lock()).filter(|a| a.pool.slot == slot).collect();
-        if mine.iter().any(|arena| !arena.blocks.is_empty()) {
-            return None;
+        let mut mine = Vec::new();
+        for arena in self.of_pool(slot) {
+            let state = arena.lock();
+            if !state.blocks.is_empty() {
+                return None;
+            }
+            mine.push(state);
         }
         let mut registry = self.registry.lock();
-        for arena in &mut mine {
+        for arena in &mine {
             let (number, stream) = (arena.id.number, arena.id.stream);
-            if arena.retired.is_some() {
-                registry.retired.retain(|(_, retired)| *retired != number);
-            } else {
+            if arena.retired.is_none() {
                 self.unbind(&mut registry, slot, stream, number);
             }
             registry.vacant.push(number);
         }
+        registry.retired.remove(&slot);
+        registry.by_pool.remove(&slot);
         drop(registry);
         Some(mine.iter_mut().map(|arena| arena.vacate()).collect())
+    }
+
+    /// An arena serves a pool from here on.
+    fn register(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
+        registry.by_pool.entry(slot).or_default().insert(number);
+        self.bind(registry, slot, stream, number);
     }
 
     /// Makes an arena findable by its pool and stream.
     fn bind(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
         registry.by_stream.insert(key(slot, stream), number);
+        registry.pools_of.entry(stream.raw).or_default().insert(slot);
         let hash = hash(key(slot, stream));
         let vacant = places(hash).find(|place| self.streams[*place].load(Ordering::Relaxed) & TAKEN == 0);
         if let Some(place) = vacant {
@@ -247,13 +264,19 @@ impl<P: Policy> Directory<P> {
     /// A stream is retired: its arena, locked by the caller, is found by number only.
     pub(crate) fn retired(&self, slot: PoolSlot, stream: Stream, number: u16) {
         let mut registry = self.registry.lock();
-        registry.retired.push_back((slot, number));
+        registry.retired.entry(slot).or_default().push_back(number);
         self.unbind(&mut registry, slot, stream, number);
     }
 
     /// An arena is found by number only, from here on.
     fn unbind(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
         registry.by_stream.remove(&key(slot, stream));
+        if let Entry::Occupied(mut slots) = registry.pools_of.entry(stream.raw) {
+            slots.get_mut().remove(&slot);
+            if slots.get().is_empty() {
+                slots.remove();
+            }
+        }
         let hash = hash(key(slot, stream));
         let value = hash & !NUMBER | TAKEN | u64::from(number);
         if let Some(place) = places(hash).find(|place| self.streams[*place].load(Ordering::Relaxed) == value)
@@ -265,14 +288,25 @@ impl<P: Policy> Directory<P> {
     /// A retired arena, locked by the caller, serves `stream` from here on.
     pub(crate) fn adopted(&self, slot: PoolSlot, stream: Stream, number: u16) {
         let mut registry = self.registry.lock();
-        registry.retired.retain(|(_, retired)| *retired != number);
+        if let Some(line) = registry.retired.get_mut(&slot) {
+            // Mostly it is the first.
+            let at = line.iter().counted().position(|retired| *retired == number);
+            at.and_then(|at| line.remove(at));
+        }
         self.bind(&mut registry, slot, stream, number);
     }
 
     /// All arenas, by number.
     pub(crate) fn all(&self) -> Vec<&Arc<Arena<P>>> {
         let count = self.registry.lock().count;
-        (0..count).filter_map(|n| self.get(u16::try_from(n).ok()?)).collect()
+        (0..count).counted().filter_map(|n| self.get(u16::try_from(n).ok()?)).collect()
+    }
+
+    /// All arenas of a pool, by number. They are other pools' once this one is gone.
+    pub(crate) fn of_pool(&self, slot: PoolSlot) -> Vec<&Arc<Arena<P>>> {
+        let registry = self.registry.lock();
+        let mine = registry.by_pool.get(&slot).into_iter().flatten().counted();
+        mine.filter_map(|number| self.get(*number)).collect()
     }
 
     /// Changes what new arenas start with; the caller changes the existing ones after.
@@ -296,13 +330,17 @@ impl<P: Policy> Directory<P> {
             }
             let serves = registry.by_stream.get(&key(slot, stream)) == Some(&number);
             assert_eq!(serves, arena.retired.is_none(), "a stream has its arena until it is retired");
-            assert_eq!(
-                registry.retired.contains(&(slot, number)),
-                !serves,
-                "retired arenas wait to be adopted"
-            );
+            let waits = registry.retired.get(&slot).is_some_and(|line| line.contains(&number));
+            assert_eq!(waits, !serves, "retired arenas wait to be adopted");
+            let of_pool = registry.by_pool.get(&slot).is_some_and(|mine| mine.contains(&number));
+            assert!(of_pool, "a pool knows its arenas");
+            let of_stream = registry.pools_of.get(&stream.raw).is_some_and(|slots| slots.contains(&slot));
+            assert!(of_stream || !serves, "a stream's pools are known");
         }
-        let known = registry.by_stream.len() + registry.retired.len() + registry.vacant.len();
+        let retired: usize = registry.retired.values().map(VecDeque::len).sum();
+        let known = registry.by_stream.len() + retired + registry.vacant.len();
+        let of_pools: usize = registry.by_pool.values().map(BTreeSet::len).sum();
+        assert_eq!(of_pools + registry.vacant.len(), registry.count, "and no other pool's");
         assert_eq!(known, registry.count, "no arena is lost");
     }
 }

@@ -1,13 +1,15 @@
 //! What the allocator answers when it cannot do what was asked.
 
 use crate::backend::BackendError;
+use crate::config::ConfigError;
 use crate::oom::OomReport;
 use crate::pointer::BadPointer;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use std::fmt;
 use thiserror::Error;
 
 /// A request that was not served. The allocator stays usable, and the call can be retried.
-#[derive(Clone, Debug, Error)]
+#[derive(Clone, Error)]
 #[non_exhaustive]
 pub enum AllocError {
     /// Every remedy was tried and no fit exists.
@@ -127,14 +129,22 @@ pub enum AllocError {
     Share {
         /// The block.
         ptr: DevicePtr,
-        /// Why not, and what to do, in PyTorch's words where it has some.
-        problem: String,
+        /// Why not, and what to do.
+        problem: Problem,
     },
     /// What another process shared cannot be opened; nothing was mapped.
     #[error("{problem}")]
     Open {
-        /// Why not, and what to do, in PyTorch's words where it has some.
-        problem: String,
+        /// Why not, and what to do.
+        problem: Problem,
+    },
+    /// The block lies in growable memory, which has no allocation of the driver's under it.
+    #[error(
+        "the block lies in growable memory, whose parts come and go; share() gives the block to another process"
+    )]
+    Growable {
+        /// Whether memory of this policy grows whatever the settings say.
+        always: bool,
     },
     /// The program does not have a pinned block of that name.
     #[error(
@@ -193,7 +203,70 @@ pub enum AllocError {
     Settings(String),
 }
 
+/// As people read it, for `main` shows errors so.
+impl fmt::Debug for AllocError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<ConfigError> for AllocError {
+    fn from(error: ConfigError) -> Self {
+        Self::Settings(error.to_string())
+    }
+}
+
+/// Why something cannot be, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    text: String,
+    pytorch: Option<String>,
+}
+
+impl Problem {
+    /// A problem that PyTorch has words for.
+    pub(crate) fn with_pytorch(text: impl Into<String>, pytorch: impl Into<String>) -> Self {
+        Self { text: text.into(), pytorch: Some(pytorch.into()) }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<String> for Problem {
+    fn from(text: String) -> Self {
+        Self { text, pytorch: None }
+    }
+}
+
+impl From<&str> for Problem {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
 impl AllocError {
+    /// The text in PyTorch's words where it has some: for programs in which PyTorch runs.
+    #[must_use]
+    pub fn pytorch_message(&self) -> String {
+        match self {
+            Self::OutOfMemory(report) => report.pytorch_message(),
+            Self::Share { problem, .. } | Self::Open { problem } => {
+                problem.pytorch.as_ref().unwrap_or(&problem.text).clone()
+            }
+            Self::Growable { always: false } => {
+                "Tensors allocated with expandable_segments:True cannot be shared between processes. Consider using \
+                 expandable_segments:False in data loading workers via \
+                 torch.cuda.memory._set_allocator_settings('expandable_segments:False')"
+                    .into()
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// True where PyTorch would raise `OutOfMemoryError`.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {

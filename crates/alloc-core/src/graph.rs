@@ -9,7 +9,7 @@ use crate::edges;
 use crate::error::{AllocError, Result};
 use crate::last_work::LastWork;
 use crate::policy::{Policy, PytorchPolicy};
-use crate::pool::{Filter, PoolReference, PoolScope};
+use crate::pool::{Filter, Holder, PoolReference, PoolScope};
 use crate::stream_identity::resolve;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, PoolId, Stream};
@@ -157,15 +157,15 @@ struct Mark<P: Policy> {
 
 impl<P: Policy> Mark<P> {
     fn begin(allocator: &Arc<CachingAllocator<P>>, device: DeviceIndex) -> Result<Self> {
-        allocator.mark_capture_begin(device)?;
+        allocator.mark_begin(device, Holder::Value)?;
         Ok(Self { allocator: Arc::clone(allocator), device })
     }
 }
 
 impl<P: Policy> Drop for Mark<P> {
     fn drop(&mut self) {
-        let marked = self.allocator.mark_capture_end(self.device);
-        edges::log_end(marked, "a capture was marked as ended behind its holder's back");
+        let marked = self.allocator.mark_end(self.device, Holder::Value);
+        edges::log_end(marked, "a capture's end could not be marked");
     }
 }
 

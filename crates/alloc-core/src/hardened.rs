@@ -90,7 +90,7 @@ impl fmt::Display for CorruptionReport {
     }
 }
 
-/// Sees corrupted memory. Called with no lock held; it may use the allocator. Must not panic.
+/// Sees corrupted memory. It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type CorruptionObserver = Arc<dyn Fn(&CorruptionReport) + Send + Sync>;
 
 /// What hardened mode has done on a device.

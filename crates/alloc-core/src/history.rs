@@ -37,7 +37,8 @@ use journal::Journal;
 /// How history is kept.
 #[derive(Clone, Default)]
 pub struct HistoryOptions {
-    /// Records kept; the newest stay. 0 turns history off and forgets it. PyTorch's mode `state` is 1.
+    /// Records kept; the newest stay. 0 turns history off and forgets it. PyTorch's mode `state` is 1. A smaller number
+    /// than there are records drops none of them, as in PyTorch: [`clear`](Self::clear) does.
     pub max_entries: usize,
     /// Stamp records with their sequence number instead of the time, so that equal runs give equal
     /// snapshots.

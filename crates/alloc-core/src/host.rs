@@ -245,7 +245,10 @@ impl HostAllocator {
     ///
     /// # Errors
     /// As there.
-    pub fn retire_stream(&self, stream: Stream) -> Result<()> {
+    ///
+    /// # Safety
+    /// As there: all work of `stream` that uses pinned blocks was queued before the call.
+    pub unsafe fn retire_stream(&self, stream: Stream) -> Result<()> {
         self.engine.retire_stream(stream)
     }
 

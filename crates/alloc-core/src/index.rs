@@ -23,8 +23,12 @@ pub trait PlacementIndex: Default + std::fmt::Debug + Send + 'static {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
+    /// Blocks of at least so many bytes, by size, the smallest first.
+    fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_;
     /// Blocks by size, the smallest first.
-    fn blocks(&self) -> impl Iterator<Item = BlockId> + '_;
+    fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.at_least(0)
+    }
     /// Panics where the index contradicts itself.
     fn check(&self);
 }

@@ -47,7 +47,7 @@ pub(crate) fn check_arena<P: Policy>(arena: &ArenaState<P>, map: &AddressMap) ->
             assert_ne!(block.state, State::Vacant, "vacant records are in no segment");
             assert!(
                 segment.is_growable()
-                    || !matches!(block.state, State::Unmapped | State::Asleep | State::Dormant),
+                    || !(block.state.is_asleep() || matches!(block.state, State::Unmapped | State::Dormant)),
                 "fixed memory is never unmapped and never sleeps"
             );
             views::check_place(segment, block);
@@ -113,7 +113,7 @@ fn check_counters<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
         };
         let growable = arena.segments[block.segment].is_growable();
         match block.state {
-            State::Allocated | State::Asleep | State::Pending => {
+            State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep | State::Pending => {
                 if block.state.is_live() {
                     add(Count::Allocation, 1);
                     add(Count::AllocatedBytes, block.size);
@@ -174,7 +174,7 @@ pub(crate) fn check_regions<P: Policy>(arena: &ArenaState<P>, regions: &Regions)
                     states.all(|state| state == GranuleState::Asleep),
                     "free memory sleeps on sleeping granules"
                 ),
-                State::Asleep => assert!(
+                State::Asleep | State::OwnedAsleep => assert!(
                     states.any(|state| state == GranuleState::Asleep),
                     "a block sleeps while a granule under it does"
                 ),

@@ -146,15 +146,6 @@ impl User {
     pub(crate) fn is(&self, stream: Stream) -> bool {
         self.live() == Some(stream)
     }
-
-    /// Whether both are one stream.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Live(one), Self::Live(other)) => one == other,
-            (Self::Retired(one), Self::Retired(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        }
-    }
 }
 
 /// Waits for a stream, or for its whole device where the stream is gone. Blocks. A stream that is being captured is

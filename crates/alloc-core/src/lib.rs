@@ -9,6 +9,18 @@
 //! The engine validates, backends do not: a backend may rely on what [`backend`] promises it. No lock is
 //! held over a driver call, nothing is allocated on the heap once a program has reached its steady state, and the
 //! same order of events gives the same addresses.
+//!
+//! # Code of the program
+//!
+//! A program gives the engine code to call: observers, trackers, free-memory callbacks, filters of pools, sources of their memory,
+//! spill hooks, call contexts. For all of it the same holds. It is called with no lock held.
+//!
+//! *It may panic.* The call that led there completes what it has begun, and then panics. A request that panics leaves nothing
+//! handed out; a free is done. Of several panics the first goes on. The panic of a destructor is logged, and that is all.
+//!
+//! *It may use the allocator*, also to ask for memory. While a thread is in code of one kind, its calls of the same allocator
+//! are served without code of that kind: a filter accepts nothing, a source has nothing, an observer is not told. Trackers and
+//! observers of budgets hear of it after they have returned.
 
 pub mod address_map;
 pub mod allocator;
@@ -26,6 +38,7 @@ mod directory;
 mod edges;
 mod epoch;
 pub mod error;
+mod foreign;
 pub mod graph;
 mod growth;
 pub mod hardened;
@@ -46,7 +59,11 @@ pub mod segment;
 pub mod share;
 pub mod sleep;
 pub mod snapshot;
+#[cfg(doctest)]
+mod soundness;
 pub mod stats;
+#[doc(hidden)] // for tests and benchmarks
+pub mod steps;
 mod stream_identity;
 mod sync;
 pub mod types;

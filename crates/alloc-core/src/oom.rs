@@ -1,7 +1,8 @@
-//! The out-of-memory report: PyTorch's message and figures, and what PyTorch does not say.
+//! The out-of-memory report, in Granule's words; `oom/pytorch.rs` has PyTorch's.
+
+mod pytorch;
 
 use crate::budget::Marks;
-use crate::policy::{Policy, PytorchPolicy};
 use crate::round::format_bytes;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
@@ -35,6 +36,34 @@ pub struct Remedy {
     pub bytes: u64,
     /// Whether that is enough for the request.
     pub enough: bool,
+}
+
+/// What was lacking when a request was refused, after all remedies. Sizes are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Free memory that the request could get in one piece: a block, or what the policy can show side by side.
+    pub in_one_piece: u64,
+    /// Free memory of the same stream and tier beside it, in pieces that cannot be joined with that.
+    pub in_pieces: u64,
+    /// What would have to be taken from the device.
+    pub missing: u64,
+    /// What may be taken from it.
+    pub available: u64,
+    /// What sets that: the device, or a limit by its name.
+    pub set_by: String,
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { in_one_piece, in_pieces, missing, available, set_by } = self;
+        let [one, pieces, missing, available] =
+            [in_one_piece, in_pieces, missing, available].map(|bytes| format_bytes(*bytes));
+        write!(f, "{one} of free memory can serve it in one piece, {pieces} lie in pieces that cannot be ")?;
+        write!(
+            f,
+            "joined with that; {missing} would have to be taken, and {available} can be (bound: {set_by})"
+        )
+    }
 }
 
 /// Memory of a device that a process uses, as the vendor's management library counts it.
@@ -88,8 +117,10 @@ impl fmt::Display for TenantReport {
 /// Why a request could not be served. All sizes are bytes.
 #[derive(Clone, Debug)]
 pub struct OomReport {
-    /// `CUDA`, `HIP`, ...
+    /// `CUDA`, `HIP`, or what a vendor's backend calls itself.
     pub label: &'static str,
+    /// The backend's name.
+    pub backend: &'static str,
     /// The device.
     pub device: DeviceIndex,
     /// The stream the request was for.
@@ -131,6 +162,8 @@ pub struct OomReport {
     pub source_refused: bool,
     /// Pools that hold free memory, the one with most first.
     pub pools: Vec<PoolCache>,
+    /// What was lacking.
+    pub bound: Bound,
     /// The largest free block that this request's stream and tier has.
     pub largest_fit: u64,
     /// The largest free block of any stream.
@@ -149,95 +182,62 @@ pub struct OomReport {
     pub reserve_class: Option<String>,
 }
 
-const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf";
-
 impl OomReport {
-    /// The text PyTorch's allocator would give, word for word.
+    /// What failed, in one paragraph, for a program in which PyTorch does not run.
     #[must_use]
-    pub fn pytorch_message(&self) -> String {
-        let private = self.private_free;
-        let idle = self.reserved.saturating_sub(self.allocated).saturating_sub(private);
-        let allowed = self.allowed.map(|a| format!("{} allowed; ", format_bytes(a))).unwrap_or_default();
-        let graphs = match private {
+    pub fn message(&self) -> String {
+        let bytes = format_bytes;
+        let idle = self.reserved.saturating_sub(self.allocated).saturating_sub(self.private_free);
+        let allowed = self.allowed.map(|allowed| format!(" {} may be held.", bytes(allowed)));
+        let private = match self.private_free {
             0 => String::new(),
-            _ => format!("with {} allocated in private pools (e.g., CUDA Graphs), ", format_bytes(private)),
+            free => format!(", {} are free in private pools", bytes(free)),
         };
         format!(
-            "{} out of memory. Tried to allocate {}. GPU {} has a total capacity of {} of which {} is free. \
-             {}{allowed}Of the allocated memory {} is allocated by PyTorch, {graphs}and {} is reserved by PyTorch but \
-             unallocated.{}{}",
+            "{} out of memory. Tried to allocate {}. Device {} ({}) has a total capacity of {}, of which {} is free.{}{} Of \
+             {} held, {} are in use{private} and {} are free.{}",
             self.label,
-            format_bytes(self.tried),
+            bytes(self.tried),
             self.device,
-            format_bytes(self.device_total),
-            format_bytes(self.device_free),
+            self.backend,
+            bytes(self.device_total),
+            bytes(self.device_free),
             self.in_processes(),
-            format_bytes(self.allocated + private),
-            format_bytes(idle),
-            self.hint(),
-            self.source_hint(),
+            allowed.unwrap_or_default(),
+            bytes(self.reserved),
+            bytes(self.allocated),
+            bytes(idle),
+            self.reserve_hint(),
         )
     }
 
     fn in_processes(&self) -> String {
-        let sentence = |process: &ProcessMemory| {
-            let used = format_bytes(process.bytes);
-            if process.pid == std::process::id() {
-                format!("Including non-PyTorch memory, this process has {used} memory in use. ")
-            } else {
-                format!("Process {} has {used} memory in use. ", process.pid)
-            }
+        let own = std::process::id();
+        let used = |process: &ProcessMemory| match (process.pid == own, format_bytes(process.bytes)) {
+            (true, used) => format!(" This process uses {used}, other libraries in it included."),
+            (false, used) => format!(" Process {} uses {used}.", process.pid),
         };
-        self.processes.iter().map(sentence).collect()
+        self.processes.iter().map(used).collect()
     }
 
-    fn hint(&self) -> String {
-        let Some(reserve) = self.reserve_too_small else {
-            return self.usual_hint();
-        };
-        let whose = match &self.reserve_class {
-            Some(class) => format!("stream reserve class '{class}'"),
-            None => "this stream".into(),
-        };
+    fn reserve_hint(&self) -> String {
+        let Some(reserve) = self.reserve_too_small else { return String::new() };
         format!(
-            " This allocation exceeds the expandable-segment reserve of {} for {whose}, and a single allocation cannot \
-             span expandable segments. Raise PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve or \
-             expandable_segments_reserve_by_class (or unset it) so that a segment is at least {}.",
+            " A growable segment of {} reserves {} of address space, and a block lies within one: raise {} (or unset it), \
+             so that a segment has {} at least.",
+            match &self.reserve_class {
+                Some(class) => format!("stream reserve class '{class}'"),
+                None => "this stream".into(),
+            },
             format_bytes(reserve),
+            match &self.reserve_class {
+                Some(_) => "expandable_segments_reserve_by_class",
+                None => "expandable_segments_reserve",
+            },
             format_bytes(self.tried)
         )
     }
 
-    fn usual_hint(&self) -> String {
-        // What PyTorch advises are settings of its own policy.
-        if self.policy != PytorchPolicy::NAME {
-            return String::new();
-        }
-        if self.growable {
-            return " expandable_segments is enabled. If instead the process is running out of virtual address space \
-                    (VSZ), expandable segments may be over-reserving VA (each segment reserves ~9/8 of device memory, \
-                    times the number of streams); reduce it via PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve / \
-                    expandable_segments_reserve_by_class."
-                .into();
-        }
-        format!(
-            " If reserved but unallocated memory is large try setting \
-             PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for \
-             Memory Management  ({DOCUMENTATION})"
-        )
-    }
-
-    const fn source_hint(&self) -> &'static str {
-        if !self.source_refused {
-            return "";
-        }
-        " The custom allocator backing this MemPool returned nullptr. Check preceding allocator warnings or logs for \
-         the underlying cause. This can indicate an allocator-specific error or memory constraint, even when \
-         device-wide free memory is available."
-    }
-}
-
-impl OomReport {
     /// Bytes that live memory and the request need beyond what may be held: no setting helps with those.
     #[must_use]
     pub fn shortfall(&self) -> u64 {
@@ -249,7 +249,7 @@ impl OomReport {
 
 impl fmt::Display for OomReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.pytorch_message())?;
+        writeln!(f, "{}", self.message())?;
         write!(
             f,
             "Granule: {} were asked for, which takes one block of {}. The largest free block this request may use has \
@@ -262,6 +262,7 @@ impl fmt::Display for OomReport {
         if self.pending > 0 {
             write!(f, " {} were given back and wait for other streams.", format_bytes(self.pending))?;
         }
+        write!(f, "\n  no fit: {}", self.bound)?;
         if self.source_refused {
             write!(f, "\n  pool {} has a source of its own, which had no memory for it", self.pool)?;
         }

@@ -4,15 +4,21 @@
 //! A queue per used stream, in order; a stream that is slow does not hold up the others. No lock is held
 //! while the driver is asked: an entry is looked at, queried, and taken out only if it is still the first.
 
+mod queues;
+
+use queues::{Entry, Key, Queues, Shared, Unrecorded};
+
+use crate::arena::Use;
 use crate::attention::Attention;
 use crate::backend::{Backend, Result};
 use crate::block::BlockId;
 use crate::held_event::HeldEvent;
 use crate::last_work::{LastWork, User, wait_for_stream};
 use crate::share::Share;
+use crate::steps::Counted;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Rank, ThreadId, Transit, assert_unlocked, this_thread};
 use crate::types::{DeviceIndex, Stream};
-use std::collections::VecDeque;
+use rustc_hash::FxHashMap;
 
 /// What a block waits for.
 #[derive(Clone, Debug)]
@@ -53,15 +59,6 @@ impl Moment {
     }
 }
 
-/// A block that waits.
-#[derive(Clone, Debug)]
-struct Entry {
-    /// Tells entries apart, whatever event they reuse.
-    ticket: u64,
-    until: Moment,
-    block: Waiting,
-}
-
 const NO_EVENT: &str = "other processes have a list of their own, without events";
 
 /// Which block waits.
@@ -71,22 +68,6 @@ pub(crate) struct Waiting {
     pub(crate) block: BlockId,
 }
 
-/// A block that waits without an event.
-#[derive(Clone, Debug)]
-struct Unrecorded {
-    ticket: u64,
-    user: User,
-    block: Waiting,
-}
-
-/// A block that other processes may hold.
-#[derive(Clone, Debug)]
-struct Shared {
-    ticket: u64,
-    share: Arc<Share>,
-    block: Waiting,
-}
-
 /// When other processes are asked for: those that ended without a word hold nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
@@ -94,63 +75,6 @@ pub(crate) enum Ask {
     Now,
     /// If they were not for a while.
     Seldom,
-}
-
-#[derive(Debug, Default)]
-struct Queues {
-    by_stream: Vec<(User, VecDeque<Entry>)>,
-    /// Blocks whose event could not be recorded: only a synchronisation of the stream frees them.
-    unrecorded: Vec<Unrecorded>,
-    /// Blocks that no event frees: other processes let go of them when they like.
-    shared: Vec<Shared>,
-    /// Events ready for reuse.
-    spare: Vec<Arc<HeldEvent>>,
-    /// Uses recorded and not freed yet, by device: that many spare events are kept.
-    expected: Vec<(DeviceIndex, usize)>,
-    tickets: u64,
-    /// How often an event could not be recorded.
-    failures: u64,
-}
-
-impl Queues {
-    fn ticket(&mut self) -> u64 {
-        self.tickets += 1;
-        self.tickets - 1
-    }
-
-    /// Appends to the user's queue. Returns what a queue belonged to that is used again, to be dropped without a lock.
-    fn push(&mut self, user: User, until: Moment, block: Waiting) -> Option<User> {
-        let entry = Entry { ticket: self.ticket(), until, block };
-        if let Some((_, queue)) = self.by_stream.iter_mut().find(|(other, _)| other.is_same(&user)) {
-            queue.push_back(entry);
-            return None;
-        }
-        let vacant = |(user, queue): &&mut (User, VecDeque<Entry>)| {
-            matches!(user, User::Retired(_)) && queue.is_empty()
-        };
-        if let Some((former, queue)) = self.by_stream.iter_mut().find(vacant) {
-            queue.push_back(entry);
-            return Some(std::mem::replace(former, user));
-        }
-        self.by_stream.push((user, VecDeque::from([entry])));
-        None
-    }
-
-    /// Takes the entry with this ticket out, if it is still there.
-    fn take(&mut self, ticket: u64) -> bool {
-        self.by_stream.iter_mut().any(|(_, queue)| {
-            let at = queue.iter().position(|entry| entry.ticket == ticket);
-            at.and_then(|at| queue.remove(at)).is_some()
-        })
-    }
-
-    fn expect(&mut self, device: DeviceIndex) -> &mut usize {
-        let at = self.expected.iter().position(|(d, _)| *d == device).unwrap_or_else(|| {
-            self.expected.push((device, 0));
-            self.expected.len() - 1
-        });
-        &mut self.expected[at].1
-    }
 }
 
 /// All pending frees of a device.
@@ -203,12 +127,10 @@ impl PendingFrees {
         let stream = match user {
             User::Live(stream) => stream,
             User::Retired(last) => {
-                let _former = {
-                    let mut queues = self.queues.lock();
-                    let expected = queues.expect(last.device());
-                    *expected = expected.saturating_sub(1);
-                    queues.push(User::Retired(Arc::clone(&last)), Moment::Last(last), block)
-                };
+                let mut queues = self.queues.lock();
+                let user = User::Retired(Arc::clone(&last));
+                queues.end_use(&user);
+                queues.push(user, Moment::Last(last), block);
                 return;
             }
             User::Shared(share) => {
@@ -216,24 +138,22 @@ impl PendingFrees {
                 share.close();
                 let mut queues = self.queues.lock();
                 let ticket = queues.ticket();
-                queues.shared.push(Shared { ticket, share, block });
+                queues.shared.insert(ticket, Shared { share, block });
                 self.shared.fetch_add(1, Ordering::AcqRel);
                 return;
             }
         };
-        let recorded = self.event(backend, stream.device).and_then(|event| {
+        let recorded = self.event(backend, stream).and_then(|event| {
             event.record(stream)?;
             Ok(event)
         });
         match recorded {
-            Ok(event) => {
-                let _former = self.queues.lock().push(User::Live(stream), Moment::Own(event), block);
-            }
+            Ok(event) => self.queues.lock().push(User::Live(stream), Moment::Own(event), block),
             Err(error) => {
                 let mut queues = self.queues.lock();
                 queues.failures += 1;
                 let ticket = queues.ticket();
-                queues.unrecorded.push(Unrecorded { ticket, user: User::Live(stream), block });
+                queues.unrecorded.insert(ticket, Unrecorded { user: User::Live(stream), block });
                 drop(queues);
                 backend.clear_error();
                 crate::edges::notice(self.attention, &**backend, &error);
@@ -247,21 +167,15 @@ impl PendingFrees {
     pub(crate) fn prepare(&self, backend: &Arc<dyn Backend>, device: DeviceIndex) {
         let enough = {
             let mut queues = self.queues.lock();
-            let expected = queues.expect(device);
-            *expected += 1;
-            let expected = *expected;
-            let spare = if queues.expected.len() == 1 {
-                queues.spare.len()
-            } else {
-                queues.spare.iter().filter(|event| event.device() == device).count()
-            };
-            spare >= expected
+            let events = queues.events(device);
+            events.expected += 1;
+            events.spare.len() >= events.expected
         };
         if enough {
             return;
         }
         match HeldEvent::new(backend, device) {
-            Ok(event) => self.queues.lock().spare.push(Arc::new(event)),
+            Ok(event) => self.queues.lock().keep(Arc::new(event)),
             Err(error) => {
                 backend.clear_error();
                 tracing::debug!(%error, "no event could be made ahead of a free");
@@ -269,64 +183,73 @@ impl PendingFrees {
         }
     }
 
-    /// Uses of blocks of these devices' streams are over without a free that needs an event.
-    pub(crate) fn expect_fewer(&self, devices: impl Iterator<Item = DeviceIndex>) {
-        let mut queues = self.queues.lock();
-        for device in devices {
-            let expected = queues.expect(device);
-            *expected = expected.saturating_sub(1);
-        }
+    /// `stream` uses one more block, whose arena the caller has locked.
+    pub(crate) fn begin_use(&self, stream: Stream) {
+        self.queues.lock().begin_use(stream);
     }
 
-    fn event(&self, backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<Arc<HeldEvent>> {
+    /// Whether `stream` uses a block that is not freed.
+    pub(crate) fn is_user(&self, stream: Stream) -> bool {
+        self.queues.lock().is_user(stream)
+    }
+
+    /// Uses are over without a free that needs an event.
+    pub(crate) fn end_uses<'a>(&self, uses: impl Iterator<Item = &'a Use>) {
+        let mut queues = self.queues.lock();
+        uses.for_each(|found| queues.end_use(&found.user));
+    }
+
+    fn event(&self, backend: &Arc<dyn Backend>, stream: Stream) -> Result<Arc<HeldEvent>> {
         let spare = {
             let mut queues = self.queues.lock();
-            let expected = queues.expect(device);
-            *expected = expected.saturating_sub(1);
-            let at = queues.spare.iter().rposition(|event| event.device() == device);
-            at.map(|at| queues.spare.swap_remove(at))
+            queues.end_use(&User::Live(stream));
+            queues.events(stream.device).spare.pop()
         };
-        spare.map_or_else(|| Ok(Arc::new(HeldEvent::new(backend, device)?)), Ok)
+        spare.map_or_else(|| Ok(Arc::new(HeldEvent::new(backend, stream.device)?)), Ok)
     }
 
     /// Notices completed events: calls `done` for each block that lost one, which is in transit meanwhile. Does not
     /// block.
     pub(crate) fn drain(&self, transit: &Transit<ThreadId>, mut done: impl FnMut(Waiting)) -> Result<()> {
-        let mut stream = 0;
+        let mut from = 0;
         loop {
-            let (head, at_end) = {
+            let (number, head) = {
                 let queues = self.queues.lock();
-                (
-                    queues.by_stream.get(stream).and_then(|(_, q)| q.front().cloned()),
-                    stream >= queues.by_stream.len(),
-                )
-            };
-            let Some(head) = head else {
-                if at_end {
-                    return Ok(());
-                }
-                stream += 1;
-                continue;
+                let Some((number, queue)) = queues.next(from) else { return Ok(()) };
+                (number, queue.entries.front().cloned())
             };
             assert_unlocked();
-            if !head.until.is_past()? {
-                stream += 1;
-                continue;
-            }
-            let taken = {
-                let mut queues = self.queues.lock();
-                let queue = &mut queues.by_stream[stream].1;
-                if queue.front().is_some_and(|e| e.ticket == head.ticket) {
-                    queue.pop_front();
-                    queues.spare.extend(head.until.own());
-                    Some(transit.begin(this_thread()))
-                } else {
-                    None
+            from = number;
+            match head {
+                Some(head) if head.until.is_past()? => {
+                    self.take_first(number, head.ticket, true, transit, &mut done);
                 }
-            };
-            if let Some(_block) = taken {
-                self.finish(head.block, &mut done);
+                _ => from += 1,
             }
+        }
+    }
+
+    /// The first entry of a queue is over, unless another thread has noticed that. `works` says whether its event may be
+    /// used again.
+    fn take_first(
+        &self,
+        number: u64,
+        ticket: u64,
+        works: bool,
+        transit: &Transit<ThreadId>,
+        done: &mut impl FnMut(Waiting),
+    ) {
+        let taken = {
+            let mut queues = self.queues.lock();
+            queues.take_first(number, ticket).map(|(entry, user)| {
+                if let Some(event) = entry.until.own().filter(|_| works) {
+                    queues.keep(event);
+                }
+                (entry, user, transit.begin(this_thread()))
+            })
+        };
+        if let Some((entry, _user, _block)) = taken {
+            self.finish(entry.block, done);
         }
     }
 
@@ -343,17 +266,17 @@ impl PendingFrees {
         }
         let waiting = self.queues.lock().shared.clone();
         // All of a device are in one ledger.
-        let Some(held) = waiting.first().map(|first| first.share.ledger().holds(ask == Ask::Now)) else {
+        let Some(held) = waiting.values().next().map(|first| first.share.ledger().holds(ask == Ask::Now))
+        else {
             return;
         };
-        for Shared { ticket, share, block } in waiting {
+        for (ticket, Shared { share, block }) in waiting.into_iter().counted() {
             if held.contains(share.ticket()) {
                 continue;
             }
             let taken = {
                 let mut queues = self.queues.lock();
-                let at = queues.shared.iter().position(|entry| entry.ticket == ticket);
-                at.map(|at| (queues.shared.swap_remove(at), transit.begin(this_thread())))
+                queues.shared.remove(&ticket).map(|entry| (entry, transit.begin(this_thread())))
             };
             // Else another thread has noticed it.
             if let Some((_entry, _block)) = taken {
@@ -373,32 +296,28 @@ impl PendingFrees {
         awaited: u16,
         mut done: impl FnMut(Waiting),
     ) -> bool {
-        let awaits: Vec<Entry> = {
-            let queues = self.queues.lock();
-            let entries = queues.by_stream.iter().flat_map(|(_, queue)| queue);
-            entries.filter(|entry| entry.block == block).cloned().collect()
-        };
+        let awaits = self.queues.lock().entries_of(block);
         if awaits.len() != usize::from(awaited) {
             return false;
         }
         assert_unlocked();
         // They stay in their queues meanwhile: where the driver refuses, nothing has happened.
-        if let Err(error) = awaits.iter().try_for_each(|entry| entry.until.precede(stream)) {
+        if let Err(error) = awaits.iter().try_for_each(|(_, entry)| entry.until.precede(stream)) {
             backend.clear_error();
             tracing::warn!(%error, "a stream could not be made to wait for others; it looks for memory elsewhere");
             return false;
         }
-        for Entry { ticket, until, .. } in awaits {
+        for (number, Entry { ticket, until, .. }) in awaits {
             let taken = {
                 let mut queues = self.queues.lock();
-                let taken = queues.take(ticket);
-                if taken {
-                    queues.spare.extend(until.own());
+                let taken = queues.take(number, ticket);
+                if let Some(event) = until.own().filter(|_| taken.is_some()) {
+                    queues.keep(event);
                 }
                 taken
             };
             // Else another thread has noticed its end.
-            if taken {
+            if taken.is_some() {
                 self.finish(block, &mut done);
             }
         }
@@ -421,28 +340,28 @@ impl PendingFrees {
         let _waiting = self.synchronising.lock();
         let (streams, bound) = {
             let queues = self.queues.lock();
-            (queues.by_stream.len(), queues.tickets)
+            (queues.numbers(), queues.tickets)
         };
         let mut outcome = Ok(());
-        for stream in 0..streams {
+        for stream in streams {
             let waited = self.synchronise_stream(backend, naming, transit, stream, bound, &mut done);
             outcome = outcome.and(waited);
         }
         // What joins the list from here on is for the next round: its work may be later.
-        let mut tickets: Vec<u64> = self.queues.lock().unrecorded.iter().map(|entry| entry.ticket).collect();
-        tickets.retain(|ticket| *ticket < bound);
-        let mut reached: Vec<(User, bool)> = Vec::new();
+        let tickets: Vec<u64> =
+            self.queues.lock().unrecorded.range(..bound).map(|(ticket, _)| *ticket).collect();
+        let mut reached: FxHashMap<Key, (User, bool)> = FxHashMap::default();
         for ticket in tickets {
             // Looked up one by one: a stream may be retired while others are waited for.
             let (user, block, _named) = {
                 let queues = self.queues.lock();
-                let Some(entry) = queues.unrecorded.iter().find(|entry| entry.ticket == ticket) else {
+                let Some(entry) = queues.unrecorded.get(&ticket) else {
                     continue;
                 };
                 let named = entry.user.live().map(|stream| naming.begin(stream));
                 (entry.user.clone(), entry.block, named)
             };
-            let ready = match reached.iter().find(|(other, _)| other.is_same(&user)) {
+            let ready = match reached.get(&Key::of(&user)) {
                 Some((_, ready)) => *ready,
                 None => {
                     assert_unlocked();
@@ -451,15 +370,17 @@ impl PendingFrees {
                         User::Retired(last) => last.wait(),
                         User::Shared(_) => unreachable!("{NO_EVENT}"),
                     };
-                    reached.push((user.clone(), waited.is_ok()));
+                    reached.insert(Key::of(&user), (user.clone(), waited.is_ok()));
                     let ready = waited.is_ok();
                     outcome = outcome.and(waited);
                     ready
                 }
             };
+            if !ready {
+                continue;
+            }
             let mut queues = self.queues.lock();
-            if let Some(at) = queues.unrecorded.iter().position(|entry| ready && entry.ticket == ticket) {
-                let _entry = queues.unrecorded.swap_remove(at);
+            if let Some(_entry) = queues.unrecorded.remove(&ticket) {
                 let _block = transit.begin(this_thread());
                 drop(queues);
                 self.finish(block, &mut done);
@@ -474,12 +395,12 @@ impl PendingFrees {
         backend: &dyn Backend,
         naming: &Transit<Stream>,
         transit: &Transit<ThreadId>,
-        stream: usize,
+        number: u64,
         bound: u64,
         done: &mut impl FnMut(Waiting),
     ) -> Result<()> {
         loop {
-            let head = self.queues.lock().by_stream[stream].1.front().cloned();
+            let head = self.queues.lock().get(number).and_then(|queue| queue.entries.front().cloned());
             let Some(head) = head.filter(|head| head.ticket < bound) else { return Ok(()) };
             assert_unlocked();
             let waited = head.until.wait();
@@ -489,12 +410,12 @@ impl PendingFrees {
                 tracing::warn!(%error, "an event could not be waited for; waiting for its stream instead");
                 let (used, _named) = {
                     let queues = self.queues.lock();
-                    let (used, queue) = &queues.by_stream[stream];
-                    if queue.front().is_none_or(|entry| entry.ticket != head.ticket) {
-                        // Another thread has noticed its end, and the queue may be another stream's now.
-                        continue;
-                    }
-                    (used.clone(), used.live().map(|stream| naming.begin(stream)))
+                    let queue = queues.get(number).filter(|queue| {
+                        queue.entries.front().is_some_and(|entry| entry.ticket == head.ticket)
+                    });
+                    // Else another thread has noticed its end.
+                    let Some(queue) = queue else { continue };
+                    (queue.user.clone(), queue.user.live().map(|stream| naming.begin(stream)))
                 };
                 match used {
                     User::Live(stream) => wait_for_stream(backend, stream)?,
@@ -502,38 +423,19 @@ impl PendingFrees {
                     User::Shared(_) => unreachable!("{NO_EVENT}"),
                 }
             }
-            let mut queues = self.queues.lock();
-            let queue = &mut queues.by_stream[stream].1;
-            if queue.front().is_some_and(|e| e.ticket == head.ticket) {
-                queue.pop_front();
-                // A broken event must not come back for the next free: it goes with `head`.
-                if works {
-                    queues.spare.extend(head.until.own());
-                }
-                let _block = transit.begin(this_thread());
-                drop(queues);
-                self.finish(head.block, done);
-            }
+            // A broken event must not come back for the next free: it goes with `head`.
+            self.take_first(number, head.ticket, works, transit, done);
         }
     }
 
     /// Whether something waits for `stream` by its handle.
     pub(crate) fn names(&self, stream: Stream) -> bool {
-        let queues = self.queues.lock();
-        let mut users =
-            queues.by_stream.iter().map(|(u, _)| u).chain(queues.unrecorded.iter().map(|entry| &entry.user));
-        users.any(|user| user.is(stream))
+        self.queues.lock().names(stream)
     }
 
     /// From here on, `stream` is what it was given last. Events recorded on it stay.
     pub(crate) fn retire(&self, stream: Stream, last: &Arc<LastWork>) {
-        let mut queues = self.queues.lock();
-        let Queues { by_stream, unrecorded, .. } = &mut *queues;
-        let users =
-            by_stream.iter_mut().map(|(u, _)| u).chain(unrecorded.iter_mut().map(|entry| &mut entry.user));
-        for user in users.filter(|user| user.is(stream)) {
-            *user = User::Retired(Arc::clone(last));
-        }
+        self.queues.lock().retire(stream, last);
     }
 
     fn finish(&self, block: Waiting, done: &mut impl FnMut(Waiting)) {

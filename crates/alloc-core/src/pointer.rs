@@ -4,7 +4,8 @@ use crate::snapshot::{Action, TraceEntry};
 use crate::types::{DeviceIndex, DevicePtr};
 use std::fmt;
 
-/// A pointer that was given to the allocator and is not the first address of a live block. Nothing was done with it.
+/// A pointer that was given to the allocator and is not the first address of a live block that it may do this with. Nothing
+/// was done.
 #[derive(Clone, Debug)]
 pub struct BadPointer {
     /// The address.
@@ -50,6 +51,8 @@ pub enum Problem {
         /// Bytes of the segment.
         bytes: u64,
     },
+    /// A [`DeviceBuffer`](crate::DeviceBuffer) has the block, and frees it.
+    Owned,
     /// A live block that came straight from the driver, while caching was off: it has no stream, segment or history.
     NotCached,
     /// It lies in no memory of this allocator.
@@ -79,6 +82,10 @@ impl fmt::Display for Problem {
                 f,
                 "it lies in free memory of this allocator (segment {segment}, {bytes} bytes, device {device}): it was \
                  freed before, or never handed out; history tells which (record_history)"
+            ),
+            Self::Owned => write!(
+                f,
+                "a DeviceBuffer has the block and frees it: drop the buffer, or take the address out (into_raw)"
             ),
             Self::NotCached => write!(f, "it was allocated while caching was off and can only be freed"),
             Self::Foreign => write!(f, "it lies in no memory of this allocator"),

@@ -14,15 +14,17 @@ use crate::error::{AllocError, Result};
 use crate::last_work::LastWork;
 use crate::sleep::SleepTag;
 use crate::stats::StatArray;
+use crate::steps::{Counted, step};
 use crate::sync::{Arc, this_thread};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 /// Where a pool's memory comes from, instead of the driver's `malloc`. PyTorch: the allocator of a `MemPool`.
 ///
-/// The functions are called with no lock held, on the thread that needs or returns the memory, and may use the
-/// allocator themselves. They must not panic.
+/// The functions are called on the thread that needs or returns the memory. They may panic and use the allocator: see
+/// [code of the program](crate#code-of-the-program). Where `alloc` panics it gave nothing, where `free` does it took the memory.
 ///
 /// # Safety
 /// Memory handed out is the program's to use on the device, at least as large as asked, aligned to 512 bytes,
@@ -39,14 +41,18 @@ pub unsafe trait SegmentSource: Debug + Send + Sync {
     unsafe fn free(&self, ptr: DevicePtr, bytes: u64, stream: Stream);
 
     /// The physical memory behind growable segments; `None` (the default) where the pool's segments are
-    /// fixed, whatever the settings say.
+    /// fixed, whatever the settings say. Always the same.
     fn physical(&self) -> Option<&dyn PhysicalSource> {
         None
     }
 }
 
-/// Physical memory for a pool's growable segments.
-pub trait PhysicalSource: Debug + Send + Sync {
+/// Physical memory for a pool's growable segments. As for [`SegmentSource`]; where `release` panics it refused.
+///
+/// # Safety
+/// What a handle stands for is the program's to use on the device, as large as asked, and nobody else has it mapped or maps
+/// it, until the handle is taken back.
+pub unsafe trait PhysicalSource: Debug + Send + Sync {
     /// A handle to `bytes` of physical memory of `device`, which the engine maps; `None` where there is not
     /// enough.
     fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle>;
@@ -70,7 +76,8 @@ pub enum Filter {
     /// Those for streams that are part of the same capture as this one. While it is not being captured there are none,
     /// so that a scope can be opened before its capture begins.
     CaptureOf(Stream),
-    /// Those for which the function says so. It is called with no lock held, at every request.
+    /// Those for which the function says so. It is called at every request.
+    /// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
     Custom(Arc<dyn Fn(Stream) -> bool + Send + Sync>),
 }
 
@@ -120,7 +127,11 @@ pub struct PoolStats {
 pub(crate) struct Pool {
     pub(crate) slot: PoolSlot,
     pub(crate) use_count: u32,
+    /// References among these that values have: nobody else takes them away.
+    held: u32,
     pub(crate) source: Option<Arc<dyn SegmentSource>>,
+    /// It has no physical memory for growable segments.
+    pub(crate) fixed: bool,
     pub(crate) no_split: bool,
     pub(crate) use_on_oom: bool,
     /// Some request was served for a capture: graphs know its addresses, so nothing leaves while it is in use.
@@ -140,26 +151,45 @@ pub(crate) struct Pool {
 pub(crate) struct Scope {
     pub(crate) pool: PoolId,
     pub(crate) filter: Filter,
+    holder: Holder,
+}
+
+/// Who has a reference, a scope or a mark, and takes it away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// The program, by its pool's id.
+    Program,
+    /// A value of this crate's, which takes it away when it is dropped.
+    Value,
 }
 
 /// A device's private pools and scopes. The default pool is not among them.
 #[derive(Debug)]
 pub(crate) struct Pools {
     pub(crate) records: BTreeMap<PoolId, Pool>,
+    /// Their ids, by their places.
+    by_slot: FxHashMap<PoolSlot, PoolId>,
     /// Open scopes, oldest first; copied when they change, so that filters run without a lock.
     pub(crate) scopes: Arc<Vec<Scope>>,
     next_slot: PoolSlot,
     /// The default pool's sleep tag.
     default_tag: Option<SleepTag>,
+    /// Pools that have a sleep tag.
+    tagged: BTreeSet<PoolId>,
+    /// Pools that have launches.
+    launched: BTreeSet<PoolId>,
 }
 
 impl Default for Pools {
     fn default() -> Self {
         Self {
             records: BTreeMap::new(),
+            by_slot: FxHashMap::default(),
             scopes: Arc::default(),
             next_slot: PoolSlot::DEFAULT.next(),
             default_tag: None,
+            tagged: BTreeSet::new(),
+            launched: BTreeSet::new(),
         }
     }
 }
@@ -176,7 +206,10 @@ impl Pools {
         &mut self,
         id: PoolId,
         source: Option<&Arc<dyn SegmentSource>>,
+        fixed: bool,
+        holder: Holder,
     ) -> Result<()> {
+        let held = u32::from(holder == Holder::Value);
         if id == PoolId::DEFAULT {
             return Err(AllocError::Pool {
                 pool: id,
@@ -191,6 +224,7 @@ impl Pools {
             }),
             Some(pool) => {
                 pool.use_count += 1;
+                pool.held += held;
                 Ok(())
             }
             None => {
@@ -199,7 +233,9 @@ impl Pools {
                 let pool = Pool {
                     slot,
                     use_count: 1,
+                    held,
                     source: source.cloned(),
+                    fixed,
                     no_split: false,
                     use_on_oom: false,
                     captured: false,
@@ -209,32 +245,39 @@ impl Pools {
                     launches: Vec::new(),
                 };
                 self.records.insert(id, pool);
+                self.by_slot.insert(slot, id);
                 Ok(())
             }
         }
     }
 
     /// Opens a scope and adds a reference. Nothing changes where a scope of the pool is open already.
-    pub(crate) fn begin(&mut self, id: PoolId, filter: &Filter) -> Result<()> {
-        if self.scopes.iter().any(|scope| scope.pool == id) {
+    pub(crate) fn begin(&mut self, id: PoolId, filter: &Filter, holder: Holder) -> Result<()> {
+        if self.scopes.iter().counted().any(|scope| scope.pool == id) {
             return Err(AllocError::Pool {
                 pool: id,
                 problem: "beginAllocateToPool: already recording to mempool_id",
             });
         }
-        self.create_or_reference(id, None)?;
-        Arc::make_mut(&mut self.scopes).push(Scope { pool: id, filter: filter.clone() });
+        self.create_or_reference(id, None, false, holder)?;
+        Arc::make_mut(&mut self.scopes).push(Scope { pool: id, filter: filter.clone(), holder });
         Ok(())
     }
 
     /// Closes the pool's scope; its references stay. Returns it, to be dropped without a lock.
-    pub(crate) fn end(&mut self, id: PoolId) -> Result<Scope> {
-        let Some(at) = self.scopes.iter().position(|scope| scope.pool == id) else {
+    pub(crate) fn end(&mut self, id: PoolId, holder: Holder) -> Result<Scope> {
+        let Some(at) = self.scopes.iter().counted().position(|scope| scope.pool == id) else {
             return Err(AllocError::Pool {
                 pool: id,
                 problem: "endAllocatePool: not currently recording to mempool_id",
             });
         };
+        if self.scopes[at].holder != holder {
+            return Err(AllocError::Pool {
+                pool: id,
+                problem: "a PoolScope or a GraphCapture has its scope open: drop that to end it",
+            });
+        }
         Ok(Arc::make_mut(&mut self.scopes).remove(at))
     }
 
@@ -250,10 +293,21 @@ impl Pools {
     }
 
     /// Takes a reference away; returns whether it was the last.
-    pub(crate) fn release(&mut self, id: PoolId) -> Result<bool> {
+    pub(crate) fn release(&mut self, id: PoolId, holder: Holder) -> Result<bool> {
         let pool = self.get(id)?;
         if pool.use_count == 0 {
             return Err(AllocError::DeadPool { pool: id });
+        }
+        match holder {
+            Holder::Value => pool.held -= 1,
+            Holder::Program if pool.held == pool.use_count => {
+                return Err(AllocError::Pool {
+                    pool: id,
+                    problem: "all its references are those of values (MemoryPool, PoolScope, GraphCapture, CapturedGraph): \
+                              drop these to release it",
+                });
+            }
+            Holder::Program => {}
         }
         pool.use_count -= 1;
         if pool.use_count == 0 {
@@ -274,16 +328,36 @@ impl Pools {
         slot == PoolSlot::DEFAULT || self.in_slot(slot).is_none_or(unused)
     }
 
-    /// Launches that keep the memory of unused pools.
-    pub(crate) fn launches_to_wait_for(&self) -> Vec<Arc<LastWork>> {
-        let unused = self.records.values().filter(|pool| pool.use_count == 0);
-        unused.flat_map(|pool| pool.launches.iter().cloned()).collect()
+    /// Launches that keep the memory of unused pools: of one, or of all.
+    pub(crate) fn launches_to_wait_for(&self, only: Option<PoolSlot>) -> Vec<Arc<LastWork>> {
+        let unused = self.of(only).filter(|(_, pool)| pool.use_count == 0);
+        unused.flat_map(|(_, pool)| pool.launches.iter().cloned()).collect()
+    }
+
+    /// Graphs that are gone knew the pool's addresses in these launches. Returns all such launches of the pool.
+    pub(crate) fn keep_for(&mut self, id: PoolId, launches: &[Arc<LastWork>]) -> Result<Vec<Arc<LastWork>>> {
+        let pool = self.get(id)?;
+        pool.launches.extend_from_slice(launches);
+        let known = pool.launches.clone();
+        self.launched.insert(id);
+        Ok(known)
     }
 
     /// These launches are done; returns what is to be dropped without a lock.
     pub(crate) fn forget_launches(&mut self, done: &[Arc<LastWork>]) -> Vec<Arc<LastWork>> {
+        if done.is_empty() {
+            return Vec::new();
+        }
         let is_done = |launch: &mut Arc<LastWork>| done.iter().any(|other| Arc::ptr_eq(launch, other));
-        self.records.values_mut().flat_map(|pool| pool.launches.extract_if(.., is_done)).collect()
+        let mut forgotten = Vec::new();
+        let Self { records, launched, .. } = self;
+        launched.retain(|id| {
+            step();
+            let Some(pool) = records.get_mut(id) else { return false };
+            forgotten.extend(pool.launches.extract_if(.., is_done));
+            !pool.launches.is_empty()
+        });
+        forgotten
     }
 
     /// Whether addresses of the pool in `slot` are part of graphs.
@@ -298,15 +372,24 @@ impl Pools {
             return Ok(PoolSlot::DEFAULT);
         }
         let pool = self.get(id)?;
+        let (slot, has_tag) = (pool.slot, tag.is_some());
         pool.tag = tag;
-        Ok(pool.slot)
+        if has_tag {
+            self.tagged.insert(id)
+        } else {
+            self.tagged.remove(&id)
+        };
+        Ok(slot)
     }
 
     /// All pools that have a sleep tag.
     pub(crate) fn tags(&self) -> impl Iterator<Item = (PoolId, PoolSlot, &SleepTag)> {
         let of_default = self.default_tag.iter().map(|tag| (PoolId::DEFAULT, PoolSlot::DEFAULT, tag));
-        let private = self.records.iter();
-        of_default.chain(private.filter_map(|(id, pool)| Some((*id, pool.slot, pool.tag.as_ref()?))))
+        let private = self.tagged.iter().counted().filter_map(|id| {
+            let pool = self.records.get(id)?;
+            Some((*id, pool.slot, pool.tag.as_ref()?))
+        });
+        of_default.chain(private)
     }
 
     /// Whether graphs, or launches of graphs that are gone, may use what is free in the pool in `slot`.
@@ -315,14 +398,30 @@ impl Pools {
     }
 
     fn in_slot(&self, slot: PoolSlot) -> Option<&Pool> {
-        self.records.values().find(|pool| pool.slot == slot)
+        self.records.get(self.by_slot.get(&slot)?)
     }
 
-    /// Pools that nobody uses, has a scope for, or visits.
-    pub(crate) fn abandoned(&self) -> Vec<(PoolId, PoolSlot)> {
+    /// The pool in a slot, if there is one, or all pools.
+    fn of(&self, only: Option<PoolSlot>) -> impl Iterator<Item = (&PoolId, &Pool)> {
+        let one = only.and_then(|slot| self.records.get_key_value(self.by_slot.get(&slot)?));
+        let all = only.is_none().then(|| self.records.iter());
+        one.into_iter().chain(all.into_iter().flatten()).counted()
+    }
+
+    /// Pools that nobody uses, has a scope for, or visits: the one in a slot, or all.
+    pub(crate) fn abandoned(&self, only: Option<PoolSlot>) -> Vec<(PoolId, PoolSlot)> {
         let idle = |(id, pool): &(&PoolId, &Pool)| {
             pool.use_count == 0 && pool.visitors == 0 && !self.scopes.iter().any(|scope| scope.pool == **id)
         };
-        self.records.iter().filter(idle).map(|(id, pool)| (*id, pool.slot)).collect()
+        self.of(only).filter(idle).map(|(id, pool)| (*id, pool.slot)).collect()
+    }
+
+    /// A pool is no more. What is returned is to be dropped without a lock.
+    pub(crate) fn forget(&mut self, id: PoolId) -> Option<Pool> {
+        let pool = self.records.remove(&id)?;
+        self.by_slot.remove(&pool.slot);
+        self.tagged.remove(&id);
+        self.launched.remove(&id);
+        Some(pool)
     }
 }

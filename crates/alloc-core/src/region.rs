@@ -9,8 +9,10 @@ mod export;
 mod sleep;
 
 use crate::backend::{Access, Backend, BackendError, ErrorKind, HandleType, Result, VirtualMemory};
+use crate::foreign::{Calls, Kind};
 use crate::pool::SegmentSource;
 use crate::sleep::Saved;
+use crate::steps::Counted;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use smallvec::SmallVec;
@@ -67,6 +69,7 @@ pub(crate) struct Region {
     pub(crate) bytes: u64,
     /// Bytes of one granule.
     pub(crate) granule: u64,
+    /// Those up to the highest that ever was backed: more may be reserved than the device has.
     granules: Vec<Granule>,
     /// The contents of granules that sleep, by address.
     asleep: BTreeMap<u64, Saved>,
@@ -88,11 +91,20 @@ pub(crate) struct Backing {
     pub(crate) source: Source,
 }
 
+impl Granule {
+    const FREE: Self = Self { state: GranuleState::Free, handle: None };
+}
+
 impl Region {
     fn range(&self, addr: u64, bytes: u64) -> std::ops::Range<usize> {
         debug_assert!(addr.is_multiple_of(self.granule) || (addr - self.base).is_multiple_of(self.granule));
         let first = ((addr - self.base) / self.granule) as usize;
         first..first + (bytes / self.granule) as usize
+    }
+
+    /// The granule with a number.
+    fn at(&self, number: usize) -> Granule {
+        self.granules.get(number).copied().unwrap_or(Granule::FREE)
     }
 
     /// Bytes that have memory behind them.
@@ -118,7 +130,7 @@ impl Region {
 
     /// The states in a range of whole granules.
     pub(crate) fn states(&self, addr: u64, bytes: u64) -> impl Iterator<Item = GranuleState> + '_ {
-        self.granules[self.range(addr, bytes)].iter().map(|g| g.state)
+        self.range(addr, bytes).map(|number| self.at(number).state)
     }
 }
 
@@ -126,6 +138,10 @@ impl Region {
 #[derive(Debug, Default)]
 pub(crate) struct Regions {
     records: Vec<Option<Region>>,
+    /// Places without one.
+    vacant: Vec<usize>,
+    /// Bytes that sleep, in all of them.
+    asleep_bytes: u64,
     /// What the driver refused to undo; tried again at the next growth or release.
     pub(crate) leftovers: Leftovers,
     /// What other processes have of them.
@@ -173,7 +189,7 @@ impl Leftovers {
 
     /// Tries again to take everything back that is the driver's; returns what is still refused, and what only foreign
     /// code can take back. Calls the driver; hold no lock.
-    pub(crate) fn retry(self, vm: &dyn VirtualMemory) -> (Self, Self) {
+    pub(crate) fn retry(self, vm: &dyn VirtualMemory, calls: &Calls<'_>) -> (Self, Self) {
         let mut left = Self::default();
         for (place, bytes) in self.mappings {
             // SAFETY: rule 3: mapped by `back`, which failed, so it was never handed out.
@@ -191,15 +207,17 @@ impl Leftovers {
             }
         }
         let (foreign, own) = self.handles.into_iter().partition(|(_, source)| source.is_some());
-        left.append(Self { handles: own, ..Self::default() }.release(vm));
+        left.append(Self { handles: own, ..Self::default() }.release(vm, calls));
         (left, Self { handles: foreign, ..Self::default() })
     }
 
     /// Tries again to release the handles; returns what is still refused. Calls the driver, and sources; hold no lock.
-    pub(crate) fn release(self, vm: &dyn VirtualMemory) -> Self {
+    pub(crate) fn release(self, vm: &dyn VirtualMemory, calls: &Calls<'_>) -> Self {
         let mut left = Self { mappings: self.mappings, views: self.views, ..Self::default() };
         for (handle, source) in self.handles {
-            release(vm, vec![handle], &source, &mut left);
+            release(vm, vec![handle], &source, &mut left, calls);
+            // Its pool may be gone.
+            calls.end(source);
         }
         left
     }
@@ -207,10 +225,9 @@ impl Leftovers {
 
 impl Regions {
     pub(crate) fn add(&mut self, base: DevicePtr, bytes: u64, granule: u64) -> RegionId {
-        let empty = Granule { state: GranuleState::Free, handle: None };
-        let granules = vec![empty; (bytes / granule) as usize];
-        let region = Some(Region { base: base.0, bytes, granule, granules, asleep: BTreeMap::new() });
-        let at = self.records.iter().position(Option::is_none).unwrap_or_else(|| {
+        let (granules, asleep) = (Vec::new(), BTreeMap::new());
+        let region = Some(Region { base: base.0, bytes, granule, granules, asleep });
+        let at = self.vacant.pop().unwrap_or_else(|| {
             self.records.push(None);
             self.records.len() - 1
         });
@@ -220,7 +237,9 @@ impl Regions {
     }
 
     pub(crate) fn remove(&mut self, id: RegionId) {
-        self.records[id.0 as usize] = None;
+        let gone = self.records[id.0 as usize].take();
+        self.asleep_bytes -= gone.map_or(0, |region| region.asleep_bytes());
+        self.vacant.push(id.0 as usize);
     }
 
     pub(crate) fn get(&self, id: RegionId) -> Option<&Region> {
@@ -240,19 +259,22 @@ impl Regions {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Region> {
-        self.records.iter().flatten()
+        self.records.iter().counted().flatten()
     }
 
     /// The memory behind the granule at `addr`.
     pub(crate) fn handle(&self, id: RegionId, addr: u64) -> Option<PhysicalHandle> {
         let region = self.get(id)?;
-        region.granules[region.range(addr, region.granule)].first()?.handle
+        region.at(region.range(addr, region.granule).start).handle
     }
 
     /// Publishes the intent to back or vacate a range; returns its handles.
     pub(crate) fn begin(&mut self, id: RegionId, addr: u64, bytes: u64) -> Vec<Option<PhysicalHandle>> {
         let region = self.get_mut(id);
         let range = region.range(addr, bytes);
+        if region.granules.len() < range.end {
+            region.granules.resize(range.end, Granule::FREE);
+        }
         region.granules[range]
             .iter_mut()
             .map(|granule| {
@@ -275,7 +297,7 @@ impl Regions {
     pub(crate) fn commit_vacant(&mut self, id: RegionId, addr: u64, bytes: u64) {
         let region = self.get_mut(id);
         let range = region.range(addr, bytes);
-        region.granules[range].fill(Granule { state: GranuleState::Free, handle: None });
+        region.granules[range].fill(Granule::FREE);
     }
 }
 
@@ -304,21 +326,22 @@ pub(crate) fn back(
     backing: &Backing,
     at: DevicePtr,
     count: usize,
+    calls: &Calls<'_>,
 ) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
     crate::sync::assert_unlocked();
     let mut handles = Vec::with_capacity(count);
     for _ in 0..count {
-        match create(vm, backing) {
+        match create(vm, backing, calls) {
             Ok(handle) => handles.push(handle),
             Err(error) => {
                 backend.clear_error();
                 let mut leftovers = Leftovers::default();
-                release(vm, handles, &backing.source, &mut leftovers);
-                return Err(Failed { error, leftovers });
+                release(vm, handles, &backing.source, &mut leftovers, calls);
+                return Err(Failed { error, leftovers: Box::new(leftovers) });
             }
         }
     }
-    put(backend, vm, backing, at, handles)
+    put(backend, vm, backing, at, handles, calls)
 }
 
 /// Puts physical memory that nothing maps behind granules at `at`. On an error it is given back.
@@ -329,6 +352,7 @@ pub(crate) fn put(
     backing: &Backing,
     at: DevicePtr,
     handles: Vec<PhysicalHandle>,
+    calls: &Calls<'_>,
 ) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
     crate::sync::assert_unlocked();
     let granule = backing.granule;
@@ -349,9 +373,9 @@ pub(crate) fn put(
     let mut leftovers = Leftovers::default();
     let (on_the_way, unmapped) = handles.split_at(mapped);
     // SAFETY: mapped above, never handed out, so no work can use it.
-    unsafe { undo(vm, backing, at, on_the_way, &mut leftovers) };
-    release(vm, unmapped.to_vec(), &backing.source, &mut leftovers);
-    Err(Failed { error, leftovers })
+    unsafe { undo(vm, backing, at, on_the_way, &mut leftovers, calls) };
+    release(vm, unmapped.to_vec(), &backing.source, &mut leftovers, calls);
+    Err(Failed { error, leftovers: Box::new(leftovers) })
 }
 
 /// Takes memory away again that [`back`] has put behind the granules from `at` on. What the driver refuses is left over.
@@ -365,6 +389,7 @@ pub(crate) unsafe fn undo(
     at: DevicePtr,
     handles: &[PhysicalHandle],
     leftovers: &mut Leftovers,
+    calls: &Calls<'_>,
 ) {
     for n in (0..handles.len()).rev() {
         let place = at.add(n as u64 * backing.granule);
@@ -374,14 +399,14 @@ pub(crate) unsafe fn undo(
             leftovers.mappings.push((place, backing.granule));
         }
     }
-    release(vm, handles.to_vec(), &backing.source, leftovers);
+    release(vm, handles.to_vec(), &backing.source, leftovers, calls);
 }
 
 /// A driver failure, and what could not be undone.
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: BackendError,
-    pub(crate) leftovers: Leftovers,
+    pub(crate) leftovers: Box<Leftovers>,
 }
 
 /// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses.
@@ -396,6 +421,7 @@ pub(crate) unsafe fn vacate(
     granule: u64,
     handles: &[PhysicalHandle],
     source: &Source,
+    calls: &Calls<'_>,
 ) -> (usize, Leftovers, Result<()>) {
     crate::sync::assert_unlocked();
     let mut leftovers = Leftovers::default();
@@ -405,7 +431,7 @@ pub(crate) unsafe fn vacate(
         if let Err(error) = unmapped {
             return (n, leftovers, Err(error));
         }
-        release(vm, vec![*handle], source, &mut leftovers);
+        release(vm, vec![*handle], source, &mut leftovers, calls);
     }
     (handles.len(), leftovers, Ok(()))
 }
@@ -432,35 +458,50 @@ pub(crate) unsafe fn lift(
 }
 
 /// New physical memory from the source.
-fn create(vm: &dyn VirtualMemory, backing: &Backing) -> Result<PhysicalHandle> {
+fn create(vm: &dyn VirtualMemory, backing: &Backing, calls: &Calls<'_>) -> Result<PhysicalHandle> {
     let Backing { device, granule, handle_type, ref source, .. } = *backing;
-    let Some(physical) = source.as_ref().and_then(|source| source.physical()) else {
-        return vm.create_physical(device, granule, handle_type);
-    };
-    physical.create(device, granule).ok_or_else(|| {
+    let Some(source) = source else { return vm.create_physical(device, granule, handle_type) };
+    let create = || source.physical().and_then(|physical| physical.create(device, granule));
+    calls.call(Kind::Source, create).flatten().ok_or_else(|| {
         let detail = "the pool's own source has no physical memory left";
         BackendError::new(ErrorKind::OutOfMemory, 0, "physical source", device, detail)
     })
 }
 
 /// Gives the driver's handles back that nothing maps; what is refused is left over. Calls the driver; hold no lock.
-pub(crate) fn give_back(vm: &dyn VirtualMemory, handles: Vec<PhysicalHandle>) -> Leftovers {
+pub(crate) fn give_back(
+    vm: &dyn VirtualMemory,
+    handles: Vec<PhysicalHandle>,
+    calls: &Calls<'_>,
+) -> Leftovers {
     let mut leftovers = Leftovers::default();
-    release(vm, handles, &None, &mut leftovers);
+    release(vm, handles, &None, &mut leftovers, calls);
     leftovers
 }
 
-/// Releases handles; those that are refused are left over.
-fn release(vm: &dyn VirtualMemory, handles: Vec<PhysicalHandle>, source: &Source, leftovers: &mut Leftovers) {
-    let physical = source.as_ref().and_then(|source| source.physical());
+/// Releases handles; those that are refused, also because a source panics, are left over.
+fn release(
+    vm: &dyn VirtualMemory,
+    handles: Vec<PhysicalHandle>,
+    source: &Source,
+    leftovers: &mut Leftovers,
+    calls: &Calls<'_>,
+) {
+    // SAFETY: rule 1: created by this backend and released once; on an error it is kept and tried later.
+    let to_driver = |handle| unsafe { vm.release_physical(handle) };
     for handle in handles {
-        let released = persist("releasing memory", || match physical {
-            Some(physical) => physical.release(handle),
-            // SAFETY: rule 1: created by this backend and released once; on an error it is kept and tried later.
-            None => unsafe { vm.release_physical(handle) },
-        });
-        if let Err(error) = released {
+        let released = match source {
+            None => Some(persist("releasing memory", || to_driver(handle))),
+            Some(source) => calls.call(Kind::Source, || {
+                persist("releasing memory", || {
+                    source.physical().map_or_else(|| to_driver(handle), |physical| physical.release(handle))
+                })
+            }),
+        };
+        if let Some(Err(error)) = &released {
             tracing::error!(%error, "physical memory could not be released; it is tried again later");
+        }
+        if !matches!(released, Some(Ok(()))) {
             leftovers.handles.push((handle, source.clone()));
         }
     }

@@ -74,12 +74,43 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
+/// Bytes for people, in the largest unit of which there is one at least: 1024 MiB are 1.00 GiB.
+///
+/// [`format_bytes`] is PyTorch's own way, for messages that are compared with PyTorch's.
+#[must_use]
+pub fn size_text(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    match bytes {
+        1 => return "1 byte".into(),
+        0..1024 => return format!("{bytes} bytes"),
+        _ => {}
+    }
+    let hundredths = |power: usize| {
+        let unit = 1u128 << (10 * (power + 1));
+        (u128::from(bytes) * 100 + unit / 2) / unit
+    };
+    // What is written with two digits must not read 1024.00.
+    let power = (0..UNITS.len() - 1).find(|power| hundredths(*power) < 102_400).unwrap_or(UNITS.len() - 1);
+    let value = hundredths(power);
+    format!("{}.{:02} {}", value / 100, value % 100, UNITS[power])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
 
     const OFF: [u64; 16] = [0; 16];
+
+    #[test]
+    fn a_unit_is_used_from_one_of_it_on() {
+        let texts = [0, 1, 1023, 1024, MIB - 1, MIB, 1023 * MIB, 1024 * MIB - 1, 1536 * MIB, MIB * MIB]
+            .map(size_text);
+        let small = ["0 bytes", "1 byte", "1023 bytes", "1.00 KiB", "1.00 MiB", "1.00 MiB"];
+        let large = ["1023.00 MiB", "1.00 GiB", "1.50 GiB", "1.00 TiB"];
+        assert_eq!(texts[..], [&small[..], &large].concat());
+        assert_eq!(size_text(u64::MAX), "16777216.00 TiB");
+    }
 
     #[test]
     fn plain_rounding_follows_the_reference() {

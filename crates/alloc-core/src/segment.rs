@@ -3,6 +3,7 @@
 use crate::block::{BlockId, SegmentId, Tier};
 use crate::history::Context;
 use crate::region::RegionId;
+use crate::steps::Counted;
 use crate::types::DevicePtr;
 
 /// Where a segment's addresses come from.
@@ -135,7 +136,7 @@ impl SegmentTable {
     }
 
     pub(crate) fn find_mut(&mut self, wanted: impl Fn(&Segment) -> bool) -> Option<&mut Segment> {
-        self.records.iter_mut().flatten().find(|segment| wanted(segment))
+        self.records.iter_mut().counted().flatten().find(|segment| wanted(segment))
     }
 
     /// Forgets where segments came from. What is returned is to be dropped without a lock.
@@ -145,7 +146,11 @@ impl SegmentTable {
 
     /// All segments, in table order.
     pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
-        (0u32..).map(SegmentId).zip(&self.records).filter_map(|(id, record)| Some((id, record.as_ref()?)))
+        (0u32..)
+            .map(SegmentId)
+            .zip(&self.records)
+            .counted()
+            .filter_map(|(id, record)| Some((id, record.as_ref()?)))
     }
 }
 

@@ -4,8 +4,8 @@
 #![allow(clippy::unwrap_used)]
 
 use alloc_core::config::{
-    AllocatorBackend, ConfigError, ExceptionClass, Flavour, Grammar, MemoryLimit, ReserveSize, Settings,
-    Warning, environment, options, pytorch, strict,
+    AllocatorBackend, ConfigError, ExceptionClass, Flavour, Grammar, MemoryLimit, PolicyName, ReserveSize,
+    Settings, Warning, environment, options, pytorch, strict,
 };
 use alloc_core::types::{GIB, MIB};
 
@@ -83,7 +83,7 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("pinned_max_round_threshold_mb", "64", Settings { pinned_max_round_threshold: 64 * MIB, ..base() }),
         ("pinned_max_cached_size_mb", "64", Settings { pinned_max_cached_size: 64 * MIB, ..base() }),
         ("pinned_free_catch_all", "True", Settings { pinned_free_catch_all: true, ..base() }),
-        ("policy", "pytorch", base()),
+        ("policy", "pytorch", Settings { policy: Some(PolicyName::Pytorch), ..base() }),
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
         ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
         ("segments_ipc", "False", Settings { segments_ipc: false, ..base() }),

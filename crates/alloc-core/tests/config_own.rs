@@ -3,8 +3,10 @@
 // Helpers of tests may unwrap as tests do.
 #![allow(clippy::unwrap_used)]
 
-use alloc_core::config::{Flavour, MemoryLimit, Settings, Warning, environment, pytorch, strict};
-use alloc_core::types::{GIB, MIB};
+use alloc_core::AllocError;
+use alloc_core::backend::{BackendError, ErrorKind};
+use alloc_core::config::{Flavour, MemoryLimit, PolicyName, Settings, Warning, environment, pytorch, strict};
+use alloc_core::types::{DeviceIndex, GIB, MIB};
 
 fn base() -> Settings {
     Settings::default()
@@ -141,6 +143,8 @@ fn own_options_without_effect_are_reported() {
     assert_eq!(warned("hardened_quarantine_mb:8,hardened:True"), None);
     assert_eq!(warned("garbage_collection_threshold:0.5,memory_limit:0.5"), None);
     assert_eq!(warned("early_reuse:True,hardened:True,memory_limit:1"), None);
+    assert_eq!(warned("expandable_segments_reserve:0.5"), Some("expandable_segments_reserve"));
+    assert_eq!(warned("policy:granule,expandable_segments_reserve:0.5"), None, "its segments always grow");
 }
 
 #[test]
@@ -190,4 +194,23 @@ fn the_environment_switches_caching_off_for_all_settings() {
     assert!(!strict::parse("memory_limit:1G", &off).unwrap().settings.caching);
     assert!(!pytorch::parse("expandable_segments:True", &off, Flavour::Cuda).unwrap().settings.caching);
     assert_eq!(off.to_strict_text().unwrap(), "max_split_size_mb:64,early_reuse:True");
+}
+
+#[test]
+fn a_text_gives_settings_and_an_error_that_main_shows_to_people() {
+    let text = "expandable_segments:True,memory_limit:40GiB,policy:granule";
+    let settings = Settings::parse(text).unwrap();
+    assert_eq!(settings, strict::parse(text, &base()).unwrap().settings);
+    assert_eq!(text.parse(), Ok(settings.clone()));
+    assert_eq!(settings.policy_name(), PolicyName::Granule);
+    assert_eq!((Settings::parse("").unwrap(), base().policy_name()), (base(), PolicyName::Pytorch));
+
+    let error = Settings::parse("expandable_segment:True").unwrap_err();
+    assert!(error.to_string().contains("did you mean 'expandable_segments'?"), "{error}");
+    // What `fn main() -> Result<(), ...>` prints.
+    assert_eq!(format!("{error:?}"), error.to_string());
+    let error = AllocError::from(error);
+    assert_eq!(format!("{error:?}"), error.to_string());
+    let error = BackendError::new(ErrorKind::NoDevice, 100, "cuInit", DeviceIndex(0), "no device");
+    assert_eq!(format!("{error:?}"), "cuInit failed on device 0: no device (NoDevice, driver code 100)");
 }

@@ -20,7 +20,7 @@ pub(crate) fn settings(config: &str) -> Result<Settings, String> {
     let mut settings = parsed.settings;
     if let Some(name) = policy {
         let found = PolicyName::ALL.iter().find(|policy| policy.name() == name);
-        settings.policy = *found.ok_or_else(|| format!("this build has no policy '{name}'"))?;
+        settings.policy = Some(*found.ok_or_else(|| format!("this build has no policy '{name}'"))?);
     }
     Ok(settings)
 }
@@ -43,7 +43,7 @@ macro_rules! on {
 
 impl Engine {
     pub(crate) fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self, AllocError> {
-        Ok(match settings.policy {
+        Ok(match settings.policy_name() {
             PolicyName::Granule => Self::Granule(CachingAllocator::new(backend, settings)?),
             _ => Self::Pytorch(CachingAllocator::new(backend, settings)?),
         })
@@ -86,10 +86,10 @@ mod tests {
         let both = settings("policy=granule,conf=expandable_segments:True,max_split_size_mb:64").unwrap();
         assert_eq!(
             (both.policy, both.expandable_segments, both.max_split_size),
-            (PolicyName::Granule, true, 64 << 20)
+            (Some(PolicyName::Granule), true, 64 << 20)
         );
-        assert_eq!(settings("policy=pytorch").unwrap().policy, PolicyName::Pytorch);
-        assert_eq!(settings("").unwrap().policy, PolicyName::default());
+        assert_eq!(settings("policy=pytorch").unwrap().policy, Some(PolicyName::Pytorch));
+        assert_eq!(settings("").unwrap().policy, None);
         assert!(settings("conf=expandable_segments:True").unwrap().expandable_segments);
         assert!(settings("policy=best").unwrap_err().contains("no policy 'best'"));
     }

@@ -10,6 +10,7 @@ use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
+use granule_tests::quiet::Sleeps;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Instant;
@@ -72,7 +73,7 @@ fn modelled(gib: u64) -> Result<(), AllocError> {
     let program = Program::new(gib, MemoryMode::Reserved)?;
     let held = program.machine.used(DEVICE);
     program.machine.reset_calls();
-    let slept = program.allocator.sleep(Tags::All, &Backup::Discard)?;
+    let slept = program.allocator.put_to_sleep(Tags::All, &Backup::Discard)?;
     let (sleep_ns, sleep_calls) = (program.machine.modelled_driver_time(), program.machine.calls().total());
     assert_eq!((program.machine.used(DEVICE), slept.slept), (0, held), "all of it sleeps");
     program.machine.reset_calls();
@@ -124,11 +125,11 @@ fn bytes(gib: u64) -> Result<(), AllocError> {
             program.copy(*ptr, DevicePtr(contents.as_ptr() as u64), CopyKind::HostToDevice)?;
         }
         if backup == Backup::HostPinned(Retention::Keep) {
-            program.allocator.sleep(Tags::All, &backup)?;
+            program.allocator.put_to_sleep(Tags::All, &backup)?;
             program.allocator.wake(Tags::All)?;
         }
         let start = Instant::now();
-        let slept = program.allocator.sleep(Tags::All, &backup)?;
+        let slept = program.allocator.put_to_sleep(Tags::All, &backup)?;
         let sleep_time = start.elapsed();
         assert_eq!(program.machine.used(DEVICE), 0, "all of it sleeps");
         let start = Instant::now();

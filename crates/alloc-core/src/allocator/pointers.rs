@@ -37,6 +37,25 @@ impl<P: Policy> CachingAllocator<P> {
         })
     }
 
+    /// A value takes the live block at `ptr`, or gives it up: while it has it, nobody else frees or shares it, and no
+    /// checkpoint is restored over it.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or a value has it, or has not, already.
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: bool) -> Result<()> {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
+        let changed = match self.map.get(ptr) {
+            Some(at) => self.devices[at.device.0 as usize].set_owned(ptr, at, owned),
+            None => self.devices.iter().any(|device| device.set_uncached_owned(ptr, owned)),
+        };
+        if changed { Ok(()) } else { Err(self.bad_pointer(ptr)) }
+    }
+
     /// Frees what the address map does not know.
     #[cold]
     pub(super) fn free_unknown(&self, ptr: DevicePtr) -> Result<()> {
@@ -78,8 +97,9 @@ impl<P: Policy> CachingAllocator<P> {
     #[cold]
     pub(super) fn bad_pointer(&self, ptr: DevicePtr) -> AllocError {
         let found = self.devices.iter().find_map(|device| device.diagnose(ptr));
+        let calls = self.foreign.calls();
         let history: Vec<TraceEntry> =
-            self.devices.iter().flat_map(|device| device.history_of(ptr)).collect();
+            self.devices.iter().flat_map(|device| device.history_of(ptr, &calls)).collect();
         let problem = match found {
             // Its memory may have become part of another free block since, or have gone back to the driver.
             None | Some(Problem::NotHandedOut { .. }) if says_freed(&history, ptr) => Problem::Freed,

@@ -1,13 +1,17 @@
 //! Private pools, graph captures, checkpoints.
 
 use super::CachingAllocator;
-use crate::device::{CheckpointDelta, DeviceAllocator, Flush, PoolCheckpoint};
+use crate::device::{CheckpointDelta, Flush, PoolCheckpoint};
 #[cfg(doc)]
 use crate::error::AllocError;
 use crate::error::Result;
+#[cfg(doc)]
+use crate::graph::GraphCapture;
 use crate::last_work::LastWork;
 use crate::policy::Policy;
-use crate::pool::{Filter, PoolStats, SegmentSource};
+#[cfg(doc)]
+use crate::pool::PoolScope;
+use crate::pool::{Filter, Holder, PoolStats, SegmentSource};
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Ordering};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
@@ -44,7 +48,17 @@ impl<P: Policy> CachingAllocator<P> {
         pool: PoolId,
         source: Option<Arc<dyn SegmentSource>>,
     ) -> Result<()> {
-        self.device(device)?.create_pool(pool, source)
+        self.reference_pool(device, pool, source, Holder::Program)
+    }
+
+    pub(crate) fn reference_pool(
+        &self,
+        device: DeviceIndex,
+        pool: PoolId,
+        source: Option<Arc<dyn SegmentSource>>,
+        holder: Holder,
+    ) -> Result<()> {
+        self.device(device)?.create_pool(pool, source, holder)
     }
 
     /// Sends requests that `filter` accepts to the pool, which gets a reference more, and is made if there is none. Of
@@ -53,30 +67,50 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// [`AllocError::Pool`] where a scope of the pool is open already; [`AllocError::DeadPool`]. Nothing has changed then.
     pub fn begin_pool(&self, device: DeviceIndex, pool: PoolId, filter: Filter) -> Result<()> {
+        self.open_scope(device, pool, filter, Holder::Program)
+    }
+
+    pub(crate) fn open_scope(
+        &self,
+        device: DeviceIndex,
+        pool: PoolId,
+        filter: Filter,
+        holder: Holder,
+    ) -> Result<()> {
         let filter = match filter {
             Filter::Stream(stream) => Filter::Stream(self.own(stream)?),
             Filter::CaptureOf(stream) => Filter::CaptureOf(self.own(stream)?),
             other => other,
         };
-        self.device(device)?.begin_pool(pool, filter)
+        self.device(device)?.begin_pool(pool, filter, holder)
     }
 
     /// Ends the pool's scope. Its references stay: [`release_pool`](Self::release_pool) takes the one of
     /// [`begin_pool`](Self::begin_pool) away. PyTorch: `endAllocateToPool`.
     ///
     /// # Errors
-    /// [`AllocError::Pool`] where no scope of the pool is open.
+    /// [`AllocError::Pool`] where no scope of the pool is open, or a value ([`PoolScope`], [`GraphCapture`]) has it open.
     pub fn end_pool(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.give_back(device, |device| device.end_pool(pool))
+        self.close_scope(device, pool, Holder::Program)
     }
 
-    /// Takes a reference away. After the last one the pool's cached memory goes with the next flush, and the rest when it
+    pub(crate) fn close_scope(&self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
+        self.give_back(device, |device| device.end_pool(pool, holder))
+    }
+
+    /// Takes a reference of [`create_pool`](Self::create_pool) or [`begin_pool`](Self::begin_pool) away; those of values
+    /// ([`MemoryPool`](crate::pool::MemoryPool), [`PoolScope`], [`GraphCapture`],
+    /// [`CapturedGraph`](crate::graph::CapturedGraph)) go with the values. After the last one the pool's cached memory goes with the next flush, and the rest when it
     /// is free; the pool serves nobody any more. PyTorch: `releasePool`.
     ///
     /// # Errors
-    /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
+    /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`]; [`AllocError::Pool`] where only values have references.
     pub fn release_pool(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.give_back(device, |device| device.release_pool(pool))
+        self.unreference_pool(device, pool, Holder::Program)
+    }
+
+    pub(crate) fn unreference_pool(&self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
+        self.give_back(device, |device| device.release_pool(pool, holder))
     }
 
     /// A graph knows addresses of the pool: nothing of it leaves while it is in use.
@@ -170,16 +204,25 @@ impl<P: Policy> CachingAllocator<P> {
     /// # Errors
     /// [`AllocError::Backend`] where the backend has no graph capture.
     pub fn mark_capture_begin(&self, device: DeviceIndex) -> Result<()> {
-        self.device(device)?.mark_capture_begin()
+        self.mark_begin(device, Holder::Program)
     }
 
-    /// Says that a capture has ended, well or not. When none is under way any more, blocks freed meanwhile become free as
+    pub(crate) fn mark_begin(&self, device: DeviceIndex, holder: Holder) -> Result<()> {
+        self.device(device)?.mark_capture_begin(holder)
+    }
+
+    /// Says that a capture has ended, well or not, whose begin was [marked](Self::mark_capture_begin): that of a
+    /// [`GraphCapture`] it ends itself. When none is under way any more, blocks freed meanwhile become free as
     /// far as graphs are concerned. PyTorch: `markCaptureEnd`.
     ///
     /// # Errors
     /// [`AllocError::NoCapture`] where none is under way.
     pub fn mark_capture_end(&self, device: DeviceIndex) -> Result<()> {
-        self.give_back(device, DeviceAllocator::mark_capture_end)
+        self.mark_end(device, Holder::Program)
+    }
+
+    pub(crate) fn mark_end(&self, device: DeviceIndex, holder: Holder) -> Result<()> {
+        self.give_back(device, |device| device.mark_capture_end(holder))
     }
 
     /// Saves which blocks of a pool are live. PyTorch: `getCheckpointState`.

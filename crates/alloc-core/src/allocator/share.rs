@@ -1,6 +1,7 @@
 //! Blocks that other processes use.
 
 use super::CachingAllocator;
+use crate::device::DeviceAllocator;
 use crate::error::{AllocError, Result};
 use crate::policy::Policy;
 use crate::share::handle::Handle;
@@ -15,18 +16,24 @@ impl<P: Policy> CachingAllocator<P> {
     /// PyTorch: `shareIpcHandle`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidPointer`] where `ptr` is no live block; [`AllocError::Share`] where its memory cannot leave the
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a
+    /// [`DeviceBuffer`](crate::DeviceBuffer) has, which shares it itself; [`AllocError::Share`] where its memory cannot leave the
     /// process; [`AllocError::Asleep`]; [`AllocError::Backend`] for driver errors. The call can be made again.
     pub fn share(&self, ptr: DevicePtr) -> Result<SharedBlock> {
+        self.share_held_by(ptr, false)
+    }
+
+    /// [`share`](Self::share) of a block that a value has, or that none has.
+    pub(crate) fn share_held_by(&self, ptr: DevicePtr, owned: bool) -> Result<SharedBlock> {
         if let Some(edge) = self.edge() {
             return Err(edge.refusal());
         }
         let shared = match self.map.get(ptr) {
             Some(at) => {
                 let device = self.device(at.device)?;
-                device.noticing(device.share(ptr, at))?
+                device.noticing(device.share(ptr, at, owned))?
             }
-            None => self.share_uncached(ptr)?,
+            None => self.share_uncached(ptr, owned)?,
         };
         shared.ok_or_else(|| match self.is_asleep(ptr) {
             Some(true) => AllocError::Asleep { what: format!("the block at {ptr}") },
@@ -34,10 +41,9 @@ impl<P: Policy> CachingAllocator<P> {
         })
     }
 
-    fn share_uncached(&self, ptr: DevicePtr) -> Result<Option<SharedBlock>> {
-        let Some(device) = self.devices.iter().find(|device| device.is_uncached(ptr)) else {
-            return Ok(None);
-        };
+    fn share_uncached(&self, ptr: DevicePtr, owned: bool) -> Result<Option<SharedBlock>> {
+        let is_there = |device: &&DeviceAllocator<P>| device.is_uncached_owned(ptr) == Some(owned);
+        let Some(device) = self.devices.iter().find(is_there) else { return Ok(None) };
         device.noticing(device.share_uncached(ptr))
     }
 

@@ -21,13 +21,16 @@ impl<P: Policy> CachingAllocator<P> {
     /// Puts the pools with these tags to sleep, on all devices: waits for all work of all devices that may use their
     /// memory, saves contents as `backup` says, and gives the physical memory back. Blocks.
     ///
-    /// No work that uses the memory may be queued from the call on until it is awake again.
+    /// # Safety
+    /// No work that uses memory of these pools is queued from the call on until it is awake again, neither by address nor
+    /// through a [`DeviceBuffer`](crate::DeviceBuffer) or another value that has the memory; and with
+    /// [`Backup::Discard`] nobody relies on its contents afterwards.
     ///
     /// # Errors
     /// [`AllocError::Sleep`] for a tag that no pool has, during a capture on a device that may use the memory, and from within
     /// a callback of the same pool; what the driver or the system answers. Then some of the memory sleeps, the rest is as it was, and the call can be made
     /// again, or [`wake`](Self::wake).
-    pub fn sleep(&self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
+    pub unsafe fn sleep(&self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
         let pools = self.tagged(tags)?;
         for (device, pool) in &pools {
             // To wait for a device would break its captures.
@@ -124,12 +127,14 @@ impl<P: Policy> CachingAllocator<P> {
     /// A free that found no block awake.
     #[cold]
     pub(super) fn free_sleeping(&self, ptr: DevicePtr) -> Result<()> {
+        let calls = self.foreign.calls();
         // It may wake, or fall asleep, between two looks.
         while let Some(at) = self.map.get(ptr) {
             let device = &self.devices[at.device.0 as usize];
             match device.sleeps(ptr, at) {
+                Some(_) if device.is_owned(ptr, at) => break,
                 Some(true) if device.free_asleep(ptr, at) => return Ok(()),
-                Some(false) if device.free_attentively(ptr, at) => return Ok(()),
+                Some(false) if device.free_attentively(ptr, at, &calls) => return Ok(()),
                 Some(_) => {}
                 None => break,
             }

@@ -1,7 +1,9 @@
 //! Looking on: history, contexts, trackers, observers, snapshots.
 
 use super::CachingAllocator;
+use crate::backend::Backend;
 use crate::config::Settings;
+use crate::config::environment::{GRANULE_VARIABLE, PYTORCH_VARIABLES};
 use crate::device::{
     DeviceAllocator, GrowableSize, Observation, OutOfMemoryObserver, ProcessMemorySource, RejectionObserver,
     SegmentEvent, SegmentObserver,
@@ -13,7 +15,7 @@ use crate::oom::ProcessMemory;
 use crate::policy::Policy;
 use crate::snapshot::{HistoryStatus, Snapshot, TraceEntry, Value};
 use crate::sync::Arc;
-use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::types::{DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
 
 impl<P: Policy> CachingAllocator<P> {
     /// Records the newest `options.max_entries` operations of each device for snapshots; 0 turns history off
@@ -226,7 +228,7 @@ impl<P: Policy> CachingAllocator<P> {
 
     fn snapshot_of(&self, pool: Option<PoolId>, traces: bool) -> Snapshot {
         let (mut snapshot, contexts) = self.snapshot_with_contexts(pool, traces);
-        resolve(&mut snapshot, contexts);
+        resolve(&mut snapshot, contexts, &self.foreign.calls());
         snapshot
     }
 
@@ -238,7 +240,10 @@ impl<P: Policy> CachingAllocator<P> {
         if self.is_forked() {
             return (Snapshot::default(), contexts);
         }
-        let mut snapshot = Snapshot { allocator_settings: describe(&self.settings()), ..Snapshot::default() };
+        let mut snapshot = Snapshot {
+            allocator_settings: describe(&self.settings(), &*self.backend),
+            ..Snapshot::default()
+        };
         let mut history = HistoryStatus { complete: true, ..HistoryStatus::default() };
         for device in self.reachable() {
             let Observation { segments, entries, status } = device.observe(pool, traces);
@@ -264,8 +269,13 @@ impl<P: Policy> CachingAllocator<P> {
     }
 }
 
-/// The settings as PyTorch's snapshots list them.
-fn describe(settings: &Settings) -> Vec<(Arc<str>, Value)> {
+/// The settings as PyTorch's snapshots list them, and whose devices these are. The settings' text has the name of the
+/// variable that a program sets for such devices.
+fn describe(settings: &Settings, backend: &dyn Backend) -> Vec<(Arc<str>, Value)> {
+    let variable = match backend.kind() {
+        DeviceKind::PrivateUse1 => GRANULE_VARIABLE,
+        _ => PYTORCH_VARIABLES[0],
+    };
     let limited = |bytes: u64| Value::Int(i64::try_from(bytes).unwrap_or(-1));
     let divisions = settings
         .roundup_power2_divisions
@@ -274,7 +284,9 @@ fn describe(settings: &Settings) -> Vec<(Arc<str>, Value)> {
         .map(|(n, d)| (Value::Str((1u64 << n).to_string().into()), limited(*d)))
         .collect();
     [
-        ("PYTORCH_CUDA_ALLOC_CONF", Value::Str(settings.text.as_str().into())),
+        (variable, Value::Str(settings.text.as_str().into())),
+        ("backend", Value::Str(backend.name().into())),
+        ("label", Value::Str(backend.label().into())),
         ("max_split_size", limited(settings.max_split_size)),
         ("garbage_collection_threshold", Value::Float(settings.garbage_collection_threshold)),
         ("expandable_segments", Value::Bool(settings.expandable_segments)),

@@ -6,6 +6,7 @@
 
 use crate::block::{Block, BlockId, SegmentId};
 use crate::round::MIN_BLOCK;
+use crate::steps::{Counted, step};
 
 /// The borders of an arena's segments.
 #[derive(Debug, Default)]
@@ -46,7 +47,11 @@ impl AllBorders {
 
     /// All that are watched.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SegmentId, &Borders)> {
-        (0..).map(SegmentId).zip(&self.of).filter_map(|(id, borders)| Some((id, borders.as_deref()?)))
+        (0..)
+            .map(SegmentId)
+            .zip(&self.of)
+            .counted()
+            .filter_map(|(id, borders)| Some((id, borders.as_deref()?)))
     }
 }
 
@@ -184,6 +189,7 @@ impl Borders {
             (number, bits) = (self.marks.len().checked_sub(1)?, u64::MAX);
         }
         loop {
+            step();
             bits &= self.marks[number];
             if bits != 0 {
                 return Some(&self.holders[number * WORD + bits.ilog2() as usize]);

@@ -77,7 +77,6 @@ impl<P: Policy> ArenaState<P> {
     pub(crate) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.state = State::Unmapped;
-        block.requested = 0;
         let (tier, addr) = (block.tier, block.addr);
         self.tier(tier).unmapped.insert((addr, id));
     }
@@ -103,8 +102,10 @@ impl<P: Policy> ArenaState<P> {
         id
     }
 
-    /// Makes a busy block without memory part of the unmapped address space around it.
+    /// Makes a busy block without memory part of the unmapped address space around it, which keeps its requested size: what is
+    /// mapped there again shows that, as in PyTorch.
     fn join_unmapped(&mut self, mut id: BlockId) -> BlockId {
+        let requested = self.blocks[id].requested;
         if let Some(below) = self.neighbour_in(State::Unmapped, self.blocks[id].prev) {
             self.take_unmapped(below);
             self.blocks.absorb_above(below, id);
@@ -114,6 +115,7 @@ impl<P: Policy> ArenaState<P> {
             self.take_unmapped(above);
             self.blocks.absorb_above(id, above);
         }
+        self.blocks[id].requested = requested;
         self.insert_unmapped(id);
         id
     }
@@ -224,14 +226,17 @@ impl<P: Policy> ArenaState<P> {
     pub(crate) fn commit_growth(&mut self, growth: Growth, mapped: usize) -> Option<BlockId> {
         let mut maps = 0;
         let mut run: Option<BlockId> = None;
+        let mut requested = None;
         let mut complete = true;
         for link in growth.chain {
             let id = match link {
                 Link::Mapped(id) => id,
                 Link::ToMap(id, bytes) if maps < mapped => {
                     maps += 1;
+                    requested = Some(self.blocks[id].requested);
                     if bytes < self.blocks[id].size {
                         let rest = self.cut_above(id, bytes, State::Busy);
+                        self.blocks[rest].requested = 0;
                         self.join_unmapped(rest);
                     }
                     id
@@ -251,6 +256,9 @@ impl<P: Policy> ArenaState<P> {
             }
         }
         let run = self.join_free(run?);
+        if let Some(requested) = requested {
+            self.blocks[run].requested = requested;
+        }
         if complete {
             return Some(run);
         }
@@ -264,10 +272,11 @@ impl<P: Policy> ArenaState<P> {
         self.insert_free(id);
     }
 
-    /// Takes a range out of a free block, as busy; what is left at either end stays free.
+    /// Takes a range out of a free block, as busy; what is left at either end stays free, and nobody asked for it as it is.
     pub(crate) fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
         let (addr, end) = (self.blocks[id].addr, self.blocks[id].end());
         self.take_from_index(id);
+        let requested = std::mem::take(&mut self.blocks[id].requested);
         let mut middle = id;
         if addr < low {
             middle = self.cut_above(id, low - addr, State::Busy);
@@ -276,6 +285,7 @@ impl<P: Policy> ArenaState<P> {
         if high < end {
             self.cut_above(middle, high - low, State::Free);
         }
+        self.blocks[middle].requested = requested;
         self.blocks[middle].state = State::Busy;
         middle
     }

@@ -126,20 +126,24 @@ impl Follow {
     fn note(&mut self, served: Served) {
         let repeated = self.repeated(served.size);
         self.hash = self.asked.hash;
-        if self.passages.is_empty() {
-            self.passages = vec![Passage::default(); 1 << TABLE_BITS];
-        }
         if self.log.len() < LOG {
             self.log.push(served);
         } else {
             self.log[self.count % LOG] = served;
         }
         self.count += 1;
+        self.next = repeated.map(|number| number + 1);
+        if self.count < WINDOW {
+            // No window ends here. Most arenas never come this far, and need no table.
+            return;
+        }
+        if self.passages.is_empty() {
+            self.passages = vec![Passage::default(); 1 << TABLE_BITS];
+        }
         let (slot, tag) = Self::slot(self.hash);
         #[allow(clippy::cast_possible_truncation)] // the rest is what `find_passage` adds
         let after = self.count as u32;
         self.passages[slot] = Passage { tag, after };
-        self.next = repeated.map(|number| number + 1);
     }
 }
 

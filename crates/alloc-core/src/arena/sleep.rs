@@ -25,8 +25,22 @@ impl<P: Policy> ArenaState<P> {
     /// The block at `ptr`, if it is in the program's hands, awake or asleep.
     pub(crate) fn live(&self, ptr: DevicePtr, id: BlockId) -> Option<BlockId> {
         let block = self.blocks.get(id)?;
-        let live = matches!(block.state, State::Allocated | State::Asleep);
-        (block.addr == ptr.0 && live).then_some(id)
+        (block.addr == ptr.0 && block.state.is_live()).then_some(id)
+    }
+
+    /// A value takes the live block at `ptr`, or gives it up. `false` where it has one, or has none, already, or that is no
+    /// live block.
+    pub(crate) fn set_owned(&mut self, ptr: DevicePtr, id: BlockId, owned: bool) -> bool {
+        let Some(id) = self.live(ptr, id) else { return false };
+        let state = &mut self.blocks[id].state;
+        let changes = state.is_owned() != owned;
+        *state = state.owned(owned);
+        changes
+    }
+
+    /// Whether a value has the live block at `ptr`.
+    pub(crate) fn is_owned(&self, ptr: DevicePtr, id: BlockId) -> bool {
+        self.live(ptr, id).is_some_and(|id| self.blocks[id].state.is_owned())
     }
 
     /// Growable segments with their region.
@@ -40,7 +54,7 @@ impl<P: Policy> ArenaState<P> {
 
     /// Whether some block sleeps.
     pub(crate) fn has_sleepers(&self) -> bool {
-        self.blocks.iter().any(|(_, block)| matches!(block.state, State::Asleep | State::Dormant))
+        self.blocks.iter().any(|(_, block)| block.state.is_asleep() || block.state == State::Dormant)
     }
 
     /// What of a growable segment can go to sleep. Blocks in the program's hands sleep as a whole or not at all; with
@@ -52,7 +66,7 @@ impl<P: Policy> ArenaState<P> {
             let why = match block.state {
                 State::Unmapped | State::Dormant | State::Blank | State::Vacant => continue,
                 State::Free if !free_too => continue,
-                State::Free | State::Allocated | State::Asleep => None,
+                State::Free | State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep => None,
                 State::Pending => Some(KeptBecause::Pending),
                 State::Busy | State::Lent => Some(KeptBecause::Busy),
             };
@@ -101,7 +115,7 @@ impl<P: Policy> ArenaState<P> {
     pub(crate) fn lie_down(&mut self, segment: SegmentId, range: &Range<u64>) {
         for id in self.blocks_on(segment, range) {
             match self.blocks[id].state {
-                State::Allocated => self.blocks[id].state = State::Asleep,
+                awake if awake.is_awake() => self.blocks[id].state = awake.asleep(true),
                 State::Free => {
                     self.take_from_index(id);
                     let id = self.trim_free(id, range);
@@ -119,7 +133,7 @@ impl<P: Policy> ArenaState<P> {
 
     /// The blocks in the program's hands that sleep on a range.
     pub(crate) fn asleep_on(&self, segment: SegmentId, range: &Range<u64>) -> Vec<DevicePtr> {
-        let asleep = |id: &BlockId| self.blocks[*id].state == State::Asleep;
+        let asleep = |id: &BlockId| self.blocks[*id].state.is_asleep();
         let found = self.blocks_on(segment, range).into_iter().filter(asleep);
         found.map(|id| DevicePtr(self.blocks[id].addr)).collect()
     }
@@ -177,10 +191,10 @@ impl<P: Policy> ArenaState<P> {
             let block = &self.blocks[id];
             let (addr, end) = (block.addr, block.end());
             match block.state {
-                State::Asleep => {
+                asleep if asleep.is_asleep() => {
                     let mut granules = region.around(addr..end).step_by(region.granule as usize);
                     if !granules.any(sleeps) {
-                        self.blocks[id].state = State::Allocated;
+                        self.blocks[id].state = asleep.asleep(false);
                     }
                 }
                 State::Dormant => {

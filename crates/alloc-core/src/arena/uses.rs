@@ -3,8 +3,10 @@
 use crate::block::NO_USES;
 use crate::last_work::{LastWork, User};
 use crate::share::Share;
+use crate::steps::{Counted, steps};
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, Stream};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// A use of a block by another stream than its own, or by other processes.
@@ -15,106 +17,123 @@ pub(crate) struct Use {
     pub(crate) captured: Option<u64>,
 }
 
+/// Lists with more than so many have an index.
+const FEW: usize = 16;
+
+/// The uses of one block, in the order they were recorded.
+#[derive(Debug, Default)]
+struct UseList {
+    uses: SmallVec<[Use; 4]>,
+    /// Where live streams are in it, once there are many.
+    places: FxHashMap<Stream, usize>,
+}
+
+impl UseList {
+    fn find(&mut self, stream: Stream) -> Option<&mut Use> {
+        if self.uses.len() > FEW {
+            let place = *self.places.get(&stream)?;
+            return self.uses.get_mut(place);
+        }
+        steps(self.uses.len());
+        self.uses.iter_mut().find(|found| found.user.is(stream))
+    }
+
+    fn push(&mut self, found: Use) {
+        self.uses.push(found);
+        let unknown = if self.uses.len() == FEW + 1 { 0 } else { self.uses.len() - 1 };
+        if self.uses.len() > FEW {
+            let live = |(place, found): (usize, &Use)| Some((found.user.live()?, place));
+            self.places.extend(self.uses.iter().enumerate().skip(unknown).filter_map(live));
+        }
+    }
+}
+
 /// All use lists of an arena.
 #[derive(Debug, Default)]
 pub(crate) struct UseLists {
-    nodes: Vec<(Option<Use>, u32)>,
-    /// First vacant node plus one; 0 is none.
-    vacant: u32,
+    lists: Vec<UseList>,
+    vacant: Vec<u32>,
 }
 
 impl UseLists {
-    /// Adds `stream` to the list that begins at `head`, unless it is there; returns the new head, or `None` for
-    /// more streams than a block can count.
-    pub(crate) fn add(&mut self, head: u32, stream: Stream, captured: Option<u64>) -> Option<u32> {
-        let mut length = 0;
-        let mut at = head;
-        while at != NO_USES {
-            let (found, next) = &mut self.nodes[at as usize];
-            if let Some(found) = found.as_mut().filter(|found| found.user.is(stream)) {
+    /// Adds `stream` to list `id`, or to a new one where that is [`NO_USES`]. Returns the list, and whether that is new to
+    /// it; `None` for more streams than a block can count.
+    pub(crate) fn add(&mut self, id: u32, stream: Stream, captured: Option<u64>) -> Option<(u32, bool)> {
+        if let Some(list) = self.lists.get_mut(id as usize) {
+            if let Some(found) = list.find(stream) {
                 found.captured = found.captured.filter(|capture| captured == Some(*capture));
-                return Some(head);
+                return Some((id, false));
             }
-            length += 1;
-            at = *next;
+            // Two less than a block can count: hardened mode counts itself, and other processes count as one.
+            if list.uses.len() >= usize::from(u16::MAX) - 2 {
+                return None;
+            }
         }
-        // Two less than a block can count: hardened mode counts itself, and other processes count as one.
-        if length >= u32::from(u16::MAX) - 2 {
-            return None;
-        }
-        Some(self.push(head, Use { user: User::Live(stream), captured }))
+        Some((self.push(id, Use { user: User::Live(stream), captured }), true))
     }
 
     /// What other processes were given of a block, if it was shared.
-    pub(crate) fn share(&self, head: u32) -> Option<&Arc<Share>> {
-        self.iter(head).find_map(|found| match &found.user {
+    pub(crate) fn share(&self, id: u32) -> Option<&Arc<Share>> {
+        self.iter(id).find_map(|found| match &found.user {
             User::Shared(share) => Some(share),
             User::Live(_) | User::Retired(_) => None,
         })
     }
 
-    /// Adds other processes to a list that has none; returns the new head.
-    pub(crate) fn add_share(&mut self, head: u32, share: Arc<Share>) -> u32 {
-        self.push(head, Use { user: User::Shared(share), captured: None })
+    /// Adds other processes to a list that has none; returns the list.
+    pub(crate) fn add_share(&mut self, id: u32, share: Arc<Share>) -> u32 {
+        self.push(id, Use { user: User::Shared(share), captured: None })
     }
 
-    /// Takes that share out of a list; returns the new head, and `None` where it is not there.
-    pub(crate) fn remove_share(&mut self, head: u32, share: &Arc<Share>) -> Option<u32> {
-        self.share(head).filter(|found| Arc::ptr_eq(found, share))?;
-        let others = self.take(head).into_iter().filter(|found| !matches!(found.user, User::Shared(_)));
-        Some(others.fold(NO_USES, |head, found| self.push(head, found)))
+    /// Takes that share out of a list; returns the list, and `None` where it is not there.
+    pub(crate) fn remove_share(&mut self, id: u32, share: &Arc<Share>) -> Option<u32> {
+        self.share(id).filter(|found| Arc::ptr_eq(found, share))?;
+        let others = self.take(id).into_iter().filter(|found| !matches!(found.user, User::Shared(_)));
+        Some(others.fold(NO_USES, |id, found| self.push(id, found)))
     }
 
-    /// Adds a use that is not in the list; returns the new head.
-    fn push(&mut self, head: u32, found: Use) -> u32 {
-        let node = (Some(found), head);
-        if let Some(slot) = self.vacant.checked_sub(1) {
-            self.vacant = self.nodes[slot as usize].1;
-            self.nodes[slot as usize] = node;
-            return slot;
+    /// Adds a use that is not in the list; returns the list.
+    fn push(&mut self, id: u32, found: Use) -> u32 {
+        if let Some(list) = self.lists.get_mut(id as usize) {
+            list.push(found);
+            return id;
         }
-        self.nodes.push(node);
-        // Fewer than 2^28 blocks with fewer than 2^16 uses each do not fit in memory before they do not fit here.
-        u32::try_from(self.nodes.len() - 1).unwrap_or(NO_USES)
+        let id = self.vacant.pop().unwrap_or_else(|| {
+            self.lists.push(UseList::default());
+            // There are fewer than 2^28 blocks.
+            u32::try_from(self.lists.len() - 1).unwrap_or(NO_USES)
+        });
+        self.lists[id as usize].push(found);
+        id
     }
 
-    /// The list's streams, newest first.
-    pub(crate) fn iter(&self, head: u32) -> impl Iterator<Item = &Use> {
-        std::iter::successors((head != NO_USES).then_some(head), |at| {
-            let next = self.nodes[*at as usize].1;
-            (next != NO_USES).then_some(next)
-        })
-        .filter_map(|at| self.nodes[at as usize].0.as_ref())
+    /// The list's uses, in the order they were recorded.
+    pub(crate) fn iter(&self, id: u32) -> impl Iterator<Item = &Use> {
+        self.lists.get(id as usize).into_iter().flat_map(|list| &list.uses).counted()
     }
 
-    /// Empties a list and returns its streams, in the order they were recorded.
-    pub(crate) fn take(&mut self, head: u32) -> SmallVec<[Use; 4]> {
-        let mut streams: SmallVec<[Use; 4]> = self.iter(head).cloned().collect();
-        streams.reverse();
-        let mut at = head;
-        while at != NO_USES {
-            let next = std::mem::replace(&mut self.nodes[at as usize], (None, self.vacant)).1;
-            self.vacant = at + 1;
-            at = next;
-        }
-        streams
+    /// Empties a list and returns its uses, in the order they were recorded.
+    pub(crate) fn take(&mut self, id: u32) -> SmallVec<[Use; 4]> {
+        let Some(list) = self.lists.get_mut(id as usize) else { return SmallVec::new() };
+        self.vacant.push(id);
+        // One that was long once has no more memory than others.
+        list.places = FxHashMap::default();
+        std::mem::take(&mut list.uses)
     }
 
     /// The devices whose streams are in some list.
     pub(crate) fn devices(&self) -> impl Iterator<Item = DeviceIndex> + '_ {
-        self.nodes.iter().flat_map(|(found, _)| found).filter_map(|found| found.user.device())
-    }
-
-    /// Whether some list has `stream`.
-    pub(crate) fn name(&self, stream: Stream) -> bool {
-        self.nodes.iter().flat_map(|(found, _)| found).any(|found| found.user.is(stream))
+        let all = self.lists.iter().counted().flat_map(|list| list.uses.iter().counted());
+        all.filter_map(|found| found.user.device())
     }
 
     /// From here on, `stream` is what it was given last in all lists.
     pub(crate) fn retire(&mut self, stream: Stream, last: &Arc<LastWork>) {
-        for found in self.nodes.iter_mut().flat_map(|(found, _)| found).filter(|found| found.user.is(stream))
-        {
-            found.user = User::Retired(Arc::clone(last));
+        for list in self.lists.iter_mut().counted() {
+            if let Some(found) = list.find(stream) {
+                found.user = User::Retired(Arc::clone(last));
+                list.places.remove(&stream);
+            }
         }
     }
 }
@@ -124,16 +143,22 @@ mod tests {
     use super::*;
     use crate::types::BackendId;
 
+    fn stream(raw: u64) -> Stream {
+        Stream { raw, device: DeviceIndex(0), backend: BackendId(1) }
+    }
+
     #[test]
-    fn nodes_are_recycled_and_streams_come_once_and_in_order() {
-        let stream = |raw| Stream { raw, device: DeviceIndex(0), backend: BackendId(1) };
+    fn lists_are_recycled_and_streams_come_once_and_in_order() {
         let mut lists = UseLists::default();
-        for _ in 0..100 {
-            let head = [1, 2, 1].iter().try_fold(NO_USES, |head, raw| lists.add(head, stream(*raw), None));
-            let taken = lists.take(head.unwrap());
-            assert_eq!(taken.len(), 2);
-            assert!(taken[0].user.is(stream(1)) && taken[1].user.is(stream(2)));
+        for streams in [2, 100, 3] {
+            for _ in 0..100 {
+                let twice = (0..streams).chain(0..streams);
+                let id = twice.fold(NO_USES, |id, raw| lists.add(id, stream(raw), None).unwrap().0);
+                let taken = lists.take(id);
+                assert_eq!(taken.len() as u64, streams);
+                assert!(taken.iter().zip(0..).all(|(found, raw)| found.user.is(stream(raw))));
+            }
         }
-        assert_eq!(lists.nodes.len(), 2);
+        assert_eq!(lists.lists.len(), 1);
     }
 }

@@ -17,6 +17,7 @@ use crate::policy::{Policy, Request};
 use crate::round::SMALL_SEGMENT;
 use crate::segment::{Origin, Segment};
 use crate::snapshot::Action;
+use crate::steps::Counted;
 use crate::types::DevicePtr;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -113,16 +114,6 @@ pub(crate) struct Views {
     pub(crate) served: u64,
 }
 
-/// What a new view is to show.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) granules: Vec<Shown>,
-    /// Bytes of the first granule that the request leaves out.
-    pub(crate) skip: u64,
-    /// Bytes of memory that have to be taken first.
-    pub(crate) missing: u64,
-}
-
 impl<P: Policy> ArenaState<P> {
     /// A new growable segment, whose granules views may show.
     pub(crate) fn watch_borders(&mut self, id: SegmentId) {
@@ -152,7 +143,8 @@ impl<P: Policy> ArenaState<P> {
         }
     }
 
-    fn free_part(&self, borders: &Borders, number: usize) -> FreePart {
+    /// What is free of a granule.
+    pub(super) fn free_part(&self, borders: &Borders, number: usize) -> FreePart {
         let granule = borders.granule();
         let (low, high) = (borders.address(number), borders.address(number) + granule);
         let (first, last) = borders.holders(number);
@@ -178,7 +170,7 @@ impl<P: Policy> ArenaState<P> {
     fn runs(&self, view: usize) -> impl Iterator<Item = (Run, u64)> {
         let mut found: SmallVec<[(Run, u64); 4]> = SmallVec::new();
         let mut open: Option<(Run, u64)> = None;
-        for (first, Slot { shown, state }) in self.views.all[view].slots.iter().enumerate() {
+        for (first, Slot { shown, state }) in self.views.all[view].slots.iter().enumerate().counted() {
             if *state != SlotState::Mapped {
                 found.extend(open.take());
                 continue;
@@ -196,60 +188,6 @@ impl<P: Policy> ArenaState<P> {
         }
         found.extend(open);
         found.into_iter()
-    }
-
-    /// What a view for `size` bytes would show: first the granule with the largest free end, then whole free ones, those from the
-    /// smallest free blocks first, last the smallest free beginning that does. `granule` is the size of granules to come.
-    pub(crate) fn plan_view(&self, size: u64, granule: u64) -> Plan {
-        let mut whole: Vec<(u64, Shown)> = Vec::new();
-        let mut heads: Option<(u64, Shown)> = None;
-        let mut tails: Vec<(u64, Shown)> = Vec::new();
-        for (segment, borders) in self.views.borders.iter() {
-            for number in 0..borders.len() {
-                let shown =
-                    Shown { segment, number, addr: borders.address(number), bytes: borders.granule() };
-                let FreePart { prefix, suffix } = self.free_part(borders, number);
-                if prefix == shown.bytes {
-                    let block = borders.holders(number).0.map_or(0, |id| self.blocks[id].size);
-                    whole.push((block, shown));
-                    continue;
-                }
-                if suffix >= size.min(granule / 8)
-                    && suffix < size
-                    && heads.is_none_or(|(most, at)| (suffix, at.addr) > (most, shown.addr))
-                {
-                    heads = Some((suffix, shown));
-                }
-                if prefix > 0 {
-                    tails.push((prefix, shown));
-                }
-            }
-        }
-        whole.sort_unstable_by_key(|(block, shown)| (*block, shown.addr));
-        tails.sort_unstable_by_key(|(prefix, shown)| (*prefix, shown.addr));
-        let mut plan = Plan { granules: Vec::new(), skip: 0, missing: 0 };
-        let mut left = size;
-        if let Some((suffix, shown)) = heads {
-            plan.skip = shown.bytes - suffix;
-            plan.granules.push(shown);
-            left -= suffix;
-        }
-        let mut whole = whole.into_iter();
-        while left > 0 {
-            let at = tails.partition_point(|(prefix, _)| *prefix < left);
-            let tail = tails[at..].iter().find(|(_, shown)| plan.granules.first() != Some(shown));
-            if let Some((_, shown)) = tail {
-                plan.granules.push(*shown);
-                break;
-            }
-            let Some((_, shown)) = whole.next() else {
-                plan.missing = left.next_multiple_of(granule);
-                break;
-            };
-            plan.granules.push(shown);
-            left -= shown.bytes.min(left);
-        }
-        plan
     }
 
     /// Takes the home bytes of `size` bytes from `skip` on in `granules` out of the free ones, as busy. Nothing is taken where
@@ -296,7 +234,8 @@ impl<P: Policy> ArenaState<P> {
 
     /// Serves the `size` bytes at `addr` of a view, if their home bytes are free. Returns the block, in no index.
     pub(crate) fn take_in_view(&mut self, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
-        let view = self.views.all.iter().position(|view| view.segment == segment && !self.views.closed)?;
+        let view =
+            self.views.all.iter().counted().position(|view| view.segment == segment && !self.views.closed)?;
         let base = self.segments[segment].base;
         if addr < base {
             // Another segment had the number when the place was noted.

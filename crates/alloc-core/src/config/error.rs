@@ -35,7 +35,7 @@ impl fmt::Display for ExceptionClass {
 ///
 /// `Display` names the token, where it is and what is allowed there; [`pytorch_message`](Self::pytorch_message)
 /// is what PyTorch says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     pub(super) class: ExceptionClass,
     pub(super) pytorch: String,
@@ -173,6 +173,13 @@ impl fmt::Display for ConfigError {
     }
 }
 
+/// As people read it, for `main` shows errors so.
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl std::error::Error for ConfigError {}
 
 /// At most 64 characters, so that no message grows with its input.
@@ -304,7 +311,8 @@ impl fmt::Display for Warning {
             ),
             Self::InvalidReserve { token } => write!(
                 f,
-                "Ignoring invalid expandable-segment reserve value '{token}' in PYTORCH_CUDA_ALLOC_CONF (expected a positive, finite fraction like 0.5 or an absolute size like 40G); using default."
+                "'{token}' is no reserve of address space, and the default is used; give a positive, finite fraction like 0.5, or \
+                 a size like 40G"
             ),
             Self::BackendIgnoresOptions => f.write_str(
                 "backend:cudaMallocAsync ignores max_split_size_mb,roundup_power2_divisions, and garbage_collect_threshold.",

@@ -1,7 +1,7 @@
 //! Settings written back as text.
 
 use super::options::{Key, name_of};
-use super::{AllocatorBackend, ConfigError, Flavour, Parsed, PolicyName, ReserveSize, Settings, pytorch};
+use super::{AllocatorBackend, ConfigError, Flavour, Parsed, ReserveSize, Settings, pytorch};
 use crate::types::{GIB, MIB};
 use std::fmt::{Display, Write as _};
 
@@ -31,8 +31,8 @@ impl Settings {
     pub fn to_strict_text(&self) -> Result<String, Inexpressible> {
         let mut text = self.to_text()?;
         let mut add = |key, value: &dyn Display| push(&mut text, key, value);
-        if self.policy != PolicyName::default() {
-            add(Key::Policy, &self.policy);
+        if let Some(policy) = self.policy {
+            add(Key::Policy, &policy);
         }
         if self.history_max_entries != 0 {
             add(Key::HistoryMaxEntries, &self.history_max_entries);

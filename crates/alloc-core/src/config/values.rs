@@ -130,7 +130,7 @@ pub(super) fn store(s: &mut Settings, key: Key, value: Value) {
         (Key::PinnedMaxCachedSize, Value::Megabytes(mb)) => s.pinned_max_cached_size = bytes(mb),
         (Key::PinnedMaxCachedSize, Value::Unlimited) => s.pinned_max_cached_size = u64::MAX,
         (Key::PinnedFreeCatchAll, Value::Switch(x)) => s.pinned_free_catch_all = x,
-        (Key::Policy, Value::Policy(x)) => s.policy = x,
+        (Key::Policy, Value::Policy(x)) => s.policy = Some(x),
         (Key::HistoryMaxEntries, Value::Count(x)) => s.history_max_entries = x,
         (Key::EarlyReuse, Value::Switch(x)) => s.early_reuse = x,
         (Key::SegmentsIpc, Value::Switch(x)) => s.segments_ipc = x,
@@ -194,6 +194,8 @@ impl DivisionTable {
 /// Options of these settings that do nothing, or harm, as they are combined, of those named in the text.
 pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
     let pools = s.backend == AllocatorBackend::DriverPools;
+    // The granule policy's segments grow whatever is set.
+    let fixed = !s.expandable_segments && s.policy_name() == PolicyName::Pytorch;
     let rules: [(Key, bool, &'static str); 8] = [
         (
             Key::GarbageCollectionThreshold,
@@ -209,12 +211,12 @@ pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
         ),
         (
             Key::ExpandableSegmentsReserve,
-            !s.expandable_segments && s.expandable_segments_reserve.is_some(),
+            fixed && s.expandable_segments_reserve.is_some(),
             "segments do not grow; set expandable_segments:True",
         ),
         (
             Key::ExpandableSegmentsReserveByClass,
-            !s.expandable_segments && !s.expandable_segments_reserve_by_class.is_empty(),
+            fixed && !s.expandable_segments_reserve_by_class.is_empty(),
             "segments do not grow; set expandable_segments:True",
         ),
         (Key::ReleaseLockOnMalloc, s.release_lock_on_malloc, "no lock is ever held over a driver call"),

@@ -6,9 +6,11 @@ use crate::block::Tier;
 use crate::budget::{Marks, Shortage};
 use crate::config::{MemoryLimit, Settings};
 use crate::stats::{Stat, StatArray};
+use crate::steps::Counted;
 use crate::types::PoolId;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 pub(super) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
@@ -222,7 +224,7 @@ impl Accounts {
             Owner::Device => self.pools.keys().copied().collect(),
             Owner::Pool(pool) => vec![pool],
             Owner::Tenant(number) => {
-                let mine = self.pools.iter().filter(|(_, account)| account.tenant == Some(number));
+                let mine = self.pools.iter().counted().filter(|(_, account)| account.tenant == Some(number));
                 mine.map(|(id, _)| *id).collect()
             }
         }
@@ -345,8 +347,13 @@ impl Accounts {
     /// A pool is gone: what was said about its id means nothing any more.
     pub(super) fn forget_pool(&mut self, pool: PoolId) {
         self.set_tenant(pool, None);
-        if let Some(account) = self.pools.get_mut(&pool) {
-            (account.limit, account.soft, account.watch) = (None, None, Watch::default());
+        if let Entry::Occupied(mut account) = self.pools.entry(pool) {
+            let its = account.get_mut();
+            (its.limit, its.soft, its.watch) = (None, None, Watch::default());
+            // In PyTorch's statistics pools that held memory once stay for ever.
+            if !its.used && its.intents == 0 {
+                account.remove();
+            }
         }
     }
 

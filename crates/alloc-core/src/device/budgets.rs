@@ -9,10 +9,11 @@ use super::{DeviceAllocator, DeviceState};
 use crate::budget::{Budget, BudgetEvent, BudgetObserver, BudgetOwner, SpillHook, TenantId, TenantStats};
 use crate::config::MemoryLimit;
 use crate::error::{AllocError, Result};
+use crate::foreign::{Calls, Kind};
 use crate::policy::Policy;
 use crate::round::format_bytes;
 use crate::sync::plain::AtomicBool;
-use crate::sync::{Arc, Mutex, Ordering, Rank, assert_unlocked};
+use crate::sync::{Arc, Mutex, Ordering, Rank};
 use crate::types::PoolId;
 
 /// Who is told and asked. Accounts are in [`DeviceState`].
@@ -253,7 +254,13 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Tells observers of soft limits that were crossed. Hold no lock.
     pub(super) fn tell_crossings(&self) {
-        if !self.has_budgets() {
+        self.tell_crossings_in(&self.foreign.calls());
+    }
+
+    /// [`tell_crossings`](Self::tell_crossings), as part of a call. What an observer's own calls cross is told afterwards, with
+    /// the next call's.
+    pub(super) fn tell_crossings_in(&self, calls: &Calls<'_>) {
+        if !self.has_budgets() || calls.is_inside(Kind::BudgetObserver) {
             return;
         }
         let events: Vec<BudgetEvent> = {
@@ -265,9 +272,10 @@ impl<P: Policy> DeviceAllocator<P> {
             return;
         }
         let observers = self.budgets.observers.lock().clone();
-        assert_unlocked();
         for event in &events {
-            observers.iter().for_each(|observer| observer(event));
+            for observer in &observers {
+                calls.call(Kind::BudgetObserver, || observer(event));
+            }
         }
     }
 

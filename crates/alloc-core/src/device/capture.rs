@@ -14,6 +14,7 @@ use crate::error::{AllocError, Result};
 use crate::last_work::{LastWork, User};
 use crate::pending::Waiting;
 use crate::policy::Policy;
+use crate::pool::Holder;
 use crate::stream_identity::named;
 use crate::sync::{Arc, ThreadId, this_thread};
 use crate::types::Stream;
@@ -36,8 +37,8 @@ pub(super) struct Deferred {
 /// A device's captures.
 #[derive(Debug, Default)]
 pub(super) struct Captures {
-    /// The thread that began each capture under way.
-    open: Vec<ThreadId>,
+    /// The thread that began each capture under way, and who ends it.
+    open: Vec<(ThreadId, Holder)>,
     pub(super) deferred: Vec<Deferred>,
     /// Nodes known to precede each stream's next work, by stream and capture.
     pub(super) before: FxHashMap<(u64, u64), FxHashSet<CaptureNode>>,
@@ -73,29 +74,30 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Whether the calling thread has begun a capture that has not ended.
     pub(super) fn thread_captures(&self) -> bool {
         let thread = this_thread();
-        self.attention.has(Reason::CAPTURE) && self.captures.lock().open.contains(&thread)
+        self.attention.has(Reason::CAPTURE) && self.captures.lock().open.iter().any(|(by, _)| *by == thread)
     }
 
     /// See [`CachingAllocator::mark_capture_begin`](crate::allocator::CachingAllocator::mark_capture_begin).
-    pub(crate) fn mark_capture_begin(&self) -> Result<()> {
+    pub(crate) fn mark_capture_begin(&self, holder: Holder) -> Result<()> {
         if let Err(absent) = self.backend.capture() {
             let text = absent.to_string();
             return Err(BackendError::new(ErrorKind::NotSupported, 0, "capture", self.device, text).into());
         }
         let mut captures = self.captures.lock();
-        captures.open.push(this_thread());
+        captures.open.push((this_thread(), holder));
         self.attention.set(Reason::CAPTURE, true);
         Ok(())
     }
 
     /// See [`CachingAllocator::mark_capture_end`](crate::allocator::CachingAllocator::mark_capture_end).
-    pub(crate) fn mark_capture_end(&self) -> Result<()> {
+    pub(crate) fn mark_capture_end(&self, holder: Holder) -> Result<()> {
         {
             let thread = this_thread();
             let mut captures = self.captures.lock();
             // A capture may end on another thread than it began on.
-            let mine = captures.open.iter().rposition(|open| *open == thread);
-            let Some(at) = mine.or(captures.open.len().checked_sub(1)) else {
+            let mine = captures.open.iter().rposition(|open| *open == (thread, holder));
+            let alike = || captures.open.iter().rposition(|(_, of)| *of == holder);
+            let Some(at) = mine.or_else(alike) else {
                 return Err(AllocError::NoCapture { device: self.device });
             };
             captures.open.remove(at);
@@ -105,7 +107,7 @@ impl<P: Policy> DeviceAllocator<P> {
             }
         }
         self.settle_deferred();
-        self.outbox.deliver();
+        self.tell_trackers();
         Ok(())
     }
 
@@ -155,7 +157,10 @@ impl<P: Policy> DeviceAllocator<P> {
         for mut deferred in deferred {
             for found in std::mem::take(&mut deferred.uses) {
                 match &found.user {
-                    _ if found.captured.is_some() => self.event_done(deferred.block, &Call::PLAIN),
+                    _ if found.captured.is_some() => {
+                        self.pending.end_uses(std::iter::once(&found));
+                        self.event_done(deferred.block, &Call::PLAIN);
+                    }
                     // Its capture goes on although the program said that none does: an event would become part of it.
                     User::Live(stream) if self.is_capturing(*stream) => deferred.uses.push(found),
                     _ => self.pending.wait_for(&self.backend, found.user, deferred.block),

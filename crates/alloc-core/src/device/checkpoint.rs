@@ -79,7 +79,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// See [`CachingAllocator::checkpoint`](crate::allocator::CachingAllocator::checkpoint).
     pub(crate) fn checkpoint(&self, pool: PoolId) -> Result<PoolCheckpoint> {
         let slot = self.slot_of(pool)?;
-        let _trackers = self.outbox.deliver_at_end();
+        let _trackers = self.outbox.deliver_at_end(&self.foreign);
         let call = self.begin_call(None, RecordContext::All)?;
         self.empty_quarantine(&call)?;
         self.drain(&call)?;
@@ -100,7 +100,7 @@ impl<P: Policy> DeviceAllocator<P> {
                         registration: segment.registration,
                         live: arena
                             .segment_blocks(id)
-                            .filter(|(_, block)| block.state == State::Allocated)
+                            .filter(|(_, block)| block.state.is_awake())
                             .map(|(id, block)| SavedBlock {
                                 addr: block.addr,
                                 size: block.size,
@@ -131,11 +131,11 @@ impl<P: Policy> DeviceAllocator<P> {
         if self.slot_of(pool)? != saved.slot {
             return Err(AllocError::UnknownPool { pool });
         }
-        let _trackers = self.outbox.deliver_at_end();
+        let _trackers = self.outbox.deliver_at_end(&self.foreign);
         let call = self.begin_call(None, RecordContext::All)?;
         self.empty_quarantine(&call)?;
         self.drain(&call)?;
-        let (delta, _dropped_without_a_lock) = self.with_all(|peaks, arenas| {
+        let (delta, (contexts, uses)) = self.with_all(|peaks, arenas| {
             let mine = |arena: &&mut Guard<'_, ArenaState<P>>| arena.pool.slot == saved.slot;
             for arena in arenas.iter_mut().filter(mine) {
                 refuse_unsettled(pool, arena)?;
@@ -145,7 +145,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut delta = CheckpointDelta::default();
             let mut trash = (Vec::new(), Vec::new());
             for arena in arenas.iter_mut().filter(mine) {
-                arena.history.begin_call(call.context.as_ref());
+                arena.history.begin_call(call.context());
                 delta.freed.extend(self.free_all(arena, &mut trash.1));
                 let number = arena.id.number;
                 for segment in saved.segments.iter().filter(|s| s.arena == number) {
@@ -159,6 +159,8 @@ impl<P: Policy> DeviceAllocator<P> {
             }
             Ok::<_, AllocError>((delta, trash))
         })?;
+        self.pending.end_uses(uses.iter());
+        self.foreign.end(contexts);
         delta.freed.iter().chain(&delta.allocated).for_each(|ptr| self.forget_canary(*ptr));
         #[cfg(feature = "paranoid")]
         self.check_invariants();
@@ -197,7 +199,7 @@ impl<P: Policy> DeviceAllocator<P> {
 }
 
 fn live_blocks<P: Policy>(arena: &ArenaState<P>) -> impl Iterator<Item = BlockId> + '_ {
-    arena.blocks.iter().filter(|(_, block)| block.state == State::Allocated).map(|(id, _)| id)
+    arena.blocks.iter().filter(|(_, block)| block.state.is_awake()).map(|(id, _)| id)
 }
 
 fn refuse(pool: PoolId, problem: String) -> AllocError {
@@ -218,7 +220,7 @@ fn refuse_unsettled<P: Policy>(pool: PoolId, arena: &ArenaState<P>) -> Result<()
                     ),
                 ));
             }
-            State::Asleep | State::Dormant => {
+            State::Asleep | State::OwnedAsleep | State::Dormant => {
                 return Err(refuse(pool, format!("the memory at {ptr} sleeps; wake its tag first")));
             }
             State::Busy => {
@@ -243,6 +245,15 @@ fn refuse_not_stale<P: Policy>(
     for id in live_blocks(arena) {
         let block = &arena.blocks[id];
         let ptr = DevicePtr(block.addr);
+        if block.state.is_owned() {
+            return Err(refuse(
+                pool,
+                format!(
+                    "a DeviceBuffer has the block at {ptr}, which a restore would free: drop the buffer, or take its address \
+                     out (into_raw)"
+                ),
+            ));
+        }
         if arena.uses.iter(block.uses).any(|found| found.captured.is_none()) {
             return Err(refuse(
                 pool,

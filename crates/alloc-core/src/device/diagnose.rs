@@ -3,6 +3,7 @@
 
 use super::DeviceAllocator;
 use crate::block::{Block, State};
+use crate::foreign::{Calls, Kind};
 use crate::history::{Context, Labelling, Recorder, entry};
 use crate::pointer::Problem;
 use crate::policy::Policy;
@@ -23,7 +24,7 @@ impl<P: Policy> DeviceAllocator<P> {
             return Some(problem);
         }
         let quarantined = self.is_quarantined(ptr);
-        self.arena_states().into_iter().find_map(|arena| {
+        self.arenas.all().into_iter().find_map(|arena| {
             let state = arena.lock();
             let holds = |segment: &Segment| (segment.base..segment.base + segment.bytes).contains(&ptr.0);
             let (id, segment) = state.segments.iter().find(|(_, segment)| holds(segment))?;
@@ -38,12 +39,15 @@ impl<P: Policy> DeviceAllocator<P> {
                         Problem::PendingFree { requested }
                     }
                 }
+                Block { addr, state: State::Owned | State::OwnedAsleep, .. } if *addr == ptr.0 => {
+                    Problem::Owned
+                }
                 // A live block that begins there has been handed out since the pointer was refused.
                 Block { addr, state: State::Allocated, .. } if *addr == ptr.0 => Problem::Freed,
                 // In epoch 0 is what was never in the program's hands.
                 Block { addr, state: State::Free, epoch: 1.., .. } if *addr == ptr.0 => Problem::Freed,
                 Block { addr, state: State::Dormant, .. } if *addr == ptr.0 => Problem::Freed,
-                Block { addr, size, state: State::Allocated | State::Asleep, requested, .. } => {
+                Block { addr, size, state, requested, .. } if state.is_live() => {
                     Problem::InsideBlock { block: DevicePtr(*addr), bytes: *size, requested: *requested }
                 }
                 _ => Problem::NotHandedOut {
@@ -57,7 +61,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// The newest entries about the memory at `ptr`, oldest first, with their frames. Hold no lock: frames are looked up
     /// by foreign code.
-    pub(crate) fn history_of(&self, ptr: DevicePtr) -> Vec<TraceEntry> {
+    pub(crate) fn history_of(&self, ptr: DevicePtr, calls: &Calls<'_>) -> Vec<TraceEntry> {
         let Some(recording) = self.state.lock().recording.clone() else { return Vec::new() };
         let mut labelling = Labelling::default();
         let mut found: Vec<Found> = Vec::new();
@@ -75,14 +79,15 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
             }
         };
-        for arena in self.arena_states() {
+        for arena in self.arenas.all() {
             collect(&arena.lock().history);
         }
         collect(&self.state.lock().history);
         found.sort_unstable_by_key(|(sequence, ..)| *sequence);
         let newest = found.split_off(found.len().saturating_sub(ENTRIES));
         let with_frames = |(_, mut entry, context): Found| {
-            entry.frames = context.map(|context| context.frames());
+            entry.frames = context.as_ref().and_then(|context| calls.call(Kind::Lookup, || context.frames()));
+            calls.end(context);
             entry
         };
         newest.into_iter().map(with_frames).collect()

@@ -16,9 +16,16 @@ impl<P: Policy> DeviceAllocator<P> {
             return refuse("mallocWithAddress: addr must be aligned to kMinBlockSize (512 bytes)");
         }
         if bytes >= EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.backend.kind().label() });
+            return Err(AllocError::MoreThanAnExabyte { label: self.backend.label() });
         }
-        let _trackers = self.outbox.deliver_at_end();
+        let calls = self.foreign.calls();
+        let outcome = self.place(bytes, ptr, stream);
+        self.outbox.deliver(&calls);
+        self.arrived(outcome, &calls)
+    }
+
+    fn place(&self, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
+        let refuse = |problem| Err(AllocError::ExactAddress { ptr, problem });
         let call = self.begin_call(Some(stream), RecordContext::State)?;
         self.empty_quarantine(&call)?;
         if !call.capturing {

@@ -11,7 +11,8 @@ use crate::budget::Shortage;
 use crate::call::Call;
 use crate::counters::Count;
 use crate::directory::PoolSlot;
-use crate::oom::{Blocker, OomReport, PoolCache, Remedy, TenantReport};
+use crate::foreign::Calls;
+use crate::oom::{Blocker, Bound, OomReport, PoolCache, Remedy, TenantReport};
 use crate::policy::{Policy, Request};
 use crate::segment::Origin;
 use crate::stream_identity::shown;
@@ -20,6 +21,8 @@ use crate::types::{DevicePtr, PoolId, Stream};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+/// What sets a bound where no limit does.
+const THE_DEVICE: &str = "the device";
 /// Blockers named in a report.
 const BLOCKERS: usize = 5;
 
@@ -47,6 +50,13 @@ impl Room<'_> {
 
     fn refusing(&self) -> impl Iterator<Item = &Limit> {
         self.limits.iter().filter(|limit| self.refuses(limit))
+    }
+
+    /// Bytes that could be taken now, and what bounds them.
+    fn bound(&self) -> (u64, &str) {
+        let limits = self.limits.iter().map(|limit| (limit.bytes.saturating_sub(limit.held), &*limit.name));
+        let device = (self.device_free, THE_DEVICE);
+        limits.chain([device]).min_by_key(|(bytes, _)| *bytes).unwrap_or(device)
     }
 
     /// Bytes that could be taken once these bytes of pools had gone back.
@@ -99,13 +109,14 @@ impl<P: Policy> DeviceAllocator<P> {
         stream: Stream,
         request: &Request,
         call: &Call<'_>,
+        calls: &Calls<'_>,
     ) -> OomReport {
         let memory = self.backend.memory_info(self.device);
         if memory.is_err() {
             self.backend.clear_error();
         }
         let (device_free, device_total) = memory.map_or((0, self.total_memory), |m| (m.free, m.total));
-        let processes = self.process_memory();
+        let processes = self.process_memory(calls);
         let policy = self.arenas.with_template(|template| template.policy.clone());
         let private = self.pool_facts();
         self.with_all(|_, arenas| {
@@ -117,11 +128,14 @@ impl<P: Policy> DeviceAllocator<P> {
             let pools = caches(arenas);
             let state = self.state.lock();
             let limits = state.accounts.limits(pool);
+            let in_one_piece = own.map_or(0, |own| self.most_in_one_piece(own, request.tier));
+            let in_pieces = own.map_or(0, |own| free_bytes(own, request.tier)).saturating_sub(in_one_piece);
             // Budgets and `memory_limit` count what is really missing.
             let counts = self.has_budgets() || state.accounts.hard.is_some();
-            let exact = own.filter(|own| counts && own.grows());
+            let exact = own.filter(|own| counts && own.grows() && !P::VIEWS);
             let exact = exact.and_then(|own| own.missing_memory(request.tier, request.size, 0));
-            let wanted = exact.unwrap_or(request.segment_bytes);
+            let missing = own.map(|own| self.missing_for(own, request));
+            let wanted = exact.or(missing.filter(|_| P::VIEWS)).unwrap_or(request.segment_bytes);
             let room = Room { device_free, limits: &limits, wanted };
             let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
             let pool_limit = refused(Shortage::Pool);
@@ -130,9 +144,11 @@ impl<P: Policy> DeviceAllocator<P> {
             let reserve_class = state.reserve_classes.get(&stream.raw).cloned();
             let class_reserve = state.class_reserve(stream, self.total_memory);
             let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.total_memory, u64::MAX));
-            let reserve_too_small = (policy.grows() && request.segment_bytes <= self.total_memory)
-                .then_some(reserve)
-                .filter(|reserve| *reserve < request.segment_bytes);
+            // With views a large request gets a segment of its own size.
+            let reserve_too_small =
+                (policy.grows() && !P::VIEWS && request.segment_bytes <= self.total_memory)
+                    .then_some(reserve)
+                    .filter(|reserve| *reserve < request.segment_bytes);
             let mut remedies = Remedies { found: Vec::new() };
             let refusing: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
             let then = room.unlimited();
@@ -148,8 +164,18 @@ impl<P: Policy> DeviceAllocator<P> {
             }
             let asked_source = refusing.is_empty() && reserve_too_small.is_none();
             let source_refused = private.iter().any(|facts| facts.id == pool && facts.source_refused);
+            let source_refused = source_refused && asked_source;
+            let (available, set_by) = match reserve_too_small {
+                Some(reserve) => (reserve, "the address space that a growable segment reserves"),
+                None if source_refused => (0, "the pool's own source of memory"),
+                None => room.bound(),
+            };
+            // Limits count as PyTorch does, the device in whole granules.
+            let missing = missing.filter(|_| set_by == THE_DEVICE).unwrap_or(wanted);
+            let set_by = set_by.to_owned();
             OomReport {
-                label: self.backend.kind().label(),
+                label: self.backend.label(),
+                backend: self.backend.name(),
                 device: self.device,
                 stream: shown(stream),
                 pool,
@@ -168,7 +194,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 pool_limit: pool_limit.map(|limit| limit.bytes),
                 tenant,
                 kept_for_others,
-                source_refused: source_refused && asked_source,
+                source_refused,
+                bound: Bound { in_one_piece, in_pieces, missing, available, set_by },
                 largest_fit: own.map_or(0, |a| largest(a, request.tier)),
                 largest_anywhere: arenas.iter().map(|a| largest(a, request.tier)).max().unwrap_or(0),
                 blockers: own.map_or_else(Vec::new, |a| blockers(a, request.tier)),
@@ -211,8 +238,7 @@ impl<P: Policy> DeviceAllocator<P> {
         );
         let Some(own) = arenas.iter().find(|a| a.serves(slot, stream)) else { return };
         let pieces = free_bytes(own, request.tier);
-        let could_grow = own.pool.source.as_ref().is_none_or(|source| source.physical().is_some());
-        if !own.policy.grows() && self.virtual_memory && could_grow && pieces > 0 {
+        if !own.policy.grows() && self.virtual_memory && !own.pool.fixed && pieces > 0 {
             let joined = pieces + room.after(&[]);
             remedies.add(
                 "expandable_segments:True, which joins free pieces with what the device has free,",
@@ -334,7 +360,7 @@ fn blockers<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> Vec<Blocker> {
     let free = |id: BlockId| {
         id.some().map(|id| &arena.blocks[id]).filter(|b| b.state == State::Free).map_or(0, |b| b.size)
     };
-    let live = arena.blocks.iter().filter(|(_, b)| b.state == State::Allocated && b.tier == tier);
+    let live = arena.blocks.iter().filter(|(_, b)| b.state.is_awake() && b.tier == tier);
     let mut found: Vec<_> = live
         .map(|(_, b)| Blocker { ptr: DevicePtr(b.addr), size: b.size, beside: free(b.prev) + free(b.next) })
         .filter(|b| b.beside > 0)

@@ -11,6 +11,7 @@ use crate::call::Call;
 use crate::counters::Count;
 use crate::directory::Arena;
 use crate::error::Result;
+use crate::foreign::{Calls, Kind};
 use crate::policy::{Policy, Request};
 use crate::region::{self, Failed};
 use crate::round::{MIN_BLOCK, SMALL_SEGMENT};
@@ -106,7 +107,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Bytes handed out or pending. Locks all arenas, one after the other.
     pub(super) fn in_use(&self) -> u64 {
         let of = |arena: &Arc<Arena<P>>| arena.lock().counters.both(Count::ActiveBytes).unsigned_abs();
-        self.arena_states().into_iter().map(of).sum()
+        self.arenas.all().into_iter().map(of).sum()
     }
 
     /// Takes memory for `request` from the device and hands it out, or keeps it as free memory; returns its address.
@@ -164,16 +165,18 @@ impl<P: Policy> DeviceAllocator<P> {
         intent: Intent<'_, P>,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
+        let calls = self.foreign.calls();
         let bytes = request.segment_bytes;
         let stream = arena.lock().id.stream;
-        let base = match self.take_segment(pool, bytes, stream) {
+        let base = match self.take_segment(pool, bytes, stream, &calls) {
             Ok(base) => base,
             Err(error) => {
                 drop(intent);
                 return self.refused(error, bytes);
             }
         };
-        self.tell(self.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false));
+        let event = self.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false);
+        self.tell(event, &calls);
         let mut state = self.attend(arena, call);
         let oversize = state.policy.is_oversize(bytes);
         let registration = {
@@ -192,6 +195,10 @@ impl<P: Policy> DeviceAllocator<P> {
         let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::Fixed);
         segment.context = state.history.call();
         let (_, block) = state.add_segment(segment, State::Busy);
+        if calls.panicked() {
+            state.insert_free(block);
+            return Ok(None);
+        }
         Ok(Some(state.hand_out(&self.map, block, request)))
     }
 
@@ -201,12 +208,13 @@ impl<P: Policy> DeviceAllocator<P> {
         pool: &ArenaPool,
         bytes: u64,
         stream: Stream,
+        calls: &Calls<'_>,
     ) -> std::result::Result<DevicePtr, BackendError> {
         assert_unlocked();
         let base = match &pool.source {
             None => self.backend.malloc(self.device, bytes)?,
             Some(source) => {
-                let given = source.alloc(bytes, shown(stream));
+                let given = calls.call(Kind::Source, || source.alloc(bytes, shown(stream))).flatten();
                 self.note_source(pool.id, given.is_none());
                 let detail = "the pool's own source has no memory left";
                 let refusal =
@@ -220,8 +228,10 @@ impl<P: Policy> DeviceAllocator<P> {
         match &pool.source {
             // SAFETY: rule 3: handed out just now and not used.
             None => drop(unsafe { self.backend.free(self.device, base) }),
-            // SAFETY: given by this source just now and not used.
-            Some(source) => unsafe { source.free(base, bytes, shown(stream)) },
+            Some(source) => {
+                // SAFETY: given by this source just now and not used.
+                calls.call(Kind::Source, || unsafe { source.free(base, bytes, shown(stream)) });
+            }
         }
         let detail =
             format!("{base} was returned, which is null, not aligned to 512 bytes, or beyond 57 bits");
@@ -264,6 +274,7 @@ impl<P: Policy> DeviceAllocator<P> {
         intent: Intent<'_, P>,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
+        let calls = self.foreign.calls();
         let at_most = intent.at_most;
         let mut intent = Some(intent);
         let of = self.granule_for(arena, request, purpose);
@@ -302,7 +313,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut failure = None;
             for (addr, bytes) in &maps {
                 let count = (bytes / granule) as usize;
-                match region::back(&*self.backend, vm, &backing, DevicePtr(*addr), count) {
+                match region::back(&*self.backend, vm, &backing, DevicePtr(*addr), count, &calls) {
                     Ok(handles) => backed.push(handles),
                     Err(failed) => {
                         failure = Some(failed);
@@ -319,7 +330,8 @@ impl<P: Policy> DeviceAllocator<P> {
             let done = backed.len();
             for (addr, bytes) in &maps[..done] {
                 let at = DevicePtr(*addr);
-                self.tell(self.segment_event(SegmentChange::Attached, pool.id, stream, at, *bytes, true));
+                let event = self.segment_event(SegmentChange::Attached, pool.id, stream, at, *bytes, true);
+                self.tell(event, &calls);
             }
             let mut state = self.attend(arena, call);
             {
@@ -338,7 +350,7 @@ impl<P: Policy> DeviceAllocator<P> {
                     }
                 }
                 if let Some(Failed { leftovers, .. }) = &mut failure {
-                    device.regions.leftovers.append(std::mem::take(leftovers));
+                    device.regions.leftovers.append(*std::mem::take(leftovers));
                 }
             }
             for (addr, bytes) in &maps[..done] {
@@ -348,7 +360,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let block = state.commit_growth(growth, done);
             let Some(Failed { error, .. }) = failure else {
                 let Some(block) = block else { continue };
-                if purpose == Purpose::Serve {
+                if purpose == Purpose::Serve && !calls.panicked() {
                     return Ok(Some(state.hand_out(&self.map, block, request)));
                 }
                 let addr = maps.first().map_or(0, |(addr, _)| *addr);

@@ -8,6 +8,7 @@ use crate::block::{BlockId, Tier};
 use crate::call::Call;
 use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
+use crate::foreign::Calls;
 use crate::index::PlacementIndex;
 use crate::policy::{Policy, Request};
 use crate::region::{self, Failed};
@@ -30,7 +31,7 @@ impl<P: Policy> DeviceAllocator<P> {
         if call.capturing {
             return Ok(came);
         }
-        for from in self.arenas_of(PoolSlot::DEFAULT) {
+        for from in self.arenas.of_pool(PoolSlot::DEFAULT) {
             if came >= wanted {
                 break;
             }
@@ -41,11 +42,15 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(came)
     }
 
-    /// Whether the device is done with everything that an arena's stream was given. Does not block.
+    /// Whether an arena has something that may leave, and the device is done with everything that its stream was given. Does
+    /// not block.
     fn is_idle(&self, arena: &Arena<P>) -> bool {
         let (stream, _named, sealed) = {
             let mut state = arena.lock();
-            if state.retired.is_some() {
+            let finest = self.finest_granule().unwrap_or(0);
+            let has_granules = || state.tiers[Tier::Large as usize].index.at_least(finest).next().is_some();
+            // Who has nothing to give is not asked about, which would be a driver call.
+            if state.retired.is_some() || !has_granules() {
                 return false;
             }
             (state.id.stream, self.naming.begin(state.id.stream), state.epochs.seal())
@@ -77,6 +82,7 @@ impl<P: Policy> DeviceAllocator<P> {
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
     ) -> Result<u64> {
+        let calls = self.foreign.calls();
         let _memory = self.in_transit();
         let mut parts = self.take_idle(from, wanted);
         if parts.is_empty() {
@@ -91,8 +97,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 from.lock().return_free(part);
                 continue;
             }
-            let (granule, handles) = self.lift(from, part, vm, call);
-            match self.put(to, granule, handles, vm, call) {
+            let (granule, handles) = self.lift(from, part, vm, call, &calls);
+            match self.put(to, granule, handles, vm, call, &calls) {
                 Ok(bytes) => came += bytes,
                 Err(error) => outcome = Err(error),
             }
@@ -110,7 +116,9 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Takes free granules out, as busy blocks, from the largest free blocks first: about `wanted` bytes.
     fn take_idle(&self, arena: &Arena<P>, wanted: u64) -> Vec<BlockId> {
         let mut state = arena.lock();
-        let mut free: Vec<_> = state.tiers[Tier::Large as usize].index.blocks().collect();
+        // Granules of other regions may be smaller.
+        let finest = self.finest_granule().unwrap_or(0);
+        let mut free: Vec<_> = state.tiers[Tier::Large as usize].index.at_least(finest).collect();
         free.reverse();
         let mut taken = Vec::new();
         let mut bytes = 0;
@@ -126,7 +134,6 @@ impl<P: Policy> DeviceAllocator<P> {
                 break;
             }
             if state.blocks[id].size < granule {
-                // Granules of other regions may be smaller.
                 continue;
             }
             for part in state.begin_vacate(id) {
@@ -155,6 +162,7 @@ impl<P: Policy> DeviceAllocator<P> {
         part: BlockId,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
+        calls: &Calls<'_>,
     ) -> (u64, Vec<PhysicalHandle>) {
         let (segment, addr, bytes, region, granule, handles, stream) = {
             let state = arena.lock();
@@ -168,14 +176,14 @@ impl<P: Policy> DeviceAllocator<P> {
         let mut handles: Vec<_> = handles.into_iter().flatten().collect();
         let at = DevicePtr(addr);
         let event = self.segment_event(SegmentChange::Detaching, PoolId::DEFAULT, stream, at, bytes, true);
-        self.tell(event);
+        self.tell(event, calls);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, and its stream was seen to be
         // idle after it was freed.
         let (count, outcome) = unsafe { region::lift(vm, at, granule, handles.len()) };
         let lifted = count as u64 * granule;
         if lifted < bytes {
             let (addr, bytes) = (at.add(lifted), bytes - lifted);
-            self.tell(super::SegmentEvent { change: SegmentChange::Attached, addr, bytes, ..event });
+            self.tell(super::SegmentEvent { change: SegmentChange::Attached, addr, bytes, ..event }, calls);
         }
         let mut state = self.attend(arena, call);
         {
@@ -212,6 +220,7 @@ impl<P: Policy> DeviceAllocator<P> {
         handles: Vec<PhysicalHandle>,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
+        calls: &Calls<'_>,
     ) -> Result<u64> {
         let bytes = handles.len() as u64 * granule;
         if bytes == 0 {
@@ -226,17 +235,18 @@ impl<P: Policy> DeviceAllocator<P> {
             drop(state);
             let added = self.add_region(arena, &stock, granule, vm);
             if !matches!(added, Ok(true)) {
-                self.lose(granule, handles, vm);
+                self.lose(granule, handles, vm, calls);
                 return added.map(|_| 0);
             }
         };
         let addr = growth.maps(&arena.lock()).first().map_or(0, |(addr, _)| *addr);
         self.state.lock().regions.begin(growth.region, addr, bytes);
         let backing = self.backing(granule, &None);
-        let put = region::put(&*self.backend, vm, &backing, DevicePtr(addr), handles);
+        let put = region::put(&*self.backend, vm, &backing, DevicePtr(addr), handles, calls);
         if put.is_ok() {
             let at = DevicePtr(addr);
-            self.tell(self.segment_event(SegmentChange::Attached, PoolId::DEFAULT, stream, at, bytes, true));
+            let event = self.segment_event(SegmentChange::Attached, PoolId::DEFAULT, stream, at, bytes, true);
+            self.tell(event, calls);
         }
         let mut state = self.attend(arena, call);
         let region = growth.region;
@@ -251,7 +261,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
                 Err(Failed { error, leftovers }) => {
                     device.regions.commit_vacant(region, addr, bytes);
-                    device.regions.leftovers.append(leftovers);
+                    device.regions.leftovers.append(*leftovers);
                     device.accounts.give_back(PoolId::DEFAULT, Tier::Large, bytes);
                     Err(error)
                 }
@@ -268,9 +278,9 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Gives granules back for which there is no place.
-    fn lose(&self, granule: u64, handles: Vec<PhysicalHandle>, vm: &dyn VirtualMemory) {
+    fn lose(&self, granule: u64, handles: Vec<PhysicalHandle>, vm: &dyn VirtualMemory, calls: &Calls<'_>) {
         let bytes = handles.len() as u64 * granule;
-        let leftovers = region::give_back(vm, handles);
+        let leftovers = region::give_back(vm, handles, calls);
         let mut device = self.state.lock();
         device.regions.leftovers.append(leftovers);
         device.accounts.give_back(PoolId::DEFAULT, Tier::Large, bytes);

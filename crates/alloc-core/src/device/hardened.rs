@@ -11,6 +11,7 @@ use crate::call::Call;
 use crate::config::Settings;
 use crate::directory::PoolSlot;
 use crate::error::Result;
+use crate::foreign::{Calls, Kind};
 use crate::hardened::{
     CANARY, CANARY_BYTES, Corruption, CorruptionObserver, CorruptionReport, HardenedStats, Held, MARGIN,
     Mismatch, POISON, Reader,
@@ -225,11 +226,12 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Lets blocks go until no more is held back than may be. While a capture is under way they wait for its end. Blocks;
     /// runs observers.
     pub(super) fn reduce_quarantine(&self, call: &Call<'_>) {
+        let calls = self.foreign.calls();
         let mut reader = Reader::default();
         while !self.attention.has(Reason::CAPTURE) && self.edge().is_none() {
             let _blocks = self.in_transit();
             let Some(held) = self.quarantine.lock().take_excess() else { return };
-            if self.release_held(held, Some(&mut reader), call).is_err() {
+            if self.release_held(held, Some(&mut reader), call, &calls).is_err() {
                 return;
             }
         }
@@ -239,19 +241,26 @@ impl<P: Policy> DeviceAllocator<P> {
     /// refuses to make accessible again stays; the first error is returned.
     pub(super) fn empty_quarantine(&self, call: &Call<'_>) -> Result<()> {
         let count = self.quarantine.lock().len();
+        let calls = self.foreign.calls();
         let mut reader = Reader::default();
         let mut outcome = Ok(());
         for _ in 0..count {
             let _blocks = self.in_transit();
             let Some(held) = self.quarantine.lock().take() else { break };
             let may_wait = !self.attention.has(Reason::CAPTURE);
-            outcome = outcome.and(self.release_held(held, may_wait.then_some(&mut reader), call));
+            outcome = outcome.and(self.release_held(held, may_wait.then_some(&mut reader), call, &calls));
         }
         outcome
     }
 
     /// Checks a block, if there is a reader, and lets it go.
-    fn release_held(&self, mut held: Held, reader: Option<&mut Reader>, call: &Call<'_>) -> Result<()> {
+    fn release_held(
+        &self,
+        mut held: Held,
+        reader: Option<&mut Reader>,
+        call: &Call<'_>,
+        calls: &Calls<'_>,
+    ) -> Result<()> {
         if let (Some((at, bytes)), Ok(vm)) = (held.protected, self.backend.virtual_memory()) {
             // SAFETY: the range was made inaccessible by `protect`, and is mapped as before: its block is pending.
             if let Err(error) = unsafe { vm.set_access(at, bytes, &[self.device], Access::ReadWrite) } {
@@ -265,7 +274,9 @@ impl<P: Policy> DeviceAllocator<P> {
         match reader.map(|reader| self.check(&held, reader)) {
             Some(Ok(found)) => {
                 self.quarantine.lock().note_checked(found.len() as u64);
-                found.into_iter().for_each(|(corruption, mismatch)| self.report(&held, corruption, mismatch));
+                found
+                    .into_iter()
+                    .for_each(|(corruption, mismatch)| self.report(&held, corruption, mismatch, calls));
             }
             Some(Err(error)) => {
                 self.backend.clear_error();
@@ -304,7 +315,7 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(found)
     }
 
-    fn report(&self, held: &Held, corruption: Corruption, mismatch: Mismatch) {
+    fn report(&self, held: &Held, corruption: Corruption, mismatch: Mismatch, calls: &Calls<'_>) {
         let Mismatch { at, bytes, found } = mismatch;
         let report = CorruptionReport {
             corruption,
@@ -314,11 +325,13 @@ impl<P: Policy> DeviceAllocator<P> {
             at,
             bytes,
             found,
-            history: self.history_of(held.ptr),
+            history: self.history_of(held.ptr, calls),
         };
         tracing::error!("{report}");
         let observers = self.quarantine.lock().observers.clone();
-        observers.iter().for_each(|observer| observer(&report));
+        for observer in &observers {
+            calls.call(Kind::CorruptionObserver, || observer(&report));
+        }
     }
 
     /// The quarantine is no reason any more for a block to stay pending.

@@ -1,13 +1,14 @@
 //! The ladder: what is done, in order, for a request that found no block.
 
-use super::DeviceAllocator;
 use super::release::Flush;
+use super::{DeviceAllocator, FreeMemoryCallback};
 use crate::call::Call;
 use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
+use crate::foreign::Kind;
 use crate::policy::{Policy, Request, Rung};
 use crate::snapshot::Action;
-use crate::sync::{InTransit, Mark, ThreadId, this_thread};
+use crate::sync::{Arc, InTransit, Mark, ThreadId, this_thread};
 use crate::types::DevicePtr;
 
 /// How often a thread climbs again while others move memory.
@@ -29,8 +30,9 @@ impl<P: Policy> DeviceAllocator<P> {
     #[cold]
     pub(super) fn climb(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let served = self.noticing(self.try_remedies(arena, request, call));
-        self.tell_crossings();
-        served
+        let calls = self.foreign.calls();
+        self.tell_crossings_in(&calls);
+        self.arrived(served, &calls)
     }
 
     fn try_remedies(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
@@ -187,11 +189,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 Outcome::Changed
             }
             Rung::Views => served(self.search_views(arena, request, call)),
-            Rung::Callbacks => {
-                let callbacks = self.callbacks.lock().clone();
-                // All of them run, whatever the first ones say.
-                changed(callbacks.iter().fold(false, |any, callback| callback() | any))
-            }
+            Rung::Callbacks => changed(self.call_back()),
             Rung::CollectGarbage => changed(self.collect_garbage(call)?),
             Rung::ReuseEarly => changed(self.reuse_early(arena, request, call)),
             Rung::Grow => {
@@ -228,12 +226,23 @@ impl<P: Policy> DeviceAllocator<P> {
         })
     }
 
+    /// Runs all free-memory callbacks, whatever the first ones say. Whether one freed something.
+    pub(super) fn call_back(&self) -> bool {
+        let callbacks = self.callbacks.lock().clone();
+        let calls = self.foreign.calls();
+        let freed = |callback: &Arc<FreeMemoryCallback>| {
+            calls.call(Kind::FreeMemoryCallback, || callback()) == Some(true)
+        };
+        callbacks.iter().fold(false, |any, callback| freed(callback) | any)
+    }
+
     fn out_of_memory(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> AllocError {
         let (slot, pool, stream) = {
             let state = arena.lock();
             (state.pool.slot, state.pool.id, state.id.stream)
         };
-        let report = self.explain(slot, stream, request, call);
+        let calls = self.foreign.calls();
+        let report = self.explain(slot, stream, request, call, &calls);
         {
             let mut state = self.attend(arena, call);
             state.history.refused(request.requested);
@@ -241,10 +250,10 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         self.state.lock().counters.ooms += 1;
         self.note_refusal(pool);
-        self.outbox.deliver();
+        self.outbox.deliver(&calls);
         let observers = self.observers.lock().out_of_memory.clone();
         for observer in &observers {
-            observer(&report);
+            calls.call(Kind::OutOfMemoryObserver, || observer(&report));
         }
         AllocError::OutOfMemory(Box::new(report))
     }

@@ -51,7 +51,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let held = state.accounts.held();
         drop(state);
         self.tell_rejected(request, held, limit);
-        AllocError::Rejected { label: self.backend.kind().label(), requested: request.requested }
+        AllocError::Rejected { label: self.backend.label(), requested: request.requested }
     }
 
     /// Whether `request` would take the device over its soft limit.

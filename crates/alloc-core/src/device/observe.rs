@@ -4,7 +4,7 @@ use super::DeviceAllocator;
 use super::record::Recording;
 use crate::address_map::Location;
 use crate::arena::ArenaState;
-use crate::block::{Block, State, Tier};
+use crate::block::{State, Tier};
 use crate::counters::{Count, Counters, Peaks};
 use crate::directory::PoolSlot;
 use crate::error::Result;
@@ -14,7 +14,6 @@ use crate::history::{
 use crate::pending::Ask;
 use crate::policy::{Drain, Policy};
 use crate::region::Region;
-use crate::round::MIN_BLOCK;
 use crate::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, TraceEntry, Value};
 use crate::stats::{DeviceStats, GranuleStats, Stat};
 use crate::stream_identity::shown_raw;
@@ -127,7 +126,7 @@ impl<P: Policy> DeviceAllocator<P> {
         {
             tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
         }
-        self.outbox.deliver();
+        self.tell_trackers();
     }
 
     /// All peaks become the current values (PyTorch: `resetPeakStats`).
@@ -167,29 +166,26 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// The most bytes that a large request of a stream finds free in one piece, or in pieces that a view shows in one.
     pub(crate) fn largest_in_one_piece(&self, stream: Stream) -> u64 {
-        /// More than any device has.
-        const ALL: u64 = 1 << 60;
         let Some(arena) = self.arenas.of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
-        let granule = self.next_granule(arena, Tier::Large, MIN_BLOCK);
-        let shows = self.shows(arena, Tier::Large) && granule > 0;
-        let state = arena.lock();
-        let is_large = |block: &Block| state.segments[block.segment].tier == Tier::Large;
-        let free = state.blocks.iter().filter(|(_, block)| block.state == State::Free && is_large(block));
-        let block = free.map(|(_, block)| block.size).max().unwrap_or(0);
-        if !shows {
-            return block;
-        }
-        let view = state.plan_view(ALL, granule);
-        let shown: u64 = view.granules.iter().map(|shown| shown.bytes).sum();
-        block.max(shown - view.skip)
+        self.most_in_one_piece(&arena.lock(), Tier::Large)
+    }
+
+    /// Records that a snapshot would have now.
+    pub(super) fn history_kept(&self) -> usize {
+        self.look_at_history(|recording, held| recording.kept(held)).unwrap_or(0)
     }
 
     /// Whether the history is complete, and what is missing.
     pub(crate) fn history_status(&self) -> HistoryStatus {
+        self.look_at_history(Recording::status).unwrap_or_default()
+    }
+
+    /// What is so of the history and of how many records it holds; `None` where it is off.
+    fn look_at_history<T>(&self, figure: impl FnOnce(&Recording, usize) -> T) -> Option<T> {
         self.with_all(|_, arenas| {
             let device = self.state.lock();
             let held = arenas.iter().map(|arena| arena.history.len()).sum::<usize>() + device.history.len();
-            device.recording.as_ref().map(|recording| recording.status(held)).unwrap_or_default()
+            device.recording.as_ref().map(|recording| figure(recording, held))
         })
     }
 
@@ -237,7 +233,7 @@ impl<P: Policy> DeviceAllocator<P> {
             device.history.record_with(Action::Snapshot, 0, active.unsigned_abs(), details);
             raw
         });
-        self.outbox.deliver();
+        self.tell_trackers();
         raw.finish()
     }
 
@@ -264,7 +260,9 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut open = false;
             for (block_id, block) in arena.segment_blocks(id) {
                 let state = match block.state {
-                    State::Allocated | State::Asleep => BlockState::ActiveAllocated,
+                    State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep => {
+                        BlockState::ActiveAllocated
+                    }
                     State::Pending => BlockState::ActivePendingFree,
                     State::Free | State::Dormant => BlockState::Inactive,
                     State::Busy if segment.is_fixed() => BlockState::Inactive,
@@ -296,9 +294,10 @@ impl<P: Policy> DeviceAllocator<P> {
                     requested_size: block.requested,
                     state,
                     frames: Some(Arc::default()),
-                    extra: match block.state {
-                        State::Asleep | State::Dormant => vec![("asleep".into(), Value::Bool(true))],
-                        _ => Vec::new(),
+                    extra: if block.state.is_asleep() || block.state == State::Dormant {
+                        vec![("asleep".into(), Value::Bool(true))]
+                    } else {
+                        Vec::new()
                     },
                 });
             }
@@ -379,7 +378,7 @@ impl<P: Policy> DeviceAllocator<P> {
     pub(crate) fn synchronise(&self) -> Result<()> {
         let call = self.begin_call(None, RecordContext::All)?;
         let outcome = self.synchronise_pending(&call);
-        self.outbox.deliver();
+        self.tell_trackers();
         outcome
     }
 
@@ -389,7 +388,7 @@ impl<P: Policy> DeviceAllocator<P> {
         self.take_back_shared(Ask::Now, &call);
         self.sharing.imports.retry();
         let outcome = self.drain(&call);
-        self.outbox.deliver();
+        self.tell_trackers();
         outcome
     }
 }

@@ -1,19 +1,21 @@
 //! Private pools: which requests they serve, who counts on them, and when their memory may go.
 
 use super::DeviceAllocator;
-use crate::arena::ArenaPool;
+use crate::arena::{ArenaPool, ArenaState};
 use crate::attention::Reason;
 use crate::block::{State, Tier};
 use crate::call::Call;
 use crate::counters::Count;
 use crate::directory::PoolSlot;
 use crate::error::{AllocError, Result};
+use crate::foreign::Kind;
 use crate::history::RecordContext;
 use crate::last_work::LastWork;
 use crate::policy::Policy;
-use crate::pool::{Filter, Pool, PoolStats, SegmentSource};
+use crate::pool::{Filter, Holder, Pool, PoolStats, SegmentSource};
+use crate::steps::Counted;
 use crate::stream_identity::{named, shown};
-use crate::sync::{Arc, this_thread};
+use crate::sync::{Arc, Guard, this_thread};
 use crate::types::{DevicePtr, PoolId, Stream};
 use std::collections::BTreeSet;
 
@@ -26,10 +28,17 @@ pub(super) struct Visit<'a, P: Policy> {
 
 impl<P: Policy> Drop for Visit<'_, P> {
     fn drop(&mut self) {
-        if self.id != PoolId::DEFAULT
-            && let Ok(pool) = self.device.pools.lock().get(self.id)
-        {
+        if self.id == PoolId::DEFAULT {
+            return;
+        }
+        // Never the last one's end: a visited pool has its source itself.
+        drop(self.pool.source.take());
+        let was_last = self.device.pools.lock().get(self.id).is_ok_and(|pool| {
             pool.visitors -= 1;
+            pool.use_count == 0 && pool.visitors == 0
+        });
+        if was_last {
+            self.device.forget_empty_pools(Some(self.pool.slot));
         }
     }
 }
@@ -43,7 +52,7 @@ impl<P: Policy> DeviceAllocator<P> {
         loop {
             let scopes = Arc::clone(&self.pools.lock().scopes);
             let mut newest = None;
-            for scope in scopes.iter().rev() {
+            for scope in scopes.iter().rev().counted() {
                 if self.accepts(&scope.filter, stream)? {
                     newest = Some(scope);
                     break;
@@ -69,7 +78,9 @@ impl<P: Policy> DeviceAllocator<P> {
                 let capture = asked(stream)?;
                 capture.is_some() && (stream == *origin || capture == asked(*origin)?)
             }
-            Filter::Custom(accepts) => accepts(shown(stream)),
+            Filter::Custom(accepts) => {
+                self.foreign.calls().call(Kind::Filter, || accepts(shown(stream))) == Some(true)
+            }
         })
     }
 
@@ -79,55 +90,77 @@ impl<P: Policy> DeviceAllocator<P> {
             return Ok(Visit { device: self, id, pool: ArenaPool::DEFAULT });
         }
         let mut pools = self.pools.lock();
-        let Pool { slot, use_count, source, no_split, captured, visitors, tag, .. } = pools.get(id)?;
+        let Pool { slot, use_count, source, fixed, no_split, captured, visitors, tag, .. } = pools.get(id)?;
         if *use_count == 0 {
             return Err(AllocError::DeadPool { pool: id });
         }
         *visitors += 1;
         *captured |= capturing;
-        let pool =
-            ArenaPool { slot: *slot, id, source: source.clone(), no_split: *no_split, sleeps: tag.is_some() };
+        let (slot, source, sleeps) = (*slot, source.clone(), tag.is_some());
+        let pool = ArenaPool { slot, id, source, fixed: *fixed, no_split: *no_split, sleeps };
         Ok(Visit { device: self, id, pool })
     }
 
     /// See [`CachingAllocator::create_pool`](crate::allocator::CachingAllocator::create_pool).
-    pub(crate) fn create_pool(&self, id: PoolId, source: Option<Arc<dyn SegmentSource>>) -> Result<()> {
-        self.pools.lock().create_or_reference(id, source.as_ref())
+    pub(crate) fn create_pool(
+        &self,
+        id: PoolId,
+        source: Option<Arc<dyn SegmentSource>>,
+        holder: Holder,
+    ) -> Result<()> {
+        let calls = self.foreign.calls();
+        let fixed = match &source {
+            Some(source) => calls.call(Kind::Source, || source.physical().is_none()),
+            None => Some(false),
+        };
+        let problem = "a source of memory makes a pool that has a source, too; make it outside of the source";
+        let fixed = fixed.ok_or(AllocError::Pool { pool: id, problem })?;
+        self.pools.lock().create_or_reference(id, source.as_ref(), fixed, holder)
     }
 
     /// See [`CachingAllocator::begin_pool`](crate::allocator::CachingAllocator::begin_pool).
-    pub(crate) fn begin_pool(&self, id: PoolId, filter: Filter) -> Result<()> {
+    pub(crate) fn begin_pool(&self, id: PoolId, filter: Filter, holder: Holder) -> Result<()> {
         let mut pools = self.pools.lock();
-        pools.begin(id, &filter)?;
+        pools.begin(id, &filter, holder)?;
         self.attention.set(Reason::SCOPES, true);
         Ok(())
     }
 
     /// See [`CachingAllocator::end_pool`](crate::allocator::CachingAllocator::end_pool).
-    pub(crate) fn end_pool(&self, id: PoolId) -> Result<()> {
-        let (slot, _dropped_without_a_lock) = {
+    pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
+        let (pool, scope) = {
             let mut pools = self.pools.lock();
-            let scope = pools.end(id)?;
+            let scope = pools.end(id, holder)?;
             self.attention.set(Reason::SCOPES, !pools.scopes.is_empty());
-            (pools.get(id).ok().map(|pool| pool.slot), scope)
+            (pools.get(id).ok().map(|pool| (pool.slot, pool.use_count)), scope)
         };
-        if let Some(slot) = slot {
+        self.foreign.end([scope]);
+        if let Some((slot, use_count)) = pool {
             self.end_reuse(slot);
-            self.outbox.deliver();
+            self.tell_trackers();
+            if use_count == 0 {
+                self.forget_empty_pools(Some(slot));
+            }
         }
         Ok(())
     }
 
     /// See [`CachingAllocator::release_pool`](crate::allocator::CachingAllocator::release_pool).
-    pub(crate) fn release_pool(&self, id: PoolId) -> Result<()> {
+    pub(crate) fn release_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
         let (last, slot) = {
             let mut pools = self.pools.lock();
-            (pools.release(id)?, pools.get(id)?.slot)
+            (pools.release(id, holder)?, pools.get(id)?.slot)
         };
         if last {
             self.refresh_no_split(slot, false);
+            let mut peaks = self.peaks.lock();
+            for arena in self.arenas.of_pool(slot) {
+                // Nothing is requested of it any more.
+                peaks.reclaim(&mut arena.lock().counters);
+            }
+            drop(peaks);
             // One that holds nothing leaves nothing behind: its id can be used again.
-            self.forget_empty_pools();
+            self.forget_empty_pools(Some(slot));
         }
         Ok(())
     }
@@ -162,7 +195,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     fn refresh_no_split(&self, slot: PoolSlot, no_split: bool) {
-        for arena in self.arena_states() {
+        for arena in self.arenas.of_pool(slot) {
             let mut state = arena.lock();
             if state.pool.slot == slot {
                 state.pool.no_split = no_split;
@@ -181,7 +214,7 @@ impl<P: Policy> DeviceAllocator<P> {
     pub(super) fn opted_in_pools(&self) -> Vec<PoolId> {
         let pools = self.pools.lock();
         let serves = |pool: &Pool| pool.use_on_oom && !pool.captured;
-        pools.records.iter().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
+        pools.records.iter().counted().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
     }
 
     /// A graph knows addresses of the pool, though nothing was requested in the capture.
@@ -192,18 +225,17 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Graphs that know addresses of the pool were launched, and are gone: its memory stays until `launches` are done.
     pub(crate) fn keep_pool_for(&self, id: PoolId, launches: &[Arc<LastWork>]) -> Result<()> {
-        self.pools.lock().get(id)?.launches.extend_from_slice(launches);
+        let known = self.pools.lock().keep_for(id, launches)?;
         // A capture forbids to ask; then they are asked the next time.
         if !self.attention.has(Reason::CAPTURE) {
-            let known = self.pools.lock().get(id)?.launches.clone();
             self.forget_launches(&known, |launch| launch.is_done());
         }
         Ok(())
     }
 
-    /// Waits for what graphs that are gone still do in pools that nobody uses. Blocks.
-    pub(super) fn wait_for_launches(&self) {
-        let launches = self.pools.lock().launches_to_wait_for();
+    /// Waits for what graphs that are gone still do in pools that nobody uses: in one, or in all. Blocks.
+    pub(super) fn wait_for_launches(&self, only: Option<PoolSlot>) {
+        let launches = self.pools.lock().launches_to_wait_for(only);
         self.forget_launches(&launches, |launch| launch.wait().map(|()| true));
     }
 
@@ -231,46 +263,52 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(self.pools.lock().get(id)?.slot)
     }
 
-    /// Forgets pools that nobody uses and that hold nothing any more.
-    pub(super) fn forget_empty_pools(&self) {
+    /// Forgets pools that nobody uses and that hold nothing any more: the one in a slot, or all.
+    pub(super) fn forget_empty_pools(&self, only: Option<PoolSlot>) {
         let mut forgotten = Vec::new();
         {
             // No stream gets an arena meanwhile.
             let _alone = self.tenures.lock();
-            let abandoned = self.pools.lock().abandoned();
+            let abandoned = self.pools.lock().abandoned(only);
             for (id, slot) in abandoned {
                 if let Some(left) = self.arenas.recycle(slot) {
                     // In one step: the id can be used again, and what is said about it then stays.
                     let mut state = self.state.lock();
-                    forgotten.push((self.pools.lock().records.remove(&id), left));
+                    forgotten.push((self.pools.lock().forget(id), left));
                     state.accounts.forget_pool(id);
                 }
             }
         }
         // Destructors of sources are foreign code, which is refused memory rather than made to wait for this thread.
         let _foreign = (!forgotten.is_empty()).then(|| self.in_transit());
-        drop(forgotten);
+        self.foreign.end(forgotten);
     }
 
     /// Whether the live blocks of a pool are exactly `expected`. PyTorch: `checkPoolLiveAllocations`.
     pub(crate) fn pool_has_live(&self, id: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
         let slot = self.slot_of(id)?;
-        Ok(self.with_all(|_, arenas| {
-            let mine = arenas.iter().filter(|arena| arena.pool.slot == slot);
-            let live = mine.flat_map(|arena| arena.blocks.iter().filter(|(_, b)| b.state.is_live()));
+        Ok(self.with_arenas_of(slot, |arenas| {
+            let live = arenas.iter().flat_map(|arena| arena.blocks.iter().filter(|(_, b)| b.state.is_live()));
             let mut count = 0;
             let known = live.inspect(|_| count += 1).all(|(_, b)| expected.contains(&DevicePtr(b.addr)));
             known && count == expected.len()
         }))
     }
 
+    /// Runs `work` with all arenas of a pool locked.
+    fn with_arenas_of<R>(&self, slot: PoolSlot, work: impl FnOnce(&[Guard<'_, ArenaState<P>>]) -> R) -> R {
+        let arenas: Vec<_> = self.arenas.of_pool(slot).into_iter().map(|arena| arena.lock()).collect();
+        let mine: Vec<_> = arenas.into_iter().filter(|arena| arena.pool.slot == slot).collect();
+        work(&mine)
+    }
+
     /// What a pool holds, and who uses it.
     pub(crate) fn pool_stats(&self, id: PoolId) -> Result<PoolStats> {
         let slot = self.slot_of(id)?;
         let use_count = if id == PoolId::DEFAULT { 1 } else { self.pool_use_count(id)? };
-        Ok(self.with_all(|_, arenas| {
+        Ok(self.with_arenas_of(slot, |arenas| {
             let mut stats = PoolStats { use_count, ..PoolStats::default() };
-            for arena in arenas.iter().filter(|arena| arena.pool.slot == slot) {
+            for arena in arenas {
                 for tier in Tier::ALL {
                     let count = |count| arena.counters.get(tier, count).unsigned_abs();
                     stats.allocation += count(Count::Allocation);
@@ -280,8 +318,9 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
                 let free = arena.blocks.iter().filter(|(_, block)| block.state == State::Free);
                 stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
-                let has_memory =
-                    |state| !matches!(state, State::Unmapped | State::Asleep | State::Dormant | State::Blank);
+                let has_memory = |state: State| {
+                    !state.is_asleep() && !matches!(state, State::Unmapped | State::Dormant | State::Blank)
+                };
                 let backed = |id| arena.segment_blocks(id).any(|(_, block)| has_memory(block.state));
                 stats.segments += arena.segments.iter().filter(|(id, _)| backed(*id)).count() as u64;
             }
@@ -293,17 +332,19 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Takes memory for `sizes` into a pool, so that as many requests of these sizes for `stream`, made while all
     /// are live, need nothing from the device.
     pub(crate) fn prime_pool(&self, id: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
+        let calls = self.foreign.calls();
         let visit = self.visit(id, false)?;
         let call = self.begin_call(Some(stream), RecordContext::State)?;
         let mut taken = Vec::with_capacity(sizes.len());
         let mut outcome = Ok(());
         for bytes in sizes.iter().filter(|bytes| **bytes > 0) {
-            match self.malloc_from(&visit.pool, *bytes, stream, &call) {
-                Ok(ptr) => taken.push(ptr),
-                Err(error) => {
+            match calls.catch(|| self.malloc_from(&visit.pool, *bytes, stream, &call)) {
+                Some(Ok(ptr)) => taken.push(ptr),
+                Some(Err(error)) => {
                     outcome = Err(error);
                     break;
                 }
+                None => break,
             }
         }
         for ptr in taken {
@@ -312,7 +353,7 @@ impl<P: Policy> DeviceAllocator<P> {
             }
         }
         drop(call);
-        self.outbox.deliver();
+        self.outbox.deliver(&calls);
         outcome
     }
 
@@ -325,7 +366,7 @@ impl<P: Policy> DeviceAllocator<P> {
         call: &Call<'_>,
     ) -> Result<DevicePtr> {
         if bytes >= crate::round::EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.backend.kind().label() });
+            return Err(AllocError::MoreThanAnExabyte { label: self.backend.label() });
         }
         let (arena, state) = match self.enter(pool.slot, stream) {
             Some(entered) => entered,

@@ -8,33 +8,11 @@ use crate::budget::{Shortage, SpillRequest, TenantId};
 use crate::call::Call;
 use crate::directory::Arena;
 use crate::error::Result;
+use crate::foreign::Kind;
 use crate::policy::{Policy, Request};
 use crate::stream_identity::shown;
-use crate::sync::{Arc, assert_unlocked, thread_local};
+use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId, Stream};
-use std::cell::Cell;
-
-thread_local! {
-    /// Whether the thread is inside a spill hook, of any device.
-    static IN_HOOK: Cell<bool> = const { Cell::new(false) };
-}
-
-/// The thread is inside a spill hook until this is dropped.
-struct InHook;
-
-impl InHook {
-    /// `None` where it is inside one already.
-    fn enter() -> Option<Self> {
-        let is_inside = IN_HOOK.with(|inside| inside.replace(true));
-        if is_inside { None } else { Some(Self) }
-    }
-}
-
-impl Drop for InHook {
-    fn drop(&mut self) {
-        IN_HOOK.with(|inside| inside.set(false));
-    }
-}
 
 /// What is given back next for a request that misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,13 +185,12 @@ impl<P: Policy> DeviceAllocator<P> {
         attempt: &mut dyn FnMut(bool) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let hooks = Arc::clone(&self.budgets.hooks.lock());
+        if self.foreign.is_inside(Kind::SpillHook) {
+            return Ok(None);
+        }
         for (priority, hook) in hooks.iter() {
-            let freed = {
-                let Some(_inside) = InHook::enter() else { return Ok(None) };
-                let wanted = self.spill_request(&need());
-                assert_unlocked();
-                hook(&wanted)
-            };
+            let wanted = self.spill_request(&need());
+            let freed = self.foreign.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
             tracing::debug!(priority, freed, "a spill hook was called");
             self.note_spill(need().pool, freed);
             // Whatever it says: the memory itself is asked.

@@ -3,6 +3,7 @@
 use super::{DeviceAllocator, DeviceState, OutOfMemoryObserver};
 use crate::arena::ArenaState;
 use crate::attention::Reason;
+use crate::foreign::{Calls, Gathered, Kind};
 use crate::history::{
     CallLog, Context, ContextRecorder, HistoryOptions, HistoryTemplate, ProgramCall, RecordContext, Stamps,
     TraceTracker,
@@ -10,7 +11,7 @@ use crate::history::{
 use crate::oom::ProcessMemory;
 use crate::policy::{Policy, Request};
 use crate::snapshot::HistoryStatus;
-use crate::sync::{Arc, assert_unlocked};
+use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use std::time::{Duration, Instant};
 
@@ -42,14 +43,15 @@ pub struct SegmentEvent {
     pub growable: bool,
 }
 
-/// Sees memory come and go. Called with no lock held, before the memory is used or leaves; it may call the driver. Must
-/// not panic, and must not wait for a thread that may be inside the allocator (one that has the interpreter's lock, say):
-/// others may be waiting for the memory that moves.
+/// Sees memory come and go. Called before the memory is used or leaves; it may call the driver. Must not wait for a thread
+/// that may be inside the allocator (one that has the interpreter's lock, say): others may be waiting for the memory that moves.
+/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type SegmentObserver = Arc<dyn Fn(&SegmentEvent) + Send + Sync>;
 /// Sees a request that was refused before the driver was asked: device, bytes wanted, bytes held, the limit.
-/// PyTorch: `OomRejectionObserver`.
+/// PyTorch: `OomRejectionObserver`. It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type RejectionObserver = Arc<dyn Fn(DeviceIndex, u64, u64, u64) + Send + Sync>;
-/// Says which processes use how much of a device's memory. Called with no lock held.
+/// Says which processes use how much of a device's memory.
+/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type ProcessMemorySource = Arc<dyn Fn(DeviceIndex) -> Vec<ProcessMemory> + Send + Sync>;
 
 /// All that look on.
@@ -85,10 +87,14 @@ pub(super) struct Recording {
 }
 
 impl Recording {
+    /// How many of `held` records are shown.
+    pub(super) fn kept(&self, held: usize) -> usize {
+        held.min(self.max_entries)
+    }
+
     /// What can be said of a history that has `held` records now.
     pub(super) fn status(&self, held: usize) -> HistoryStatus {
-        let kept = held.min(self.max_entries);
-        let overwritten = (self.stamps.made() - self.cleared).saturating_sub(kept as u64);
+        let overwritten = (self.stamps.made() - self.cleared).saturating_sub(self.kept(held) as u64);
         HistoryStatus {
             recorded: true,
             complete: overwritten == 0 && self.missed == 0 && self.cleared == 0 && !self.skipped,
@@ -105,8 +111,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Turns history on or off; see
     /// [`CachingAllocator::record_history`](crate::allocator::CachingAllocator::record_history).
     pub(crate) fn record_history(&self, options: &HistoryOptions) {
-        let _dropped_without_a_lock: (Option<ContextRecorder>, Vec<Context>);
-        let _alone = self.configuring.lock();
+        let alone = self.configuring.lock();
         let on = options.max_entries > 0;
         let contexts = if on { options.contexts } else { RecordContext::Never };
         let recorder = options.recorder.clone().filter(|_| on);
@@ -118,17 +123,21 @@ impl<P: Policy> DeviceAllocator<P> {
             std::mem::replace(&mut observers.recorder, recorder)
         };
         let stamps = self.state.lock().recording.as_ref().map(|recording| Arc::clone(&recording.stamps));
+        let stamps = stamps.filter(|stamps| stamps.is_deterministic() == options.deterministic);
+        // A smaller limit drops nothing that is there: only clearing does.
+        let kept = if on && !options.clear && stamps.is_some() { self.history_kept() } else { 0 };
         let template = HistoryTemplate {
-            max_entries: options.max_entries,
-            stamps: stamps
-                .filter(|stamps| stamps.is_deterministic() == options.deterministic)
-                .unwrap_or_else(|| Arc::new(Stamps::new(options.deterministic))),
+            max_entries: options.max_entries.max(kept),
+            stamps: stamps.unwrap_or_else(|| Arc::new(Stamps::new(options.deterministic))),
             contexts,
             skip: HistoryTemplate::bits(&options.skip),
             outbox: None,
             calls: None,
         };
-        _dropped_without_a_lock = (former, self.apply_history(template, options.clear));
+        let given_up = self.apply_history(template, options.clear);
+        drop(alone);
+        self.foreign.end(former);
+        self.foreign.end(given_up);
     }
 
     /// Changes how every journal is kept, at one moment. What is returned is to be dropped without a lock.
@@ -198,28 +207,27 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
-    pub(super) fn gather(&self, level: RecordContext) -> Option<Context> {
+    pub(super) fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a>> {
         let recorder = {
             let observers = self.observers.lock();
             observers.recorder.clone().filter(|_| observers.contexts >= level)
         }?;
-        assert_unlocked();
-        recorder()
+        calls.gather(&recorder)
     }
 
     pub(crate) fn add_trace_tracker(&self, tracker: TraceTracker) {
-        let _dropped_without_a_lock: Vec<Context>;
-        let _alone = self.configuring.lock();
+        let alone = self.configuring.lock();
         self.outbox.add_tracker(tracker);
         self.observers.lock().tracked = true;
         let template = self.arenas.with_template(|all| all.history.clone());
-        _dropped_without_a_lock = self.apply_history(template, false);
+        let given_up = self.apply_history(template, false);
+        drop(alone);
+        self.foreign.end(given_up);
     }
 
     /// See [`CachingAllocator::log_calls`](crate::allocator::CachingAllocator::log_calls).
     pub(crate) fn log_calls(&self) -> Option<Arc<CallLog>> {
-        let _dropped_without_a_lock: Vec<Context>;
-        let _alone = self.configuring.lock();
+        let alone = self.configuring.lock();
         let log = Arc::new(CallLog::new());
         let former = self.observers.lock().calls.clone();
         if former.is_some_and(|former| !former.has_ended()) {
@@ -227,22 +235,25 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         self.observers.lock().calls = Some(Arc::clone(&log));
         let template = self.arenas.with_template(|all| all.history.clone());
-        _dropped_without_a_lock = self.apply_history(template, false);
+        let given_up = self.apply_history(template, false);
         self.attention.set(Reason::LOGGED, true);
+        drop(alone);
+        self.foreign.end(given_up);
         Some(log)
     }
 
     /// Ends this log. Another one that began since goes on.
     pub(crate) fn end_log(&self, log: &Arc<CallLog>) {
-        let _dropped_without_a_lock: Vec<Context>;
-        let _alone = self.configuring.lock();
+        let alone = self.configuring.lock();
         log.end();
         if self.observers.lock().calls.take_if(|current| Arc::ptr_eq(current, log)).is_none() {
             return;
         }
         self.attention.set(Reason::LOGGED, false);
         let template = self.arenas.with_template(|all| all.history.clone());
-        _dropped_without_a_lock = self.apply_history(template, false);
+        let given_up = self.apply_history(template, false);
+        drop(alone);
+        self.foreign.end(given_up);
     }
 
     /// Notes that the program empties the cache.
@@ -276,15 +287,14 @@ impl<P: Policy> DeviceAllocator<P> {
 
     pub(crate) fn set_process_memory_source(&self, source: ProcessMemorySource) {
         let former = self.observers.lock().processes.replace(source);
-        // Foreign code, dropped without the lock.
-        drop(former);
+        self.foreign.end(former);
     }
 
     /// Memory of the device by process, where somebody tells. Hold no lock.
-    pub(super) fn process_memory(&self) -> Vec<ProcessMemory> {
+    pub(super) fn process_memory(&self, calls: &Calls<'_>) -> Vec<ProcessMemory> {
         let source = self.observers.lock().processes.clone();
-        assert_unlocked();
-        source.map(|source| source(self.device)).unwrap_or_default()
+        let told = source.and_then(|source| calls.call(Kind::ProcessSource, || source(self.device)));
+        told.unwrap_or_default()
     }
 
     pub(crate) fn add_segment_observer(&self, observer: SegmentObserver) {
@@ -292,12 +302,16 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Tells observers that memory comes or goes. Hold no lock.
-    pub(super) fn tell(&self, event: SegmentEvent) {
+    pub(super) fn tell(&self, event: SegmentEvent, calls: &Calls<'_>) {
         let observers = Arc::clone(&self.observers.lock().segments);
-        if !observers.is_empty() {
-            assert_unlocked();
-            observers.iter().for_each(|observer| observer(&event));
+        for observer in observers.iter() {
+            calls.call(Kind::SegmentObserver, || observer(&event));
         }
+    }
+
+    /// Hands over to trackers what the call has recorded. Hold no lock.
+    pub(super) fn tell_trackers(&self) {
+        self.outbox.deliver(&self.foreign.calls());
     }
 
     /// Tells observers of a request that was refused before the driver was asked. Hold no lock.
@@ -318,8 +332,10 @@ impl<P: Policy> DeviceAllocator<P> {
                 "request rejected before the driver was asked; set throw_on_cudamalloc_oom:False to disable"
             );
         }
+        let calls = self.foreign.calls();
         for observer in observers {
-            observer(self.device, request.segment_bytes, held, limit);
+            let tell = || observer(self.device, request.segment_bytes, held, limit);
+            calls.call(Kind::RejectionObserver, tell);
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::block::{BlockId, Tier};
 use crate::call::Call;
 use crate::directory::{Arena, PoolSlot};
 use crate::error::Result;
+use crate::foreign::{Calls, Kind};
 use crate::history::RecordContext;
 use crate::index::PlacementIndex;
 use crate::last_work::wait_for_stream;
@@ -36,6 +37,16 @@ pub(crate) enum Flush {
     InUse(PoolSlot),
 }
 
+impl Flush {
+    /// The one pool that is meant, if it is one.
+    fn only(self) -> Option<PoolSlot> {
+        match self {
+            Self::Pool(slot) | Self::InUse(slot) => Some(slot),
+            Self::Everything | Self::Unused => None,
+        }
+    }
+}
+
 impl<P: Policy> DeviceAllocator<P> {
     /// Gives back all that is cached, waiting for whatever it has to wait for.
     pub(crate) fn release_everything(&self) -> Result<()> {
@@ -52,7 +63,7 @@ impl<P: Policy> DeviceAllocator<P> {
         call.capturing = self.thread_captures();
         let outcome = self.release(what, &call);
         drop(call);
-        self.outbox.deliver();
+        self.tell_trackers();
         outcome
     }
 
@@ -65,7 +76,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let mut outcome =
             if call.capturing { self.empty_quarantine(call) } else { self.synchronise_pending(call) };
         if !call.capturing {
-            self.wait_for_launches();
+            self.wait_for_launches(what.only());
         }
         // The default pool first, from the large end; private pools from the small end: PyTorch's order, which shows in
         // histories and to a pool's own source.
@@ -82,15 +93,15 @@ impl<P: Policy> DeviceAllocator<P> {
             }
         }
         self.retry_leftovers();
-        self.forget_empty_pools();
+        self.forget_empty_pools(what.only());
         outcome
     }
 
     /// Arenas whose cached memory may go, with their pool: those of the default pool and of pools that nobody uses any
     /// more. Such a pool stays so; its arenas may be another pool's by the time they are locked.
     pub(super) fn releasable(&self, what: Flush) -> Vec<(&Arc<Arena<P>>, PoolSlot)> {
-        let slots: Vec<_> =
-            self.arena_states().into_iter().map(|arena| (arena, arena.lock().pool.slot)).collect();
+        let arenas = what.only().map_or_else(|| self.arenas.all(), |slot| self.arenas.of_pool(slot));
+        let slots: Vec<_> = arenas.into_iter().map(|arena| (arena, arena.lock().pool.slot)).collect();
         let pools = self.pools.lock();
         let may_go = |slot: PoolSlot| match what {
             Flush::Everything => pools.is_freeable(slot),
@@ -196,8 +207,12 @@ impl<P: Policy> DeviceAllocator<P> {
         call: &Call<'_>,
         pick: impl FnOnce(&ArenaState<P>) -> Vec<BlockId>,
     ) -> Result<()> {
+        let calls = self.foreign.calls();
         let mut state = arena.lock();
-        let picked = if state.pool.slot == slot { pick(&state) } else { Vec::new() };
+        // What a source gave stays while it is asked for something itself.
+        let may_go =
+            state.pool.slot == slot && (state.pool.source.is_none() || !calls.is_inside(Kind::Source));
+        let picked = if may_go { pick(&state) } else { Vec::new() };
         if picked.is_empty() {
             return Ok(());
         }
@@ -227,7 +242,7 @@ impl<P: Policy> DeviceAllocator<P> {
                     bytes,
                     false,
                 );
-                self.tell(event);
+                self.tell(event, &calls);
                 assert_unlocked();
                 let freed = match &pool.source {
                     // SAFETY: rule 3: the base of a whole segment, taken out of the index above by this thread
@@ -235,13 +250,14 @@ impl<P: Policy> DeviceAllocator<P> {
                     None => unsafe { self.backend.free(self.device, DevicePtr(addr)) },
                     Some(source) => {
                         // SAFETY: given by this source for this segment; the rest as above.
-                        unsafe { source.free(DevicePtr(addr), bytes, shown(stream)) };
+                        let free = || unsafe { source.free(DevicePtr(addr), bytes, shown(stream)) };
+                        calls.call(Kind::Source, free);
                         Ok(())
                     }
                 };
                 if let Err(error) = freed {
                     note(Action::SegmentAlloc, segment, addr, bytes);
-                    self.tell(SegmentEvent { change: SegmentChange::Attached, ..event });
+                    self.tell(SegmentEvent { change: SegmentChange::Attached, ..event }, &calls);
                     outcome = Err(error.into());
                 }
             }
@@ -263,8 +279,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 }
             }
             drop(state);
-            // Its context may be foreign code's.
-            drop(segment);
+            calls.end(segment);
         }
         outcome.map(|_| ())
     }
@@ -318,6 +333,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// has nothing mapped any more; where the arena is still that of the pool in `slot`.
     fn vacate_tier(&self, arena: &Arena<P>, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
+        let calls = self.foreign.calls();
         let (_, dropped) = self.drop_dormant(arena, slot, vm);
         let dropped =
             if tier == Tier::Large { dropped.and(self.drop_views(arena, vm, call)) } else { dropped };
@@ -345,7 +361,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let mut quiet = self.quiesce(arena, &parts, call);
         for part in parts {
             if let Ok(true) = quiet {
-                quiet = self.vacate(arena, part, tier, vm, call).map(|()| true);
+                quiet = self.vacate(arena, part, tier, vm, call, &calls).map(|()| true);
             } else {
                 arena.lock().return_free(part);
             }
@@ -361,6 +377,7 @@ impl<P: Policy> DeviceAllocator<P> {
         tier: Tier,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
+        calls: &Calls<'_>,
     ) -> Result<()> {
         let (segment, addr, bytes, region, granule, handles, pool, stream) = {
             let state = arena.lock();
@@ -377,19 +394,16 @@ impl<P: Policy> DeviceAllocator<P> {
         debug_assert_eq!(handles.len() as u64 * granule, bytes, "free memory is backed throughout");
         let event =
             self.segment_event(SegmentChange::Detaching, pool.id, stream, DevicePtr(addr), bytes, true);
-        self.tell(event);
+        self.tell(event, calls);
         let at = DevicePtr(addr);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
-        let (count, leftovers, outcome) = unsafe { region::vacate(vm, at, granule, &handles, &pool.source) };
+        let (count, leftovers, outcome) =
+            unsafe { region::vacate(vm, at, granule, &handles, &pool.source, calls) };
         let vacated = count as u64 * granule;
         if vacated < bytes {
             let addr = at.add(vacated);
-            self.tell(SegmentEvent {
-                change: SegmentChange::Attached,
-                addr,
-                bytes: bytes - vacated,
-                ..event
-            });
+            let (change, bytes) = (SegmentChange::Attached, bytes - vacated);
+            self.tell(SegmentEvent { change, addr, bytes, ..event }, calls);
         }
         let mut state = self.attend(arena, call);
         {
@@ -444,14 +458,14 @@ impl<P: Policy> DeviceAllocator<P> {
         let segment = state.remove_segment(segment, block);
         self.state.lock().regions.remove(region);
         drop(state);
-        // Its context may be foreign code's.
-        drop(segment);
+        self.foreign.end(segment);
         Ok(())
     }
 
     /// Tries again to undo what the driver, or a pool's source, refused to.
     pub(super) fn retry_leftovers(&self) {
         let Ok(vm) = self.backend.virtual_memory() else { return };
+        let calls = self.foreign.calls();
         let (_memory, foreign) = {
             // One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
             let _alone = self.retrying.lock();
@@ -460,12 +474,12 @@ impl<P: Policy> DeviceAllocator<P> {
                 return;
             }
             let memory = self.in_transit();
-            let (left, foreign) = leftovers.retry(vm);
+            let (left, foreign) = leftovers.retry(vm, &calls);
             self.state.lock().regions.leftovers.append(left);
             (memory, foreign)
         };
         // Foreign code is called with no lock held.
-        let left = foreign.release(vm);
+        let left = foreign.release(vm, &calls);
         self.state.lock().regions.leftovers.append(left);
     }
 }

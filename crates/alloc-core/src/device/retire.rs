@@ -4,12 +4,13 @@
 //! under the lock under which the handle was read, and the end of the call. To retire a stream is to replace
 //! its handle by its last work wherever it is kept, and then to wait for the calls that read it before.
 
-use super::DeviceAllocator;
+use super::{DeviceAllocator, Flush};
 use crate::arena::{ArenaPool, ArenaState};
 use crate::attention::Reason;
 use crate::backend::CaptureStatus;
+use crate::call::Call;
 use crate::directory::{Arena, PoolSlot};
-use crate::error::Result;
+use crate::error::{AllocError, Result};
 use crate::last_work::LastWork;
 use crate::policy::Policy;
 use crate::stream_identity::named;
@@ -37,16 +38,32 @@ impl<P: Policy> DeviceAllocator<P> {
         pool: &ArenaPool,
         stream: Stream,
     ) -> Result<(&Arena<P>, Guard<'_, ArenaState<P>>)> {
+        let mut made_room = false;
         loop {
             // The table of likely arenas may have had no place for it. That is no reason to wait for others.
             let arena = match self.arenas.of_stream(pool.slot, stream) {
                 Some(arena) => arena,
-                None => self.arena_for(pool, stream)?,
+                None => match self.arena_for(pool, stream) {
+                    Err(AllocError::Limit(_)) if !made_room => {
+                        made_room = true;
+                        self.forget_unused_pools();
+                        continue;
+                    }
+                    found => found?,
+                },
             };
             let state = arena.lock();
             if state.serves(pool.slot, stream) {
                 return Ok((arena, state));
             }
+        }
+    }
+
+    /// Pools that nobody uses any more give their memory and their arenas up.
+    fn forget_unused_pools(&self) {
+        let call = Call { capturing: self.thread_captures(), ..Call::PLAIN };
+        if let Err(error) = self.release(Flush::Unused, &call) {
+            tracing::warn!(%error, "not all memory of unused pools could be given back");
         }
     }
 
@@ -101,10 +118,9 @@ impl<P: Policy> DeviceAllocator<P> {
     pub(crate) fn retire_stream(&self, stream: Stream, last: &mut Option<Arc<LastWork>>) -> Result<()> {
         let own = stream.device == self.device;
         let mine = if own { self.arenas.all_of_stream(stream) } else { Vec::new() };
-        let is_user = || self.arenas.all().iter().any(|a| a.lock().uses.name(stream));
         // In this order: a free takes a stream from a use list to a queue, and this waits for those on the way.
         let waits = || self.deferred_names(stream) || self.pending.names(stream);
-        if mine.is_empty() && !is_user() && !self.finish_naming_then(stream, waits) {
+        if mine.is_empty() && !self.pending.is_user(stream) && !self.finish_naming_then(stream, waits) {
             self.retire_scopes(stream);
             return Ok(());
         }
@@ -120,8 +136,10 @@ impl<P: Policy> DeviceAllocator<P> {
                 self.arenas.retired(slot, stream, state.id.number);
             }
         }
-        for arena in self.arenas.all() {
-            arena.lock().uses.retire(stream, last);
+        if self.pending.is_user(stream) {
+            for arena in self.arenas.all() {
+                arena.lock().uses.retire(stream, last);
+            }
         }
         self.retire_scopes(stream);
         self.finish_naming_then(stream, || {

@@ -89,6 +89,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     fn finish_deferred(&self, deferred: Vec<Deferred>) {
         for Deferred { block, uses, .. } in deferred {
+            self.pending.end_uses(uses.iter());
             uses.iter().for_each(|_| self.event_done(block, &Call::PLAIN));
         }
     }

@@ -10,6 +10,7 @@ use crate::attention::Reason;
 use crate::call::{Call, Relaxed};
 use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
+use crate::foreign::{Calls, Gathered};
 use crate::history::{Context, RecordContext};
 use crate::pending::{Ask, Waiting};
 use crate::policy::{Drain, Policy, Request};
@@ -52,8 +53,9 @@ impl<P: Policy> DerefMut for Attended<'_, P> {
 impl<P: Policy> Drop for Attended<'_, P> {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        let _dropped_without_a_lock = state.history.end_call();
+        let given_up = state.history.end_call();
         self.device.leave(state);
+        self.device.foreign.end(given_up);
     }
 }
 
@@ -62,7 +64,7 @@ impl<P: Policy> DeviceAllocator<P> {
     #[inline(always)]
     pub(crate) fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
         if bytes >= EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.backend.kind().label() });
+            return Err(AllocError::MoreThanAnExabyte { label: self.backend.label() });
         }
         if self.attention.concerns_requests()
             && let Some(outcome) = self.look_closer(bytes, stream)
@@ -123,6 +125,7 @@ impl<P: Policy> DeviceAllocator<P> {
             return self.noticing(self.malloc_uncached(bytes));
         }
         self.make_room();
+        let calls = self.foreign.calls();
         let call = self.noticing(self.begin_call(Some(stream), RecordContext::State))?;
         let outcome = self.malloc_in(bytes, stream, &call);
         if let Ok(ptr) = outcome
@@ -131,7 +134,19 @@ impl<P: Policy> DeviceAllocator<P> {
             self.arm(ptr, bytes, stream, &call);
         }
         drop(call);
-        self.outbox.deliver();
+        self.outbox.deliver(&calls);
+        self.arrived(outcome, &calls)
+    }
+
+    /// What a request came to. Where foreign code panicked on the way nobody waits for the block any more.
+    pub(super) fn arrived(&self, outcome: Result<DevicePtr>, calls: &Calls<'_>) -> Result<DevicePtr> {
+        if calls.panicked()
+            && let Ok(ptr) = outcome
+            && let Some(at) = self.map.get(ptr)
+        {
+            self.forget_canary(ptr);
+            self.free_in(ptr, at, &Call::PLAIN);
+        }
         outcome
     }
 
@@ -158,7 +173,8 @@ impl<P: Policy> DeviceAllocator<P> {
     ///
     /// A driver's refusal to tell fails the call: what it would do next could break the capture.
     pub(super) fn begin_call(&self, stream: Option<Stream>, level: RecordContext) -> Result<Call<'_>> {
-        let mut call = Call { context: self.context(level), ..Call::PLAIN };
+        let context = self.context(level, &self.foreign.calls());
+        let mut call = Call { context, ..Call::PLAIN };
         if self.attention.has(Reason::CAPTURE)
             && let Ok(capture) = self.backend.capture()
         {
@@ -172,14 +188,14 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// [`begin_call`](Self::begin_call) for calls that never fail.
-    fn begin_free(&self, level: RecordContext) -> Call<'_> {
+    fn begin_free<'a>(&'a self, level: RecordContext, calls: &Calls<'a>) -> Call<'a> {
         let capture = self.backend.capture().ok().filter(|_| self.attention.has(Reason::CAPTURE));
         let relaxed = capture.and_then(|capture| Relaxed::enter(capture).ok());
-        Call { context: self.context(level), relaxed, ..Call::PLAIN }
+        Call { context: self.context(level, calls), relaxed, ..Call::PLAIN }
     }
 
-    fn context(&self, level: RecordContext) -> Option<Context> {
-        if self.attention.has(Reason::CONTEXTS) { self.gather(level) } else { None }
+    fn context<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a>> {
+        if self.attention.has(Reason::CONTEXTS) { self.gather(level, calls) } else { None }
     }
 
     /// Locks an arena for an operation.
@@ -192,7 +208,7 @@ impl<P: Policy> DeviceAllocator<P> {
         mut state: Guard<'a, ArenaState<P>>,
         call: &Call<'_>,
     ) -> Attended<'a, P> {
-        state.history.begin_call(call.context.as_ref());
+        state.history.begin_call(call.context());
         Attended { device: self, state: Some(state) }
     }
 
@@ -234,17 +250,16 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// [`free`](Self::free) for programs that record contexts or capture, and for hardened mode.
-    #[cold]
-    pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location) -> bool {
+    pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
         self.make_room();
-        let call = self.begin_free(RecordContext::All);
+        let call = self.begin_free(RecordContext::All, calls);
         let freed = if self.attention.has(Reason::HARDENED) {
             self.free_hardened(ptr, location, &call)
         } else {
             self.free_in(ptr, location, &call)
         };
         drop(call);
-        self.outbox.deliver();
+        self.outbox.deliver(calls);
         freed
     }
 
@@ -274,7 +289,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let captured = if self.attention.has(Reason::CAPTURE) { self.capture_of(stream) } else { None };
         let Some(arena) = self.arenas.get(location.arena) else { return Ok(false) };
         let mut state = arena.lock();
-        let Some(block) = state.handed_out(ptr, location.block) else { return Ok(false) };
+        let Some(block) = state.awake(ptr, location.block) else { return Ok(false) };
         if state.belongs_to(stream) && stream.device == self.device {
             return Ok(true);
         }
@@ -282,6 +297,9 @@ impl<P: Policy> DeviceAllocator<P> {
             return Err(AllocError::Limit("a block can be used by at most 65533 streams besides its own"));
         };
         state.history.used(ptr.0, stream);
+        if is_new {
+            self.pending.begin_use(stream);
+        }
         drop(state);
         if is_new {
             self.pending.prepare(&self.backend, stream.device);
@@ -291,14 +309,16 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Notes `text` about the block at `ptr` in the history. `false` where that is no block.
     pub(crate) fn annotate(&self, ptr: DevicePtr, location: Location, text: &str) -> bool {
-        let call = self.begin_free(RecordContext::Alloc);
+        let calls = self.foreign.calls();
+        let call = self.begin_free(RecordContext::Alloc, &calls);
         let Some(arena) = self.arenas.get(location.arena) else { return false };
         let mut state = self.attend(arena, &call);
         let Some(block) = state.live(ptr, location.block) else { return false };
         let (addr, requested) = (state.blocks[block].addr, state.blocks[block].requested);
         state.history.annotate(addr, requested, text);
         drop(state);
-        self.outbox.deliver();
+        drop(call);
+        self.outbox.deliver(&calls);
         true
     }
 
@@ -312,10 +332,10 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Unlocks an arena; settles the peaks before the call returns if it crossed a ceiling.
     #[inline]
     pub(super) fn leave(&self, state: Guard<'_, ArenaState<P>>) {
-        let crossed = state.counters.crossed();
+        let crossed = state.counters.crossed().then(|| state.id.number);
         drop(state);
-        if crossed {
-            self.settle_peaks();
+        if let Some(number) = crossed {
+            self.settle_peaks(number);
         }
         #[cfg(feature = "paranoid")]
         self.check_invariants();

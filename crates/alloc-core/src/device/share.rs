@@ -7,10 +7,10 @@ use crate::attention::{Attention, Reason};
 use crate::backend::{
     Attribute, Backend, BackendError, ErrorKind, Granularity, HandleType, IpcMemoryHandle, ShareableHandle,
 };
-use crate::block::{Block, BlockId, State};
+use crate::block::{Block, BlockId};
 use crate::call::{Call, Relaxed};
 use crate::directory::Arena;
-use crate::error::{AllocError, Result};
+use crate::error::{AllocError, Problem, Result};
 use crate::pending::Ask;
 use crate::policy::Policy;
 use crate::region::{GranuleState, Piece, ToExport};
@@ -98,16 +98,22 @@ impl Place {
 }
 
 impl<P: Policy> DeviceAllocator<P> {
-    /// See [`CachingAllocator::share`](crate::CachingAllocator::share). `Ok(None)` where `ptr` is no live block.
-    pub(crate) fn share(&self, ptr: DevicePtr, location: Location) -> Result<Option<SharedBlock>> {
+    /// See [`CachingAllocator::share`](crate::CachingAllocator::share). `Ok(None)` where `ptr` is no live block, or is a
+    /// value's and should not be, or the other way round.
+    pub(crate) fn share(
+        &self,
+        ptr: DevicePtr,
+        location: Location,
+        owned: bool,
+    ) -> Result<Option<SharedBlock>> {
         let Some(arena) = self.arenas.get(location.arena) else { return Ok(None) };
         let (place, size) = {
             let state = arena.lock();
-            let Some(id) = state.handed_out(ptr, location.block) else { return Ok(None) };
+            let Some(id) = state.held_by(ptr, location.block, owned) else { return Ok(None) };
             if let Some(share) = state.uses.share(state.blocks[id].uses) {
                 return Ok(Some(share.block.clone()));
             }
-            let place = place(&state, id).map_err(|problem| AllocError::Share { ptr, problem })?;
+            let place = place(&state, id).map_err(|why| AllocError::Share { ptr, problem: why.into() })?;
             (place, state.blocks[id].size)
         };
         let capture = self.backend.capture().ok().filter(|_| self.attention.has(Reason::CAPTURE));
@@ -124,7 +130,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut state = arena.lock();
             // Freed meanwhile, or shared by another thread.
             let id = state
-                .handed_out(ptr, location.block)
+                .held_by(ptr, location.block, owned)
                 .filter(|id| self::place(&state, *id).as_ref() == Ok(&place));
             let known = id.and_then(|id| state.uses.share(state.blocks[id].uses).cloned());
             match (id, known) {
@@ -156,7 +162,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 let ipc = self
                     .backend
                     .ipc()
-                    .map_err(|absent| AllocError::Share { ptr, problem: absent.to_string() })?;
+                    .map_err(|absent| AllocError::Share { ptr, problem: absent.to_string().into() })?;
                 let handle =
                     ipc.export_memory(DevicePtr(*base)).inspect_err(|_| self.backend.clear_error())?;
                 self.sharing.segments.lock().insert(*base, (*registration, handle));
@@ -176,25 +182,34 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Why growable memory stays in the process.
-    fn why_private(&self) -> String {
+    fn why_private(&self) -> Problem {
         // With views memory is growable whatever the settings say.
-        let (what, instead) = if P::VIEWS {
-            ("growable memory", "use policy:pytorch without expandable_segments")
+        let (what, instead, own) = if P::VIEWS {
+            let instead = "use policy:pytorch without expandable_segments";
+            ("growable memory", instead, instead)
         } else {
-            ("an expandable_segments allocation", "disable expandable_segments")
+            (
+                "an expandable_segments allocation",
+                "disable expandable_segments",
+                "set expandable_segments:False",
+            )
         };
         if self.state.lock().settings.segments_ipc
             && self.sharing.handle_type.get() == Some(&HandleType::None)
         {
-            return format!(
-                "Cannot share {what}: device {} offers neither file descriptors nor fabric handles for it; {instead} for \
-                 cross-process tensors.",
-                self.device
+            let lacks =
+                format!("device {} offers neither file descriptors nor fabric handles for it", self.device);
+            return Problem::with_pytorch(
+                format!("growable memory cannot be shared: {lacks}; {own}"),
+                format!("Cannot share {what}: {lacks}; {instead} for cross-process tensors."),
             );
         }
-        format!(
-            "Cannot share {what}: IPC handles are disabled. Set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or {instead} for \
-             cross-process tensors."
+        Problem::with_pytorch(
+            format!("growable memory cannot be shared: segments_ipc is off; set segments_ipc:True, or {own}"),
+            format!(
+                "Cannot share {what}: IPC handles are disabled. Set TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or {instead} for \
+                 cross-process tensors."
+            ),
         )
     }
 
@@ -211,7 +226,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// What goes over the wire, with the block open in the ledger.
     fn describe(&self, ptr: DevicePtr, size: u64, place: &Place, memory: Memory) -> Result<Share> {
-        let refused = |problem| AllocError::Share { ptr, problem };
+        let refused = |problem: String| AllocError::Share { ptr, problem: problem.into() };
         let ledger = self.sharing.ledger().map_err(|error| {
             refused(format!(
                 "the page that says who uses shared blocks could not be made: {error} (is /proc mounted?)"
@@ -275,7 +290,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let shared: Vec<(BlockId, Arc<Share>)> = {
             let state = arena.lock();
             let share = |uses| state.uses.share(uses).cloned();
-            let live = state.blocks.iter().filter(|(_, block)| block.state == State::Allocated);
+            let live = state.blocks.iter().filter(|(_, block)| block.state.is_awake());
             live.filter_map(|(id, block)| Some((id, share(block.uses)?))).collect()
         };
         // Fixed memory does not sleep.
@@ -317,7 +332,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// See [`CachingAllocator::open_shared`](crate::CachingAllocator::open_shared).
     pub(crate) fn open_shared(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
-        let refused = |problem: String| Err(AllocError::Open { problem });
+        let refused = |problem: Problem| Err(AllocError::Open { problem });
         let (theirs, ours) = (handle.exporter.backend, self.backend_tag());
         if theirs != ours {
             let name = |tag: [u8; 16]| String::from_utf8_lossy(&tag).trim_end_matches('\0').to_owned();
@@ -325,22 +340,32 @@ impl<P: Policy> DeviceAllocator<P> {
                 "the block is memory of backend {:?} and cannot be opened by {:?}: use one backend in both processes",
                 name(theirs),
                 name(ours)
-            ));
+            )
+            .into());
         }
         let capture = self.backend.capture().ok().filter(|_| self.attention.has(Reason::CAPTURE));
         let _relaxed = capture.map(Relaxed::enter).transpose()?;
         if handle.exporter.model != self.model()? {
-            return refused(format!(
-                "the block is on another model of device than device {}: open it on the device it is on",
-                self.device
-            ));
+            return refused(
+                format!(
+                    "the block is on another model of device than device {}: open it on the device it is on",
+                    self.device
+                )
+                .into(),
+            );
         }
         if matches!(handle.memory, Memory::Fabric(_)) && !self.offers(Attribute::FabricHandles) {
-            return refused(format!(
-                "expandable_segments IPC: received FABRIC handle from producer but consumer device {} does not support \
-                 fabric access. Configure PYTORCH_CUDA_ALLOC_CONF=expandable_segments_handle_type:posix_fd on the producer, \
-                 or disable expandable_segments.",
-                self.device
+            let device = self.device;
+            return refused(Problem::with_pytorch(
+                format!(
+                    "the block goes by a fabric handle, and device {device} has no fabric: open it on a device that has, or \
+                     use policy:pytorch with expandable_segments:False in the process that shares"
+                ),
+                format!(
+                    "expandable_segments IPC: received FABRIC handle from producer but consumer device {device} does not \
+                     support fabric access. Configure PYTORCH_CUDA_ALLOC_CONF=expandable_segments_handle_type:posix_fd on the \
+                     producer, or disable expandable_segments."
+                ),
             ));
         }
         self.sharing.imports.open(bytes, handle)
@@ -445,7 +470,7 @@ fn place_in_view<P: Policy>(
 fn not_there(ptr: DevicePtr, state: GranuleState) -> AllocError {
     let problem =
         format!("the block's memory is being put to sleep or woken ({state:?}); share it afterwards");
-    AllocError::Share { ptr, problem }
+    AllocError::Share { ptr, problem: problem.into() }
 }
 
 fn in_handle(granules: &[ToExport]) -> Memory {

@@ -9,10 +9,11 @@ use crate::address_map::Location;
 use crate::arena::ArenaState;
 use crate::attention::Reason;
 use crate::backend::{BackendError, VirtualMemory};
-use crate::block::{SegmentId, State, Tier};
+use crate::block::{SegmentId, Tier};
 use crate::call::Call;
 use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
+use crate::foreign::Calls;
 use crate::history::RecordContext;
 use crate::policy::Policy;
 use crate::region::{self, RegionId, Source};
@@ -117,7 +118,7 @@ impl<P: Policy> DeviceAllocator<P> {
         if id == PoolId::DEFAULT {
             self.default_has_tag.store(has_tag, Ordering::Relaxed);
         }
-        for arena in self.arena_states() {
+        for arena in self.arenas.of_pool(slot) {
             let mut state = arena.lock();
             if state.pool.slot == slot {
                 state.pool.sleeps = sleeps;
@@ -162,12 +163,12 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         report.kept.extend(self.fixed_memory(pool));
         let mut outcome = Ok(());
-        for arena in self.arenas_of(pool.slot) {
+        for arena in self.arenas.of_pool(pool.slot) {
             self.withdraw_shares(arena);
             outcome = outcome.and(self.sleep_arena(arena, pool, known_to_graphs, backup, vm, &call, report));
         }
         drop(call);
-        self.outbox.deliver();
+        self.tell_trackers();
         outcome
     }
 
@@ -202,7 +203,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// The devices whose work may use the pool's memory.
     pub(crate) fn users_of(&self, pool: &Sleeper) -> BTreeSet<DeviceIndex> {
         let mut users: BTreeSet<DeviceIndex> = self.users().into_iter().collect();
-        for arena in self.arenas_of(pool.slot) {
+        for arena in self.arenas.of_pool(pool.slot) {
             users.extend(arena.lock().uses.devices());
         }
         users
@@ -212,10 +213,6 @@ impl<P: Policy> DeviceAllocator<P> {
         self.state.lock().accounts.of_pool(pool).all.current.unsigned_abs()
     }
 
-    pub(super) fn arenas_of(&self, slot: PoolSlot) -> Vec<&Arc<Arena<P>>> {
-        self.arena_states().into_iter().filter(|arena| arena.lock().pool.slot == slot).collect()
-    }
-
     /// Fixed segments with live blocks, which stay awake.
     fn fixed_memory(&self, pool: &Sleeper) -> Option<Kept> {
         let of_arena = |arena: &&Arc<Arena<P>>| {
@@ -223,7 +220,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let fixed = state.segments.iter().filter(|(_, segment)| segment.is_fixed());
             fixed.map(|(_, segment)| segment.bytes).sum::<u64>()
         };
-        let bytes: u64 = self.arenas_of(pool.slot).iter().map(of_arena).sum();
+        let bytes: u64 = self.arenas.of_pool(pool.slot).iter().map(of_arena).sum();
         let because = KeptBecause::Fixed;
         (bytes > 0).then_some(Kept { device: self.device, pool: pool.id, bytes, because })
     }
@@ -240,6 +237,7 @@ impl<P: Policy> DeviceAllocator<P> {
         report: &mut SleepReport,
     ) -> Result<()> {
         self.drop_views(arena, vm, call)?;
+        let calls = self.foreign.calls();
         let _memory = self.in_transit();
         let (runs, users) = self.lie_down(arena, pool, free_too, report);
         if runs.is_empty() {
@@ -249,7 +247,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let mut outcome = Ok(());
         for run in runs {
             let fallen = match ready {
-                Ok(()) => self.put_to_sleep(arena, pool, &run, backup, vm, call, report),
+                Ok(()) => self.put_to_sleep(arena, pool, &run, backup, vm, call, &calls, report),
                 Err(_) => {
                     self.stay_awake(arena, &run, 0);
                     Ok(())
@@ -323,6 +321,7 @@ impl<P: Policy> DeviceAllocator<P> {
         backup: &Backup,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
+        calls: &Calls<'_>,
         report: &mut SleepReport,
     ) -> Result<()> {
         let saved = match self.save_contents(run, backup) {
@@ -335,16 +334,16 @@ impl<P: Policy> DeviceAllocator<P> {
         };
         let has_backup = saved.iter().any(Option::is_some);
         let event = |change| self.segment_event(change, pool.id, run.stream, run.at(), run.bytes(), true);
-        self.tell(event(SegmentChange::Detaching));
+        self.tell(event(SegmentChange::Detaching), calls);
         // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
         // that may use them are done.
         let (count, leftovers, outcome) =
-            unsafe { region::vacate(vm, run.at(), run.granule, &run.handles, &pool.source) };
+            unsafe { region::vacate(vm, run.at(), run.granule, &run.handles, &pool.source, calls) };
         let slept = count as u64 * run.granule;
         if slept < run.bytes() {
             let mut rest = event(SegmentChange::Attached);
             (rest.addr, rest.bytes) = (run.at().add(slept), run.bytes() - slept);
-            self.tell(rest);
+            self.tell(rest, calls);
         }
         let mut saved = saved;
         let _dropped_without_a_lock = saved.split_off(count);
@@ -455,17 +454,28 @@ impl<P: Policy> DeviceAllocator<P> {
             }
             uses
         };
-        self.pending.expect_fewer(uses.iter().filter_map(|found| found.user.device()));
+        self.pending.end_uses(uses.iter());
         self.forget_canary(ptr);
-        self.outbox.deliver();
+        self.tell_trackers();
         true
+    }
+
+    /// See [`CachingAllocator::set_owned`](crate::CachingAllocator).
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, location: Location, owned: bool) -> bool {
+        let Some(arena) = self.arenas.get(location.arena) else { return false };
+        arena.lock_shortly().set_owned(ptr, location.block, owned)
+    }
+
+    /// Whether a value has the live block at `ptr`.
+    pub(crate) fn is_owned(&self, ptr: DevicePtr, location: Location) -> bool {
+        self.arenas.get(location.arena).is_some_and(|arena| arena.lock().is_owned(ptr, location.block))
     }
 
     /// Whether the block at `ptr` is in the program's hands, and if so, whether it sleeps.
     pub(crate) fn sleeps(&self, ptr: DevicePtr, location: Location) -> Option<bool> {
         let state = self.arenas.get(location.arena)?.lock();
         let block = state.live(ptr, location.block)?;
-        Some(state.blocks[block].state == State::Asleep)
+        Some(state.blocks[block].state.is_asleep())
     }
 
     /// Whether some memory of the pool sleeps.
@@ -475,7 +485,7 @@ impl<P: Policy> DeviceAllocator<P> {
         if self.state.lock().regions.asleep_bytes() == 0 {
             return Ok(false);
         }
-        Ok(self.arenas_of(slot).iter().any(|arena| arena.lock().has_sleepers()))
+        Ok(self.arenas.of_pool(slot).iter().any(|arena| arena.lock().has_sleepers()))
     }
 
     /// Bytes that backups hold on the host.

@@ -16,6 +16,8 @@ use smallvec::SmallVec;
 pub(super) struct Uncached {
     /// Devices besides its own whose streams use it.
     users: SmallVec<[DeviceIndex; 1]>,
+    /// A value has it, and frees it.
+    owned: bool,
     /// Once other processes were given it.
     share: Option<Arc<Share>>,
 }
@@ -47,9 +49,9 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Gives memory back to the driver, once all work of the devices that use it is done: drivers' own frees wait, the
-    /// contract's need not. Blocks. `Ok(false)` where `ptr` is no such memory; after an error it is as before.
+    /// contract's need not. Blocks. `Ok(false)` where `ptr` is no such memory, or a value's; after an error it is as before.
     pub(crate) fn free_uncached(&self, ptr: DevicePtr) -> Result<bool> {
-        let Some(mut memory) = self.uncached.lock().remove(&ptr) else { return Ok(false) };
+        let Some(mut memory) = self.take_uncached(ptr) else { return Ok(false) };
         assert_unlocked();
         let mut devices = std::iter::once(self.device).chain(memory.users.iter().copied());
         let waited = devices.try_for_each(|device| self.backend.synchronize_device(device));
@@ -68,6 +70,22 @@ impl<P: Policy> DeviceAllocator<P> {
             return Err(error.into());
         }
         Ok(true)
+    }
+
+    fn take_uncached(&self, ptr: DevicePtr) -> Option<Uncached> {
+        let mut uncached = self.uncached.lock();
+        if uncached.get(&ptr)?.owned { None } else { uncached.remove(&ptr) }
+    }
+
+    /// A value takes such memory, or gives it up. `false` where it has it, or not, already, or `ptr` is none.
+    pub(crate) fn set_uncached_owned(&self, ptr: DevicePtr, owned: bool) -> bool {
+        let mut uncached = self.uncached.lock();
+        uncached.get_mut(&ptr).is_some_and(|memory| std::mem::replace(&mut memory.owned, owned) != owned)
+    }
+
+    /// Whether a value has such memory; `None` where `ptr` is none.
+    pub(crate) fn is_uncached_owned(&self, ptr: DevicePtr) -> Option<bool> {
+        self.uncached.lock().get(&ptr).map(|memory| memory.owned)
     }
 
     /// Notes that `stream` uses memory that came straight from the driver. `false` where `ptr` is none.
@@ -126,6 +144,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     pub(super) fn diagnose_uncached(&self, ptr: DevicePtr) -> Option<Problem> {
-        self.is_uncached(ptr).then_some(Problem::NotCached)
+        let owned = self.is_uncached_owned(ptr)?;
+        Some(if owned { Problem::Owned } else { Problem::NotCached })
     }
 }

@@ -2,14 +2,14 @@
 
 use super::grow::Purpose;
 use super::{DeviceAllocator, SegmentChange};
-use crate::arena::{Plan, Shown, side_by_side};
+use crate::arena::{ArenaState, Plan, Shown, side_by_side};
 use crate::attention::Reason;
 use crate::backend::{Access, VirtualMemory};
-use crate::block::Tier;
+use crate::block::{State, Tier};
 use crate::call::Call;
 use crate::directory::{Arena, PoolSlot};
 use crate::error::Result;
-use crate::policy::{Policy, Request};
+use crate::policy::{Holding, Policy, Request};
 use crate::region::Leftovers;
 use crate::segment::{Origin, Segment};
 use crate::sync::{Ordering, assert_unlocked};
@@ -17,12 +17,19 @@ use crate::types::{DevicePtr, PhysicalHandle, PoolId};
 
 /// Views show at most this many times what the device holds.
 const MOST_SHOWN: u64 = 4;
+/// A view begins with the free end of a granule, if that is at least this part of a usual one.
+const LEAST_END: u64 = 8;
 /// How often memory is taken for one view, where other threads take away what was there.
 const TRIES: usize = 8;
 
 impl<P: Policy> DeviceAllocator<P> {
     /// Whether views may serve requests of this tier from this arena.
     pub(super) fn shows(&self, arena: &Arena<P>, tier: Tier) -> bool {
+        P::VIEWS && tier == Tier::Large && self.shows_from(&arena.lock(), tier)
+    }
+
+    /// The same of an arena that is locked.
+    fn shows_from(&self, state: &ArenaState<P>, tier: Tier) -> bool {
         if !P::VIEWS || tier != Tier::Large || self.views_refused.load(Ordering::Relaxed) {
             return false;
         }
@@ -30,9 +37,32 @@ impl<P: Policy> DeviceAllocator<P> {
         if self.attention.has(Reason::HARDENED) {
             return false;
         }
-        let state = arena.lock();
         // Pools that sleep or have a source of their own keep their memory in one place.
         state.pool.slot == PoolSlot::DEFAULT && state.grows() && !self.default_has_tag.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that a request of this tier finds free in one piece, or that a view can show it in one.
+    pub(super) fn most_in_one_piece(&self, state: &ArenaState<P>, tier: Tier) -> u64 {
+        let free = state.blocks.iter().filter(|(_, b)| b.state == State::Free && b.tier == tier);
+        let block = free.map(|(_, block)| block.size).max().unwrap_or(0);
+        if self.shows_from(state, tier) { block.max(state.most_shown()) } else { block }
+    }
+
+    /// What has to be taken from the device for a request that nothing free serves: what is missing, in the smallest granules
+    /// there are, where views join it with what they can show; else what the policy takes.
+    pub(super) fn missing_for(&self, state: &ArenaState<P>, request: &Request) -> u64 {
+        match self.finest_granule() {
+            Some(finest) if self.shows_from(state, request.tier) => {
+                request.size.saturating_sub(state.most_shown()).next_multiple_of(finest)
+            }
+            _ if state.grows() => {
+                let of = |minimum| state.policy.granule(request.tier, minimum, &Holding::default());
+                let granule = self.minimum_granule.get().map_or(1, |minimum| of(*minimum));
+                let missing = state.missing_memory(request.tier, request.size, 0);
+                missing.unwrap_or_else(|| request.segment_bytes.next_multiple_of(granule))
+            }
+            _ => request.segment_bytes,
+        }
     }
 
     /// Serves a request from a view that is there already. Calls no driver.
@@ -112,6 +142,7 @@ impl<P: Policy> DeviceAllocator<P> {
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
+        let calls = self.foreign.calls();
         let _memory = self.in_transit();
         let mut granule = self.next_granule(arena, request.tier, request.size);
         if granule == 0 {
@@ -119,9 +150,12 @@ impl<P: Policy> DeviceAllocator<P> {
             return self.grow(arena, request, Purpose::Serve, is_retry, call);
         }
         let finest = self.finest_granule().unwrap_or(granule);
+        // A smaller free end is not worth a mapping, unless the request would be refused.
+        let mut least = granule / LEAST_END;
+        let mut refused = u64::MAX;
         for _ in 0..TRIES {
             let mut state = arena.lock();
-            let plan = state.plan_view(request.size, granule);
+            let plan = state.plan_view(request.size, granule, least);
             if plan.missing == 0 {
                 let Some(taken) = state.take_home(plan.granules.iter().copied(), plan.skip, request.size)
                 else {
@@ -141,7 +175,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 };
                 let bytes = mapped.iter().map(|(_, bytes)| bytes).sum();
                 let pool = PoolId::DEFAULT;
-                self.tell(self.segment_event(SegmentChange::Attached, pool, stream, base, bytes, true));
+                let event = self.segment_event(SegmentChange::Attached, pool, stream, base, bytes, true);
+                self.tell(event, &calls);
                 let mut state = self.attend(arena, call);
                 let registration = {
                     let mut device = self.state.lock();
@@ -153,9 +188,14 @@ impl<P: Policy> DeviceAllocator<P> {
                 let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::View);
                 segment.context = state.history.call();
                 let block = state.add_view(segment, plan.granules, (plan.skip, request.size), taken);
-                return Ok(Some(state.hand_out_lent(&self.map, block, request)));
+                let ptr = state.hand_out_lent(&self.map, block, request);
+                drop(state);
+                return self.arrived(Ok(ptr), &calls).map(Some);
             }
             drop(state);
+            if plan.missing >= refused {
+                return Ok(None);
+            }
             // A request that the whole device could not serve takes nothing from other streams.
             let possible = self.in_use().saturating_add(plan.missing) <= self.total_memory;
             if possible && self.hand_over(arena, plan.missing, vm, call)? > 0 {
@@ -163,11 +203,9 @@ impl<P: Policy> DeviceAllocator<P> {
             }
             let stock = Request { size: plan.missing, segment_bytes: plan.missing, ..*request };
             if self.grow(arena, &stock, Purpose::Stock { granule }, is_retry, call)?.is_none() {
-                if granule <= finest {
-                    return Ok(None);
-                }
                 // There may be enough for what is missing, and not for whole granules of the usual size.
-                granule = finest;
+                refused = plan.missing;
+                (granule, least) = (finest, 1);
                 continue;
             }
             // The new memory may do by itself, with what is free beside it.
@@ -305,6 +343,7 @@ impl<P: Policy> DeviceAllocator<P> {
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
     ) -> Result<()> {
+        let calls = self.foreign.calls();
         let _memory = self.in_transit();
         let (leaving, stream) = {
             let mut state = arena.lock();
@@ -320,13 +359,13 @@ impl<P: Policy> DeviceAllocator<P> {
             let unmapped = matches!(quiet, Ok(true)) && {
                 let event =
                     self.segment_event(SegmentChange::Detaching, PoolId::DEFAULT, stream, at, bytes, true);
-                self.tell(event);
+                self.tell(event, &calls);
                 // SAFETY: rule 3: adjacent mappings in which no block lives, and whose last use is past.
                 let outcome = unsafe { vm.unmap(at, bytes) };
                 if let Err(error) = &outcome {
                     self.backend.clear_error();
                     tracing::error!(%error, %at, bytes, "part of a view could not be unmapped; it stays");
-                    self.tell(super::SegmentEvent { change: SegmentChange::Attached, ..event });
+                    self.tell(super::SegmentEvent { change: SegmentChange::Attached, ..event }, &calls);
                 }
                 outcome.is_ok()
             };
@@ -351,8 +390,9 @@ impl<P: Policy> DeviceAllocator<P> {
             let empty = state.take_empty_views();
             empty.into_iter().filter_map(|(segment, block)| state.remove_segment(segment, block)).collect()
         };
-        // Their contexts may be foreign code's: they are dropped here, without a lock.
-        for Segment { base, bytes, .. } in gone {
+        for segment in gone {
+            let (base, bytes) = (segment.base, segment.bytes);
+            self.foreign.end([segment]);
             let base = DevicePtr(base);
             // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
             if let Err(error) = unsafe { vm.release_address(base, bytes) } {

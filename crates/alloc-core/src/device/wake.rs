@@ -9,6 +9,7 @@ use crate::backend::{BackendError, VirtualMemory};
 use crate::call::Call;
 use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
+use crate::foreign::Calls;
 use crate::policy::Policy;
 use crate::region::{self, Backing, Leftovers};
 use crate::sleep::{Store, WakeReport};
@@ -48,7 +49,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
         let keeps_free = self.pools.lock().is_known_to_graphs(pool.slot);
         let mut outcome = Ok(());
-        for arena in self.arenas_of(pool.slot) {
+        for arena in self.arenas.of_pool(pool.slot) {
             if !keeps_free {
                 let (dropped, emptied) = self.drop_dormant(arena, pool.slot, vm);
                 report.dropped += dropped;
@@ -59,14 +60,14 @@ impl<P: Policy> DeviceAllocator<P> {
                     Ok(()) => {}
                     Err(error) => {
                         drop(call);
-                        self.outbox.deliver();
+                        self.tell_trackers();
                         return Err(error);
                     }
                 }
             }
         }
         drop(call);
-        self.outbox.deliver();
+        self.tell_trackers();
         outcome
     }
 
@@ -94,14 +95,16 @@ impl<P: Policy> DeviceAllocator<P> {
         call: &Call<'_>,
         report: &mut WakeReport,
     ) -> Result<()> {
+        let calls = self.foreign.calls();
         // Also where foreign code, a hook for example, panics.
         let unwoken = Unwoken { device: self, arena, run };
-        self.back_up_again(arena, pool, run, vm, call, report)?;
+        self.back_up_again(arena, pool, run, vm, call, &calls, report)?;
         std::mem::forget(unwoken);
-        self.tell_crossings();
+        self.tell_crossings_in(&calls);
         Ok(())
     }
 
+    #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
     fn back_up_again(
         &self,
         arena: &Arena<P>,
@@ -109,28 +112,24 @@ impl<P: Policy> DeviceAllocator<P> {
         run: &Run,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
+        calls: &Calls<'_>,
         report: &mut WakeReport,
     ) -> Result<()> {
-        let Given { handles, backing, intent, transit } = self.memory_by_all_means(pool, run, vm, call)?;
+        let Given { handles, backing, intent, transit } =
+            self.memory_by_all_means(pool, run, vm, call, calls)?;
         let restored = match self.restore_contents(run) {
             Ok(restored) => restored,
             Err(error) => {
                 self.backend.clear_error();
                 let mut leftovers = Leftovers::default();
                 // SAFETY: the granules are set to `Pending` by this thread only, and nobody has used them since.
-                unsafe { region::undo(vm, &backing, run.at(), &handles, &mut leftovers) };
+                unsafe { region::undo(vm, &backing, run.at(), &handles, &mut leftovers, calls) };
                 self.state.lock().regions.leftovers.append(leftovers);
                 return Err(error.into());
             }
         };
-        self.tell(self.segment_event(
-            SegmentChange::Attached,
-            pool.id,
-            run.stream,
-            run.at(),
-            run.bytes(),
-            true,
-        ));
+        let (at, bytes) = (run.at(), run.bytes());
+        self.tell(self.segment_event(SegmentChange::Attached, pool.id, run.stream, at, bytes, true), calls);
         let forgotten = {
             let mut state = self.attend(arena, call);
             let mut device = self.state.lock();
@@ -152,7 +151,13 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// New memory behind a run, counted as on its way. `Ok(None)` where there is none, or a limit refuses it.
-    fn memory_for(&self, pool: &Sleeper, run: &Run, vm: &dyn VirtualMemory) -> Result<Option<Given<'_, P>>> {
+    fn memory_for(
+        &self,
+        pool: &Sleeper,
+        run: &Run,
+        vm: &dyn VirtualMemory,
+        calls: &Calls<'_>,
+    ) -> Result<Option<Given<'_, P>>> {
         let transit = self.in_transit();
         let backing = self.backing(run.granule, &pool.source);
         if !self.admit_waking(pool.id, run.bytes()) {
@@ -161,10 +166,10 @@ impl<P: Policy> DeviceAllocator<P> {
         let intent = Intent::admitted(self, pool.id, run.bytes());
         self.retry_leftovers();
         let count = (run.bytes() / run.granule) as usize;
-        match region::back(&*self.backend, vm, &backing, run.at(), count) {
+        match region::back(&*self.backend, vm, &backing, run.at(), count, calls) {
             Ok(handles) => Ok(Some(Given { handles, backing, intent, transit })),
             Err(failed) => {
-                self.state.lock().regions.leftovers.append(failed.leftovers);
+                self.state.lock().regions.leftovers.append(*failed.leftovers);
                 if failed.error.is_out_of_memory() { Ok(None) } else { Err(failed.error.into()) }
             }
         }
@@ -178,15 +183,13 @@ impl<P: Policy> DeviceAllocator<P> {
         run: &Run,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
+        calls: &Calls<'_>,
     ) -> Result<Given<'_, P>> {
-        let mut attempt = || self.memory_for(pool, run, vm);
+        let mut attempt = || self.memory_for(pool, run, vm, calls);
         if let Some(given) = attempt()? {
             return Ok(given);
         }
-        let callbacks = self.callbacks.lock().clone();
-        for callback in &callbacks {
-            callback();
-        }
+        self.call_back();
         let need = Need { pool: pool.id, stream: run.stream, bytes: run.bytes() };
         if let Some(given) = self.reclaim_until(&need, call, &mut attempt)? {
             return Ok(given);
@@ -197,7 +200,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     fn no_room(&self, pool: &Sleeper, run: &Run) -> AllocError {
         AllocError::NoRoomToWake {
-            label: self.backend.kind().label(),
+            label: self.backend.label(),
             pool: pool.id,
             bytes: run.bytes(),
             free: self.device_free().unwrap_or(0),

@@ -39,11 +39,12 @@ pub(crate) struct Annotations {
 }
 
 impl Annotations {
-    /// Keeps the newest `capacity` marks; 0 forgets all and keeps none.
+    /// Keeps the newest `capacity` marks, and no fewer than there are; 0 forgets all and keeps none.
     pub(crate) fn configure(&mut self, capacity: usize, clear: bool) {
-        self.capacity = capacity;
-        let excess = if clear { self.marks.len() } else { self.marks.len().saturating_sub(capacity) };
-        self.marks.drain(..excess);
+        if clear || capacity == 0 {
+            self.marks.clear();
+        }
+        self.capacity = if capacity == 0 { 0 } else { capacity.max(self.marks.len()) };
     }
 
     pub(crate) fn mark(&mut self, stage: Stage, name: &str, device: DeviceIndex, time_us: i64) {

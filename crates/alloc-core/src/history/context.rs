@@ -6,7 +6,8 @@ use std::any::Any;
 use std::fmt::Debug;
 
 /// A place in the program, gathered when an operation begins and looked up only when somebody looks at it.
-/// PyTorch: `GatheredContext`. It is dropped with no lock held. (It is [`Any`], so that whoever made one knows it again.)
+/// PyTorch: `GatheredContext`. Looked up or dropped, it may panic and use the allocator: see
+/// [code of the program](crate#code-of-the-program). (It is [`Any`], so that whoever made one knows it again.)
 pub trait CallContext: Any + Debug + Send + Sync {
     /// The call stack, innermost frame first. May be slow; called with no lock held.
     fn frames(&self) -> Stack;
@@ -20,8 +21,8 @@ pub trait CallContext: Any + Debug + Send + Sync {
 /// A shared call context.
 pub type Context = Arc<dyn CallContext>;
 
-/// Gathers the calling thread's context; `None` where there is none. Called with no lock held, so it may take the
-/// interpreter's lock. PyTorch: `CreateContextFn`.
+/// Gathers the calling thread's context; `None` where there is none. It may take the interpreter's lock.
+/// PyTorch: `CreateContextFn`. It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type ContextRecorder = Arc<dyn Fn() -> Option<Context> + Send + Sync>;
 
 /// When contexts are gathered, and where they are kept. PyTorch: `RecordContext`.

@@ -174,9 +174,7 @@ impl Journal {
         };
         let goes_on = self.ring.as_ref().is_some_and(|ring| Arc::ptr_eq(&ring.stamps, &template.stamps));
         match &mut self.ring {
-            Some(ring) if goes_on && template.max_entries > 0 => {
-                lost.extend(ring.resize(template.max_entries));
-            }
+            Some(ring) if goes_on && template.max_entries > 0 => ring.resize(template.max_entries),
             // Records of another numbering cannot be merged with new ones.
             ring => {
                 lost.extend(ring.take().iter_mut().flat_map(Ring::clear));

@@ -1,6 +1,7 @@
 //! From contexts to the stacks of snapshots.
 
 use super::context::{Context, SegmentContexts, SnapshotContexts};
+use crate::foreign::{Calls, Kind};
 use crate::snapshot::{SegmentInfo, Snapshot, Stack, TraceEntry, Value};
 use crate::sync::Arc;
 use rustc_hash::FxHashMap;
@@ -11,21 +12,27 @@ pub(crate) struct Resolved {
     pub(crate) frames: Stack,
     pub(crate) forward: Option<Value>,
     /// Keeps it alive, so that its address is not another's.
-    _context: Context,
+    context: Context,
 }
 
 /// Looks every context up once, so that entries with one context share one stack. Foreign code runs: hold no lock.
-#[derive(Debug, Default)]
-pub(crate) struct Resolver(FxHashMap<*const (), Resolved>);
+pub(crate) struct Resolver<'a> {
+    calls: &'a Calls<'a>,
+    known: FxHashMap<*const (), Resolved>,
+}
 
-impl Resolver {
+impl<'a> Resolver<'a> {
+    pub(crate) fn new(calls: &'a Calls<'a>) -> Self {
+        Self { calls, known: FxHashMap::default() }
+    }
+
     pub(crate) fn resolve(&mut self, context: Context) -> &Resolved {
-        self.0.entry(Arc::as_ptr(&context).cast()).or_insert_with(|| Resolved {
-            frames: context.frames(),
-            forward: context
-                .forward_frames()
-                .map(|frames| Value::List(frames.into_iter().map(Value::Str).collect())),
-            _context: context,
+        let calls = self.calls;
+        self.known.entry(Arc::as_ptr(&context).cast()).or_insert_with(|| {
+            let look_up = || (context.frames(), context.forward_frames());
+            let (frames, forward) = calls.call(Kind::Lookup, look_up).unwrap_or_default();
+            let forward = forward.map(|frames| Value::List(frames.into_iter().map(Value::Str).collect()));
+            Resolved { frames, forward, context }
         })
     }
 
@@ -54,9 +61,16 @@ impl Resolver {
     }
 }
 
+impl Drop for Resolver<'_> {
+    /// What the history has overwritten meanwhile ends here.
+    fn drop(&mut self) {
+        self.calls.end(self.known.drain().map(|(_, resolved)| resolved.context));
+    }
+}
+
 /// Puts stacks into a snapshot where it has contexts. Foreign code runs: hold no lock.
-pub(crate) fn resolve(snapshot: &mut Snapshot, contexts: SnapshotContexts) {
-    let mut resolver = Resolver::default();
+pub(crate) fn resolve(snapshot: &mut Snapshot, contexts: SnapshotContexts, calls: &Calls<'_>) {
+    let mut resolver = Resolver::new(calls);
     for (segment, contexts) in snapshot.segments.iter_mut().zip(contexts.segments) {
         resolver.segment(segment, contexts);
     }

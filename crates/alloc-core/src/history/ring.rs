@@ -160,18 +160,15 @@ impl Ring {
         self.records.len()
     }
 
-    /// Keeps the newest `capacity` records, in order. Returns the details of the others.
-    pub(crate) fn resize(&mut self, capacity: usize) -> Vec<Details> {
+    /// Keeps the newest `capacity` records from now on, in order, and no fewer than there are.
+    pub(crate) fn resize(&mut self, capacity: usize) {
         self.records.rotate_left(self.cursor);
         if !self.details.is_empty() {
             self.details.resize_with(self.records.len(), Details::default);
             self.details.rotate_left(self.cursor);
         }
-        self.capacity = capacity.max(1);
-        let excess = self.records.len().saturating_sub(self.capacity);
-        self.records.drain(..excess);
+        self.capacity = capacity.max(self.records.len()).max(1);
         self.cursor = self.records.len();
-        self.details.drain(..excess.min(self.details.len())).collect()
     }
 
     /// Forgets all records. Returns their details.
@@ -215,7 +212,11 @@ mod tests {
         let mut shrunk = ring(1000, 1600);
         shrunk.resize(10);
         (1600..1605).for_each(|n| push(&mut shrunk, n));
-        assert_eq!(addresses(&shrunk), (1595..1605).collect::<Vec<_>>());
+        assert_eq!(addresses(&shrunk), (605..1605).collect::<Vec<_>>(), "what is there stays");
+        shrunk.clear();
+        shrunk.resize(10);
+        (0..15).for_each(|n| push(&mut shrunk, n));
+        assert_eq!(addresses(&shrunk), (5..15).collect::<Vec<_>>());
     }
 
     #[test]
@@ -233,8 +234,8 @@ mod tests {
         let kept: Vec<_> =
             ring.iter().map(|(r, d)| (r.addr, d.and_then(|d| d.metadata.as_deref()))).collect();
         assert_eq!(kept, [(5, None), (6, Some("6")), (7, None), (8, Some("8"))]);
-        let lost = ring.resize(1);
-        assert_eq!(lost.len(), 3);
-        assert_eq!(ring.iter().next().and_then(|(_, d)| d?.metadata.as_deref()), Some("8"));
+        ring.resize(5);
+        let texts: Vec<_> = ring.iter().map(|(_, d)| d.and_then(|d| d.metadata.as_deref())).collect();
+        assert_eq!(texts, [None, Some("6"), None, Some("8")]);
     }
 }

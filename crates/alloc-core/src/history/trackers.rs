@@ -5,11 +5,13 @@
 //! order; nobody waits for a tracker.
 
 use super::context::Context;
+use crate::foreign::{Calls, Foreign, Kind};
 use crate::snapshot::TraceEntry;
 use crate::sync::{Arc, Mutex, Rank};
 use std::collections::VecDeque;
 
 /// Sees an entry, and its call context if one was gathered. PyTorch: `AllocatorTraceTracker`.
+/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
 pub type TraceTracker = Arc<dyn Fn(&TraceEntry, Option<&Context>) + Send + Sync>;
 
 #[derive(Debug)]
@@ -44,19 +46,19 @@ impl std::fmt::Debug for Outbox {
 }
 
 /// Hands over what waits when an operation ends, however it does.
-pub(crate) struct AtEnd<'a>(&'a Outbox);
+pub(crate) struct AtEnd<'a>(&'a Outbox, &'a Foreign);
 
 impl Drop for AtEnd<'_> {
     fn drop(&mut self) {
-        self.0.deliver();
+        self.0.deliver(&self.1.calls());
     }
 }
 
 impl Outbox {
     /// [`deliver`](Self::deliver) when what is returned is dropped; make it before any lock is taken.
     #[must_use]
-    pub(crate) fn deliver_at_end(&self) -> AtEnd<'_> {
-        AtEnd(self)
+    pub(crate) fn deliver_at_end<'a>(&'a self, foreign: &'a Foreign) -> AtEnd<'a> {
+        AtEnd(self, foreign)
     }
 
     pub(crate) fn add_tracker(&self, tracker: TraceTracker) {
@@ -67,39 +69,34 @@ impl Outbox {
         self.state.lock().queue.push_back(tracked);
     }
 
-    /// Hands everything over that waits, unless another thread is at it. Hold no lock.
-    pub(crate) fn deliver(&self) {
-        /// Lets others deliver again, also after a tracker's panic.
-        struct Delivering<'a>(&'a Outbox);
-        impl Drop for Delivering<'_> {
-            fn drop(&mut self) {
-                self.0.state.lock().busy = false;
-            }
+    /// Hands everything over that waits, unless a thread is at it, or this one is in a tracker. Hold no lock.
+    pub(crate) fn deliver(&self, calls: &Calls<'_>) {
+        let waits = |state: &State| !state.busy && !state.queue.is_empty();
+        if !waits(&self.state.lock()) || calls.is_inside(Kind::Tracker) {
+            return;
         }
         {
             let mut state = self.state.lock();
-            if state.busy || state.queue.is_empty() {
+            if !waits(&state) {
                 return;
             }
             state.busy = true;
         }
-        let delivering = Delivering(self);
         loop {
-            let (tracked, trackers) = {
+            let (Tracked { entry, context }, trackers) = {
                 let mut state = self.state.lock();
                 let Some(tracked) = state.queue.pop_front() else {
                     // Under the lock: whoever adds an entry from here on finds nobody at it.
                     state.busy = false;
-                    break;
+                    return;
                 };
                 (tracked, Arc::clone(&state.trackers))
             };
-            crate::sync::assert_unlocked();
             for tracker in trackers.iter() {
-                tracker(&tracked.entry, tracked.context.as_ref());
+                calls.call(Kind::Tracker, || tracker(&entry, context.as_ref()));
             }
+            calls.end(context);
         }
-        std::mem::forget(delivering);
     }
 }
 
@@ -139,7 +136,8 @@ mod models {
                 let outbox = Arc::clone(&outbox);
                 move || {
                     for n in 0..2 {
-                        let _at_end = outbox.deliver_at_end();
+                        let foreign = Foreign::default();
+                        let _at_end = outbox.deliver_at_end(&foreign);
                         outbox.push(entry(thread, n));
                     }
                 }

@@ -1,6 +1,7 @@
 //! A pinned block, and what happens to it.
 
 use super::source::Origin;
+use crate::foreign::Gathered;
 use crate::history::Context;
 use crate::last_work::User;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
@@ -65,11 +66,11 @@ pub(super) struct Fresh {
 
 /// A request, as far as the block's record is concerned.
 #[derive(Debug)]
-pub(super) struct Order {
+pub(super) struct Order<'a> {
     pub(super) requested: u64,
     pub(super) pool: PoolId,
     pub(super) capturing: bool,
-    pub(super) context: Option<Context>,
+    pub(super) context: Option<Gathered<'a>>,
 }
 
 /// What a freed block has to wait for.

@@ -10,11 +10,12 @@ use crate::call::Relaxed;
 use crate::config::Settings;
 use crate::edges::{self, Edge};
 use crate::error::{AllocError, Result};
-use crate::history::{Context, RecordContext};
+use crate::foreign::{Calls, Foreign, Gathered};
+use crate::history::RecordContext;
 use crate::pending::PendingFrees;
 use crate::pool::Pools;
 use crate::stream_identity::{named, resolve};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Rank, ThreadId, Transit, assert_unlocked};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Rank, ThreadId, Transit};
 use crate::types::Stream;
 
 /// Most threads that register pages.
@@ -24,6 +25,7 @@ const MAX_REGISTER_THREADS: u64 = 128;
 pub(super) struct Engine {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) attention: &'static Attention,
+    pub(super) foreign: Foreign,
     pub(super) options: HostOptions,
     pub(super) source: Source,
     state: Mutex<State>,
@@ -74,6 +76,7 @@ impl Engine {
             options,
             backend,
             attention,
+            foreign: Foreign::default(),
             pools: Mutex::new(Rank::Registry, Pools::default()),
             scoped: AtomicBool::new(false),
             said_routed: AtomicBool::new(false),
@@ -88,7 +91,7 @@ impl Engine {
     }
 
     pub(super) fn lock(&self) -> Locked<'_> {
-        Locked::new(self.state.lock())
+        Locked::new(self.state.lock(), &self.foreign)
     }
 
     /// See [`HostAllocator::configure`](super::HostAllocator::configure).
@@ -146,12 +149,11 @@ impl Engine {
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
-    pub(super) fn gather(&self, level: RecordContext) -> Option<Context> {
+    pub(super) fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a>> {
         if !self.contexts.load(Ordering::Acquire) {
             return None;
         }
         let recorder = self.lock().trace.recorder(level)?;
-        assert_unlocked();
-        recorder()
+        calls.gather(&recorder)
     }
 }

@@ -2,7 +2,8 @@
 
 use super::engine::Engine;
 use crate::error::{AllocError, Result};
-use crate::pool::Filter;
+use crate::foreign::Kind;
+use crate::pool::{Filter, Holder};
 use crate::stream_identity::shown;
 use crate::sync::{Arc, Ordering, this_thread};
 use crate::types::{PoolId, Stream};
@@ -34,7 +35,7 @@ impl Engine {
             other => other.clone(),
         };
         let mut pools = self.pools.lock();
-        pools.begin(pool, &filter)?;
+        pools.begin(pool, &filter, Holder::Program)?;
         self.scoped.store(true, Ordering::Release);
         Ok(())
     }
@@ -44,12 +45,13 @@ impl Engine {
         if let Some(edge) = self.edge() {
             return edge.of_release();
         }
-        let _dropped_without_a_lock = {
+        let scope = {
             let mut pools = self.pools.lock();
-            let scope = pools.end(pool)?;
+            let scope = pools.end(pool, Holder::Program)?;
             self.scoped.store(!pools.scopes.is_empty(), Ordering::Release);
             scope
         };
+        self.foreign.end([scope]);
         Ok(())
     }
 
@@ -58,7 +60,7 @@ impl Engine {
         if let Some(edge) = self.edge() {
             return edge.of_release();
         }
-        self.pools.lock().release(pool).map(drop)
+        self.pools.lock().release(pool, Holder::Program).map(drop)
     }
 
     /// The pool of a request: that of the oldest scope whose filter accepts it. (For device memory it is the newest.)
@@ -103,7 +105,9 @@ impl Engine {
                 let capture = self.capture_id(stream)?;
                 capture.is_some() && (stream == *origin || capture == self.capture_id(*origin)?)
             }
-            (Filter::Custom(accepts), Some(stream)) => accepts(shown(stream)),
+            (Filter::Custom(accepts), Some(stream)) => {
+                self.foreign.calls().call(Kind::Filter, || accepts(shown(stream))) == Some(true)
+            }
         })
     }
 
@@ -117,11 +121,11 @@ impl Engine {
 
     /// Unused pools without a block leave their figures to the default pool.
     pub(super) fn forget_empty_pools(&self) {
-        let abandoned = self.pools.lock().abandoned();
+        let abandoned = self.pools.lock().abandoned(None);
         for (pool, _) in abandoned {
             // Nobody can come to use it any more, so it stays abandoned.
             if self.lock().forget_pool(pool) {
-                let _dropped_without_a_lock = self.pools.lock().records.remove(&pool);
+                let _dropped_without_a_lock = self.pools.lock().forget(pool);
             }
         }
     }

@@ -14,7 +14,7 @@ impl Engine {
     /// As there.
     pub(super) unsafe fn register(&self, ptr: DevicePtr, bytes: u64) -> Result<()> {
         self.reachable()?;
-        let context = self.gather(RecordContext::State);
+        let context = self.gather(RecordContext::State, &self.foreign.calls());
         let pin = || {
             let _relaxed = self.relaxed()?;
             // SAFETY: the range stays valid until it is unregistered, as the caller promises.
@@ -23,7 +23,7 @@ impl Engine {
         self.noticing(pin().inspect_err(|_| self.backend.clear_error()).map_err(AllocError::Backend))?;
         let mut state = self.lock();
         state.registered.insert(ptr, bytes);
-        state.note_range(&[Action::SegmentAlloc, Action::Alloc], ptr, bytes, context.as_ref());
+        state.note_range(&[Action::SegmentAlloc, Action::Alloc], ptr, bytes, context.as_deref());
         Ok(())
     }
 
@@ -35,7 +35,8 @@ impl Engine {
         if let Some(edge) = self.edge() {
             return edge.of_release();
         }
-        let context = self.gather(RecordContext::All);
+        let calls = self.foreign.calls();
+        let context = self.gather(RecordContext::All, &calls);
         let unpin = || {
             let _relaxed = self.relaxed()?;
             // SAFETY: rule 3, as the caller promises.
@@ -45,7 +46,7 @@ impl Engine {
         let mut state = self.lock();
         if let Some(bytes) = state.registered.remove(&ptr) {
             let actions = [Action::FreeRequested, Action::FreeCompleted, Action::SegmentFree];
-            state.note_range(&actions, ptr, bytes, context.as_ref());
+            state.note_range(&actions, ptr, bytes, context.as_deref());
         }
         Ok(())
     }

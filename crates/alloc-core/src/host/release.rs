@@ -8,7 +8,7 @@ use crate::edges::Edge;
 use crate::error::{AllocError, Result};
 use crate::history::{Context, RecordContext};
 use crate::pending::Waiting;
-use crate::sync::Ordering;
+use crate::sync::{Arc, Ordering};
 use crate::types::{DeviceIndex, PoolId};
 
 /// How pending frees name a pinned block. There are no arenas.
@@ -25,8 +25,9 @@ impl Engine {
         if id == HostBlockId::NONE {
             return Ok(());
         }
-        let context = self.gather(RecordContext::All);
-        let context = context.as_ref();
+        let calls = self.foreign.calls();
+        let context = self.gather(RecordContext::All, &calls);
+        let context = context.as_deref();
         let (block, fate, catch_all, _named) = {
             let mut state = self.lock();
             let Some(block) = state.handed_out(id).filter(|block| !state.block(*block).buffered) else {
@@ -190,8 +191,10 @@ impl Engine {
         if let Some(edge) = self.edge() {
             return edge.of_release();
         }
-        let context = self.gather(RecordContext::All);
-        self.noticing(self.poll(context.as_ref()).and(self.release_cached(context.as_ref())))
+        let calls = self.foreign.calls();
+        let context = self.gather(RecordContext::All, &calls);
+        let context = context.as_deref();
+        self.noticing(self.poll(context).and(self.release_cached(context)))
     }
 
     /// Gives back what the default pool has cached, and then what pools have that nobody uses any more.
@@ -209,7 +212,8 @@ impl Engine {
 
     /// Everything that the program does not have goes back, after devices were waited for. **Blocks.**
     pub(super) fn shut_down(&self) -> Result<()> {
-        let _scopes = self.pools.lock().abandon_all();
+        let scopes = self.pools.lock().abandon_all();
+        self.foreign.end(Arc::unwrap_or_clone(scopes));
         let waited = self.synchronise(None);
         let kept = self.give_kept_back();
         let cached = self.release_cached(None);

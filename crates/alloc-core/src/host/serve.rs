@@ -22,7 +22,7 @@ impl Engine {
     }
 
     fn serve(&self, bytes: u64, stream: Option<Stream>) -> Result<HostBlock> {
-        let context = self.gather(RecordContext::State);
+        let context = self.gather(RecordContext::State, &self.foreign.calls());
         let capturing = match stream {
             Some(stream) => self.capture_id(stream)?.is_some(),
             None => false,
@@ -31,7 +31,7 @@ impl Engine {
         let order = Order { requested: bytes, pool: visit.pool, capturing, context };
         let knobs = self.lock().knobs;
         let background = knobs.background && order.pool == PoolId::DEFAULT && self.waker.has_thread();
-        if !background && let Err(error) = self.poll(order.context.as_ref()) {
+        if !background && let Err(error) = self.poll(order.context.as_deref()) {
             // One device that cannot be asked is no reason to refuse memory for others.
             tracing::debug!(%error, "finished uses of pinned memory could not be noticed");
         }
@@ -55,11 +55,11 @@ impl Engine {
     }
 
     /// Memory from the source; where the driver has none left, after each remedy once more.
-    fn take(&self, size: u64, order: &Order, knobs: &Knobs) -> Result<Taken> {
-        let remedies: [&dyn Fn() -> Result<()>; 2] =
-            [&|| self.poll(order.context.as_ref()).and(self.release_cached(order.context.as_ref())), &|| {
-                self.synchronise(order.context.as_ref()).and(self.release_cached(order.context.as_ref()))
-            }];
+    fn take(&self, size: u64, order: &Order<'_>, knobs: &Knobs) -> Result<Taken> {
+        let remedies: [&dyn Fn() -> Result<()>; 2] = [
+            &|| self.poll(order.context.as_deref()).and(self.release_cached(order.context.as_deref())),
+            &|| self.synchronise(order.context.as_deref()).and(self.release_cached(order.context.as_deref())),
+        ];
         // A capture has its own work to queue: it is not held up by the work of others.
         let allowed = if order.capturing { 1 } else { 2 };
         let mut remedies = remedies.into_iter().take(allowed);

@@ -8,6 +8,7 @@ use super::trace::Trace;
 use super::{HostBlock, HostBlockId};
 use crate::block::BlockId;
 use crate::config::Settings;
+use crate::foreign::Foreign;
 use crate::history::Context;
 use crate::last_work::User;
 use crate::snapshot::Action;
@@ -78,11 +79,11 @@ pub(super) struct State {
 
 /// The state, locked. What is to be dropped without the lock is dropped after it.
 #[derive(Debug)]
-pub(super) struct Locked<'a>(Option<Guard<'a, State>>);
+pub(super) struct Locked<'a>(Option<Guard<'a, State>>, &'a Foreign);
 
 impl<'a> Locked<'a> {
-    pub(super) fn new(guard: Guard<'a, State>) -> Self {
-        Self(Some(guard))
+    pub(super) fn new(guard: Guard<'a, State>, foreign: &'a Foreign) -> Self {
+        Self(Some(guard), foreign)
     }
 }
 
@@ -103,7 +104,10 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         let trash = self.0.as_mut().map(|state| std::mem::take(&mut state.trash));
         drop(self.0.take());
-        drop(trash);
+        if let Some(Trash { contexts, uses }) = trash {
+            self.1.end(contexts);
+            drop(uses);
+        }
     }
 }
 
@@ -171,7 +175,7 @@ impl State {
     }
 
     /// The block that was freed last, of those of the request's class that are large enough.
-    pub(super) fn take_cached(&mut self, size: u64, order: &Order) -> Option<HostBlock> {
+    pub(super) fn take_cached(&mut self, size: u64, order: &Order<'_>) -> Option<HostBlock> {
         let class = self.sizing.class(size);
         let list = self.caches.get(&order.pool)?.free.get(class)?;
         let at = list.iter().rposition(|id| self.block(*id).size >= size)?;
@@ -180,7 +184,7 @@ impl State {
     }
 
     /// Makes a record for what was taken from the driver, and hands it out.
-    pub(super) fn add(&mut self, fresh: Fresh, order: &Order) -> HostBlock {
+    pub(super) fn add(&mut self, fresh: Fresh, order: &Order<'_>) -> HostBlock {
         let Fresh { ptr, size, origin } = fresh;
         let block = Block {
             ptr,
@@ -206,16 +210,16 @@ impl State {
         self.cache(order.pool).blocks += 1;
         self.totals.allocations.increase(1);
         self.totals.allocated_bytes.increase(signed(size));
-        self.note(Action::SegmentAlloc, id, size, order.context.as_ref());
+        self.note(Action::SegmentAlloc, id, size, order.context.as_deref());
         self.hand_out(id, order)
     }
 
-    fn hand_out(&mut self, id: BlockId, order: &Order) -> HostBlock {
+    fn hand_out(&mut self, id: BlockId, order: &Order<'_>) -> HostBlock {
         let tenure = fresh_tenure();
         let block = self.block_mut(id);
         (block.phase, block.buffered) = (Phase::HandedOut, false);
         (block.requested, block.tenure, block.captured) = (order.requested, tenure, order.capturing);
-        let former = std::mem::replace(&mut block.context, order.context.clone());
+        let former = std::mem::replace(&mut block.context, order.context.as_deref().cloned());
         let (ptr, size) = (block.ptr, block.size);
         self.trash.contexts.extend(former);
         self.tenures.insert(tenure, id);
@@ -226,7 +230,7 @@ impl State {
         own.active_requests.increase(1);
         own.active_bytes.increase(signed(size));
         own.requested_bytes += signed(order.requested);
-        self.note(Action::Alloc, id, order.requested, order.context.as_ref());
+        self.note(Action::Alloc, id, order.requested, order.context.as_deref());
         HostBlock { ptr, id: HostBlockId(tenure), bytes: order.requested, size }
     }
 

@@ -51,7 +51,7 @@ impl Trace {
         }
         if self.on {
             match &mut self.ring {
-                Some(ring) => lost.extend(ring.resize(options.max_entries)),
+                Some(ring) => ring.resize(options.max_entries),
                 none => {
                     *none = Some(Ring::new(options.max_entries, Arc::new(Stamps::new(options.deterministic))))
                 }
@@ -94,7 +94,7 @@ impl Trace {
 }
 
 /// Entries as snapshots have them. Contexts are looked up, so hold no lock.
-pub(super) fn entries(records: Vec<(Record, i64, Details)>, resolver: &mut Resolver) -> Vec<TraceEntry> {
+pub(super) fn entries(records: Vec<(Record, i64, Details)>, resolver: &mut Resolver<'_>) -> Vec<TraceEntry> {
     let nothing: Arc<str> = "".into();
     let mut labels: Arc<Labels> = Arc::default();
     let finish = |(record, time_us, details): (Record, i64, Details)| {

@@ -23,12 +23,14 @@ impl Engine {
     /// See [`HostAllocator::record_history`](super::HostAllocator::record_history).
     pub(super) fn record_history(&self, options: &HistoryOptions) -> Result<()> {
         self.reachable()?;
-        let _dropped_without_a_lock = {
+        let (contexts, recorder) = {
             let mut state = self.lock();
             let leftovers = state.trace.configure(options);
             self.contexts.store(state.trace.recorder(RecordContext::State).is_some(), Ordering::Release);
             leftovers
         };
+        self.foreign.end(contexts);
+        self.foreign.end(recorder);
         Ok(())
     }
 
@@ -44,7 +46,8 @@ impl Engine {
             };
             (blocks, if traces { state.trace.records() } else { Vec::new() })
         };
-        let mut resolver = Resolver::default();
+        let calls = self.foreign.calls();
+        let mut resolver = Resolver::new(&calls);
         snapshot.host_segments.extend(blocks.into_iter().map(|(mut segment, context)| {
             if let Some(context) = context {
                 let frames = resolver.frames(context);

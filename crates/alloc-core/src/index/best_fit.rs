@@ -11,6 +11,7 @@ mod sequence;
 use super::classes::{CLASSES, ClassSet, class, units};
 use super::{FitKey, PlacementIndex};
 use crate::block::{Block, BlockId};
+use crate::steps::Counted;
 use chunk::{Chunk, Chunks, FEW};
 use sequence::Sequence;
 
@@ -222,8 +223,9 @@ impl PlacementIndex for BestFitIndex {
         self.len
     }
 
-    fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        (0..CLASSES).flat_map(|class| self.chunks_of(class)).flat_map(Chunk::blocks)
+    fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
+        let first = self.lower_bound(FitKey::at_least(bytes));
+        std::iter::successors(first, |at| self.next(*at)).map(|at| self.block(at)).counted()
     }
 
     fn check(&self) {

@@ -66,6 +66,11 @@ impl ClassSet {
         Some(word * WORD + self.classes[word].trailing_zeros() as usize)
     }
 
+    /// All classes from `class` on.
+    pub(super) fn from(&self, class: usize) -> impl Iterator<Item = usize> + '_ {
+        std::iter::successors(self.next(class), |class| self.next(class + 1))
+    }
+
     pub(super) fn contains(&self, class: usize) -> bool {
         self.classes[class / WORD] >> (class % WORD) & 1 == 1
     }

@@ -11,6 +11,7 @@ use super::PlacementIndex;
 use super::classes::{CLASSES, ClassSet, class, units};
 use crate::block::{Block, BlockId};
 use crate::growth;
+use crate::steps::{Counted, step};
 
 /// Blocks of a class that a search looks at.
 const LOOKS: usize = 3;
@@ -62,6 +63,7 @@ impl SegregatedIndex {
             if look >= LOOKS && at == class {
                 break;
             }
+            step();
             let link = self.links[at];
             // A head, where the ring is short, is larger than any block that is looked for here.
             let key = u64::from(link.size) << 32 | u64::from(link.addr);
@@ -124,7 +126,7 @@ impl SegregatedIndex {
     #[cold]
     fn take_hidden(&mut self, class: usize, size: u32, fits: impl Fn(BlockId) -> bool) -> Option<BlockId> {
         let large = |at: &usize| self.links[*at].size >= size && fits(block_at(*at));
-        let found = self.ring(class).find(large)?;
+        let found = self.ring(class).counted().find(large)?;
         self.unlink(class, found);
         Some(block_at(found))
     }
@@ -184,10 +186,14 @@ impl PlacementIndex for SegregatedIndex {
         self.len
     }
 
-    fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        let mut all: Vec<usize> = (0..CLASSES).flat_map(|class| self.ring(class)).collect();
-        all.sort_by_key(|at| (self.links[*at].size, self.links[*at].addr));
-        all.into_iter().map(block_at)
+    fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
+        let size = units(bytes);
+        let sorted = move |class| {
+            let mut all: Vec<usize> = self.ring(class).filter(|at| self.links[*at].size >= size).collect();
+            all.sort_by_key(|at| (self.links[*at].size, self.links[*at].addr));
+            all
+        };
+        self.present.from(class(size)).flat_map(sorted).map(block_at).counted()
     }
 
     fn check(&self) {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) fn check_place(segment: &Segment, block: &Block) {
     let fits = match (segment.origin, block.state) {
         (Origin::View, state) => {
-            matches!(state, State::Blank | State::Allocated | State::Pending | State::Busy)
+            state.is_awake() || matches!(state, State::Blank | State::Pending | State::Busy)
         }
         (Origin::Growable { .. }, state) => state != State::Blank,
         (Origin::Fixed, state) => !matches!(state, State::Blank | State::Lent),
@@ -40,7 +40,8 @@ pub(crate) fn check_views<P: Policy>(arena: &ArenaState<P>) {
                 assert_eq!(block.state, State::Blank, "a block that is used in a view has a home");
                 continue;
             };
-            assert!(matches!(block.state, State::Allocated | State::Pending), "loans are for blocks in use");
+            let in_use = block.state.is_awake() || block.state == State::Pending;
+            assert!(in_use, "loans are for blocks in use");
             check_loan(arena, view, block, homes);
             for home in homes {
                 assert!(lent.insert(*home), "what is lent is lent once");

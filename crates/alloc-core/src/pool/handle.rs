@@ -1,6 +1,6 @@
 //! Pools as values that clean up after themselves.
 
-use super::{Filter, PoolStats, SegmentSource};
+use super::{Filter, Holder, PoolStats, SegmentSource};
 use crate::allocator::CachingAllocator;
 use crate::budget::TenantId;
 use crate::config::MemoryLimit;
@@ -41,15 +41,15 @@ impl<P: Policy> PoolReference<P> {
         pool: PoolId,
         source: Option<Arc<dyn SegmentSource>>,
     ) -> Result<Self> {
-        allocator.create_pool(device, pool, source)?;
+        allocator.reference_pool(device, pool, source, Holder::Value)?;
         Ok(Self { allocator: Arc::clone(allocator), device, pool })
     }
 }
 
 impl<P: Policy> Drop for PoolReference<P> {
     fn drop(&mut self) {
-        let released = self.allocator.release_pool(self.device, self.pool);
-        log_end(released, "a pool was released behind its holder's back");
+        let released = self.allocator.unreference_pool(self.device, self.pool, Holder::Value);
+        log_end(released, "a pool could not be released");
     }
 }
 
@@ -102,8 +102,7 @@ impl<P: Policy> MemoryPool<P> {
     /// References to it: this one, open scopes, graphs.
     ///
     /// # Errors
-    /// [`AllocError::UnknownPool`](crate::AllocError::UnknownPool) where someone released this one's reference, and the
-    /// pool's memory is gone.
+    /// [`AllocError::Forked`](crate::AllocError::Forked).
     pub fn use_count(&self) -> Result<u32> {
         self.allocator.pool_use_count(self.device, self.id)
     }
@@ -187,7 +186,7 @@ impl<P: Policy> PoolScope<P> {
         pool: PoolId,
         filter: Filter,
     ) -> Result<Self> {
-        allocator.begin_pool(device, pool, filter)?;
+        allocator.open_scope(device, pool, filter, Holder::Value)?;
         Ok(Self { allocator: Arc::clone(allocator), device, pool })
     }
 
@@ -200,8 +199,11 @@ impl<P: Policy> PoolScope<P> {
 
 impl<P: Policy> Drop for PoolScope<P> {
     fn drop(&mut self) {
-        let ended = self.allocator.end_pool(self.device, self.pool);
-        let released = ended.and_then(|()| self.allocator.release_pool(self.device, self.pool));
-        log_end(released, "a pool's scope was ended behind its holder's back");
+        let Self { allocator, device, pool } = self;
+        let calls = allocator.foreign.calls();
+        // A tracker that panics does so after the scope's end.
+        let ended = calls.catch(|| allocator.close_scope(*device, *pool, Holder::Value)).unwrap_or(Ok(()));
+        let released = ended.and_then(|()| allocator.unreference_pool(*device, *pool, Holder::Value));
+        log_end(released, "a pool's scope could not be ended");
     }
 }

@@ -7,7 +7,7 @@ use std::ops::Range;
 impl Region {
     /// The state of the granule that holds `addr`.
     pub(crate) fn state_at(&self, addr: u64) -> GranuleState {
-        self.granules[((addr - self.base) / self.granule) as usize].state
+        self.at(((addr - self.base) / self.granule) as usize).state
     }
 
     /// The granules that a range touches: whole ones.
@@ -68,13 +68,16 @@ impl Regions {
     /// Commits: the granules from `addr` on sleep, with these contents.
     pub(crate) fn commit_asleep(&mut self, id: RegionId, addr: u64, saved: Vec<Saved>) {
         let region = self.get_mut(id);
-        let mut at = addr;
+        let (mut at, mut bytes) = (addr, 0);
         for contents in saved {
             let index = ((at - region.base) / region.granule) as usize;
             region.granules[index] = Granule { state: GranuleState::Asleep, handle: None };
-            region.asleep.insert(at, contents);
+            if region.asleep.insert(at, contents).is_none() {
+                bytes += region.granule;
+            }
             at += region.granule;
         }
+        self.asleep_bytes += bytes;
     }
 
     /// Sleeping granules, which are being woken, stay asleep.
@@ -88,11 +91,13 @@ impl Regions {
     pub(crate) fn forget_saved(&mut self, id: RegionId, range: Range<u64>) -> Vec<Saved> {
         let region = self.get_mut(id);
         let places: Vec<u64> = region.asleep.range(range).map(|(at, _)| *at).collect();
-        places.into_iter().filter_map(|at| region.asleep.remove(&at)).collect()
+        let forgotten: Vec<_> = places.into_iter().filter_map(|at| region.asleep.remove(&at)).collect();
+        self.asleep_bytes -= forgotten.len() as u64 * self.get_mut(id).granule;
+        forgotten
     }
 
     /// All that sleeps, in bytes.
     pub(crate) fn asleep_bytes(&self) -> u64 {
-        self.iter().map(Region::asleep_bytes).sum()
+        self.asleep_bytes
     }
 }

@@ -16,6 +16,7 @@ use super::bytes::{Reader, checksum};
 use super::ledger::Ticket;
 use super::process::Process;
 use crate::backend::IpcMemoryHandle;
+use crate::error::Problem;
 
 const VERSION: u8 = 3;
 /// A driver's handle alone, as the oldest versions sent it.
@@ -131,9 +132,9 @@ impl Handle {
     /// Reads a handle. Any bytes may be given.
     ///
     /// # Errors
-    /// Says what is wrong with them, in PyTorch's words where it has some.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        let refuse = |text: &str| Err(text.to_owned());
+    /// Says what is wrong with them.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, Problem> {
+        let refuse = |text: &str| Err(Problem::from(text));
         if bytes.len() == RAW_BYTES {
             return refuse(
                 "these 64 bytes are a driver's own memory handle, or come from an old version; they do not say which block \
@@ -144,14 +145,16 @@ impl Handle {
             return refuse("the handle is cut off: it has less than 2 bytes");
         };
         if *version > VERSION {
-            return refuse(
+            return Err(Problem::with_pytorch(
+                "the handle was made by a newer version than this one; use one version in both processes",
                 "received sharable handle from a future version of torch that this version does not know how to handle",
-            );
+            ));
         }
         if *version < VERSION {
             return Err(format!(
                 "the handle has version {version}, which nobody writes any more; use one version in both processes"
-            ));
+            )
+            .into());
         }
         let (memory, own) = match kind {
             b'c' => fixed(body)?,
@@ -160,17 +163,19 @@ impl Handle {
             _ => return refuse("unexpected or illformed shareable handle type"),
         };
         if own.len() != OWN_BYTES || !own.starts_with(&MAGIC) {
-            return refuse(
+            return Err(Problem::with_pytorch(
+                "the handle has no part of Granule's: it was cut off, or made by another allocator. Use Granule in both \
+                 processes",
                 "the handle has no part of Granule's: it was cut off, or made by another allocator (PyTorch's own?). Use \
                  Granule in both processes",
-            );
+            ));
         }
         let (before, sum) = bytes.split_at(bytes.len() - 8);
         if sum != checksum(before).to_le_bytes() {
             return refuse("the handle was damaged on its way: its checksum does not match");
         }
         let handle = Self::own_part(memory, own).filter(Self::is_sound);
-        handle.ok_or_else(|| "the handle contradicts itself; it was not made by Granule".to_owned())
+        handle.ok_or_else(|| "the handle contradicts itself; it was not made by Granule".into())
     }
 
     fn own_part(memory: Memory, own: &[u8]) -> Option<Self> {

@@ -145,7 +145,7 @@ impl Imports {
         if let Some(known) = self.table.lock().blocks.get(bytes).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        let refused = |problem: String| AllocError::Open { problem };
+        let refused = |problem: String| AllocError::Open { problem: problem.into() };
         let me = Process::current().map_err(|error| {
             refused(format!(
                 "this process cannot be looked up in /proc ({error}); mount it where blocks are shared"

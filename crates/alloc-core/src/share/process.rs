@@ -1,5 +1,6 @@
 //! Other processes: whether one is alive, and what can be had from it.
 
+use crate::error::Problem;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -50,8 +51,8 @@ impl Process {
     /// Takes a copy of each of its descriptors.
     ///
     /// # Errors
-    /// Says why not, in PyTorch's words where it has some.
-    pub(super) fn descriptors(self, numbers: &[i32]) -> Result<Vec<OwnedFd>, String> {
+    /// Says why not.
+    pub(super) fn descriptors(self, numbers: &[i32]) -> Result<Vec<OwnedFd>, Problem> {
         let process = pidfd_open(self.id).map_err(|error| refusal("pidfd_open", ":", &error))?;
         // What was just opened is the process that is meant, if that still runs now.
         if !self.is_alive() {
@@ -94,28 +95,33 @@ fn parse(text: &str) -> Option<(u64, bool)> {
     Some((fields.get(19)?.parse().ok()?, over))
 }
 
-fn refusal(call: &str, between: &str, error: &io::Error) -> String {
+/// Memory that travels without descriptors. Which policy the other process has is not known here.
+const FIXED: &str = "use policy:pytorch with expandable_segments:False in the process that shares";
+
+fn refusal(call: &str, between: &str, error: &io::Error) -> Problem {
     let code = error.raw_os_error();
     if code == Some(libc::ENOSYS) {
-        return format!(
-            "The kernel on this machine does not support the {call} syscall needed to use IPC for CUDA tensors when \
-             expandable_segments:True is set. Consider using expandable_segments:False via \
-             torch.cuda.memory._set_allocator_settings('expandable_segments:False') for this allocation."
+        return Problem::with_pytorch(
+            format!("the kernel has no {call}, by which growable memory goes to other processes; {FIXED}"),
+            format!(
+                "The kernel on this machine does not support the {call} syscall needed to use IPC for CUDA tensors when \
+                 expandable_segments:True is set. Consider using expandable_segments:False via \
+                 torch.cuda.memory._set_allocator_settings('expandable_segments:False') for this allocation."
+            ),
         );
     }
     let advice = match code {
-        Some(libc::EPERM) => {
-            ". Let the processes trace each other (container: --cap-add=SYS_PTRACE; kernel.yama.ptrace_scope=0), or set \
-             expandable_segments:False in the process that shares"
-        }
-        Some(libc::EMFILE) => ". Raise the limit of open files (ulimit -n)",
-        Some(libc::ESRCH) => ". The process that shared the block has ended",
-        _ => "",
+        Some(libc::EPERM) => format!(
+            ". Let the processes trace each other (container: --cap-add=SYS_PTRACE; kernel.yama.ptrace_scope=0), or {FIXED}"
+        ),
+        Some(libc::EMFILE) => ". Raise the limit of open files (ulimit -n)".into(),
+        Some(libc::ESRCH) => ". The process that shared the block has ended".into(),
+        _ => String::new(),
     };
     // The system's text without what Rust adds to it.
     let text = error.to_string();
     let text = text.split(" (os error").next().unwrap_or(&text);
-    format!("{call}{between}{text}{advice}")
+    format!("{call}{between}{text}{advice}").into()
 }
 
 fn owned(result: libc::c_long) -> io::Result<OwnedFd> {
@@ -138,6 +144,7 @@ fn pidfd_getfd(process: &OwnedFd, number: i32) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::AllocError;
     use std::process::{Command, Stdio};
 
     #[test]
@@ -168,16 +175,21 @@ mod tests {
         child.wait().unwrap();
         assert!(!other.is_alive());
         assert_eq!(
-            other.descriptors(&[0]).unwrap_err(),
+            other.descriptors(&[0]).unwrap_err().to_string(),
             "pidfd_open:No such process. The process that shared the block has ended"
         );
     }
 
     #[test]
-    fn the_texts_are_pytorchs_and_say_what_to_do() {
-        let text = |code| refusal("pidfd_getfd", ": ", &io::Error::from_raw_os_error(code));
+    fn the_texts_say_what_to_do_and_are_pytorchs_for_pytorch() {
+        let problem = |code| refusal("pidfd_getfd", ": ", &io::Error::from_raw_os_error(code));
+        let text = |code| problem(code).to_string();
+        let no_call = AllocError::Open { problem: problem(libc::ENOSYS) };
+        assert!(no_call.to_string().starts_with("the kernel has no pidfd_getfd"));
+        assert!(!no_call.to_string().contains("torch.") && !no_call.to_string().contains("CUDA"));
         assert!(
-            text(libc::ENOSYS)
+            no_call
+                .pytorch_message()
                 .starts_with("The kernel on this machine does not support the pidfd_getfd syscall")
         );
         assert!(text(libc::EPERM).starts_with("pidfd_getfd: Operation not permitted. Let the processes"));

@@ -1,4 +1,4 @@
-//! The table of `torch.cuda.memory_summary()`, column by column.
+//! A table of the figures, column by column that of `torch.cuda.memory_summary()`.
 
 use super::{DeviceStats, Stat, StatArray};
 use crate::types::DeviceIndex;
@@ -9,30 +9,50 @@ const WIDTH: usize = 75;
 type Format = fn(i64, i64) -> String;
 
 impl DeviceStats {
-    /// PyTorch's summary of these figures, laid out as `torch.cuda.memory_summary()` does; `abbreviated` leaves the rows
-    /// for the two pools out.
+    /// These figures as a table for people; `abbreviated` leaves the rows for the two pools out.
     #[must_use]
     pub fn summary(&self, device: DeviceIndex, abbreviated: bool) -> String {
+        let heading = [
+            format!("Granule memory summary, device ID {}", device.0),
+            format!("requests refused: {} | driver asked again: {}", self.num_ooms, self.num_alloc_retries),
+        ];
+        let reserved = ["Reserved memory", "Reserved segments", "Oversize segments"];
+        self.table(&heading.map(|line| format!("{line:^WIDTH$}")), reserved, abbreviated)
+    }
+
+    /// The same word for word as `torch.cuda.memory_summary()` prints it: for programs in which PyTorch runs.
+    #[must_use]
+    pub fn pytorch_summary(&self, device: DeviceIndex, abbreviated: bool) -> String {
+        let heading = [
+            format!("{:17} PyTorch CUDA memory summary, device ID {:<17} ", "", device.0),
+            format!(
+                "{:11} CUDA OOMs: {:<12} | {:6} cudaMalloc retries: {:<8}  ",
+                "", self.num_ooms, "", self.num_alloc_retries
+            ),
+        ];
+        let reserved = ["GPU reserved memory", "GPU reserved segments", "Oversize GPU segments"];
+        self.table(&heading, reserved, abbreviated)
+    }
+
+    fn table(&self, [title, failures]: &[String; 2], reserved: [&str; 3], abbreviated: bool) -> String {
+        let [memory, segments, oversize] = reserved;
         let metrics: [(&str, &StatArray, Format); 9] = [
             ("Allocated memory", &self.allocated_bytes, size),
             ("Active memory", &self.active_bytes, size),
             ("Requested memory", &self.requested_bytes, size),
-            ("GPU reserved memory", &self.reserved_bytes, size),
+            (memory, &self.reserved_bytes, size),
             ("Non-releasable memory", &self.inactive_split_bytes, size),
             ("Allocations", &self.allocation, count),
             ("Active allocs", &self.active, count),
-            ("GPU reserved segments", &self.segment, count),
+            (segments, &self.segment, count),
             ("Non-releasable allocs", &self.inactive_split, count),
         ];
         let (double, single) = ("=".repeat(WIDTH), "-".repeat(WIDTH));
         let mut lines = vec![
             double.clone(),
-            format!("{:17} PyTorch CUDA memory summary, device ID {:<17} ", "", device.0),
+            title.clone(),
             single.clone(),
-            format!(
-                "{:11} CUDA OOMs: {:<12} | {:6} cudaMalloc retries: {:<8}  ",
-                "", self.num_ooms, "", self.num_alloc_retries
-            ),
+            failures.clone(),
             double.clone(),
             "        Metric         | Cur Usage  | Peak Usage | Tot Alloc  | Tot Freed  ".to_owned(),
         ];
@@ -44,10 +64,9 @@ impl DeviceStats {
                 lines.push(row("      from small pool", &array.small_pool, &array.all, format));
             }
         }
-        for (name, stat) in [
-            ("Oversize allocations", &self.oversize_allocations),
-            ("Oversize GPU segments", &self.oversize_segments),
-        ] {
+        for (name, stat) in
+            [("Oversize allocations", &self.oversize_allocations), (oversize, &self.oversize_segments)]
+        {
             lines.push(single.clone());
             lines.push(row(name, stat, stat, count));
         }
@@ -91,6 +110,23 @@ fn scaled(value: i64, of: i64, step: i64, turn: i64, units: &[&'static str]) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn both_tables_have_the_same_figures_and_only_one_speaks_of_pytorch() {
+        let stats = DeviceStats { num_ooms: 3, ..DeviceStats::default() };
+        let (own, pytorchs) =
+            (stats.summary(DeviceIndex(12), false), stats.pytorch_summary(DeviceIndex(12), false));
+        assert!(own.contains("device ID 12") && own.contains("requests refused: 3 "), "{own}");
+        assert!(
+            own.contains("| Reserved memory       |") && own.contains("| Oversize segments     |"),
+            "{own}"
+        );
+        for word in ["PyTorch", "CUDA", "GPU", "cudaMalloc"] {
+            assert!(pytorchs.contains(word) && !own.contains(word), "{word}: {own}");
+        }
+        assert_eq!(own.lines().count(), pytorchs.lines().count());
+        assert!(own.lines().all(|line| line.chars().count() == WIDTH + 2), "{own}");
+    }
 
     #[test]
     fn cells_change_their_unit_where_pytorchs_do() {

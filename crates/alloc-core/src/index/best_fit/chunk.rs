@@ -106,10 +106,6 @@ impl Chunk {
     pub(super) fn keys(&self) -> impl Iterator<Item = FitKey> + '_ {
         self.entries().iter().map(Entry::key)
     }
-
-    pub(super) fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
-        self.entries().iter().map(|entry| entry.block)
-    }
 }
 
 /// All chunks of an index, by number.

@@ -1,0 +1,314 @@
+//! Code of the program that the engine calls: observers, trackers, callbacks, filters, sources of memory, hooks, contexts.
+//!
+//! All of it is called here, without a lock, and two rules hold.
+//!
+//! *A panic loses nothing.* It is caught and carried until what was begun is complete, and goes on from there: where the
+//! [`Calls`] end. Of several the first goes on. A destructor's is logged and goes nowhere.
+//!
+//! *Nothing is called in a call of itself.* While a thread is in code of one kind, what it asks of the same allocator is done
+//! without code of that kind.
+
+use crate::history::{Context, ContextRecorder};
+use crate::sync::{Mutex, Rank, ThreadId, assert_unlocked, this_thread};
+use rustc_hash::FxHashMap;
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// What foreign code is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    SegmentObserver,
+    Tracker,
+    FreeMemoryCallback,
+    OutOfMemoryObserver,
+    RejectionObserver,
+    CorruptionObserver,
+    BudgetObserver,
+    ProcessSource,
+    SpillHook,
+    Filter,
+    Source,
+    Recorder,
+    Lookup,
+    Destructor,
+}
+
+impl Kind {
+    const fn bit(self) -> u16 {
+        1 << self as u16
+    }
+}
+
+/// Which foreign code the threads of an allocator are in.
+#[derive(Debug)]
+pub(crate) struct Foreign {
+    inside: Mutex<FxHashMap<ThreadId, Inside>>,
+}
+
+/// Which foreign code a thread is in.
+#[derive(Default)]
+struct Inside {
+    kinds: u16,
+    /// What it gave up within a destructor. That one's caller ends it, so that destructors are not stacked.
+    given_up: Vec<Box<dyn Send>>,
+}
+
+impl std::fmt::Debug for Inside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inside").field("kinds", &self.kinds).finish_non_exhaustive()
+    }
+}
+
+impl Default for Foreign {
+    fn default() -> Self {
+        Self { inside: Mutex::new(Rank::Registry, FxHashMap::default()) }
+    }
+}
+
+/// The thread is in foreign code of a kind until this is dropped.
+struct Entered<'a> {
+    foreign: &'a Foreign,
+    kind: Kind,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        let thread = this_thread();
+        let mut all = self.foreign.inside.lock();
+        if let Some(inside) = all.get_mut(&thread) {
+            inside.kinds &= !self.kind.bit();
+            if inside.kinds == 0 {
+                all.remove(&thread);
+            }
+        }
+    }
+}
+
+impl Foreign {
+    /// Calls of foreign code until something is complete: panics go on when what is returned is dropped. Make it before
+    /// whatever has to be settled then.
+    pub(crate) fn calls(&self) -> Calls<'_> {
+        Calls { foreign: self, caught: Cell::new(None) }
+    }
+
+    /// Whether the calling thread is in foreign code of this kind.
+    pub(crate) fn is_inside(&self, kind: Kind) -> bool {
+        self.inside.lock().get(&this_thread()).is_some_and(|inside| inside.kinds & kind.bit() != 0)
+    }
+
+    fn enter(&self, kind: Kind) -> Option<Entered<'_>> {
+        let mut all = self.inside.lock();
+        let inside = all.entry(this_thread()).or_default();
+        if inside.kinds & kind.bit() != 0 {
+            return None;
+        }
+        inside.kinds |= kind.bit();
+        drop(all);
+        Some(Entered { foreign: self, kind })
+    }
+
+    /// Ends values whose destructors may be foreign code. Hold no lock.
+    pub(crate) fn end<T: Send + 'static>(&self, values: impl IntoIterator<Item = T>) {
+        let mut values = values.into_iter().peekable();
+        if values.peek().is_none() {
+            return;
+        }
+        assert_unlocked();
+        let Some(_inside) = self.enter(Kind::Destructor) else {
+            let boxed: Vec<_> = values.map(|value| Box::new(value) as Box<dyn Send>).collect();
+            if let Some(inside) = self.inside.lock().get_mut(&this_thread()) {
+                inside.given_up.extend(boxed);
+            }
+            return;
+        };
+        values.for_each(end);
+        while let Some(given_up) = self.given_up() {
+            given_up.into_iter().for_each(end);
+        }
+    }
+
+    fn given_up(&self) -> Option<Vec<Box<dyn Send>>> {
+        let mut all = self.inside.lock();
+        let given_up = std::mem::take(&mut all.get_mut(&this_thread())?.given_up);
+        (!given_up.is_empty()).then_some(given_up)
+    }
+}
+
+fn end<T>(value: T) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(value))) {
+        tracing::error!("a destructor of the program panicked");
+        forget(panic);
+    }
+}
+
+/// A context that was gathered for a call, which ends as foreign code does.
+#[derive(Debug)]
+pub(crate) struct Gathered<'a> {
+    foreign: &'a Foreign,
+    /// There until this is dropped.
+    context: Option<Context>,
+}
+
+impl std::ops::Deref for Gathered<'_> {
+    type Target = Context;
+    fn deref(&self) -> &Context {
+        match &self.context {
+            Some(context) => context,
+            None => unreachable!("the context is there until this is dropped"),
+        }
+    }
+}
+
+impl Drop for Gathered<'_> {
+    fn drop(&mut self) {
+        self.foreign.end(self.context.take());
+    }
+}
+
+type Panic = Box<dyn Any + Send>;
+
+/// The end of what a panic left behind is foreign code, too.
+fn forget(panic: Panic) {
+    std::mem::forget(panic);
+}
+
+/// Calls of foreign code; see [`Foreign::calls`].
+pub(crate) struct Calls<'a> {
+    foreign: &'a Foreign,
+    caught: Cell<Option<Panic>>,
+}
+
+impl Calls<'_> {
+    /// Calls foreign code; `None` where the thread is in code of this kind already, or it panics. Hold no lock.
+    pub(crate) fn call<R>(&self, kind: Kind, code: impl FnOnce() -> R) -> Option<R> {
+        assert_unlocked();
+        let _inside = self.foreign.enter(kind)?;
+        self.catch(code)
+    }
+
+    /// Runs what may panic because of foreign code; `None` where it does.
+    pub(crate) fn catch<R>(&self, work: impl FnOnce() -> R) -> Option<R> {
+        // What the panic leaves behind is the program's own; what is the engine's is committed, or undone by guards.
+        catch_unwind(AssertUnwindSafe(work)).map_err(|panic| self.keep(panic)).ok()
+    }
+
+    fn keep(&self, panic: Panic) {
+        match self.caught.take() {
+            None => self.caught.set(Some(panic)),
+            first => {
+                self.caught.set(first);
+                tracing::error!("code of the program panicked again before its first panic could go on");
+                forget(panic);
+            }
+        }
+    }
+
+    /// Whether a panic goes on when this is dropped: nobody gets what the call came to.
+    pub(crate) fn panicked(&self) -> bool {
+        let caught = self.caught.take();
+        let panicked = caught.is_some() && !std::thread::panicking();
+        self.caught.set(caught);
+        panicked
+    }
+
+    /// Whether the calling thread is in foreign code of this kind.
+    pub(crate) fn is_inside(&self, kind: Kind) -> bool {
+        self.foreign.is_inside(kind)
+    }
+
+    /// Ends values whose destructors may be foreign code.
+    pub(crate) fn end<T: Send + 'static>(&self, values: impl IntoIterator<Item = T>) {
+        self.foreign.end(values);
+    }
+}
+
+impl<'a> Calls<'a> {
+    /// The calling thread's context. Whoever gives contexts up is asked for none.
+    pub(crate) fn gather(&self, recorder: &ContextRecorder) -> Option<Gathered<'a>> {
+        let inside_end = self.foreign.is_inside(Kind::Destructor);
+        let context = (!inside_end).then(|| self.call(Kind::Recorder, || recorder()))??;
+        context.map(|context| Gathered { foreign: self.foreign, context: Some(context) })
+    }
+}
+
+impl Drop for Calls<'_> {
+    fn drop(&mut self) {
+        match self.caught.take() {
+            Some(panic) if std::thread::panicking() => {
+                tracing::error!("code of the program panicked while another panic was under way");
+                forget(panic);
+            }
+            Some(panic) => resume_unwind(panic),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Arc;
+
+    #[test]
+    fn code_is_not_called_in_a_call_of_its_kind() {
+        let foreign = Foreign::default();
+        let calls = foreign.calls();
+        let nested = || {
+            let calls = foreign.calls();
+            (calls.call(Kind::Tracker, || 1), calls.call(Kind::SpillHook, || 2))
+        };
+        assert_eq!(calls.call(Kind::Tracker, nested), Some((None, Some(2))));
+        assert_eq!(calls.call(Kind::Tracker, || 3), Some(3));
+        assert!(foreign.inside.lock().is_empty());
+    }
+
+    #[test]
+    fn the_first_panic_goes_on_at_the_end() {
+        let foreign = Foreign::default();
+        let mut completed = false;
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            let calls = foreign.calls();
+            assert_eq!(calls.call(Kind::Tracker, || resume_unwind(Box::new("first"))), None::<()>);
+            assert_eq!(calls.call(Kind::Tracker, || resume_unwind(Box::new("second"))), None::<()>);
+            completed = calls.panicked();
+        }));
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"first"));
+        assert!(completed && foreign.inside.lock().is_empty());
+    }
+
+    #[test]
+    fn a_panic_during_another_aborts_nothing() {
+        struct AtEnd<'a>(&'a Foreign);
+        impl Drop for AtEnd<'_> {
+            fn drop(&mut self) {
+                self.0.calls().call(Kind::Tracker, || panic!("in the middle of it"));
+            }
+        }
+        let foreign = Foreign::default();
+        let panic = catch_unwind(AssertUnwindSafe(|| {
+            let _at_end = AtEnd(&foreign);
+            resume_unwind(Box::new("under way"));
+        }));
+        assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"under way"));
+    }
+
+    /// A value whose end gives up the next one.
+    struct Chain(Arc<Foreign>, u32);
+
+    impl Drop for Chain {
+        fn drop(&mut self) {
+            if self.1 > 0 {
+                self.0.end([Chain(Arc::clone(&self.0), self.1 - 1)]);
+            }
+            assert_ne!(self.1, 7, "a destructor has a bug");
+        }
+    }
+
+    #[test]
+    fn destructors_are_not_stacked_and_panic_into_a_log() {
+        let foreign = Arc::new(Foreign::default());
+        foreign.end([Chain(Arc::clone(&foreign), 1_000_000)]);
+        assert_eq!(Arc::strong_count(&foreign), 1);
+    }
+}

@@ -1,0 +1,47 @@
+//! Calls that are `unsafe` because work of the program could lose its memory. Tests queue none that would: what uses memory
+//! that sleeps, or a stream that has ended, is what they see refused or caught by the simulated device.
+
+use alloc_core::error::Result;
+use alloc_core::policy::Policy;
+use alloc_core::sleep::{Backup, SleepReport, Tags};
+use alloc_core::types::Stream;
+use alloc_core::{CachingAllocator, HostAllocator};
+
+/// [`CachingAllocator::sleep`] for tests.
+pub trait Sleeps {
+    /// Puts pools to sleep whose memory the test does not use before it wakes.
+    ///
+    /// # Errors
+    /// Those of [`CachingAllocator::sleep`].
+    fn put_to_sleep(&self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport>;
+}
+
+impl<P: Policy> Sleeps for CachingAllocator<P> {
+    fn put_to_sleep(&self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
+        // SAFETY: the tests queue no work that uses the memory while it sleeps, and have no values that would.
+        unsafe { self.sleep(tags, backup) }
+    }
+}
+
+/// [`CachingAllocator::retire_stream`] and [`HostAllocator::retire_stream`] for tests.
+pub trait Retires {
+    /// Says that the test gives `stream` no more work.
+    ///
+    /// # Errors
+    /// Those of [`CachingAllocator::retire_stream`].
+    fn retire(&self, stream: Stream) -> Result<()>;
+}
+
+impl<P: Policy> Retires for CachingAllocator<P> {
+    fn retire(&self, stream: Stream) -> Result<()> {
+        // SAFETY: what the tests give the stream they gave it before, and have no values that would.
+        unsafe { self.retire_stream(stream) }
+    }
+}
+
+impl Retires for HostAllocator {
+    fn retire(&self, stream: Stream) -> Result<()> {
+        // SAFETY: as above.
+        unsafe { self.retire_stream(stream) }
+    }
+}
