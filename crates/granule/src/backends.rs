@@ -110,6 +110,26 @@ impl Name {
         }
     }
 
+    /// Whether [`open`](Self::open) would find a library that has what every device needs. Starts no driver and looks for no
+    /// device, so the process may still fork.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), but for what only a started driver knows.
+    pub fn check(self) -> alloc_core::backend::Result<()> {
+        match self {
+            #[cfg(feature = "cuda")]
+            Self::Cuda => backend_cuda::Cuda::check(),
+            #[cfg(feature = "hip")]
+            Self::Hip => backend_hip::Hip::check(),
+            #[cfg(feature = "hip-as-cuda")]
+            Self::HipAsCuda => backend_hip::Hip::check(),
+            #[cfg(feature = "openreg")]
+            Self::OpenReg => Ok(()),
+            #[allow(unreachable_patterns)] // Reachable unless every feature is on.
+            other => Err(refused("check a backend", absent(other))),
+        }
+    }
+
     /// Taken without being named, where it has a device.
     fn is_automatic(self) -> bool {
         match self {
@@ -160,7 +180,7 @@ pub struct Chosen {
 }
 
 /// Why no backend is used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChoiceError {
     /// There is no backend of that name.
     #[error(
@@ -198,6 +218,13 @@ pub enum ChoiceError {
         /// All that were considered.
         skipped: Vec<Skipped>,
     },
+}
+
+/// As people read it, for `main` shows errors so.
+impl fmt::Debug for ChoiceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 fn list(wanted: impl Fn(Name) -> bool) -> String {

@@ -1,8 +1,42 @@
-//! One device-memory allocator for every accelerator: the facade.
+//! One device-memory allocator for every accelerator.
 //!
-//! [`CachingAllocator`] serves every device of a [`backend`]; [`DeviceBuffer`] is memory that frees itself in
-//! the order of its stream's work. [`backends`] says which backends this build has, what they find, and which
-//! one is used.
+#![cfg_attr(feature = "openreg", doc = "```")]
+#![cfg_attr(not(feature = "openreg"), doc = "```ignore")]
+//! use granule::backend::Backend;
+//! use granule::config::Settings;
+//! use granule::openreg::{OpenReg, OpenRegConfig};
+//! use granule::types::DeviceIndex;
+//! use granule::{AllocError, CachingAllocator, DeviceBuffer};
+//! use std::sync::Arc;
+//!
+//! fn main() -> Result<(), AllocError> {
+//!     let device = DeviceIndex(0);
+//!     // The simulated accelerator. On a GPU: the backend of `granule::backends::choose(None)`.
+//!     let machine = OpenReg::new(OpenRegConfig::default())?;
+//!     let settings = Settings::parse("expandable_segments:True")?;
+//!     let allocator = Arc::new(<CachingAllocator>::new(machine.clone(), settings)?);
+//!
+//!     let stream = machine.create_stream(device, 0)?;
+//!     let batch = DeviceBuffer::new(&allocator, 48 << 20, stream)?;
+//!     println!("{} bytes at {}", batch.len(), batch.ptr());
+//!     drop(batch); // freed in the order of the stream's work
+//!     println!("{} bytes reserved", allocator.stats(device)?.reserved_bytes.all.current);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`CachingAllocator`] serves every device of a backend; [`DeviceBuffer`] is memory that frees itself. Begin with these modules:
+//!
+//! | module | for |
+//! |---|---|
+//! | [`config`] | settings, and the texts they are read from |
+//! | [`backends`] | which backends this build has, what they find, which one is used |
+//! | [`pool`], [`graph`], [`sleep`], [`budget`] | memory of its own for a part of the program: private, captured, put to sleep, limited |
+//! | [`host`] | pinned host memory |
+//! | [`stats`], [`history`], [`snapshot`], [`oom`] | what can be seen of it |
+//! | [`share`] | blocks that other processes open |
+//!
+//! `cargo run -p granule --example hello` is a first program; the [allocator's page](CachingAllocator) has every call.
 //!
 //! Features choose the backends and what figures are exported to; any combination builds on any machine, and drivers are loaded at run time:
 //!
@@ -20,11 +54,13 @@
 //! Source written against `granule::cuda` alone compiles unchanged with `cuda` and with `hip-as-cuda`. The
 //! types of the modules ([`labelled`]) carry the label, so that a stream of one is not given to the other.
 
+pub use alloc_core::{AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer};
 pub use alloc_core::{
-    AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer, allocator, backend, budget,
-    buffer, config, device, error, graph, hardened, history, host, oom, pointer, policy, pool, round, share,
-    sleep, stats, types,
+    backend, budget, config, graph, history, host, oom, policy, pool, share, sleep, stats, types,
 };
+// What answers are made of: rarely named, and found from them.
+#[doc(hidden)]
+pub use alloc_core::{allocator, buffer, device, error, hardened, pointer, round};
 
 pub mod backends;
 pub mod labelled;
@@ -65,7 +101,9 @@ pub mod openreg {
 /// Snapshots and traces: reading, writing, converting.
 #[cfg(feature = "openreg")]
 pub mod files {
-    pub use snapshot::{LoadError, Loaded, convert, json, load, load_from, pickle, trace};
+    pub use snapshot::{
+        LoadError, Loaded, convert, json, load, load_from, load_from_with, load_with, pickle, trace,
+    };
 }
 
 /// Figures for the tools that watch programs.

@@ -12,8 +12,12 @@
 //!   itself; its header says that it is a window. The newest stay.
 //! * **Out of memory**: before the error is returned everything is written out, and beside the trace a snapshot (`-oom.pickle`)
 //!   and the error's report (`-oom.txt`).
-//! * **The end**: [`Recorder::stop`], the end of the process, and the recorder's drop end the files. Where a process is
-//!   killed, what it asked up to a second before is there and can be read. A forked child records nothing.
+//! * **The end**: [`Recorder::stop`], the end of the process, and the recorder's drop end the files. Whatever else ends a process
+//!   (`SIGKILL`, an abort, `std::terminate`, `_exit`), what it asked up to a hundredth of a second before is in the file, whose
+//!   header says that it was not ended. A forked child records nothing.
+//! * **"terminate called without an active exception"** as a Python program ends comes from its daemon threads: one that allocates
+//!   while the interpreter goes is unwound through C++ that does not allow it. PyTorch's own allocator ends in the same way. Join
+//!   such threads, or let them end, before the program does.
 
 mod options;
 #[cfg(feature = "record")]

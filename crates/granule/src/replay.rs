@@ -27,7 +27,7 @@ use alloc_core::config::Settings;
 use alloc_core::history::HistoryOptions;
 use alloc_core::oom::OomReport;
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::round::format_bytes;
+use alloc_core::round::size_text;
 use alloc_core::stats::DeviceStats;
 use alloc_core::types::DeviceIndex;
 use alloc_core::{AllocError, CachingAllocator};
@@ -37,6 +37,7 @@ use run::Run;
 use serde::Serialize;
 use simulated::Program;
 use snapshot::trace::{Mark, Trace};
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -81,7 +82,7 @@ impl ReplayOptions {
 }
 
 /// A replay that could not be done, as opposed to one in which requests were refused.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum ReplayError {
     /// The device could not be set up.
     #[error("the device could not be set up: {0}")]
@@ -89,8 +90,8 @@ pub enum ReplayError {
     /// The device has less memory than was asked for.
     #[error(
         "the device has {} of memory, less than the capacity of {} that was asked for; ask for less, or for none",
-        format_bytes(*total),
-        format_bytes(*asked)
+        size_text(*total),
+        size_text(*asked)
     )]
     DeviceTooSmall {
         /// The capacity asked for, in bytes.
@@ -120,8 +121,8 @@ pub enum ReplayError {
     /// The trace needs more memory than was searched up to.
     #[error(
         "the workload is refused memory even with {}; it has up to {} live at once",
-        format_bytes(*capacity),
-        format_bytes(*peak_live)
+        size_text(*capacity),
+        size_text(*peak_live)
     )]
     NeverFits {
         /// The largest capacity tried, in bytes.
@@ -129,6 +130,13 @@ pub enum ReplayError {
         /// Most requested bytes live at once.
         peak_live: u64,
     },
+}
+
+/// As people read it, for `main` shows errors so.
+impl fmt::Debug for ReplayError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// What a replay gave, under the names that trace headers use. Bytes unless said otherwise.

@@ -127,3 +127,30 @@ fn the_hosts_bytes_are_the_callers_again_also_where_the_wait_fails() {
     buffer.read(&mut read).unwrap();
     assert_eq!(read, [1, 2, 3, 4]);
 }
+
+/// The engine is in safe hands: no call of it takes a buffer's memory away, so no two buffers have the same.
+#[test]
+fn a_buffers_memory_is_freed_by_the_buffer_alone() {
+    let device = device();
+    let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
+    let stream = device.create_stream(0).unwrap();
+    let mut one = allocator.allocate(4096, &stream).unwrap();
+    let refused = allocator.engine().free(one.ptr()).unwrap_err().to_string();
+    assert!(refused.contains("a DeviceBuffer has the block"), "{refused}");
+    let mut other = allocator.allocate(4096, &stream).unwrap();
+    other.fill(0x55).unwrap();
+    one.fill(0xAA).unwrap();
+    let mut read = [0; 4096];
+    other.read(&mut read).unwrap();
+    assert_eq!(read, [0x55; 4096]);
+}
+
+#[test]
+fn a_policy_that_the_labelled_allocator_does_not_have_is_refused() {
+    let granule = Settings::parse("policy:granule").unwrap();
+    let refused = CachingAllocator::<Simulated>::new(granule.clone()).unwrap_err();
+    assert!(refused.to_string().contains("leave policy out"), "{refused}");
+    let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
+    assert!(allocator.configure(granule).is_err());
+    assert_eq!(allocator.settings(), Settings::default());
+}

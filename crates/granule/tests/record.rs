@@ -319,3 +319,63 @@ fn a_directory_that_cannot_be_made_is_an_error() {
     // And nothing is in the way of another one.
     program.record().stop().unwrap();
 }
+
+/// Ways to end in which nothing of this library runs.
+#[test]
+fn whatever_ends_the_process_what_it_asked_is_in_the_file() {
+    const WAY: &str = "GRANULE_TEST_WAY_TO_END";
+    const FOLDER: &str = "GRANULE_TEST_FOLDER";
+    if let (Ok(way), Some(folder)) = (std::env::var(WAY), std::env::var_os(FOLDER)) {
+        end_in_the_middle(&way, RecordOptions::new(folder));
+    }
+    for way in ["kill", "abort", "_exit", "terminate"] {
+        let folder = TempDir::new().unwrap();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["whatever_ends_the_process_what_it_asked_is_in_the_file", "--exact", "--nocapture"]);
+        let ended = child.env(WAY, way).env(FOLDER, folder.path()).output().unwrap();
+        assert!(!ended.status.success(), "{way}");
+        let file = std::fs::read_dir(folder.path()).unwrap().next().expect(way).unwrap();
+        let trace = Trace::load(file.path()).unwrap();
+        let requests = trace.events.iter().filter(|event| matches!(event, Event::Alloc { .. })).count();
+        assert_eq!((requests, trace.events.len()), (100, 150), "{way}");
+        assert!(trace.reasons().any(|reason| reason.contains("not ended")), "{way}");
+    }
+}
+
+/// Asks 100 times, gives 50 back, and ends the process a tenth of a second later.
+fn end_in_the_middle(way: &str, options: RecordOptions) -> ! {
+    let program = Program::new(1 << 30);
+    let recorder = Recorder::start(&program.allocator, options).unwrap();
+    let main = program.machine.default_stream(DEVICE);
+    for n in 0..100 {
+        let block = program.malloc(1 << 12, main);
+        if n % 2 == 0 {
+            program.allocator.free(block).unwrap();
+        }
+    }
+    thread::sleep(std::time::Duration::from_millis(100));
+    match way {
+        "kill" => {
+            // SAFETY: takes a number.
+            let _ = unsafe { libc::raise(libc::SIGKILL) };
+        }
+        // SAFETY: it ends the process at once.
+        "_exit" => unsafe { libc::_exit(7) },
+        "terminate" => terminate(),
+        _ => std::process::abort(),
+    }
+    drop(recorder);
+    unreachable!("the process has ended")
+}
+
+/// `std::terminate()` of the C++ runtime.
+fn terminate() {
+    // SAFETY: loading the C++ runtime runs its own initialisers.
+    let runtime = unsafe { libc::dlopen(c"libstdc++.so.6".as_ptr(), libc::RTLD_NOW) };
+    // SAFETY: the handle is that of a library, or null, which stands for the program.
+    let found = unsafe { libc::dlsym(runtime, c"_ZSt9terminatev".as_ptr()) };
+    assert!(!found.is_null(), "there is a C++ runtime");
+    // SAFETY: the function of this name takes nothing and answers nothing.
+    let terminate = unsafe { std::mem::transmute::<*mut libc::c_void, extern "C" fn()>(found) };
+    terminate();
+}

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::config::Settings;
-use alloc_core::policy::PytorchPolicy;
+use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule::replay::{ReplayOptions, SimulatedFigures, min_capacity, replay};
 use snapshot::trace::Trace;
 
@@ -120,6 +120,48 @@ fn a_device_that_is_behind_is_waited_for() {
     // The last use is queued with the free, and the request comes one event later.
     assert_eq!(late.waited_ns, 49_000);
     assert_eq!(late.iterations[0].driver.modelled_driver_ns, 49_000);
+}
+
+/// Traps of a replay, under both policies and with growable segments or not.
+fn traps(trace: &Trace, lag: u64) -> Vec<u64> {
+    fn of<P: Policy>(trace: &Trace, options: &ReplayOptions) -> u64 {
+        replay::<P>(trace, options, |_| {}).unwrap().result.simulated.unwrap().traps
+    }
+    let both = |growable| {
+        let options = ReplayOptions { lag, ..options(growable, "") };
+        [of::<PytorchPolicy>(trace, &options), of::<GranulePolicy>(trace, &options)]
+    };
+    [both(false), both(true)].concat()
+}
+
+#[test]
+fn a_block_is_used_on_another_stream_after_the_work_of_its_own() {
+    // The second block is where the first was, and the device is still at work on that for its own stream.
+    let handed_on = trace("a 0 660 0; f 0; a 1 272 0; r 1 2");
+    assert_eq!(traps(&handed_on, 100), [0; 4]);
+}
+
+#[test]
+fn streams_that_prefetch_for_each_other_use_nothing_too_early() {
+    // Every second block is used by another stream, too; sizes differ, so that memory is cut and joined.
+    let mut lines = Vec::new();
+    for n in 0..400_u64 {
+        let (own, size) = (n % 3, 1 + n * 7 % 90);
+        lines.push(format!("a {n} {size} {own}"));
+        if n % 2 == 0 {
+            lines.push(format!("r {n} {}", (own + 1) % 3));
+        }
+        if n % 4 == 0 {
+            lines.push(format!("r {n} {}", (own + 2) % 3));
+        }
+        if n >= 6 {
+            lines.push(format!("f {}", n - 6));
+        }
+    }
+    let program = trace(&lines.join(";"));
+    for lag in [1, 5, 100, 2000] {
+        assert_eq!(traps(&program, lag), [0; 4], "work {lag} events behind");
+    }
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub struct Conversion {
 /// What the recording allocator itself did within the history. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
+    /// Reserved bytes when the history began.
+    pub reserved_start: u64,
     /// Reserved bytes at the end: the sum of the device's segments.
     pub reserved_end: u64,
     /// Most reserved bytes within the history.
@@ -164,7 +166,7 @@ fn reserved(snapshot: &Snapshot, device: usize, history: &[TraceEntry]) -> Recor
             _ => {}
         }
     }
-    Recorded { reserved_end, reserved_peak, capacity, ..Recorded::default() }
+    Recorded { reserved_start: held, reserved_end, reserved_peak, capacity, ..Recorded::default() }
 }
 
 /// Whether earlier history is missing.

@@ -20,6 +20,7 @@ pub mod trace;
 pub use gzip::Input;
 
 use alloc_core::snapshot::Snapshot;
+use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -34,7 +35,7 @@ pub enum Loaded {
 }
 
 /// A file that [`load`] could not read; the message begins with the path.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 pub enum LoadError {
     /// The file could not be opened or its beginning could not be read.
     #[error("{}: {source}: check the path and that you may read the file", path.display())]
@@ -43,6 +44,12 @@ pub enum LoadError {
         path: PathBuf,
         /// What the operating system said.
         source: std::io::Error,
+    },
+    /// The file has nothing in it.
+    #[error("{}: the file is empty: what wrote it did not finish; record again", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
     },
     /// The file is neither a trace nor a pickle.
     #[error(
@@ -72,14 +79,29 @@ pub enum LoadError {
     },
 }
 
+/// As people read it, for `main` shows errors so.
+impl fmt::Debug for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// Reads a trace or a snapshot, plain or gzip'd, whichever the file is.
 ///
 /// # Errors
 /// [`LoadError`] says which file, what is wrong where in it, and what to do.
 pub fn load(path: impl AsRef<Path>) -> Result<Loaded, LoadError> {
+    load_with(path, &pickle::Limits::default())
+}
+
+/// As [`load`], with limits for a pickle.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_with(path: impl AsRef<Path>, limits: &pickle::Limits) -> Result<Loaded, LoadError> {
     let path = path.as_ref();
     let file = File::open(path).map_err(|source| LoadError::Open { path: path.to_owned(), source })?;
-    load_from(file, path)
+    load_from_with(file, path, limits)
 }
 
 /// As [`load`], from a reader; `name` stands for the path in errors. Blocks on the reader.
@@ -87,6 +109,18 @@ pub fn load(path: impl AsRef<Path>) -> Result<Loaded, LoadError> {
 /// # Errors
 /// As [`load`].
 pub fn load_from(reader: impl Read, name: impl AsRef<Path>) -> Result<Loaded, LoadError> {
+    load_from_with(reader, name, &pickle::Limits::default())
+}
+
+/// As [`load_from`], with limits for a pickle.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_from_with(
+    reader: impl Read,
+    name: impl AsRef<Path>,
+    limits: &pickle::Limits,
+) -> Result<Loaded, LoadError> {
     let path = name.as_ref();
     let open_error = |source| LoadError::Open { path: path.to_owned(), source };
     let mut input = BufReader::with_capacity(1 << 16, gzip::open(reader).map_err(open_error)?);
@@ -99,9 +133,10 @@ pub fn load_from(reader: impl Read, name: impl AsRef<Path>) -> Result<Loaded, Lo
         Some(b'#') => trace::Trace::from_plain(input)
             .map(|trace| Loaded::Trace(Box::new(trace)))
             .map_err(|source| LoadError::Trace { path: path.to_owned(), source }),
-        Some(b'\x80' | b']' | b'}' | b'(') => pickle::read_plain(input.by_ref(), &pickle::Limits::default())
+        Some(b'\x80' | b']' | b'}' | b'(') => pickle::read_plain(input.by_ref(), limits)
             .map(|snapshot| Loaded::Snapshot(Box::new(snapshot)))
             .map_err(|source| LoadError::Pickle { path: path.to_owned(), source }),
-        _ => Err(LoadError::Unrecognised { path: path.to_owned() }),
+        None => Err(LoadError::Empty { path: path.to_owned() }),
+        Some(_) => Err(LoadError::Unrecognised { path: path.to_owned() }),
     }
 }

@@ -58,6 +58,20 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// For files of which it is known who wrote them: as long and as large as memory allows.
+    #[must_use]
+    pub fn trusting() -> Self {
+        Self {
+            max_bytes: u64::MAX,
+            max_memory: u64::MAX,
+            memory_per_byte: 1 << 32,
+            copies_per_byte: 1 << 32,
+            ..Self::default()
+        }
+    }
+}
+
 /// Reads a snapshot, gzip'd or plain, from a reader or a byte slice (`&bytes[..]` is a reader), with the
 /// default [`Limits`]. Blocks on the reader; buffers by itself.
 ///

@@ -122,7 +122,7 @@ fn load_tells_the_kinds_apart() {
     assert!(matches!(snapshot::load(file("t", b"# {}\ni 1\n")), Ok(Loaded::Trace(_))));
     assert!(matches!(snapshot::load(file("s", b"\x80\x04].")), Ok(Loaded::Snapshot(_))));
     assert!(matches!(snapshot::load(file("p", b"plain text")), Err(LoadError::Unrecognised { .. })));
-    assert!(matches!(snapshot::load(file("e", b"")), Err(LoadError::Unrecognised { .. })));
+    assert!(matches!(snapshot::load(file("e", b"")), Err(LoadError::Empty { .. })));
     let missing = snapshot::load(folder.path().join("none")).unwrap_err().to_string();
     assert!(missing.contains("none") && missing.contains("check the path"), "{missing}");
     let bad = snapshot::load(file("b", b"# {}\nzzz\n")).unwrap_err().to_string();

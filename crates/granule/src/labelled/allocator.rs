@@ -7,6 +7,7 @@ use alloc_core::config::Settings;
 use alloc_core::error::{AllocError, Result};
 use alloc_core::history::HistoryOptions;
 use alloc_core::oom::OomReport;
+use alloc_core::share::SharedBlock;
 use alloc_core::snapshot::Snapshot;
 use alloc_core::stats::DeviceStats;
 use alloc_core::types::{DeviceIndex, DevicePtr};
@@ -43,7 +44,7 @@ impl<L: Label> CachingAllocator<L> {
 
 impl<L: Label> CachingAllocator<L> {
     /// The engine itself, for what has no labelled form: pools, captures, checkpoints, observers. Its handles are plain ones
-    /// ([`Stream::handle`]).
+    /// ([`Stream::handle`]). What its safe calls take away is never the memory of a live [`DeviceBuffer`].
     #[must_use]
     pub fn engine(&self) -> &Arc<alloc_core::CachingAllocator> {
         &self.inner
@@ -65,8 +66,27 @@ impl<L: Label> CachingAllocator<L> {
     ///
     /// # Errors
     /// Those of [`alloc_core::CachingAllocator::retire_stream`].
-    pub fn retire_stream(&self, stream: &Stream<L>) -> Result<()> {
-        self.inner.retire_stream(stream.handle())
+    ///
+    /// # Safety
+    /// As there: the stream is given no work from here on, not by a [`DeviceBuffer`] of it either.
+    ///
+    /// ```
+    /// # use granule::labelled::{CachingAllocator, Label, Stream};
+    /// fn ends<L: Label>(allocator: &CachingAllocator<L>, stream: &Stream<L>) {
+    ///     // SAFETY: no buffer of the stream is left, and nothing queues work on it any more.
+    ///     let _ = unsafe { allocator.retire_stream(stream) };
+    /// }
+    /// ```
+    ///
+    /// ```compile_fail,E0133
+    /// # use granule::labelled::{CachingAllocator, Label, Stream};
+    /// fn ends<L: Label>(allocator: &CachingAllocator<L>, stream: &Stream<L>) {
+    ///     let _ = allocator.retire_stream(stream);
+    /// }
+    /// ```
+    pub unsafe fn retire_stream(&self, stream: &Stream<L>) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.retire_stream(stream.handle()) }
     }
 
     /// Waits for all pending frees of a device; gives nothing back. **Blocks.**
@@ -151,15 +171,6 @@ impl<L: Label> CachingAllocator<L> {
     pub fn add_out_of_memory_observer(&self, observer: impl Fn(&OomReport) + Send + Sync + 'static) {
         self.inner.add_out_of_memory_observer(observer);
     }
-
-    /// The allocator without its label, for code that deals in raw addresses and handles.
-    ///
-    /// # Safety
-    /// Through it, no memory of a live [`DeviceBuffer`] is freed: a buffer's `fill`, `read` and `write` rely on it.
-    #[must_use]
-    pub unsafe fn unlabelled(&self) -> &Arc<alloc_core::CachingAllocator> {
-        &self.inner
-    }
 }
 
 /// Device memory that is freed, in the order of its stream's work, when this is dropped.
@@ -201,6 +212,14 @@ impl<L: Label> DeviceBuffer<L> {
     /// Those of [`alloc_core::CachingAllocator::record_stream`].
     pub fn record_stream(&self, stream: &Stream<L>) -> Result<()> {
         self.memory.record_stream(stream.handle())
+    }
+
+    /// Lets other processes open it; see [`alloc_core::CachingAllocator::share`].
+    ///
+    /// # Errors
+    /// Those of [`alloc_core::CachingAllocator::share`].
+    pub fn share(&self) -> Result<SharedBlock> {
+        self.memory.share()
     }
 
     /// Sets every byte, in the order of its stream's work. Does not block.

@@ -17,17 +17,17 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
-use std::{env, fs};
+use std::{env, fmt, fs};
 
 /// What was asked longest ago and is in no file is at most this old.
-const FLUSH_EVERY: Duration = Duration::from_secs(1);
+const FLUSH_EVERY: Duration = Duration::from_millis(10);
 /// How long anybody waits for the files. A disk that takes longer keeps what it has.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two dumps for want of memory: a program that tries sizes until one fits fails many times a second.
 const BETWEEN_FAILURES: Duration = Duration::from_secs(10);
 
 /// Why nothing is recorded.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// The variable's text is not understood.
@@ -55,6 +55,13 @@ pub enum RecordError {
         /// The first thing that went wrong.
         reason: String,
     },
+}
+
+/// As people read it, for `main` shows errors so.
+impl fmt::Debug for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// What the recorder asks of an allocator, whatever its policy.

@@ -134,11 +134,11 @@ impl<'a, P: Policy> Run<'a, P> {
                 self.allocator.free(ptr)?;
             }
             Event::RecordStream { id, stream } => {
-                let Block { ptr, bytes, .. } = *self.block(id)?;
-                let stream = self.streams[stream as usize];
-                self.allocator.record_stream(ptr, stream)?;
+                let Block { ptr, bytes, stream: own } = *self.block(id)?;
+                let [own, other] = [own, stream].map(|stream| self.streams[stream as usize]);
+                self.allocator.record_stream(ptr, other)?;
                 if let Some(program) = self.program.as_mut().filter(|_| !ptr.is_null()) {
-                    program.records(id, stream, ptr, bytes);
+                    program.records(id, own, other, ptr, bytes);
                 }
             }
             Event::EmptyCache => self.allocator.empty_cache()?,

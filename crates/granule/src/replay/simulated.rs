@@ -92,11 +92,13 @@ impl<'a> Program<'a> {
         }
     }
 
-    /// A block is used on another stream, too, until it is freed.
-    pub(super) fn records(&mut self, id: u64, stream: Stream, ptr: DevicePtr, bytes: u64) {
+    /// A block is used on another stream, too, until it is freed: after what its own was given, as programs order it.
+    pub(super) fn records(&mut self, id: u64, own: Stream, other: Stream, ptr: DevicePtr, bytes: u64) {
         if self.lags {
-            self.others.entry(id).or_default().push(stream);
-            self.uses(id, stream, ptr, bytes);
+            // Nothing is captured, and the streams are the replay's.
+            let _ = self.device.order(own, other);
+            self.others.entry(id).or_default().push(other);
+            self.uses(id, other, ptr, bytes);
         }
     }
 

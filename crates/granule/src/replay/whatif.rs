@@ -17,8 +17,8 @@ mod reliability;
 mod smallest;
 
 pub use candidate::{Candidate, Kind};
-pub use capacities::{COMMON_CARDS, capacities};
-pub use grid::{Answer, Progress, Question, Tried};
+pub use capacities::{CARDS, CONTEXT, Card, capacities};
+pub use grid::{Answer, Before, Progress, Question, Tried};
 pub use outcome::{FirstRefusal, Outcome};
 pub use rank::{Choice, Nearest, Verdict};
 pub use reliability::{Effect, NotExact, of_lag, of_snapshot, of_trace};

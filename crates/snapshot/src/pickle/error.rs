@@ -89,7 +89,9 @@ pub enum PickleError {
         what: String,
     },
     /// The file takes more than [`super::Limits`] allows.
-    #[error("byte {offset}: {what}; if you trust the file, read it with larger limits")]
+    #[error(
+        "byte {offset}: {what}; if you trust the file, read it with larger limits (`--trust`, `pickle::Limits::trusting`)"
+    )]
     Limit {
         /// Byte offset in the unpacked pickle.
         offset: u64,

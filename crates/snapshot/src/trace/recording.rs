@@ -1,16 +1,17 @@
 //! Writing a trace while its program runs, so that what is there can be read at any time, whatever happens to the program.
 //!
-//! The file is a row of whole gzip archives, which together are one trace: the header's comes first, padded and not packed, so
+//! The file is a row of gzip archives, which together are one trace: the header's comes first, padded and not packed, so
 //! that it can be written anew in its place when the recording has ended and the figures are known. Until then it says
-//! that the recording was not ended.
+//! that the recording was not ended. The last archive grows: what was flushed can be read although its end is missing.
 
 use super::write::push_line;
 use super::{Event, TraceHeader};
+use flate2::write::GzEncoder;
 use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 use std::io::{self, Seek, SeekFrom, Write};
 
-/// Bytes of text that are packed together.
+/// Bytes of text in an archive.
 const CHUNK: usize = 1 << 18;
 /// The header's line is as long as a multiple of this.
 const HEADER_ROOM: usize = 4096;
@@ -27,8 +28,17 @@ pub struct TraceRecording<W: Write + Seek> {
     header: TraceHeader,
     /// Bytes of the header's archive.
     header_bytes: usize,
+    /// Lines that are not in the file.
     text: Vec<u8>,
+    archive: Option<Archive>,
     bytes: u64,
+}
+
+/// The last archive, whose end is not in the file.
+#[derive(Debug)]
+struct Archive {
+    encoder: GzEncoder<Vec<u8>>,
+    text_bytes: usize,
 }
 
 impl<W: Write + Seek> TraceRecording<W> {
@@ -45,8 +55,8 @@ impl<W: Write + Seek> TraceRecording<W> {
         unfinished.extra[KEY]["ended"] = json!(false);
         let packed = pack_header(&unfinished)?;
         output.write_all(&packed)?;
-        let bytes = packed.len() as u64;
-        Ok(Self { output, header, header_bytes: packed.len(), text: Vec::with_capacity(CHUNK + 128), bytes })
+        let (bytes, text) = (packed.len() as u64, Vec::with_capacity(CHUNK + 128));
+        Ok(Self { output, header, header_bytes: packed.len(), text, archive: None, bytes })
     }
 
     /// Adds a line. It is in the file after the next [`flush`](Self::flush), or sooner.
@@ -58,7 +68,7 @@ impl<W: Write + Seek> TraceRecording<W> {
         if self.text.len() >= CHUNK { self.flush() } else { Ok(()) }
     }
 
-    /// Puts all lines into the file, in one write of whole lines.
+    /// Puts all lines into the file, in one write of whole lines. Whatever happens to the program then, they can be read.
     ///
     /// # Errors
     /// What the output reports.
@@ -66,11 +76,24 @@ impl<W: Write + Seek> TraceRecording<W> {
         if self.text.is_empty() {
             return Ok(());
         }
-        let mut encoder = GzBuilder::new().mtime(0).write(Vec::with_capacity(CHUNK / 3), Compression::new(4));
-        encoder.write_all(&self.text)?;
+        let mut archive = self.archive.take().unwrap_or_else(|| Archive {
+            encoder: GzBuilder::new().mtime(0).write(Vec::with_capacity(CHUNK / 3), Compression::new(4)),
+            text_bytes: 0,
+        });
+        archive.encoder.write_all(&self.text)?;
+        archive.text_bytes += self.text.len();
         self.text.clear();
-        let packed = encoder.finish()?;
-        self.output.write_all(&packed)?;
+        if archive.text_bytes >= CHUNK {
+            return self.put(&archive.encoder.finish()?);
+        }
+        archive.encoder.flush()?;
+        let packed = std::mem::take(archive.encoder.get_mut());
+        self.archive = Some(archive);
+        self.put(&packed)
+    }
+
+    fn put(&mut self, packed: &[u8]) -> io::Result<()> {
+        self.output.write_all(packed)?;
         self.output.flush()?;
         self.bytes += packed.len() as u64;
         Ok(())
@@ -88,6 +111,9 @@ impl<W: Write + Seek> TraceRecording<W> {
     /// What the output reports.
     pub fn finish(mut self, complete: impl FnOnce(&mut TraceHeader, &mut Value)) -> io::Result<W> {
         self.flush()?;
+        if let Some(archive) = self.archive.take() {
+            self.put(&archive.encoder.finish()?)?;
+        }
         let mut about = self.header.extra.get(KEY).cloned().unwrap_or_else(|| json!({}));
         complete(&mut self.header, &mut about);
         about["ended"] = json!(true);

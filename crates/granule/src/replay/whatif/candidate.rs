@@ -102,7 +102,7 @@ impl Question {
 
     /// The current settings, where they are those of Granule's policy.
     fn granule(&self) -> Option<Settings> {
-        (self.current.policy == PolicyName::Granule).then(|| self.current.clone())
+        (self.current.policy_name() == PolicyName::Granule).then(|| self.current.clone())
     }
 }
 
@@ -215,7 +215,7 @@ impl List {
         self.candidates.push(Candidate {
             name,
             kind,
-            policy: settings.policy.name(),
+            policy: settings.policy_name().name(),
             conf,
             granule_conf: None,
             caching: true,
@@ -243,11 +243,12 @@ impl List {
     fn granule(&mut self, kept: &Settings) {
         let is_current = self.granule.is_some();
         let settings = self.granule.take();
-        let settings = settings.unwrap_or_else(|| Settings { policy: PolicyName::Granule, ..kept.clone() });
+        let settings =
+            settings.unwrap_or_else(|| Settings { policy: Some(PolicyName::Granule), ..kept.clone() });
         self.candidates.push(Candidate {
             name: GRANULE.into(),
             kind: if is_current { Kind::Current } else { Kind::Granule },
-            policy: settings.policy.name(),
+            policy: settings.policy_name().name(),
             conf: settings.to_text().unwrap_or_default(),
             granule_conf: Some(granule_conf(&settings)),
             caching: true,
@@ -264,7 +265,7 @@ impl List {
         self.candidates.push(Candidate {
             name: "PYTORCH_NO_CUDA_MEMORY_CACHING=1".into(),
             kind: Kind::Advice,
-            policy: settings.policy.name(),
+            policy: settings.policy_name().name(),
             conf: settings.text.clone(),
             granule_conf: None,
             caching: false,

@@ -25,8 +25,44 @@ pub struct Question {
     pub capacities: Vec<u64>,
     /// The memory of the device that the recording is of, where that is known.
     pub recorded_capacity: Option<u64>,
+    /// What the program had reserved when the workload begins.
+    pub before: Before,
     /// How many events a stream's work is behind; 0 completes everything at once.
     pub lag: u64,
+}
+
+/// What a program had reserved when its workload begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Before {
+    /// Nothing: the workload is the program's from its start.
+    #[default]
+    Nothing,
+    /// So many bytes, some of which it needed: on a device with less, the workload says nothing about the program.
+    Bytes(u64),
+    /// That is not recorded, so that no device is known to be large enough.
+    Unknown,
+}
+
+impl Before {
+    /// Whether a device of `capacity` bytes, on which the workload fits, could have what was there before.
+    #[must_use]
+    pub const fn fits(self, capacity: u64) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Bytes(bytes) => bytes <= capacity,
+            Self::Unknown => false,
+        }
+    }
+
+    /// Bytes, as far as they are known.
+    #[must_use]
+    pub const fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Nothing => Some(0),
+            Self::Bytes(bytes) => Some(bytes),
+            Self::Unknown => None,
+        }
+    }
 }
 
 impl Default for Question {
@@ -37,6 +73,7 @@ impl Default for Question {
             policies: PolicyName::ALL.to_vec(),
             capacities: Vec::new(),
             recorded_capacity: None,
+            before: Before::Nothing,
             lag: 0,
         }
     }
@@ -63,6 +100,8 @@ pub enum Progress {
 pub struct Answer {
     /// Most requested bytes live at once: no device can be smaller.
     pub peak_requested: u64,
+    /// Reserved when the workload begins; `None` where that is not recorded.
+    pub reserved_before: Option<u64>,
     /// Events of the workload.
     pub events: u64,
     /// Whether the workload says where iterations begin.
@@ -103,7 +142,10 @@ impl Question {
     pub fn ask(&self, trace: &Trace, progress: &(dyn Fn(Progress) + Sync)) -> Result<Answer, ReplayError> {
         let peak_requested = peak_live(trace);
         let mut devices = match self.capacities.as_slice() {
-            [] => capacities(peak_requested, self.recorded_capacity),
+            [] => {
+                let need = peak_requested.max(self.before.bytes().unwrap_or(0));
+                capacities(need, self.recorded_capacity)
+            }
             chosen => chosen.to_vec(),
         };
         devices.sort_unstable();
@@ -144,9 +186,14 @@ impl Question {
         let verdicts: Vec<Verdict> = devices
             .iter()
             .enumerate()
-            .map(|(index, capacity)| verdict(&candidates, index, *capacity))
+            .map(|(index, capacity)| {
+                let found = verdict(&candidates, index, *capacity);
+                if self.before.fits(*capacity) { found } else { found.of_a_part() }
+            })
             .collect();
-        let smallest = if verdicts.iter().any(|verdict| verdict.least_change.is_none()) {
+        // Of a part of the program, the smallest device is not the program's.
+        let whole = self.before == Before::Nothing;
+        let smallest = if whole && verdicts.iter().any(|verdict| verdict.least_change.is_none()) {
             progress(Progress::Smallest);
             Some(smallest(trace, &candidates, roomy, self.lag)?)
         } else {
@@ -154,6 +201,7 @@ impl Question {
         };
         Ok(Answer {
             peak_requested,
+            reserved_before: self.before.bytes(),
             events: trace.events.len() as u64,
             has_iterations: has_iterations(trace),
             lag: self.lag,
@@ -210,7 +258,7 @@ fn attempt(
         progress(Progress::Events((done - told) as u64));
         told = done;
     };
-    let (result, refusal) = match candidate.settings.policy {
+    let (result, refusal) = match candidate.settings.policy_name() {
         PolicyName::Granule => {
             let replayed = replay::<GranulePolicy>(trace, &options, progress)?;
             (replayed.result, replayed.first_refusal)

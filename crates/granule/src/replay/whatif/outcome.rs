@@ -1,7 +1,6 @@
 //! What one candidate did on one device.
 
 use crate::replay::{Refusal, ReplayResult};
-use backend_openreg::Call;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -60,14 +59,6 @@ impl Outcome {
     #[must_use]
     pub fn held(&self) -> u64 {
         self.driver_peak_held.max(self.reserved_bytes_peak.unsigned_abs())
-    }
-
-    /// All calls of the driver that take, give back, map or unmap memory.
-    #[must_use]
-    pub fn memory_calls(&self) -> u64 {
-        const COUNTED: [Call; 6] =
-            [Call::Malloc, Call::Free, Call::CreatePhysical, Call::ReleasePhysical, Call::Map, Call::Unmap];
-        COUNTED.iter().filter_map(|call| self.device_calls.get(call.name())).sum()
     }
 
     pub(super) fn new(result: ReplayResult, refusal: Option<&Refusal>) -> Self {

@@ -1,6 +1,6 @@
 //! Which candidate is the answer.
 
-use super::{Candidate, FirstRefusal, Kind, Outcome, Tried};
+use super::{Candidate, Card, FirstRefusal, Kind, Outcome, Tried};
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -26,8 +26,12 @@ impl Effort {
 /// The answer for one device.
 #[derive(Clone, Debug, Serialize)]
 pub struct Verdict {
-    /// The device's memory in bytes.
+    /// What the allocator can have of the device's memory, in bytes.
     pub capacity: u64,
+    /// The card of which that is so.
+    pub card: Option<&'static Card>,
+    /// Whether the workload tells. It does not where it fits, and what the program had reserved before it may not.
+    pub known: bool,
     /// How many candidates fit, those without caching left out.
     pub fitting: usize,
     /// What fits with the fewest options changed; of several the one with the fewest retries, then the one that takes the
@@ -106,6 +110,8 @@ pub(super) fn verdict(tried: &[Tried], index: usize, capacity: u64) -> Verdict {
         .min_by_key(|(tried, outcome)| (outcome.refused, Reverse(first_event(outcome)), key(tried, outcome)));
     Verdict {
         capacity,
+        card: Card::of_capacity(capacity),
+        known: true,
         fitting: fitting().count(),
         least_change: least.map(Choice::new),
         without_retries: smooth.filter(|_| retries).map(Choice::new),
@@ -121,6 +127,24 @@ pub(super) fn verdict(tried: &[Tried], index: usize, capacity: u64) -> Verdict {
 
 fn first_event(outcome: &Outcome) -> usize {
     outcome.first_refusal.map_or(usize::MAX, |refusal| refusal.event)
+}
+
+impl Verdict {
+    /// The same of a workload that is not all that the program needs: that it fits says nothing.
+    pub(super) fn of_a_part(self) -> Self {
+        if self.least_change.is_none() && self.without_caching.is_none() {
+            return self;
+        }
+        Self {
+            known: false,
+            fitting: 0,
+            least_change: None,
+            without_retries: None,
+            without_caching: None,
+            nearest: None,
+            ..self
+        }
+    }
 }
 
 impl Choice {

@@ -54,7 +54,7 @@ pub(super) fn smallest(
         let options =
             ReplayOptions { lag, capacity: Some(roomy), unwatched: true, ..ReplayOptions::default() };
         let options = ReplayOptions { settings: candidate.settings.clone(), ..options };
-        match candidate.settings.policy {
+        match candidate.settings.policy_name() {
             PolicyName::Granule => search::<GranulePolicy>(trace, candidate, &options, &mut found.granule)?,
             _ => search::<PytorchPolicy>(trace, candidate, &options, &mut found.pytorch)?,
         }

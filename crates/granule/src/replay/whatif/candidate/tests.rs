@@ -31,7 +31,7 @@ fn every_candidate_is_its_text_and_there_are_no_doubles() {
         let all = of(current, &["max_split_size_mb:64", "expandable_segments:True"]);
         for candidate in &all {
             let settings = Settings { caching: true, ..candidate.settings.clone() };
-            if settings.policy == PolicyName::Pytorch {
+            if settings.policy_name() == PolicyName::Pytorch {
                 assert!(same_options(&read(&candidate.conf), &settings), "{}", candidate.name);
             }
             assert_eq!(

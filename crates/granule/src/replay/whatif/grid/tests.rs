@@ -119,7 +119,7 @@ fn refused(trace: &Trace, candidate: &Candidate, capacity: u64) -> u64 {
     } else {
         trace
     };
-    match candidate.settings.policy {
+    match candidate.settings.policy_name() {
         PolicyName::Granule => replay::<GranulePolicy>(trace, &options, |_| {}).unwrap().result.refused,
         _ => replay::<PytorchPolicy>(trace, &options, |_| {}).unwrap().result.refused,
     }
