@@ -7,14 +7,16 @@ mod memory;
 mod period;
 mod place;
 mod refused;
+mod summary;
 mod waste;
 
 pub use diff::{Comparison, Figure, Function, GroupChange, MomentChange};
 pub use growth::{Growth, Marks, Step, Suspect};
 pub use live::{Class, Group, Live, OfLabel, OfPool, OfStream, Size};
 pub use memory::{Blocker, Held, HeldOpen, Memory, PoolMemory};
-pub use place::{Caller, Place};
+pub use place::{Caller, Place, program_frame};
 pub use refused::{Refused, Verdict};
+pub use summary::{Help, Summary};
 pub use waste::Waste;
 
 use crate::Run;
@@ -87,7 +89,7 @@ pub struct Figures {
     pub peak_live: u64,
     /// When that was first.
     pub peak_live_at: Moment,
-    /// Most bytes held from the device.
+    /// Most reserved bytes.
     pub peak_reserved: u64,
     /// When that was first.
     pub peak_reserved_at: Moment,
@@ -142,12 +144,16 @@ impl Inspection {
         Self {
             run: Figures::of(run),
             moments: moments.map(|(what, at)| context.view(what, at)).collect(),
-            refused: run.refusals.first().map(|refusal| {
-                let layout = Layout::at(run, refusal.at, rules);
-                Refused::new(&context, refusal, &layout)
-            }),
+            refused: context.refused(1).next(),
             growth: Growth::new(&context),
         }
+    }
+
+    /// Why the first so many refused requests were refused. Each costs a look at all that was live then.
+    #[must_use]
+    pub fn refusals(run: &Run, rules: &Rules, at_most: usize) -> Vec<Refused> {
+        let context = Context { run, rules, callers: Callers::new(&run.sites) };
+        context.refused(at_most).collect()
     }
 }
 
@@ -179,6 +185,11 @@ impl Figures {
 }
 
 impl Context<'_> {
+    fn refused(&self, at_most: usize) -> impl Iterator<Item = Refused> {
+        let first = self.run.refusals.iter().take(at_most);
+        first.map(|refusal| Refused::new(self, refusal, &Layout::at(self.run, refusal.at, self.rules)))
+    }
+
     fn view(&self, what: &'static str, at: Moment) -> View {
         let run = self.run;
         let layout = run.has_addresses().then(|| Layout::at(run, at, self.rules));

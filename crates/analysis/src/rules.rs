@@ -25,12 +25,18 @@ impl Rules {
     #[must_use]
     pub fn new(settings: &Settings) -> Self {
         let fixed = Settings { expandable_segments: false, ..settings.clone() };
-        if settings.policy == PolicyName::Granule {
+        if settings.policy_name() == PolicyName::Granule {
             let fixed = GranulePolicy::new(&fixed, false);
             return Self { growing: Kind::Granule(fixed.growing()), fixed: Kind::Granule(fixed) };
         }
         let fixed = PytorchPolicy::new(&fixed, false);
         Self { growing: Kind::Pytorch(fixed.growing()), fixed: Kind::Pytorch(fixed) }
+    }
+
+    /// Whether they are PyTorch's.
+    #[must_use]
+    pub const fn is_pytorch(&self) -> bool {
+        matches!(self.fixed, Kind::Pytorch(_))
     }
 
     /// Bytes of the block that a request takes.
@@ -105,7 +111,7 @@ mod tests {
 
     #[test]
     fn granule_keeps_nothing() {
-        let rules = Rules::new(&Settings { policy: PolicyName::Granule, ..Settings::default() });
+        let rules = Rules::new(&Settings { policy: Some(PolicyName::Granule), ..Settings::default() });
         assert!(!rules.keeps_whole(4 * MIB, 3 * MIB, false));
         assert!(!rules.is_small(512, false) && rules.is_small(512, true));
     }

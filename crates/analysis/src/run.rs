@@ -243,7 +243,7 @@ impl Run {
         figures
     }
 
-    /// Most bytes held from the device, and the first moment at which they were.
+    /// Most reserved bytes, and the first moment at which they were.
     #[must_use]
     pub fn reserved_peak(&self) -> (Moment, u64) {
         let first_most = |best: (Moment, u64), next: (Moment, u64)| if next.1 > best.1 { next } else { best };

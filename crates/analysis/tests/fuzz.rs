@@ -22,7 +22,7 @@ use snapshot::{Loaded, convert, load_from};
 fn look(run: &Run, at: u32) -> Inspection {
     let moments = [When::Peak, When::End, When::Oom, When::At(at)];
     let growable = Settings { expandable_segments: true, ..Settings::default() };
-    let granule = Settings { policy: PolicyName::Granule, ..Settings::default() };
+    let granule = Settings { policy: Some(PolicyName::Granule), ..Settings::default() };
     for settings in [growable, granule] {
         let _ = Inspection::new(run, &Rules::new(&settings), &moments);
     }

@@ -7,7 +7,7 @@ mod machine;
 
 use alloc_core::config::Settings;
 use alloc_core::types::PoolId;
-use analysis::inspect::{Comparison, Inspection, Marks, Verdict, When};
+use analysis::inspect::{Comparison, Help, Inspection, Marks, Summary, Verdict, When};
 use analysis::layout::Layout;
 use analysis::rules::Rules;
 use analysis::run::{Allocation, Iteration, NEVER, Refusal, Run, Span};
@@ -182,6 +182,58 @@ fn a_refusal_says_why() {
     elsewhere.spans[0].pool = 1;
     elsewhere.pools.push(PoolId(1, 0));
     assert_eq!(refused(elsewhere, 12 * MIB, Some(MIB)).0, Verdict::HeldElsewhere);
+}
+
+/// The summary of a run on a device of 26 MiB, in which one request was refused.
+fn summary_of(run: Run, size: u64, device_free: Option<u64>) -> Summary {
+    let refusal = Refusal { at: 1, size, stream: 0, device_free, frames: None };
+    let inspection = inspect(&Run { refusals: vec![refusal], ..run }, &[]);
+    Summary::new(&inspection, Some(26 * MIB), false)
+}
+
+#[test]
+fn a_summary_says_the_peak_the_refusal_and_what_would_help() {
+    let a = 1 << 30;
+    let run = || fixed(&[(a, 20 * MIB)], &[(a + 8 * MIB, 2 * MIB)]);
+    let fragmented = summary_of(run(), 12 * MIB, Some(MIB));
+    assert_eq!((fragmented.why, fragmented.help), (Some(Verdict::Fragmented), Help::ExpandableSegments));
+    assert_eq!(
+        fragmented.text,
+        "At most 2.00 MiB were live at once and 20.00 MiB reserved, of 26.00 MiB. One request was refused, of 12.00 MiB: \
+         enough was free, but not in one piece. expandable_segments:True lets free memory be joined and change hands; \
+         granule whatif tries it."
+    );
+    let mut growable = run();
+    growable.spans[0].growable = true;
+    let fragmented = summary_of(growable, 12 * MIB, Some(MIB));
+    assert_eq!(fragmented.help, Help::OneBlockLess, "expandable segments are no news to it");
+    assert!(fragmented.text.ends_with("Without one block of 2.00 MiB there would have been room for it."));
+    let too_little = summary_of(run(), 40 * MIB, Some(6 * MIB));
+    assert_eq!(too_little.help, Help::NeedLess);
+    assert!(too_little.text.contains("16.00 MiB less to keep, or a larger device"), "{}", too_little.text);
+    assert_eq!(summary_of(run(), 9 * MIB, Some(MIB)).help, Help::RaiseLimit);
+    assert_eq!(summary_of(run(), 40 * MIB, None).help, Help::OtherSettings);
+}
+
+#[test]
+fn a_summary_without_a_refusal_says_what_could_be_saved() {
+    let a = 1 << 30;
+    let of = |run: &Run, lower_bounds| Summary::new(&inspect(run, &[]), None, lower_bounds);
+    let loose = of(&fixed(&[(a, 20 * MIB)], &[(a, 2 * MIB)]), false);
+    assert_eq!(loose.help, Help::OtherSettings);
+    assert!(loose.text.contains("No request was refused. 18.00 MiB more were reserved"), "{}", loose.text);
+    let tight = of(&fixed(&[(a, 20 * MIB)], &[(a, 19 * MIB)]), true);
+    assert_eq!((tight.help, tight.lower_bounds), (Help::Nothing, true));
+    assert!(tight.text.starts_with("At least 19.00 MiB were live at once"), "{}", tight.text);
+    let growing = of(&program(8, 2, true), false);
+    assert_eq!(growing.help, Help::StopGrowth);
+    assert!(
+        growing.text.contains("grows by 5.86 KiB with every iteration, most of it in requests of 2.93 KiB"),
+        "{}",
+        growing.text
+    );
+    let sentences = |summary: &Summary| summary.text.matches(". ").count() + 1;
+    assert!([loose, tight, growing].iter().all(|summary| sentences(summary) <= 3));
 }
 
 /// A program of `steps` iterations that keeps `kept` of the blocks of 3000 bytes that it requests in each.

@@ -116,8 +116,11 @@ fn runs_of_recorded_traces_have_the_recorded_figures() {
                 assert_eq!(streams, plain.streams[without.stream as usize], "{name}");
             }
         }
-        let (run, replay) =
-            replayed::<GranulePolicy>(&trace, Settings { policy: PolicyName::Granule, ..settings("") }, None);
+        let (run, replay) = replayed::<GranulePolicy>(
+            &trace,
+            Settings { policy: Some(PolicyName::Granule), ..settings("") },
+            None,
+        );
         check(&run, &replay, &format!("{name} granule"));
     }
 }

@@ -11,6 +11,7 @@ import sys
 import weakref
 
 import torch
+from granule_estimate_ddp import watch_for_ddp
 from granule_estimate_generate import watch_for_transformers
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -36,6 +37,7 @@ def start() -> None:
     # The simulated cuDNN computes no attention; flash and memory-efficient attention are PyTorch's own.
     torch.backends.cuda.enable_cudnn_sdp(False)
     watch_for_transformers()
+    watch_for_ddp()
     Iterations(watcher, int(os.environ.get(ITERATIONS, "0")))
 
 

@@ -1,12 +1,17 @@
 //! The simulated drivers, built for one PyTorch and kept.
 
 use crate::error::{EstimateError, end_of};
+use crate::signals::Signals;
+use crate::started;
 use crate::torch::Torch;
 use include_dir::{Dir, include_dir};
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 static RIG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/rig");
 static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python");
@@ -30,18 +35,29 @@ pub fn cache() -> Result<PathBuf, EstimateError> {
 
 impl Drivers {
     /// Those for this PyTorch, from `cache`, or built now, which takes half a minute; `building` is called before that.
-    /// Two processes may do this at once.
+    /// Of two processes that do this at once, one waits for the other. What `signals` gives ends the build.
     ///
     /// # Errors
-    /// [`EstimateError::Build`] says what is missing; [`EstimateError::File`] for the cache.
-    pub fn prepare(cache: &Path, torch: &Torch, building: impl FnOnce()) -> Result<Self, EstimateError> {
-        let folder = kept(cache, &key(torch), |unfinished| {
-            building();
-            build(unfinished, torch)
-        })?;
-        let modules = kept(cache, &format!("python-{:016x}", hash_of(&PYTHON)), |unfinished| {
-            PYTHON.extract(unfinished).map_err(EstimateError::file(unfinished))
-        })?;
+    /// [`EstimateError::Build`] says what is missing; [`EstimateError::File`] for the cache;
+    /// [`EstimateError::Interrupted`].
+    pub fn prepare(
+        cache: &Path,
+        torch: &Torch,
+        signals: &mut Signals<'_>,
+        building: impl FnOnce(),
+    ) -> Result<Self, EstimateError> {
+        let folder = cache.join(key(torch));
+        let modules = cache.join(format!("python-{:016x}", hash_of(&PYTHON)));
+        if !folder.is_dir() || !modules.is_dir() {
+            fs::create_dir_all(cache).map_err(EstimateError::file(cache))?;
+            let _lock = lock(cache, signals)?;
+            sweep(cache);
+            make(&folder, |unfinished| {
+                building();
+                build(unfinished, torch, signals)
+            })?;
+            make(&modules, |unfinished| PYTHON.extract(unfinished).map_err(EstimateError::file(unfinished)))?;
+        }
         Ok(Self { folder, modules })
     }
 
@@ -66,24 +82,45 @@ impl Drivers {
     }
 }
 
-/// A folder in the cache, which `make` fills if it is not there yet.
-fn kept(
-    cache: &Path,
-    name: &str,
-    make: impl FnOnce(&Path) -> Result<(), EstimateError>,
-) -> Result<PathBuf, EstimateError> {
-    let folder = cache.join(name);
-    if folder.is_dir() {
-        return Ok(folder);
+/// What a folder is called until it is whole.
+const UNFINISHED: &str = ".unfinished-";
+
+/// Waits until nobody else builds. The system lets go of the lock where this process is killed.
+fn lock(cache: &Path, signals: &mut Signals<'_>) -> Result<File, EstimateError> {
+    let folder = File::open(cache).map_err(EstimateError::file(cache))?;
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Ok(folder),
+            Err(TryLockError::WouldBlock) => sleep(Duration::from_millis(20)),
+            Err(TryLockError::Error(error)) => {
+                return Err(EstimateError::File { path: cache.to_owned(), error });
+            }
+        }
+        if let Some(received) = signals().first() {
+            return Err(EstimateError::Interrupted { signal: received.number });
+        }
     }
-    fs::create_dir_all(cache).map_err(EstimateError::file(cache))?;
-    let unfinished = tempfile::Builder::new().prefix(".unfinished-").tempdir_in(cache);
+}
+
+/// Fills a folder of the cache, if it is not there yet.
+fn make(folder: &Path, fill: impl FnOnce(&Path) -> Result<(), EstimateError>) -> Result<(), EstimateError> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let cache = folder.parent().unwrap_or(folder);
+    let unfinished = tempfile::Builder::new().prefix(UNFINISHED).tempdir_in(cache);
     let unfinished = unfinished.map_err(EstimateError::file(cache))?;
-    make(unfinished.path())?;
-    match fs::rename(unfinished.path(), &folder) {
-        // The first one stays, if somebody else was as quick.
-        Err(error) if !folder.is_dir() => Err(EstimateError::File { path: folder, error }),
-        _ => Ok(folder),
+    fill(unfinished.path())?;
+    fs::rename(unfinished.path(), folder).map_err(EstimateError::file(folder))
+}
+
+/// Removes what builds that were killed have left: whoever has the lock is the only one who builds.
+fn sweep(cache: &Path) {
+    for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            // The next one removes what cannot be removed now.
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
@@ -109,19 +146,41 @@ fn hash_of(dir: &Dir<'_>) -> u64 {
     hasher.finish()
 }
 
-fn build(into: &Path, torch: &Torch) -> Result<(), EstimateError> {
+fn build(into: &Path, torch: &Torch, signals: &mut Signals<'_>) -> Result<(), EstimateError> {
     let rig = into.join("rig");
     fs::create_dir_all(&rig).and_then(|()| RIG.extract(&rig)).map_err(EstimateError::file(&rig))?;
+    let mut said = tempfile::tempfile().map_err(EstimateError::file(std::env::temp_dir()))?;
+    let started = |error| EstimateError::Start { program: "bash".into(), error };
     let mut bash = Command::new("bash");
     bash.arg(rig.join("build.sh"))
         .env("TORCH_SITE", &torch.site)
         .env("PYTHON", &torch.python)
         .env("OUT", into.join("lib"))
         .env("WATCHER", "1")
-        .stdin(Stdio::null());
-    let output = bash.output().map_err(|error| EstimateError::Start { program: "bash".into(), error })?;
-    if !output.status.success() {
-        return Err(EstimateError::Build { said: end_of(&output.stderr) });
+        // What a compiler that was killed leaves goes with the folder.
+        .env("TMPDIR", into)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said.try_clone().map_err(started)?);
+    started::adopt_orphans();
+    let mut child = bash.spawn().map_err(started)?;
+    let status = loop {
+        let status = child.try_wait().map_err(started)?;
+        // Before a build is called broken that was interrupted: a terminal's keys end it, too.
+        if let Some(received) = signals().first() {
+            started::kill_all();
+            return Err(EstimateError::Interrupted { signal: received.number });
+        }
+        match status {
+            Some(status) => break status,
+            None => sleep(Duration::from_millis(20)),
+        }
+    };
+    if !status.success() {
+        let mut text = Vec::new();
+        let read = said.rewind().and_then(|()| said.read_to_end(&mut text));
+        read.map_err(EstimateError::file(std::env::temp_dir()))?;
+        return Err(EstimateError::Build { said: end_of(&text) });
     }
     Ok(())
 }
@@ -158,7 +217,8 @@ mod tests {
     fn a_build_says_what_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
         let site = folder.path().join("site-packages");
-        let error = build(folder.path(), &torch("2.15.0", &site.to_string_lossy())).unwrap_err();
+        let error =
+            build(folder.path(), &torch("2.15.0", &site.to_string_lossy()), &mut Vec::new).unwrap_err();
         let EstimateError::Build { said } = error else { panic!("{error}") };
         assert!(said.contains("no torch in") || said.contains("is missing"), "{said}");
     }

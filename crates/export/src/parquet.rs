@@ -7,10 +7,13 @@ use crate::schema::{AllocationRow, EventRow, IterationRow, Row, RunRow, SegmentR
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
-use parquet::record::RecordWriter;
+use parquet::record::{RecordWriter, RowAccessor};
 use parquet::schema::types::TypePtr;
+use std::fs::File;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Rows that are in memory at once, and in a row group of the file: what query engines like to read in one piece.
@@ -33,6 +36,14 @@ pub enum Table {
     Sites,
     /// Everything that happened.
     Events,
+}
+
+/// The run that a table is of, as its first row says. `None` where the file is not there, or no such table.
+#[must_use]
+pub fn run_of(path: &Path) -> Option<String> {
+    let table = SerializedFileReader::new(File::open(path).ok()?).ok()?;
+    let row = table.get_row_iter(None).ok()?.next()?.ok()?;
+    row.get_string(0).ok().cloned()
 }
 
 impl Table {

@@ -6,6 +6,7 @@ use crate::events::{Event, Events, What};
 use crate::schema::{AllocationRow, EventRow, IterationRow, RunRow, SegmentRow, SiteRow};
 use alloc_core::snapshot::Frame;
 use analysis::Run;
+use analysis::inspect::program_frame;
 use analysis::run::{Allocation, Moment, NEVER};
 use std::fmt::Write;
 
@@ -132,14 +133,17 @@ impl<'a> Rows<'a> {
 
     /// All but the one of allocations without a stack.
     pub(crate) fn sites(&self) -> impl Iterator<Item = SiteRow<'_>> {
-        self.run.sites.iter().enumerate().skip(1).map(|(index, frames)| SiteRow {
-            run: self.source.id,
-            site: count(index),
-            function: frames.first().map_or("", |frame| &frame.name),
-            file: frames.first().map_or("", |frame| &frame.filename),
-            line: frames.first().map_or(0, |frame| bytes(frame.line)),
-            frames: count(frames.len()),
-            stack: stack_text(frames),
+        self.run.sites.iter().enumerate().skip(1).map(|(index, frames)| {
+            let named = program_frame(frames);
+            SiteRow {
+                run: self.source.id,
+                site: count(index),
+                function: named.map_or("", |frame| &frame.name),
+                file: named.map_or("", |frame| &frame.filename),
+                line: named.map_or(0, |frame| bytes(frame.line)),
+                frames: count(frames.len()),
+                stack: stack_text(frames),
+            }
         })
     }
 

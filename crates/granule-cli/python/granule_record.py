@@ -4,6 +4,7 @@ Nothing here may break the program: what cannot be done is a warning.
 """
 
 import atexit
+import math
 import os
 import pickle
 import signal
@@ -17,10 +18,15 @@ from granule_record_options import Options
 MAX_ENTRIES = 200_000
 # An entry in a snapshot's file.
 BYTES_AN_ENTRY = 70
+# What the name of the snapshot of what there is so far ends with. A process that ended well has none.
+SO_FAR = "so-far"
 # The share of new entries in the ring at which the next file is due: what comes before it is written has the rest.
 DUE = 0.6
 # Seconds after which the ring is looked at again, at the latest.
 MOST_WAIT = 0.25
+# Between two snapshots of what there is so far: this many seconds, or times what the last one took.
+BETWEEN_SO_FAR = 1.0
+SHARE_SO_FAR = 100
 # Seconds that a snapshot waits for another one.
 MOST_PATIENCE = 120
 # Seconds between snapshots for want of memory: a program that tries sizes until one fits fails many times a second.
@@ -63,12 +69,14 @@ class Recorder:
         self.entries = options.max_entries or MAX_ENTRIES
         if options.rotate and not options.max_entries:
             self.entries = max(1000, options.rotate // BYTES_AN_ENTRY)
-        self.process, self.is_over = os.getpid(), False
+        # `over`: the end has begun; `is_over`: the last file is written.
+        self.process, self.over, self.is_over = os.getpid(), threading.Event(), False
         self.writing, self.writers = threading.Lock(), set()
         # Of ordinary files and of those about failures: the newest of each are kept.
         self.files = {False: [], True: []}
         self.number, self.stood_still = 0, 0.0
         self.last_failure, self.failures_left_out = None, 0
+        self.follower = None
 
     def start(self):
         os.makedirs(self.options.directory, exist_ok=True)
@@ -76,9 +84,11 @@ class Recorder:
         self.torch.cuda.memory._record_memory_history(max_entries=self.entries, **stacks)
         self.torch._C._cuda_attach_out_of_memory_observer(self.out_of_memory)
         self.call_at_exit()
+        self.call_before_exit()
         self.listen_to_signal()
-        if self.options.rotate and not self.options.on_oom:
-            threading.Thread(target=self.follow, name="granule-record", daemon=True).start()
+        if not self.options.on_oom:
+            self.follower = threading.Thread(target=self.follow, name="granule-record", daemon=True)
+            self.follower.start()
 
     # When a snapshot is due.
 
@@ -101,18 +111,28 @@ class Recorder:
             Finalize(None, self.end, exitpriority=-100)
         atexit.register(self.end)
 
+    def call_before_exit(self):
+        """`os._exit` leaves out what is registered."""
+        leave = os._exit
+
+        def leave_with_files(status):
+            guarded(self.end)
+            leave(status)
+
+        os._exit = leave_with_files
+
     def listen_to_signal(self):
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
             signal.signal(signal.SIGUSR1, lambda *_: self.write("signal"))
 
     def follow(self):
-        """Writes a snapshot each time before the ring loses what no file has."""
-        due = self.entries * DUE
-        written = last = 0
-        then, wait = time.monotonic(), MOST_WAIT
-        while not self.is_over:
-            time.sleep(wait)
+        """Writes a snapshot each time before the ring loses what no file has, and now and then what there is so far, for the
+        case that the process ends otherwise than by its own end."""
+        due = self.entries * DUE if self.options.rotate else math.inf
+        written = last = kept = 0
+        then, wait, next_so_far = time.monotonic(), MOST_WAIT, 0.0
+        while not self.over.wait(wait):
             before = time.monotonic()
             made = guarded(self.entries_made)
             if made is None:
@@ -120,11 +140,17 @@ class Recorder:
             now = time.monotonic()
             # Where statistics were reset, what is counted began anew.
             if made < last:
-                written = last = 0
+                written = last = kept = 0
             rate = (made - last) / (now - then)
             if made - written >= due:
                 self.write("", {"entries_lost": max(0, made - written - self.entries)})
-                written = made
+                written = kept = made
+            elif made != kept and now >= next_so_far:
+                self.write(SO_FAR, {"ended": False})
+                # The first takes PyTorch seconds that no other one takes.
+                took = time.monotonic() - now if kept else 0.0
+                next_so_far = now + max(BETWEEN_SO_FAR, SHARE_SO_FAR * took)
+                kept = made
             # Several times before the next is due, but looking takes a hundredth of the time at most.
             left = (due - (made - written)) / (4 * rate) if rate else MOST_WAIT
             wait = max(min(left, MOST_WAIT), 100 * (now - before))
@@ -157,6 +183,8 @@ class Recorder:
                 warn(f"another snapshot has been written for {MOST_PATIENCE} s: this one is left out")
                 return None
             try:
+                if why == SO_FAR and self.over.is_set():
+                    return None  # The last file is written, or about to be.
                 return self._write_alone(why, about)
             finally:
                 self.writing.release()
@@ -165,7 +193,8 @@ class Recorder:
 
     def _write_alone(self, why, about):
         began = time.monotonic()
-        self.number += 1
+        if why != SO_FAR:
+            self.number += 1
         path = os.path.join(self.options.directory, self._name(why))
         snapshot = self.torch.cuda.memory._snapshot()
         snapshot["recording"] = {"number": self.number, "max_entries": self.entries, **about}
@@ -177,25 +206,33 @@ class Recorder:
         except BaseException:
             remove(unfinished)
             raise
-        kind = self.files[why.endswith("oom")]
-        kind.append(path)
-        while 0 < self.options.keep < len(kind):
-            remove(kind.pop(0))
+        if why != SO_FAR:
+            # It has what was kept so far.
+            remove(os.path.join(self.options.directory, self._name(SO_FAR)))
+            kind = self.files[why.endswith("oom")]
+            kind.append(path)
+            while 0 < self.options.keep < len(kind):
+                remove(kind.pop(0))
         self.stood_still += time.monotonic() - began
         return path
 
     def _name(self, why):
         rank = os.environ.get("RANK", "")
-        parts = ["granule", f"r{rank}" if rank.isdigit() else "", f"p{self.process}", f"{self.number:04}", why]
+        number = "" if why == SO_FAR else f"{self.number:04}"
+        parts = ["granule", f"r{rank}" if rank.isdigit() else "", f"p{self.process}", number, why]
         return "-".join(filter(None, parts)) + ".pickle"
 
     def end(self):
         """The program is over."""
-        if self.is_over or os.getpid() != self.process:
+        if self.over.is_set() or os.getpid() != self.process:
             return
+        self.over.set()
         if not self.options.on_oom:
             self.write()
         self.is_over = True
+        # A thread that is inside PyTorch when the interpreter goes would end the process with an abort.
+        if self.follower is not None and self.follower is not threading.current_thread():
+            self.follower.join(MOST_PATIENCE)
         if self.failures_left_out:
             say(f"{self.failures_left_out} more failures, each within {BETWEEN_FAILURES} s of one before, have no file")
         if self.stood_still > 1:

@@ -47,7 +47,7 @@ impl AllocatorArgs {
             console::warning(warning);
         }
         if let Some(policy) = self.policy {
-            settings.policy = policy;
+            settings.policy = Some(policy);
         }
         tracing::debug!(?settings, "settings");
         Ok(settings)

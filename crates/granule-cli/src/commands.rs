@@ -1,5 +1,6 @@
 //! The commands. Each has a file with its arguments and a `run`; here they are named and nothing more.
 
+mod check;
 mod completions;
 mod conformance;
 mod demo;
@@ -15,8 +16,11 @@ mod replay;
 mod report;
 mod whatif;
 
+use crate::console;
 use crate::failure::Failure;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use serde::Serialize;
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -31,6 +35,14 @@ pub(crate) struct Cli {
 }
 
 impl Cli {
+    /// Reads a command line.
+    ///
+    /// # Errors
+    /// It is not one, or asks for help.
+    pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&command().try_get_matches_from(args)?)
+    }
+
     /// What is logged where the environment does not say it. A conformance run makes calls fail on purpose: its
     /// scorecard says what is wrong, and the warnings would not be news.
     pub(crate) fn log_level(&self) -> &'static str {
@@ -41,27 +53,50 @@ impl Cli {
     }
 }
 
+/// The command line as clap knows it. Help fits a terminal; a negative number is a value, so that the option says what is wrong
+/// with it.
+pub(crate) fn command() -> clap::Command {
+    numbers(Cli::command().term_width(console::WIDTH.into()))
+}
+
+fn numbers(command: clap::Command) -> clap::Command {
+    command
+        .mut_args(|arg| {
+            let takes_value = arg.get_action().takes_values() && arg.get_long().is_some();
+            if takes_value { arg.allow_negative_numbers(true) } else { arg }
+        })
+        .mut_subcommands(numbers)
+}
+
 const MORE: &str = "\
 Example:
   granule replay train.trace.gz --capacity 24GiB
 
 Environment:
   PYTORCH_CUDA_ALLOC_CONF, PYTORCH_HIP_ALLOC_CONF, PYTORCH_ALLOC_CONF
-                allocator settings, where no --conf is given; the first that is set counts
-  GRANULE_CONF  settings on top of those, for example policy:pytorch,history_max_entries:100000
+                allocator settings, where no --conf is given; the first that is
+                set counts
+  GRANULE_CONF  settings on top of those, for example
+                policy:pytorch,history_max_entries:100000
   GRANULE_BACKEND
-                what a program that names no backend gets, and `granule devices` shows as chosen: cuda, hip,
-                hip-as-cuda or openreg; replay and conformance take --backend
+                what a program that names no backend gets, and `granule devices`
+                shows as chosen: cuda, hip, hip-as-cuda or openreg; replay and
+                conformance take --backend
   GRANULE_CUDA_LIBRARY, GRANULE_HIP_LIBRARY
                 path of the driver library, instead of the usual places
   GRANULE_LOG   what is logged, for example debug
 
 Exit codes:
   0  done (requests that were refused are a result, not a failure)
-  1  something is wrong with the input or the settings; the message says what to do
+  1  something is wrong with the input or the settings; the message says what
+     to do
   2  wrong usage
   3  a request was refused under --stop-on-oom
-  4  a backend broke a rule of the contract (granule conformance)";
+  4  a backend broke a rule of the contract (granule conformance)
+  6  a limit is exceeded (granule check)
+
+With --json, a command prints one JSON object, also where it fails; docs/json.md
+describes them.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -73,6 +108,8 @@ enum Command {
     Plan(plan::Args),
     /// Says what took the memory: what was live, how it lay, what grows, why a request was refused
     Inspect(inspect::Args),
+    /// Holds a recorded run against limits, for continuous integration
+    Check(check::Args),
     /// Says which setting would have fitted, with the least change, and what popular advice really does
     Whatif(whatif::Args),
     /// Writes a web page that shows the run: memory over time, and the address space at any moment
@@ -103,6 +140,8 @@ pub(crate) enum Outcome {
     StoppedOnOom,
     /// A backend broke a rule of the contract.
     BrokenContract,
+    /// A limit is exceeded.
+    Exceeded,
     /// Another process, run by this one, ended so.
     Child(ExitCode),
 }
@@ -113,6 +152,7 @@ impl Outcome {
             Self::Done => ExitCode::SUCCESS,
             Self::StoppedOnOom => ExitCode::from(3),
             Self::BrokenContract => ExitCode::from(4),
+            Self::Exceeded => ExitCode::from(6),
             Self::Child(code) => code,
         }
     }
@@ -126,6 +166,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
         Some(Command::Plan(args)) => plan::run(args, out),
         Some(Command::Inspect(args)) => inspect::run(args, out),
+        Some(Command::Check(args)) => check::run(args, out),
         Some(Command::Whatif(args)) => whatif::run(args, out),
         Some(Command::Report(args)) => report::run(args, out),
         Some(Command::Estimate(args)) => estimate::run(args, out),
@@ -138,26 +179,36 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
     }
 }
 
+/// The version of what commands print as JSON. It grows where a name or a meaning changes; more names are no change.
+const SCHEMA: u32 = 1;
+
+/// What every JSON answer has.
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema: u32,
+    #[serde(flatten)]
+    answer: &'a T,
+}
+
 /// One JSON object on one line.
-fn write_json(value: &impl serde::Serialize, out: &mut dyn Write) -> Result<(), Failure> {
-    serde_json::to_writer(&mut *out, value)?;
+pub(crate) fn write_json(answer: &impl Serialize, out: &mut dyn Write) -> Result<(), Failure> {
+    serde_json::to_writer(&mut *out, &Versioned { schema: SCHEMA, answer })?;
     writeln!(out)?;
     Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Cli;
-    use clap::CommandFactory;
+    use super::command;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn every_command_has_an_example() {
-        for command in Cli::command().get_subcommands() {
+        for command in command().get_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains(&format!("granule {}", command.get_name())), "{}", command.get_name());
         }

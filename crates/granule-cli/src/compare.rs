@@ -4,13 +4,13 @@ mod driver;
 mod plan;
 
 use crate::allocator_args::parse_recorded;
-use crate::console::format_time;
+use crate::console::{WIDTH, format_time};
 use crate::workload::{Origin, Workload};
-use comfy_table::{Cell, CellAlignment, Table, presets};
-use granule::config::{PolicyName, Settings};
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+use granule::config::Settings;
 use granule::files::trace::{NativeResult, TraceHeader};
 use granule::replay::{CostModel, ReplayResult, native_driver_ns};
-use granule::round::format_bytes;
+use granule::round::size_text;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ impl Mark {
             Self::Differs(by) => {
                 let sign = if by < 0 { '-' } else { '+' };
                 let size = u64::try_from(by.unsigned_abs()).unwrap_or(u64::MAX);
-                let size = if bytes { format_bytes(size) } else { size.to_string() };
+                let size = if bytes { size_text(size) } else { size.to_string() };
                 format!("differs: {sign}{size}")
             }
         }
@@ -82,12 +82,7 @@ pub(crate) fn native_like<'h>(
 
 /// The settings without what is not PyTorch's.
 fn comparable(settings: &Settings) -> Settings {
-    Settings {
-        policy: PolicyName::default(),
-        history_max_entries: 0,
-        text: String::new(),
-        ..settings.clone()
-    }
+    Settings { policy: None, history_max_entries: 0, text: String::new(), ..settings.clone() }
 }
 
 /// The table of a replay, with a line above it that says what was done and lines below that say how far
@@ -104,7 +99,7 @@ pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Co
         workload.name,
         result.events,
         conditions.device,
-        format_bytes(result.capacity),
+        size_text(result.capacity),
         result.policy
     );
     let native = native.map(|(_, native)| Native::new(native, workload, result, conditions));
@@ -159,7 +154,7 @@ impl<'a> Native<'a> {
         let whose = match (self.recording, self.result.capacity) {
             (Some(recording), _) => format!("recorded by {}", recording.by()),
             (None, Some(theirs)) if theirs != capacity => {
-                format!("PyTorch native on {}", format_bytes(theirs))
+                format!("PyTorch native on {}", size_text(theirs))
             }
             _ => "PyTorch native".into(),
         };
@@ -237,8 +232,8 @@ fn differences(native: &NativeResult, result: &ReplayResult, conditions: &Condit
     match native.capacity {
         Some(theirs) if theirs != result.capacity => reasons.push(format!(
             "native had a device of {}, this replay one of {}",
-            format_bytes(theirs),
-            format_bytes(result.capacity)
+            size_text(theirs),
+            size_text(result.capacity)
         )),
         Some(_) => {}
         None => reasons.push("the file does not say how large native's device was".into()),
@@ -340,7 +335,7 @@ struct Row {
 
 impl Row {
     fn new(figure: &Figure) -> Self {
-        let show = |value: u64| if figure.is_bytes { format_bytes(value) } else { value.to_string() };
+        let show = |value: u64| if figure.is_bytes { size_text(value) } else { value.to_string() };
         let mark = figure.theirs.map(|theirs| Mark::new(figure.ours, theirs).text(figure.is_bytes));
         Self {
             name: figure.name,
@@ -417,6 +412,7 @@ fn native_efficiency(native: &NativeResult) -> Option<f64> {
 pub(crate) fn new_table(header: impl Into<comfy_table::Row>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(header);
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
     table
 }
 
@@ -460,8 +456,11 @@ mod tests {
         };
         let name =
             |settings: &Settings, capacity| native_like(&header, settings, capacity).map(|(name, _)| name);
-        let plain =
-            Settings { text: "backend:native".into(), policy: PolicyName::Pytorch, ..Settings::default() };
+        let plain = Settings {
+            text: "backend:native".into(),
+            policy: Some(PolicyName::Pytorch),
+            ..Settings::default()
+        };
         assert_eq!(name(&plain, Some(24)), Some("small"));
         assert_eq!(name(&plain, Some(99)), Some("default"), "the first, where none has this capacity");
         let split = Settings { max_split_size: 128 << 20, history_max_entries: 7, ..Settings::default() };

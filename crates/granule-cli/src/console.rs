@@ -5,6 +5,14 @@ use std::fmt::Display;
 use std::io::Write;
 use std::time::Duration;
 
+/// Columns that tables, help and long sentences are made to fit.
+pub(crate) const WIDTH: u16 = 80;
+
+/// Lines that fit a terminal.
+pub(crate) fn wrapped(text: &str) -> String {
+    textwrap::fill(text, usize::from(WIDTH))
+}
+
 /// Something worth knowing.
 pub(crate) fn note(text: impl Display) {
     say("note", text);

@@ -10,6 +10,7 @@ use granule::files::LoadError;
 use granule::files::convert::ConvertError;
 use granule::files::trace::TraceError;
 use granule::replay::ReplayError;
+use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,15 @@ pub(crate) enum Failure {
     /// A moment is asked for that there is not.
     #[error("{0}: no request was refused, so that there is no such moment")]
     NothingRefused(String),
+    /// A moment behind the end.
+    #[error("{name}: the history has {entries} entries, there is no moment {at}")]
+    BeyondTheEnd { name: String, at: u32, entries: u32 },
+    /// Growth cannot be told.
+    #[error("{0}: there are too few iterations to tell growth: two are left out, and two more are needed")]
+    TooFewIterations(String),
+    /// A folder has the tables of another run.
+    #[error("{} has the tables of the run '{there}'", path.display())]
+    OtherRun { path: PathBuf, there: String },
     /// There is no plan.
     #[error("{0}")]
     Plan(#[from] Refusal),
@@ -75,7 +85,43 @@ pub(crate) enum Failure {
     Json(serde_json::Error),
 }
 
+/// What ended a command, as `--json` prints it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Told {
+    pub(crate) error: Wrong,
+}
+
+/// What is wrong.
+#[derive(Debug, Serialize)]
+pub(crate) struct Wrong {
+    message: String,
+    /// What to do next, where the message does not say it.
+    hint: Option<String>,
+    exit_code: u8,
+}
+
+impl Wrong {
+    /// A failure, and what the command then ends with.
+    pub(crate) fn new(failure: &Failure, exit_code: u8) -> Self {
+        Self { message: failure.to_string(), hint: failure.hint(), exit_code }
+    }
+}
+
+impl Told {
+    /// What is wrong with a command line, without its usage.
+    pub(crate) fn usage(error: &clap::Error) -> Self {
+        let text = error.render().to_string();
+        let message = text.split("\n\nUsage:").next().unwrap_or(&text);
+        let message = message.strip_prefix("error: ").unwrap_or(message).trim().to_owned();
+        let exit_code = u8::try_from(error.exit_code()).unwrap_or(2);
+        Self { error: Wrong { message, hint: Some("--help has all options".into()), exit_code } }
+    }
+}
+
 impl Failure {
+    /// What the command then ends with.
+    pub(crate) const EXIT_CODE: u8 = 1;
+
     /// A backend does not start.
     pub(crate) fn backend(name: Name, error: BackendError) -> Self {
         Self::Backend { name, error }
@@ -120,6 +166,15 @@ impl Failure {
             Self::Plan(refusal) => refusal.hint(),
             Self::Program { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 Some("write the program and its arguments as you would without this command".into())
+            }
+            Self::BeyondTheEnd { entries, .. } => {
+                Some(format!("--at takes 0 to {entries}, or peak, end, oom"))
+            }
+            Self::TooFewIterations(_) => {
+                Some("record more of the program, or give --max-reserved only".into())
+            }
+            Self::OtherRun { .. } => {
+                Some("give each run a folder of its own; --overwrite replaces these tables".into())
             }
             Self::NothingRefused(_) => Some("--at peak and --at end are always there".into()),
             Self::Estimate(error) => error.hint(),

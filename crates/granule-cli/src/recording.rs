@@ -10,6 +10,7 @@ use granule::files::Loaded;
 use granule::files::convert::ConvertError;
 use granule::files::trace::Trace;
 use granule::policy::{GranulePolicy, Policy, PytorchPolicy};
+use granule::replay::whatif::Before;
 use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::snapshot::Snapshot;
 
@@ -27,6 +28,10 @@ pub(crate) struct Recording {
     pub(crate) trace: Trace,
     /// What is not exact about it.
     pub(crate) notes: Vec<String>,
+    /// What besides is not exact about a replay of a snapshot's requests.
+    pub(crate) replay_notes: Vec<String>,
+    /// What was reserved when it began.
+    pub(crate) before: Before,
     /// Whether earlier history is missing, so that every peak is a lower bound.
     pub(crate) window: bool,
     #[allow(dead_code)]
@@ -81,7 +86,7 @@ impl Recording {
             settings,
             ..ReplayOptions::default()
         };
-        let once = |options: &ReplayOptions| match options.settings.policy {
+        let once = |options: &ReplayOptions| match options.settings.policy_name() {
             PolicyName::Pytorch => replay_recording::<PytorchPolicy>(&workload, options),
             PolicyName::Granule => replay_recording::<GranulePolicy>(&workload, options),
             other => Err(Failure::Policy(other)),
@@ -93,6 +98,7 @@ impl Recording {
             options.history = options.history.saturating_add(usize::try_from(lost).unwrap_or(usize::MAX));
             snapshot = once(&options)?;
         }
+        let before = workload.before();
         let Workload { name, trace, notes, .. } = workload;
         let mut run = Run::of_replay(&trace, &snapshot);
         // A replay counts its records, it has no clock.
@@ -100,7 +106,21 @@ impl Recording {
         let window = trace.is_window();
         let ReplayOptions { capacity, settings, .. } = options;
         let conf = Some(settings.text.clone()).filter(|text| !text.is_empty());
-        Ok(Self { name, run, snapshot: None, trace, notes, window, device: 0, conf, settings, capacity })
+        let replay_notes = Vec::new();
+        Ok(Self {
+            name,
+            run,
+            snapshot: None,
+            trace,
+            notes,
+            replay_notes,
+            before,
+            window,
+            device: 0,
+            conf,
+            settings,
+            capacity,
+        })
     }
 
     fn recorded(snapshot: Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
@@ -114,24 +134,44 @@ impl Recording {
                 Settings::default()
             }
         });
-        let (device, name, trace, notes, window) = match Workload::of_snapshot(&snapshot, args) {
-            Ok(Workload { name, trace, notes, recording, .. }) => {
+        let (device, name, trace, mut notes, window, before) = match Workload::of_snapshot(&snapshot, args) {
+            Ok(workload) => {
+                let before = workload.before();
+                let Workload { name, trace, notes, recording, .. } = workload;
                 let (device, window) =
                     recording.map_or((0, false), |from| (from.device, from.figures.window));
-                (device, name, trace, notes, window)
+                if window && let Some(reason) = notes.first() {
+                    console::note(format_args!("not exact: {reason}"));
+                }
+                (device, name, trace, notes, window, before)
             }
             Err(failure) => {
                 let device = state_only(&snapshot, args, failure)?;
-                let note = "the snapshot has no history: it shows what was held when it was taken, and nothing before; \
+                let note = "the snapshot has no history: it shows the memory of the moment it was taken, and nothing before; \
                             call torch.cuda.memory._record_memory_history() early in the program for the rest";
                 console::note(format_args!("{}: {note}", args.input().display()));
-                (device, args.file_name(), Trace::default(), vec![note.to_owned()], true)
+                (device, args.file_name(), Trace::default(), vec![note.to_owned()], true, Before::Unknown)
             }
         };
+        // The first is that earlier history is missing. The others are about replays; a snapshot is shown as it is.
+        let replay_notes = notes.split_off(usize::from(window).min(notes.len()));
         let run = Run::of_snapshot(&snapshot, device);
         let capacity = proven_capacity(&run);
         let snapshot = Some(snapshot);
-        Ok(Self { name, run, snapshot, trace, notes, window, device, conf, settings, capacity })
+        Ok(Self {
+            name,
+            run,
+            snapshot,
+            trace,
+            notes,
+            replay_notes,
+            before,
+            window,
+            device,
+            conf,
+            settings,
+            capacity,
+        })
     }
 }
 

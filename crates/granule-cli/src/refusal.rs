@@ -3,7 +3,7 @@
 use crate::console;
 use granule::oom::{Blocker, OomReport, Remedy};
 use granule::replay::{Refusal, ReplayResult};
-use granule::round::format_bytes;
+use granule::round::size_text;
 use serde::Serialize;
 
 /// Says on standard error what was refused first, where, and how much followed. `has_lines` says that events
@@ -36,7 +36,7 @@ fn place(refusal: &Refusal, has_lines: bool) -> String {
     let iteration = refusal.iteration.map(|n| format!(", iteration {n}")).unwrap_or_default();
     format!(
         "event {event}{line}, block {id}{iteration}, stream {stream}, {requested} bytes ({})",
-        format_bytes(*requested)
+        size_text(*requested)
     )
 }
 

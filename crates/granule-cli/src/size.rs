@@ -1,12 +1,15 @@
 //! Sizes on the command line.
 
-use granule::round::format_bytes;
+use granule::round::size_text;
 use std::fmt;
 use std::str::FromStr;
 
 /// A positive number of bytes, written `80GiB`, `1.5G`, `512MiB` or as plain bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) u64);
+
+/// A smaller number without a unit has lost it: no device, file or step is so small.
+const LEAST: u64 = 1 << 20;
 
 /// Why a text is no size.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -17,6 +20,10 @@ pub(crate) enum BadSize {
     Ambiguous(String, char),
     #[error("'{0}' is no unit: use KiB, MiB, GiB, TiB (or K, M, G, T, in powers of 1024), or none for bytes")]
     Unit(String),
+    #[error("a size cannot be negative")]
+    Negative,
+    #[error("{0} bytes are hardly meant: write {0}GiB or {0}MiB, or {0}b for bytes")]
+    NoUnit(u64),
     #[error("a size must be more than 0 bytes")]
     Zero,
     #[error("a size must be less than 2^63 bytes")]
@@ -29,7 +36,22 @@ impl FromStr for Size {
     type Err = BadSize;
 
     fn from_str(text: &str) -> Result<Self, BadSize> {
+        match Self::parse(text)? {
+            Self(bytes) if bytes < LEAST && text.trim().parse::<u64>() == Ok(bytes) => {
+                Err(BadSize::NoUnit(bytes))
+            }
+            size => Ok(size),
+        }
+    }
+}
+
+impl Size {
+    /// As a text says, also where it is a few bytes: buffers of a table can be so small.
+    pub(crate) fn parse(text: &str) -> Result<Self, BadSize> {
         let text = text.trim();
+        if text.starts_with('-') {
+            return Err(BadSize::Negative);
+        }
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
         let (number, unit) = (&text[..end], text[end..].trim());
         let shift = shift(unit)?;
@@ -78,7 +100,7 @@ fn shift(unit: &str) -> Result<u32, BadSize> {
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&format_bytes(self.0))
+        f.write_str(&size_text(self.0))
     }
 }
 
@@ -105,7 +127,10 @@ mod tests {
     fn bad_sizes_say_what_is_wrong() {
         assert_eq!(bytes(""), Err(BadSize::NoNumber));
         assert_eq!(bytes("GiB"), Err(BadSize::NoNumber));
-        assert_eq!(bytes("-1GiB"), Err(BadSize::Unit("-1GiB".into())));
+        assert_eq!(bytes("-1GiB"), Err(BadSize::Negative));
+        assert_eq!(bytes("-5"), Err(BadSize::Negative));
+        assert_eq!(bytes("24"), Err(BadSize::NoUnit(24)));
+        assert!(BadSize::NoUnit(24).to_string().contains("write 24GiB"));
         assert_eq!(bytes("1.2.3G"), Err(BadSize::NoNumber));
         assert_eq!(bytes("0"), Err(BadSize::Zero));
         assert_eq!(bytes("80GB"), Err(BadSize::Ambiguous("GB".into(), 'G')));

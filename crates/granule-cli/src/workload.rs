@@ -3,9 +3,12 @@
 use crate::console;
 use crate::failure::Failure;
 use clap::Args;
+use granule::config::environment::{GRANULE_VARIABLE, PYTORCH_VARIABLES};
 use granule::files::convert::{self, Conversion, Counts, Recorded};
+use granule::files::pickle::Limits;
 use granule::files::trace::{NativeResult, NativeResults, Trace};
-use granule::files::{Loaded, load, load_from};
+use granule::files::{Loaded, load_from_with, load_with};
+use granule::replay::whatif::Before;
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +26,10 @@ pub(crate) struct WorkloadArgs {
     /// Whose history to take from a snapshot [default: the first device that has one]
     #[arg(long, value_name = "INDEX")]
     device: Option<usize>,
+
+    /// Read a snapshot whatever memory it takes: only where you trust the file
+    #[arg(long)]
+    trust: bool,
 }
 
 impl WorkloadArgs {
@@ -40,10 +47,11 @@ impl WorkloadArgs {
     pub(crate) fn load(&self) -> Result<Loaded, Failure> {
         let path = self.input.as_path();
         let spinner = console::spinner(format!("reading {}", path.display()));
+        let limits = if self.trust { Limits::trusting() } else { Limits::default() };
         let loaded = if path == Path::new("-") {
-            load_from(std::io::stdin().lock(), "standard input")
+            load_from_with(std::io::stdin().lock(), "standard input", &limits)
         } else {
-            load(path)
+            load_with(path, &limits)
         };
         spinner.finish_and_clear();
         Ok(loaded?)
@@ -97,7 +105,11 @@ impl Workload {
     pub(crate) fn read(args: &WorkloadArgs) -> Result<Self, Failure> {
         match args.load()? {
             Loaded::Trace(trace) => Ok(Self::of_trace(*trace, args)),
-            Loaded::Snapshot(snapshot) => Self::of_snapshot(&snapshot, args),
+            Loaded::Snapshot(snapshot) => {
+                let workload = Self::of_snapshot(&snapshot, args)?;
+                workload.say_what_it_became();
+                Ok(workload)
+            }
         }
     }
 
@@ -150,15 +162,6 @@ impl Workload {
                 all.swap_remove(0)
             }
         };
-        console::note(format_args!(
-            "{}: a snapshot; its history of device {} became {} events",
-            args.input.display(),
-            conversion.device,
-            conversion.trace.events.len()
-        ));
-        for reason in &conversion.reasons {
-            console::note(format_args!("not exact: {reason}"));
-        }
         let Conversion { mut trace, reasons, recorded, device, counts, .. } = conversion;
         let conf = recorded_conf(snapshot).map(ToOwned::to_owned);
         let recording = Origin { device, conf, figures: recorded, counts };
@@ -171,6 +174,30 @@ impl Workload {
             notes: reasons,
             recording: Some(recording),
         })
+    }
+
+    /// What a replay of a snapshot's history is a replay of, and what is not exact about it.
+    fn say_what_it_became(&self) {
+        if let Some(recording) = &self.recording {
+            console::note(format_args!(
+                "{}: a snapshot; its history of device {} became {} events",
+                self.name,
+                recording.device,
+                self.trace.events.len()
+            ));
+        }
+        for reason in &self.notes {
+            console::note(format_args!("not exact: {reason}"));
+        }
+    }
+
+    /// What the program had reserved when the recording began.
+    pub(crate) fn before(&self) -> Before {
+        match &self.recording {
+            Some(recording) if recording.figures.window => Before::Bytes(recording.figures.reserved_start),
+            None if self.trace.is_window() => Before::Unknown,
+            _ => Before::Nothing,
+        }
     }
 
     /// History entries that a replay hardly exceeds: a request may make two records besides those of segments.
@@ -193,10 +220,12 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// What `PYTORCH_CUDA_ALLOC_CONF` was when the snapshot was recorded, if it was set.
+/// What the variable of the settings (`PYTORCH_CUDA_ALLOC_CONF`, `GRANULE_CONF`) was when the snapshot was recorded, if it was
+/// set.
 pub(crate) fn recorded_conf(snapshot: &Snapshot) -> Option<&str> {
     use granule::snapshot::Value;
-    let conf = snapshot.allocator_settings.iter().find(|(key, _)| key.as_ref() == "PYTORCH_CUDA_ALLOC_CONF");
+    let names = [PYTORCH_VARIABLES[0], GRANULE_VARIABLE];
+    let conf = snapshot.allocator_settings.iter().find(|(key, _)| names.contains(&&**key));
     match conf {
         Some((_, Value::Str(text))) if !text.is_empty() => Some(text),
         _ => None,

@@ -4,9 +4,11 @@
 //! Each iteration allocates activations layer by layer, of lengths that vary, and gives them back in reverse; weights and
 //! optimizer state stay. Every allocation has a stack of the frames a transformer's training has.
 
+use alloc_core::config::Settings;
 use alloc_core::snapshot::{Action, Frame, Labels, Snapshot, Stack, TraceEntry};
 use alloc_core::types::PoolId;
 use analysis::Run;
+use analysis::rules::Rules;
 use report::{Report, WhatIf};
 use snapshot::pickle::Protocol;
 use std::collections::BTreeMap;
@@ -38,6 +40,9 @@ fn main() -> io::Result<()> {
     let report = Report {
         run: &run,
         title: "long run",
+        rules: Rules::new(&Settings::default()),
+        verdict: String::new(),
+        reasons: Vec::new(),
         capacity: Some(80 << 30),
         facts: Vec::new(),
         remarks: Vec::new(),

@@ -7,6 +7,7 @@ use crate::lives::Addresses;
 use crate::texts::Texts;
 use crate::tree::{Interval, LEAF};
 use crate::what_if::WhatIf;
+use analysis::inspect::Caller;
 use serde::Serialize;
 
 /// Marks that a chart can show; beyond that a run has lost its way.
@@ -18,6 +19,8 @@ const MOST_MARKS: usize = 100_000;
 pub(crate) struct About<'a> {
     title: &'a str,
     version: &'static str,
+    /// What the run came to.
+    verdict: &'a str,
     /// Entries; moments are from 0 to this.
     length: u32,
     allocations: usize,
@@ -67,6 +70,8 @@ struct Refused<'a> {
     stack: u32,
     /// A name for where it was asked for.
     place: &'a str,
+    /// Why it was refused; empty where that was not looked into.
+    why: &'a str,
 }
 
 /// Makes the section's bytes. Stacks of refused requests are added to `texts`.
@@ -81,6 +86,7 @@ pub(crate) fn json(
     let run = report.run;
     let (peak, reserved) = (run.peak(), run.reserved_peak());
     let places: Vec<String> = run.refusals.iter().take(MOST_MARKS).map(place).collect();
+    let mut reasons = report.reasons.iter();
     let refusals = run.refusals.iter().zip(&places).map(|(refusal, place)| Refused {
         at: refusal.at,
         size: refusal.size,
@@ -88,10 +94,12 @@ pub(crate) fn json(
         device_free: refusal.device_free,
         stack: texts.stack(refusal.frames.as_deref().unwrap_or_default()),
         place,
+        why: reasons.next().map_or("", String::as_str),
     });
     let about = About {
         title: report.title,
         version: env!("CARGO_PKG_VERSION"),
+        verdict: &report.verdict,
         length: run.length,
         allocations: run.allocations.len(),
         spans: run.spans.len(),
@@ -118,6 +126,5 @@ pub(crate) fn json(
 }
 
 fn place(refusal: &analysis::run::Refusal) -> String {
-    let frames = refusal.frames.as_deref().unwrap_or_default();
-    crate::place::of(frames).map(crate::place::name).unwrap_or_default()
+    Caller::of_stack(refusal.frames.as_deref().unwrap_or_default()).place.short()
 }

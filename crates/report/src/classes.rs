@@ -4,6 +4,7 @@ mod ranked;
 
 use crate::bytes::Bytes;
 use analysis::Run;
+use analysis::inspect::Caller;
 use analysis::run::{Allocation, NEVER};
 use serde::Serialize;
 
@@ -88,7 +89,7 @@ impl Classes {
     pub(crate) fn of(run: &Run) -> Self {
         let shares = ranked::Shares::of(run);
         let site = shares.rank(run.sites.len(), Tabled::Site, |index| {
-            crate::place::of(run.sites.get(index)).map(crate::place::name)
+            Some(Caller::of_stack(run.sites.get(index)).place.short()).filter(|name| !name.is_empty())
         });
         let stream =
             shares.rank(run.streams.len(), Tabled::Stream, |index| match run.streams[index as usize] {

@@ -33,7 +33,7 @@ pub(crate) struct Bin {
     pub(crate) most: u64,
     /// Fewest requested bytes live.
     pub(crate) least: u64,
-    /// Most bytes held from the device.
+    /// Most reserved bytes.
     pub(crate) reserved: u64,
     /// Which row of [`Levels::rows`] is of `at`.
     row: u32,

@@ -20,7 +20,7 @@ mod classes;
 mod levels;
 mod lives;
 mod page;
-mod place;
+mod room;
 mod section;
 #[cfg(test)]
 mod tests;
@@ -28,9 +28,10 @@ mod texts;
 mod tree;
 mod what_if;
 
-pub use what_if::{WhatIf, WhatIfRow};
+pub use what_if::{WhatIf, WhatIfDevice, WhatIfRow};
 
 use analysis::Run;
+use analysis::rules::Rules;
 use std::io::{self, Write};
 
 /// What a report tells.
@@ -40,6 +41,12 @@ pub struct Report<'a> {
     pub run: &'a Run,
     /// Heading of the page.
     pub title: &'a str,
+    /// What a request takes of the memory.
+    pub rules: Rules,
+    /// What the run came to, in a few sentences; may be empty.
+    pub verdict: String,
+    /// Why requests were refused, in the order of [`Run::refusals`]; may be fewer.
+    pub reasons: Vec<String>,
     /// Bytes of the device, where they are known.
     pub capacity: Option<u64>,
     /// What else is known of the run, as name and value.

@@ -8,6 +8,7 @@ use crate::bytes::Bytes;
 use crate::classes::Classes;
 use crate::levels::{self, Levels};
 use crate::lives::Addresses;
+use crate::room;
 use crate::section::Section;
 use crate::texts::Texts;
 use crate::tree::{self, Content, Interval};
@@ -36,7 +37,7 @@ pub(crate) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
 
     viewer::write_head(report.title, out)?;
     Section::new("about", &Bytes(about))?.write(out)?;
-    class_section(&classes, run, addresses)?.write(out)?;
+    class_section(&classes, report, addresses)?.write(out)?;
     let first = first_wanted(report, &levels, intervals.len());
     let mut of_levels: Vec<_> =
         levels.levels.iter().flat_map(|level| levels::sections(&levels, level, run, addresses)).collect();
@@ -55,18 +56,20 @@ pub(crate) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     viewer::write_end(out)
 }
 
-/// Categories by number, the clock where there is one, and the addresses that were ever in use.
-fn class_section(classes: &Classes, run: &Run, addresses: Addresses) -> io::Result<Section> {
+/// Categories by number, the clock where there is one, the addresses that were ever in use, and what requests take.
+fn class_section(classes: &Classes, report: &Report<'_>, addresses: Addresses) -> io::Result<Section> {
     /// Times that are kept: others are between two of them.
     const MOST: usize = 1 << 16;
     let mut bytes = Bytes::default();
     classes.write(&mut bytes);
+    let run = report.run;
     let step = run.clock.len().div_ceil(MOST).max(1);
     let times = || run.clock.iter().step_by(step);
     bytes.number(step as u64);
     bytes.number(times().len() as u64);
     bytes.steps(times().map(|time| *time as u64));
     areas(&mut bytes, run, addresses);
+    room::write(&mut bytes, run, &report.rules);
     Section::new("classes", &bytes)
 }
 

@@ -5,7 +5,9 @@ use crate::classes::Classes;
 use crate::lives::{self, Addresses};
 use crate::tree::{Interval, LEAF};
 use crate::{Report, WhatIf};
+use alloc_core::config::Settings;
 use analysis::Run;
+use analysis::rules::Rules;
 use analysis::run::{Allocation, Moment, NEVER, Span};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,6 +21,9 @@ fn sections(run: &Run) -> HashMap<String, Vec<u8>> {
     let report = Report {
         run,
         title: "test",
+        rules: Rules::new(&Settings::default()),
+        verdict: String::new(),
+        reasons: Vec::new(),
         capacity: Some(1 << 30),
         facts: Vec::new(),
         remarks: Vec::new(),
@@ -259,13 +264,20 @@ fn texts_of_a_file_are_nowhere_in_the_markup() {
         ..Run::default()
     };
     let mut page = Vec::new();
-    let what_if = WhatIf { summary: "<i>".into(), rows: Vec::new() };
-    let remarks = vec!["<u>".to_owned()];
-    Report { run: &run, title: "<h9>", capacity: None, facts: Vec::new(), remarks, what_if }
-        .write(&mut page)
-        .unwrap();
+    let report = Report {
+        run: &run,
+        title: "<h9>",
+        rules: Rules::new(&Settings::default()),
+        verdict: "<h8>".into(),
+        reasons: vec!["<h7>".into()],
+        capacity: None,
+        facts: Vec::new(),
+        remarks: vec!["<u>".into()],
+        what_if: WhatIf { summary: "<i>".into(), devices: Vec::new() },
+    };
+    report.write(&mut page).unwrap();
     let page = String::from_utf8(page).unwrap();
-    for text in ["<img>", "<b>hi", "<i>", "<u>", "<h9>"] {
+    for text in ["<img>", "<b>hi", "<i>", "<u>", "<h7>", "<h8>", "<h9>"] {
         assert!(!page.contains(text), "{text}");
     }
     assert_eq!(about(&sections(&run))["notes"][0][1], "</script><img>");

@@ -5,6 +5,7 @@
 use crate::bytes::Bytes;
 use alloc_core::snapshot::Frame;
 use analysis::Run;
+use analysis::inspect::{Caller, program_frame};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -54,6 +55,8 @@ impl Texts {
     /// All of the run's names and stacks, with what is known of each call site. `self` may have stacks already.
     pub(crate) fn write(mut self, bytes: &mut Bytes, run: &Run) {
         let sites: Vec<u32> = run.sites.iter().map(|stack| self.stack(stack)).collect();
+        let name = |stack: &[Frame]| -> Arc<str> { Caller::of_stack(stack).place.short().into() };
+        let names: Vec<u32> = run.sites.iter().map(|stack| self.string(&name(stack))).collect();
         let labels: Vec<u32> = run.labels.iter().map(|label| self.string(label)).collect();
         bytes.number(self.strings.len() as u64);
         for text in &self.strings {
@@ -69,6 +72,8 @@ impl Texts {
         let figures = figures(run);
         bytes.number(sites.len() as u64);
         bytes.steps(sites.iter().map(|node| u64::from(*node)));
+        bytes.steps(names.iter().map(|name| u64::from(*name)));
+        bytes.column(run.sites.iter().map(line_of));
         bytes.column(figures.iter().map(|site| site.allocations));
         bytes.column(figures.iter().map(|site| site.largest));
         bytes.column(figures.iter().map(|site| site.at_peak));
@@ -80,6 +85,13 @@ impl Texts {
         bytes.column(run.pools.iter().map(|pool| pool.0));
         bytes.column(run.pools.iter().map(|pool| pool.1));
     }
+}
+
+/// Which frame stands for a stack, counted from 1, the innermost; 0 for none.
+fn line_of(stack: &[Frame]) -> u64 {
+    let found =
+        program_frame(stack).and_then(|found| stack.iter().position(|frame| std::ptr::eq(frame, found)));
+    found.map_or(0, |at| at as u64 + 1)
 }
 
 /// What is known of a call site.

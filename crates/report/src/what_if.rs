@@ -1,30 +1,35 @@
-//! What other settings would have done, as a table.
+//! What other settings would have done, as tables.
 
 use serde::Serialize;
 
-/// The table, or why there is none.
+/// The tables, or why there are none.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct WhatIf {
-    /// What the table comes to, or why it is empty.
+    /// What holds for all of them, or why there are none; may be empty.
     pub summary: String,
-    /// One row for each setting and capacity.
+    /// One for each device.
+    pub devices: Vec<WhatIfDevice>,
+}
+
+/// What was tried on one device.
+#[derive(Clone, Debug, Serialize)]
+pub struct WhatIfDevice {
+    /// What it comes to.
+    pub verdict: String,
+    /// What to do for that, line by line; empty where nothing has to be done, or nothing helps.
+    pub steps: Vec<String>,
+    /// One row for each setting.
     pub rows: Vec<WhatIfRow>,
 }
 
-/// What one setting would have done on one device.
+/// What one setting would have done.
 #[derive(Clone, Debug, Serialize)]
 pub struct WhatIfRow {
     /// What it is.
     pub name: String,
-    /// The text for `PYTORCH_CUDA_ALLOC_CONF`; `None` where no such text gives it.
-    pub conf: Option<String>,
-    /// Bytes of the device; `None` for one without end.
-    pub capacity: Option<u64>,
-    /// Whether every request was served.
-    pub fits: bool,
     /// Requests that were refused.
     pub refused: u64,
-    /// Most bytes held from the device.
+    /// Most reserved bytes.
     pub reserved_peak: u64,
     /// Times that cached memory had to be given back to serve a request.
     pub retries: u64,

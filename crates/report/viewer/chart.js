@@ -1,4 +1,5 @@
 // Memory over time.
+import { inkOn } from "./colours.js";
 import { formatBytes, formatCount, formatTime, roundStep } from "./format.js";
 import { Raster } from "./raster.js";
 import { lifeAt, state } from "./state.js";
@@ -66,7 +67,7 @@ export class Chart {
     // While other sections are being unpacked, what was drawn before is shown where it was.
     const from = this.xOf(this.drawn.from);
     context.drawImage(this.raster.canvas, from, plot.top, this.xOf(this.drawn.to) - from, plot.height);
-    this.names(context, look);
+    this.names(context);
     this.lines(context, look);
     context.restore();
     this.marks(context, look);
@@ -95,7 +96,7 @@ export class Chart {
     context.textAlign = "left";
   }
 
-  /** What was held, the device's capacity, and the least that was live between two columns. */
+  /** What was reserved, the device's capacity, and the least that was live between two columns. */
   lines(context, look) {
     const { drawn } = this;
     const xAt = (column) => this.xOf(drawn.from + (column * (drawn.to - drawn.from)) / drawn.width);
@@ -136,11 +137,11 @@ export class Chart {
   }
 
   /** Names in the allocations that are large enough on the screen. */
-  names(context, look) {
+  names(context) {
     const ratio = this.raster.height / this.plot.height;
     const scale = this.plot.width / this.drawn.width;
     context.font = "11px system-ui, sans-serif";
-    context.fillStyle = look.theme.ink;
+    this.leastContrast = Infinity;
     for (const box of this.raster.boxes) {
       const height = (box.high - box.low) / ratio;
       const width = box.length * scale - 10;
@@ -152,7 +153,11 @@ export class Chart {
       const fits = fitted(context, text, width);
       const x = this.xOf(this.drawn.from) + box.column * scale + 5;
       const y = this.plot.top + (this.raster.height - (box.high + box.low) / 2) / ratio + 4;
-      if (fits) context.fillText(fits, x, y);
+      if (!fits) continue;
+      const { ink, contrast } = inkOn(this.raster.painted[box.id]);
+      this.leastContrast = Math.min(this.leastContrast, contrast);
+      context.fillStyle = ink;
+      context.fillText(fits, x, y);
     }
   }
 

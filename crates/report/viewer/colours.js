@@ -39,6 +39,21 @@ export function mix(one, other, by) {
   return pixel(part(0), part(8), part(16));
 }
 
+/** How much light a colour gives, from 0 to 1, as WCAG has it. */
+function luminance(colour) {
+  const linear = (shift) => {
+    const part = ((colour >> shift) & 255) / 255;
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  };
+  return 0.2126 * linear(0) + 0.7152 * linear(8) + 0.0722 * linear(16);
+}
+
+/** Black or white, whichever is read better on a colour, and the contrast: at least 4.5, since no colour is far from both. */
+export function inkOn(colour) {
+  const light = luminance(colour) + 0.05;
+  return light * light > 1.05 * 0.05 ? { ink: "#000", contrast: light / 0.05 } : { ink: "#fff", contrast: 1.05 / light };
+}
+
 /** Colours of one way of colouring: for each category some shades, so that neighbours of one category differ. */
 export function palette(way, dark) {
   const count = way.names.length;

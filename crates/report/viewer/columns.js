@@ -67,7 +67,7 @@ export class Columns {
   }
 }
 
-/** What the leaves and the intervals above them hold, with the live and the held bytes at each moment. */
+/** What the leaves and the intervals above them hold, with the live and the reserved bytes at each moment. */
 function gather(store, firstLeaf, lastLeaf, leaf) {
   const levels = [];
   const spans = [];

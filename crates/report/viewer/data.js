@@ -74,7 +74,16 @@ function readClasses(reader, addressScale) {
   const areaCount = reader.number();
   const address = reader.steps(new Float64Array(areaCount)).map((code) => code * addressScale);
   const areas = { address, size: reader.column(new Float64Array(areaCount)) };
-  return { site, stream, pool, label, clockStep, clock, areas };
+  return { site, stream, pool, label, clockStep, clock, areas, room: readRoom(reader) };
+}
+
+/** What a request of each size takes beyond its bytes. */
+function readRoom(reader) {
+  const count = reader.number();
+  const size = reader.steps(new Float64Array(count));
+  const rounding = reader.column(new Float64Array(count));
+  const kept = reader.column(new Float64Array(count));
+  return new Map(Array.from(size, (one, i) => [one, { rounding: rounding[i], kept: kept[i] }]));
 }
 
 /** Everything the page has. */
@@ -101,6 +110,13 @@ export class Store {
   /** The address as people write it. */
   formatAddress(offset) {
     return `0x${(this.addressBase + BigInt(Math.round(offset))).toString(16)}`;
+  }
+
+  /** Where the block of a request ends, if the next one, or the end of the memory, is at `after`. */
+  blockEnd(address, size, after) {
+    const { rounding = 0, kept = 0 } = this.classes.room.get(size) ?? {};
+    const end = Math.min(address + size + rounding, after);
+    return after - end <= kept ? after : end;
   }
 
   /** Microseconds from the first entry to a moment; `null` where there is no clock. */

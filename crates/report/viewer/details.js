@@ -22,9 +22,9 @@ export class Details {
     const waiting = now.lives.size.reduce((sum, size, i) => (now.waiting[i] ? sum + size : sum), 0);
     const figures = [["Live", `${formatBytes(now.live)} in ${formatCount(now.lives.count)}`]];
     if (now.reserved > 0) {
-      figures.push(["Held from the device", formatBytes(now.reserved)]);
-      figures.push(["Free in it", `${formatBytes(now.free)} in ${formatCounted(now.gapCount, "gap")}`]);
-      figures.push(["Largest gap", formatBytes(now.largestGap)]);
+      figures.push(["Reserved", formatBytes(now.reserved)]);
+      figures.push(["Free in it", `${formatBytes(now.free)} in ${formatCounted(now.pieces, "piece")}`]);
+      figures.push(["Largest piece", formatBytes(now.largestPiece)]);
     }
     if (waiting > 0) figures.push(["Waiting for streams", formatBytes(waiting)]);
     if (time !== null) figures.push(["Time", formatTime(time)]);
@@ -116,9 +116,8 @@ export class Details {
 }
 
 function frameList(frames) {
-  const own = frames.find((frame) => frame.python && !frame.library);
   const items = frames.map((frame) => {
-    const kind = frame === own ? "own" : frame.python ? "" : "native";
+    const kind = frame.own ? "own" : frame.python ? "" : "native";
     const where = frame.line > 0 ? `${frame.file}:${frame.line}` : frame.file;
     return element("li", { class: kind }, [`${frame.name} `, element("span", { class: "file", text: where })]);
   });

@@ -6,7 +6,8 @@ const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 export function formatBytes(bytes) {
   let unit = 0;
   let value = Math.abs(bytes);
-  while (value >= 1024 && unit < UNITS.length - 1) {
+  // What is written without digits must not read 1024.
+  while (Math.round(value) >= 1024 && unit < UNITS.length - 1) {
     value /= 1024;
     unit += 1;
   }
@@ -33,6 +34,12 @@ export function formatShare(part, whole) {
   if (!(whole > 0)) return "–";
   const percent = (100 * part) / whole;
   return `${percent >= 10 || percent === 0 ? percent.toFixed(0) : percent.toFixed(1)} %`;
+}
+
+/** A duration in nanoseconds, with three digits. */
+export function formatShort(ns) {
+  const [value, unit] = ns < 1e3 ? [ns, "ns"] : ns < 1e6 ? [ns / 1e3, "µs"] : ns < 1e9 ? [ns / 1e6, "ms"] : [ns / 1e9, "s"];
+  return `${value >= 100 ? value.toFixed(0) : value.toPrecision(3)} ${unit}`;
 }
 
 /** Microseconds since the run began. */

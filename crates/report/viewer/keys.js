@@ -24,8 +24,8 @@ const TEXTS = [
   "Every column of the chart shows one real moment: the one in it at which most was live. The thin dark line is the least " +
     "that was live in that column. Zoom in until each allocation is to be seen; what is too small to be drawn is drawn " +
     "together, paler, on top of its category.",
-  "The map shows the memory held from the device at the chosen moment. Addresses keep their places. Grey is free; " +
-    "striped blocks are given back and wait for another stream; a fine line is memory held at other times only.",
+  "The map shows the memory reserved from the device at the chosen moment. Addresses keep their places. Grey is free; " +
+    "striped blocks are given back and wait for another stream; a fine line is memory reserved at other times only.",
   "Drag to move, turn the wheel to zoom, click to choose the moment and keep an allocation.",
 ];
 

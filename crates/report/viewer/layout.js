@@ -1,6 +1,6 @@
 // Where addresses are in the map: rows of the same number of bytes, stretches of addresses one after the other.
 //
-// Areas are what was ever held together, so that an address has the same place at every moment.
+// Areas are what was ever reserved side by side, so that an address has the same place at every moment.
 
 /** Rows for the areas that are `rows` in number at most; `width` is in pixels. */
 export function layOut(areas, rows, width) {

@@ -12,7 +12,7 @@ import { Overview } from "./overview.js";
 import { onChart, onMap, onOverview } from "./pointer.js";
 import { Search } from "./search.js";
 import { change, redraw, state, watch } from "./state.js";
-import { fillRun, fillWhatIf } from "./tables.js";
+import { fillLines, fillRun, fillVerdict, fillWhatIf } from "./tables.js";
 import { Texts } from "./texts.js";
 import { Window } from "./window.js";
 
@@ -42,7 +42,9 @@ class App {
     this.setTheme(dark.matches);
     // As many ways of colouring as tell anything: the first that has more than one category.
     const way = Math.max(this.about.ways.findIndex((one) => one.names.length > 1), 0);
-    change({ moment: this.about.most.at, mapCompact: this.map.scattered, way });
+    // Why a request was refused is what one looks for first.
+    const moment = this.about.refusals[0]?.at ?? this.about.most.at;
+    change({ moment, mapCompact: this.map.scattered, way });
     this.view.whole();
     redraw("data");
   }
@@ -51,8 +53,10 @@ class App {
   fill() {
     const { about } = this;
     byId("title").textContent = about.title;
-    const held = about.spans > 0 ? ` · held at most ${formatBytes(about.reservedMost.bytes)}` : "";
-    byId("summary").textContent = `${formatCount(about.length)} entries · most live ${formatBytes(about.most.bytes)}${held}`;
+    const reserved = about.spans > 0 ? ` · reserved at most ${formatBytes(about.reservedMost.bytes)}` : "";
+    byId("summary").textContent = `${formatCount(about.length)} entries · live at most ${formatBytes(about.most.bytes)}${reserved}`;
+    fillVerdict(about, (at) => this.view.setMoment(at));
+    fillLines(about);
     about.ways.forEach((way, index) => {
       const properties = { role: "radio", "data-testid": `way-${way.id}`, text: way.title, title: `Colour by (${index + 1})` };
       byId("ways").append(element("button", { ...properties, onclick: () => change({ way: index, only: null }) }));
@@ -202,6 +206,7 @@ class App {
       exact: Boolean(this.chart.drawn?.exact),
       current: Boolean(this.chart.drawn?.from === state.from && this.chart.drawn?.to === state.to),
       drawn: this.chart.raster.drawn ?? 0,
+      leastContrast: this.chart.leastContrast,
       mapBlocks: this.map.now?.lives.count ?? 0,
       frameMs,
     };

@@ -1,7 +1,7 @@
 // The address space at one moment.
 import { mix, palette, parseColour, shadeOf } from "./colours.js";
 import { classesOf, rangeOf } from "./columns.js";
-import { formatBytes } from "./format.js";
+import { formatBytes, formatCounted } from "./format.js";
 import { joined, layOut, pieceAt, place, roundUp } from "./layout.js";
 import { momentOf } from "./moment.js";
 import { lifeAt, state } from "./state.js";
@@ -43,7 +43,7 @@ export class AddressMap {
     if (now.spans.length === 0) {
       context.fillStyle = look.theme.soft;
       context.font = "13px system-ui, sans-serif";
-      const none = this.store.about.spans === 0 ? "This recording has no addresses." : "No memory is held at this moment.";
+      const none = this.store.about.spans === 0 ? "This recording has no addresses." : "No memory is reserved at this moment.";
       context.fillText(none, 16, 24);
       this.ids = new Uint32Array(0);
       return;
@@ -71,7 +71,7 @@ export class AddressMap {
     this.rows = Math.min(Math.ceil(height / this.perRowPixels) + 1, this.layout.rows - this.firstRow);
   }
 
-  /** Works out how much of each cell is held and taken, and by whom mostly. */
+  /** Works out how much of each cell is reserved and taken, and by whom mostly. */
   cells(now) {
     const count = this.columns * this.rows;
     if (this.ids.length !== count) {
@@ -168,7 +168,7 @@ export class AddressMap {
     return colours;
   }
 
-  /** Where memory was or will be held. */
+  /** Where memory was or will be reserved. */
   ghosts(context, look) {
     context.fillStyle = look.theme.grid;
     const perCell = this.layout.perRow / this.columns;
@@ -207,7 +207,7 @@ export class AddressMap {
     return null;
   }
 
-  /** The free stretch at a place. */
+  /** The free piece at a place. */
   freeAt(row, column) {
     const bytes = (column + 0.5) * (this.layout.perRow / this.columns);
     const inRow = this.layout.pieces.filter((piece) => piece.row === row);
@@ -216,9 +216,9 @@ export class AddressMap {
     const span = this.now.spans.find((one) => address >= one.address && address < one.address + one.size);
     if (!span) return null;
     let [from, to] = [span.address, span.address + span.size];
-    const { lives } = this.now;
+    const { lives, ends } = this.now;
     for (let i = 0; i < lives.count; i += 1) {
-      const end = lives.address[i] + lives.size[i];
+      const end = ends[i];
       if (end <= address && end > from) from = end;
       if (lives.address[i] > address && lives.address[i] < to) to = lives.address[i];
     }
@@ -235,8 +235,8 @@ export class AddressMap {
   /** A sentence about the moment, for those who cannot see the map. */
   describe() {
     if (!this.now) return "";
-    const { live, reserved, gapCount } = this.now;
-    return `${formatBytes(reserved)} held, ${formatBytes(live)} live, ${gapCount} free stretches`;
+    const { live, reserved, pieces } = this.now;
+    return `${formatBytes(reserved)} reserved, ${formatBytes(live)} live, ${formatCounted(pieces, "free piece")}`;
   }
 }
 

@@ -2,7 +2,7 @@
 import { LIFE_COLUMNS, newColumn } from "./data.js";
 
 /**
- * Memory held from the device at a moment, and what was in it: allocations that are live, and those that are given back but
+ * Memory reserved at a moment, and what was in it: allocations that are live, and those that are given back but
  * wait for another stream. `null` while it is being unpacked.
  */
 export function momentOf(store, at) {
@@ -31,7 +31,7 @@ export function momentOf(store, at) {
   spans.sort((a, b) => a.address - b.address);
   const live = lives.size.reduce((sum, size, i) => (waiting[i] ? sum : sum + size), 0);
   const reserved = spans.reduce((sum, span) => sum + span.size, 0);
-  store.lastMoment = { at, lives, waiting, spans, live, reserved, ...gaps(lives, spans) };
+  store.lastMoment = { at, lives, waiting, spans, live, reserved, ...freeIn(store, lives, spans) };
   return store.lastMoment;
 }
 
@@ -67,25 +67,29 @@ function stretches(spans) {
   return found;
 }
 
-/** What is free between the allocations in the held memory: how many stretches, and the largest. */
-function gaps(lives, spans) {
+/** What is free between the blocks in the reserved memory: bytes, how many pieces, the largest; and where each block ends. */
+function freeIn(store, lives, spans) {
   const order = Uint32Array.from(lives.address.keys()).sort((a, b) => lives.address[a] - lives.address[b]);
-  let [gapCount, largestGap, free] = [0, 0, 0];
+  const ends = lives.address.map((address, i) => address + lives.size[i]);
+  let [pieces, largestPiece, free] = [0, 0, 0];
   let next = 0;
   for (const { address, end } of stretches(spans)) {
     let at = address;
-    const gap = (to) => {
+    const piece = (to) => {
       if (to <= at) return;
-      gapCount += 1;
+      pieces += 1;
       free += to - at;
-      largestGap = Math.max(largestGap, to - at);
+      largestPiece = Math.max(largestPiece, to - at);
     };
     while (next < order.length && lives.address[order[next]] < end) {
-      gap(Math.min(lives.address[order[next]], end));
-      at = Math.max(at, lives.address[order[next]] + lives.size[order[next]]);
+      const one = order[next];
+      piece(Math.min(lives.address[one], end));
       next += 1;
+      const after = next < order.length ? Math.min(lives.address[order[next]], end) : end;
+      ends[one] = store.blockEnd(lives.address[one], lives.size[one], after);
+      at = Math.max(at, ends[one]);
     }
-    gap(end);
+    piece(end);
   }
-  return { gapCount, largestGap, free };
+  return { pieces, largestPiece, free, ends };
 }

@@ -97,7 +97,7 @@ function readout(chart, found) {
   if (found?.moment !== undefined) {
     parts.push(chart.describeMoment(found.moment), `live ${formatBytes(found.live)}`);
     if (found.least < found.live) parts.push(`least ${formatBytes(found.least)}`);
-    if (found.reserved > 0) parts.push(`held ${formatBytes(found.reserved)}`);
+    if (found.reserved > 0) parts.push(`reserved ${formatBytes(found.reserved)}`);
   }
   byId("chart-readout").textContent = parts.join(" · ");
 }
@@ -160,6 +160,6 @@ function mapTip(map, found, texts) {
   if (!found.free) return null;
   const { address, size, span } = found.free;
   const where = `${map.store.formatAddress(address)}, ${texts.stream(span.stream)}, ${texts.pool(span.pool)}`;
-  const held = `in ${formatBytes(span.size)} held from ${map.store.formatAddress(span.address)}`;
-  return [`${formatBytes(size)} free`, where, held];
+  const reserved = `in ${formatBytes(span.size)} reserved at ${map.store.formatAddress(span.address)}`;
+  return [`${formatBytes(size)} free`, where, reserved];
 }

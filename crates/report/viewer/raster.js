@@ -85,6 +85,7 @@ export class Raster {
     }
     const pixels = new Uint32Array(this.image.data.buffer);
     const { colours, rest } = this.colours(look);
+    this.painted = colours;
     const half = ((look.paper & 0xfefefe) >>> 1) + 0xff000000;
     for (let y = 0, at = 0; y < height; y += 1) {
       const roomBelow = y + 2 < height;

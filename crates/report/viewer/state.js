@@ -21,7 +21,7 @@ export const state = {
   selected: null,
   mapZoom: 1,
   mapScroll: 0,
-  /** Whether the map leaves out what is not held at the moment. */
+  /** Whether the map leaves out what is not reserved at the moment. */
   mapCompact: false,
   dark: false,
 };

@@ -2,9 +2,6 @@
 import { Reader, unpack } from "./bytes.js";
 import { whenThere } from "./data.js";
 
-/** Frames that a person did not write, and seldom wants to see first. */
-const LIBRARY = /[/\\](site-packages|dist-packages|torch)[/\\]|^</;
-
 export class Texts {
   constructor(loaded) {
     this.ready = false;
@@ -30,6 +27,8 @@ export class Texts {
     this.nodeFrame = reader.steps(new Uint32Array(nodes));
     const sites = reader.number();
     this.siteNode = reader.steps(new Uint32Array(sites));
+    this.siteName = reader.steps(new Uint32Array(sites));
+    this.siteLine = reader.column(new Uint32Array(sites));
     this.siteCount = reader.column(new Float64Array(sites));
     this.siteLargest = reader.column(new Float64Array(sites));
     this.siteAtPeak = reader.column(new Float64Array(sites));
@@ -54,23 +53,24 @@ export class Texts {
         file,
         line: this.frameLine[frame],
         python: file.endsWith(".py"),
-        library: LIBRARY.test(file),
+        own: false,
       });
     }
     return frames;
   }
 
+  /** As `stack`; the frame that stands for the site is marked. */
   siteStack(site) {
-    return this.ready ? this.stack(this.siteNode[site] ?? 0) : [];
+    if (!this.ready) return [];
+    const frames = this.stack(this.siteNode[site] ?? 0);
+    const own = frames[this.siteLine[site] - 1];
+    if (own) own.own = true;
+    return frames;
   }
 
-  /** The one frame of a site that a person would name. */
+  /** The line of the program that asked. */
   place(site) {
-    const frames = this.siteStack(site);
-    const python = frames.filter((frame) => frame.python);
-    const frame = python.find((one) => !one.library) ?? python[0] ?? frames[0];
-    if (!frame) return "";
-    return frame.python ? `${frame.name} (${shortFile(frame.file)}:${frame.line})` : frame.name;
+    return this.ready ? this.strings[this.siteName[site]] ?? "" : "";
   }
 
   label(index) {
@@ -88,8 +88,4 @@ export class Texts {
     if (!pool) return `pool ${index}`;
     return pool[0] === 0 && pool[1] === 0 ? "default pool" : `pool (${pool[0]}, ${pool[1]})`;
   }
-}
-
-export function shortFile(file) {
-  return file.split(/[/\\]/).pop();
 }

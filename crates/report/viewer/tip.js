@@ -35,5 +35,5 @@ export function lifeTip(life, texts) {
 
 function refusalTip(refusal) {
   const free = refusal.deviceFree === null ? "" : `; the device had ${formatBytes(refusal.deviceFree)} free`;
-  return ["Out of memory", `${formatBytes(refusal.size)} refused${free}`, refusal.place].filter(Boolean);
+  return ["Out of memory", `${formatBytes(refusal.size)} refused${free}`, refusal.why, refusal.place].filter(Boolean);
 }

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// Where screenshots go; without it there is no browser to test with. Set by `cargo xtask browser`.
 const FOLDER: &str = "GRANULE_BROWSER";
 /// A laptop's screen.
-const SCREEN: (u32, u32) = (1366, 768);
+pub const SCREEN: (u32, u32) = (1366, 768);
 /// How long anything may take that a test waits for.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -77,9 +77,7 @@ impl Browser {
             .await
             .expect("a browser session");
         let browser = Self { client, driver, folder, _home: home };
-        let screen =
-            json!({ "width": SCREEN.0, "height": SCREEN.1, "deviceScaleFactor": 1, "mobile": false });
-        browser.devtools("Emulation.setDeviceMetricsOverride", screen).await;
+        browser.size(SCREEN.0, SCREEN.1).await;
         let scheme =
             json!([{ "name": "prefers-color-scheme", "value": if dark { "dark" } else { "light" } }]);
         browser.devtools("Emulation.setEmulatedMedia", json!({ "features": scheme })).await;
@@ -90,6 +88,17 @@ impl Browser {
         browser.client.goto(&format!("file://{}", page.display())).await.expect("the page opens");
         browser.until("window.granule?.ready").await;
         browser
+    }
+
+    async fn size(&self, width: u32, height: u32) {
+        let screen = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", screen).await;
+    }
+
+    /// Gives the page another screen.
+    pub async fn resize(&self, width: u32, height: u32) {
+        self.size(width, height).await;
+        self.settle().await;
     }
 
     async fn devtools(&self, command: &str, parameters: Value) {

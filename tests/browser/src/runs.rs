@@ -103,6 +103,41 @@ pub fn growable() -> Run {
     }
 }
 
+/// Requests that the allocator rounds up, and large ones that keep what is left behind them: two pieces are free.
+#[must_use]
+pub fn rounded() -> Run {
+    let [small, large] = [0x3000_0000, 0x4000_0000];
+    let span =
+        |address, size| Span { begin: 0, end: NEVER, address, size, stream: 0, pool: 0, growable: false };
+    let life = |address, size| Allocation {
+        begin: 1,
+        end: NEVER,
+        reusable: NEVER,
+        address,
+        size,
+        stream: 0,
+        pool: 0,
+        site: 0,
+        label: 0,
+    };
+    let half = MIB / 2;
+    Run {
+        length: 4,
+        allocations: vec![
+            life(small, 1000),
+            life(small + 1024, 700),
+            life(small + 4096, 512),
+            life(large, 20 * MIB - half),
+            life(large + 20 * MIB, 20 * MIB - half),
+        ],
+        spans: vec![span(small, 2 * MIB), span(large, 40 * MIB)],
+        streams: vec![0],
+        pools: vec![PoolId::DEFAULT],
+        labels: vec!["".into()],
+        ..Run::default()
+    }
+}
+
 /// A run of so many entries, for measuring.
 #[must_use]
 pub fn long(entries: usize) -> Run {

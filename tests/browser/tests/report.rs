@@ -2,41 +2,53 @@
 
 #![allow(clippy::unwrap_used)]
 
-use alloc_core::types::MIB;
+use alloc_core::config::Settings;
 use analysis::Run;
+use analysis::layout::{Layout, Stretch};
+use analysis::rules::Rules;
 use browser_tests::runs::{self, NEEDLE, Names, USUAL};
-use browser_tests::{Browser, with_report};
-use report::{Report, WhatIf, WhatIfRow};
+use browser_tests::{Browser, SCREEN, with_report};
+use report::{Report, WhatIf, WhatIfDevice, WhatIfRow};
 use serde_json::Value;
 
 const CHART: &str = "#chart";
 const MAP: &str = "#map";
+const NARROW: (u32, u32) = (1024, 768);
+const TELEPHONE: (u32, u32) = (390, 844);
+
+const VERDICT: &str = "At most 832.00 MiB were live at once. One request was refused, of 20.00 GiB: enough was free, but not \
+                       in one piece. expandable_segments:True lets free memory be joined.";
 
 fn what_if() -> WhatIf {
-    let row = |name: &str, conf: &str, fits: bool, recommended: bool| WhatIfRow {
+    let row = |name: &str, fits: bool, recommended: bool| WhatIfRow {
         name: name.into(),
-        conf: Some(conf.into()),
-        capacity: Some(24 << 30),
-        fits,
         refused: u64::from(!fits),
-        reserved_peak: 700 * MIB,
+        reserved_peak: 1_073_741_823,
         retries: 3,
         driver_ns: 1.5e6,
         recommended,
     };
-    WhatIf {
-        summary: "expandable_segments:True fits on 24 GiB.".into(),
+    let device = WhatIfDevice {
+        verdict: "On a card of 24 GiB (21.47 GiB without the context): fits with expandable_segments:True."
+            .into(),
+        steps: vec!["export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True".into()],
         rows: vec![
-            row("as recorded", "", false, false),
-            row("expandable segments", "expandable_segments:True", true, true),
+            row("default", false, false),
+            row("expandable_segments:True", true, true),
+            row("roundup_power2_divisions:[256:1,512:2,1024:4,>:8],max_split_size_mb:512", true, false),
+            row("PYTORCH_NO_CUDA_MEMORY_CACHING=1", true, false),
         ],
-    }
+    };
+    WhatIf { summary: String::new(), devices: vec![device.clone(), device] }
 }
 
 fn report<'a>(run: &'a Run, title: &'a str) -> Report<'a> {
     Report {
         run,
         title,
+        rules: Rules::new(&Settings::default()),
+        verdict: VERDICT.into(),
+        reasons: vec!["enough was free, but not in one piece".into()],
         capacity: Some(24 << 30),
         facts: vec![("Settings".into(), "max_split_size_mb:128".into())],
         remarks: vec!["earlier history is missing".into()],
@@ -85,11 +97,6 @@ fn everything_is_there() {
             );
             assert!(browser.number(&painted).await > 5.0, "{id} is empty");
         }
-        assert_eq!(
-            browser.number("window.granule.moment").await,
-            f64::from(run.peak().0),
-            "it opens at the peak"
-        );
         browser.picture("1-whole-run-light").await;
         browser.end().await;
     });
@@ -114,7 +121,7 @@ fn from_the_whole_run_to_one_allocation_by_wheel() {
         browser.point(place).await;
         assert_eq!(browser.get("window.granule.hovered?.size").await, Value::from(NEEDLE));
         let tip = panel(&browser, "#tip").await;
-        assert!(tip.contains("300 MiB") && tip.contains("the_needle (model.py:77)"), "{tip}");
+        assert!(tip.contains("300 MiB") && tip.contains("model.py:77 the_needle"), "{tip}");
         let stack = panel(&browser, "[data-testid=stack]").await;
         assert!(stack.contains("the_needle model.py:77") && stack.contains("main train.py:3"), "{stack}");
         browser.picture("2-one-allocation").await;
@@ -185,7 +192,22 @@ fn allocations_reach_from_one_mapping_into_the_next() {
     with_report(&report(&runs::growable(), "growable"), false, |browser| async move {
         go_to(&browser, 4).await;
         let figures = panel(&browser, "#panel-moment").await;
-        assert!(figures.contains("10 MiB in 1 gap"), "{figures}");
+        assert!(figures.contains("10 MiB in 1 piece"), "{figures}");
+        browser.end().await;
+    });
+}
+
+/// Every byte that a request was rounded up by was a gap.
+#[test]
+fn free_pieces_are_counted_as_inspect_counts_them() {
+    let run = runs::rounded();
+    let layout = Layout::at(&run, 2, &Rules::new(&Settings::default()));
+    let pieces = layout.stretches.iter().flat_map(Stretch::gaps).filter(|gap| gap.size > 0).count();
+    assert_eq!(pieces, 2);
+    with_report(&report(&run, "rounded"), false, |browser| async move {
+        go_to(&browser, 2).await;
+        let figures = panel(&browser, "#panel-moment").await;
+        assert!(figures.contains("in 2 pieces"), "{figures}");
         browser.end().await;
     });
 }
@@ -276,14 +298,39 @@ fn the_what_if_table() {
     training(false, |browser| async move {
         browser.click("#tab-whatif").await;
         let text = panel(&browser, "#panel-whatif").await;
-        for part in
-            ["fits on 24 GiB", "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "1 refused", "700 MiB"]
-        {
+        for part in [
+            "On a card of 24 GiB",
+            "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",
+            "1 refused",
+            "fits, 3 retries",
+            // Not 1024 MiB.
+            "1 GiB",
+            "1.50 ms",
+        ] {
             assert!(text.contains(part), "{part} is not in {text}");
         }
-        assert_eq!(browser.number("document.querySelectorAll('#panel-whatif tbody tr').length").await, 2.0);
-        assert!(panel(&browser, "#panel-whatif tr.best").await.contains("expandable segments"));
-        browser.picture("7-what-if").await;
+        assert_eq!(browser.number("document.querySelectorAll('#panel-whatif tbody tr').length").await, 8.0);
+        assert!(panel(&browser, "#panel-whatif tr.best").await.contains("expandable_segments"));
+        for (width, height) in [SCREEN, NARROW, TELEPHONE] {
+            browser.resize(width, height).await;
+            // It was wider than its panel at every width.
+            let table = "document.querySelector('#panel-whatif table')";
+            let panel = "document.querySelector('#panel-whatif')";
+            for what in [
+                format!("{table}.scrollWidth - {table}.clientWidth"),
+                format!("{panel}.scrollWidth - {panel}.clientWidth"),
+            ] {
+                assert!(browser.number(&what).await <= 0.0, "{width}: {what}");
+            }
+            let beyond =
+                format!("{table}.getBoundingClientRect().right - {panel}.getBoundingClientRect().right");
+            assert!(browser.number(&beyond).await <= 0.0, "{width}");
+            let cut = browser
+                .get("[...document.querySelectorAll('#panel-whatif td, #panel-whatif th')].filter((e) => e.scrollWidth > e.clientWidth + 1).map((e) => e.textContent)")
+                .await;
+            assert_eq!(cut, Value::Array(Vec::new()), "{width}");
+            browser.picture(&format!("7-what-if-{width}")).await;
+        }
         browser.end().await;
     });
 }
@@ -372,6 +419,103 @@ fn a_laptop_screen_is_enough() {
             .get("[...document.querySelectorAll('button, h2')].filter((e) => e.offsetParent && e.clientWidth > 0 && e.scrollWidth > e.clientWidth + 1 && !e.closest('#legend, #panel-run')).map((e) => e.textContent)")
             .await;
         assert_eq!(cut, Value::Array(Vec::new()));
+        browser.end().await;
+    });
+}
+
+/// One looks for it first.
+#[test]
+fn the_page_opens_at_the_refused_request() {
+    training(false, |browser| async move {
+        let run = runs::training(&USUAL);
+        let at = run.refusals[0].at;
+        assert_eq!(browser.number("window.granule.moment").await, f64::from(at));
+        let verdict = panel(&browser, "#verdict").await;
+        assert!(verdict.starts_with(VERDICT), "{verdict}");
+        assert_eq!(
+            panel(&browser, "[data-testid=refusal]").await,
+            "20 GiB refused: enough was free, but not in one piece"
+        );
+        go_to(&browser, 1).await;
+        browser.click("[data-testid=refusal]").await;
+        browser.until(&format!("window.granule.moment === {at}")).await;
+        browser.end().await;
+    });
+}
+
+/// At 390 pixels the pictures had no room, and the panel was beside the screen.
+#[test]
+fn a_telephone_is_enough() {
+    for dark in [false, true] {
+        training(dark, |browser| async move {
+            browser.resize(TELEPHONE.0, TELEPHONE.1).await;
+            for tab in ["#tab-moment", "#tab-search", "#tab-whatif", "#tab-run"] {
+                browser.get(&format!("document.querySelector('{tab}').click()")).await;
+                browser.settle().await;
+                let wide = browser.number("document.documentElement.scrollWidth - innerWidth").await;
+                assert!(wide <= 0.0, "{tab}: {wide} too wide");
+                browser
+                    .picture(&format!("12-telephone{}-{}", if dark { "-dark" } else { "" }, &tab[5..]))
+                    .await;
+            }
+            for (canvas, height) in [(CHART, 250.0), (MAP, 200.0)] {
+                let of = format!("document.querySelector('{canvas}')");
+                assert!(browser.number(&format!("{of}.clientWidth")).await > 350.0, "{canvas}");
+                assert!(browser.number(&format!("{of}.clientHeight")).await >= height, "{canvas}");
+            }
+            // Nothing of the page is out of reach, and no button is too small for a finger.
+            let outside = browser
+                .get(
+                    "[...document.querySelectorAll('button, input, canvas, h1, h2, table, p')].filter((e) => {
+                       const box = e.getBoundingClientRect();
+                       return box.width > 0 && (box.left < 0 || box.right > innerWidth + 0.5);
+                     }).map((e) => e.id || e.textContent)",
+                )
+                .await;
+            assert_eq!(outside, Value::Array(Vec::new()));
+            let small = browser
+                .get("[...document.querySelectorAll('header button, #tabs button')].filter((e) => e.offsetHeight < 30).map((e) => e.id || e.textContent)")
+                .await;
+            assert_eq!(small, Value::Array(Vec::new()));
+            browser.end().await;
+        });
+    }
+}
+
+/// Names were dark on dark blue.
+#[test]
+fn names_can_be_read_on_every_colour() {
+    for dark in [false, true] {
+        training(dark, |browser| async move {
+            browser.get("document.querySelector('#zoom-in').click()").await;
+            browser.get("document.querySelector('#zoom-in').click()").await;
+            browser.settle().await;
+            let mut named = 0;
+            for way in ["site", "size", "stream", "pool", "label", "life"] {
+                browser.get(&format!("document.querySelector('[data-testid=way-{way}]').click()")).await;
+                browser.settle().await;
+                // Where all blocks are too small there are no names, and no contrast.
+                if let Some(contrast) = browser.get("window.granule.leastContrast").await.as_f64() {
+                    assert!(contrast >= 4.5, "{way}: {contrast}");
+                    named += 1;
+                }
+                browser.picture(&format!("13-{way}{}", if dark { "-dark" } else { "" })).await;
+            }
+            assert!(named > 0, "no block has a name");
+            browser.end().await;
+        });
+    }
+}
+
+#[test]
+fn lines_of_the_chart_are_explained() {
+    training(false, |browser| async move {
+        let lines = panel(&browser, "#chart-lines").await;
+        for part in ["least live in a column", "reserved", "capacity", "refused"] {
+            assert!(lines.contains(part), "{part} is not in {lines}");
+        }
+        let text = browser.text("document.body.innerText").await;
+        assert!(!text.contains(" held"), "one word for one thing: {text}");
         browser.end().await;
     });
 }

@@ -2,6 +2,7 @@
 
 use super::Context;
 use super::place::Caller;
+use crate::Run;
 use crate::run::{Allocation, Moment};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -79,8 +80,7 @@ pub struct OfLabel {
 impl Live {
     pub(super) fn at(context: &Context<'_>, at: Moment) -> Self {
         let run = context.run;
-        let live =
-            || run.allocations.iter().take_while(|life| life.begin <= at).filter(|life| life.is_live(at));
+        let live = || live_at(run, at);
         Self {
             bytes: live().fold(0, |sum: u64, life| sum.saturating_add(life.size)),
             count: live().count() as u64,
@@ -88,12 +88,7 @@ impl Live {
             by_class: by(live(), |life| class(life.size), |up_to| Class { up_to }),
             by_stream: by(live(), |life| life.stream, |stream| OfStream { stream: context.stream(stream) }),
             by_pool: by(live(), |life| life.pool, |pool| OfPool { pool: context.pool(pool) }),
-            by_caller: if context.callers.is_empty() {
-                Vec::new()
-            } else {
-                let number = |life: &Allocation| context.callers.number(life.site);
-                by(live(), number, |number| context.callers.get(number).clone())
-            },
+            by_caller: by_caller(context, at),
             by_label: if run.labels.len() <= 1 {
                 Vec::new()
             } else {
@@ -101,6 +96,19 @@ impl Live {
             },
         }
     }
+}
+
+fn live_at(run: &Run, at: Moment) -> impl Iterator<Item = &Allocation> {
+    run.allocations.iter().take_while(move |life| life.begin <= at).filter(move |life| life.is_live(at))
+}
+
+/// What each caller had live; empty where the file has no stacks.
+pub(super) fn by_caller(context: &Context<'_>, at: Moment) -> Vec<Group<Caller>> {
+    if context.callers.is_empty() {
+        return Vec::new();
+    }
+    let number = |life: &Allocation| context.callers.number(life.site);
+    by(live_at(context.run, at), number, |number| context.callers.get(number).clone())
 }
 
 /// The power of two that a size fits.

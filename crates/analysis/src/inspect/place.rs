@@ -3,6 +3,7 @@
 use crate::run::Sites;
 use alloc_core::snapshot::Frame;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// How many callers of the line are named.
@@ -109,9 +110,21 @@ impl Caller {
     }
 }
 
-fn caller(stack: &[Frame]) -> Caller {
+/// The frame that stands for a stack, innermost frame first, wherever a call site is named: the innermost of the program or of a
+/// library that it uses; else the innermost of Python; else the innermost. `None` for an empty stack.
+#[must_use]
+pub fn program_frame(stack: &[Frame]) -> Option<&Frame> {
+    stack.get(program_line(stack))
+}
+
+/// Its index.
+fn program_line(stack: &[Frame]) -> usize {
     let own = stack.iter().position(is_own);
-    let at = own.or_else(|| stack.iter().position(is_python)).unwrap_or(0);
+    own.or_else(|| stack.iter().position(is_python)).unwrap_or(0)
+}
+
+fn caller(stack: &[Frame]) -> Caller {
+    let at = program_line(stack);
     let Some(frame) = stack.get(at) else { return Caller::default() };
     let through = stack[..at].iter().find(|frame| is_python(frame)).map(Place::of);
     let outer = stack[at + 1..].iter().filter(|frame| is_own(frame));
@@ -120,7 +133,13 @@ fn caller(stack: &[Frame]) -> Caller {
 
 /// Whether a frame is of the program, or of a library that it uses.
 fn is_own(frame: &Frame) -> bool {
-    is_python(frame) && !is_torch(&frame.filename) && !is_standard_library(&frame.filename)
+    // Some systems write paths with the other slash.
+    let file = if frame.filename.contains('\\') {
+        Cow::Owned(frame.filename.replace('\\', "/"))
+    } else {
+        Cow::Borrowed(&*frame.filename)
+    };
+    is_python(frame) && !is_torch(&file) && !is_standard_library(&file)
 }
 
 /// Frames of compiled code have other endings, or none.
@@ -146,7 +165,7 @@ fn is_standard_library(file: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Caller, Place, caller};
+    use super::{Caller, Place, caller, program_frame};
     use alloc_core::snapshot::Frame;
 
     fn frame(filename: &str, line: u64, name: &str) -> Frame {
@@ -175,6 +194,8 @@ mod tests {
         assert_eq!(place, "gpt2/modeling_gpt2.py:312 forward");
         assert_eq!(through.as_deref(), Some("nn/functional.py:10 linear"));
         assert_eq!(called_by, ["someone/train.py:57 step", "someone/train.py:90 <module>"]);
+        assert_eq!(program_frame(&stack), Some(&stack[3]));
+        assert_eq!(program_frame(&[]), None);
     }
 
     #[test]
@@ -191,6 +212,8 @@ mod tests {
         let own = [frame("/home/someone/torch/train.py", 3, "main")];
         assert_eq!(caller(&own).place.line, 3);
         assert_eq!(short(&caller(&[frame("train.py", 3, "main")])).0, "train.py:3 main");
+        let torch = frame(r"C:\env\Lib\site-packages\torch\nn\functional.py", 9, "linear");
+        assert_eq!(caller(&[torch, frame(r"C:\me\train.py", 4, "main")]).place.line, 4);
         let notebook = [frame("/tmp/ipykernel_71/1234.py", 1, "<module>"), frame("<frozen runpy>", 1, "run")];
         assert_eq!(caller(&notebook).place.function, "<module>");
     }

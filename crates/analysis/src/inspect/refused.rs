@@ -1,10 +1,11 @@
 //! What a refused request would have needed.
 
 use super::Context;
+use super::live::{Group, by_caller};
 use super::memory::{Blocker, blockers_of};
-use super::place::Caller;
+use super::place::{Caller, Place};
 use crate::layout::Layout;
-use crate::run::Refusal;
+use crate::run::{Moment, Refusal};
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -42,6 +43,10 @@ pub struct Refused {
     pub waiting: u64,
     /// Why it was refused.
     pub verdict: Verdict,
+    /// Whether segments were fixed under PyTorch's own policy: expandable ones are a remedy then.
+    pub fixed_segments: bool,
+    /// Who had most live then, where that is recorded.
+    pub most_live: Option<Group<Caller>>,
     /// Bytes that were missing even if all free memory of the process and the device had been in one piece; 0 under other
     /// verdicts.
     pub missing: u64,
@@ -151,8 +156,15 @@ impl Refused {
             other_largest: other.1,
             waiting,
             verdict,
+            fixed_segments: !growable && rules.is_pytorch(),
+            most_live: most_live(context, refusal.at),
             missing,
             in_the_way: in_the_way.into_iter().map(blocker).collect(),
         }
     }
+}
+
+/// The caller with most live; what has no stack has none.
+fn most_live(context: &Context<'_>, at: Moment) -> Option<Group<Caller>> {
+    by_caller(context, at).into_iter().find(|group| group.key.place != Place::default())
 }

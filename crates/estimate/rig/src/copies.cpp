@@ -8,6 +8,26 @@ namespace {
 
 std::atomic<int> fill{0};
 
+// What was copied to the device while it was asked to remember: byte by byte, since there is little of it.
+std::atomic<bool> remembers{false};
+std::mutex remembered_lock;
+std::map<uintptr_t, char> remembered;
+
+// Larger ones leave the host alone, so that buffers of an offload do not take memory, and are not remembered.
+constexpr size_t SMALL = MiB;
+
+void copy_remembered(uintptr_t dst, uintptr_t src, size_t n) {
+  bool to_device = in_arena(dst), from_device = in_arena(src);
+  std::lock_guard<std::mutex> guard(remembered_lock);
+  for (size_t i = 0; i < n; i++) {
+    char byte = (char)fill;
+    if (!from_device) byte = ((char*)src)[i];
+    else if (auto found = remembered.find(src + i); found != remembered.end()) byte = found->second;
+    if (to_device) remembered[dst + i] = byte;
+    else ((char*)dst)[i] = byte;
+  }
+}
+
 void* host_side(uintptr_t p) { return in_arena(p) ? bytes_at(p) : (void*)p; }
 
 CUresult check(uintptr_t p, size_t n) {
@@ -19,7 +39,7 @@ CUresult copy_on(CUstream stream, uintptr_t dst, uintptr_t src, size_t n) {
   if (CUresult r = check_copy(dst, src, n)) return r;
   HostRange pinned;
   bool to_device = in_arena(dst), from_device = in_arena(src);
-  if (settings().bytes && to_device && !from_device && !find_host(src, &pinned)) {
+  if ((settings().bytes || remembers) && to_device && !from_device && !find_host(src, &pinned)) {
     // Ordinary host memory may change as soon as the call is back.
     auto bytes = std::make_shared<std::vector<char>>((char*)src, (char*)src + n);
     return enqueue(stream, [=] { copy_now(dst, (uintptr_t)bytes->data(), n); }, CU_GRAPH_NODE_TYPE_MEMCPY);
@@ -84,8 +104,9 @@ CUresult check_copy(uintptr_t dst, uintptr_t src, size_t n) {
 void copy_now(uintptr_t dst, uintptr_t src, size_t n) {
   bool to_device = in_arena(dst), from_device = in_arena(src);
   if (settings().bytes || (!to_device && !from_device)) memmove(host_side(dst), host_side(src), n);
-  // Larger ones leave the host alone, so that buffers of an offload do not take memory.
-  else if (!to_device && n <= MiB) memset((void*)dst, fill, n);
+  else if (n > SMALL) return;
+  else if (remembers) copy_remembered(dst, src, n);
+  else if (!to_device) memset((void*)dst, fill, n);
 }
 
 }  // namespace fakegpu
@@ -93,6 +114,11 @@ void copy_now(uintptr_t dst, uintptr_t src, size_t n) {
 using namespace fakegpu;
 extern "C" {
 void fakegpu_set_d2h_fill(int byte) { fill = byte; }
+void fakegpu_remember(int on) {
+  std::lock_guard<std::mutex> guard(remembered_lock);
+  remembers = on != 0;
+  if (!on) remembered.clear();
+}
 
 CUresult cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n); }
 CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void* s, size_t n) { return copy(d, (uintptr_t)s, n); }

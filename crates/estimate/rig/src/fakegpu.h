@@ -174,5 +174,6 @@ void fakegpu_set_capacity(int device, size_t bytes);
 uint64_t fakegpu_counter(int number);
 uint64_t fakegpu_counter_named(const char* name);
 void fakegpu_set_d2h_fill(int byte);
+void fakegpu_remember(int on);
 void fakegpu_launch();
 }

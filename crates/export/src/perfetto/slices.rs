@@ -3,6 +3,7 @@
 use super::packet::Args;
 use alloc_core::snapshot::Frame;
 use analysis::Run;
+use analysis::inspect::program_frame;
 use analysis::run::{Allocation, IterationFigures, NEVER, Refusal};
 use serde_json::Value;
 use std::cmp::Reverse;
@@ -23,9 +24,9 @@ pub(super) fn largest(run: &Run, most: usize) -> Vec<usize> {
     indices
 }
 
-/// A slice's name: the innermost function, by which the viewer groups slices.
+/// A slice's name: the program's function, by which the viewer groups slices.
 pub(super) fn name<'r>(run: &'r Run, life: &Allocation) -> &'r str {
-    run.sites.get(life.site).first().map_or("allocation", |frame| cut(&frame.name))
+    program_frame(run.sites.get(life.site)).map_or("allocation", |frame| cut(&frame.name))
 }
 
 pub(super) fn allocation(run: &Run, life: &Allocation) -> Args {

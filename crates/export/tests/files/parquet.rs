@@ -1,9 +1,12 @@
 use super::{any_run, small, source};
+use alloc_core::snapshot::{Action, Frame, Snapshot, TraceEntry};
+use analysis::Run;
 use export::parquet::Table;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 use proptest::prelude::*;
 use std::io::Write;
+use std::sync::Arc;
 
 fn read(file: Vec<u8>) -> Vec<Row> {
     let reader = SerializedFileReader::new(bytes::Bytes::from(file)).unwrap();
@@ -137,6 +140,42 @@ fn large_tables_are_written_in_groups() {
     let reader = SerializedFileReader::new(bytes::Bytes::from(file)).unwrap();
     let groups: Vec<_> = reader.metadata().row_groups().iter().map(|group| group.num_rows()).collect();
     assert_eq!(groups, [131_072, 131_072, 37_856]);
+}
+
+#[test]
+fn a_call_site_is_the_line_of_the_program() {
+    let frame = |name: &str, filename: &str, line| Frame {
+        name: name.into(),
+        filename: filename.into(),
+        line,
+        extra: Vec::new(),
+    };
+    let stack = [
+        frame("at::empty", "libtorch.so", 0),
+        frame("linear", "/env/lib/python3.12/site-packages/torch/nn/functional.py", 10),
+        frame("forward", "/home/someone/model.py", 31),
+    ];
+    let alloc = TraceEntry {
+        action: Action::Alloc,
+        addr: 4096,
+        size: 512,
+        stream: 0,
+        time_us: 0,
+        labels: Arc::default(),
+        frames: Some(stack.into()),
+    };
+    let run = Run::of_snapshot(&Snapshot { device_traces: vec![vec![alloc]], ..Snapshot::default() }, 0);
+    let mut file = Vec::new();
+    Table::Sites.write(&source(&run, &[]), &mut file).unwrap();
+    let [row] = &read(file)[..] else { panic!("one site") };
+    let text =
+        row.get_column_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
+    assert!(
+        text.contains(
+            r#"function="forward" file="/home/someone/model.py" line=31 frames=3 stack="at::empty "#
+        ),
+        "{text}"
+    );
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! `granule completions`: what a shell completes after `granule`.
 
-use super::{Cli, Outcome};
+use super::Outcome;
 use crate::failure::Failure;
-use clap::CommandFactory;
 use clap_complete::Shell;
 use std::io::Write;
 
@@ -25,7 +24,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     // Into memory first: the generator takes a closed pipe for a defect of the program.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "granule", &mut script);
+    clap_complete::generate(args.shell, &mut super::command(), "granule", &mut script);
     out.write_all(&script)?;
     Ok(Outcome::Done)
 }

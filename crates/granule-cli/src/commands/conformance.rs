@@ -25,6 +25,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
 
+    /// Run each check this often: for what goes wrong now and then
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+
     /// Print one JSON object: passed, failed, skipped, and the checks
     #[arg(long)]
     json: bool,
@@ -55,6 +59,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let again = ["conformance", "--backend", name.as_str()].map(ToOwned::to_owned);
     let options = Options {
         only: args.only.clone(),
+        repeat: args.repeat,
         child: Some(ChildCommand::with_arguments(again)),
         ..Options::default()
     };

@@ -5,7 +5,7 @@ use crate::compare::{self, new_table};
 use crate::failure::Failure;
 use comfy_table::Cell;
 use granule::backends::{self, Name, Report, State};
-use granule::round::format_bytes;
+use granule::round::size_text;
 use serde::Serialize;
 use std::io::Write;
 
@@ -50,8 +50,8 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             devices.add_row([
                 Cell::new(device.index),
                 Cell::new(&device.name),
-                Cell::new(format_bytes(device.total_bytes)),
-                Cell::new(format_bytes(device.free_bytes)),
+                Cell::new(size_text(device.total_bytes)),
+                Cell::new(size_text(device.free_bytes)),
             ]);
         }
         compare::align_right(&mut devices, [2, 3]);

@@ -1,25 +1,27 @@
 //! `granule estimate`: what a program needs, found out without a GPU.
 
-mod cards;
 mod needs;
 
 use super::{Outcome, write_json};
 use crate::compare::{align_right, new_table};
 use crate::console;
-use crate::failure::Failure;
+use crate::failure::{Failure, Told, Wrong};
 use crate::result_file::ResultFile;
+use crate::signals::Signals;
 use crate::size::Size;
 use comfy_table::Cell;
-use estimate::{Drivers, Ended, Program, Recorded, Stopped, Torch, cache, python_of};
+use estimate::{
+    Drivers, Ended, EstimateError, Program, Recorded, Stopped, Torch, cache, find_program, python_of,
+};
 use granule::files::trace::Trace;
-use granule::round::format_bytes;
+use granule::replay::whatif::{CARDS, Card};
+use granule::round::size_text;
 use needs::{Need, needs};
 use serde::Serialize;
 use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
 /// What `--help` says before the options.
@@ -38,19 +40,24 @@ not end (--max-iterations, --timeout; transformers' generate does, at its length
   - Private pools of CUDA graphs are replayed as common memory, which needs a little less.
   - Memory that PyTorch's allocator does not hand out is not counted: NCCL's buffers, libraries with allocators of their own, \
 other processes. --context stands for the CUDA context and the loaded kernels.
-  - Collectives need a GPU: a program that uses NCCL does not get far.";
+  - NCCL needs a GPU: a program that uses it does not get far. With the backend gloo DistributedDataParallel works \
+(init_process_group(\"gloo\"), --devices N).
+
+Ctrl-C ends the program, and what it asked for up to then is evaluated. The smallest device is exact to 2 MiB.";
 
 /// The arguments of `granule estimate`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(after_help = "\
 Examples:
   granule estimate -- python train.py --batch-size 64
-  granule estimate --max-iterations 5 -o train.trace.gz -- python -m package.train
-  granule estimate --capacity 24GiB -- python train.py     # out of memory as on a card of this size
-  granule estimate --python .venv/bin/python --json -- .venv/bin/accelerate launch train.py
+  granule estimate --max-iterations 5 -o train.trace.gz -- \\
+      python -m package.train
+  granule estimate --capacity 24GiB -- python train.py     # out of memory there
+  granule estimate --python .venv/bin/python --json -- \\
+      .venv/bin/accelerate launch train.py
 
-Iterations begin behind each step of the first optimizer. A program without one may call
-torch.cuda.nvtx.mark(\"iteration\"), which does nothing elsewhere.")]
+Iterations begin behind each step of the first optimizer. A program without one
+may call torch.cuda.nvtx.mark(\"iteration\"), which does nothing elsewhere.")]
 pub(crate) struct Args {
     /// The command, as you would give it without granule
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -81,7 +88,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_iterations: Option<u64>,
 
-    /// Interrupt the program after this many seconds
+    /// Interrupt the program after this many seconds, as Ctrl-C does; both end all that it has started
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     timeout: Option<u64>,
 
@@ -100,10 +107,14 @@ struct Answer<'a> {
     /// The program's; null where a signal ended it.
     exit_code: Option<i32>,
     timed_out: bool,
+    /// By Ctrl-C or a job manager.
+    interrupted: bool,
+    /// Why there is nothing in `recordings`; null where there is.
+    error: Option<Wrong>,
     /// Bytes of each device that are taken before the first request.
     context: u64,
     /// What was looked at, in bytes as PyTorch reports them.
-    cards: &'static [cards::Card],
+    cards: &'static [Card],
     recordings: &'a [Found],
 }
 
@@ -123,10 +134,51 @@ struct Found {
 /// Runs the program, works out what it needs, prints it.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let command = args.command.first().map(OsString::as_os_str).unwrap_or_default();
+    if find_program(command).is_none() {
+        let error = rustix::io::Errno::NOENT.into();
+        return Err(EstimateError::Start { program: command.to_string_lossy().into_owned(), error }.into());
+    }
     let python = args.python.clone().unwrap_or_else(|| python_of(command));
     let torch = Torch::find(&python)?;
-    let drivers = drivers(&torch)?;
-    let program = Program {
+    // What follows is printed by others.
+    out.flush()?;
+    let not_started = |error| Failure::Program { program: command.to_string_lossy().into_owned(), error };
+    let mut signals = Signals::keep().map_err(not_started)?;
+    let drivers = match drivers(&torch, &mut signals) {
+        Err(error @ EstimateError::Interrupted { signal }) => {
+            console::note(&error);
+            let code = exit_code(128 + signal);
+            if args.json {
+                write_json(&Told { error: Wrong::new(&error.into(), code) }, out)?;
+            }
+            return Ok(Outcome::Child(code.into()));
+        }
+        drivers => drivers?,
+    };
+    // A place that cannot be written is noticed before the program has run for hours.
+    drop(ResultFile::create(args.output.as_deref().unwrap_or(Path::new("estimate.trace.gz")))?);
+    let ended = program(args).run(&drivers, &torch, &mut || signals.received())?;
+    drop(signals);
+    say_how_it_ended(args, &ended);
+    let nothing = ended.recorded.is_empty().then(|| Failure::NothingRecorded(nothing_recorded(&ended)));
+    if let Some(failure) = &nothing {
+        console::error(failure);
+        failure.hint().into_iter().for_each(console::hint);
+        if !args.json {
+            return Ok(outcome(&ended));
+        }
+    }
+    let found = evaluate(args, &ended.recorded)?;
+    if args.json {
+        write_json(&answer(args, &torch, &ended, &found, nothing.as_ref()), out)?;
+    } else {
+        print(args, &torch, &found, out)?;
+    }
+    Ok(outcome(&ended))
+}
+
+fn program(args: &Args) -> Program {
+    Program {
         command: args.command.clone(),
         capacity: args.capacity.0,
         devices: args.devices,
@@ -134,38 +186,33 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         iterations: args.max_iterations,
         timeout: args.timeout.map(Duration::from_secs),
         quiet: args.json,
-    };
-    // A place that cannot be written is noticed before the program has run for hours.
-    drop(ResultFile::create(args.output.as_deref().unwrap_or(Path::new("estimate.trace.gz")))?);
-    // What follows is printed by others.
-    out.flush()?;
-    let ended = program.run(&drivers, &torch)?;
-    say_how_it_ended(args, &ended);
-    if ended.recorded.is_empty() {
-        return Err(Failure::NothingRecorded(nothing_recorded(&ended.status)));
     }
-    let found = evaluate(args, &ended.recorded)?;
-    if args.json {
-        let answer = Answer {
-            version: env!("CARGO_PKG_VERSION"),
-            command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-            torch: &torch.version,
-            exit_code: ended.status.code(),
-            timed_out: ended.stopped == Stopped::Timeout,
-            context: args.context.0,
-            cards: &cards::CARDS,
-            recordings: &found,
-        };
-        write_json(&answer, out)?;
-    } else {
-        print(args, &torch, &found, out)?;
-    }
-    Ok(outcome(&ended))
 }
 
-fn drivers(torch: &Torch) -> Result<Drivers, Failure> {
+fn answer<'a>(
+    args: &Args,
+    torch: &'a Torch,
+    ended: &Ended,
+    found: &'a [Found],
+    nothing: Option<&Failure>,
+) -> Answer<'a> {
+    Answer {
+        version: env!("CARGO_PKG_VERSION"),
+        command: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        torch: &torch.version,
+        exit_code: ended.status.code(),
+        timed_out: ended.stopped == Stopped::Timeout,
+        interrupted: ended.stopped == Stopped::Interrupted,
+        error: nothing.map(|failure| Wrong::new(failure, Failure::EXIT_CODE)),
+        context: args.context.0,
+        cards: &CARDS,
+        recordings: found,
+    }
+}
+
+fn drivers(torch: &Torch, signals: &mut Signals) -> Result<Drivers, EstimateError> {
     let mut spinner = None;
-    let drivers = Drivers::prepare(&cache()?, torch, || {
+    let drivers = Drivers::prepare(&cache()?, torch, &mut || signals.received(), || {
         console::note(format_args!(
             "building simulated drivers for torch {}, once, in half a minute",
             torch.version
@@ -175,11 +222,16 @@ fn drivers(torch: &Torch) -> Result<Drivers, Failure> {
     if let Some(spinner) = spinner {
         spinner.finish_and_clear();
     }
-    Ok(drivers?)
+    drivers
 }
 
 fn say_how_it_ended(args: &Args, ended: &Ended) {
-    if ended.stopped == Stopped::Timeout {
+    if ended.recorded.is_empty() {
+        return;
+    }
+    if ended.stopped == Stopped::Interrupted {
+        console::note("the program was interrupted; the figures are those up to then");
+    } else if ended.stopped == Stopped::Timeout {
         console::note(format_args!(
             "the program was interrupted after {} s, as --timeout says; the figures are those up to then",
             args.timeout.unwrap_or_default()
@@ -192,22 +244,31 @@ fn say_how_it_ended(args: &Args, ended: &Ended) {
     }
 }
 
-fn nothing_recorded(status: &ExitStatus) -> &'static str {
-    if status.success() {
+fn nothing_recorded(ended: &Ended) -> &'static str {
+    if ended.stopped != Stopped::No {
+        "the program was ended before it asked PyTorch for device memory"
+    } else if ended.status.success() {
         "the program asked PyTorch for no device memory"
     } else {
         "the program failed before it asked PyTorch for device memory"
     }
 }
 
-/// The program's own failure is the command's; being stopped as one was told is none.
+/// The program's own failure is the command's; being stopped as one was told is none, and nothing to say about it is one.
 fn outcome(ended: &Ended) -> Outcome {
     let status = ended.status;
-    if status.success() || ended.stopped == Stopped::Timeout {
+    if ended.recorded.is_empty() {
+        return Outcome::Child(Failure::EXIT_CODE.into());
+    }
+    if status.success() || ended.stopped != Stopped::No {
         return Outcome::Done;
     }
-    let code = status.code().or_else(|| Some(128 + status.signal()?)).unwrap_or(1);
-    Outcome::Child(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    let code = status.code().or_else(|| Some(128 + status.signal()?));
+    Outcome::Child(code.map_or(Failure::EXIT_CODE, exit_code).into())
+}
+
+fn exit_code(code: i32) -> u8 {
+    u8::try_from(code).unwrap_or(Failure::EXIT_CODE)
 }
 
 /// Writes the traces and replays them.
@@ -255,7 +316,7 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
         writeln!(
             out,
             "{whose}peak requested {}; {} events, {} iterations, under torch {}",
-            format_bytes(one.requested_bytes_peak),
+            size_text(one.requested_bytes_peak),
             one.events,
             one.iterations,
             torch.version
@@ -266,8 +327,8 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
             table.add_row([
                 Cell::new(need.allocator),
                 Cell::new(if need.conf.is_empty() { "default" } else { &need.conf }),
-                Cell::new(format_bytes(need.reserved_bytes_peak)),
-                Cell::new(format_bytes(need.min_capacity)),
+                Cell::new(size_text(need.reserved_bytes_peak)),
+                Cell::new(size_text(need.min_capacity)),
                 Cell::new(card(need)),
             ]);
         }
@@ -277,7 +338,7 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
     writeln!(
         out,
         "Cards: what PyTorch reports on the smallest of that size, less {} for the context (--context).",
-        format_bytes(args.context.0)
+        size_text(args.context.0)
     )?;
     writeln!(
         out,

@@ -14,7 +14,7 @@ use export::parquet::Table;
 use export::perfetto::{self, Options, Written};
 use export::{Kind, Source};
 use granule::config::PolicyName;
-use granule::round::format_bytes;
+use granule::round::size_text;
 use serde::Serialize;
 use std::fs;
 use std::io::Write;
@@ -23,15 +23,19 @@ use std::path::{Path, PathBuf};
 /// The arguments of `granule export`.
 #[derive(clap::Args, Clone, Debug)]
 #[command(group(clap::ArgGroup::new("target").args(["parquet", "perfetto"]).required(true).multiple(true)))]
+#[command(override_usage = "granule export [OPTIONS] --parquet <DIR> <TRACE|SNAPSHOT>
+       granule export [OPTIONS] --perfetto <FILE> <TRACE|SNAPSHOT>")]
 #[command(after_help = "\
 Examples:
   granule export dump_snapshot.pickle --parquet runs/monday
-  granule export train.trace.gz --parquet runs/tuned --conf expandable_segments:True
+  granule export train.trace.gz --parquet runs/tuned \\
+      --conf expandable_segments:True
   granule export dump_snapshot.pickle --perfetto memory.json.gz
   duckdb -c \"SELECT run, peak_reserved / peak_live FROM 'runs/*/runs.parquet'\"
 
-docs/tables.md has the columns, and queries over many runs. Perfetto traces open in ui.perfetto.dev. A trace is
-replayed first, so that there are addresses; a snapshot is taken as it was recorded.")]
+docs/tables.md has the columns, and queries over many runs. Perfetto traces
+open in ui.perfetto.dev. A trace is replayed first, so that there are
+addresses; a snapshot is taken as it was recorded.")]
 pub(crate) struct Args {
     #[command(flatten)]
     workload: WorkloadArgs,
@@ -43,6 +47,10 @@ pub(crate) struct Args {
     /// Write a trace for ui.perfetto.dev, gzip'd if the name ends in .gz
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
+
+    /// Replace the tables of another run in that directory
+    #[arg(long, requires = "parquet")]
+    overwrite: bool,
 
     /// What the run is called in every table [default: the file's name without its endings]
     #[arg(long, value_name = "NAME")]
@@ -86,10 +94,13 @@ struct Answer<'a> {
 /// Reads the run and writes what was asked for.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     // Bad paths are noticed before the work.
+    let id = args.run.clone().unwrap_or_else(|| stem(&args.workload.file_name()).to_owned());
+    if let Some(directory) = args.parquet.as_deref().filter(|_| !args.overwrite) {
+        refuse_another_run(directory, &id)?;
+    }
     let tables = args.parquet.as_deref().map(create).transpose()?;
     let trace = args.perfetto.as_deref().map(ResultFile::create).transpose()?;
     let recording = Recording::read(&args.workload, &args.allocator, args.capacity.map(|size| size.0))?;
-    let id = args.run.clone().unwrap_or_else(|| stem(&args.workload.file_name()).to_owned());
     let settings = settings(&recording);
     let file = args.workload.input().to_string_lossy();
     let source = Source {
@@ -105,13 +116,19 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         notes: &recording.notes,
     };
     let spinner = console::spinner("writing");
-    let mut files = Vec::new();
+    let mut whole = Vec::new();
     for (table, path, result) in tables.into_iter().flatten() {
         let mut entries = 0;
-        result.write(|file| {
+        let file = result.fill(|file| {
             entries = table.write(&source, file)?;
             Ok(())
         })?;
+        whole.push((path, file, entries));
+    }
+    // All at once: tables of two runs side by side would be joined.
+    let mut files = Vec::new();
+    for (path, file, entries) in whole {
+        file.put()?;
         files.push(written(&path, entries));
     }
     if let (Some(path), Some(result)) = (&args.perfetto, trace) {
@@ -128,6 +145,15 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let answer = Answer { run: &id, workload: &recording.name, notes: &recording.notes, files };
     show(args, &answer, out)?;
     Ok(Outcome::Done)
+}
+
+/// Tables of one run are not put over those of another, which they would take the place of without a word.
+fn refuse_another_run(directory: &Path, id: &str) -> Result<(), Failure> {
+    let path = directory.join(format!("{}.parquet", Table::Runs.name()));
+    match export::parquet::run_of(&path) {
+        Some(there) if there != id => Err(Failure::OtherRun { path: directory.to_owned(), there }),
+        _ => Ok(()),
+    }
 }
 
 /// The files of all tables.
@@ -151,7 +177,7 @@ fn stem(name: &str) -> &str {
 
 /// The settings as a text that says the policy, too.
 fn settings(recording: &Recording) -> Option<String> {
-    let policy = recording.settings.policy;
+    let policy = recording.settings.policy_name();
     match (&recording.conf, policy) {
         (conf, PolicyName::Pytorch) => conf.clone(),
         (Some(conf), _) if conf.contains("policy:") => Some(conf.clone()),
@@ -172,7 +198,7 @@ fn say_what_is_left_out(about: &Written) {
             "the trace shows the {} largest of {} allocations one by one, those of {} and more; --slices changes that",
             about.slices,
             about.allocations,
-            format_bytes(about.least)
+            size_text(about.least)
         ));
     }
     if about.thinned {
@@ -193,7 +219,7 @@ fn show(args: &Args, answer: &Answer<'_>, out: &mut dyn Write) -> Result<(), Fai
     writeln!(out, "{} is run {} in:", answer.workload, answer.run)?;
     let mut table = new_table(["file", "rows or slices", "size"]);
     for file in &answer.files {
-        table.add_row([Cell::new(&file.path), Cell::new(file.entries), Cell::new(format_bytes(file.bytes))]);
+        table.add_row([Cell::new(&file.path), Cell::new(file.entries), Cell::new(size_text(file.bytes))]);
     }
     align_right(&mut table, [1, 2]);
     writeln!(out, "{table}")?;

@@ -9,7 +9,7 @@ use crate::recording::Recording;
 use crate::size::Size;
 use crate::workload::WorkloadArgs;
 use analysis::Inspection;
-use analysis::inspect::{Comparison, When};
+use analysis::inspect::{Comparison, Summary, When};
 use analysis::rules::Rules;
 use serde::Serialize;
 use std::io::Write;
@@ -25,7 +25,8 @@ Examples:
   granule inspect before.pickle after.pickle
   granule inspect snapshot.pickle --json | jq '.moments[0].live.by_caller[:3]'
 
-A snapshot is shown as it was recorded; a trace is replayed for it. docs/inspect.md describes what --json prints.")]
+A snapshot is shown as it was recorded; a trace is replayed for it.
+docs/inspect.md describes what --json prints.")]
 pub(crate) struct Args {
     #[command(flatten)]
     workload: WorkloadArgs,
@@ -68,6 +69,8 @@ struct Inspected {
     lower_bounds: bool,
     /// What is not exact.
     notes: Vec<String>,
+    /// The verdict.
+    summary: Summary,
     #[serde(flatten)]
     inspection: Inspection,
 }
@@ -117,6 +120,10 @@ impl Inspected {
     fn read(workload: &WorkloadArgs, args: &Args) -> Result<Self, Failure> {
         let recording = Recording::read(workload, &args.allocator, args.capacity.map(|size| size.0))?;
         let moments = match args.at {
+            Some(When::At(at)) if at > recording.run.length => {
+                let Recording { name, run, .. } = recording;
+                return Err(Failure::BeyondTheEnd { name, at, entries: run.length });
+            }
             Some(when) if when.moment(&recording.run).is_none() => {
                 return Err(Failure::NothingRefused(recording.name));
             }
@@ -124,12 +131,9 @@ impl Inspected {
             None => vec![When::Peak, When::Oom, When::End],
         };
         let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &moments);
-        let Recording { name, mut notes, window, conf, capacity, snapshot, .. } = recording;
-        if snapshot.is_some() {
-            // The other reasons are about replays; a snapshot is shown as it is.
-            notes.truncate(usize::from(window));
-        }
-        Ok(Self { name, conf, capacity, lower_bounds: window, notes, inspection })
+        let Recording { name, notes, window, conf, capacity, .. } = recording;
+        let summary = Summary::new(&inspection, capacity, window);
+        Ok(Self { name, conf, capacity, lower_bounds: window, notes, summary, inspection })
     }
 }
 

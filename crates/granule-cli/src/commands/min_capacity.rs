@@ -11,7 +11,7 @@ use comfy_table::Cell;
 use granule::config::PolicyName;
 use granule::policy::{GranulePolicy, PytorchPolicy};
 use granule::replay::{MinCapacity, ReplayOptions, min_capacity, peak_live};
-use granule::round::format_bytes;
+use granule::round::size_text;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;
@@ -25,7 +25,8 @@ const NATIVE_STEP: u64 = 16 << 20;
 #[command(after_help = "\
 Examples:
   granule min-capacity train.trace.gz
-  granule min-capacity train.trace.gz --conf expandable_segments:True --step 2MiB
+  granule min-capacity train.trace.gz --conf expandable_segments:True \\
+      --step 2MiB
 
 The search takes it that more memory never hurts.")]
 pub(crate) struct Args {
@@ -97,7 +98,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let spinner = console::spinner("searching the smallest device");
     let width =
         |steps: u64| spinner.set_message(format!("searching the smallest device: {steps} steps left"));
-    let found = match options.settings.policy {
+    let found = match options.settings.policy_name() {
         PolicyName::Pytorch => min_capacity::<PytorchPolicy>(&workload.trace, &options, step, width),
         PolicyName::Granule => min_capacity::<GranulePolicy>(&workload.trace, &options, step, width),
         other => return Err(Failure::Policy(other)),
@@ -116,7 +117,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         })
     });
     if args.json {
-        let policy = options.settings.policy.name();
+        let policy = options.settings.policy_name().name();
         let answer = Answer {
             workload: &workload.name,
             file: workload.file.as_deref().map(Path::to_string_lossy),
@@ -143,9 +144,9 @@ fn useful_step(step: u64, workload: &Workload) -> u64 {
     }
     console::warning(format_args!(
         "--step {} is larger than the workload, which has up to {} live at once; searching in steps of {}",
-        format_bytes(step),
-        format_bytes(peak),
-        format_bytes(NATIVE_STEP)
+        size_text(step),
+        size_text(peak),
+        size_text(NATIVE_STEP)
     ));
     NATIVE_STEP
 }
@@ -157,7 +158,7 @@ fn print(
     comparable: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    writeln!(out, "{name}: {} replays, exact to {}", found.replays, format_bytes(found.step))?;
+    writeln!(out, "{name}: {} replays, exact to {}", found.replays, size_text(found.step))?;
     let mut table = new_table(["figure", "granule", "PyTorch native", ""]);
     let mark = |ours: u64, theirs: Option<u64>, bytes: bool| match theirs {
         Some(theirs) if comparable => Mark::new(ours, theirs).text(bytes),
@@ -168,8 +169,8 @@ fn print(
     let theirs = native.map(|n| n.min_capacity);
     table.add_row([
         Cell::new("smallest device"),
-        Cell::new(format_bytes(found.min_capacity)),
-        Cell::new(theirs.map(format_bytes).unwrap_or_default()),
+        Cell::new(size_text(found.min_capacity)),
+        Cell::new(theirs.map(size_text).unwrap_or_default()),
         Cell::new(mark(found.min_capacity, theirs, true)),
     ]);
     table.add_row([

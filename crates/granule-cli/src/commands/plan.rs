@@ -9,7 +9,7 @@ use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use clap::ValueEnum;
 use comfy_table::Cell;
-use granule::round::format_bytes;
+use granule::round::size_text;
 use planner::csv::{self, Table};
 use planner::{
     CrossStream, Options, Pattern, Plan, PlanError, ReadError, Recording, Solution, SolveError, Solver, solve,
@@ -29,8 +29,9 @@ Examples:
   granule plan train.trace.gz --across-streams --json
   granule plan A.csv --capacity 1MiB -o A.solution.csv
 
-A file whose name ends in .csv is a table of buffers with the columns id,lower,upper,size (lower is included, upper
-is not); its result is a table id,offset.")]
+A file whose name ends in .csv is a table of buffers with the columns
+id,lower,upper,size (lower is included, upper is not); its result is a table
+id,offset.")]
 pub(crate) struct Args {
     #[command(flatten)]
     workload: WorkloadArgs,
@@ -44,7 +45,7 @@ pub(crate) struct Args {
     iteration: Option<u64>,
 
     /// Any placement up to this is good enough [default: as low as possible]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = Size::parse)]
     capacity: Option<Size>,
 
     /// What may be tried
@@ -306,7 +307,7 @@ fn show(args: &Args, answer: &Answer<'_>, out: &mut dyn Write) -> Result<(), Fai
         ("planned memory", answer.height),
         ("held throughout, unplanned", answer.resident_bytes),
     ] {
-        table.add_row([Cell::new(figure), Cell::new(format_bytes(bytes)), Cell::new(bytes)]);
+        table.add_row([Cell::new(figure), Cell::new(size_text(bytes)), Cell::new(bytes)]);
     }
     align_right(&mut table, [1, 2]);
     writeln!(out, "{table}")?;

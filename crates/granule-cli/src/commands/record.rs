@@ -8,7 +8,7 @@ use crate::python_hook;
 use crate::size::Size;
 use clap::ValueEnum;
 use granule::record::{RecordOptions, Stacks, VARIABLE};
-use granule::round::format_bytes;
+use granule::round::size_text;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io::Write;
@@ -22,15 +22,21 @@ use std::{fs, io};
 Examples:
   granule record -- python train.py
   granule record -o run7 --on-oom -- torchrun --nproc-per-node 8 train.py
-  PYTHONPATH=$(granule record --hook-path) GRANULE_RECORD=run7,keep=4 python train.py
+  PYTHONPATH=$(granule record --hook-path) GRANULE_RECORD=run7,keep=4 \\
+      python train.py
 
-The program is not changed. With PyTorch's own allocator, PyTorch's recorder is switched on when CUDA starts, and snapshots
-are written: before an OutOfMemoryError reaches the program, at its end, and on the signal USR1 (kill -USR1 PID). With
---rotate, one is also written each time before the history would lose what no file has; PyTorch stands still for about 10
-microseconds an entry then. With Granule as the allocator (granule_torch) an exact trace is written while the program runs.
+The program is not changed. With PyTorch's own allocator, PyTorch's recorder
+is switched on when CUDA starts, and snapshots are written: before an
+OutOfMemoryError reaches the program, at its end, and on the signal USR1 (kill
+-USR1 PID). While it runs, a file that ends in so-far.pickle has what there is
+so far, for a process that is killed or aborts. It is written at most once a
+second, and takes a hundredth of the time. With --rotate, one is also written
+each time before the history would lose what no file has; PyTorch stands still
+for about 10 microseconds an entry then. With Granule as the allocator
+(granule_torch) an exact trace is written while the program runs.
 
-Names say whose a file is: r the rank (RANK), p the process, d the device, and files are numbered.
-Not seen: programs that end with os._exit (but failures are), Python's options -I and -E, PyTorch before 2.5.")]
+Names say whose a file is: r the rank (RANK), p the process, d the device, and
+files are numbered. Not seen: Python's options -I and -E, PyTorch before 2.5.")]
 pub(crate) struct Args {
     /// Where files go; made if it is not there
     #[arg(short, long, value_name = "DIR", default_value = "granule-recording")]
@@ -92,6 +98,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         return Ok(Outcome::Done);
     }
     let Some((program, arguments)) = args.program.split_first() else { return Ok(Outcome::Done) };
+    child::must_be_there(program)?;
     let failed = |error| Failure::WriteFile { path: args.output.clone(), error };
     fs::create_dir_all(&args.output).map_err(failed)?;
     let options = RecordOptions {
@@ -133,9 +140,7 @@ fn say(args: &Args, new: &[&PathBuf]) {
             console::warning(
                 "nothing was recorded: no process of the program used CUDA through PyTorch 2.5 or later",
             );
-            console::hint(
-                "Python's options -I and -E switch the recorder off, and os._exit ends a process without its files",
-            );
+            console::hint("Python's options -I and -E switch the recorder off");
         }
         return;
     };
@@ -143,7 +148,7 @@ fn say(args: &Args, new: &[&PathBuf]) {
     const MOST: usize = 16;
     for name in new.iter().take(MOST) {
         let bytes = fs::metadata(args.output.join(name)).map_or(0, |file| file.len());
-        console::note(format_args!("  {}  {}", name.display(), format_bytes(bytes)));
+        console::note(format_args!("  {}  {}", name.display(), size_text(bytes)));
     }
     if new.len() > MOST {
         console::note(format_args!("  and {} more", new.len() - MOST));

@@ -29,7 +29,8 @@ use std::sync::Arc;
 Examples:
   granule replay train.trace.gz
   granule replay train.trace.gz --conf expandable_segments:True --capacity 24GiB
-  granule replay train.trace.gz --of-peak 1.02 --lag 1000 --cost map=10us,create-physical=30us+1ms/GiB
+  granule replay train.trace.gz --of-peak 1.02 --lag 1000 \\
+      --cost map=10us,create-physical=30us+1ms/GiB
   granule replay train.trace.gz --backend cuda
   granule replay train.trace.gz --plan train.plan.gz --policy granule
   granule replay snapshot.pickle --json | jq .reserved_bytes_peak")]
@@ -156,7 +157,7 @@ pub(crate) fn run_on(
 ) -> Result<Outcome, Failure> {
     let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
     let settings = allocator.settings(recorded)?;
-    match settings.policy {
+    match settings.policy_name() {
         PolicyName::Pytorch => run_with::<PytorchPolicy>(workload, settings, args, json, out),
         PolicyName::Granule => run_with::<GranulePolicy>(workload, settings, args, json, out),
         other => Err(Failure::Policy(other)),

@@ -10,8 +10,11 @@ use crate::recording::Recording;
 use crate::result_file::ResultFile;
 use crate::size::Size;
 use crate::workload::WorkloadArgs;
+use analysis::Inspection;
+use analysis::inspect::Summary;
+use analysis::rules::Rules;
 use granule::files::Loaded;
-use granule::round::format_bytes;
+use granule::round::size_text;
 use report::Report;
 use serde::Serialize;
 use std::borrow::Cow;
@@ -24,9 +27,11 @@ use std::path::{Path, PathBuf};
 Examples:
   granule report snapshot.pickle
   granule report snapshot.pickle --capacity 80GiB -o step1000.html
-  granule report train.trace.gz --conf expandable_segments:True -o expandable.html
+  granule report train.trace.gz --conf expandable_segments:True \\
+      -o expandable.html
 
-The page needs nothing else: no server, no network. Open it in any browser of 2023 or later, and press ? in it.")]
+The page needs nothing else: no server, no network. Open it in any browser of
+2023 or later, and press ? in it.")]
 pub(crate) struct Args {
     #[command(flatten)]
     workload: WorkloadArgs,
@@ -60,6 +65,9 @@ pub(crate) struct Args {
     json: bool,
 }
 
+/// Refused requests of which the page says why.
+const REASONS: usize = 50;
+
 #[derive(Serialize)]
 struct Answer<'a> {
     file: Cow<'a, str>,
@@ -69,6 +77,8 @@ struct Answer<'a> {
     peak_live: u64,
     peak_reserved: u64,
     refused: usize,
+    /// What the page begins with.
+    summary: &'a Summary,
     /// What is not exact about it.
     notes: &'a [String],
 }
@@ -80,42 +90,56 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let wanted = (args.whatif || args.no_whatif).then_some(args.whatif);
     let what_if = what_if::table(&recording, args.capacity.map(|size| size.0), wanted)?;
     let run = &recording.run;
+    let rules = Rules::new(&recording.settings);
+    let capacity = args.capacity.map(|size| size.0).or(recording.capacity);
+    let summary = Summary::new(&Inspection::new(run, &rules, &[]), capacity, recording.window);
+    let refusals = Inspection::refusals(run, &rules, REASONS);
     let report = Report {
         run,
+        rules,
+        verdict: summary.text.clone(),
+        reasons: refusals.iter().map(|refused| refused.verdict.text().to_owned()).collect(),
         title: args.title.as_deref().unwrap_or(&recording.name),
-        capacity: args.capacity.map(|size| size.0).or(recording.capacity),
+        capacity,
         facts: facts(&recording),
-        remarks: recording.notes.clone(),
+        remarks: remarks(&recording, !what_if.devices.is_empty()),
         what_if,
     };
     let spinner = console::spinner(format!("writing {}", args.output.display()));
     let mut bytes = 0;
     page.write(|file| report.write(&mut Counted { file, bytes: &mut bytes }))?;
     spinner.finish_and_clear();
+    say(args, &recording, &summary, bytes, out)?;
+    Ok(Outcome::Done)
+}
+
+fn say(
+    args: &Args,
+    recording: &Recording,
+    summary: &Summary,
+    bytes: u64,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (run, file) = (&recording.run, args.output.to_string_lossy());
+    let allocations = run.allocations.len();
     if args.json {
         let answer = Answer {
-            file: args.output.to_string_lossy(),
+            file,
             bytes,
             entries: run.length,
-            allocations: run.allocations.len(),
+            allocations,
             peak_live: run.peak().1,
             peak_reserved: run.reserved_peak().1,
             refused: run.refusals.len(),
+            summary,
             notes: &recording.notes,
         };
-        write_json(&answer, out)?;
-    } else {
-        let allocations = run.allocations.len();
-        writeln!(
-            out,
-            "{}: {}, {} entries, {allocations} allocations",
-            args.output.display(),
-            format_bytes(bytes),
-            run.length
-        )?;
-        writeln!(out, "open it in a browser: {}", address(&args.output))?;
+        return write_json(&answer, out);
     }
-    Ok(Outcome::Done)
+    let size = size_text(bytes);
+    writeln!(out, "{file}: {size}, {} entries, {allocations} allocations", run.length)?;
+    writeln!(out, "open it in a browser: {}", address(&args.output))?;
+    Ok(())
 }
 
 /// The run. What is not needed of the file is given back at once: a long history is large.
@@ -132,6 +156,12 @@ fn read(args: &Args) -> Result<Recording, Failure> {
         recording.run.clock.clear();
     }
     Ok(recording)
+}
+
+/// What is not exact about the run, and about the replays where other settings were tried.
+fn remarks(recording: &Recording, replayed: bool) -> Vec<String> {
+    let of_replays = recording.replay_notes.iter().filter(|_| replayed);
+    recording.notes.iter().chain(of_replays).cloned().collect()
 }
 
 fn facts(recording: &Recording) -> Vec<(String, String)> {

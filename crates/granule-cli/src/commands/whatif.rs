@@ -2,6 +2,8 @@
 
 mod text;
 
+pub(super) use text::{device, not_known};
+
 use super::{Outcome, write_json};
 use crate::allocator_args::{self, parse_policy};
 use crate::console;
@@ -24,15 +26,21 @@ use std::sync::Mutex;
 Examples:
   granule whatif snapshot.pickle
   granule whatif train.trace.gz --capacity 24GiB,40GiB,80GiB
-  granule whatif train.trace.gz --conf max_split_size_mb:64 --conf roundup_power2_divisions:[64:8,>:4]
-  granule whatif train.trace.gz --capacity 12GiB --json | jq -r '.verdicts[0].least_change.conf'
+  granule whatif train.trace.gz --conf max_split_size_mb:64 \\
+      --conf roundup_power2_divisions:[64:8,>:4]
+  granule whatif train.trace.gz --capacity 12GiB --json \\
+      | jq -r '.verdicts[0].least_change.conf'
 
-What the program runs with is taken from the environment, else from the snapshot, else it is the default. With the
-pytorch policy, every figure is what PyTorch's own allocator does with the same requests. A capacity is what the
-allocator can have: a card's memory without the CUDA context (some hundred MiB) and other processes.
+What the program runs with is taken from the environment, else from the
+snapshot, else it is the default. With the pytorch policy, every figure is
+what PyTorch's own allocator does with the same requests. A capacity is what
+the allocator can have: a card's memory without the CUDA context (some hundred
+MiB) and other processes. Where no capacity is given, that of common cards is
+what PyTorch reports of them, less 512 MiB for the context: 14.05 GiB of a card
+of 16 GiB.
 
-Replays run on all cores; RAYON_NUM_THREADS limits them. Memory is the trace, twice where it has iteration marks, and
-one replay per core.")]
+Replays run on all cores; RAYON_NUM_THREADS limits them. Memory is the trace,
+twice where it has iteration marks, and one replay per core.")]
 pub(crate) struct Args {
     #[command(flatten)]
     workload: WorkloadArgs,
@@ -95,6 +103,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         policies: if args.policy.is_empty() { PolicyName::ALL.to_vec() } else { args.policy.clone() },
         capacities: args.capacity.iter().map(|size| size.0).collect(),
         recorded_capacity: recorded_capacity(&workload),
+        before: workload.before(),
         lag: args.lag,
     };
     let not_exact = not_exact(&workload, args.lag);
@@ -105,7 +114,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             file: workload.file.as_deref().map(Path::to_string_lossy),
             version: env!("CARGO_PKG_VERSION"),
             current_conf: &question.current.text,
-            current_policy: question.current.policy.name(),
+            current_policy: question.current.policy_name().name(),
             exact: not_exact.is_empty(),
             not_exact: &not_exact,
             answer: &answer,

@@ -4,7 +4,7 @@ use super::{align_right, new_table};
 use crate::console::format_time;
 use comfy_table::{Cell, Table};
 use granule::replay::{DriverFigures, SimulatedFigures, Summary};
-use granule::round::format_bytes;
+use granule::round::size_text;
 
 /// One figure: its name, how it is read from counts and from means, and how it is shown.
 struct Line {
@@ -66,5 +66,5 @@ fn number(value: f64) -> String {
 fn bytes(value: f64) -> String {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     // The cast saturates; figures are never negative.
-    format_bytes(value.round() as u64)
+    size_text(value.round() as u64)
 }

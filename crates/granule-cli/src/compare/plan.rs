@@ -3,7 +3,7 @@
 use super::{align_right, new_table};
 use comfy_table::Cell;
 use granule::replay::{EqualIteration, PlanFigures};
-use granule::round::format_bytes;
+use granule::round::size_text;
 
 /// What became of each request, and how much memory the iterations equal to the plan needed.
 pub(super) fn report(figures: &PlanFigures) -> String {
@@ -13,7 +13,7 @@ pub(super) fn report(figures: &PlanFigures) -> String {
         figures.pattern,
         figures.workload,
         figures.requests,
-        format_bytes(figures.height),
+        size_text(figures.height),
         times(figures.passes),
     );
     let all = figures.program_requests();
@@ -46,8 +46,8 @@ pub(super) fn report(figures: &PlanFigures) -> String {
     if figures.height > figures.max_load + figures.max_load / 50 {
         text.push_str(&format!(
             "\nThe plan takes {} where {} are in use at once: following it may hold more than doing without.",
-            format_bytes(figures.height),
-            format_bytes(figures.max_load),
+            size_text(figures.height),
+            size_text(figures.max_load),
         ));
     }
     text
@@ -71,8 +71,8 @@ fn equal(figures: &PlanFigures) -> String {
     };
     format!(
         "\n{which}: {} reserved, {ratio:.4} of the most requested up to its end, {}.",
-        format_bytes(worst.reserved_peak),
-        format_bytes(worst.requested_peak_until),
+        size_text(worst.reserved_peak),
+        size_text(worst.requested_peak_until),
     )
 }
 

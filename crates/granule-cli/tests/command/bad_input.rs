@@ -83,7 +83,11 @@ fn garbage() {
     place.file("t.gz", b"PK\x03\x04 an archive of another kind");
     fails(&place.run(&["replay", "t.gz"]), &["t.gz: neither a trace", "nor a snapshot pickle"]);
     place.file("t.gz", b"");
-    fails(&place.run(&["replay", "t.gz"]), &["t.gz: "]);
+    for command in ["replay", "inspect", "whatif", "min-capacity"] {
+        fails(&place.run(&[command, "t.gz"]), &["t.gz: the file is empty"]);
+    }
+    place.file("t.gz", &gzip(b""));
+    fails(&place.run(&["replay", "t.gz"]), &["t.gz: the file is empty"]);
     place.file("t.gz", b"\x80\x04csubprocess\nPopen\n.");
     fails(&place.run(&["replay", "t.gz"]), &["t.gz: "]);
     for (line, lines) in [
@@ -172,6 +176,10 @@ fn wrong_usage() {
     for (args, part) in [
         (&["replay", "t.gz", "--capacity", "80GB"][..], "write GiB for powers of 1024"),
         (&["replay", "t.gz", "--capacity", "0"], "more than 0"),
+        (&["replay", "t.gz", "--capacity", "24"], "write 24GiB"),
+        (&["replay", "t.gz", "--capacity", "-5"], "a size cannot be negative"),
+        (&["whatif", "t.gz", "--capacity", "24GiB,-5"], "a size cannot be negative"),
+        (&["replay", "t.gz", "--lag", "-5"], "invalid value '-5' for '--lag"),
         (&["replay", "t.gz", "--policy", "abacus"], "no such policy in this build; available: pytorch"),
         (
             &["replay", "t.gz", "--backend", "abacus"],
@@ -186,6 +194,43 @@ fn wrong_usage() {
         let ran = place.run(args);
         assert_eq!(ran.code, 2, "{}", ran.err);
         assert!(ran.err.contains(part), "'{part}' is not in: {}", ran.err);
+    }
+}
+
+/// A pickled list of fifty times the same list, and so on: written out, it is 50 to the power of `depth` numbers.
+fn many_times(depth: u8) -> Vec<u8> {
+    if depth == 0 {
+        return b"K\x01".to_vec();
+    }
+    let inner = many_times(depth - 1);
+    let again = [b'h', depth].repeat(49);
+    [b"](", &inner[..], &[b'q', depth], &again, b"e"].concat()
+}
+
+#[test]
+fn a_file_beyond_the_limits_is_read_where_it_is_trusted() {
+    let place = Place::new();
+    let key = |key: &str| [b"X", &(key.len() as u32).to_le_bytes()[..], key.as_bytes()].concat();
+    let (segments, traces, extra) = (key("segments"), key("device_traces"), key("extra"));
+    let pickle = [b"\x80\x02}(", &segments[..], b"]", &traces, b"]", &extra, &many_times(3), b"u."].concat();
+    place.file("s.pickle", &pickle);
+    let ran = place.run(&["inspect", "s.pickle"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("would become more than") && ran.err.contains("--trust"), "{}", ran.err);
+    let ran = place.run(&["inspect", "s.pickle", "--trust"]);
+    assert!(ran.err.contains("has no history"), "it was read: {}", ran.err);
+}
+
+#[test]
+fn a_program_that_is_not_there_is_named_and_leaves_nothing() {
+    let place = Place::new();
+    for command in ["record", "estimate"] {
+        let ran = place.run(&[command, "--", "nosuchprog"]);
+        assert_eq!(ran.code, 1, "{command}: {}", ran.err);
+        assert!(ran.err.contains("error: nosuchprog"), "{command}: {}", ran.err);
+        assert!(ran.err.contains("hint: "), "{command}: {}", ran.err);
+        let left: Vec<_> = std::fs::read_dir(place.path(".")).unwrap().collect();
+        assert!(left.is_empty(), "{command}: {left:?}");
     }
 }
 

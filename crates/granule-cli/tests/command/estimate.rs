@@ -1,8 +1,11 @@
 //! Stand-ins: a `python` that knows which PyTorch it has and "runs" a program by writing what the recorder would write, and
 //! a `bash` that builds nothing. With real PyTorch: tests/torch/test_estimate.py.
 
-use super::{Place, Ran};
+use super::{Place, Ran, granule, ran};
 use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const TORCH: &str = r#"{"python": "python", "torch": {"site": "/site", "version": "2.15.0+cu132", "cuda": "13.2", "hip": null}}"#;
 
@@ -30,12 +33,65 @@ impl Place {
     }
 
     fn estimate_with(&self, args: &[&str], environment: &[(&str, &str)]) -> Ran {
-        let path = format!("{}:/usr/bin:/bin", self.path("").display());
-        let cache = self.path("cache").display().to_string();
-        let mut all = vec![("PATH", path.as_str()), ("XDG_CACHE_HOME", cache.as_str())];
-        all.extend(environment);
-        self.run_with(&[&["estimate"], args].concat(), &all)
+        let mut command = self.estimate_command(args);
+        command.envs(environment.iter().copied());
+        ran(command.output().unwrap())
     }
+
+    fn estimate_command(&self, args: &[&str]) -> Command {
+        let mut command = granule(&self.path(""));
+        command
+            .arg("estimate")
+            .args(args)
+            .env("PATH", format!("{}:/usr/bin:/bin", self.path("").display()))
+            .env("XDG_CACHE_HOME", self.path("cache"));
+        command
+    }
+
+    /// Starts it, and gives it signals once a file is there.
+    fn estimate_and_signal(&self, args: &[&str], file: &str, signal: &str) -> Ran {
+        let granule = self.estimate_command(args);
+        // A test that runs in the background may ignore Ctrl-C, and then so does what it starts.
+        let mut command = Command::new("env");
+        command.arg("--default-signal").arg(granule.get_program()).args(granule.get_args());
+        command.current_dir(self.path(""));
+        for (name, value) in granule.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        self.wait_for(file);
+        shell(&format!("kill -{signal} {}", child.id()));
+        ran(child.wait_with_output().unwrap())
+    }
+
+    fn wait_for(&self, file: &str) {
+        let begin = Instant::now();
+        while !self.path(file).exists() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{file} does not come");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Whether the process whose number is in a file still does.
+    fn runs(&self, file: &str) -> bool {
+        let process = std::fs::read_to_string(self.path(file)).unwrap();
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.trim()));
+        stat.is_ok_and(|stat| !stat.contains(") Z"))
+    }
+
+    /// What is in the cache of drivers but for whole builds.
+    fn unfinished(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path("cache/granule/estimate")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| !name.starts_with("torch-") && !name.starts_with("python-")).collect()
+    }
+}
+
+fn shell(command: &str) {
+    Command::new("sh").args(["-c", command]).status().unwrap();
 }
 
 /// Fails with one error that has all of `parts`, and this hint.
@@ -49,6 +105,15 @@ fn fails(ran: &Ran, parts: &[&str], hint: &str) {
     }
     let hints: Vec<_> = ran.err.lines().filter(|line| line.starts_with("hint: ")).collect();
     assert!(hints.len() == 1 && hints[0].contains(hint), "{}", ran.err);
+}
+
+/// Ends with this code, and says it as one JSON object.
+#[track_caller]
+fn fits_with_error(ran: &Ran, code: i32, message: &str) {
+    let said: serde_json::Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| panic!("{}", ran.out));
+    super::json::fits("estimate", &said);
+    assert_eq!((ran.code, &said["error"]["exit_code"]), (code, &code.into()), "{}", ran.err);
+    assert!(said["error"]["message"].as_str().unwrap().contains(message), "{said}");
 }
 
 #[test]
@@ -83,6 +148,7 @@ fn json_has_the_figures_and_nothing_that_the_program_printed() {
     );
     assert!(ran.err.contains("step 1"), "{}", ran.err);
     let said = ran.json();
+    super::json::fits("estimate", &said);
     assert_eq!(said["torch"], "2.15.0+cu132");
     assert_eq!(said["exit_code"], 0);
     assert_eq!(said["context"], 1 << 30);
@@ -119,6 +185,13 @@ fn a_program_that_fails_gives_its_exit_code_and_what_was_recorded() {
         &["failed before it asked"],
         "see what it printed",
     );
+    // Whoever reads JSON gets an object then, too.
+    let ran = place.estimate(&["--json", "--", "./python", "train.py"]);
+    fails(&ran, &["failed before it asked"], "see what it printed");
+    let said: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    super::json::fits("estimate", &said);
+    assert_eq!((&said["exit_code"], &said["recordings"]), (&7.into(), &serde_json::json!([])));
+    assert_eq!(said["error"]["message"], "the program failed before it asked PyTorch for device memory");
     place.python(TORCH, "true");
     fails(
         &place.estimate(&["--", "./python", "train.py"]),
@@ -135,6 +208,85 @@ fn a_program_is_interrupted_when_its_time_is_over() {
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.err.contains("interrupted after 1 s"), "{}", ran.err);
     assert!(ran.out.contains("peak requested 1.50 GiB"), "{}", ran.out);
+}
+
+/// Only the program was, and what it had started went on.
+#[test]
+fn what_a_program_started_ends_with_it() {
+    let place = Place::new();
+    // As a launcher does it: in sessions of their own, deaf to Ctrl-C, and one's parent has gone.
+    let workers = "(setsid sleep 600 & echo $! > orphan); setsid sleep 600 & echo $! > worker";
+    place.python(TORCH, &format!("{RECORDED}; trap '' INT; {workers}; trap 'exit 3' INT; wait"));
+    let ran = place.estimate(&["--timeout", "1", "--", "./python", "train.py"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(!place.runs("orphan") && !place.runs("worker"));
+}
+
+/// It ended the command, too, and nothing was said.
+#[test]
+fn ctrl_c_evaluates_what_there_is() {
+    let place = Place::new();
+    place.python(TORCH, &format!("{RECORDED}; touch running; exec sleep 600"));
+    let run = ["--", "./python", "train.py"];
+    for signal in ["INT", "TERM"] {
+        let ran = place.estimate_and_signal(&run, "running", signal);
+        assert_eq!(ran.code, 0, "{signal}: {}", ran.err);
+        assert!(ran.err.contains("the program was interrupted; the figures are"), "{}", ran.err);
+        assert!(ran.out.contains("peak requested 1.50 GiB"), "{}", ran.out);
+        std::fs::remove_file(place.path("running")).unwrap();
+    }
+    place.python(TORCH, "touch running; exec sleep 600");
+    let ran = place.estimate_and_signal(&[&["--json"], &run[..]].concat(), "running", "INT");
+    assert_eq!(ran.code, 1, "{}", ran.err);
+    let said: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
+    super::json::fits("estimate", &said);
+    assert_eq!((&said["interrupted"], &said["timed_out"]), (&true.into(), &false.into()));
+    assert_eq!(said["error"]["message"], "the program was ended before it asked PyTorch for device memory");
+}
+
+/// Half a build stayed in the cache for ever.
+#[test]
+fn a_build_that_is_ended_leaves_nothing() {
+    let place = Place::new();
+    place.python(TORCH, RECORDED);
+    let (run, building) = (["--", "./python", "train.py"], "cache/building");
+    let begin = format!("mkdir -p $OUT; mktemp -d; echo $$ > {}", place.path(building).display());
+    place.script("bash", &format!("{begin}; sleep 600"));
+    for (signal, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let ran = place.estimate_and_signal(&run, building, signal);
+        assert_eq!(ran.code, code, "{signal}: {}", ran.err);
+        assert!(ran.err.contains("interrupted while the simulated drivers were being built"), "{}", ran.err);
+        assert_eq!(place.unfinished(), [""; 0], "{signal}");
+        assert!(!place.runs(building));
+        std::fs::remove_file(place.path(building)).unwrap();
+    }
+    // Whoever reads JSON gets an object then, too.
+    let ran = place.estimate_and_signal(&[&["--json"], &run[..]].concat(), building, "INT");
+    fits_with_error(&ran, 130, "interrupted while the simulated drivers were being built");
+    std::fs::remove_file(place.path(building)).unwrap();
+    // Nobody can clean up after that; the next build does.
+    let mut child = place.estimate_command(&run).stderr(Stdio::null()).spawn().unwrap();
+    place.wait_for(building);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    shell(&format!("kill $(cat {})", place.path(building).display()));
+    assert_eq!(place.unfinished().len(), 1);
+    place.python(TORCH, RECORDED);
+    assert_eq!(place.estimate(&run).code, 0);
+    assert_eq!(place.unfinished(), [""; 0]);
+}
+
+/// It was up to 16 MiB too large.
+#[test]
+fn the_smallest_device_is_exact_to_2_mib() {
+    let place = Place::new();
+    let lines = r#"# {"workload": "train"}\na 0 23068672 0\na 1 35651584 0\n"#;
+    place.python(TORCH, &format!("printf '{lines}' > $GRANULE_ESTIMATE_FOLDER/7.0.trace"));
+    let said = place.estimate(&["--json", "--", "./python", "train.py"]).json();
+    let needs = said["recordings"][0]["needs"].as_array().unwrap();
+    let smallest: Vec<_> = needs.iter().map(|need| need["min_capacity"].as_u64().unwrap() >> 20).collect();
+    // Growable segments grow by 20 MiB.
+    assert_eq!(smallest, [56, 60, 56]);
 }
 
 #[test]
@@ -168,9 +320,12 @@ fn what_is_missing_is_said() {
         &["./missing/python3", "No such file"],
         "--python",
     );
+    let ran = place.estimate(&["--json", "--", "./missing/python3", "x.py"]);
+    fits_with_error(&ran, 1, "No such file");
+    fits_with_error(&place.estimate(&["--json"]), 2, "required");
     fails(
         &place.estimate(&["--python", "python", "--", "no-such-launcher"]),
-        &["no-such-launcher", "no such program"],
+        &["no-such-launcher", "No such file"],
         "as you would without granule",
     );
     place.python(r#"{"python": "python"}"#, "true");

@@ -24,6 +24,48 @@ fn every_table_of_a_trace() {
 }
 
 #[test]
+fn tables_of_another_run_are_not_replaced_unasked() {
+    let place = Place::new();
+    place.trace("a.trace.gz", "a 0 512 0\n").trace("b.trace.gz", "a 0 1024 0\n");
+    assert_eq!(place.run(&["export", "a.trace.gz", "--parquet", "runs"]).code, 0);
+    let before = std::fs::read(place.path("runs/allocations.parquet")).unwrap();
+    assert_eq!(place.run(&["export", "a.trace.gz", "--parquet", "runs"]).code, 0, "the same run again");
+    let ran = place.run(&["export", "b.trace.gz", "--parquet", "runs"]);
+    assert_eq!(ran.code, 1, "{}", ran.out);
+    assert!(
+        ran.err.contains("runs has the tables of the run 'a'") && ran.err.contains("--overwrite"),
+        "{}",
+        ran.err
+    );
+    assert_eq!(std::fs::read(place.path("runs/allocations.parquet")).unwrap(), before);
+    assert_eq!(place.run(&["export", "b.trace.gz", "--parquet", "runs", "--overwrite"]).code, 0);
+}
+
+#[test]
+fn an_interrupted_export_leaves_nothing() {
+    let place = Place::new();
+    // It waits for standard input with its files open.
+    let mut command = super::granule(&place.path("."));
+    let mut child = command
+        .args(["export", "-", "--parquet", "runs", "--perfetto", "p.json"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let began = std::time::Instant::now();
+    while !place.path("runs").exists() && began.elapsed().as_secs() < 60 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let left: Vec<_> = std::fs::read_dir(place.path("runs")).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let left: Vec<_> =
+        std::fs::read_dir(place.path(".")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["runs"]);
+}
+
+#[test]
 fn a_perfetto_trace_of_a_snapshot_with_its_peaks() {
     let place = Place::new();
     place.file("t.gz", BUNDLED);

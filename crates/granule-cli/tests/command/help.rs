@@ -46,6 +46,23 @@ fn estimate() {
 }
 
 #[test]
+fn every_help_fits_a_terminal() {
+    let overview = help(&["--help"]);
+    let commands = overview.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    let names = commands.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let mut looked_at = 0;
+    for name in names.map(|line| line.split_whitespace().next().unwrap()).filter(|name| *name != "help") {
+        for flag in ["--help", "-h"] {
+            let text = help(&[name, flag]);
+            let long: Vec<_> = text.lines().filter(|line| line.chars().count() > 80).collect();
+            assert!(long.is_empty(), "{name} {flag}: {long:#?}");
+        }
+        looked_at += 1;
+    }
+    assert!(looked_at >= 14, "{overview}");
+}
+
+#[test]
 fn version() {
     assert_eq!(help(&["--version"]), concat!("granule ", env!("CARGO_PKG_VERSION"), "\n"));
 }

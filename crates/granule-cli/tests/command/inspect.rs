@@ -6,7 +6,7 @@ fn table() {
     place.file("t.gz", BUNDLED);
     let ran = place.run(&["inspect", "t.gz", "--top", "3"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.lines().all(|line| line.chars().count() <= 100), "{}", ran.out);
+    assert!(ran.out.lines().all(|line| line.chars().count() <= 80), "{}", ran.out);
     insta::assert_snapshot!(ran.out);
 }
 
@@ -54,6 +54,52 @@ fn a_refused_request_says_what_was_missing() {
     assert_eq!(refused["missing"], 30_000_128 - (10 << 20) - ((30 << 20) - 30_000_128));
     let whats: Vec<_> = answer["moments"].as_array().unwrap().iter().map(|moment| &moment["what"]).collect();
     assert_eq!(whats, ["peak", "oom", "end"]);
+}
+
+#[test]
+fn the_verdict_comes_first() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 30000000 0\na 1 30000000 0\n");
+    let args = ["inspect", "t.gz", "--capacity", "40MiB"];
+    let ran = place.run(&args);
+    let verdict: String = ran.out.split("\n\n").next().unwrap().replace('\n', " ");
+    assert_eq!(
+        verdict,
+        "At most 28.61 MiB were live at once and 30.00 MiB reserved, of 40.00 MiB. One request was refused, of 28.61 MiB: \
+         there was too little memory, however it lay. 17.22 MiB less to keep, or a larger device, would have served it."
+    );
+    let summary = place.run(&[&args[..], &["--json"]].concat()).json()["summary"].clone();
+    assert_eq!(summary["text"], verdict);
+    assert_eq!((&summary["why"], &summary["help"]), (&"too_little".into(), &"need_less".into()));
+}
+
+#[test]
+fn a_snapshot_is_not_replayed_and_nothing_is_said_of_replays() {
+    let place = Place::new();
+    place.file("t.gz", BUNDLED);
+    // A use on another stream and a window: a replay could repeat neither.
+    let conf = [("GRANULE_CONF", "history_max_entries:2000")];
+    assert_eq!(place.run_with(&["replay", "t.gz", "--snapshot", "w.pickle"], &conf).code, 0);
+    for command in [&["inspect", "w.pickle"][..], &["export", "w.pickle", "--parquet", "tables"]] {
+        let ran = place.run(command);
+        assert_eq!(ran.code, 0, "{}", ran.err);
+        assert!(ran.err.contains("note: not exact: earlier history is missing"), "{}", ran.err);
+        assert!(!ran.err.contains("became") && !ran.err.contains("replay"), "{}", ran.err);
+        assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+    }
+    assert!(place.run(&["replay", "w.pickle"]).err.contains("its history of device 0 became"));
+}
+
+#[test]
+fn a_moment_behind_the_end_is_refused() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 30000000 0\n");
+    let entries = place.run(&["inspect", "t.gz", "--json"]).json()["run"]["entries"].as_u64().unwrap();
+    let ran = place.run(&["inspect", "t.gz", "--at", "1000"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("there is no moment 1000"), "{}", ran.err);
+    assert!(ran.err.contains(&format!("--at takes 0 to {entries}")), "{}", ran.err);
+    assert_eq!(place.run(&["inspect", "t.gz", "--at", &entries.to_string()]).code, 0);
 }
 
 #[test]

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod check;
 mod demo;
 mod devices;
 mod estimate;
 mod export;
 mod help;
 mod inspect;
+mod json;
 mod min_capacity;
 mod plan;
 mod record;
@@ -69,12 +71,15 @@ impl Place {
     fn run_with(&self, args: &[&str], environment: &[(&str, &str)]) -> Ran {
         let mut command = granule(self.0.path());
         command.args(args).envs(environment.iter().copied());
-        let Output { status, stdout, stderr } = command.output().unwrap();
-        Ran {
-            code: status.code().expect("no signal"),
-            out: String::from_utf8(stdout).unwrap(),
-            err: String::from_utf8(stderr).unwrap(),
-        }
+        ran(command.output().unwrap())
+    }
+}
+
+fn ran(Output { status, stdout, stderr }: Output) -> Ran {
+    Ran {
+        code: status.code().expect("no signal"),
+        out: String::from_utf8(stdout).unwrap(),
+        err: String::from_utf8(stderr).unwrap(),
     }
 }
 

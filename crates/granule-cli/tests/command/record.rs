@@ -101,3 +101,15 @@ fn signals_go_to_the_program() {
     assert_eq!(status.code(), Some(5));
     assert!(place.path("told").exists());
 }
+
+/// As under `nohup`.
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let place = Place::new();
+    let script = "trap '' HUP USR1; exec \"$0\" record -- sh -c 'for s in HUP USR1; do kill -$s $PPID; kill -$s $$; done; sleep 0.3; exit 5'";
+    let command = granule(place.0.path());
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", script]).arg(command.get_program()).current_dir(place.0.path());
+    let status = shell.env("XDG_CACHE_HOME", place.path("cache")).status().unwrap();
+    assert_eq!(status.code(), Some(5));
+}

@@ -37,6 +37,20 @@ fn figures_are_told_as_json() {
     assert_eq!(answer["bytes"].as_u64(), Some(std::fs::metadata(place.path("r.html")).unwrap().len()));
 }
 
+/// The page has the verdict that `granule inspect` begins with.
+#[test]
+fn a_page_begins_with_a_verdict() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 62914560 0\na 1 41943040 0\na 2 73400320 0\n");
+    let capacity = ["t.gz", "--capacity", "110MiB", "--json"];
+    let page = place.run(&[&["report"], &capacity[..]].concat()).json();
+    let text = page["summary"]["text"].as_str().unwrap();
+    assert!(text.starts_with("At most 100.00 MiB were live at once"), "{text}");
+    assert!(text.contains("One request was refused, of 70.00 MiB: there was too little memory"), "{text}");
+    let inspected = place.run(&[&["inspect"], &capacity[..]].concat()).json();
+    assert_eq!(page["summary"], inspected["summary"]);
+}
+
 #[test]
 fn a_page_that_cannot_be_written_is_said_before_the_work() {
     let place = Place::new();

@@ -146,11 +146,41 @@ fn a_window_says_which_conclusions_are_not_exact() {
     assert!(answer["not_tried"].to_string().contains("does not say where iterations begin"));
     let ran = place.run(&["whatif", "w.pickle"]);
     assert!(
-        ran.out.contains("Not exact: the history is a window of the run: what came before is missing. Lower bounds: requested_bytes_peak, "),
+        ran.out.contains("Not exact: the history is a window of the run: what came before is missing. Lower bounds: peak requested, "),
         "{}",
         ran.out
     );
     assert!(!ran.out.contains("\nExact:"));
+}
+
+#[test]
+fn a_window_has_no_verdict_where_more_was_reserved_before() {
+    let place = Place::new();
+    // 2 GiB are reserved and given back before the window begins, which has some small requests.
+    let mut lines = String::from("a 0 1073741824 0\na 1 1073741824 0\nf 0\nf 1\n");
+    for id in 2..40 {
+        lines += &format!("a {id} 1048576 0\n");
+    }
+    place.trace("t.gz", &lines);
+    let conf = [("GRANULE_CONF", "history_max_entries:20")];
+    assert_eq!(place.run_with(&["replay", "t.gz", "--snapshot", "w.pickle"], &conf).code, 0);
+    let ran = place.run(&["whatif", "w.pickle", "--capacity", "1GiB,4GiB"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    let text = ran.out.replace('\n', " ");
+    assert!(text.contains("On 1.00 GiB: not known. 2.0"), "{}", ran.out);
+    assert!(!text.contains("On 1.00 GiB: fits"), "{}", ran.out);
+    assert!(text.contains("On 4.00 GiB: fits as it is"), "{}", ran.out);
+    assert!(!text.contains("_peak") && !text.contains("num_"), "no internal names: {}", ran.out);
+    let answer = place.run(&["whatif", "w.pickle", "--capacity", "1GiB,4GiB", "--json"]).json();
+    assert!(answer["reserved_before"].as_u64().unwrap() >= 2 << 30);
+    assert_eq!(
+        (&answer["verdicts"][0]["known"], &answer["verdicts"][1]["known"]),
+        (&false.into(), &true.into())
+    );
+    assert!(answer["smallest"].is_null(), "that of a part is not the program's");
+    // Asked about no device in particular, it looks at those that could have held it.
+    let answer = place.run(&["whatif", "w.pickle", "--json"]).json();
+    assert!(answer["verdicts"].as_array().unwrap().iter().all(|verdict| verdict["known"] == true));
 }
 
 #[test]
@@ -175,6 +205,23 @@ fn a_snapshot_of_an_oom_knows_its_device_and_settings() {
     let effects: Vec<&Value> =
         answer["not_exact"].as_array().unwrap().iter().map(|why| &why["effect"]).collect();
     assert!(effects.contains(&&Value::from("right_until")), "{effects:?}");
+}
+
+/// A card has less than its name says: 24 GiB of an A10 are 21.5 for the allocator.
+#[test]
+fn cards_are_what_programs_get_of_them() {
+    let place = Place::new();
+    place.trace("t.gz", &format!("a 0 {} 0\n", 22_u64 << 30));
+    let ran = place.run(&["whatif", "t.gz"]);
+    assert!(
+        ran.out.contains("On a card of 40 GiB (38.86 GiB without the context): fits as it is"),
+        "{}",
+        ran.out
+    );
+    assert!(!ran.out.contains("24 GiB"), "{}", ran.out);
+    let answer = place.run(&["whatif", "t.gz", "--json"]).json();
+    assert_eq!(answer["verdicts"][0]["card"]["name"], "40 GiB");
+    assert_eq!(answer["verdicts"][0]["capacity"], (40_300_u64 - 512) << 20);
 }
 
 #[test]

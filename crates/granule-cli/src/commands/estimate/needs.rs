@@ -1,16 +1,16 @@
 //! What a recorded program needs, under each way to allocate.
 
-use super::cards::{self, Card};
 use crate::failure::Failure;
 use granule::config::{Flavour, PolicyName, Settings, environment, pytorch};
 use granule::files::trace::Trace;
 use granule::policy::{GranulePolicy, Policy, PytorchPolicy};
+use granule::replay::whatif::Card;
 use granule::replay::{ReplayError, ReplayOptions, min_capacity, replay};
 use rayon::prelude::*;
 use serde::Serialize;
 
-/// How exact the smallest device is.
-const STEP: u64 = 16 << 20;
+/// How exact the smallest device is: large blocks of a device come in such units.
+const STEP: u64 = 2 << 20;
 
 /// A way to allocate.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(crate) fn ways() -> Vec<Way> {
     if let Some(settings) = yours().filter(|yours| ways.iter().all(|way| way.settings.text != yours.text)) {
         ways.push(Way { name: "PyTorch", settings });
     }
-    let granule = Settings { policy: PolicyName::Granule, ..Settings::default() };
+    let granule = Settings { policy: Some(PolicyName::Granule), ..Settings::default() };
     ways.push(pytorch("Granule", "policy:granule", granule));
     ways
 }
@@ -40,7 +40,7 @@ pub(crate) fn ways() -> Vec<Way> {
 fn yours() -> Option<Settings> {
     let text = environment::PYTORCH_VARIABLES.into_iter().find_map(|name| std::env::var(name).ok())?;
     let settings = pytorch::parse(&text, &Settings::default(), Flavour::Cuda).ok()?.settings;
-    Some(Settings { text, policy: PolicyName::Pytorch, caching: true, ..settings })
+    Some(Settings { text, policy: None, caching: true, ..settings })
 }
 
 /// What it needs, one way. Bytes unless said otherwise.
@@ -67,7 +67,7 @@ pub(crate) fn needs(name: &str, trace: &Trace, context: u64) -> Result<Vec<Need>
 }
 
 fn need(trace: &Trace, way: &Way, context: u64) -> Result<Need, ReplayError> {
-    match way.settings.policy {
+    match way.settings.policy_name() {
         PolicyName::Granule => need_of::<GranulePolicy>(trace, way, context),
         _ => need_of::<PytorchPolicy>(trace, way, context),
     }
@@ -86,7 +86,7 @@ fn need_of<P: Policy>(trace: &Trace, way: &Way, context: u64) -> Result<Need, Re
     };
     let free = replay::<P>(trace, &on(plenty), |_| {})?.result;
     let min = min_capacity::<P>(trace, &on(plenty), STEP, |_| {})?.min_capacity;
-    let card = cards::smallest(min.saturating_add(context));
+    let card = Card::smallest(min.saturating_add(context));
     let retries =
         card.map(|card| replay::<P>(trace, &on(card.usable.saturating_sub(context)), |_| {})).transpose()?;
     Ok(Need {

@@ -1,4 +1,4 @@
-//! An inspection for people, in lines of up to 100 columns.
+//! An inspection for people, the verdict first.
 
 pub(super) mod diff;
 mod growth;
@@ -7,17 +7,16 @@ mod memory;
 
 use super::Inspected;
 use crate::compare::{align_right, new_table};
+use crate::console;
 use analysis::inspect::{Caller, Held, Place, View};
-use comfy_table::{Cell, ContentArrangement, Table};
-use granule::round::format_bytes;
+use comfy_table::{Cell, Table};
+use granule::round::size_text;
 use std::fmt::Write as _;
-
-/// What tables are made to fit.
-const WIDTH: u16 = 100;
 
 /// The whole report; tables have `top` rows.
 pub(super) fn report(inspected: &Inspected, top: usize) -> String {
-    let mut text = String::new();
+    let mut text = console::wrapped(&inspected.summary.text);
+    text.push_str("\n\n");
     head(inspected, &mut text);
     for view in &inspected.inspection.moments {
         live::write(view, top, &mut text);
@@ -48,21 +47,21 @@ fn head(inspected: &Inspected, text: &mut String) {
         let _ = write!(line, ", settings '{conf}'");
     }
     let _ = writeln!(text, "{line}");
-    let _ = writeln!(
-        text,
+    let peaks = format!(
         "most live{least}: {} at entry {}; most reserved{least}: {} at entry {}{}",
-        format_bytes(run.peak_live),
+        size_text(run.peak_live),
         run.peak_live_at,
-        format_bytes(run.peak_reserved),
+        size_text(run.peak_reserved),
         run.peak_reserved_at,
-        inspected.capacity.map(|bytes| format!(", of {}", format_bytes(bytes))).unwrap_or_default()
+        inspected.capacity.map(|bytes| format!(", of {}", size_text(bytes))).unwrap_or_default()
     );
+    let _ = writeln!(text, "{}", console::wrapped(&peaks));
     if run.waited > 0 {
         let _ = writeln!(
             text,
             "{} blocks waited for other streams once they were given back; at most {} at once, at entry {}",
             run.waited,
-            format_bytes(run.peak_waiting),
+            size_text(run.peak_waiting),
             run.peak_waiting_at
         );
     }
@@ -75,14 +74,14 @@ fn head(inspected: &Inspected, text: &mut String) {
 fn overview(views: &[View]) -> Table {
     let mut header = vec!["memory".to_owned()];
     header.extend(views.iter().map(title));
-    let mut table = table(header);
+    let mut table = new_table(header);
     let mut row = |name: &str, value: &dyn Fn(&View) -> String| {
         let mut row = vec![name.to_owned()];
         row.extend(views.iter().map(value));
         table.add_row(row.into_iter().map(Cell::new));
     };
     let bytes = |of: fn(&analysis::inspect::Memory) -> u64| {
-        move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| format_bytes(of(memory)))
+        move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| size_text(of(memory)))
     };
     let count = |of: fn(&analysis::inspect::Memory) -> u64| {
         move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| of(memory).to_string())
@@ -98,7 +97,7 @@ fn overview(views: &[View]) -> Table {
     row("segments", &count(|memory| memory.segments));
     row("of which idle", &|view| {
         let idle = |memory: &analysis::inspect::Memory| {
-            format!("{} ({})", memory.idle_segments, format_bytes(memory.idle))
+            format!("{} ({})", memory.idle_segments, size_text(memory.idle))
         };
         view.memory.as_ref().map_or_else(String::new, idle)
     });
@@ -122,16 +121,9 @@ fn title(view: &View) -> String {
     format!("{name} (entry {}{iteration})", view.at)
 }
 
-/// A table of this report.
-fn table(header: impl Into<comfy_table::Row>) -> Table {
-    let mut table = new_table(header);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
-    table
-}
-
 /// A table whose first columns are figures.
 fn figures<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, right: &[usize]) -> Table {
-    let mut table = table(header);
+    let mut table = new_table(header);
     for row in rows {
         table.add_row(row.map(Cell::new));
     }
@@ -164,7 +156,7 @@ fn caller_text(caller: &Caller) -> String {
 
 /// A block in short: how large, since when, whose.
 fn held_text(block: &Held) -> String {
-    let mut text = format!("{} at {:#x}", format_bytes(block.size), block.address);
+    let mut text = format!("{} at {:#x}", size_text(block.size), block.address);
     match block.since {
         0 => text.push_str(", older than the history"),
         since => {

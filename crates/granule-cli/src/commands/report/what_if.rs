@@ -1,12 +1,11 @@
-//! The page's table of other settings.
+//! The page's tables of other settings.
 
-use crate::commands::whatif::ask;
+use crate::commands::whatif::{ask, device, not_known};
 use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
-use granule::replay::whatif::{Answer, Choice, Question, Verdict};
-use granule::round::format_bytes;
-use report::{WhatIf, WhatIfRow};
+use granule::replay::whatif::{Answer, Choice, Outcome, Question, Tried, Verdict};
+use report::{WhatIf, WhatIfDevice, WhatIfRow};
 
 /// Events up to which the table is worked out unasked: beyond that it takes longer than the page.
 const UNASKED: usize = 200_000;
@@ -32,41 +31,66 @@ pub(super) fn table(
         current: recording.settings.clone(),
         capacities: capacity.into_iter().collect(),
         recorded_capacity: recording.capacity,
+        before: recording.before,
         ..Question::default()
     };
     Ok(of_answer(&ask(&question, &recording.trace, &recording.name)?))
 }
 
 fn of_answer(answer: &Answer) -> WhatIf {
-    let summary: Vec<String> = answer.verdicts.iter().map(verdict).collect();
-    let rows = answer.verdicts.iter().enumerate().flat_map(|(device, verdict)| {
-        let best = verdict.least_change.as_ref().map(|choice| &choice.candidate);
-        answer.candidates.iter().map(move |tried| {
-            let outcome = &tried.outcomes[device];
-            WhatIfRow {
-                name: tried.candidate.name.clone(),
-                // With another policy or without caching, the text alone does not give it.
-                conf: Some(tried.candidate.conf.clone()).filter(|conf| {
-                    !conf.is_empty() && tried.candidate.caching && tried.candidate.policy == "pytorch"
-                }),
-                capacity: Some(outcome.capacity),
-                fits: outcome.fits(),
-                refused: outcome.refused,
-                reserved_peak: outcome.held(),
-                retries: outcome.num_alloc_retries.unsigned_abs(),
-                driver_ns: outcome.modelled_driver_ns as f64,
-                recommended: best == Some(&tried.candidate.name),
-            }
-        })
+    let devices = answer.verdicts.iter().enumerate().map(|(device, verdict)| {
+        let best = verdict.least_change.as_ref();
+        // That a part of the program fits says nothing.
+        let tells = |tried: &&Tried| verdict.known || !tried.outcomes[device].fits();
+        let rows = answer.candidates.iter().filter(tells);
+        WhatIfDevice {
+            verdict: text(verdict, answer),
+            steps: best.map(|choice| choice.steps.clone()).unwrap_or_default(),
+            rows: rows.map(|tried| row(tried, &tried.outcomes[device], best)).collect(),
+        }
     });
-    WhatIf { summary: summary.join(" "), rows: rows.collect() }
+    WhatIf { summary: String::new(), devices: devices.collect() }
 }
 
-fn verdict(verdict: &Verdict) -> String {
-    let device = format_bytes(verdict.capacity);
+fn row(tried: &Tried, outcome: &Outcome, best: Option<&Choice>) -> WhatIfRow {
+    #[allow(clippy::cast_precision_loss)]
+    let driver_ns = outcome.modelled_driver_ns as f64;
+    WhatIfRow {
+        name: tried.candidate.name.clone(),
+        refused: outcome.refused,
+        reserved_peak: outcome.held(),
+        retries: outcome.num_alloc_retries.unsigned_abs(),
+        driver_ns,
+        recommended: best.is_some_and(|choice| choice.candidate == tried.candidate.name),
+    }
+}
+
+fn text(verdict: &Verdict, answer: &Answer) -> String {
+    let device = device(verdict);
     match &verdict.least_change {
+        None if !verdict.known => format!("{}.", not_known(verdict, answer)),
         None => format!("On {device}: nothing of what was tried fits."),
         Some(Choice { steps, .. }) if steps.is_empty() => format!("On {device}: fits as it is."),
         Some(choice) => format!("On {device}: fits with {}.", choice.candidate),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Question, of_answer};
+    use granule::files::trace::Trace;
+    use granule::replay::whatif::Before;
+
+    /// It said that more had been reserved, which nobody knew.
+    #[test]
+    fn why_nothing_is_known_is_said_as_whatif_says_it() {
+        let trace = Trace::from_reader(&b"# {}\na 0 1048576 0\n"[..]).unwrap();
+        let verdict = |before| {
+            let question = Question { capacities: vec![1 << 30], before, ..Question::default() };
+            of_answer(&question.ask(&trace, &|_| {}).unwrap()).devices[0].verdict.clone()
+        };
+        assert!(verdict(Before::Unknown).contains("not known. What was reserved when the trace begins"));
+        assert!(verdict(Before::Bytes(2 << 30)).contains("not known. 2.00 GiB were reserved"));
+        assert_eq!(verdict(Before::Nothing), "On 1.00 GiB: fits as it is.");
     }
 }

@@ -1,13 +1,13 @@
 //! The answer for people.
 
-use crate::compare::{align_right, new_table};
-use crate::console::format_time;
+use crate::compare::new_table;
+use crate::console::{self, format_time};
 use crate::failure::Failure;
-use comfy_table::{Cell, CellAlignment, Table};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, Table, Width};
 use granule::replay::whatif::{
     Answer, Choice, Effect, Kind, Nearest, NotExact, Outcome, SmallestDevice, Tried, Verdict,
 };
-use granule::round::format_bytes;
+use granule::round::size_text;
 use std::io::Write;
 
 /// Verdicts first, then the table, then what is to be known about the figures.
@@ -21,7 +21,7 @@ pub(super) fn print(
         out,
         "{name}: {} events, up to {} requested at once; {} candidates, {} replays",
         answer.events,
-        format_bytes(answer.peak_requested),
+        size_text(answer.peak_requested),
         answer.candidates.len(),
         answer.replays
     )?;
@@ -34,7 +34,11 @@ pub(super) fn print(
     }
     for verdict in &answer.verdicts {
         writeln!(out)?;
-        print_verdict(verdict, answer, out)?;
+        if verdict.known {
+            print_verdict(verdict, answer, out)?;
+        } else {
+            writeln!(out, "{}", console::wrapped(&not_known(verdict, answer)))?;
+        }
     }
     if let Some(smallest) = &answer.smallest {
         writeln!(out, "\nThe smallest device, to 16 MiB:")?;
@@ -50,8 +54,20 @@ pub(super) fn print(
     Ok(())
 }
 
+/// Why a device on which the recorded part fits has no verdict.
+pub(crate) fn not_known(verdict: &Verdict, answer: &Answer) -> String {
+    let device = device(verdict);
+    match answer.reserved_before {
+        Some(bytes) => format!(
+            "On {device}: not known. {} were reserved when the history began; whether the program needed them is not in it",
+            size_text(bytes)
+        ),
+        None => format!("On {device}: not known. What was reserved when the trace begins is not recorded"),
+    }
+}
+
 fn print_verdict(verdict: &Verdict, answer: &Answer, out: &mut dyn Write) -> Result<(), Failure> {
-    let device = format_bytes(verdict.capacity);
+    let device = device(verdict);
     if let Some(choice) = &verdict.least_change {
         writeln!(out, "On {device}: {}", headline(choice))?;
         print_choice(choice, out)?;
@@ -62,7 +78,7 @@ fn print_verdict(verdict: &Verdict, answer: &Answer, out: &mut dyn Write) -> Res
         return Ok(());
     }
     if answer.peak_requested > verdict.capacity {
-        let requested = format_bytes(answer.peak_requested);
+        let requested = size_text(answer.peak_requested);
         writeln!(out, "On {device}: nothing can fit: the program requests {requested} at once")?;
     } else {
         writeln!(out, "On {device}: nothing of what was tried fits")?;
@@ -76,6 +92,14 @@ fn print_verdict(verdict: &Verdict, answer: &Answer, out: &mut dyn Write) -> Res
         writeln!(out, "  Without any caching it fits, with {time} in the driver: {}", uncached.candidate)?;
     }
     Ok(())
+}
+
+/// A card, with what the allocator can have of it, or just that.
+pub(crate) fn device(verdict: &Verdict) -> String {
+    let memory = size_text(verdict.capacity);
+    verdict
+        .card
+        .map_or(memory.clone(), |card| format!("a card of {} ({memory} without the context)", card.name))
 }
 
 fn headline(choice: &Choice) -> String {
@@ -105,7 +129,7 @@ fn print_choice(choice: &Choice, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(
         out,
         "  {} reserved at most, {retries}; {time} in the driver",
-        format_bytes(choice.reserved_bytes_peak.unsigned_abs())
+        size_text(choice.reserved_bytes_peak.unsigned_abs())
     )?;
     Ok(())
 }
@@ -118,7 +142,7 @@ fn nearest_line(nearest: &Nearest) -> String {
     };
     let place = nearest.first_refusal.map_or_else(String::new, |first| {
         let iteration = first.iteration.map_or_else(String::new, |n| format!(", in iteration {n}"));
-        let size = format_bytes(first.requested);
+        let size = size_text(first.requested);
         format!(" {size} at event {}{iteration}, where the program would end", first.event)
     });
     format!("The nearest is {conf}, which refuses {refused}{place}")
@@ -134,30 +158,32 @@ fn smallest_line(who: &str, device: &SmallestDevice) -> String {
         [] => "as it is".into(),
         steps => steps.join("; "),
     };
-    format!("{who}: {} {retries}: {steps}", format_bytes(device.found.min_capacity))
+    format!("{who}: {} {retries}: {steps}", size_text(device.found.min_capacity))
 }
+
+/// What an option needs to stay in one piece, with the cell's margins.
+const LONGEST_WORD: u16 = 26;
 
 /// A line per candidate.
 fn table(answer: &Answer) -> Table {
-    let mut header: Vec<String> =
-        ["candidate", "reserved", "of default", "of requested", "driver calls", "driver time"]
-            .map(ToOwned::to_owned)
-            .to_vec();
-    header.extend(answer.verdicts.iter().map(|verdict| format_bytes(verdict.capacity)));
+    let mut header: Vec<String> = ["candidate", "reserved", "driver time"].map(ToOwned::to_owned).to_vec();
+    header.extend(answer.verdicts.iter().map(|verdict| size_text(verdict.capacity)));
     let mut table = new_table(header);
-    let default = answer.candidates.iter().find(|tried| tried.candidate.conf.is_empty());
-    let default = default.or(answer.candidates.first()).map_or(0, |tried| tried.roomy.held());
     for tried in &answer.candidates {
-        table.add_row(row(tried, default, answer.peak_requested));
+        table.add_row(row(tried, answer));
     }
-    align_right(&mut table, [1, 2, 3, 4, 5]);
-    for column in table.column_iter_mut().skip(6) {
+    for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
+    }
+    if let Some(candidates) = table.column_mut(0) {
+        // Settings have no blanks at which they could be broken.
+        candidates.set_delimiter(',');
+        candidates.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(LONGEST_WORD)));
     }
     table
 }
 
-fn row(tried: &Tried, default: u64, requested: u64) -> Vec<Cell> {
+fn row(tried: &Tried, answer: &Answer) -> Vec<Cell> {
     let roomy = &tried.roomy;
     let mark = match tried.candidate.kind {
         Kind::Current => " (now)",
@@ -169,13 +195,11 @@ fn row(tried: &Tried, default: u64, requested: u64) -> Vec<Cell> {
     let mut cells = vec![
         format!("{}{mark}", tried.candidate.name),
         // On a device that was too small for it, it would be more.
-        format!("{}{}", format_bytes(roomy.held()), if was_full(roomy) { " +" } else { "" }),
-        ratio(roomy.held(), default),
-        ratio(roomy.held(), requested),
-        roomy.memory_calls().to_string(),
+        format!("{}{}", size_text(roomy.held()), if was_full(roomy) { " +" } else { "" }),
         time,
     ];
-    cells.extend(tried.outcomes.iter().map(outcome));
+    let known = answer.verdicts.iter().map(|verdict| verdict.known);
+    cells.extend(tried.outcomes.iter().zip(known).map(|(there, known)| outcome(there, known)));
     cells.into_iter().map(Cell::new).collect()
 }
 
@@ -186,8 +210,9 @@ fn was_full(roomy: &Outcome) -> bool {
     roomy.num_alloc_retries > 0 || (roomy.num_device_free > 0 && nearly_all)
 }
 
-fn outcome(outcome: &Outcome) -> String {
+fn outcome(outcome: &Outcome, known: bool) -> String {
     match (outcome.refused, outcome.num_alloc_retries) {
+        (0, _) if !known => "not known".into(),
         (0, 0) => "fits".into(),
         (0, 1) => "1 retry".into(),
         (0, many) => format!("{many} retries"),
@@ -195,17 +220,11 @@ fn outcome(outcome: &Outcome) -> String {
     }
 }
 
-fn ratio(part: u64, whole: u64) -> String {
-    #[allow(clippy::cast_precision_loss)]
-    let ratio = part as f64 / whole as f64;
-    if whole == 0 { String::new() } else { format!("{ratio:.3}") }
-}
-
 fn print_notes(answer: &Answer, not_exact: &[NotExact], out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(
         out,
         "The first figures are those of a device of {} (+: it was full, more would have been taken). Driver time is that of the cost model.",
-        format_bytes(answer.roomy_capacity)
+        size_text(answer.roomy_capacity)
     )?;
     if answer.verdicts.iter().any(|verdict| verdict.fitting < answer.candidates.len()) {
         writeln!(
@@ -220,19 +239,34 @@ fn print_notes(answer: &Answer, not_exact: &[NotExact], out: &mut dyn Write) -> 
         )?;
     }
     for why in not_exact {
-        writeln!(
-            out,
-            "Not exact: {}. {}: {}; {}.",
-            why.reason,
-            effect(why.effect),
-            why.figures.join(", "),
-            why.meaning
-        )?;
+        let figures: Vec<_> = why.figures.iter().map(|figure| figure_name(figure)).collect();
+        let (reason, effect, figures) = (&why.reason, effect(why.effect), figures.join(", "));
+        writeln!(out, "Not exact: {reason}. {effect}: {figures}; {}.", why.meaning)?;
     }
     for reason in &answer.not_tried {
         writeln!(out, "Not tried: {reason}.")?;
     }
     Ok(())
+}
+
+/// A figure's name in tables, for the one that `--json` has.
+fn figure_name(key: &str) -> &str {
+    match key {
+        "requested_bytes_peak" => "peak requested",
+        "allocated_bytes_peak" => "peak allocated",
+        "active_bytes_peak" => "peak active",
+        "reserved_bytes_peak" => "peak reserved",
+        "driver_peak_held" => "most taken from the device",
+        "num_device_alloc" => "device allocations",
+        "num_device_free" => "device frees",
+        "num_alloc_retries" => "retries",
+        "device_calls" => "driver calls",
+        "modelled_driver_ns" => "driver time",
+        "refused" => "refused requests",
+        "num_ooms" => "out-of-memory errors",
+        "first_refusal" => "the first refusal",
+        other => other,
+    }
 }
 
 fn effect(effect: Effect) -> &'static str {

@@ -3,7 +3,7 @@
 use super::super::Inspected;
 use super::{figures, pool_text, stream_text};
 use analysis::inspect::{Comparison, Figure, Function, GroupChange, Place};
-use granule::round::format_bytes;
+use granule::round::size_text;
 use std::fmt::Write as _;
 
 /// What changed from the first to the second; tables have `top` rows.
@@ -24,7 +24,7 @@ pub(crate) fn report(files: [&Inspected; 2], comparison: &Comparison, top: usize
         let mut some = false;
         some |= groups("who asked", &change.by_function, top, &mut text, function_text);
         some |= groups("label", &change.by_label, top, &mut text, |key| key.label.clone());
-        some |= groups("size of each", &change.by_size, top, &mut text, |key| format_bytes(key.size));
+        some |= groups("size of each", &change.by_size, top, &mut text, |key| size_text(key.size));
         if change.by_stream.len() > 1 {
             groups("stream", &change.by_stream, top, &mut text, |key| stream_text(key.stream));
         }
@@ -45,7 +45,7 @@ pub(crate) fn report(files: [&Inspected; 2], comparison: &Comparison, top: usize
 
 fn table(what: &str, rows: &[Figure]) -> comfy_table::Table {
     let rows = rows.iter().map(|figure| {
-        let text = |value: u64| if figure.bytes { format_bytes(value) } else { value.to_string() };
+        let text = |value: u64| if figure.bytes { size_text(value) } else { value.to_string() };
         let change = difference([figure.before, figure.after], figure.bytes);
         [figure.name.to_owned(), text(figure.before), text(figure.after), change]
     });
@@ -65,7 +65,7 @@ fn groups<K>(
     }
     let row = |bytes: [u64; 2], count: [u64; 2], name: String| {
         let blocks = format!("{} to {}", count[0], count[1]);
-        [difference(bytes, true), format_bytes(bytes[0]), format_bytes(bytes[1]), blocks, name]
+        [difference(bytes, true), size_text(bytes[0]), size_text(bytes[1]), blocks, name]
     };
     let named = if changes.len() == top + 1 { changes.len() } else { changes.len().min(top) };
     let mut rows: Vec<_> =
@@ -83,7 +83,7 @@ fn groups<K>(
 
 fn difference([before, after]: [u64; 2], bytes: bool) -> String {
     let by = after.abs_diff(before);
-    let text = if bytes { format_bytes(by) } else { by.to_string() };
+    let text = if bytes { size_text(by) } else { by.to_string() };
     match after.cmp(&before) {
         std::cmp::Ordering::Less => format!("-{text}"),
         std::cmp::Ordering::Equal => "same".into(),

@@ -3,7 +3,7 @@
 use super::super::Inspected;
 use super::{caller_text, figures, share};
 use analysis::inspect::{Growth, Marks, Place, Step, Suspect};
-use granule::round::format_bytes;
+use granule::round::size_text;
 use std::fmt::Write as _;
 
 /// What is live at each mark, and what grows.
@@ -51,7 +51,7 @@ fn summary(growth: &Growth) -> String {
         Some(by) => format!(
             "What is live {} by {} from one to the next, on average.",
             if by > 0 { "grows" } else { "shrinks" },
-            format_bytes(by.unsigned_abs())
+            size_text(by.unsigned_abs())
         ),
     };
     format!("{marks}{change}")
@@ -61,9 +61,9 @@ fn row(step: &Step) -> [String; 6] {
     [
         step.number.to_string(),
         step.at.to_string(),
-        format_bytes(step.live),
-        format_bytes(step.peak_live),
-        format_bytes(step.peak_reserved),
+        size_text(step.live),
+        size_text(step.peak_live),
+        size_text(step.peak_reserved),
         step.allocations.to_string(),
     ]
 }
@@ -80,7 +80,7 @@ fn suspects(growth: &Growth, top: usize, text: &mut String) {
     let all = sum(&growth.suspects);
     let rows = growth.suspects.iter().take(top).map(|suspect| {
         [
-            format!("+{}", format_bytes(suspect.grown())),
+            format!("+{}", size_text(suspect.grown())),
             share(suspect.grown(), all),
             format!("{} to {}", suspect.count[0], suspect.count[1]),
             format!("{} of {}", suspect.grew_in, suspect.steps),
@@ -92,13 +92,7 @@ fn suspects(growth: &Growth, top: usize, text: &mut String) {
         let others = &growth.suspects[top..];
         let grown = sum(others);
         let name = format!("({} others)", others.len());
-        rows.push([
-            format!("+{}", format_bytes(grown)),
-            share(grown, all),
-            String::new(),
-            String::new(),
-            name,
-        ]);
+        rows.push([format!("+{}", size_text(grown)), share(grown, all), String::new(), String::new(), name]);
     }
     let header = ["grew by", "share", "blocks", "in steps", "what"];
     let _ = writeln!(text, "{}", figures(header, rows, &[0, 1, 2, 3]));
@@ -107,7 +101,7 @@ fn suspects(growth: &Growth, top: usize, text: &mut String) {
 fn name(suspect: &Suspect) -> String {
     let mut name = match (&suspect.caller, suspect.size) {
         (Some(caller), _) if caller.place != Place::default() => caller_text(caller),
-        (_, Some(size)) => format!("requests of {}", format_bytes(size)),
+        (_, Some(size)) => format!("requests of {}", size_text(size)),
         _ => "requests".into(),
     };
     if !suspect.label.is_empty() {

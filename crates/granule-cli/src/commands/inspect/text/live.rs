@@ -2,21 +2,21 @@
 
 use super::{caller_text, figures, pool_text, share, stream_text, title};
 use analysis::inspect::{Group, View};
-use granule::round::format_bytes;
+use granule::round::size_text;
 use std::fmt::Write as _;
 
 /// Everything about what was live at a moment. Groups that say nothing, because there is only one, are left out.
 pub(super) fn write(view: &View, top: usize, text: &mut String) {
     let live = &view.live;
-    let _ = writeln!(text, "\nLive {}: {} in {} blocks\n", title(view), format_bytes(live.bytes), live.count);
+    let _ = writeln!(text, "\nLive {}: {} in {} blocks\n", title(view), size_text(live.bytes), live.count);
     let total = live.bytes;
     groups("who asked", &live.by_caller, total, top, text, |group| caller_text(&group.key));
     groups("label", &live.by_label, total, top, text, |group| match group.key.label.as_str() {
         "" => "(none)".into(),
         label => label.to_owned(),
     });
-    groups("size of each", &live.by_size, total, top, text, |group| format_bytes(group.key.size));
-    groups("sizes up to", &live.by_class, total, top, text, |group| format_bytes(group.key.up_to));
+    groups("size of each", &live.by_size, total, top, text, |group| size_text(group.key.size));
+    groups("sizes up to", &live.by_class, total, top, text, |group| size_text(group.key.up_to));
     if live.by_stream.len() > 1 {
         groups("stream", &live.by_stream, total, top, text, |group| stream_text(group.key.stream));
     }
@@ -37,7 +37,7 @@ fn groups<K>(
         return;
     }
     let row = |bytes: u64, count: u64, name: String| {
-        [format_bytes(bytes), share(bytes, total), count.to_string(), name]
+        [size_text(bytes), share(bytes, total), count.to_string(), name]
     };
     // One more row says no less than a sum of one.
     let named = if groups.len() == top + 1 { groups.len() } else { groups.len().min(top) };

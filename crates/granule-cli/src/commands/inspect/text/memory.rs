@@ -2,7 +2,7 @@
 
 use super::{caller_text, figures, held_text, pool_text, stream_text, title};
 use analysis::inspect::{Blocker, Memory, PoolMemory, Refused, View, Waste};
-use granule::round::format_bytes;
+use granule::round::size_text;
 use std::fmt::Write as _;
 
 /// How memory lay at a moment.
@@ -13,8 +13,8 @@ pub(super) fn write(view: &View, top: usize, text: &mut String) {
     if memory.outside > 0 {
         let _ = writeln!(
             text,
-            "{} of live memory lie in no segment: the file does not say what was held there.",
-            format_bytes(memory.outside)
+            "{} of live memory lie in no segment: the file does not say what was reserved there.",
+            size_text(memory.outside)
         );
     }
     held_open(memory, top, text);
@@ -28,7 +28,7 @@ pub(super) fn write(view: &View, top: usize, text: &mut String) {
 fn pools(memory: &Memory, top: usize, text: &mut String) {
     let row = |names: [String; 3], reserved, free, pieces: u64, largest| {
         let [pool, stream, kind] = names;
-        let figures = [format_bytes(reserved), format_bytes(free), pieces.to_string(), format_bytes(largest)];
+        let figures = [size_text(reserved), size_text(free), pieces.to_string(), size_text(largest)];
         let [reserved, free, pieces, largest] = figures;
         [pool, stream, kind, reserved, free, pieces, largest]
     };
@@ -58,7 +58,7 @@ fn held_open(memory: &Memory, top: usize, text: &mut String) {
         text,
         "\nSegments in use by a quarter or less: {}, which keep {} from the device\n",
         memory.held_open_count,
-        format_bytes(memory.held_open_free)
+        size_text(memory.held_open_free)
     );
     let rows = memory.held_open.iter().take(top).map(|segment| {
         let named: Vec<_> = segment.blocks.iter().map(held_text).collect();
@@ -66,15 +66,16 @@ fn held_open(memory: &Memory, top: usize, text: &mut String) {
         if segment.block_count > named.len() as u64 {
             let _ = write!(why, "\nand {} smaller ones", segment.block_count - named.len() as u64);
         }
-        [format_bytes(segment.size), format_bytes(segment.free), why]
+        [size_text(segment.size), size_text(segment.free), why]
     });
     let _ = writeln!(text, "{}", figures(["segment", "free", "held open by"], rows.collect(), &[0, 1]));
 }
 
 fn blockers(blockers: &[Blocker], top: usize, text: &mut String) {
-    let rows = blockers.iter().take(top).map(|blocker| {
-        [format_bytes(blocker.beside), format_bytes(blocker.would_free), held_text(&blocker.block)]
-    });
+    let rows = blockers
+        .iter()
+        .take(top)
+        .map(|blocker| [size_text(blocker.beside), size_text(blocker.would_free), held_text(&blocker.block)]);
     let header = ["free beside it", "free without it", "block"];
     let _ = writeln!(text, "{}", figures(header, rows.collect(), &[0, 1]));
 }
@@ -85,12 +86,12 @@ fn waste(waste: &[Waste], top: usize, text: &mut String) {
     }
     let _ = writeln!(text, "\nWhat rounding costs, by requested size\n");
     let row = |rounding: u64, tails: u64, count: u64, size: String| {
-        let all = format_bytes(rounding.saturating_add(tails));
-        [all, format_bytes(rounding), format_bytes(tails), count.to_string(), size]
+        let all = size_text(rounding.saturating_add(tails));
+        [all, size_text(rounding), size_text(tails), count.to_string(), size]
     };
     let named = waste.iter().take(top);
     let mut rows: Vec<_> =
-        named.map(|waste| row(waste.rounding, waste.tails, waste.count, format_bytes(waste.size))).collect();
+        named.map(|waste| row(waste.rounding, waste.tails, waste.count, size_text(waste.size))).collect();
     if waste.len() > top {
         let others = &waste[top..];
         let sum = |of: fn(&Waste) -> u64| others.iter().map(of).sum::<u64>();
@@ -107,12 +108,12 @@ pub(super) fn write_refused(refused: &Refused, count: u64, top: usize, text: &mu
     let _ = writeln!(
         text,
         "\nThe first of {count} refused: {} at entry {}{iteration}, stream {}: {}\n",
-        format_bytes(refused.size),
+        size_text(refused.size),
         refused.at,
         stream_text(refused.stream),
         refused.verdict.text()
     );
-    let row = |name: &str, bytes: u64| [name.to_owned(), format_bytes(bytes)];
+    let row = |name: &str, bytes: u64| [name.to_owned(), size_text(bytes)];
     let mut rows =
         vec![row("the block it takes", refused.block), row("what the device was asked for", refused.segment)];
     if let Some(free) = refused.device_free {

@@ -1,0 +1,161 @@
+//! `granule check`: a recorded run against limits, for continuous integration.
+
+use super::{Outcome, write_json};
+use crate::allocator_args::AllocatorArgs;
+use crate::console;
+use crate::failure::Failure;
+use crate::recording::Recording;
+use crate::size::Size;
+use crate::workload::WorkloadArgs;
+use analysis::Inspection;
+use analysis::inspect::{Growth, Marks};
+use analysis::rules::Rules;
+use granule::round::size_text;
+use serde::Serialize;
+use std::io::Write;
+
+/// Iterations in which a program sets up what it keeps: growth counts from the one behind them.
+const SETTLING: usize = 2;
+
+/// The arguments of `granule check`.
+#[derive(clap::Args, Clone, Debug)]
+#[command(group(clap::ArgGroup::new("limits").args(["max_reserved", "max_growth"]).required(true).multiple(true)))]
+#[command(override_usage = "granule check [OPTIONS] --max-reserved <SIZE> <TRACE|SNAPSHOT>
+       granule check [OPTIONS] --max-growth <PERCENT> <TRACE|SNAPSHOT>")]
+#[command(after_help = "\
+Examples:
+  granule check run7/train.trace.gz --max-reserved 70GiB
+  granule check snapshot.pickle --max-reserved 70GiB --max-growth 1%
+  granule check snapshot.pickle --max-growth 0.5% --json | jq .exceeded
+
+Growth is what was reserved at most in the last iteration, over that in the
+first iteration after the second. A trace is replayed; a snapshot is taken as
+it was recorded.
+
+Exit codes: 0 within all limits, 6 a limit is exceeded, 1 the file cannot be
+read or does not tell, 2 wrong usage or no limit.")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    workload: WorkloadArgs,
+
+    /// The most that may be reserved: 70GiB, 512MiB, or bytes
+    #[arg(long, value_name = "SIZE")]
+    max_reserved: Option<Size>,
+
+    /// By how much what is reserved may grow: 1%, 0.5%
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
+    max_growth: Option<f64>,
+
+    #[command(flatten)]
+    allocator: AllocatorArgs,
+
+    /// The memory of the device that a trace is replayed on [default: that of
+    /// the recording]
+    #[arg(long, value_name = "SIZE")]
+    capacity: Option<Size>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Answer {
+    /// Whether nothing is exceeded.
+    ok: bool,
+    /// Most reserved bytes.
+    reserved_peak: u64,
+    /// By what part of it reserved memory grew; null where there are too few iterations to say.
+    growth: Option<f64>,
+    limits: Limits,
+    /// The names of the figures that are beyond their limits.
+    exceeded: Vec<&'static str>,
+    /// Whether earlier history is missing: the peak may have been higher.
+    lower_bounds: bool,
+}
+
+/// Null where none is given.
+#[derive(Serialize)]
+struct Limits {
+    reserved_peak: Option<u64>,
+    growth: Option<f64>,
+}
+
+/// Looks, and says whether all is within its limits.
+pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+    let recording = Recording::read(&args.workload, &args.allocator, args.capacity.map(|size| size.0))?;
+    let inspection = Inspection::new(&recording.run, &Rules::new(&recording.settings), &[]);
+    let growth = growth(&inspection.growth);
+    if args.max_growth.is_some() && growth.is_none() {
+        return Err(Failure::TooFewIterations(recording.name));
+    }
+    let limits = Limits { reserved_peak: args.max_reserved.map(|size| size.0), growth: args.max_growth };
+    let reserved_peak = inspection.run.peak_reserved;
+    let mut exceeded = Vec::new();
+    exceeded.extend(limits.reserved_peak.filter(|most| reserved_peak > *most).map(|_| "reserved_peak"));
+    exceeded.extend(limits.growth.zip(growth).filter(|(most, is)| is > most).map(|_| "growth"));
+    let lower_bounds = recording.window;
+    let answer = Answer { ok: exceeded.is_empty(), reserved_peak, growth, limits, exceeded, lower_bounds };
+    if lower_bounds {
+        console::note("only a part of the run was recorded: what was reserved before it is not checked");
+    }
+    if args.json {
+        write_json(&answer, out)?;
+    } else {
+        writeln!(out, "{}", line(&recording.name, &answer))?;
+    }
+    Ok(if answer.ok { Outcome::Done } else { Outcome::Exceeded })
+}
+
+/// What was reserved in the last iteration over that in the first after the second; `None` where there are too few.
+#[allow(clippy::cast_precision_loss)]
+fn growth(growth: &Growth) -> Option<f64> {
+    let steps = growth.steps.get(SETTLING..).filter(|_| growth.marks != Marks::Slices)?;
+    let [first, .., last] = steps else { return None };
+    let grown = last.peak_reserved as f64 - first.peak_reserved as f64;
+    // One division, as that of a percentage by 100: what grew by just the limit is within it.
+    (first.peak_reserved > 0).then(|| grown / first.peak_reserved as f64)
+}
+
+fn line(name: &str, answer: &Answer) -> String {
+    let verdict = |figure: &str| if answer.exceeded.contains(&figure) { "exceeded" } else { "within" };
+    let mut parts = Vec::new();
+    let reserved = size_text(answer.reserved_peak);
+    parts.push(match answer.limits.reserved_peak {
+        Some(most) => {
+            format!("{reserved} reserved at most, {} {}", verdict("reserved_peak"), size_text(most))
+        }
+        None => format!("{reserved} reserved at most"),
+    });
+    if let Some(growth) = answer.growth {
+        let grown = format!("growth {:+.2} %", growth * 100.0);
+        parts.push(match answer.limits.growth {
+            Some(most) => format!("{grown}, {} {:.2} %", verdict("growth"), most * 100.0),
+            None => grown,
+        });
+    }
+    format!("{}: {name}: {}", if answer.ok { "ok" } else { "exceeded" }, parts.join("; "))
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+    match number {
+        Some(percent) if percent.is_finite() && percent >= 0.0 => Ok(percent / 100.0),
+        _ => Err("write a percentage, for example 1% or 0.5%".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_percent;
+
+    #[test]
+    fn percentages_have_their_sign() {
+        assert_eq!(parse_percent("1%"), Ok(0.01));
+        assert_eq!(parse_percent("0 %"), Ok(0.0));
+        for bad in ["1", "%", "-1%", "nan%", "inf%", "one%"] {
+            assert!(parse_percent(bad).is_err(), "{bad}");
+        }
+    }
+}
