@@ -1,11 +1,13 @@
 """Putting Granule in place: how it is asked for, and what refuses with native left as it was."""
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 from observe import MIB, error, raw
-from rig import Rig
+from rig import ROOT, Rig
 from scene import DEFAULT, GRANULE, Run, scene
 
 RUNS = (DEFAULT,)
@@ -235,3 +237,68 @@ print(torch.ones(3).sum().item())
     text = bare(program)
     assert "no GPU or no driver" in text and "left in place" in text and "3.0" in text
     assert "3.0" in bare("import torch; print(torch.ones(3).sum().item())", GRANULE_TORCH="1")
+
+
+def test_a_driver_that_lacks_a_function_is_refused_before_anything_is_installed(tmp_path):
+    """Native stays, with the reason; and what only timing needs is no reason."""
+    if Rig().real:
+        return
+    program = """
+import sys, torch, granule_torch
+try:
+    granule_torch.enable()
+except granule_torch.CannotEnable as failure:
+    print(failure)
+print(torch.cuda.get_allocator_backend(), torch.ones(3, device="cuda").numel(), granule_torch.is_enabled())
+"""
+    rig = Path(os.environ.get("FAKE_GPU_LIB") or ROOT / "target/fakegpu")
+    # The rig's own runtime needs the first one for PyTorch's native allocator: only Granule looks into a driver without it.
+    for function, said, of_rig in (("cuMemAlloc_v2", "native 3 False", False), ("cuEventElapsedTime", "3 True", True)):
+        # The rig, with a driver whose table of names has another word in this place.
+        lacking = tmp_path / function
+        shutil.copytree(rig, lacking, symlinks=True)
+        name = b"\0%s\0" % function.encode()
+        driver = (lacking / "libcuda.so.1").read_bytes()
+        assert name in driver
+        (lacking / "libcuda.so.1").write_bytes(driver.replace(name, name.replace(b"\0c", b"\0-")))
+        where = {"FAKE_GPU_LIB": str(lacking)} if of_rig else {"GRANULE_CUDA_LIBRARY": str(lacking / "libcuda.so.1")}
+        done = subprocess.run(
+            [*Rig().command(), "-c", program],
+            env={**os.environ, **where}, capture_output=True, text=True, timeout=120, check=False,
+        )
+        assert done.returncode == 0 and said in done.stdout, done.stdout + done.stderr
+        assert (f"lacks {function}" in done.stdout) == (function == "cuMemAlloc_v2"), done.stdout
+
+
+def test_ninja_is_found_beside_the_interpreter():
+    """As after `venv/bin/pip install`, where nobody activated the environment."""
+    program = """
+import os
+from torch.utils import cpp_extension
+from granule_torch import _build
+os.environ["PATH"] = "/nonexistent"
+assert not cpp_extension.is_ninja_available()
+with _build.ninja_at_hand():
+    assert cpp_extension.is_ninja_available()
+assert os.environ["PATH"] == "/nonexistent"
+"""
+    bare(program)
+
+
+def test_what_the_builder_said_is_told(tmp_path):
+    program = """
+from granule_torch import GranuleError, _build, _shim
+for said, wanted in (
+    ("Ninja is required to load C++ extensions", "Ninja is required"),
+    ("[1/2] c++\\na.cpp:1: error: no such thing\\nbuild stopped", "a.cpp:1: error: no such thing"),
+):
+    def compile_shim(*_, **__):
+        raise RuntimeError(said)
+    _build.compile_shim, _build.key = compile_shim, lambda *_: "never built"
+    try:
+        _shim.build("cuda", cuda=True)
+        raise AssertionError("it was built")
+    except GranuleError as failure:
+        assert wanted in str(failure).splitlines()[1] and len(str(failure).splitlines()) == 2, failure
+"""
+    bare(program, GRANULE_TORCH_CACHE=str(tmp_path))

@@ -25,11 +25,11 @@ def cache(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-def estimate(cache, folder, options, script, *arguments):
+def estimate(cache, folder, options, script, *arguments, launcher=()):
     env = dict(os.environ, XDG_CACHE_HOME=str(cache), TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1")
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GRANULE_CONF", "GRANULE_TORCH"):
         env.pop(name, None)
-    command = [COMMAND, "estimate", "--json", *options, "--", sys.executable, str(HERE / script), *arguments]
+    command = [COMMAND, "estimate", "--json", *options, "--", sys.executable, *launcher, str(HERE / script), *arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1200, check=False)
 
 
@@ -69,7 +69,8 @@ def test_an_unmodified_script_gives_the_recorded_figures(name, cache, tmp_path, 
     for need, told in zip(found["needs"], (native["default"], native["expandable"])):
         assert found["requested_bytes_peak"] == told["requested_bytes_peak"]
         assert need["reserved_bytes_peak"] == told["reserved_bytes_peak"]
-        assert need["min_capacity"] == told["min_capacity"]
+        # That was searched in steps of 16 MiB.
+        assert told["min_capacity"] - (16 << 20) < need["min_capacity"] <= told["min_capacity"]
     assert found["needs"][2]["conf"] == "policy:granule"
 
 
@@ -89,6 +90,19 @@ def test_what_programs_do_besides_training_works(cache, tmp_path):
     assert found["iterations"] == 4
     kinds = {line[0] for line in events(tmp_path / found["trace"])}
     assert kinds == {"a", "f", "r", "e"}
+
+
+def test_processes_that_train_together_over_gloo(cache, tmp_path):
+    launcher = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    ran = estimate(cache, tmp_path, ["--devices", "2"], "estimate_ddp.py", launcher=launcher)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    said = sorted(tuple(map(int, line.split()[1:])) for line in ran.stderr.splitlines() if line.startswith("rank:"))
+    recordings = sorted(json.loads(ran.stdout)["recordings"], key=lambda one: one["device"])
+    assert said == [(one["device"], one["requested_bytes_peak"]) for one in recordings]
+    assert len(said) == 2
+    # Parameters, gradients in buckets, two moments.
+    assert all(peak > 4 * 4 * 512 * 512 * 4 for _, peak in said)
+    assert all(one["iterations"] == 3 for one in recordings)
 
 
 def test_a_program_is_ended_after_its_iterations(cache, tmp_path):

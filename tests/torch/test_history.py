@@ -110,6 +110,36 @@ def test_h06_off_clears_and_stops_and_state_keeps_at_most_one():
 
 
 @scene(real=True)
+def test_h17_state_mode_keeps_what_was_recorded():
+    record(context="all", stacks="all", max_entries=50)
+    kept = [raw(600) for _ in range(100)]
+    record("state", context="state", stacks="python")
+    entries = torch.cuda.memory._snapshot()["device_traces"][0]
+    record(enabled=None)
+    del kept
+    return len(entries)
+
+
+@scene
+def test_e08_free_blocks_show_the_requests_that_pytorch_shows():
+    def shown():
+        segments = torch.cuda.memory._snapshot()["segments"]
+        return [[(block["size"], block["state"], block["requested_size"]) for block in segment["blocks"]] for segment in segments]
+
+    kept = [raw(n * MIB) for n in (30, 70, 15)]
+    kept[1] = None
+    seen = [shown()]
+    for step in (torch.cuda.empty_cache, lambda: kept.append(raw(12 * MIB)), lambda: kept.append(raw(33 * MIB))):
+        step()
+        seen.append(shown())
+    for _ in range(2):
+        kept.pop(3)
+        seen.append(shown())
+    torch.cuda.empty_cache()
+    return [*seen, shown()]
+
+
+@scene(real=True)
 def test_h07_the_newest_entries_stay():
     with recording(context=None, max_entries=10):
         for size in range(600, 640):

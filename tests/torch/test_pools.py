@@ -10,7 +10,7 @@ import torch
 from observe import MIB, brief, error, raw, stats
 from observe import segments_of as layout
 from pools import custom
-from scene import DEFAULT, EXPANDABLE, scene
+from scene import DEFAULT, EXPANDABLE, GRANULE, NATIVE, scene
 
 RUNS = (DEFAULT, EXPANDABLE)
 
@@ -91,6 +91,28 @@ def test_p05_an_opted_in_pool_lends_where_nothing_else_can_serve():
         gc.collect()
         torch.cuda.empty_cache()
     return seen
+
+
+def lends_35_of_40_mib_under_a_limit_of_64():
+    pool = torch.cuda.MemPool(use_on_oom=True)
+    with torch.cuda.use_mem_pool(pool):
+        raw(40 * MIB)
+    torch.cuda.set_per_process_memory_fraction(64 * MIB / torch.cuda.mem_get_info()[1])
+    try:
+        raw(35 * MIB)
+        return True
+    except torch.OutOfMemoryError:
+        return False
+
+
+@scene(runs=(EXPANDABLE,), allocators=(NATIVE,), alone=True)
+def test_pytorchs_own_pool_lends_no_growable_memory():
+    assert not lends_35_of_40_mib_under_a_limit_of_64()
+
+
+@scene(runs=(EXPANDABLE,), allocators=(GRANULE,), alone=True)
+def test_p13_an_opted_in_pool_lends_growable_memory():
+    assert lends_35_of_40_mib_under_a_limit_of_64()
 
 
 @scene(real=True)

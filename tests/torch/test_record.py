@@ -8,6 +8,7 @@ import os
 import subprocess
 import tempfile
 
+import pytest
 import torch
 from observe import MIB, raw
 from rig import ROOT, Rig
@@ -24,6 +25,8 @@ if GRANULE:
     import granule_torch
     granule_torch.enable()
 torch.backends.cuda.enable_cudnn_sdp(False)
+# Autograd's own threads would still let go of memory while the interpreter ends.
+torch.autograd.set_multithreading_enabled(False)
 net = torch.nn.Sequential(torch.nn.Linear(512, 2048), torch.nn.GELU(), torch.nn.Linear(2048, 16)).cuda()
 optimizer, side = torch.optim.AdamW(net.parameters()), torch.cuda.Stream()
 for step in range(30):
@@ -44,6 +47,34 @@ except torch.OutOfMemoryError:
 del rows
 figures = torch.cuda.memory_stats()
 print(json.dumps({key: figures[key] for key in figures if not isinstance(figures[key], dict)}))
+"""
+
+# Asks twenty times, and ends in one of many ways.
+ENDS = """
+import ctypes, glob, os, signal, sys, time, torch
+allocator, way = sys.argv[1:]
+if allocator == "granule":
+    import granule_torch
+    granule_torch.enable()
+def written_after(moment):
+    while not any(os.stat(path).st_mtime > moment for path in glob.glob("recording/*so-far.pickle")):
+        time.sleep(0.1)
+    return time.time()
+kept = [torch.empty(1 << 20, device="cuda") for _ in range(20)]
+first = written_after(0) if allocator == "native" else 0
+kept.append(torch.empty(1, device="cuda"))
+if allocator == "native":
+    written_after(first)
+else:
+    time.sleep(0.2)
+if way == "kill":
+    os.kill(os.getpid(), signal.SIGKILL)
+elif way == "abort":
+    os.abort()
+elif way == "_exit":
+    os._exit(7)
+else:
+    ctypes.CDLL("libstdc++.so.6")._ZSt9terminatev()
 """
 
 
@@ -138,8 +169,6 @@ def test_granule_is_recorded_exactly():
 
 def test_native_is_recorded_by_the_command():
     if not command():
-        import pytest
-
         pytest.skip("the granule command is not built here")
     with tempfile.TemporaryDirectory() as folder:
         figures, said = run(folder, "native", [command(), "record", "-o", "recording", "--"], XDG_CACHE_HOME=folder)
@@ -150,3 +179,34 @@ def test_native_is_recorded_by_the_command():
             answer = replayed(f"{folder}/recording/{name}")
             assert find(answer, "requested_bytes_peak") == figures["requested_bytes.all.peak"]
             assert find(answer, "num_ooms") == 1
+
+
+def ended(folder, allocator, way, before=(), **env):
+    """Runs the program that ends in some way; the files that are left."""
+    script = os.path.join(folder, "ends.py")
+    with open(script, "w", encoding="utf-8") as file:
+        file.write(ENDS)
+    words = [*before, *Rig().command(), script, allocator, way]
+    env = dict(os.environ, FAKE_GPU_MEM_GB="4", **env)
+    done = subprocess.run(words, env=env, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode != 0, done.stderr
+    return glob.glob(f"{folder}/recording/granule-*")
+
+
+@pytest.mark.parametrize("way", ["kill", "abort", "_exit", "terminate"])
+def test_whatever_ends_granules_process_its_recording_is_there(way):
+    with tempfile.TemporaryDirectory() as folder:
+        (trace,) = ended(folder, "granule", way, GRANULE_RECORD="recording")
+        if command():
+            assert find(replayed(trace), "requested_bytes_peak") == (20 << 22) + 4
+
+
+@pytest.mark.parametrize("way", ["kill", "abort", "_exit", "terminate"])
+def test_whatever_ends_natives_process_its_recording_is_there(way):
+    if not command():
+        pytest.skip("the granule command is not built here")
+    with tempfile.TemporaryDirectory() as folder:
+        before = [command(), "record", "-o", "recording", "--"]
+        (snapshot,) = ended(folder, "native", way, before, XDG_CACHE_HOME=folder)
+        assert snapshot.endswith("so-far.pickle") == (way != "_exit")
+        assert find(replayed(snapshot), "requested_bytes_peak") == (20 << 22) + 4

@@ -13,11 +13,13 @@
  *    written. An older, shorter struct keeps working; what it lacks counts as zero.
  *  - Callbacks get their `user` back, may run on any thread, and must not unwind (C++: catch what is thrown). Where there is a
  *    `drop`, it is called once, when the library lets go of `user`; what has none is kept for ever.
+ *  - Callbacks may call the library, unless it says otherwise: while a thread is in a callback of one kind, what it asks of the same
+ *    allocator is done without callbacks of that kind.
  *  - Texts are NUL-terminated UTF-8. Texts and bytes that the library makes are granule_bytes, freed with granule_bytes_free.
  *  - Any thread may call any function at any time, but for those that end a handle.
  *  - What the library has to say goes to the standard error stream; the variable GRANULE_LOG (off, error, warn, info, debug) says
  *    how much. It is warn by itself.
- *  - The header is C99 and C++17.
+ *  - The header is C99 and C++17. granule_backend.h may be included beside it, in any order.
  */
 
 #ifndef GRANULE_H
@@ -26,6 +28,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/** A vendor's backend: see granule_backend.h. */
+struct granule_backend_table;
 
 /**
  * The version of this interface. A later one only adds functions, and fields at the end of structs that begin with
@@ -45,7 +50,7 @@
 /** Those for streams that are part of the same capture as this one; none while it is not being captured. */
 #define GRANULE_FILTER_CAPTURE_OF 3
 
-/** Those that a function accepts. It is called with no lock held, at every request. */
+/** Those that a function accepts. It is called with no lock held, at every request; it may use the allocator. */
 #define GRANULE_FILTER_CUSTOM 4
 
 /** Contexts are never gathered. */
@@ -188,9 +193,6 @@
 
 /** An allocator for every device of one backend. Any thread may use it at any time. */
 typedef struct granule_allocator granule_allocator;
-
-/** A vendor's backend: see granule_backend.h. (The two headers share names, so a source file includes one of them.) */
-typedef struct granule_backend_table granule_backend_table;
 
 /** A stream that is being captured. It stays on the thread that began it. */
 typedef struct granule_capture granule_capture;
@@ -422,7 +424,7 @@ typedef struct granule_scope_stats {
 
 /**
  * Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
- * allocator.
+ * allocator; in one of them no source is asked.
  */
 typedef struct granule_segment_source {
     /** sizeof(granule_segment_source). */
@@ -968,7 +970,7 @@ typedef struct granule_pointer_info_t {
 /** The library has a bug, and stopped there. The allocator stays usable. */
 #define GRANULE_PANIC 24
 
-/** A callback unwound, which it must not. */
+/** A callback unwound, which it must not. A request has handed nothing out then, and a free is done. */
 #define GRANULE_CALLBACK 25
 
 /** A recording cannot begin, or is not complete. */
@@ -991,10 +993,19 @@ const char *granule_version(void);
 granule_status granule_backends_json(struct granule_bytes *out);
 
 /**
+ * Whether the library under a backend ("cuda", "hip", ...) is on this machine and has every function that a device needs. Starts no
+ * driver and looks for no device, so the process may still fork.
+ */
+granule_status granule_check_backend(const char *name);
+
+/**
  * The text of the calling thread's last failure; empty where there was none. It is good until the thread's next failure.
  * A success does not change it.
  */
 const char *granule_last_error(void);
+
+/** The same in PyTorch's words where it has some (want of memory, sharing): for what stands between PyTorch and this library. */
+const char *granule_last_error_for_pytorch(void);
 
 /** What the calling thread's last failure was, in figures. */
 granule_status granule_last_error_details(struct granule_error *out);
@@ -1022,8 +1033,8 @@ granule_status granule_allocator_destroy(struct granule_allocator *a);
 granule_status granule_abandon(struct granule_allocator *a);
 
 /**
- * The backend's name: "cuda", "hip", "hip-as-cuda", "openreg", or "vendor" for one made of a table. It lives as long as
- * the allocator. Null where the allocator is null.
+ * The backend's name: "cuda", "hip", "hip-as-cuda", "openreg", or what a table calls itself ("vendor" where it does not
+ * say). It lives as long as the allocator. Null where the allocator is null.
  */
 const char *granule_backend_name(const struct granule_allocator *a);
 
@@ -1184,7 +1195,7 @@ granule_status granule_growable_sizes(struct granule_allocator *a,
                                       uint64_t capacity,
                                       uint64_t *count);
 
-/** PyTorch's memory_summary() of a device, as a text; abbreviated without its rows by tier. */
+/** What a device's memory is used for, as a table for people; abbreviated without its rows by tier. */
 granule_status granule_memory_summary(struct granule_allocator *a,
                                       int32_t device,
                                       bool abbreviated,

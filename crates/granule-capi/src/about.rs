@@ -4,7 +4,7 @@ use crate::bytes::granule_bytes;
 use crate::error::{Failure, GRANULE_NO_BACKEND, granule_status};
 use crate::guard::guard;
 use crate::pass::given;
-use granule::backends::{self, State};
+use granule::backends::{self, Name, State};
 use serde_json::json;
 use std::ffi::{CStr, c_char};
 
@@ -40,5 +40,16 @@ pub unsafe extern "C" fn granule_backends_json(out: *mut granule_bytes) -> granu
         let chosen = backends.iter().find(|report| report.state == State::Chosen).map(|report| report.name);
         out.set(granule_bytes::new(json!({ "chosen": chosen, "backends": backends }).to_string()));
         Ok(())
+    })
+}
+
+/// Whether the library under a backend ("cuda", "hip", ...) is on this machine and has every function that a device needs. Starts no
+/// driver and looks for no device, so the process may still fork.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_check_backend(name: *const c_char) -> granule_status {
+    guard(|| {
+        let name = Name::parse(given!(text name))
+            .map_err(|error| Failure::own(GRANULE_NO_BACKEND, error.to_string()))?;
+        name.check().map_err(|error| Failure::own(GRANULE_NO_BACKEND, error.to_string()))
     })
 }

@@ -31,7 +31,7 @@ pub struct granule_allocator {
     pub(crate) tenants: Arc<Tenants>,
 }
 
-/// A vendor's backend: see granule_backend.h. (The two headers share names, so a source file includes one of them.)
+/// A vendor's backend: see granule_backend.h.
 pub struct granule_backend_table {
     _opaque: (),
 }
@@ -141,7 +141,7 @@ pub(crate) fn choose(name: Option<&str>) -> Result<(Arc<dyn Backend>, Name), Fai
 /// What granule_backend.h says of the table.
 unsafe fn of_table(table: *const granule_backend_table) -> Result<Arc<dyn Backend>, Failure> {
     // SAFETY: the caller's promise.
-    let made = unsafe { CBackend::from_table("vendor", DeviceKind::PrivateUse1, table.cast::<Table>()) };
+    let made = unsafe { CBackend::from_table(None, DeviceKind::PrivateUse1, table.cast::<Table>()) };
     Ok(made.map_err(|error| Failure::own(GRANULE_INVALID_ARGUMENT, error.to_string()))?)
 }
 
@@ -168,7 +168,9 @@ pub unsafe extern "C" fn granule_allocator_create(
             return Err(Failure::argument("backend and table are both given: name one of them"));
         } else {
             // SAFETY: what callers promise of a table, by the vendor's header.
-            granule_allocator::new(unsafe { of_table(table) }?, "vendor", settings)?
+            let backend = unsafe { of_table(table) }?;
+            let name = backend.name();
+            granule_allocator::new(backend, name, settings)?
         };
         out.set(Box::into_raw(Box::new(made)));
         Ok(())
@@ -199,8 +201,8 @@ pub unsafe extern "C" fn granule_abandon(a: *mut granule_allocator) -> granule_s
     })
 }
 
-/// The backend's name: "cuda", "hip", "hip-as-cuda", "openreg", or "vendor" for one made of a table. It lives as long as
-/// the allocator. Null where the allocator is null.
+/// The backend's name: "cuda", "hip", "hip-as-cuda", "openreg", or what a table calls itself ("vendor" where it does not
+/// say). It lives as long as the allocator. Null where the allocator is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_backend_name(a: *const granule_allocator) -> *const c_char {
     or(std::ptr::null(), || Ok(given!(handle a).name.as_ptr()))

@@ -48,7 +48,7 @@ pub(crate) use {each, engine, map};
 impl Engine {
     /// The engine of the policy that the settings name.
     pub(crate) fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self, Failure> {
-        Ok(match settings.policy {
+        Ok(match settings.policy_name() {
             PolicyName::Pytorch => Self::Pytorch(Arc::new(CachingAllocator::new(backend, settings)?)),
             PolicyName::Granule => Self::Granule(Arc::new(CachingAllocator::new(backend, settings)?)),
             other => {
@@ -61,12 +61,12 @@ impl Engine {
     /// Replaces the settings; the policy is what it is.
     pub(crate) fn configure(&self, next: Settings) -> Result<(), Failure> {
         each!(self, engine => {
-            let policy = engine.settings().policy;
-            if next.policy != policy {
+            let built_in = engine.policy_name();
+            if let Some(policy) = next.policy.filter(|policy| policy.name() != built_in) {
+                // There are no types in C: the engine's own advice does not help.
                 let text = format!(
-                    "policy:{} is refused: this allocator has policy:{policy}, which is chosen when an allocator is made and \
-                     stays; make another one, or name the policy in GRANULE_CONF before the program starts",
-                    next.policy
+                    "policy:{policy} is refused: this allocator has policy:{built_in}, which is chosen when an allocator is made \
+                     and stays; make another one, or name the policy in GRANULE_CONF before the program starts"
                 );
                 return Err(Failure::own(GRANULE_SETTINGS, text));
             }

@@ -65,7 +65,7 @@ pub const GRANULE_NOT_READY: granule_status = 22;
 pub const GRANULE_ABI: granule_status = 23;
 /// The library has a bug, and stopped there. The allocator stays usable.
 pub const GRANULE_PANIC: granule_status = 24;
-/// A callback unwound, which it must not.
+/// A callback unwound, which it must not. A request has handed nothing out then, and a free is done.
 pub const GRANULE_CALLBACK: granule_status = 25;
 /// A recording cannot begin, or is not complete.
 pub const GRANULE_RECORDING: granule_status = 26;
@@ -126,6 +126,7 @@ pub(crate) struct CallbackUnwound;
 struct LastError {
     failure: Failure,
     text: CString,
+    pytorch: CString,
 }
 
 thread_local! {
@@ -174,9 +175,17 @@ impl Failure {
     pub(crate) fn text(&self) -> String {
         match self {
             Self::Own(_, text) => text.clone(),
-            // PyTorch's own words first; the rest is in the report.
-            Self::Engine(AllocError::OutOfMemory(report)) => report.pytorch_message(),
+            // What happened; why, and what would help, is in the report.
+            Self::Engine(AllocError::OutOfMemory(report)) => report.message(),
             Self::Engine(error) => error.to_string(),
+        }
+    }
+
+    /// The text for programs in which PyTorch runs.
+    pub(crate) fn pytorch_text(&self) -> String {
+        match self {
+            Self::Engine(error) => error.pytorch_message(),
+            Self::Own(..) => self.text(),
         }
     }
 
@@ -185,9 +194,10 @@ impl Failure {
     #[inline(never)]
     pub(crate) fn remember(self) -> granule_status {
         let status = self.status();
-        let text = CString::new(self.text().replace('\0', "\u{fffd}")).unwrap_or_default();
+        let kept = |text: String| CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default();
+        let (text, pytorch) = (kept(self.text()), kept(self.pytorch_text()));
         // A thread that ends has no last error any more.
-        let before = LAST.try_with(|last| last.replace(Some(LastError { failure: self, text })));
+        let before = LAST.try_with(|last| last.replace(Some(LastError { failure: self, text, pytorch })));
         drop(before);
         status
     }
@@ -223,7 +233,7 @@ fn status_of(error: &AllocError) -> granule_status {
         AllocError::Asleep { .. } => GRANULE_ASLEEP,
         AllocError::NoRoomToWake { .. } | AllocError::Sleep(_) => GRANULE_SLEEP,
         AllocError::Settings(_) => GRANULE_SETTINGS,
-        // `Limit`, and what the engine may learn to say.
+        // `Limit`, `Growable`, and what the engine may learn to say.
         _ => GRANULE_UNSUPPORTED,
     }
 }
@@ -283,6 +293,13 @@ fn last<T>(look: impl FnOnce(&LastError) -> T) -> Option<T> {
 pub extern "C" fn granule_last_error() -> *const c_char {
     const NOTHING: &CStr = c"";
     last(|last| last.text.as_ptr()).unwrap_or(NOTHING.as_ptr())
+}
+
+/// The same in PyTorch's words where it has some (want of memory, sharing): for what stands between PyTorch and this library.
+#[unsafe(no_mangle)]
+pub extern "C" fn granule_last_error_for_pytorch() -> *const c_char {
+    const NOTHING: &CStr = c"";
+    last(|last| last.pytorch.as_ptr()).unwrap_or(NOTHING.as_ptr())
 }
 
 /// What the calling thread's last failure was, in figures.

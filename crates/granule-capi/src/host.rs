@@ -113,7 +113,7 @@ fn create(
     out: Out<*mut granule_host_allocator>,
 ) -> Result<(), Failure> {
     let settings = engine!(a, settings());
-    let options = change(HostOptions::of(settings.policy))?;
+    let options = change(HostOptions::of(settings.policy_name()))?;
     if let NumaPolicy::NearDevice(device) = options.numa {
         a.usable_device(i32::from(device.0))?;
     }
@@ -263,7 +263,9 @@ pub unsafe extern "C" fn granule_host_retire_stream(
 ) -> granule_status {
     guard(|| {
         let h = given!(handle h);
-        Ok(h.engine.retire_stream(h.stream(device, stream)?)?)
+        let stream = h.stream(device, stream)?;
+        // SAFETY: callers promise that the stream is given no more work.
+        Ok(unsafe { h.engine.retire_stream(stream) }?)
     })
 }
 

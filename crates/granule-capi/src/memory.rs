@@ -1,7 +1,7 @@
 //! Memory: taken, used by other streams, given back.
 
 use crate::allocator::granule_allocator;
-use crate::engine::engine;
+use crate::engine::{each, engine};
 use crate::error::{Failure, GRANULE_INVALID_POINTER, granule_status};
 use crate::guard::guard;
 use crate::pass::{self, address, given, pointer};
@@ -101,7 +101,9 @@ pub unsafe extern "C" fn granule_retire_stream(
 ) -> granule_status {
     guard(|| {
         let a = given!(handle a);
-        Ok(engine!(a, retire_stream(a.stream(device, stream)?))?)
+        let stream = a.stream(device, stream)?;
+        // SAFETY: callers promise that the stream is given no more work.
+        Ok(each!(&a.engine, engine => unsafe { engine.retire_stream(stream) })?)
     })
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn is_shared(a: *const granule_allocator) -> bool {
 
 /// Runs the body of a function that cannot say that it failed: the log does.
 fn logged(call: &'static str, body: impl FnOnce() -> Result<(), Failure>) {
-    guard(|| body().inspect_err(|failure| tracing::error!(call, "{}", failure.text())));
+    guard(|| body().inspect_err(|failure| tracing::error!(call, "{}", failure.pytorch_text())));
 }
 
 /// Memory for a stream (a cudaStream_t); null where there is none.

@@ -28,7 +28,7 @@ pub struct granule_pool_id {
 }
 
 /// Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
-/// allocator.
+/// allocator; in one of them no source is asked.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct granule_segment_source {
@@ -65,7 +65,7 @@ pub const GRANULE_FILTER_THIS_THREAD: i32 = 1;
 pub const GRANULE_FILTER_STREAM: i32 = 2;
 /// Those for streams that are part of the same capture as this one; none while it is not being captured.
 pub const GRANULE_FILTER_CAPTURE_OF: i32 = 3;
-/// Those that a function accepts. It is called with no lock held, at every request.
+/// Those that a function accepts. It is called with no lock held, at every request; it may use the allocator.
 pub const GRANULE_FILTER_CUSTOM: i32 = 4;
 
 /// Which requests a scope sends to its pool.

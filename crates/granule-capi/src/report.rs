@@ -68,6 +68,7 @@ pub(crate) fn out_of_memory(report: &OomReport) -> Value {
     json!({
         "text": report.to_string(),
         "label": report.label,
+        "backend": report.backend,
         "device": report.device.0,
         "stream": report.stream.raw,
         "pool": pool(report.pool),

@@ -2,7 +2,7 @@
 
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
-use crate::engine::engine;
+use crate::engine::{each, engine};
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::memory::no_block;
@@ -131,7 +131,9 @@ pub unsafe extern "C" fn granule_sleep(
                 return Err(Failure::argument(format!("backup is {other}: it is one of GRANULE_BACKUP_...")));
             }
         };
-        let report = engine!(a, sleep(names.as_deref().map_or(Tags::All, Tags::Only), &backup))?;
+        let tags = names.as_deref().map_or(Tags::All, Tags::Only);
+        // SAFETY: callers promise that no work which uses the memory is queued until it is awake again.
+        let report = each!(&a.engine, engine => unsafe { engine.sleep(tags, &backup) })?;
         if let Some(out) = out {
             out.set(granule_sleep_report {
                 size: 0,

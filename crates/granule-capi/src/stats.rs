@@ -229,7 +229,7 @@ pub unsafe extern "C" fn granule_growable_sizes(
     })
 }
 
-/// PyTorch's memory_summary() of a device, as a text; abbreviated without its rows by tier.
+/// What a device's memory is used for, as a table for people; abbreviated without its rows by tier.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_memory_summary(
     a: *mut granule_allocator,

@@ -127,7 +127,7 @@ fn a_recorder() {
         unwound(a.free(before));
         history.gather = None;
         assert_eq!(unsafe { granule_record_history(a.0, &raw const history) }, GRANULE_OK);
-        assert_eq!(a.free(before), GRANULE_OK);
+        assert_eq!(a.free(before), GRANULE_INVALID_POINTER, "it was freed all the same");
         still_works(&a);
     }
 }
@@ -179,6 +179,137 @@ fn those_that_are_told_and_asked_when_memory_is_short() {
     }
 }
 
+/// Who asks for memory within its own callbacks, and how often it was called and served.
+struct Asks {
+    a: *mut granule_allocator,
+    inside: AtomicBool,
+    calls: AtomicUsize,
+    served: AtomicUsize,
+}
+
+/// A callback, whatever it is for, that asks for memory and gives it back.
+fn ask(user: *mut c_void) {
+    let asks = unsafe { &*user.cast::<Asks>() };
+    if asks.calls.fetch_add(1, Ordering::Relaxed) > 50 {
+        return;
+    }
+    assert!(!asks.inside.swap(true, Ordering::Relaxed), "it is called in a call of itself");
+    for bytes in [700, 11 << 20] {
+        let mut ptr = null_mut();
+        if unsafe { granule_capi::memory::granule_malloc(asks.a, bytes, 0, 0, &raw mut ptr) } == GRANULE_OK {
+            asks.served.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(unsafe { granule_capi::memory::granule_free(asks.a, ptr) }, GRANULE_OK);
+        }
+    }
+    let mut none = null_mut();
+    unsafe { granule_capi::memory::granule_malloc(asks.a, TOO_MUCH, 0, 0, &raw mut none) };
+    asks.inside.store(false, Ordering::Relaxed);
+}
+
+extern "C-unwind" fn asks_at_entry(user: *mut c_void, _: *const granule_trace_entry) {
+    ask(user);
+}
+
+extern "C-unwind" fn asks_at_segment(user: *mut c_void, _: *const granule_segment_event) {
+    ask(user);
+}
+
+extern "C-unwind" fn asks_at_oom(user: *mut c_void, _: i64, _: u64, _: u64, _: u64) {
+    ask(user);
+}
+
+extern "C-unwind" fn asks_for_room(user: *mut c_void) -> bool {
+    ask(user);
+    true
+}
+
+extern "C-unwind" fn asks_to_spill(user: *mut c_void, _: *const granule_spill_request) -> u64 {
+    ask(user);
+    0
+}
+
+extern "C-unwind" fn asks_whose(user: *mut c_void, _: u64) -> bool {
+    ask(user);
+    true
+}
+
+extern "C-unwind" fn asks_where(user: *mut c_void) -> *mut c_void {
+    ask(user);
+    user
+}
+
+extern "C-unwind" fn asks_at_the_end(user: *mut c_void, _: *mut c_void) {
+    ask(user);
+}
+
+/// One callback of a kind, by the kind's number; `false` where there are no more.
+unsafe fn install(kind: usize, a: *mut granule_allocator, user: *mut c_void) -> bool {
+    type Gather = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+    type Release = unsafe extern "C-unwind" fn(*mut c_void, *mut c_void);
+    let history = |gather: Gather, release: Option<Release>| granule_history {
+        size: size_of::<granule_history>() as u32,
+        enabled: true,
+        clear: false,
+        contexts: GRANULE_CONTEXT_ALL,
+        max_entries: 4,
+        skip_actions: 0,
+        user,
+        gather: Some(gather),
+        release,
+    };
+    let filter = granule_filter {
+        size: size_of::<granule_filter>() as u32,
+        kind: GRANULE_FILTER_CUSTOM,
+        stream: 0,
+        user,
+        accepts: Some(asks_whose),
+        drop: None,
+    };
+    let recorded = match kind {
+        6 => history(asks_where, None),
+        _ => history(itself, Some(asks_at_the_end)),
+    };
+    let status = match kind {
+        0 => unsafe { granule_add_trace_tracker(a, Some(asks_at_entry), user) },
+        1 => unsafe { granule_add_segment_observer(a, Some(asks_at_segment), user) },
+        2 => unsafe { granule_add_oom_observer(a, Some(asks_at_oom), user) },
+        3 => unsafe { granule_add_free_memory_callback(a, Some(asks_for_room), user) },
+        4 => unsafe { granule_add_spill_hook(a, 0, Some(asks_to_spill), user) },
+        5 => unsafe { granule_pool_begin(a, 0, granule_pool_fresh(), &raw const filter) },
+        6 | 7 => unsafe { granule_record_history(a, &raw const recorded) },
+        _ => return false,
+    };
+    assert_eq!(status, GRANULE_OK, "{}", last_error());
+    true
+}
+
+extern "C-unwind" fn itself(user: *mut c_void) -> *mut c_void {
+    user
+}
+
+#[test]
+fn callbacks_that_call_the_library() {
+    for kind in 0.. {
+        for a in Allocator::each() {
+            let (inside, calls, served) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+            let asks = Asks { a: a.0, inside, calls, served };
+            if !unsafe { install(kind, a.0, (&raw const asks).cast_mut().cast()) } {
+                return;
+            }
+            let kept = a.malloc(30 << 20).unwrap();
+            for _ in 0..8 {
+                still_works(&a);
+            }
+            assert_eq!(a.malloc(TOO_MUCH), Err(GRANULE_OUT_OF_MEMORY), "{}", last_error());
+            assert_eq!(a.free(kept), GRANULE_OK);
+            assert!(asks.served.load(Ordering::Relaxed) > 0, "kind {kind} was served");
+            // What it called in its own call may not be looked at any more.
+            asks.calls.store(100, Ordering::Relaxed);
+            drop(a);
+        }
+    }
+}
+
 /// A vendor's table, as the vendor's own source gives it.
 #[test]
 fn a_backend_in_c() {
@@ -190,7 +321,7 @@ fn a_backend_in_c() {
     };
     let a = Allocator::with(&options);
     let name = unsafe { granule_backend_name(a.0) };
-    assert_eq!(unsafe { CStr::from_ptr(name) }, c"vendor");
+    assert_eq!(unsafe { CStr::from_ptr(name) }, c"example");
     still_works(&a);
     options.backend = c"openreg".as_ptr();
     let mut none = null_mut();

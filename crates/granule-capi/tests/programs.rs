@@ -81,6 +81,36 @@ programs!(
     budgets, device, errors, history, host, log, memory, pluggable, policy, pools, record, share, sleep
 );
 
+/// Both headers in one source, whichever comes first: a vendor's runtime that allocates, too.
+#[test]
+fn the_vendors_header_may_stand_beside_it() {
+    let made = tempfile::tempdir().unwrap();
+    let vendors = folder("../backend-c/include");
+    let (ours, theirs) = ("#include \"granule.h\"\n", "#include \"granule_backend.h\"\n");
+    let program = "extern const granule_backend_table npu;\n\
+                   granule_status make(granule_allocator **out);\n\
+                   granule_status make(granule_allocator **out) {\n    granule_options options;\n    \
+                   options.size = sizeof options;\n    options.backend = options.settings = 0;\n    \
+                   options.table = &npu;\n    return granule_allocator_create(&options, out);\n}\n\
+                   typedef char ok[GRANULE_OUT_OF_MEMORY == 1 && GRANULE_BACKEND_OUT_OF_MEMORY == 2 ? 1 : -1];\n\
+                   granule_backend_status full(void);\n\
+                   granule_backend_status full(void) { return GRANULE_BACKEND_OUT_OF_MEMORY; }\n";
+    for includes in [[ours, theirs], [theirs, ours]] {
+        for (variable, usual, standard, ending) in
+            [("CC", "cc", "c99", "c"), ("CXX", "c++", "c++11", "cpp"), ("CXX", "c++", "c++17", "cpp")]
+        {
+            let source = made.path().join("both").with_extension(ending);
+            std::fs::write(&source, includes.concat() + program).unwrap();
+            let mut compile = compiler(variable, usual);
+            compile.args(["-fsyntax-only", "-I"]).arg(&vendors);
+            succeeds(
+                compile.arg(format!("-std={standard}")).arg(&source),
+                &format!("{standard}, {includes:?}"),
+            );
+        }
+    }
+}
+
 #[test]
 fn the_header_is_cpp_17() {
     let made = tempfile::tempdir().unwrap();

@@ -9,8 +9,10 @@ import hashlib
 import os
 import shutil
 import sysconfig
+from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Iterable, Iterator
 
 _HERE = Path(__file__).parent
 
@@ -114,8 +116,33 @@ def compile_shim(folder: str, into: Path, *, cuda: bool, verbose: bool = False) 
         "is_python_module": False,
         "verbose": verbose,
     }
-    cpp_extension.load(**arguments)
+    with ninja_at_hand():
+        cpp_extension.load(**arguments)
     return into / f"granule_torch_{folder}.so"
+
+
+def _installed_ninja() -> list[str]:
+    """The folder that its package was installed to, where there is one."""
+    try:
+        files = metadata.files("ninja") or []
+    except metadata.PackageNotFoundError:
+        return []
+    return [str(Path(str(file.locate())).resolve().parent) for file in files if file.name == "ninja"]
+
+
+@contextmanager
+def ninja_at_hand() -> Iterator[None]:
+    """PyTorch's builder looks for ninja in PATH only, where it is not if the environment that has it was never activated."""
+    before = os.environ.get("PATH")
+    if shutil.which("ninja") is None:
+        os.environ["PATH"] = os.pathsep.join([*filter(None, [before]), *_installed_ninja()])
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop("PATH", None)
+        else:
+            os.environ["PATH"] = before
 
 
 def _one_unit(sources: list[Path], into: Path) -> Path:

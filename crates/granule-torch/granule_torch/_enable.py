@@ -59,7 +59,9 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
         raise CannotEnable("PyTorch sees no device: there is no GPU or no driver here, or CUDA_VISIBLE_DEVICES hides it.")
     backend = _backend_of(torch, backend)
     try:
-        _library.check(_library.load().granule_check_settings(None if settings is None else settings.encode()))
+        library = _library.load()
+        _library.check(library.granule_check_settings(None if settings is None else settings.encode()))
+        _library.check(library.granule_check_backend(backend.encode()))
         shim = _shim.load()
     except GranuleError as error:
         raise CannotEnable(f"{str(error).rstrip('.')}.") from error

@@ -129,12 +129,13 @@ class PoolStats(_Sized):
 _Tags = POINTER(c_char_p)
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_version": (c_char_p, []),
-    "granule_last_error": (c_char_p, []),
+    "granule_last_error_for_pytorch": (c_char_p, []),
     "granule_last_error_json": (c_int32, [POINTER(Bytes)]),
     "granule_backends_json": (c_int32, [POINTER(Bytes)]),
     "granule_bytes_free": (None, [POINTER(Bytes)]),
     "granule_backend_name": (c_char_p, [c_void_p]),
     "granule_device_count": (c_int32, [c_void_p, POINTER(c_int32)]),
+    "granule_check_backend": (c_int32, [c_char_p]),
     "granule_check_settings": (c_int32, [c_char_p]),
     "granule_configure": (c_int32, [c_void_p, c_char_p]),
     "granule_settings": (c_int32, [c_void_p, POINTER(Bytes)]),
@@ -216,7 +217,7 @@ def check(status: int) -> None:
 
 def last_error() -> str:
     """The text of this thread's last failure; empty if there was none."""
-    text: bytes = load().granule_last_error()
+    text: bytes = load().granule_last_error_for_pytorch()
     return text.decode()
 
 

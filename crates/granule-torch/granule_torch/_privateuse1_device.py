@@ -44,6 +44,7 @@ __all__ = [
     "device_count",
     "empty_cache",
     "empty_host_cache",
+    "get_amp_supported_dtype",
     "get_device_capability",
     "get_device_name",
     "get_rng_state",
@@ -125,6 +126,11 @@ class device(accelerator.device_index):
 def set_device(device: Any) -> None:
     """Makes a device the calling thread's current one."""
     accelerator.set_device_index(_index(device))
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """The types that ``torch.autocast`` may use."""
+    return [torch.float16, torch.bfloat16]
 
 
 def get_device_name(device: Any = None) -> str:

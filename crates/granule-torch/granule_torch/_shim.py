@@ -69,20 +69,22 @@ def build(folder: str, *, cuda: bool) -> Path:
         except Exception as error:
             log = kept.with_suffix(".log")
             log.write_text(str(error))
-            complaints = [line for line in str(error).splitlines() if "error" in line][:5]
             raise GranuleError(
-                "\n".join(
-                    [
-                        f"The C++ shim does not compile against torch {version}. It needs a C++ compiler and a PyTorch release "
-                        f"whose allocator interface it knows. The compiler's output is in {log}; it begins:",
-                        *complaints,
-                    ]
-                )
+                f"The C++ shim cannot be built for torch {version}. It needs ninja, a C++ compiler, and a PyTorch release whose "
+                f"allocator interface it knows. All that the builder said is in {log}; what matters most:\n"
+                + "\n".join(_complaints(str(error)))
             ) from None
         complete = kept.with_suffix(f".{os.getpid()}")
         shutil.copy2(built, complete)
         complete.replace(kept)
     return kept
+
+
+def _complaints(said: str) -> list[str]:
+    """Of a builder's output the compiler's first errors; where there are none, the end."""
+    lines = [line for line in said.splitlines() if line.strip()]
+    errors = [line for line in lines if "error:" in line]
+    return errors[:5] or lines[-5:]
 
 
 @functools.cache

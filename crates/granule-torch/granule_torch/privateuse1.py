@@ -8,7 +8,8 @@ For an accelerator that has no PyTorch runtime of its own, and for the simulated
     torch.accelerator.memory_allocated()   # 512
 
 The device has memory, streams, events, copies, pinned host memory and random numbers; other operators run on the CPU,
-with copies. ``torch.accelerator`` and the module ``torch.granule`` work on it.
+with copies. ``torch.accelerator`` and the module ``torch.granule`` work on it, ``torch.autocast("granule")`` does, and
+``torch.distributed`` with gloo, which works on copies in the host's memory.
 
 A vendor who has a runtime needs none of this, only the two allocators: see ``csrc/privateuse1/privateuse1.h``.
 """
@@ -115,12 +116,16 @@ def enable(backend: str | int | None = None, name: str = "granule", settings: st
 
     torch._register_device_module(name, _privateuse1_device)
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    if torch.distributed.is_available():
+        from . import _privateuse1_distributed
+
+        _privateuse1_distributed.serve(name)
     _enabled = (backend, name)
     return _privateuse1_device
 
 
 def backend_name() -> str:
-    """What the backend calls itself; ``"vendor"`` for a vendor's table."""
+    """What the backend calls itself; ``"vendor"`` for a table that gives itself no name."""
     name: bytes = _library.load().granule_backend_name(_allocator())
     return name.decode()
 
@@ -159,7 +164,7 @@ def memory_snapshot(traces: bool = True) -> dict[str, Any]:
 
 
 def memory_summary(device: int, abbreviated: bool = False) -> str:
-    """What a device's memory is used for, as a table for people: that of ``torch.cuda.memory_summary()``."""
+    """What a device's memory is used for, as a table for people, laid out as ``torch.cuda.memory_summary()`` is."""
     return _bytes("granule_memory_summary", c_int32(device), c_bool(abbreviated)).decode()
 
 

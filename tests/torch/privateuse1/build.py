@@ -32,15 +32,16 @@ def runtime(folder: Path) -> None:
     sources = [HERE / "vendor" / "runtime.cpp"]
     sources += [SHIM / f"{name}.cpp" for name in ("registration", "device_allocator", "host_allocator", "host_history")]
     capi = _library.path()
-    cpp_extension.load(
-        name="vendor",
-        sources=[str(source) for source in sources],
-        extra_include_paths=[str(_build.granule_include()), str(SHIM)],
-        extra_cflags=["-O1"],
-        extra_ldflags=[str(capi), str(library), f"-Wl,-rpath,{capi.parent}:{folder}"],
-        build_directory=str(folder),
-        with_cuda=False,
-    )
+    with _build.ninja_at_hand():
+        cpp_extension.load(
+            name="vendor",
+            sources=[str(source) for source in sources],
+            extra_include_paths=[str(_build.granule_include()), str(SHIM)],
+            extra_cflags=["-O1"],
+            extra_ldflags=[str(capi), str(library), f"-Wl,-rpath,{capi.parent}:{folder}"],
+            build_directory=str(folder),
+            with_cuda=False,
+        )
 
 
 if __name__ == "__main__":

@@ -69,7 +69,10 @@ static void out_of_memory(granule_allocator *a) {
     void *ptr = kept;
     ANSWERS(GRANULE_OUT_OF_MEMORY, granule_malloc(a, 1ull << 40, 0, 0, &ptr));
     CHECK(ptr == kept);
-    CHECK(strstr(granule_last_error(), "out of memory. Tried to allocate 1024.00 GiB. GPU 0 has a total") != NULL);
+    CHECK(strstr(granule_last_error(), "out of memory. Tried to allocate 1024.00 GiB. Device 0 (openreg) has a total") != NULL);
+    CHECK(strstr(granule_last_error(), "PyTorch") == NULL && strstr(granule_last_error(), "PYTORCH") == NULL);
+    /* Where PyTorch is, its own words. */
+    CHECK(strstr(granule_last_error_for_pytorch(), "GPU 0 has a total") != NULL);
     OK(granule_last_error_details(&error));
     CHECK(error.status == GRANULE_OUT_OF_MEMORY && error.device == 0 && error.driver_code == 0);
     CHECK(error.requested == 1ull << 40 && error.tried == 1ull << 40);

@@ -23,7 +23,7 @@ void raise_failure(granule_status status) {
   if (kept_exception) {
     std::rethrow_exception(std::exchange(kept_exception, nullptr));
   }
-  const std::string text = granule_last_error();
+  const std::string text = granule_last_error_for_pytorch();
   switch (status) {
     case GRANULE_OUT_OF_MEMORY:
     case GRANULE_REJECTED:

@@ -14,13 +14,13 @@ inline void check(granule_status status) {
   switch (status) {
     case GRANULE_OUT_OF_MEMORY:
     case GRANULE_REJECTED:
-      TORCH_CHECK_WITH(OutOfMemoryError, false, granule_last_error());
+      TORCH_CHECK_WITH(OutOfMemoryError, false, granule_last_error_for_pytorch());
     case GRANULE_SETTINGS:
-      TORCH_CHECK_VALUE(false, granule_last_error());
+      TORCH_CHECK_VALUE(false, granule_last_error_for_pytorch());
     case GRANULE_UNSUPPORTED:
-      TORCH_CHECK_NOT_IMPLEMENTED(false, granule_last_error());
+      TORCH_CHECK_NOT_IMPLEMENTED(false, granule_last_error_for_pytorch());
     default:
-      TORCH_CHECK(false, granule_last_error());
+      TORCH_CHECK(false, granule_last_error_for_pytorch());
   }
 }
 
@@ -31,7 +31,7 @@ inline void warn(granule_status status) noexcept {
     return;
   }
   try {
-    TORCH_WARN("Granule: ", granule_last_error());
+    TORCH_WARN("Granule: ", granule_last_error_for_pytorch());
   } catch (...) {
     // A warning that was made an error.
   }

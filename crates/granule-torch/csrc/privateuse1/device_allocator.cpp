@@ -152,7 +152,7 @@ struct GranuleDeviceAllocator final : c10::DeviceAllocator {
  private:
   [[noreturn]] static void refuse(granule_status status, size_t bytes, c10::DeviceIndex device) {
     // The text is kept: the questions below may fail and overwrite it.
-    const std::string text = granule_last_error();
+    const std::string text = granule_last_error_for_pytorch();
     if (status == GRANULE_OUT_OF_MEMORY || status == GRANULE_REJECTED) {
       if (c10::memoryProfilingEnabled()) {
         const auto stats = stats_of(device);

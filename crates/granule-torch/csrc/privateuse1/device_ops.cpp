@@ -2,6 +2,7 @@
 #include "check.h"
 #include "device_copy.h"
 #include "device_generator.h"
+#include "device_kernels.h"
 #include "device_runtime.h"
 #include "privateuse1.h"
 
@@ -20,7 +21,6 @@
 #include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceGuard.h>
-#include <torch/library.h>
 
 namespace granule::privateuse1 {
 namespace {
@@ -162,11 +162,6 @@ void on_cpu(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   at::native::cpu_fallback(op, stack);
 }
 
-// Kept for ever: a library that is destroyed takes its kernels with it.
-torch::Library& kernels_of(const char* space, c10::DispatchKey key) {
-  return *new torch::Library(torch::Library::IMPL, space, key, __FILE__, __LINE__);
-}
-
 // Convolutions are chosen by device before the fallback is reached, so they are sent to the CPU here.
 
 at::Tensor convolution(
@@ -238,6 +233,8 @@ void register_kernels() {
   // Copies see to these bits themselves. PyTorch would clear them with another copy, and that with another.
   kernels_of("aten", c10::DispatchKey::Conjugate).impl("_copy_from", torch::CppFunction::makeFallthrough());
   kernels_of("aten", c10::DispatchKey::Negative).impl("_copy_from", torch::CppFunction::makeFallthrough());
+
+  register_autocast();
 }
 
 } // namespace granule::privateuse1

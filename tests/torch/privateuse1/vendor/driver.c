@@ -17,28 +17,28 @@ static void wait_for_the_gate(void *unused) {
     pthread_mutex_unlock(&lock);
 }
 
-static granule_stream stream_of(int device, uint64_t raw) {
-    return (granule_stream){.raw = raw, .device = (granule_device)device};
+static granule_backend_stream stream_of(int device, uint64_t raw) {
+    return (granule_backend_stream){.raw = raw, .device = (granule_backend_device)device};
 }
 
 const void *driver_table(void) { return table(); }
 
 int driver_device(void) {
-    granule_device device = 0;
+    granule_backend_device device = 0;
     table()->current_device(table()->context, &device);
     return device;
 }
 
-void driver_set_device(int device) { table()->set_device(table()->context, (granule_device)device); }
+void driver_set_device(int device) { table()->set_device(table()->context, (granule_backend_device)device); }
 
 uint64_t driver_create_stream(int device) {
     uint64_t raw = 0;
-    table()->create_stream(table()->context, (granule_device)device, 0, &raw);
+    table()->create_stream(table()->context, (granule_backend_device)device, 0, &raw);
     return raw;
 }
 
 bool driver_is_idle(int device, uint64_t raw) {
-    return table()->query_stream(table()->context, stream_of(device, raw)) == GRANULE_OK;
+    return table()->query_stream(table()->context, stream_of(device, raw)) == GRANULE_BACKEND_OK;
 }
 
 void driver_synchronize(int device, uint64_t raw) {
