@@ -44,6 +44,9 @@ pub(crate) struct Options {
     /// How long a round measures one case, in seconds
     #[arg(long, default_value_t = 0.3)]
     seconds: f64,
+    /// With `scale`: write the figures there
+    #[arg(long)]
+    json: Option<PathBuf>,
     /// Write a page with the results, the machine and the commit into docs/results
     #[arg(long)]
     write: bool,
@@ -69,6 +72,8 @@ enum Which {
     Planner,
     /// How the cost grows from 1 000 to 100 000 blocks of the same sizes (needs valgrind)
     Growth,
+    /// What an operation costs beside many blocks, streams, pools, views, users, history entries: time and counted steps
+    Scale,
     /// What the masquerade costs the hot path (needs valgrind)
     Masquerade,
     /// What the history costs, on and off (needs valgrind)
@@ -103,6 +108,7 @@ impl Which {
             Self::MinCapacity => capacity::report(options),
             Self::Planner => planner::report(options),
             Self::Growth => growth::report(options),
+            Self::Scale => growth::scale(options),
             Self::Masquerade => hot_path::masquerade(),
             Self::History => hot_path::history(),
             Self::Tools => tools::report(options),

@@ -4,7 +4,7 @@
 
 use crate::process::root;
 use anyhow::{Context, Result, bail};
-use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
+use cbindgen::{Builder, Config, DocumentationStyle, ExportConfig, Language, Style};
 use std::path::{Path, PathBuf};
 
 /// What is to be done.
@@ -34,13 +34,20 @@ const HEAD: &str = "\
  *    written. An older, shorter struct keeps working; what it lacks counts as zero.
  *  - Callbacks get their `user` back, may run on any thread, and must not unwind (C++: catch what is thrown). Where there is a
  *    `drop`, it is called once, when the library lets go of `user`; what has none is kept for ever.
+ *  - Callbacks may call the library, unless it says otherwise: while a thread is in a callback of one kind, what it asks of the same
+ *    allocator is done without callbacks of that kind.
  *  - Texts are NUL-terminated UTF-8. Texts and bytes that the library makes are granule_bytes, freed with granule_bytes_free.
  *  - Any thread may call any function at any time, but for those that end a handle.
  *  - What the library has to say goes to the standard error stream; the variable GRANULE_LOG (off, error, warn, info, debug) says
  *    how much. It is warn by itself.
- *  - The header is C99 and C++17.
+ *  - The header is C99 and C++17. granule_backend.h may be included beside it, in any order.
  */
 ";
+
+/// A name and no more: C99 lets a type be defined once, and granule_backend.h may be included before or after.
+const TABLE: &str = "
+/** A vendor's backend: see granule_backend.h. */
+struct granule_backend_table;";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let fresh = generate(&root().join(CRATE))?;
@@ -92,6 +99,13 @@ fn config() -> Config {
         header: Some(HEAD.trim_end().to_owned()),
         include_guard: Some("GRANULE_H".to_owned()),
         no_includes: true,
+        after_includes: Some(TABLE.to_owned()),
+        export: ExportConfig {
+            // Its own header defines it.
+            exclude: vec!["granule_backend_table".to_owned()],
+            rename: [("granule_backend_table".to_owned(), "struct granule_backend_table".to_owned())].into(),
+            ..ExportConfig::default()
+        },
         sys_includes: ["stdbool.h", "stddef.h", "stdint.h"].map(str::to_owned).to_vec(),
         style: Style::Both,
         usize_is_size_t: true,

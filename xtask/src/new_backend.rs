@@ -1,6 +1,6 @@
 //! `cargo xtask new-backend NAME`: a crate for a new accelerator that works from the first build.
 //!
-//! The templates are Rust files in which `NAME` stands for the name and `NAME_TYPE` for the type.
+//! It is the crate in `docs/examples/backend-acme` under another name. A vendor outside the tree copies that folder by hand.
 
 use crate::process::{command, root, run as run_to_end};
 use anyhow::{Context, Result, bail};
@@ -16,21 +16,29 @@ pub(crate) struct Options {
     path: Option<PathBuf>,
 }
 
-/// A file of the crate, and the template it is made from.
-struct Template {
+/// A file of the crate.
+struct File {
     path: &'static str,
     text: &'static str,
 }
 
-const SOURCES: [Template; 5] = [
-    Template { path: "src/lib.rs", text: include_str!("new_backend/templates/lib.rs") },
-    Template { path: BACKEND, text: include_str!("new_backend/templates/backend.rs") },
-    Template { path: STAND_IN[0], text: include_str!("new_backend/templates/memory.rs") },
-    Template { path: STAND_IN[1], text: include_str!("new_backend/templates/queue.rs") },
-    Template { path: "examples/conformance.rs", text: include_str!("new_backend/templates/conformance.rs") },
+macro_rules! file {
+    ($path:literal) => {
+        File { path: $path, text: include_str!(concat!("../../docs/examples/backend-acme/", $path)) }
+    };
+}
+
+const SOURCES: [File; 5] = [
+    file!("src/lib.rs"),
+    file!("src/backend.rs"),
+    file!("src/memory.rs"),
+    file!("src/queue.rs"),
+    file!("examples/conformance.rs"),
 ];
-const IN_TREE: &str = include_str!("new_backend/templates/in_tree.toml");
-const OUT_OF_TREE: &str = include_str!("new_backend/templates/out_of_tree.toml");
+const MANIFEST: File = file!("Cargo.toml");
+const IN_TREE: &str = include_str!("new_backend/in_tree.toml");
+/// What a vendor's manifest names as the place of the crates; it is the workspace's.
+const REPOSITORY: &str = env!("CARGO_PKG_REPOSITORY");
 
 /// What a vendor writes: the required part of the contract.
 const BACKEND: &str = "src/backend.rs";
@@ -64,7 +72,7 @@ fn write(name: &str, folder: &Path, in_tree: bool) -> Result<()> {
         fill(IN_TREE)
     } else {
         let here = root().to_str().context("the path of this workspace is not UTF-8")?.replace('\\', "/");
-        fill(OUT_OF_TREE).replace("GRANULE", &here)
+        from_here(&fill(MANIFEST.text), &here)
     };
     for part in ["src", "examples"] {
         let part = folder.join(part);
@@ -77,7 +85,7 @@ fn write(name: &str, folder: &Path, in_tree: bool) -> Result<()> {
     }
     let mut format = command("rustfmt");
     format.args(["--edition", "2024", "--config-path"]).arg(root());
-    for Template { path, text } in SOURCES {
+    for File { path, text } in SOURCES {
         let file = folder.join(path);
         std::fs::write(&file, fill(text)).with_context(|| format!("could not write {}", file.display()))?;
         format.arg(file);
@@ -89,7 +97,18 @@ fn write(name: &str, folder: &Path, in_tree: bool) -> Result<()> {
 fn fill(text: &str, name: &str) -> String {
     let (first, rest) = name.split_at(1);
     // With an ending of its own: `Self`, `Stream` and `Machine` are names of something else.
-    text.replace("NAME_TYPE", &format!("{}{rest}Backend", first.to_ascii_uppercase())).replace("NAME", name)
+    let of_type = format!("{}{rest}Backend", first.to_ascii_uppercase());
+    text.replace("AcmeBackend", &of_type).replace("acme", name)
+}
+
+/// The manifest with this checkout in the place of the repository.
+fn from_here(manifest: &str, here: &str) -> String {
+    let at = |text: String, name: &str| {
+        let (there, here) =
+            (format!("{name}.git = \"{REPOSITORY}\""), format!("{name}.path = \"{here}/crates/{name}\""));
+        text.replace(&there, &here)
+    };
+    ["alloc-core", "conformance"].into_iter().fold(manifest.to_owned(), at)
 }
 
 /// How much of it a vendor writes, and how much goes away.
@@ -112,8 +131,10 @@ fn lines_of_code(file: &Path) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BACKEND, Options, fill, lines, lines_of_code, run};
-    use crate::process::{command, target};
+    use super::{
+        BACKEND, MANIFEST, Options, REPOSITORY, SOURCES, fill, from_here, lines, lines_of_code, run,
+    };
+    use crate::process::{command, root, target};
 
     /// Slow: it builds the new crate, the kit and their dependencies once, in a folder that is kept.
     #[test]
@@ -139,10 +160,26 @@ mod tests {
         assert!(required < 300, "the required part takes {required} lines");
     }
 
+    /// What a vendor outside the tree copies: whole, and with dependencies that are found from anywhere.
+    #[test]
+    fn the_crate_to_copy_names_the_repository_and_has_no_other_file() {
+        let manifest = MANIFEST.text;
+        assert_eq!(manifest.matches(&format!(".git = \"{REPOSITORY}\"")).count(), 2, "{manifest}");
+        assert!(!manifest.contains("path"), "{manifest}");
+        assert!(!from_here(manifest, "/here").contains(".git"), "{manifest}");
+        let folder = root().join("docs/examples/backend-acme");
+        for part in ["src", "examples"] {
+            for file in std::fs::read_dir(folder.join(part)).unwrap() {
+                let path = format!("{part}/{}", file.unwrap().file_name().to_str().unwrap());
+                assert!(SOURCES.iter().any(|file| file.path == path), "{path}");
+            }
+        }
+    }
+
     #[test]
     fn a_type_is_never_called_as_something_the_template_uses() {
-        assert_eq!(fill("struct NAME_TYPE; // NAME", "self"), "struct SelfBackend; // self");
-        assert_eq!(fill("NAME_TYPE", "stream"), "StreamBackend");
+        assert_eq!(fill("struct AcmeBackend; // acme", "self"), "struct SelfBackend; // self");
+        assert_eq!(fill("AcmeBackend", "stream"), "StreamBackend");
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! How the cost of a pair grows with the number of live blocks of the same sizes.
+//! How costs grow: that of a pair with the number of live blocks of the same sizes, beside peers; and that of each operation
+//! with the number of everything else that there is.
 
 use super::peers::{Case, Peers};
-use super::table::Table;
+use super::table::{Table, figure};
 use super::{Options, instructions};
-use anyhow::Result;
+use crate::process::{cargo, command, output, target};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
 
 pub(super) fn report(options: &Options) -> Result<String> {
     let peers = Peers::build(options)?;
@@ -28,4 +31,75 @@ pub(super) fn report(options: &Options) -> Result<String> {
         "## Growth from 1 000 to 100 000 live blocks, sizes log-uniform from 512 B to 2 MiB\n\n{}",
         table.text()
     ))
+}
+
+/// Shares of the most that there are: a hundredth, a tenth, all.
+const SHARES: [&str; 3] = ["100", "10", "1"];
+/// Those at which steps are counted, which takes longer.
+const COUNTED: [&str; 2] = ["100", "10"];
+
+/// A line of `scale-cost`.
+#[derive(Debug, Deserialize, Serialize)]
+struct Line {
+    many: String,
+    operation: String,
+    number: u64,
+    ns: f64,
+    steps: Option<f64>,
+    grown_bytes: f64,
+    aim_ns: Option<f64>,
+    known: Option<String>,
+}
+
+/// Both builds at all shares.
+#[derive(Debug, Serialize)]
+struct Figures {
+    timed: Vec<Line>,
+    counted: Vec<Line>,
+}
+
+/// What an operation costs beside many of something: time besides the driver, and steps from a build that counts them.
+pub(super) fn scale(options: &Options) -> Result<String> {
+    let figures = Figures {
+        timed: lines(&["--release"], "release", &SHARES)?,
+        counted: lines(&[], "debug", &COUNTED)?,
+    };
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&figures)?;
+        std::fs::write(path, text).with_context(|| format!("{} could not be written", path.display()))?;
+    }
+    Ok(format!(
+        "## What an operation costs beside many\n\nNanoseconds besides the driver at a hundredth, a tenth and all of so many, and \
+         steps at a hundredth and a tenth; MiB by which the process grew.\n\n{}",
+        table(&figures)
+    ))
+}
+
+fn lines(profile: &[&str], folder: &str, shares: &[&str]) -> Result<Vec<Line>> {
+    let build = ["build", "-p", "granule-tests", "--bin", "scale-cost"];
+    cargo(&[&build[..], profile].concat())?;
+    let text = output(command(target().join(folder).join("scale-cost")).args(shares))?;
+    let line =
+        |line: &str| serde_json::from_str(line).with_context(|| format!("scale-cost printed {line:?}"));
+    text.lines().map(line).collect()
+}
+
+fn table(figures: &Figures) -> String {
+    let columns =
+        ["operation", "beside", "ns", "", "", "steps", "", "MiB", "aim, ns", "known to grow because"];
+    let mut table = Table::new(columns);
+    let cases = figures.timed.chunks(SHARES.len()).zip(figures.counted.chunks(COUNTED.len()));
+    for (timed, counted) in cases {
+        let Some(most) = timed.last() else { continue };
+        let aim = most.aim_ns.map_or_else(String::new, |aim| {
+            format!("{aim:.0}{}", if most.ns > aim { ", missed" } else { "" })
+        });
+        let mut cells = vec![most.operation.clone(), format!("{} {}", most.number, most.many)];
+        cells.extend(timed.iter().map(|line| figure(line.ns)));
+        cells.extend(counted.iter().map(|line| line.steps.map_or_else(String::new, figure)));
+        cells.push(figure(most.grown_bytes / f64::from(1 << 20)));
+        cells.extend([aim, most.known.clone().unwrap_or_default()]);
+        table.row(cells);
+    }
+    table.text()
 }

@@ -14,7 +14,7 @@ const HEADING: &str = "Every method of the contract, forwarded to the backend be
 const HANDLES: [&str; 5] = ["Stream", "Event", "PhysicalHandle", "Graph", "MulticastHandle"];
 
 /// Methods that the masquerade answers itself, as `own_...`.
-const OWN: [&str; 4] = ["id", "kind", "name", "error_name"];
+const OWN: [&str; 5] = ["id", "kind", "name", "label", "error_name"];
 
 pub(super) fn emit(contract: &Contract) -> Result<String> {
     let calls = calls(contract)?;

@@ -25,16 +25,22 @@ const OPENING: &str = "\
  * 3. Frees name what was handed out, once, when no queued work uses it. Granule keeps null to itself.
  * 4. Sizes are bytes, and never 0: Granule refuses 0 itself. It also refuses devices that do not exist.
  * 5. The current device is per thread. A call leaves it as it found it, also on error.
- * 6. A failed call has changed nothing. GRANULE_NOT_READY is the answer of a query, not a failure.
+ * 6. A failed call has changed nothing. GRANULE_BACKEND_NOT_READY is the answer of a query, not a failure.
  * 7. Any thread may call any function at any time.
- * 8. GRANULE_DEVICE_LOST repeats on every later call about that device.
+ * 8. GRANULE_BACKEND_DEVICE_LOST repeats on every later call about that device.
+ * 9. There are 256 devices at most.
  *
- * The first argument is the table's `context`. `answer` is written where the function returns GRANULE_OK, and
- * only then. Memory handed out is aligned to 512 bytes, at least as large as asked, and nobody else's. Nothing
+ * The first argument is the table's `context`. `answer` is written where the function returns GRANULE_BACKEND_OK, and
+ * only then. Memory handed out is aligned to 512 bytes, at least as large as asked, nobody else's, and below address
+ * 2^57. Nothing
  * unwinds out of a function (C++ exceptions stay inside). The comments name an error by its kind: InvalidValue is
- * GRANULE_INVALID_VALUE.
+ * GRANULE_BACKEND_INVALID_VALUE.
  *
- * A driver error number and a text for a failure are optional: see `last_error`.
+ * A driver error number and a text for a failure are optional: see `last_error`. So are `name` and `label`, by which
+ * users know the backend.
+ *
+ * All names begin with granule_backend_ or GRANULE_BACKEND_, so that granule.h may be included beside this header. Both
+ * are C99 and C++11.
  */
 #ifndef GRANULE_BACKEND_H
 #define GRANULE_BACKEND_H
@@ -50,24 +56,24 @@ extern \"C\" {
 #define GRANULE_BACKEND_VERSION 1
 
 /* A device, counted from 0. */
-typedef uint16_t granule_device;
+typedef uint16_t granule_backend_device;
 /* An address in device memory, or in page-locked host memory. 0 is none. */
-typedef uint64_t granule_address;
+typedef uint64_t granule_backend_address;
 /* A driver's handle to physical memory, to a multicast object, to a graph, to a node of a graph. */
-typedef uint64_t granule_physical_handle;
-typedef uint64_t granule_multicast_handle;
-typedef uint64_t granule_graph;
-typedef uint64_t granule_capture_node;
+typedef uint64_t granule_backend_physical_handle;
+typedef uint64_t granule_backend_multicast_handle;
+typedef uint64_t granule_backend_graph;
+typedef uint64_t granule_backend_capture_node;
 /* Work for the host. Call it once, with its argument, from any thread; never after a failed launch. */
-typedef void (*granule_host_function)(void *argument);
+typedef void (*granule_backend_host_function)(void *argument);
 
 /* How a call ended. */
-typedef int32_t granule_status;
+typedef int32_t granule_backend_status;
 enum {
     /* It worked. */
-    GRANULE_OK = 0,
+    GRANULE_BACKEND_OK = 0,
     /* The answer of a query: something is still running. */
-    GRANULE_NOT_READY = 1,
+    GRANULE_BACKEND_NOT_READY = 1,
 ";
 
 const BEFORE_FUNCTIONS: &str = "\
@@ -84,7 +90,14 @@ typedef struct granule_backend_table {
     void (*last_error)(void *context, int32_t *code, char *text, uint64_t capacity);
 ";
 
-const CLOSING: &str = "} granule_backend_table;
+const CLOSING: &str = "
+    /* ---- What users know it by: UTF-8 with its 0, good for the life of the process ------------------ */
+
+    /* A short lower-case name, such as \"npu\": errors, reports and snapshots name the backend so. NULL: \"vendor\". */
+    const char *name;
+    /* What errors call its devices, as in \"NPU out of memory\". NULL: the name in capitals. */
+    const char *label;
+} granule_backend_table;
 
 #ifdef __cplusplus
 }
@@ -135,7 +148,7 @@ fn statuses(out: &mut String, kinds: &Numbers) -> Result<()> {
         comment(out, "    ", &kind.docs)?;
         let name = kind.name.to_string().to_shouty_snake_case();
         // After OK and NOT_READY.
-        writeln!(out, "    GRANULE_{name} = {},", number + 2)?;
+        writeln!(out, "    GRANULE_BACKEND_{name} = {},", number + 2)?;
     }
     out.push_str("};\n\n");
     Ok(())
@@ -144,11 +157,16 @@ fn statuses(out: &mut String, kinds: &Numbers) -> Result<()> {
 fn enumeration(out: &mut String, numbers: &Numbers) -> Result<()> {
     let name = numbers.name.to_string();
     comment(out, "", &numbers.docs)?;
-    writeln!(out, "typedef int32_t granule_{};\nenum {{", name.to_snake_case())?;
+    writeln!(out, "typedef int32_t granule_backend_{};\nenum {{", name.to_snake_case())?;
     for entry in &numbers.entries {
         comment(out, "    ", &entry.docs)?;
         let entry_name = entry.name.to_string().to_shouty_snake_case();
-        writeln!(out, "    GRANULE_{}_{entry_name} = {},", name.to_shouty_snake_case(), entry.number)?;
+        writeln!(
+            out,
+            "    GRANULE_BACKEND_{}_{entry_name} = {},",
+            name.to_shouty_snake_case(),
+            entry.number
+        )?;
     }
     out.push_str("};\n\n");
     Ok(())
@@ -160,7 +178,7 @@ fn flags(out: &mut String, numbers: &Numbers) -> Result<()> {
     out.push_str("enum {\n");
     for entry in &numbers.entries {
         comment(out, "    ", &entry.docs)?;
-        writeln!(out, "    GRANULE_{prefix}_{} = {},", entry.name, entry.number)?;
+        writeln!(out, "    GRANULE_BACKEND_{prefix}_{} = {},", entry.name, entry.number)?;
     }
     out.push_str("};\n\n");
     Ok(())
@@ -168,7 +186,7 @@ fn flags(out: &mut String, numbers: &Numbers) -> Result<()> {
 
 fn structure(out: &mut String, item: &syn::ItemStruct) -> Result<()> {
     let rust_name = item.ident.to_string();
-    let name = format!("granule_{}", rust_name.trim_start_matches("Raw").to_snake_case());
+    let name = format!("granule_backend_{}", rust_name.trim_start_matches("Raw").to_snake_case());
     comment(out, "", &documentation(&item.attrs))?;
     writeln!(out, "typedef struct {name} {{")?;
     for field in &item.fields {
@@ -205,7 +223,7 @@ fn member(out: &mut String, function: &Function<'_>) -> Result<()> {
     let answer = match &function.method.answer {
         Answer::Nothing => "void ",
         Answer::Plain(_) => "const char *",
-        Answer::Fallible(_) | Answer::Family(_) => "granule_status ",
+        Answer::Fallible(_) | Answer::Family(_) => "granule_backend_status ",
     };
     let mut parameters = vec!["void *context".to_owned()];
     parameters.extend(function.signature.parameters.iter().map(|p| format!("{}{}", p.c, p.name)));

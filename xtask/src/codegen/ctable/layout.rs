@@ -2,6 +2,8 @@
 //!
 //! Vendors compile the order into their code, so it must not follow the order of source lines. **Only append**:
 //! a table that ends earlier stays valid, its missing tail reads as NULL. Anything else needs a new version.
+//!
+//! Behind the functions stand two texts, `name` and `label`; what is appended from here on stands behind those.
 
 /// What a backend must give.
 pub(super) const REQUIRED: &[&str] = &[
@@ -37,11 +39,11 @@ pub(super) const DERIVED: &[(&str, &str)] = &[
     ("clear_error", "nothing"),
     ("exchange_device", "current_device, then set_device where they differ"),
     ("has_primary_context", "true"),
-    ("attribute", "GRANULE_NOT_SUPPORTED"),
+    ("attribute", "GRANULE_BACKEND_NOT_SUPPORTED"),
     ("properties", "the backend's name, and the total of memory_info"),
     ("copy", "copy_async on the device's default stream, then synchronize_stream"),
     ("priority_range", "0 to 0: priorities make no difference"),
-    ("elapsed_ms", "GRANULE_NOT_SUPPORTED"),
+    ("elapsed_ms", "GRANULE_BACKEND_NOT_SUPPORTED"),
 ];
 
 /// The optional families.
@@ -99,4 +101,4 @@ pub(super) const FAMILIES: &[&str] = &[
 ];
 
 /// Methods that are no function of the table: what they answer is given with it or follows from the contract.
-pub(super) const NOT_IN_TABLE: &[&str] = &["id", "kind", "name", "default_stream"];
+pub(super) const NOT_IN_TABLE: &[&str] = &["id", "kind", "name", "label", "default_stream"];

@@ -52,6 +52,10 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
                 unsafe extern "C" fn(context: *mut c_void, code: *mut i32, text: *mut c_char, capacity: u64),
             >,
             #(#fields,)*
+            /// What users call it, in small letters. May be null.
+            pub name: *const c_char,
+            /// What errors call its devices. May be null.
+            pub label: *const c_char,
         }
 
         impl Table {
@@ -62,6 +66,8 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
                 context: std::ptr::null_mut(),
                 last_error: None,
                 #(#names: None,)*
+                name: std::ptr::null(),
+                label: std::ptr::null(),
             };
         }
 
@@ -148,13 +154,11 @@ fn outside(functions: &[Function<'_>], method: &Method) -> Result<TokenStream> {
             }
         });
     }
-    if method.has_default {
-        return Ok(quote!());
+    match &method.answer {
+        Answer::Plain(ty) if method.arguments.is_empty() => Ok(quote!(fn #name(&self) -> #ty { self.#name })),
+        _ if method.has_default => Ok(quote!()),
+        _ => anyhow::bail!("{name} is left out of the table and has no default"),
     }
-    let Answer::Plain(ty) = &method.answer else {
-        anyhow::bail!("{name} is left out of the table and has no default")
-    };
-    Ok(quote!(fn #name(&self) -> #ty { self.#name }))
 }
 
 fn forward(function: &Function<'_>) -> Result<TokenStream> {

@@ -56,9 +56,9 @@ impl Signature {
         match text.as_str() {
             "DeviceIndex" => {
                 self.device.get_or_insert(quote!(#name));
-                self.push(name, quote!(u16), "granule_device ", quote!(call.device(#name)?));
+                self.push(name, quote!(u16), "granule_backend_device ", quote!(call.device(#name)?));
             }
-            "DevicePtr" => self.push(name, quote!(u64), "granule_address ", quote!(#name.0)),
+            "DevicePtr" => self.push(name, quote!(u64), "granule_backend_address ", quote!(#name.0)),
             "u64" if name == "bytes" => {
                 self.push(name, quote!(u64), "uint64_t ", quote!(call.size(#name)?));
             }
@@ -71,35 +71,35 @@ impl Signature {
                 self.device.get_or_insert(quote!(#name.device));
                 let raw = format_ident!("Raw{text}");
                 let check = format_ident!("{}", text.to_snake_case());
-                let c = format!("granule_{} ", text.to_snake_case());
+                let c = format!("granule_backend_{} ", text.to_snake_case());
                 self.prepare.push(quote!(let #name = call.#check(#name)?;));
                 self.push(name, quote!(#raw), c, quote!(#name));
             }
             "PhysicalHandle" | "Graph" | "MulticastHandle" => {
-                let c = format!("granule_{} ", text.to_snake_case());
+                let c = format!("granule_backend_{} ", text.to_snake_case());
                 self.push(name, quote!(u64), c, quote!(call.handle(#name.raw, #name.backend)?));
             }
-            "CaptureNode" => self.push(name, quote!(u64), "granule_capture_node ", quote!(#name.0)),
+            "CaptureNode" => self.push(name, quote!(u64), "granule_backend_capture_node ", quote!(#name.0)),
             "EventFlags" | "HostFlags" => self.push(name, quote!(u32), "uint32_t ", quote!(#name.bits())),
-            "Access" => self.push(name, quote!(i32), "granule_access ", quote!(#name as i32)),
+            "Access" => self.push(name, quote!(i32), "granule_backend_access ", quote!(#name as i32)),
             _ if ENUMS.contains(&text.as_str()) => {
-                let c = format!("granule_{} ", text.to_snake_case());
+                let c = format!("granule_backend_{} ", text.to_snake_case());
                 self.push(name, quote!(i32), c, quote!(#name as i32));
             }
             "&IpcMemoryHandle" | "&IpcEventHandle" => {
                 let pointer = quote!(*const RawIpcHandle);
                 self.prepare.push(quote!(let #name = RawIpcHandle { bytes: #name.0 };));
-                self.push(name, pointer, "const granule_ipc_handle *", quote!(&raw const #name));
+                self.push(name, pointer, "const granule_backend_ipc_handle *", quote!(&raw const #name));
             }
             "&ShareableHandle" => {
                 self.prepare.push(quote!(let #name = RawShareableHandle::lent(#name);));
-                let c = "const granule_shareable_handle *";
+                let c = "const granule_backend_shareable_handle *";
                 self.push(name, quote!(*const RawShareableHandle), c, quote!(&raw const #name));
             }
             "&[DeviceIndex]" => {
                 let count = format_ident!("{}_count", name.to_string().trim_end_matches('s'));
                 self.prepare.push(quote!(let #name = call.devices(#name)?;));
-                self.push(name, quote!(*const u16), "const granule_device *", quote!(#name.as_ptr()));
+                self.push(name, quote!(*const u16), "const granule_backend_device *", quote!(#name.as_ptr()));
                 self.push(&count, quote!(u64), "uint64_t ", quote!(#name.len() as u64));
             }
             "Option<DeviceIndex>" => {
@@ -107,13 +107,13 @@ impl Signature {
             }
             "(DeviceIndex,DevicePtr)" => {
                 let device = format_ident!("{name}_device");
-                self.push(&device, quote!(u16), "granule_device ", quote!(call.device(#name.0)?));
-                self.push(name, quote!(u64), "granule_address ", quote!(#name.1.0));
+                self.push(&device, quote!(u16), "granule_backend_device ", quote!(call.device(#name.0)?));
+                self.push(name, quote!(u64), "granule_backend_address ", quote!(#name.1.0));
             }
             "HostFunction" => {
                 self.host_function = Some(name.clone());
                 let argument = format_ident!("argument");
-                self.push(name, quote!(HostCallback), "granule_host_function ", quote!(run_on_host));
+                self.push(name, quote!(HostCallback), "granule_backend_host_function ", quote!(run_on_host));
                 self.push(&argument, quote!(*mut c_void), "void *", quote!(work.argument()));
             }
             _ => bail!("the C table has no form for an argument of type {text}"),
@@ -127,7 +127,7 @@ impl Signature {
         let c = match text.as_str() {
             "()" | "Readiness" => return Ok(()),
             "Vec<CaptureNode>" => {
-                self.push(&answer, quote!(*mut u64), "granule_capture_node *", quote!(nodes));
+                self.push(&answer, quote!(*mut u64), "granule_backend_capture_node *", quote!(nodes));
                 self.push(&format_ident!("capacity"), quote!(u64), "uint64_t ", quote!(capacity));
                 self.push(&format_ident!("count"), quote!(*mut u64), "uint64_t *", quote!(count));
                 return Ok(());
@@ -140,10 +140,10 @@ impl Signature {
             "i64" => "int64_t *".to_owned(),
             "f32" => "float *".to_owned(),
             "bool" => "bool *".to_owned(),
-            "DeviceIndex" => "granule_device *".to_owned(),
-            "DevicePtr" => "granule_address *".to_owned(),
-            "IpcMemoryHandle" | "IpcEventHandle" => "granule_ipc_handle *".to_owned(),
-            _ => format!("granule_{} *", text.to_snake_case()),
+            "DeviceIndex" => "granule_backend_device *".to_owned(),
+            "DevicePtr" => "granule_backend_address *".to_owned(),
+            "IpcMemoryHandle" | "IpcEventHandle" => "granule_backend_ipc_handle *".to_owned(),
+            _ => format!("granule_backend_{} *", text.to_snake_case()),
         };
         self.push(&answer, quote!(*mut <#ty as Value>::Raw), c, quote!(&raw mut answer));
         Ok(())
