@@ -195,7 +195,7 @@ impl OomReport {
         };
         format!(
             "{} out of memory. Tried to allocate {}. Device {} ({}) has a total capacity of {}, of which {} is free.{}{} Of \
-             {} held, {} are in use{private} and {} are free.{}",
+             {} held, {} are in use{private} and {} are free.{}{}",
             self.label,
             bytes(self.tried),
             self.device,
@@ -207,8 +207,16 @@ impl OomReport {
             bytes(self.reserved),
             bytes(self.allocated),
             bytes(idle),
+            self.own_source(),
             self.reserve_hint(),
         )
+    }
+
+    fn own_source(&self) -> String {
+        if !self.source_refused {
+            return String::new();
+        }
+        format!(" Pool {} has a source of memory of its own, which had none for this request: see what it logged.", self.pool)
     }
 
     fn in_processes(&self) -> String {
@@ -263,9 +271,6 @@ impl fmt::Display for OomReport {
             write!(f, " {} were given back and wait for other streams.", format_bytes(self.pending))?;
         }
         write!(f, "\n  no fit: {}", self.bound)?;
-        if self.source_refused {
-            write!(f, "\n  pool {} has a source of its own, which had no memory for it", self.pool)?;
-        }
         if let Some(limit) = self.pool_limit {
             write!(f, "\n  pool {} may hold {} and no more", self.pool, format_bytes(limit))?;
         }

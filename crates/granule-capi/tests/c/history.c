@@ -163,7 +163,7 @@ int main(void) {
     OK(granule_set_process_memory_source(a, processes, NULL));
     void *none = NULL;
     ANSWERS(GRANULE_OUT_OF_MEMORY, granule_malloc(a, 1ull << 40, 0, 0, &none));
-    CHECK(ooms == 1 && strstr(granule_last_error(), "Process 99 has 1024.00 KiB memory in use") != NULL);
+    CHECK(ooms == 1 && strstr(granule_last_error(), "Process 99 uses 1024.00 KiB.") != NULL);
     OK(granule_add_rejection_observer(a, on_rejection, NULL));
     OK(granule_configure(a, "per_process_memory_fraction:0.5,throw_on_cudamalloc_oom:True"));
     ANSWERS(GRANULE_REJECTED, granule_malloc(a, 3ull << 30, 0, 0, &none));

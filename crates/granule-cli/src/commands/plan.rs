@@ -305,7 +305,7 @@ fn show(args: &Args, answer: &Answer<'_>, out: &mut dyn Write) -> Result<(), Fai
     for (figure, bytes) in [
         ("live at once, at most", answer.max_load),
         ("planned memory", answer.height),
-        ("held throughout, unplanned", answer.resident_bytes),
+        ("held from before, unplanned", answer.resident_bytes),
     ] {
         table.add_row([Cell::new(figure), Cell::new(size_text(bytes)), Cell::new(bytes)]);
     }
