@@ -146,6 +146,8 @@ pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Place>
             .args(["--no-build-isolation", "--no-deps", "--force-reinstall", "./crates/granule-torch"])
             // Else setuptools-rust builds in the folder of the crate.
             .env("CARGO_TARGET_DIR", target())
+            // Quicker to build than what is handed out.
+            .env("SETUPTOOLS_RUST_CARGO_PROFILE", "release")
             // The build imports torch, which would load the package that is being replaced.
             .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
     )?;

@@ -31,8 +31,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let granule = match &options.granule {
         Some(path) => path.clone(),
         None => {
-            cargo(&["build", "--release", "-p", "granule-cli"])?;
-            target().join("release/granule")
+            cargo(&["build", "--profile", "dist", "-p", "granule-cli"])?;
+            target().join("dist/granule")
         }
     };
     let devices = json(&granule, &["devices", "--json"])?;

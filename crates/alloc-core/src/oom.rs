@@ -216,7 +216,10 @@ impl OomReport {
         if !self.source_refused {
             return String::new();
         }
-        format!(" Pool {} has a source of memory of its own, which had none for this request: see what it logged.", self.pool)
+        format!(
+            " Pool {} has a source of memory of its own, which had none for this request: see what it logged.",
+            self.pool
+        )
     }
 
     fn in_processes(&self) -> String {

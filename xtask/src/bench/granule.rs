@@ -31,8 +31,8 @@ pub(super) struct Command {
 impl Command {
     /// Builds it and finds out which configurations it accepts; the others are named.
     pub(super) fn build() -> Result<Self> {
-        cargo(&["build", "--release", "-p", "granule-cli"])?;
-        let program = target().join("release/granule");
+        cargo(&["build", "--profile", "dist", "-p", "granule-cli"])?;
+        let program = target().join("dist/granule");
         let mut accepted = Vec::new();
         for configuration in &CONFIGURATIONS {
             if accepts(&program, configuration)? {

@@ -61,7 +61,7 @@ struct Figures {
 /// What an operation costs beside many of something: time besides the driver, and steps from a build that counts them.
 pub(super) fn scale(options: &Options) -> Result<String> {
     let figures = Figures {
-        timed: lines(&["--release"], "release", &SHARES)?,
+        timed: lines(&["--profile", "dist"], "dist", &SHARES)?,
         counted: lines(&[], "debug", &COUNTED)?,
     };
     if let Some(path) = &options.json {

@@ -8,8 +8,8 @@ use std::path::Path;
 
 /// Instructions of a pair of allocate and free, over a backend and over the masquerade before it.
 pub(super) fn masquerade() -> Result<String> {
-    cargo(&["build", "--release", "-p", "granule-tests", "--bin", "hot-path"])?;
-    let program = target().join("release/hot-path");
+    cargo(&["build", "--profile", "dist", "-p", "granule-tests", "--bin", "hot-path"])?;
+    let program = target().join("dist/hot-path");
     let pair = |subject: &str| {
         of_a_pair(2_000, 22_000, |pairs| {
             let mut valgrind = callgrind();
@@ -26,15 +26,15 @@ pub(super) fn masquerade() -> Result<String> {
 /// Instructions of a pair of allocate and free with history off, on, and compiled out; and the time of snapshots without
 /// traces, which must not depend on the history.
 pub(super) fn history() -> Result<String> {
-    let build = ["build", "--release", "-p", "granule-tests", "--bin", "history-cost"];
+    let build = ["build", "--profile", "dist", "-p", "granule-tests", "--bin", "history-cost"];
     cargo(&build)?;
-    let program = target().join("release/history-cost");
+    let program = target().join("dist/history-cost");
     // A build folder of its own: the flag would make everything anew in each.
     let without = target().join("without-history");
     let mut build_without = command("cargo");
     build_without.args(build).env("CARGO_TARGET_DIR", &without);
     run(build_without.env("RUSTFLAGS", "--cfg granule_no_history"))?;
-    let without = without.join("release/history-cost");
+    let without = without.join("dist/history-cost");
     let pair = |program: &Path, mode: &str| {
         of_a_pair(4_000, 24_000, |pairs| {
             let mut valgrind = callgrind();
@@ -66,8 +66,8 @@ pub(super) fn history() -> Result<String> {
 
 /// What sleeping and waking cost: see `tests/src/bin/sleep-cost.rs`.
 pub(super) fn sleep() -> Result<String> {
-    cargo(&["build", "--release", "-p", "granule-tests", "--bin", "sleep-cost"])?;
-    let program = target().join("release/sleep-cost");
+    cargo(&["build", "--profile", "dist", "-p", "granule-tests", "--bin", "sleep-cost"])?;
+    let program = target().join("dist/sleep-cost");
     let modelled = output(command(&program).args(["modelled", "60"]))?;
     let bytes = output(command(&program).args(["bytes", "2"]))?;
     Ok(format!("## Sleep and wake\n\n{modelled}\n{bytes}"))

@@ -50,13 +50,13 @@ impl Case {
 impl Peers {
     /// Builds the driver and Granule's adaptor; peers that are not there are named.
     pub(super) fn build(options: &Options) -> Result<Self> {
-        cargo(&["build", "--release", "-p", "granule-peer-adaptor"])?;
+        cargo(&["build", "--profile", "dist", "-p", "granule-peer-adaptor"])?;
         let folder = target().join("peers");
         let manifest = root().join("tests/peers/Cargo.toml");
         let mut build = command("cargo");
         build.args(["build", "--release", "--manifest-path"]).arg(manifest);
         crate::process::run(build.env("CARGO_TARGET_DIR", &folder))?;
-        let adaptor = target().join("release/libgranule_peer_adaptor.so");
+        let adaptor = target().join("dist/libgranule_peer_adaptor.so");
         let adaptor = adaptor.to_str().context("the build folder's path is not UTF-8")?;
         let mut peers = Self { program: folder.join("release/peers"), all: Vec::new() };
         for of in &CONFIGURATIONS {

@@ -16,8 +16,8 @@ const TIMES: &str = "5";
 const SNAPSHOTS: [&str; 2] = ["1000000", "5000000"];
 
 pub(super) fn report(options: &Options) -> Result<String> {
-    cargo(&["build", "--release", "-p", "granule", "--example", "replay_speed"])?;
-    cargo(&["build", "--release", "-p", "snapshot", "--example", "pickle_speed"])?;
+    cargo(&["build", "--profile", "dist", "-p", "granule", "--example", "replay_speed"])?;
+    cargo(&["build", "--profile", "dist", "-p", "snapshot", "--example", "pickle_speed"])?;
     let traces = traces::all(options)?;
     Ok(format!(
         "## The tools\n\n### Replay\n\n{}\n### Reading a trace\n\n{}\n### Reading a snapshot\n\n{}",
@@ -28,7 +28,7 @@ pub(super) fn report(options: &Options) -> Result<String> {
 }
 
 fn program(name: &str) -> PathBuf {
-    target().join("release/examples").join(name)
+    target().join("dist/examples").join(name)
 }
 
 /// `replay_speed`, `times` times in a row.
