@@ -3,6 +3,7 @@
 mod bench;
 mod bindgen;
 mod browser;
+mod ci;
 mod codegen;
 mod disk;
 mod e2e_torch;
@@ -81,7 +82,7 @@ enum Task {
 fn main() -> Result<()> {
     match Arguments::parse().task {
         Task::Test { rest } => test(&rest),
-        Task::Ci => ci(),
+        Task::Ci => ci::run(),
         Task::Bench(options) => bench::run(&options),
         Task::Bindgen(options) => bindgen::run(&options),
         Task::Codegen(options) => codegen::run(&options),
@@ -115,65 +116,6 @@ fn test(rest: &[String]) -> Result<()> {
         arguments.extend(rest.iter().map(String::as_str));
         cargo(&arguments)
     }
-}
-
-fn ci() -> Result<()> {
-    cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
-    peers()?;
-    feature_combinations()?;
-    bindgen::check_where_headers_are()?;
-    parity::run(&parity::Options { check: true })?;
-    header::run(&header::Options { check: true })?;
-    process::run(
-        process::command("cargo")
-            .args(["doc", "--workspace", "--no-deps"])
-            .env("RUSTDOCFLAGS", "-D warnings"),
-    )?;
-    schedules::run(&schedules::Options::SLICE)?;
-    test(&[])?;
-    tables::run()?;
-    browser::run(&browser::Options::default())?;
-    // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
-    disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "schedules", "doc"])?;
-    let options = e2e_torch::Options::default();
-    let place = e2e_torch::place(&options)?;
-    whatif_exact::run_in(&place, &whatif_exact::Options::slice())?;
-    e2e_torch::test(&place, &options)
-}
-
-/// The benchmark's peers are a workspace of their own, which nothing above looks at.
-fn peers() -> Result<()> {
-    let manifest = ["--manifest-path", "tests/peers/Cargo.toml"];
-    cargo(&[&["fmt"], &manifest[..], &["--check"]].concat())?;
-    let target = process::target().display().to_string();
-    cargo(
-        &[
-            &["clippy"],
-            &manifest[..],
-            &["--locked", "--all-targets", "--target-dir", &target, "--", "-D", "warnings"],
-        ]
-        .concat(),
-    )
-}
-
-/// Every combination of the facade's features builds on a bare machine.
-fn feature_combinations() -> Result<()> {
-    process::install_if_missing("cargo-hack")?;
-    for package in ["granule", "granule-metrics", "granule-capi", "cuda-program"] {
-        let mut arguments = vec!["hack", "check", "-p", package, "--feature-powerset"];
-        match package {
-            // They only pass features of `granule-metrics` on, which is checked by itself.
-            "granule" => arguments.extend(["--group-features", "metrics,opentelemetry,ranges"]),
-            // The same, of the default build.
-            "granule-capi" => arguments.extend(["--exclude-features", "metrics"]),
-            // It is a program for one of the two.
-            "cuda-program" => arguments.extend(["--at-least-one-of", "cuda,hip-as-cuda"]),
-            _ => {}
-        }
-        cargo(&arguments)?;
-    }
-    Ok(())
 }
 
 fn fuzz(cases: u32) -> Result<()> {
