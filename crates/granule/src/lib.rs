@@ -113,7 +113,13 @@ pub use granule_metrics as metrics;
 /// The snapshot model.
 pub use alloc_core::snapshot;
 
-/// The README's examples, run as tests.
+/// The examples of the README and of the book, run as tests.
 #[cfg(all(doctest, feature = "openreg"))]
-#[doc = include_str!("../../../README.md")]
-pub struct ReadmeExamples;
+mod book {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/rust.md")]
+    struct Rust;
+    #[doc = include_str!("../../../docs/sleep-share-budgets.md")]
+    struct SleepShareBudgets;
+}
