@@ -1,7 +1,9 @@
 //! What CI runs, step by step, with the minutes that each takes.
 
 use crate::process::{self, cargo};
-use crate::{bindgen, browser, disk, e2e_torch, header, parity, schedules, tables, test, whatif_exact};
+use crate::{
+    bindgen, browser, disk, e2e_torch, header, parity, schedules, structure, tables, test, whatif_exact,
+};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -50,6 +52,7 @@ impl Minutes {
 
 fn lints() -> Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
+    structure::run(&structure::Options::default())?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     peers()?;
     feature_combinations()?;

@@ -15,6 +15,7 @@ mod new_backend;
 mod parity;
 mod process;
 mod schedules;
+mod structure;
 mod tables;
 mod venv;
 mod viewer;
@@ -67,6 +68,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Run the engine's threads in chosen orders (shuttle), and its small kernels in all orders (loom)
     Schedules(schedules::Options),
+    /// Check the sizes of types, files, functions and folders, and that modules import nothing in circles
+    Structure(structure::Options),
     /// Run real PyTorch programs on Granule, on the GPU-less rig (installs torch into target/e2e-torch the first time)
     E2eTorch(e2e_torch::Options),
     /// Drive the page of `granule report` in a headless Chromium (installed on Debian, as root); pictures are kept
@@ -94,6 +97,7 @@ fn main() -> Result<()> {
         Task::Fuzz { cases } => fuzz(cases),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
+        Task::Structure(options) => structure::run(&options),
         Task::E2eTorch(options) => e2e_torch::run(&options),
         Task::Browser(options) => browser::run(&options),
         Task::Tables => tables::run(),
