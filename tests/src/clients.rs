@@ -9,7 +9,14 @@ use alloc_core::oom::OomReport;
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
 use alloc_core::types::{DevicePtr, MIB, Stream};
+use backend_openreg::OpenRegConfig;
 use std::sync::Arc;
+
+/// A machine with two devices of so many MiB.
+#[must_use]
+pub fn device(mebibytes: u64) -> OpenRegConfig {
+    OpenRegConfig::default().devices(2).capacity(mebibytes * MIB)
+}
 
 /// Guarantee, soft and hard limit in MiB; 0 is none.
 #[must_use]

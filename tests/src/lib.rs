@@ -1,15 +1,20 @@
 //! Helpers for tests that span crates.
 
+pub mod alone;
 pub mod bytes;
 pub mod clients;
 pub mod fault_loop;
 pub mod fits;
+pub mod graphs;
+pub mod hardened;
 pub mod lookalike;
 pub mod peer;
 pub mod pinned;
+pub mod pools;
 pub mod quiet;
 pub mod rig;
 pub mod scale;
+pub mod setup;
 pub mod sites;
 pub mod sleepers;
 pub mod views;

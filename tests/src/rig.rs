@@ -135,6 +135,23 @@ impl Rig {
     }
 }
 
+/// A simulated machine behind a hook, an allocator on it, and the default stream of its first device.
+///
+/// # Panics
+/// Where the set-up or the settings are refused.
+#[must_use]
+pub fn behind<H: Hook, P: Decisions>(
+    config: OpenRegConfig,
+    settings: Settings,
+    hook: H,
+) -> (Arc<OpenReg>, Arc<Interposed<H>>, Allocator<P>, Stream) {
+    let device = OpenReg::new(config).expect("the machine can be set up");
+    let backend = Arc::new(Interposed::new(device.clone(), hook));
+    let stream = device.default_stream(DEVICE);
+    let allocator = CachingAllocator::new(backend.clone(), settings).expect("the settings are valid");
+    (device, backend, Arc::new(allocator), stream)
+}
+
 /// Holds a stream up while it lives.
 #[derive(Debug)]
 pub struct Gate {

@@ -3,7 +3,7 @@
 
 use crate::Allocator;
 use crate::bytes::Bytes;
-use crate::rig::DEVICE;
+use crate::rig::{DEVICE, Rig};
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result, VirtualMemory};
 use alloc_core::config::Settings;
@@ -13,6 +13,15 @@ use conformance::interpose::{Hook, Interposed};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An allocator with the policy that has views.
+///
+/// # Panics
+/// Where the settings are refused.
+#[must_use]
+pub fn allocator(rig: &Rig) -> Allocator<GranulePolicy> {
+    rig.with_policy(Settings::default())
+}
 
 /// What comes now is no load of what is kept, for which granules are larger.
 ///

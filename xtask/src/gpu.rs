@@ -105,10 +105,11 @@ fn page(granule: &Path, name: &str, device: &Value, capabilities: &Value) -> Res
     }
     if matches!(name, "cuda" | "hip") {
         let _ = writeln!(page, "\n## Sleep, wake, and memory shared between processes\n");
-        for test in ["sleep_drivers", "ipc_processes"] {
+        for (program, module) in [("sleep", "drivers::"), ("sharing", "processes::")] {
+            let test = format!("{program} {module}");
             println!("{name}: {test}");
             let mut run = command("cargo");
-            run.args(["test", "--release", "-p", "granule-tests", "--test", test]);
+            run.args(["test", "--release", "-p", "granule-tests", "--test", program, "--", module]);
             let verdict = match process::run(run.env("GRANULE_REAL_DRIVERS", name)) {
                 Ok(()) => "passed".into(),
                 Err(error) => format!("FAILED ({error}); run it again by itself to see why"),

@@ -1,6 +1,6 @@
 //! Both ways of reading history entries give the same, errors included.
 
-#[path = "../../tests/common/models.rs"]
+#[path = "../../tests/files/models.rs"]
 mod models;
 
 use super::entry::Quick;

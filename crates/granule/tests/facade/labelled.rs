@@ -1,0 +1,154 @@
+//! The labelled types over a simulated device: nothing that safe code does with them breaks a rule of the contract.
+
+use conformance::interpose::{Hook, Interposed};
+use granule::backend::{Backend, BackendError, CaptureMode, CopyKind, ErrorKind, Result};
+use granule::config::Settings;
+use granule::labelled::{CachingAllocator, Device, Label};
+use granule::openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
+use granule::types::{DeviceIndex, DevicePtr, Stream};
+use std::cell::Cell;
+use std::sync::{Arc, OnceLock};
+
+/// A simulated device of this file.
+#[derive(Clone, Copy, Debug)]
+struct Simulated;
+
+impl Label for Simulated {
+    fn backend() -> Result<Arc<dyn Backend>> {
+        static STARTED: OnceLock<Arc<dyn Backend>> = OnceLock::new();
+        let started = STARTED.get_or_init(|| {
+            let config = OpenRegConfig::default().devices(1).capacity(64 << 20);
+            let machine = OpenReg::new(config.memory(MemoryMode::Mapped).clock(Clock::Workers)).unwrap();
+            Arc::new(Interposed::new(machine, Late))
+        });
+        Ok(Arc::clone(started))
+    }
+}
+
+thread_local! {
+    /// A copy that this thread queued and that has not run.
+    static QUEUED: Cell<Option<(DevicePtr, DevicePtr, u64, CopyKind)>> = const { Cell::new(None) };
+    /// Whether the thread's next copy stays in its queue, and the wait for it fails.
+    static LATE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A driver whose copies may be late.
+#[derive(Debug)]
+struct Late;
+
+impl Hook for Late {
+    unsafe fn copy_async(
+        &self,
+        inner: &dyn Backend,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: u64,
+        kind: CopyKind,
+        stream: Stream,
+    ) -> Result<()> {
+        if LATE.get() {
+            QUEUED.set(Some((dst, src, bytes, kind)));
+            return Ok(());
+        }
+        // SAFETY: the caller's promise, passed on.
+        unsafe { inner.copy_async(dst, src, bytes, kind, stream) }
+    }
+
+    fn synchronize_stream(&self, inner: &dyn Backend, stream: Stream) -> Result<()> {
+        if LATE.get() {
+            return Err(BackendError::new(ErrorKind::Other, 7, "wait", stream.device, "not now"));
+        }
+        inner.synchronize_stream(stream)
+    }
+}
+
+fn device() -> Device<Simulated> {
+    Device::new(0).unwrap()
+}
+
+#[test]
+fn a_stream_that_the_allocator_may_still_wait_for_is_not_destroyed() {
+    let device = device();
+    let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
+    let (owner, user) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
+    let handles = [owner.handle(), user.handle()];
+    let buffer = allocator.allocate(4096, &owner).unwrap();
+    buffer.record_stream(&user).unwrap();
+    // The stream that was recorded goes before the memory, the owner before the cache.
+    drop(user);
+    drop(buffer);
+    drop(owner);
+    for handle in handles {
+        assert!(
+            Simulated::backend().unwrap().query_stream(handle).is_ok(),
+            "a destroyed stream is still in use"
+        );
+    }
+    allocator.empty_cache().unwrap();
+    assert_eq!(allocator.stats(DeviceIndex(0)).unwrap().reserved_bytes.all.current, 0);
+}
+
+#[test]
+fn a_stream_given_up_is_handed_out_again_but_not_while_it_is_captured() {
+    // A priority of its own keeps other tests' streams apart.
+    let (device, backend) = (device(), Simulated::backend().unwrap());
+    let first = device.create_stream(-7).unwrap();
+    let handle = first.handle();
+    let other = first.clone();
+    drop(first);
+    let second = device.create_stream(-7).unwrap();
+    assert_ne!(second.handle(), handle, "a clone still has it");
+    drop(other);
+    let again = device.create_stream(-7).unwrap();
+    assert_eq!(again.handle(), handle);
+    backend.capture().unwrap().begin(handle, CaptureMode::Relaxed).unwrap();
+    drop(again);
+    assert_ne!(device.create_stream(-7).unwrap().handle(), handle);
+}
+
+#[test]
+fn the_hosts_bytes_are_the_callers_again_also_where_the_wait_fails() {
+    let device = device();
+    let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
+    let stream = device.create_stream(0).unwrap();
+    let mut buffer = allocator.allocate(4, &stream).unwrap();
+    buffer.write(&[1, 2, 3, 4]).unwrap();
+    LATE.set(true);
+    let mut read = [9; 4];
+    let refused = buffer.read(&mut read);
+    LATE.set(false);
+    assert!(refused.is_err());
+    let (dst, src, bytes, kind) = QUEUED.take().unwrap();
+    // SAFETY: rule 2: the buffer is live, and so are the host's bytes: `read`, or what was never given back.
+    unsafe { Simulated::backend().unwrap().copy(dst, src, bytes, kind) }.unwrap();
+    assert_eq!(read, [9; 4], "the queued copy wrote to bytes that were no longer lent to it");
+    buffer.read(&mut read).unwrap();
+    assert_eq!(read, [1, 2, 3, 4]);
+}
+
+/// The engine is in safe hands: no call of it takes a buffer's memory away, so no two buffers have the same.
+#[test]
+fn a_buffers_memory_is_freed_by_the_buffer_alone() {
+    let device = device();
+    let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
+    let stream = device.create_stream(0).unwrap();
+    let mut one = allocator.allocate(4096, &stream).unwrap();
+    let refused = allocator.engine().free(one.ptr()).unwrap_err().to_string();
+    assert!(refused.contains("a DeviceBuffer has the block"), "{refused}");
+    let mut other = allocator.allocate(4096, &stream).unwrap();
+    other.fill(0x55).unwrap();
+    one.fill(0xAA).unwrap();
+    let mut read = [0; 4096];
+    other.read(&mut read).unwrap();
+    assert_eq!(read, [0x55; 4096]);
+}
+
+#[test]
+fn a_policy_that_the_labelled_allocator_does_not_have_is_refused() {
+    let granule = Settings::parse("policy:granule").unwrap();
+    let refused = CachingAllocator::<Simulated>::new(granule.clone()).unwrap_err();
+    assert!(refused.to_string().contains("leave policy out"), "{refused}");
+    let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
+    assert!(allocator.configure(granule).is_err());
+    assert_eq!(allocator.settings(), Settings::default());
+}

@@ -1,0 +1,7 @@
+//! Plans: how they are found, checked and followed.
+
+mod common;
+mod cursor;
+mod instances;
+mod solvers;
+mod verifier;

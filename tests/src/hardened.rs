@@ -1,0 +1,24 @@
+//! The hardened mode, and what it reports.
+
+use crate::Allocator;
+use alloc_core::config::Settings;
+use alloc_core::hardened::CorruptionReport;
+use alloc_core::policy::Policy;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Settings with the mode switched on.
+#[must_use]
+pub fn hardened() -> Settings {
+    Settings { hardened: true, ..Settings::default() }
+}
+
+/// What is reported from here on.
+#[must_use]
+pub fn reports<P: Policy>(allocator: &Allocator<P>) -> Arc<Mutex<Vec<CorruptionReport>>> {
+    let reports: Arc<Mutex<Vec<CorruptionReport>>> = Arc::default();
+    let seen = Arc::clone(&reports);
+    allocator.add_corruption_observer(move |report| {
+        seen.lock().unwrap_or_else(PoisonError::into_inner).push(report.clone());
+    });
+    reports
+}

@@ -1,0 +1,268 @@
+//! Granule's own limits on what is held: hard and soft, by device and by pool.
+
+use alloc_core::AllocError;
+use alloc_core::backend::{Backend, ErrorKind};
+use alloc_core::config::{Flavour, MemoryLimit, Settings, environment};
+use alloc_core::policy::Policy;
+use alloc_core::pool::Filter;
+use alloc_core::types::{DeviceIndex, MIB, PoolId};
+use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};
+use granule_tests::rig::{DEVICE, on_each};
+use granule_tests::setup::{free_all, growable, of, of_bytes, reserved};
+use granule_tests::with_policy;
+use std::sync::Barrier;
+
+const M: i64 = 1 << 20;
+
+const OTHER: DeviceIndex = DeviceIndex(1);
+
+fn two(capacity: u64) -> OpenRegConfig {
+    OpenRegConfig::default().devices(2).capacity(capacity)
+}
+
+fn from_environment(text: &'static str) -> Settings {
+    let own = |name: &str| (name == "GRANULE_CONF").then(|| text.to_owned());
+    environment::read(own, Flavour::Cuda).unwrap().settings
+}
+
+fn a_hard_limit_from_the_environment_holds_on_each_device<P: Policy>() {
+    for text in ["memory_limit:100MiB", "memory_limit:0.1", "memory_limit:100MiB,expandable_segments:True"] {
+        on_each(&two(1000 * MIB), |rig| {
+            let allocator = rig.with_policy::<P>(from_environment(text));
+            for device in [DEVICE, OTHER] {
+                let stream = rig.backend.default_stream(device);
+                let fits = allocator.malloc(60 * MIB, stream).unwrap();
+                let error = allocator.malloc(60 * MIB, stream).unwrap_err();
+                let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
+                assert_eq!((report.allowed, report.device_free), (Some(100 * MIB), 940 * MIB), "{text}");
+                assert!(error.to_string().contains("100.00 MiB may be held. "), "{error}");
+                let rest = allocator.malloc(40 * MIB, stream).expect("up to the limit");
+                assert_eq!(rig.device.used(device), 100 * MIB);
+                // What is cached counts, and makes room where it is needed.
+                free_all(&allocator, [fits, rest]);
+                let all = allocator.malloc(100 * MIB, stream).unwrap();
+                assert_eq!(rig.device.peak_used(device), 100 * MIB);
+                free_all(&allocator, [all]);
+            }
+            rig.nothing_is_left(&allocator);
+        });
+    }
+}
+
+fn limits_can_be_changed_for_one_device_and_lifted<P: Policy>() {
+    on_each(&two(1000 * MIB), |rig| {
+        let allocator = rig.with_policy::<P>(Settings::default());
+        let streams = [DEVICE, OTHER].map(|device| rig.backend.default_stream(device));
+        allocator.set_memory_limits(OTHER, Some(MemoryLimit::Bytes(100 * MIB)), None).unwrap();
+        let here = allocator.malloc(500 * MIB, streams[0]).expect("this device has no limit");
+        assert!(allocator.malloc(102 * MIB, streams[1]).unwrap_err().is_out_of_memory());
+        // The smaller of limit and fraction counts.
+        allocator.set_memory_fraction(0.05, OTHER).unwrap();
+        assert!(allocator.malloc(52 * MIB, streams[1]).unwrap_err().is_out_of_memory());
+        allocator.set_memory_fraction(1.0, OTHER).unwrap();
+        let there = allocator.malloc(100 * MIB, streams[1]).unwrap();
+        assert!(allocator.malloc(2 * MIB, streams[1]).unwrap_err().is_out_of_memory());
+        allocator.set_memory_limits(OTHER, None, None).unwrap();
+        let more = allocator.malloc(800 * MIB, streams[1]).unwrap();
+        free_all(&allocator, [here, there, more]);
+        for wrong in [MemoryLimit::Bytes(0), MemoryLimit::Fraction(0.0), MemoryLimit::Fraction(f64::NAN)] {
+            for (hard, soft) in [(Some(wrong), None), (None, Some(wrong))] {
+                let error = allocator.set_memory_limits(DEVICE, hard, soft).unwrap_err();
+                assert!(matches!(error, AllocError::Settings(_)), "{error}");
+            }
+        }
+        let absent = allocator.set_memory_limits(DeviceIndex(7), None, None).unwrap_err();
+        assert!(matches!(absent, AllocError::InvalidDevice { .. }), "{absent}");
+    });
+}
+
+fn above_a_soft_limit_the_cache_goes_before_more_is_taken<P: Policy>() {
+    for by_environment in [true, false] {
+        on_each(&two(1000 * MIB), |rig| {
+            let settings = if by_environment { "memory_soft_limit:100MiB" } else { "" };
+            let allocator = rig.with_policy::<P>(from_environment(settings));
+            if !by_environment {
+                allocator.set_memory_limits(DEVICE, None, Some(MemoryLimit::Fraction(0.1))).unwrap();
+            }
+            let cached = allocator.malloc(60 * MIB, rig.stream()).unwrap();
+            free_all(&allocator, [cached]);
+            let first = allocator.malloc(40 * MIB + 1, rig.new_stream()).unwrap();
+            assert_eq!(reserved(&allocator), 42 * M, "60 and 42 MiB would be over it");
+            // Beyond it memory is taken all the same, without a failure.
+            let second = allocator.malloc(200 * MIB, rig.stream()).unwrap();
+            assert_eq!(reserved(&allocator), 242 * M);
+            let seen = allocator.stats(DEVICE).unwrap();
+            assert_eq!((seen.num_ooms, seen.num_alloc_retries), (0, 0));
+            free_all(&allocator, [first, second]);
+            rig.nothing_is_left(&allocator);
+        });
+    }
+}
+
+/// Giving the cache back waits for pending frees: one that fits then is used before the device is asked.
+fn a_block_that_comes_back_under_the_soft_limit_serves_the_request<P: Policy>() {
+    on_each(&two(1000 * MIB).clock(Clock::Virtual { lag: 1000 }), |rig| {
+        let settings =
+            Settings { memory_soft_limit: Some(MemoryLimit::Bytes(50 * MIB)), ..Settings::default() };
+        let allocator = rig.with_policy::<P>(settings);
+        let side = rig.new_stream();
+        let used = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+        let keeper = allocator.malloc(3 * MIB, rig.stream()).unwrap();
+        let neighbour = allocator.malloc(10 * MIB, rig.stream()).unwrap();
+        rig.use_memory(side, neighbour, 10 * MIB);
+        allocator.record_stream(neighbour, side).unwrap();
+        free_all(&allocator, [neighbour]);
+        rig.device.reset_calls();
+        let again = allocator.malloc(10 * MIB, rig.stream()).unwrap();
+        assert_eq!((again, rig.device.calls().get(Call::Malloc)), (neighbour, 0));
+        free_all(&allocator, [used, keeper, again]);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+fn a_pools_limit_concerns_that_pool_alone<P: Policy>() {
+    for settings in [Settings::default(), Settings { expandable_segments: true, ..Settings::default() }] {
+        on_each(&two(1000 * MIB), |rig| {
+            let allocator = rig.with_policy::<P>(settings.clone());
+            let pool = PoolId::fresh();
+            let unknown = allocator.set_pool_limit(DEVICE, pool, None).unwrap_err();
+            assert!(matches!(unknown, AllocError::UnknownPool { .. }), "{unknown}");
+            allocator.begin_pool(DEVICE, pool, Filter::this_thread()).unwrap();
+            allocator.set_pool_limit(DEVICE, pool, Some(MemoryLimit::Fraction(0.1))).unwrap();
+            let fits = allocator.malloc(100 * MIB, rig.stream()).unwrap();
+            let error = allocator.malloc(MIB, rig.stream()).unwrap_err();
+            let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
+            assert_eq!((report.pool, report.pool_limit, report.allowed), (pool, Some(100 * MIB), None));
+            let line = format!("\n  pool {pool} may hold 100.00 MiB and no more");
+            assert!(error.to_string().contains(&line), "{error}");
+            allocator.end_pool(DEVICE, pool).unwrap();
+            let default = allocator.malloc(200 * MIB, rig.stream()).expect("the default pool has no limit");
+
+            allocator.set_pool_limit(DEVICE, PoolId::DEFAULT, Some(MemoryLimit::Bytes(240 * MIB))).unwrap();
+            assert!(allocator.malloc(60 * MIB, rig.stream()).unwrap_err().is_out_of_memory());
+            allocator.set_pool_limit(DEVICE, PoolId::DEFAULT, None).unwrap();
+            let lifted = allocator.malloc(60 * MIB, rig.stream()).unwrap();
+            free_all(&allocator, [fits, default, lifted]);
+            allocator.release_pool(DEVICE, pool).unwrap();
+            rig.nothing_is_left(&allocator);
+        });
+    }
+}
+
+/// Bytes on their way count: threads that grow at the same time do not pass a limit together.
+fn limits_hold_under_threads<P: Policy>() {
+    on_each(&two(1000 * MIB), |rig| {
+        let allocator = rig.with_policy::<P>(from_environment("memory_limit:100MiB"));
+        let stream = rig.stream();
+        let served: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| (0..10).filter(|_| allocator.malloc(10 * MIB, stream).is_ok()).count())
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!((served, rig.device.peak_used(DEVICE)), (10, 100 * MIB));
+    });
+}
+
+fn s09_a_fraction_limits_what_is_held<P: Policy>() {
+    let (_device, allocator, stream) =
+        with_policy::<P>(OpenRegConfig::default().devices(1).capacity(1000 * MIB), Settings::default());
+    for bad in [-0.1, 1.1, f64::NAN] {
+        assert!(matches!(
+            allocator.set_memory_fraction(bad, DEVICE),
+            Err(AllocError::InvalidFraction { .. })
+        ));
+    }
+    allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+    assert!((allocator.memory_fraction(DEVICE).unwrap() - 0.5).abs() < 1e-9);
+    let half = allocator.malloc(499 * MIB, stream).unwrap();
+    let error = allocator.malloc(500 * MIB, stream).unwrap_err();
+    assert!(error.to_string().contains("500.00 MiB may be held. "), "{error}");
+    allocator.set_memory_fraction(1.0, DEVICE).unwrap();
+    let rest = allocator.malloc(500 * MIB, stream).unwrap();
+    for ptr in [half, rest] {
+        allocator.free(ptr).unwrap();
+    }
+}
+
+fn s11_rejections_come_before_the_driver_and_leave_the_rest_working<P: Policy>() {
+    let settings = Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
+    let (device, allocator, stream) =
+        with_policy::<P>(OpenRegConfig::default().devices(1).capacity(1000 * MIB), settings);
+    allocator.set_memory_fraction(1.0, DEVICE).unwrap();
+    let error = allocator.malloc(600 * MIB, stream).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "PrivateUse1 out of memory. Allocation was preemptively rejected because it would exceed \
+         per_process_memory_fraction limit. Requested size: 600.00 MiB"
+    );
+    assert_eq!(device.calls().get(Call::Malloc), 0);
+    let stats = allocator.stats(DEVICE).unwrap();
+    assert_eq!((stats.num_oom_rejections, stats.num_ooms), (1, 0));
+    let ptr = allocator.malloc(100 * MIB, stream).unwrap();
+    allocator.free(ptr).unwrap();
+}
+
+fn s09_a_fraction_is_rounded_to_bytes<P: Policy>() {
+    let (_device, allocator, stream) = with_policy::<P>(of_bytes(999 * MIB), Settings::default());
+    #[allow(clippy::cast_precision_loss)]
+    allocator.set_memory_fraction((126 * MIB) as f64 / (999 * MIB) as f64, DEVICE).unwrap();
+    allocator.malloc(126 * MIB, stream).expect("the product is a bit below 126 MiB");
+}
+
+fn s11_the_limit_itself_is_not_rejected<P: Policy>() {
+    let settings = Settings { throw_on_oom: true, per_process_memory_fraction: 0.5, ..Settings::default() };
+    let (_device, allocator, stream) = with_policy::<P>(of_bytes(1000 * MIB), settings);
+    allocator.set_memory_fraction(1.0, DEVICE).unwrap();
+    allocator.malloc(500 * MIB, stream).unwrap();
+    assert!(matches!(allocator.malloc(1, stream), Err(AllocError::Rejected { .. })));
+}
+
+fn a_failed_request_leaves_nothing_counted_as_held<P: Policy>() {
+    for settings in [Settings::default(), growable()] {
+        let (device, allocator, stream) = with_policy::<P>(of_bytes(1000 * MIB), settings.clone());
+        allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+        let grows = settings.expandable_segments || P::NAME == "granule";
+        let call = if grows { Call::CreatePhysical } else { Call::Malloc };
+        device.set_faults(FaultPlan::none().fail_nth_of(call, 1, ErrorKind::Other));
+        assert!(matches!(allocator.malloc(400 * MIB, stream), Err(AllocError::Backend(_))));
+        allocator.malloc(400 * MIB, stream).expect("the fraction has room for it once");
+    }
+}
+
+/// Two threads could take more than the memory fraction allows: it was checked, and taken later.
+fn the_fraction_holds_under_threads<P: Policy>() {
+    for _ in 0..300 {
+        let (device, allocator, home) = with_policy::<P>(of(1000), Settings::default());
+        let other = device.create_stream(DEVICE, 0).unwrap();
+        allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+        let start = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for stream in [home, other] {
+                let (allocator, start) = (&allocator, &start);
+                scope.spawn(move || {
+                    start.wait();
+                    let _ = allocator.malloc(300 * MIB, stream);
+                });
+            }
+        });
+        assert!(allocator.stats(DEVICE).unwrap().reserved_bytes.all.peak <= 500 << 20);
+    }
+}
+
+granule_tests::for_each_policy!(
+    a_hard_limit_from_the_environment_holds_on_each_device,
+    limits_can_be_changed_for_one_device_and_lifted,
+    above_a_soft_limit_the_cache_goes_before_more_is_taken,
+    a_block_that_comes_back_under_the_soft_limit_serves_the_request,
+    a_pools_limit_concerns_that_pool_alone,
+    limits_hold_under_threads,
+    s09_a_fraction_limits_what_is_held,
+    s11_rejections_come_before_the_driver_and_leave_the_rest_working,
+    s09_a_fraction_is_rounded_to_bytes,
+    s11_the_limit_itself_is_not_rejected,
+    a_failed_request_leaves_nothing_counted_as_held,
+    the_fraction_holds_under_threads,
+);

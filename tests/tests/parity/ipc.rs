@@ -1,0 +1,413 @@
+//! E03 to E06 of the checklist: blocks that other processes open; and the reports about them that this allocator does not
+//! repeat. Two machines in this process stand for two processes where that is enough.
+
+use alloc_core::AllocError;
+use alloc_core::backend::{
+    Attribute, Backend, BackendError, ErrorKind, HandleType, Result as DriverResult, ShareableHandle,
+    VirtualMemory,
+};
+use alloc_core::config::{Flavour, Settings, environment};
+use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
+use alloc_core::share::SharedBlock;
+use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
+use backend_openreg::{Call, Clock, MemoryMode, OpenReg, OpenRegConfig};
+use conformance::interpose::{Hook, Interposed};
+use granule_tests::bytes::Bytes;
+use granule_tests::peer::Peer;
+use granule_tests::rig::DEVICE;
+use granule_tests::{Allocator, on};
+use std::sync::{Arc, Mutex};
+
+fn machine() -> OpenRegConfig {
+    OpenRegConfig::default().devices(1).capacity(256 * MIB).memory(MemoryMode::Mapped)
+}
+
+fn settings(growable: bool) -> Settings {
+    Settings { expandable_segments: growable, ..Settings::default() }
+}
+
+fn both_kinds(behaviour: impl Fn(Settings)) {
+    [false, true].into_iter().for_each(|growable| behaviour(settings(growable)));
+}
+
+fn refusal(allocator: &Allocator, handle: &[u8]) -> String {
+    refused(allocator, handle).to_string()
+}
+
+fn refused(allocator: &Allocator, handle: &[u8]) -> AllocError {
+    let before = allocator.imported_bytes(DEVICE).unwrap();
+    let refused = allocator.open_shared(DEVICE, handle).unwrap_err();
+    assert!(matches!(refused, AllocError::Open { .. }), "{refused:?}");
+    assert_eq!(allocator.imported_bytes(DEVICE).unwrap(), before, "nothing is mapped");
+    refused
+}
+
+#[test]
+fn e03_another_process_uses_a_growable_block_and_its_owner_frees_it_once_that_is_closed() {
+    let program = env!("CARGO_BIN_EXE_ipc-peer");
+    let mut owner = Peer::start(program, "openreg", "growable");
+    let block = owner.malloc(45 * MIB);
+    owner.write(block, 1);
+    let shared = owner.share(block);
+    let mut user = Peer::start(program, "openreg", "growable");
+    let opened = user.open(&shared);
+    assert!(user.holds(opened.base + shared.offset, 1));
+    user.close(opened);
+    owner.free(block);
+    owner.ask("poll");
+    owner.ask("empty");
+    assert_eq!(owner.device_bytes(), 0, "descriptors are closed, and the memory is the device's again");
+}
+
+#[test]
+fn e04_the_same_block_gives_the_same_bytes_on_every_call() {
+    both_kinds(|settings| {
+        let (device, allocator, stream) = on(machine(), settings);
+        let (one, other) =
+            (allocator.malloc(3 * MIB, stream).unwrap(), allocator.malloc(3 * MIB, stream).unwrap());
+        let first = allocator.share(one).unwrap();
+        let calls = device.calls();
+        for _ in 0..5 {
+            assert_eq!(allocator.share(one).unwrap(), first);
+        }
+        assert_eq!(device.calls(), calls, "the driver is asked once");
+        assert_ne!(allocator.share(other).unwrap().handle, first.handle);
+        allocator.free(one).unwrap();
+        allocator.poll(DEVICE).unwrap();
+        let again = allocator.malloc(3 * MIB, stream).unwrap();
+        assert_eq!(again, one);
+        assert_ne!(allocator.share(again).unwrap().handle, first.handle, "another block");
+        let refused = allocator.share(DevicePtr(again.0 + 512)).unwrap_err();
+        assert!(matches!(refused, AllocError::InvalidPointer(_)), "{refused}");
+    });
+}
+
+#[test]
+fn e05_two_blocks_of_a_fixed_segment_share_one_mapping() {
+    let (owner, allocator, stream) = on(machine(), settings(false));
+    let blocks = [1, 2].map(|value| {
+        let block = allocator.malloc(3 * MIB, stream).unwrap();
+        Bytes(&*owner).write(block, &[value; 512]);
+        allocator.share(block).unwrap()
+    });
+    let (device, user, _) = on(machine(), settings(false));
+    let [one, other] = [0, 1].map(|n| user.open_shared(DEVICE, &blocks[n].handle).unwrap());
+    assert_eq!((one.base(), one.bytes()), (other.base(), 20 * MIB));
+    assert_eq!(device.calls().get(Call::OpenMemory), 1);
+    assert_eq!(user.imported_bytes(DEVICE).unwrap(), 20 * MIB);
+    let seen = |n: usize| Bytes(&*device).read(one.base().add(blocks[n].offset), 512);
+    assert_eq!((seen(0), seen(1)), (vec![1; 512], vec![2; 512]));
+    drop(other);
+    assert_eq!(device.calls().get(Call::CloseMemory), 0, "the other block shows it");
+    assert_eq!(Bytes(&*device).read(one.base(), 512), [1; 512]);
+    drop(one);
+    assert_eq!((device.calls().get(Call::CloseMemory), user.imported_bytes(DEVICE).unwrap()), (1, 0));
+}
+
+#[test]
+fn e06_a_handle_of_a_newer_version_is_refused_in_pytorchs_words() {
+    both_kinds(|settings| {
+        let (_owner, allocator, stream) = on(machine(), settings.clone());
+        let mut handle = allocator.share(allocator.malloc(MIB, stream).unwrap()).unwrap().handle;
+        let (_device, user, _) = on(machine(), settings);
+        handle[0] = 4;
+        let refused = refused(&user, &handle);
+        assert!(refused.to_string().starts_with("the handle was made by a newer version"), "{refused}");
+        assert_eq!(
+            refused.pytorch_message(),
+            "received sharable handle from a future version of torch that this version does not know how to handle"
+        );
+    });
+}
+
+#[test]
+fn what_is_no_handle_of_a_live_block_is_refused_with_a_reason() {
+    both_kinds(|settings| {
+        let (_owner, allocator, stream) = on(machine(), settings.clone());
+        let block = allocator.malloc(3 * MIB, stream).unwrap();
+        let SharedBlock { handle, .. } = allocator.share(block).unwrap();
+        let (device, user, _) = on(machine(), settings.clone());
+        let calls = device.calls();
+        for at in 0..handle.len() {
+            let mut damaged = handle.clone();
+            damaged[at] ^= 0x10;
+            assert!(!refusal(&user, &damaged).is_empty(), "byte {at}");
+            refusal(&user, &handle[..at]);
+        }
+        assert!(refusal(&user, &[7; 64]).contains("driver's own memory handle"));
+        let pytorchs = if settings.expandable_segments { 2 + 32 + 4 } else { 66 };
+        assert!(refusal(&user, &handle[..pytorchs]).contains("made by another allocator"));
+        assert_eq!(device.calls(), calls, "no driver was asked");
+        assert!(refusal(&allocator, &handle).contains("this process's own"));
+        allocator.free(block).unwrap();
+        assert!(refusal(&user, &handle).contains("was freed since"));
+        drop(allocator);
+        assert!(refusal(&user, &handle).contains("allocator that shared the block is gone"));
+    });
+}
+
+/// A machine of another make.
+#[derive(Debug)]
+struct OtherName;
+
+impl Hook for OtherName {
+    fn name(&self, _: &dyn Backend) -> &'static str {
+        "other"
+    }
+}
+
+/// A machine whose devices are another model.
+#[derive(Debug)]
+struct OtherModel;
+
+impl Hook for OtherModel {
+    fn properties(
+        &self,
+        inner: &dyn Backend,
+        device: DeviceIndex,
+    ) -> DriverResult<alloc_core::backend::DeviceProperties> {
+        let properties = inner.properties(device)?;
+        Ok(alloc_core::backend::DeviceProperties { name: "other".into(), ..properties })
+    }
+}
+
+#[test]
+fn another_backend_or_model_of_device_opens_nothing() {
+    let (_owner, allocator, stream) = on(machine(), settings(false));
+    let handle = allocator.share(allocator.malloc(MIB, stream).unwrap()).unwrap().handle;
+    let backends: [(Arc<dyn Backend>, &str); 2] = [
+        (
+            Arc::new(Interposed::new(OpenReg::new(machine()).unwrap(), OtherName)),
+            "memory of backend \"openreg\"",
+        ),
+        (Arc::new(Interposed::new(OpenReg::new(machine()).unwrap(), OtherModel)), "another model of device"),
+    ];
+    for (backend, reason) in backends {
+        let user = Arc::new(alloc_core::CachingAllocator::new(backend, settings(false)).unwrap());
+        assert!(refusal(&user, &handle).contains(reason));
+    }
+}
+
+#[test]
+fn sharing_of_growable_memory_can_be_switched_off_as_in_pytorch() {
+    let off = |name: &str| (name == environment::SEGMENTS_IPC_VARIABLE).then(|| "False".to_owned());
+    let read = environment::read(off, Flavour::Cuda).unwrap().settings;
+    assert!(!read.segments_ipc && settings(true).segments_ipc);
+    let (_device, allocator, stream) = on(machine(), Settings { expandable_segments: true, ..read });
+    let block = allocator.malloc(MIB, stream).unwrap();
+    let refused = allocator.share(block).unwrap_err();
+    assert!(matches!(refused, AllocError::Share { ptr, .. } if ptr == block));
+    let own = "growable memory cannot be shared: segments_ipc is off; set segments_ipc:True, or set expandable_segments:False";
+    assert_eq!(refused.to_string(), own);
+    assert_eq!(
+        refused.pytorch_message(),
+        "Cannot share an expandable_segments allocation: IPC handles are disabled. Set \
+         TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1 or disable expandable_segments for cross-process tensors."
+    );
+    allocator.free(block).unwrap();
+}
+
+/// A pool's own physical memory.
+#[derive(Debug)]
+struct Own(Arc<OpenReg>);
+
+// SAFETY: the machine's memory is disjoint, large enough and aligned (I1), and nothing else frees it.
+unsafe impl SegmentSource for Own {
+    fn alloc(&self, bytes: u64, stream: Stream) -> Option<DevicePtr> {
+        self.0.malloc(stream.device, bytes).ok()
+    }
+    unsafe fn free(&self, ptr: DevicePtr, _: u64, stream: Stream) {
+        // SAFETY: rule 3, by this function's contract.
+        unsafe { self.0.free(stream.device, ptr) }.unwrap();
+    }
+    fn physical(&self) -> Option<&dyn PhysicalSource> {
+        Some(self)
+    }
+}
+
+// SAFETY: handles that the device has just made, each handed out once.
+unsafe impl PhysicalSource for Own {
+    fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
+        self.0.virtual_memory().ok()?.create_physical(device, bytes, HandleType::None).ok()
+    }
+    fn release(&self, handle: PhysicalHandle) -> DriverResult<()> {
+        // SAFETY: rule 1: made by `create`, released once.
+        unsafe { self.0.virtual_memory().unwrap().release_physical(handle) }
+    }
+}
+
+#[test]
+fn memory_of_a_pools_own_source_stays_where_it_is_growable_and_says_so() {
+    let (device, allocator, stream) = on(machine(), settings(true));
+    let pool = PoolId::fresh();
+    allocator.create_pool(DEVICE, pool, Some(Arc::new(Own(device)))).unwrap();
+    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    let block = allocator.malloc(3 * MIB, stream).unwrap();
+    allocator.end_pool(DEVICE, pool).unwrap();
+    assert!(allocator.share(block).unwrap_err().to_string().contains("own source of physical memory"));
+    allocator.free(block).unwrap();
+}
+
+/// A machine with a fabric, or one that only says so: what its handles stand for is in a table of this process.
+#[derive(Debug, Default, Clone)]
+struct Fabric {
+    broken: bool,
+    exported: Arc<Mutex<Vec<ShareableHandle>>>,
+}
+
+impl Hook for Fabric {
+    fn attribute(&self, inner: &dyn Backend, device: DeviceIndex, attribute: Attribute) -> DriverResult<i64> {
+        if attribute == Attribute::FabricHandles { Ok(1) } else { inner.attribute(device, attribute) }
+    }
+
+    fn create_physical(
+        &self,
+        inner: &dyn VirtualMemory,
+        device: DeviceIndex,
+        bytes: u64,
+        _: HandleType,
+    ) -> DriverResult<PhysicalHandle> {
+        inner.create_physical(device, bytes, HandleType::PosixFd)
+    }
+
+    fn export_physical(
+        &self,
+        inner: &dyn VirtualMemory,
+        handle: PhysicalHandle,
+        handle_type: HandleType,
+    ) -> DriverResult<ShareableHandle> {
+        if handle_type == HandleType::Fabric && self.broken {
+            return Err(BackendError::new(
+                ErrorKind::NotSupported,
+                801,
+                "export",
+                DEVICE,
+                "no fabric manager runs",
+            ));
+        }
+        let exported = inner.export_physical(handle, HandleType::PosixFd)?;
+        if handle_type != HandleType::Fabric {
+            return Ok(exported);
+        }
+        let mut table = self.exported.lock().unwrap();
+        table.push(exported);
+        let mut bytes = [0; 64];
+        bytes[..8].copy_from_slice(&(table.len() as u64 - 1).to_le_bytes());
+        Ok(ShareableHandle::Fabric(bytes))
+    }
+
+    fn import_physical(
+        &self,
+        inner: &dyn VirtualMemory,
+        device: DeviceIndex,
+        shared: &ShareableHandle,
+    ) -> DriverResult<PhysicalHandle> {
+        let ShareableHandle::Fabric(bytes) = shared else { return inner.import_physical(device, shared) };
+        let at = u64::from_le_bytes(*bytes.first_chunk().unwrap());
+        inner.import_physical(device, &self.exported.lock().unwrap()[at as usize])
+    }
+}
+
+#[test]
+fn a_fabric_is_used_where_it_works_and_needed_by_those_who_open() {
+    let over = |hook: Fabric| {
+        let machine = OpenReg::new(machine()).unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(Interposed::new(machine.clone(), hook));
+        let stream = machine.default_stream(DEVICE);
+        let allocator: Allocator =
+            Arc::new(alloc_core::CachingAllocator::new(backend, settings(true)).unwrap());
+        (allocator, machine, stream)
+    };
+    let fabric = Fabric::default();
+    let (owner, owners, stream) = over(fabric.clone());
+    let block = owner.malloc(45 * MIB, stream).unwrap();
+    Bytes(&*owners).write(block, &[6; 64]);
+    let shared = owner.share(block).unwrap();
+    assert_eq!(shared.handle[26], 2, "PyTorch's number of fabric handles");
+    let (user, users, _) = over(fabric);
+    let opened = user.open_shared(DEVICE, &shared.handle).unwrap();
+    assert_eq!(Bytes(&*users).read(opened.base().add(shared.offset), 64), [6; 64]);
+    let refused = refused(&on(machine(), settings(true)).1, &shared.handle);
+    assert!(refused.to_string().contains("device 0 has no fabric"), "{refused}");
+    let text = refused.pytorch_message();
+    assert!(
+        text.starts_with(
+            "expandable_segments IPC: received FABRIC handle from producer but consumer device 0"
+        ),
+        "{text}"
+    );
+    // One that does not work is not used.
+    let (owner, _, stream) = over(Fabric { broken: true, ..Fabric::default() });
+    let shared = owner.share(owner.malloc(MIB, stream).unwrap()).unwrap();
+    assert_eq!(shared.handle[26], 1, "descriptors");
+    assert!(user.open_shared(DEVICE, &shared.handle).is_ok());
+}
+
+/// A receiver reserved 9/8 of the device for each handle, until there were no addresses left.
+#[test]
+fn pytorch_186213_only_what_is_imported_is_reserved() {
+    // 200 times 9/8 of this is more than the simulated machine has addresses for.
+    let config = || machine().capacity(4 * GIB);
+    let (_owner, allocator, stream) = on(config(), settings(true));
+    let blocks: Vec<_> = (0..200).map(|_| allocator.malloc(2 * MIB, stream).unwrap()).collect();
+    let shared: Vec<_> = blocks.iter().map(|block| allocator.share(*block).unwrap()).collect();
+    let (_device, user, _) = on(config(), settings(true));
+    let opened: Vec<_> = shared.iter().map(|one| user.open_shared(DEVICE, &one.handle).unwrap()).collect();
+    for (one, import) in shared.iter().zip(&opened) {
+        assert!(import.bytes().is_multiple_of(20 * MIB) && import.bytes() <= 40 * MIB);
+        assert!(one.offset + 2 * MIB <= import.bytes());
+    }
+    let all: u64 = opened.iter().map(|import| import.bytes()).sum();
+    assert_eq!(user.imported_bytes(DEVICE).unwrap(), all);
+    drop(opened);
+    assert_eq!(user.imported_bytes(DEVICE).unwrap(), 0);
+}
+
+/// The same block gave other bytes on every call, so the receiver's cache missed and it was mapped again and again.
+#[test]
+fn pytorch_198305_the_same_block_is_mapped_once() {
+    both_kinds(|settings| {
+        let (_owner, allocator, stream) = on(machine(), settings.clone());
+        let block = allocator.malloc(45 * MIB, stream).unwrap();
+        let (device, user, _) = on(machine(), settings);
+        let first = user.open_shared(DEVICE, &allocator.share(block).unwrap().handle).unwrap();
+        let calls = device.calls();
+        for _ in 0..10 {
+            let again = user.open_shared(DEVICE, &allocator.share(block).unwrap().handle).unwrap();
+            assert!(Arc::ptr_eq(&first, &again));
+        }
+        let since = device.calls().since(&calls);
+        let mapped = [Call::Map, Call::OpenMemory, Call::ReserveAddress].map(|call| since.get(call));
+        assert_eq!(mapped, [0; 3]);
+    });
+}
+
+/// Memory left while another device's stream still wrote to it.
+#[test]
+fn pytorch_196257_writers_on_other_devices_are_waited_for() {
+    let other = DeviceIndex(1);
+    let config = || machine().devices(2).clock(Clock::Virtual { lag: 50 });
+    both_kinds(|settings| {
+        // Memory of its own.
+        let (owner, allocator, stream) = on(config(), settings.clone());
+        allocator.enable_peer_access(other, DEVICE).unwrap();
+        let writer = owner.create_stream(other, 0).unwrap();
+        let block = allocator.malloc(45 * MIB, stream).unwrap();
+        owner.use_memory(writer, block, MIB).unwrap();
+        allocator.record_stream(block, writer).unwrap();
+        allocator.free(block).unwrap();
+        assert_ne!(allocator.malloc(45 * MIB, stream).unwrap(), block, "it is still written");
+        allocator.empty_cache().unwrap();
+        assert_eq!(owner.traps(), Vec::new());
+        // Memory of another process.
+        let block = allocator.malloc(45 * MIB, stream).unwrap();
+        let shared = allocator.share(block).unwrap();
+        let (device, user, _) = on(config(), settings);
+        user.enable_peer_access(other, DEVICE).unwrap();
+        let opened = user.open_shared(DEVICE, &shared.handle).unwrap();
+        let writer = device.create_stream(other, 0).unwrap();
+        device.use_memory(writer, opened.base().add(shared.offset), MIB).unwrap();
+        drop(opened);
+        assert_eq!((device.traps(), user.imported_bytes(DEVICE).unwrap()), (Vec::new(), 0));
+    });
+}

@@ -1,0 +1,14 @@
+//! The policies: `pytorch` does what PyTorch does, `granule` shows free pieces as one, and a third one fits the same engine.
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
+
+mod drivers;
+mod exactness;
+mod fixed_segments;
+mod follow;
+mod given_up;
+mod granule;
+mod modes;
+mod native;
+mod places;
+mod seam;
+mod views;

@@ -1,0 +1,48 @@
+//! Promise 8 under other configurations and capacities: `data/native.json` has what PyTorch 2.15's own allocator
+//! did with the recorded traces (measured with its own library on a device that completes all work at once).
+
+use alloc_core::config::{Flavour, Settings, environment};
+use alloc_core::policy::PytorchPolicy;
+use granule::replay::{ReplayOptions, replay};
+use granule_tests::recorded;
+use serde_json::Value;
+use std::collections::HashMap;
+
+#[test]
+fn every_measured_configuration_and_capacity_is_reproduced() {
+    let cases: Vec<Value> = serde_json::from_str(include_str!("../../data/native.json")).unwrap();
+    assert!(cases.len() > 100);
+    let mut traces = HashMap::new();
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for case in &cases {
+        let name = case["trace"].as_str().unwrap();
+        let trace = traces.entry(name).or_insert_with(|| recorded(name));
+        let Some(trace) = trace else { continue };
+        compared += 1;
+        let conf = case["conf"].as_str().unwrap();
+        let lookup = |variable: &str| (variable == "PYTORCH_CUDA_ALLOC_CONF").then(|| conf.to_owned());
+        let settings: Settings = environment::read(lookup, Flavour::Cuda).unwrap().settings;
+        let options = ReplayOptions {
+            settings,
+            capacity: Some(case["capacity"].as_u64().unwrap()),
+            ..ReplayOptions::default()
+        };
+        let ours = replay::<PytorchPolicy>(trace, &options, |_| {}).unwrap();
+        ours.allocator.check_invariants();
+        let result = serde_json::to_value(&ours.result).unwrap();
+        for (figure, native) in case.as_object().unwrap() {
+            if matches!(figure.as_str(), "trace" | "conf") {
+                continue;
+            }
+            if result[figure] != *native {
+                wrong.push(format!(
+                    "{name} [{conf}] {}: {figure} {} instead of {native}",
+                    case["capacity"], result[figure]
+                ));
+            }
+        }
+    }
+    println!("{compared} of {} cases compared", cases.len());
+    assert!(compared >= 20, "the bundled trace alone has that many");
+    assert!(wrong.is_empty(), "{} figures differ:\n{}", wrong.len(), wrong.join("\n"));
+}

@@ -1,0 +1,146 @@
+//! The seam holds: a policy that shares no decision with PyTorch's runs on the unchanged engine.
+
+use alloc_core::CachingAllocator;
+use alloc_core::backend::Backend;
+use alloc_core::block::{Block, BlockId, BlockTable, Tier};
+use alloc_core::config::Settings;
+use alloc_core::index::{FitKey, PlacementIndex};
+use alloc_core::policy::{Drain, Holding, Policy, Request, Rung};
+use alloc_core::pool::Filter;
+use alloc_core::segment::SegmentTable;
+use alloc_core::sleep::{Backup, SleepTag, Tags};
+use alloc_core::types::{MIB, PoolId};
+use backend_openreg::{Clock, OpenReg, OpenRegConfig};
+use granule_tests::quiet::Sleeps;
+use granule_tests::rig::DEVICE;
+use std::collections::BTreeMap;
+
+/// Free blocks in a plain ordered map; the *largest* is taken.
+#[derive(Debug, Default)]
+struct WorstFit(BTreeMap<FitKey, BlockId>);
+
+impl PlacementIndex for WorstFit {
+    fn insert(&mut self, block: &Block, id: BlockId) {
+        assert!(self.0.insert(block.key(), id).is_none());
+    }
+    fn remove(&mut self, block: &Block, _: BlockId) {
+        assert!(self.0.remove(&block.key()).is_some());
+    }
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+    fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
+        self.0.range(FitKey::at_least(bytes)..).map(|(_, block)| *block)
+    }
+    fn check(&self) {}
+}
+
+/// Pages of 4 KiB, segments of 8 MiB, worst fit, everything split, drained late.
+#[derive(Clone, Debug)]
+struct Contrary {
+    grows: bool,
+}
+
+impl Policy for Contrary {
+    type Index = WorstFit;
+    const NAME: &'static str = "contrary";
+    const LADDER: &'static [Rung] = &[Rung::Drain, Rung::Grow, Rung::WaitForPending, Rung::ReleaseAll];
+    const DRAIN: Drain = Drain::OnMissAndEvery(64);
+
+    fn new(_: &Settings, _: bool) -> Self {
+        Self { grows: false }
+    }
+    fn request(&self, bytes: u64) -> Request {
+        let size = bytes.next_multiple_of(4096);
+        Request { requested: bytes, size, tier: Tier::Large, segment_bytes: size.max(8 * MIB) }
+    }
+    fn grows(&self) -> bool {
+        self.grows
+    }
+    fn growing(&self) -> Self {
+        Self { grows: true }
+    }
+    fn granule(&self, _: Tier, minimum: u64, _: &Holding) -> u64 {
+        minimum
+    }
+    fn reserve(&self, total: u64, _: u64) -> u64 {
+        total
+    }
+    fn take_fit(
+        &self,
+        index: &mut WorstFit,
+        _: &BlockTable,
+        _: &SegmentTable,
+        request: &Request,
+    ) -> Option<BlockId> {
+        let last = index.0.last_entry()?;
+        (last.key().size() >= request.size).then(|| last.remove())
+    }
+    fn splits(&self, block: u64, request: &Request) -> bool {
+        block > request.size
+    }
+    fn is_oversize(&self, _: u64) -> bool {
+        false
+    }
+    fn release_target(&self, _: &Request) -> Option<u64> {
+        None
+    }
+    fn garbage_threshold(&self, _: Option<u64>) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn another_policy_runs_on_the_same_engine() {
+    let config = OpenRegConfig::default().devices(1).capacity(16 * MIB).clock(Clock::Virtual { lag: 10 });
+    let device = OpenReg::new(config).unwrap();
+    let allocator = CachingAllocator::<Contrary>::new(device.clone(), Settings::default()).unwrap();
+    let (home, side) = (device.default_stream(DEVICE), device.create_stream(DEVICE, 0).unwrap());
+    let small = allocator.malloc(1, home).unwrap();
+    assert_eq!(allocator.block_size(small), Some(4096));
+    let large = allocator.malloc(12 * MIB, home);
+    assert!(large.is_err(), "8 + 12 MiB are more than the device has");
+    let half = allocator.malloc(8 * MIB, home).unwrap();
+    allocator.record_stream(half, side).unwrap();
+    device.use_memory(side, half, 4096).unwrap();
+    allocator.free(half).unwrap();
+    assert_eq!(allocator.malloc(8 * MIB, home).unwrap(), half, "the ladder waits for it");
+    allocator.check_invariants();
+    // Worst fit: the hole of 4 KiB is left alone while there is more elsewhere.
+    allocator.free(small).unwrap();
+    let first = allocator.malloc(4096, home).unwrap();
+    assert_eq!(first, small, "the whole segment is the largest");
+    allocator.free(half).unwrap();
+    allocator.check_invariants();
+}
+
+#[test]
+fn finished_frees_are_noticed_when_statistics_are_read() {
+    let device = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
+    let allocator = CachingAllocator::<Contrary>::new(device.clone(), Settings::default()).unwrap();
+    let (home, side) = (device.default_stream(DEVICE), device.create_stream(DEVICE, 0).unwrap());
+    let ptr = allocator.malloc(4096, home).unwrap();
+    allocator.record_stream(ptr, side).unwrap();
+    allocator.free(ptr).unwrap();
+    assert_eq!(allocator.stats(DEVICE).unwrap().granule.pending_bytes, 0);
+}
+
+#[test]
+fn its_pools_can_sleep() {
+    let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(16 * MIB)).unwrap();
+    let allocator = CachingAllocator::<Contrary>::new(device.clone(), Settings::default()).unwrap();
+    let (home, pool) = (device.default_stream(DEVICE), PoolId::fresh());
+    allocator.create_pool(DEVICE, pool, None).unwrap();
+    allocator.set_sleep_tag(DEVICE, pool, Some(SleepTag::new("all"))).unwrap();
+    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    let ptr = allocator.malloc(5 * MIB, home).unwrap();
+    assert_eq!(
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap().slept,
+        6 * MIB,
+        "by granules of 2 MiB"
+    );
+    assert_eq!(device.used(DEVICE), 0);
+    allocator.wake(Tags::All).unwrap();
+    allocator.free(ptr).unwrap();
+    allocator.check_invariants();
+}

@@ -1,0 +1,8 @@
+//! Private pools: whose memory serves whom, where it comes from, and who may hold how much.
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
+
+mod budgets;
+mod fairness;
+mod private;
+mod sources;
+mod spill;

@@ -1,0 +1,377 @@
+//! Private pools beyond PyTorch's: limits, priming, figures, scopes, dead pools.
+
+use alloc_core::AllocError;
+use alloc_core::backend::{Backend, CaptureMode, ErrorKind};
+use alloc_core::config::{MemoryLimit, Settings};
+use alloc_core::device::{SegmentChange, SegmentEvent};
+use alloc_core::graph::GraphCapture;
+use alloc_core::policy::{Policy, PytorchPolicy};
+use alloc_core::pool::{Filter, PoolStats, SegmentSource};
+use alloc_core::types::{KIB, MIB, PoolId, Stream};
+use backend_openreg::{Call, FaultPlan};
+use granule_tests::graphs::begin;
+use granule_tests::pools::{new_pool, take};
+use granule_tests::quiet::Retires;
+use granule_tests::rig::{DEVICE, on_each};
+use granule_tests::setup::{both, growable, of};
+use granule_tests::with_policy;
+use std::sync::{Arc, OnceLock};
+
+/// PyTorch issue 159674: cached memory of the default pool is no help to a request in a pool's scope.
+fn a_request_in_a_scope_reclaims_the_default_pools_cache<P: Policy>() {
+    on_each(&of(100), |rig| {
+        for settings in both() {
+            let (allocator, home, other) = (rig.with_policy::<P>(settings), rig.stream(), rig.new_stream());
+            let cached =
+                [(home, 40), (other, 40)].map(|(stream, n)| allocator.malloc(n * MIB, stream).unwrap());
+            cached.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+            let pool = new_pool(&allocator);
+            let ptr = take(&allocator, &pool, 80 * MIB, home).expect("80 MiB are cached");
+            let stats = allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap();
+            assert_eq!(stats.reserved_bytes.all.current, 0);
+            assert_eq!(allocator.stats(DEVICE).unwrap().num_alloc_retries, 1);
+            allocator.free(ptr).unwrap();
+            drop(pool);
+            rig.nothing_is_left(&allocator);
+        }
+    });
+}
+
+fn a_pool_can_be_limited<P: Policy>() {
+    on_each(&of(400), |rig| {
+        for settings in both() {
+            let (allocator, home) = (rig.with_policy::<P>(settings), rig.stream());
+            let (pool, free) = (new_pool(&allocator), new_pool(&allocator));
+            allocator.set_pool_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(60 * MIB))).unwrap();
+            let live = [40, 20].map(|n| take(&allocator, &pool, n * MIB, home).unwrap());
+            let refused = take(&allocator, &pool, 20 * MIB, home).unwrap_err();
+            assert!(refused.is_out_of_memory(), "{refused}");
+            assert_eq!(rig.used(), 60 * MIB);
+            // Others are not concerned, and what is cached within the limit is.
+            let outside = take(&allocator, &free, 80 * MIB, home).unwrap();
+            allocator.free(live[1]).unwrap();
+            assert_eq!(take(&allocator, &pool, 20 * MIB, home).unwrap(), live[1]);
+            allocator.set_pool_limit(DEVICE, pool.id(), Some(MemoryLimit::Fraction(0.25))).unwrap();
+            let more = take(&allocator, &pool, 40 * MIB, home).expect("a quarter of the device is 100 MiB");
+            assert!(take(&allocator, &pool, 20 * MIB, home).is_err());
+            allocator.set_pool_limit(DEVICE, pool.id(), None).unwrap();
+            let last = take(&allocator, &pool, 20 * MIB, home).unwrap();
+            [live[0], live[1], outside, more, last].into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+            let unknown = allocator.set_pool_limit(DEVICE, PoolId(0, u64::MAX), None);
+            assert!(matches!(unknown, Err(AllocError::UnknownPool { .. })));
+            drop((pool, free));
+            rig.nothing_is_left(&allocator);
+        }
+    });
+}
+
+fn a_primed_pool_serves_a_capture_without_the_device<P: Policy>() {
+    on_each(&of(400), |rig| {
+        for settings in both() {
+            let (allocator, stream) = (rig.with_policy::<P>(settings), rig.new_stream());
+            let pool = new_pool(&allocator);
+            let sizes = [30 * MIB, 9 * MIB, 9 * MIB, 700 * KIB, KIB, 0];
+            allocator.prime_pool(pool.id(), stream, &sizes).unwrap();
+            assert_eq!(pool.stats().unwrap().allocation, 0, "nothing of it is handed out");
+            assert!(pool.stats().unwrap().free_bytes > 48 * MIB);
+            let capture =
+                GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();
+            let calls = rig.device.calls();
+            let live = sizes.map(|bytes| allocator.malloc(bytes, stream).unwrap());
+            let calls = rig.device.calls().since(&calls);
+            assert_eq!(calls.get(Call::Malloc) + calls.get(Call::CreatePhysical) + calls.get(Call::Map), 0);
+            live.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+            drop(capture.end().unwrap());
+            // What does not fit is an error; what was taken until then stays cached.
+            let before = pool.stats().unwrap();
+            let refused = allocator.prime_pool(pool.id(), stream, &[KIB, 1000 * MIB]).unwrap_err();
+            assert!(refused.is_out_of_memory());
+            assert_eq!(pool.stats().unwrap().allocation, before.allocation);
+            drop(pool);
+            rig.nothing_is_left(&allocator);
+        }
+    });
+}
+
+fn emptying_a_pool_concerns_no_other<P: Policy>() {
+    on_each(&of(400), |rig| {
+        let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
+        let [one, other] = [PoolId::fresh(), PoolId::fresh()];
+        for pool in [one, other, PoolId::DEFAULT] {
+            if pool != PoolId::DEFAULT {
+                allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+            }
+            let ptr = allocator.malloc(20 * MIB, home).unwrap();
+            allocator.free(ptr).unwrap();
+            if pool != PoolId::DEFAULT {
+                allocator.end_pool(DEVICE, pool).unwrap();
+            }
+        }
+        allocator.empty_pool(one).unwrap();
+        assert_eq!(rig.used(), 60 * MIB, "it is in use");
+        allocator.release_pool(DEVICE, one).unwrap();
+        allocator.release_pool(DEVICE, other).unwrap();
+        allocator.empty_pool(one).unwrap();
+        assert_eq!(rig.used(), 40 * MIB);
+        assert!(matches!(allocator.pool_stats(DEVICE, one), Err(AllocError::UnknownPool { .. })));
+        allocator.empty_pool(one).expect("one that is gone is empty");
+        allocator.empty_pool(PoolId::DEFAULT).unwrap();
+        assert_eq!((rig.used(), allocator.pool_use_count(DEVICE, other).unwrap()), (20 * MIB, 0));
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+#[test]
+fn the_figures_of_a_pool_are_its_own() {
+    // Only this one: segments of PyTorch's sizes are counted.
+    type P = PytorchPolicy;
+    on_each(&of(400), |rig| {
+        let (allocator, home, side) =
+            (rig.with_policy::<P>(Settings::default()), rig.stream(), rig.new_stream());
+        let outside = allocator.malloc(30 * MIB, home).unwrap();
+        let pool = new_pool(&allocator);
+        assert_eq!(pool.stats().unwrap(), PoolStats { use_count: 1, ..PoolStats::default() });
+        let small = take(&allocator, &pool, 700, home).unwrap();
+        let large = take(&allocator, &pool, 5 * MIB + 1, home).unwrap();
+        let elsewhere = take(&allocator, &pool, 30 * MIB, side).unwrap();
+        allocator.free(elsewhere).unwrap();
+        let stats = pool.stats().unwrap();
+        let (blocks, bytes) = (KIB + 5 * MIB + 512, 700 + 5 * MIB + 1);
+        assert_eq!((stats.allocation, stats.allocated_bytes, stats.active_bytes), (2, blocks, blocks));
+        assert_eq!((stats.requested_bytes, stats.segments), (bytes, 3));
+        assert_eq!(stats.free_bytes, 52 * MIB - blocks);
+        let reserved = stats.reserved_bytes;
+        let rows =
+            [reserved.all, reserved.small_pool, reserved.large_pool].map(|row| row.current.unsigned_abs());
+        assert_eq!(rows, [52 * MIB, 2 * MIB, 50 * MIB]);
+        let by_pool = allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools;
+        assert_eq!(by_pool.len(), 1);
+        assert_eq!(by_pool[&pool.id()], reserved);
+        let default = allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap();
+        assert_eq!((default.allocation, default.allocated_bytes, default.segments), (1, 30 * MIB, 1));
+        [outside, small, large].into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+fn a_dead_pool_serves_nobody<P: Policy>() {
+    on_each(&of(100), |rig| {
+        let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
+        let id = PoolId::fresh();
+        allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
+        let live = allocator.malloc(3 * MIB, home).unwrap();
+        allocator.release_pool(DEVICE, id).unwrap();
+        let is_dead = |outcome: Result<(), AllocError>| {
+            assert!(matches!(outcome, Err(AllocError::DeadPool { pool }) if pool == id), "{outcome:?}");
+        };
+        is_dead(allocator.malloc(KIB, home).map(drop));
+        is_dead(allocator.release_pool(DEVICE, id));
+        is_dead(allocator.create_pool(DEVICE, id, None));
+        is_dead(allocator.set_use_on_oom(DEVICE, id, true));
+        is_dead(allocator.set_no_split(DEVICE, id));
+        is_dead(allocator.prime_pool(id, home, &[KIB]));
+        allocator.end_pool(DEVICE, id).unwrap();
+        is_dead(allocator.begin_pool(DEVICE, id, Filter::Always));
+        assert_eq!(allocator.pool_use_count(DEVICE, id).unwrap(), 0);
+        let outside = allocator.malloc(KIB, home).expect("its scope is closed");
+        assert_eq!(allocator.pool_stats(DEVICE, id).unwrap().allocated_bytes, 3 * MIB, "what is live stays");
+        allocator.free(live).unwrap();
+        allocator.free(outside).unwrap();
+        rig.nothing_is_left(&allocator);
+        let unknown = |outcome: Result<(), AllocError>| {
+            assert!(matches!(outcome, Err(AllocError::UnknownPool { pool }) if pool == id), "{outcome:?}");
+        };
+        unknown(allocator.release_pool(DEVICE, id));
+        unknown(allocator.set_no_split(DEVICE, id));
+        unknown(allocator.prime_pool(id, home, &[KIB]));
+    });
+}
+
+/// Another thread ends the scope and forgets the pool while a request finds its way there: it is served without it.
+fn a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it<P: Policy>() {
+    on_each(&of(100), |rig| {
+        let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
+        let id = PoolId::fresh();
+        let other = Arc::downgrade(&allocator);
+        let ends_it = move |_: Stream| {
+            let allocator = other.upgrade().unwrap();
+            allocator.end_pool(DEVICE, id).unwrap();
+            allocator.release_pool(DEVICE, id).unwrap();
+            allocator.empty_pool(id).unwrap();
+            true
+        };
+        allocator.begin_pool(DEVICE, id, Filter::Custom(Arc::new(ends_it))).unwrap();
+        let served = allocator.malloc(KIB, home).expect("the default pool serves it");
+        assert_eq!(allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap().allocation, 1);
+        allocator.free(served).unwrap();
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+fn a_scope_serves_the_requests_that_its_filter_accepts<P: Policy>() {
+    on_each(&of(400), |rig| {
+        let (allocator, home, side) =
+            (rig.with_policy::<P>(Settings::default()), rig.stream(), rig.new_stream());
+        let pool = new_pool(&allocator);
+        let handle = side.raw;
+        let cases: [(Filter, [bool; 3]); 5] = [
+            (Filter::Always, [true, true, true]),
+            (Filter::this_thread(), [true, true, false]),
+            (Filter::Stream(side), [false, true, false]),
+            (Filter::CaptureOf(side), [false, false, false]),
+            (Filter::Custom(Arc::new(move |stream| stream.raw == handle)), [false, true, false]),
+        ];
+        for (filter, expected) in cases {
+            let shown = format!("{filter:?}");
+            let _scope = pool.enter(filter).unwrap();
+            let served = |stream| {
+                let before = pool.stats().unwrap().allocation;
+                let ptr = allocator.malloc(KIB, stream).unwrap();
+                let mine = pool.stats().unwrap().allocation > before;
+                allocator.free(ptr).unwrap();
+                mine
+            };
+            let elsewhere = std::thread::scope(|scope| scope.spawn(|| served(home)).join().unwrap());
+            assert_eq!([served(home), served(side), elsewhere], expected, "{shown}");
+        }
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// What the default pool has cached was of no use to a request inside a pool's scope.
+fn pytorch_159674_a_pool_in_need_gets_what_the_default_pool_has_cached<P: Policy>() {
+    for settings in [Settings::default(), growable()] {
+        let (device, allocator, stream) = with_policy::<P>(of(100), settings);
+        let cached = allocator.malloc(80 * MIB, stream).unwrap();
+        allocator.free(cached).unwrap();
+        let pool = PoolId::fresh();
+        allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+        let ptr = allocator.malloc(80 * MIB, stream).unwrap();
+        allocator.end_pool(DEVICE, pool).unwrap();
+        assert_eq!(allocator.pool_stats(DEVICE, pool).unwrap().allocated_bytes, 80 * MIB);
+        assert!(device.used(DEVICE) <= 100 * MIB);
+        allocator.free(ptr).unwrap();
+    }
+}
+
+/// A thread that flushes knows which arenas to flush; one of them becomes another pool's meanwhile.
+fn a_flush_spares_the_pool_that_got_an_arena_of_a_dead_one<P: Policy>() {
+    on_each(&of(400), |rig| {
+        for settings in [Settings::default(), growable()] {
+            let (allocator, home, side) = (rig.with_policy::<P>(settings), rig.stream(), rig.new_stream());
+            let outside = allocator.malloc(30 * MIB, home).unwrap();
+            let old = new_pool(&allocator);
+            allocator.free(take(&allocator, &old, 30 * MIB, side).unwrap()).unwrap();
+            drop(old);
+            let (engine, young) = (Arc::downgrade(&allocator), Arc::new(OnceLock::new()));
+            let made = Arc::clone(&young);
+            allocator.add_segment_observer(move |event: &SegmentEvent| {
+                let Some(allocator) = engine.upgrade() else { return };
+                if event.change == SegmentChange::Detaching && made.get().is_none() {
+                    let pool = new_pool(&allocator);
+                    allocator.free(take(&allocator, &pool, 30 * MIB, side).unwrap()).unwrap();
+                    made.set(pool).unwrap();
+                }
+            });
+            allocator.free(outside).unwrap();
+            allocator.empty_cache().unwrap();
+            let held = young.get().unwrap().stats().unwrap().reserved_bytes.all.current;
+            assert!(held >= 30 * MIB as i64, "{}: a pool in use keeps its memory", rig.name);
+        }
+    });
+}
+
+fn a_checkpoint_of_another_allocator_is_refused<P: Policy>() {
+    on_each(&of(400), |rig| {
+        let (former, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
+        let ptr = former.malloc(30 * MIB, home).unwrap();
+        let saved = former.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
+        former.free(ptr).unwrap();
+        drop(former);
+        let allocator = rig.with_policy::<P>(Settings::default());
+        let short = allocator.malloc(12 * MIB, home).unwrap();
+        assert_eq!(short, ptr, "another segment, at the same place");
+        allocator.free(short).unwrap();
+        let refused = allocator.restore_checkpoint(&saved, None).unwrap_err();
+        assert!(matches!(refused, AllocError::Checkpoint { .. }), "{refused}");
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+fn a_pools_limit_goes_with_the_pool<P: Policy>() {
+    on_each(&of(400), |rig| {
+        let (allocator, home, id) =
+            (rig.with_policy::<P>(Settings::default()), rig.stream(), PoolId::fresh());
+        let once = || {
+            allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
+            let outcome = allocator.malloc(40 * MIB, home).map(|ptr| allocator.free(ptr).unwrap());
+            allocator.end_pool(DEVICE, id).unwrap();
+            outcome
+        };
+        allocator.create_pool(DEVICE, id, None).unwrap();
+        allocator.set_pool_limit(DEVICE, id, Some(MemoryLimit::Bytes(20 * MIB))).unwrap();
+        assert!(once().unwrap_err().is_out_of_memory());
+        for _ in 0..2 {
+            allocator.release_pool(DEVICE, id).unwrap();
+        }
+        once().expect("a new pool with the same name");
+    });
+}
+
+/// The free end of a segment becomes part of the block: only the rest is new, and fits under the limit.
+#[test]
+fn a_limit_counts_what_is_taken_and_not_what_is_there() {
+    on_each(&of(400), |rig| {
+        let (allocator, home) = (rig.with_policy::<PytorchPolicy>(growable()), rig.stream());
+        let pool = new_pool(&allocator);
+        allocator.set_pool_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(100 * MIB))).unwrap();
+        let low = take(&allocator, &pool, 40 * MIB, home).unwrap();
+        allocator.free(take(&allocator, &pool, 40 * MIB, home).unwrap()).unwrap();
+        let too_much = take(&allocator, &pool, 61 * MIB, home).unwrap_err();
+        assert!(too_much.is_out_of_memory(), "80 MiB would be mapped above the first block: {too_much}");
+        let fits = take(&allocator, &pool, 60 * MIB, home).expect("20 MiB more are allowed");
+        assert_eq!((fits, rig.used()), (low.add(40 * MIB), 100 * MIB));
+        allocator.free(low).unwrap();
+        allocator.free(fits).unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// A later stream with the same handle is another one, also to the scopes of pools; and the handle is never named again.
+fn a_scope_of_a_retired_stream_serves_no_successor<P: Policy>() {
+    on_each(&of(100), |rig| {
+        let (allocator, stream, other) =
+            (rig.with_policy::<P>(Settings::default()), rig.new_stream(), rig.new_stream());
+        for filter in [Filter::Stream(stream), Filter::CaptureOf(stream)] {
+            let pool = new_pool(&allocator);
+            let scope = pool.enter(filter).unwrap();
+            allocator.retire(stream).unwrap();
+            let later = allocator.malloc(MIB, stream).unwrap();
+            assert_eq!(pool.stats().unwrap().allocation, 0, "{}: the stream is not this one", rig.name);
+            let capture = begin(&allocator, other);
+            rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::CaptureStatus, 3, ErrorKind::Other));
+            allocator.malloc(MIB, other).expect("nobody asks about a stream that is gone");
+            rig.device.set_faults(FaultPlan::none());
+            drop((capture, scope));
+            allocator.free(later).unwrap();
+        }
+    });
+}
+
+granule_tests::for_each_policy!(
+    a_request_in_a_scope_reclaims_the_default_pools_cache,
+    a_pool_can_be_limited,
+    a_primed_pool_serves_a_capture_without_the_device,
+    emptying_a_pool_concerns_no_other,
+    a_dead_pool_serves_nobody,
+    a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it,
+    a_scope_serves_the_requests_that_its_filter_accepts,
+    pytorch_159674_a_pool_in_need_gets_what_the_default_pool_has_cached,
+    a_flush_spares_the_pool_that_got_an_arena_of_a_dead_one,
+    a_checkpoint_of_another_allocator_is_refused,
+    a_pools_limit_goes_with_the_pool,
+    a_scope_of_a_retired_stream_serves_no_successor,
+);

@@ -1,0 +1,533 @@
+//! Pools over the program's own memory: growable segments from its source, and code of it that uses the allocator.
+
+use alloc_core::backend::{Backend, BackendError, ErrorKind, HandleType, Result as DriverResult};
+use alloc_core::config::Settings;
+use alloc_core::history::{HistoryOptions, RecordContext};
+use alloc_core::policy::{Policy, PytorchPolicy};
+use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, SegmentSource};
+use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
+use alloc_core::{AllocError, CachingAllocator};
+use backend_openreg::OpenReg;
+use conformance::interpose::Hook;
+use granule_tests::pools::{pool_over, take};
+use granule_tests::rig::{DEVICE, on_each};
+use granule_tests::setup::{SOON, growable, mapped, of, one};
+use granule_tests::{Allocator, with_policy};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
+
+/// A user's physical memory: so many bytes, of which some are out.
+#[derive(Debug)]
+struct Budget {
+    backend: Arc<dyn Backend>,
+    bytes: AtomicU64,
+    out: Mutex<Vec<(PhysicalHandle, u64)>>,
+    asked: AtomicU64,
+}
+
+impl Budget {
+    fn new(backend: &Arc<dyn Backend>, bytes: u64) -> Arc<Self> {
+        let (bytes, asked) = (AtomicU64::new(bytes), AtomicU64::new(0));
+        Arc::new(Self { backend: Arc::clone(backend), bytes, out: Mutex::default(), asked })
+    }
+
+    fn bytes_out(&self) -> u64 {
+        self.out.lock().unwrap().iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+// SAFETY: it hands no fixed segments out.
+unsafe impl SegmentSource for Budget {
+    fn alloc(&self, _: u64, _: Stream) -> Option<DevicePtr> {
+        None
+    }
+
+    unsafe fn free(&self, ptr: DevicePtr, _: u64, _: Stream) {
+        panic!("{ptr} was never given")
+    }
+
+    fn physical(&self) -> Option<&dyn PhysicalSource> {
+        Some(self)
+    }
+}
+
+// SAFETY: handles that the device has just made, each handed out once.
+unsafe impl PhysicalSource for Budget {
+    fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.bytes_out() + bytes > self.bytes.load(Ordering::Relaxed) {
+            return None;
+        }
+        let vm = self.backend.virtual_memory().unwrap();
+        let handle = vm.create_physical(device, bytes, HandleType::None).ok()?;
+        self.out.lock().unwrap().push((handle, bytes));
+        Some(handle)
+    }
+
+    fn release(&self, handle: PhysicalHandle) -> alloc_core::backend::Result<()> {
+        let mut out = self.out.lock().unwrap();
+        let at = out.iter().position(|(known, _)| *known == handle).expect("it was given by this source");
+        // SAFETY: rule 1: created by this source, released once.
+        unsafe { self.backend.virtual_memory().unwrap().release_physical(handle) }?;
+        out.swap_remove(at);
+        Ok(())
+    }
+}
+
+/// PyTorch issue 147851: a pool with its own allocator cannot grow its segments.
+#[test]
+fn a_pool_with_a_physical_source_grows_its_segments() {
+    // Only this one: granules of 20 MiB are counted.
+    type P = PytorchPolicy;
+    on_each(&of(400), |rig| {
+        let (allocator, home) = (rig.with_policy::<P>(growable()), rig.stream());
+        let source = Budget::new(&rig.backend, 100 * MIB);
+        let options = PoolOptions { source: Some(source.clone()), ..PoolOptions::default() };
+        let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
+        let id = pool.id();
+        let first = take(&allocator, &pool, 15 * MIB, home).unwrap();
+        let second = take(&allocator, &pool, 15 * MIB, home).unwrap();
+        assert_eq!(second, first.add(15 * MIB), "one segment, of two granules");
+        assert_eq!((source.bytes_out(), rig.used()), (40 * MIB, 40 * MIB));
+        let segments = pool.snapshot(false).segments;
+        assert_eq!((segments.len(), segments[0].is_expandable), (1, true));
+        // Memory of other pools is not the source's.
+        let outside = allocator.malloc(30 * MIB, home).unwrap();
+        assert_eq!((source.bytes_out(), rig.used()), (40 * MIB, 80 * MIB));
+        allocator.free(first).unwrap();
+        drop(pool);
+        assert_eq!(source.bytes_out(), 40 * MIB, "each granule has a part of the live block");
+        allocator.free(second).unwrap();
+        allocator.empty_pool(id).unwrap();
+        assert_eq!((source.bytes_out(), rig.used()), (0, 40 * MIB));
+        allocator.free(outside).unwrap();
+        rig.nothing_is_left(&allocator);
+        assert_eq!(Arc::strong_count(&source), 1, "the pool's record is gone");
+    });
+}
+
+/// Every rung of the ladder that serves driver memory serves a source's.
+#[test]
+fn a_source_without_memory_has_the_whole_ladder() {
+    // Only this one: granules of 20 MiB are counted.
+    type P = PytorchPolicy;
+    on_each(&of(400), |rig| {
+        let (allocator, home, other) = (rig.with_policy::<P>(growable()), rig.stream(), rig.new_stream());
+        let source = Budget::new(&rig.backend, 40 * MIB);
+        let options = PoolOptions { source: Some(source.clone()), ..PoolOptions::default() };
+        let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
+        let held = take(&allocator, &pool, 30 * MIB, home).unwrap();
+        let before = allocator.stats(DEVICE).unwrap();
+        let asked = source.asked.load(Ordering::Relaxed);
+        let refused = take(&allocator, &pool, 30 * MIB, home).unwrap_err();
+        assert!(refused.is_out_of_memory(), "{refused}");
+        let stats = allocator.stats(DEVICE).unwrap();
+        assert_eq!(stats.num_alloc_retries - before.num_alloc_retries, 1);
+        assert_eq!(stats.num_ooms - before.num_ooms, 1);
+        assert!(
+            source.asked.load(Ordering::Relaxed) >= asked + 2,
+            "asked again after everything was given back"
+        );
+        assert_eq!((source.bytes_out(), rig.used()), (40 * MIB, 40 * MIB), "failed attempts keep nothing");
+        // A block that waits for another stream is waited for.
+        allocator.record_stream(held, other).unwrap();
+        allocator.free(held).unwrap();
+        assert_eq!(take(&allocator, &pool, 40 * MIB, home).unwrap(), held);
+        // A callback that finds memory is heard.
+        let generous = Arc::clone(&source);
+        allocator.add_free_memory_callback(Box::new(move || {
+            generous.bytes.store(80 * MIB, Ordering::Relaxed);
+            false
+        }));
+        let more = take(&allocator, &pool, 40 * MIB, home).unwrap();
+        assert_eq!(more, held.add(40 * MIB), "the segment grew");
+        allocator.free(held).unwrap();
+        allocator.free(more).unwrap();
+        drop(pool);
+        assert_eq!(source.bytes_out(), 0);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// A source that can only give physical memory says no to fixed segments, and the message says whose fault it is.
+#[test]
+fn without_growable_segments_the_source_is_asked_for_fixed_ones() {
+    // Only this one: the `granule` policy always grows.
+    type P = PytorchPolicy;
+    on_each(&of(400), |rig| {
+        let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
+        let source = Budget::new(&rig.backend, 100 * MIB);
+        let options = PoolOptions { source: Some(source.clone()), ..PoolOptions::default() };
+        let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
+        assert!(take(&allocator, &pool, 30 * MIB, home).unwrap_err().is_out_of_memory());
+        assert_eq!((source.asked.load(Ordering::Relaxed), rig.used()), (0, 0));
+    });
+}
+
+/// A user's own memory functions, which count what they hold.
+#[derive(Debug)]
+struct Counting {
+    backend: Arc<OpenReg>,
+    held: AtomicU64,
+    handles: AtomicU64,
+    grows: bool,
+}
+
+impl Counting {
+    fn new(backend: &Arc<OpenReg>, grows: bool) -> Arc<Self> {
+        Arc::new(Self {
+            backend: backend.clone(),
+            held: AtomicU64::new(0),
+            handles: AtomicU64::new(0),
+            grows,
+        })
+    }
+}
+
+// SAFETY: the machine's memory is disjoint, large enough and aligned (I1), and nothing else frees it.
+unsafe impl SegmentSource for Counting {
+    fn alloc(&self, bytes: u64, stream: Stream) -> Option<DevicePtr> {
+        let ptr = self.backend.malloc(stream.device, bytes).ok()?;
+        self.held.fetch_add(bytes, Ordering::Relaxed);
+        Some(ptr)
+    }
+    unsafe fn free(&self, ptr: DevicePtr, bytes: u64, stream: Stream) {
+        // SAFETY: rule 3, by this function's contract.
+        unsafe { self.backend.free(stream.device, ptr) }.unwrap();
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+    fn physical(&self) -> Option<&dyn PhysicalSource> {
+        self.grows.then_some(self)
+    }
+}
+
+// SAFETY: handles that the device has just made, each handed out once.
+unsafe impl PhysicalSource for Counting {
+    fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
+        let vm = self.backend.virtual_memory().unwrap();
+        let handle = vm.create_physical(device, bytes, HandleType::None).ok()?;
+        self.handles.fetch_add(1, Ordering::Relaxed);
+        Some(handle)
+    }
+    fn release(&self, handle: PhysicalHandle) -> DriverResult<()> {
+        // SAFETY: rule 1: made by `create`, released once.
+        unsafe { self.backend.virtual_memory().unwrap().release_physical(handle) }?;
+        self.handles.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Growable segments had to be switched off for the whole process where one pool had memory functions of its own.
+#[test]
+fn pytorch_147851_growable_segments_and_a_pools_own_functions_go_together() {
+    for grows in [false, true] {
+        let (device, allocator, stream) = with_policy::<PytorchPolicy>(of(1024), growable());
+        let source = Counting::new(&device, grows);
+        let pool = PoolId::fresh();
+        allocator.create_pool(DEVICE, pool, Some(source.clone())).unwrap();
+        let outside = allocator.malloc(30 * MIB, stream).unwrap();
+        allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+        let inside = allocator.malloc(30 * MIB, stream).unwrap();
+        allocator.end_pool(DEVICE, pool).unwrap();
+        let snapshot = allocator.snapshot(false);
+        let expandable =
+            |id| snapshot.segments.iter().filter(move |s| s.pool_id == id).map(|s| s.is_expandable);
+        assert!(expandable(PoolId::DEFAULT).eq([true]), "the default pool grows");
+        assert!(expandable(pool).eq([grows]), "the pool grows where its functions offer handles");
+        assert_eq!(source.held.load(Ordering::Relaxed), if grows { 0 } else { 30 * MIB });
+        assert_eq!(source.handles.load(Ordering::Relaxed), if grows { 2 } else { 0 }, "granules of 20 MiB");
+        allocator.free(inside).unwrap();
+        allocator.free(outside).unwrap();
+        allocator.release_pool(DEVICE, pool).unwrap();
+        allocator.release_pool(DEVICE, pool).unwrap();
+        allocator.empty_cache().unwrap();
+        assert_eq!((source.held.load(Ordering::Relaxed), source.handles.load(Ordering::Relaxed)), (0, 0));
+        assert_eq!(device.used(DEVICE), 0);
+        allocator.check_invariants();
+    }
+}
+
+/// A pool's counter of driver allocations went below zero, because it counted requests going up and blocks going down.
+#[test]
+fn pytorch_168956_a_pools_figures_stay_right_when_its_memory_goes_in_pieces() {
+    let (device, allocator, stream) = with_policy::<PytorchPolicy>(of(1024), growable());
+    let pool = PoolId::fresh();
+    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    let large = allocator.malloc(200 * MIB, stream).unwrap();
+    allocator.free(large).unwrap();
+    let pieces: Vec<_> = (0..4).map(|_| allocator.malloc(20 * MIB, stream).unwrap()).collect();
+    allocator.free(pieces[0]).unwrap();
+    allocator.free(pieces[2]).unwrap();
+    allocator.end_pool(DEVICE, pool).unwrap();
+    allocator.release_pool(DEVICE, pool).unwrap();
+    let held = |allocator: &granule_tests::Allocator<PytorchPolicy>| {
+        allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools[&pool].all.current
+    };
+    assert_eq!(held(&allocator), 200 << 20);
+    allocator.empty_cache().unwrap();
+    assert_eq!(held(&allocator), 40 << 20, "what is live stays, the pieces between go");
+    allocator.free(pieces[1]).unwrap();
+    allocator.free(pieces[3]).unwrap();
+    allocator.empty_cache().unwrap();
+    assert_eq!(held(&allocator), 0);
+    assert!(matches!(allocator.pool_use_count(DEVICE, pool), Err(AllocError::UnknownPool { .. })));
+    assert_eq!(device.used(DEVICE), 0);
+    allocator.check_invariants();
+}
+
+/// Foreign code that runs when it is dropped.
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Uses the allocator in ways that take all kinds of locks, and counts that.
+fn busybody<P: Policy>(
+    allocator: &Allocator<P>,
+    stream: Stream,
+    count: &Arc<AtomicU64>,
+) -> OnDrop<impl Fn() + use<P>> {
+    let (engine, count) = (Arc::downgrade(allocator), Arc::clone(count));
+    OnDrop(move || {
+        if let Some(allocator) = engine.upgrade() {
+            allocator.free(allocator.malloc(MIB, stream).unwrap()).unwrap();
+            allocator.empty_cache().unwrap();
+            allocator.set_memory_fraction(1.0, DEVICE).unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    })
+}
+
+/// A source that is the driver, and has a destructor.
+struct Attached<D> {
+    backend: Arc<dyn Backend>,
+    _destructor: D,
+}
+
+impl<D> std::fmt::Debug for Attached<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Attached")
+    }
+}
+
+// SAFETY: the driver's memory is disjoint, large enough and aligned (I1), and nothing else frees it.
+unsafe impl<D: Send + Sync> SegmentSource for Attached<D> {
+    fn alloc(&self, bytes: u64, stream: Stream) -> Option<DevicePtr> {
+        self.backend.malloc(stream.device, bytes).ok()
+    }
+    unsafe fn free(&self, ptr: DevicePtr, _: u64, stream: Stream) {
+        // SAFETY: rule 3, by this function's contract.
+        unsafe { self.backend.free(stream.device, ptr) }.unwrap();
+    }
+}
+
+fn destructors_of_the_programs_objects_run_without_a_lock<P: Policy>() {
+    on_each(&of(100), |rig| {
+        let (allocator, home, count) =
+            (rig.with_policy::<P>(Settings::default()), rig.stream(), Arc::default());
+        // The first request of a new stream needs an arena, too.
+        let destructor = || busybody(&allocator, rig.new_stream(), &count);
+        let source = || {
+            let source = Attached { backend: Arc::clone(&rig.backend), _destructor: destructor() };
+            Some(Arc::new(source) as Arc<dyn SegmentSource>)
+        };
+        let filter = || {
+            let destructor = destructor();
+            Filter::Custom(Arc::new(move |_| std::ptr::eq(&raw const destructor, &raw const destructor)))
+        };
+        let ran = |what, times| assert_eq!(count.swap(0, Ordering::Relaxed), times, "{}: {what}", rig.name);
+
+        let pool = pool_over(&allocator, source());
+        assert!(allocator.create_pool(DEVICE, pool.id(), source()).is_err());
+        ran("a source that is refused", 1);
+        let scope = pool.enter(filter()).unwrap();
+        assert!(pool.enter(filter()).is_err());
+        ran("a filter that is refused", 1);
+        allocator.free(allocator.malloc(MIB, home).unwrap()).unwrap();
+        drop(scope);
+        ran("a scope that ends", 1);
+        drop(pool);
+        ran("a pool that goes", 1);
+
+        let observer = destructor();
+        let gather = move || (std::ptr::eq(&raw const observer, &raw const observer)).then(|| None).flatten();
+        let options = HistoryOptions::newest(10);
+        let recorder = Some(Arc::new(gather) as _);
+        let contexts = RecordContext::All;
+        allocator.record_history(&HistoryOptions { contexts, recorder, ..options.clone() });
+        allocator.record_history(&HistoryOptions { max_entries: 0, ..options });
+        ran("a recorder that is replaced", 1);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// A source of physical memory that does not take it back at first, and uses the allocator when it does.
+#[derive(Debug)]
+struct Reluctant<P: Policy> {
+    backend: Arc<dyn Backend>,
+    engine: OnceLock<std::sync::Weak<alloc_core::CachingAllocator<P>>>,
+    elsewhere: Stream,
+    refusals: AtomicU64,
+}
+
+// SAFETY: it hands no fixed segments out.
+unsafe impl<P: Policy> SegmentSource for Reluctant<P> {
+    fn alloc(&self, _: u64, _: Stream) -> Option<DevicePtr> {
+        None
+    }
+    unsafe fn free(&self, _: DevicePtr, _: u64, _: Stream) {}
+    fn physical(&self) -> Option<&dyn PhysicalSource> {
+        Some(self)
+    }
+}
+
+// SAFETY: handles that the device has just made, each handed out once.
+unsafe impl<P: Policy> PhysicalSource for Reluctant<P> {
+    fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
+        self.backend.virtual_memory().unwrap().create_physical(device, bytes, HandleType::None).ok()
+    }
+    fn release(&self, handle: PhysicalHandle) -> DriverResult<()> {
+        let left = self.refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
+        if left.is_ok() {
+            return Err(BackendError::new(ErrorKind::Other, 0, "release", DEVICE, "not now"));
+        }
+        let allocator = self.engine.get().unwrap().upgrade().unwrap();
+        allocator.free(allocator.malloc(20 * MIB, self.elsewhere).unwrap()).unwrap();
+        // SAFETY: rule 1: made by `create`, released once.
+        unsafe { self.backend.virtual_memory().unwrap().release_physical(handle) }
+    }
+}
+
+fn a_source_takes_memory_back_later_without_a_lock<P: Policy>() {
+    on_each(&of(400), |rig| {
+        let (allocator, home) = (rig.with_policy::<P>(growable()), rig.stream());
+        let source = Arc::new(Reluctant {
+            backend: Arc::clone(&rig.backend),
+            engine: OnceLock::from(Arc::downgrade(&allocator)),
+            elsewhere: rig.new_stream(),
+            refusals: AtomicU64::new(3),
+        });
+        let pool = pool_over(&allocator, Some(source));
+        allocator.free(take(&allocator, &pool, 20 * MIB, home).unwrap()).unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+/// Something of the program's that uses the allocator when it is dropped.
+#[derive(Debug)]
+struct Foreign<P: Policy> {
+    allocator: Weak<CachingAllocator<P>>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl<P: Policy> Foreign<P> {
+    fn new(allocator: &Allocator<P>, dropped: &Arc<AtomicU64>) -> Self {
+        Self { allocator: Arc::downgrade(allocator), dropped: Arc::clone(dropped) }
+    }
+
+    fn filter(self) -> Filter {
+        Filter::Custom(Arc::new(move |_| self.allocator.strong_count() == 0))
+    }
+}
+
+impl<P: Policy> Drop for Foreign<P> {
+    fn drop(&mut self) {
+        if let Some(allocator) = self.allocator.upgrade() {
+            // Takes the lock of the pools, and that of every arena.
+            assert!(allocator.pool_use_count(DEVICE, PoolId(0, u64::MAX)).is_err());
+            allocator.stats(DEVICE).unwrap();
+        }
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: it hands nothing out.
+unsafe impl<P: Policy> SegmentSource for Foreign<P> {
+    fn alloc(&self, _: u64, _: Stream) -> Option<DevicePtr> {
+        None
+    }
+
+    unsafe fn free(&self, _: DevicePtr, _: u64, _: Stream) {}
+}
+
+fn filters_and_sources_may_use_the_allocator_when_they_are_dropped<P: Policy>() {
+    on_each(&mapped(64), |rig| {
+        let (allocator, other) =
+            (rig.with_policy::<P>(Settings::default()), rig.with_policy::<P>(Settings::default()));
+        let dropped = Arc::new(AtomicU64::new(0));
+        let so_far = || dropped.load(Ordering::Relaxed);
+        let pool = PoolId::fresh();
+        allocator.begin_pool(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).unwrap();
+        assert!(allocator.begin_pool(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).is_err());
+        assert_eq!(so_far(), 1, "that of the refused scope");
+        let source =
+            || -> Option<Arc<dyn SegmentSource>> { Some(Arc::new(Foreign::new(&allocator, &dropped))) };
+        assert!(allocator.create_pool(DEVICE, pool, source()).is_err());
+        assert_eq!(so_far(), 2, "the refused source");
+        allocator.end_pool(DEVICE, pool).unwrap();
+        assert_eq!(so_far(), 3, "that of the scope that ended");
+        allocator.begin_pool(DEVICE, PoolId::fresh(), Foreign::new(&other, &dropped).filter()).unwrap();
+        drop(allocator);
+        assert_eq!(so_far(), 4, "that of a scope that was open to the end");
+    });
+}
+
+/// Gets its memory from the allocator that asks for it, and fails where that fails.
+#[derive(Debug)]
+struct Circular<P: Policy> {
+    allocator: OnceLock<Weak<CachingAllocator<P>>>,
+    stream: Stream,
+    refusals: AtomicU64,
+}
+
+// SAFETY: it gives memory that the allocator handed out and that nobody else has.
+unsafe impl<P: Policy> SegmentSource for Circular<P> {
+    fn alloc(&self, bytes: u64, _: Stream) -> Option<DevicePtr> {
+        let allocator = self.allocator.get()?.upgrade()?;
+        let given = allocator.malloc(bytes, self.stream);
+        self.refusals.fetch_add(u64::from(given.is_err()), Ordering::Relaxed);
+        given.ok()
+    }
+    unsafe fn free(&self, ptr: DevicePtr, _: u64, _: Stream) {
+        let allocator = self.allocator.get().and_then(Weak::upgrade);
+        allocator.unwrap().free(ptr).unwrap();
+    }
+}
+
+/// A pool's source may use the allocator, also where there is not enough memory: it must not wait for the request
+/// that it serves.
+fn a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself<P: Policy>() {
+    let (device, allocator, home) = with_policy::<P>(one().capacity(GIB), Settings::default());
+    let other = device.create_stream(DEVICE, 0).unwrap();
+    let source =
+        Arc::new(Circular { allocator: OnceLock::new(), stream: other, refusals: AtomicU64::new(0) });
+    source.allocator.set(Arc::downgrade(&allocator)).unwrap();
+    let pool = PoolId::fresh();
+    allocator.create_pool(DEVICE, pool, Some(source.clone())).unwrap();
+    allocator.begin_pool(DEVICE, pool, Filter::Stream(home)).unwrap();
+    let live = allocator.malloc(600 * MIB, other).unwrap();
+    let (answered, answers) = mpsc::channel();
+    let thread = {
+        let allocator = Arc::clone(&allocator);
+        std::thread::spawn(move || answered.send(allocator.malloc(500 * MIB, home)))
+    };
+    let answer = answers.recv_timeout(SOON).expect("no thread waits for itself");
+    assert!(matches!(answer, Err(AllocError::OutOfMemory(_))), "{answer:?}");
+    thread.join().unwrap().unwrap();
+    assert!(source.refusals.load(Ordering::Relaxed) > 0);
+    allocator.end_pool(DEVICE, pool).unwrap();
+    allocator.release_pool(DEVICE, pool).unwrap();
+    allocator.free(live).unwrap();
+    allocator.check_invariants();
+}
+
+granule_tests::for_each_policy!(
+    destructors_of_the_programs_objects_run_without_a_lock,
+    a_source_takes_memory_back_later_without_a_lock,
+    filters_and_sources_may_use_the_allocator_when_they_are_dropped,
+    a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself,
+);

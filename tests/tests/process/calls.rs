@@ -1,0 +1,139 @@
+//! Every call of the allocator, over a driver that counts calls and can unload.
+
+use alloc_core::backend::{Backend, BackendError, ErrorKind, Result};
+use alloc_core::config::Settings;
+use alloc_core::policy::Policy;
+use alloc_core::pool::Filter;
+use alloc_core::types::{DevicePtr, GIB, PoolId, Stream};
+use alloc_core::{AllocError, CachingAllocator};
+use backend_openreg::{OpenReg, OpenRegConfig};
+use conformance::interpose::{Hook, Interposed};
+use granule_tests::quiet::Retires;
+use granule_tests::rig::DEVICE;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+pub(crate) fn config() -> OpenRegConfig {
+    OpenRegConfig::default().devices(2).capacity(8 * GIB)
+}
+
+/// A driver that counts calls and can unload.
+#[derive(Debug, Default)]
+pub(crate) struct Driver {
+    pub(crate) calls: AtomicU64,
+    pub(crate) unloaded: AtomicBool,
+    /// Events cannot be recorded: the stream, not the driver, is unusable.
+    pub(crate) broken_streams: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Watch(pub(crate) Arc<Driver>);
+
+impl Hook for Watch {
+    fn enter(&self, method: &'static str) -> Result<()> {
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        let broken = self.0.broken_streams.load(Ordering::Relaxed) && method == "Backend::record_event";
+        if self.0.unloaded.load(Ordering::Relaxed) || broken {
+            return Err(BackendError::new(ErrorKind::Unusable, 4, method, DEVICE, "the driver is unloading"));
+        }
+        Ok(())
+    }
+}
+
+impl Driver {
+    pub(crate) fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+}
+
+/// An allocator over a machine whose driver calls are counted.
+pub(crate) fn rig<P: Policy>(
+    config: OpenRegConfig,
+) -> (Arc<OpenReg>, Arc<Driver>, CachingAllocator<P>, Stream) {
+    let machine = OpenReg::new(config).unwrap();
+    let driver = Arc::new(Driver::default());
+    let backend = Arc::new(Interposed::new(machine.clone(), Watch(Arc::clone(&driver))));
+    let stream = machine.default_stream(DEVICE);
+    (machine, driver, CachingAllocator::<P>::new(backend, Settings::default()).unwrap(), stream)
+}
+
+/// Every call that can fail, and what it said.
+pub(crate) fn every_call<P: Policy>(
+    allocator: &CachingAllocator<P>,
+    ptr: DevicePtr,
+    stream: Stream,
+    saved: &alloc_core::device::PoolCheckpoint,
+) -> Vec<(&'static str, std::result::Result<(), AllocError>)> {
+    let a = allocator;
+    let pool = PoolId::fresh();
+    vec![
+        ("malloc", a.malloc(512, stream).map(drop)),
+        ("malloc_at", a.malloc_at(512, ptr, stream).map(drop)),
+        ("record_stream", a.record_stream(ptr, stream)),
+        ("poll", a.poll(DEVICE)),
+        ("synchronise", a.synchronise(DEVICE)),
+        ("cache_info", a.cache_info(DEVICE).map(drop)),
+        ("set_memory_fraction", a.set_memory_fraction(0.5, DEVICE)),
+        ("set_memory_limits", a.set_memory_limits(DEVICE, None, None)),
+        ("set_reserve_class", a.set_reserve_class(stream, "none")),
+        ("annotate", a.annotate(ptr, "text")),
+        ("create_pool", a.create_pool(DEVICE, pool, None)),
+        ("begin_pool", a.begin_pool(DEVICE, pool, Filter::Always)),
+        ("set_use_on_oom", a.set_use_on_oom(DEVICE, PoolId::DEFAULT, true)),
+        ("set_no_split", a.set_no_split(DEVICE, PoolId::DEFAULT)),
+        ("set_pool_limit", a.set_pool_limit(DEVICE, PoolId::DEFAULT, None)),
+        ("prime_pool", a.prime_pool(PoolId::DEFAULT, stream, &[512])),
+        ("mark_capture_begin", a.mark_capture_begin(DEVICE)),
+        ("checkpoint", a.checkpoint(DEVICE, PoolId::DEFAULT).map(drop)),
+        ("restore_checkpoint", a.restore_checkpoint(saved, None).map(drop)),
+    ]
+}
+
+/// Calls that give something back.
+pub(crate) fn releases<P: Policy>(
+    allocator: &CachingAllocator<P>,
+    ptr: DevicePtr,
+    stream: Stream,
+) -> Vec<(&'static str, std::result::Result<(), AllocError>)> {
+    let a = allocator;
+    vec![
+        ("free", a.free(ptr)),
+        ("free again", a.free(ptr)),
+        ("free of another's", a.free(DevicePtr(0xdead_beef))),
+        ("free_on", a.free_on(ptr, DEVICE)),
+        ("retire_stream", a.retire(stream)),
+        ("empty_cache", a.empty_cache()),
+        ("empty_pool", a.empty_pool(PoolId::DEFAULT)),
+        ("end_pool", a.end_pool(DEVICE, PoolId::DEFAULT)),
+        ("release_pool", a.release_pool(DEVICE, PoolId::DEFAULT)),
+        ("mark_capture_end", a.mark_capture_end(DEVICE)),
+    ]
+}
+
+/// Calls that only look.
+pub(crate) fn looks<P: Policy>(
+    allocator: &CachingAllocator<P>,
+    ptr: DevicePtr,
+) -> Vec<(&'static str, std::result::Result<(), AllocError>)> {
+    let a = allocator;
+    vec![
+        ("stats", a.stats(DEVICE).map(drop)),
+        ("reset_peak_stats", a.reset_peak_stats(DEVICE)),
+        ("reset_accumulated_stats", a.reset_accumulated_stats(DEVICE)),
+        ("memory_fraction", a.memory_fraction(DEVICE).map(drop)),
+        ("base_allocation", a.base_allocation(ptr).map(drop)),
+        ("pool_use_count", a.pool_use_count(DEVICE, PoolId::DEFAULT).map(drop)),
+        ("pool_stats", a.pool_stats(DEVICE, PoolId::DEFAULT).map(drop)),
+        ("pool_has_live", a.pool_has_live(DEVICE, PoolId::DEFAULT, &BTreeSet::new()).map(drop)),
+    ]
+}
+
+/// What of `calls` did not answer as `expected` says.
+pub(crate) fn unexpected(
+    calls: Vec<(&'static str, std::result::Result<(), AllocError>)>,
+    expected: impl Fn(&std::result::Result<(), AllocError>) -> bool,
+) -> Vec<String> {
+    let wrong = calls.into_iter().filter(|(_, answer)| !expected(answer));
+    wrong.map(|(call, answer)| format!("{call} answered {answer:?}")).collect()
+}

@@ -1,0 +1,6 @@
+//! Pools that sleep and wake.
+#![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
+
+mod contents;
+mod drivers;
+mod model;
