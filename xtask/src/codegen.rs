@@ -38,7 +38,7 @@ const PRODUCTS: &[Product] = &[
 ];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let contract = Contract::read(&root().join("crates/alloc-core/src"))?;
+    let contract = Contract::read(&root().join("crates/backend-api/src"))?;
     let stale = stale(&contract, &root())?;
     if options.check && !stale.is_empty() {
         let paths: Vec<&str> = stale.iter().map(|(path, _)| *path).collect();
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_or_not_right_is_stale() {
-        let contract = Contract::read(&root().join("crates/alloc-core/src")).unwrap();
+        let contract = Contract::read(&root().join("crates/backend-api/src")).unwrap();
         let nowhere = root().join("xtask/no-such-folder");
         let stale: Vec<&str> =
             stale(&contract, &nowhere).unwrap().into_iter().map(|(path, _)| path).collect();

@@ -131,7 +131,9 @@ fn fuzz(cases: u32) -> Result<()> {
             .env("PROPTEST_CASES", cases.to_string()),
     )?;
     // Random programs, and whatever the tools can be given.
-    for (package, program, module) in [("granule-tests", "allocation", "model::"), ("analysis", "runs", "fuzz::")] {
+    for (package, program, module) in
+        [("granule-tests", "allocation", "model::"), ("analysis", "runs", "fuzz::")]
+    {
         process::run(
             process::command("cargo")
                 .args(["test", "--release", "-p", package, "--features", "alloc-core/paranoid"])

@@ -108,7 +108,7 @@ fn from_here(manifest: &str, here: &str) -> String {
             (format!("{name}.git = \"{REPOSITORY}\""), format!("{name}.path = \"{here}/crates/{name}\""));
         text.replace(&there, &here)
     };
-    ["alloc-core", "conformance"].into_iter().fold(manifest.to_owned(), at)
+    ["backend-api", "conformance"].into_iter().fold(manifest.to_owned(), at)
 }
 
 /// How much of it a vendor writes, and how much goes away.
@@ -158,6 +158,21 @@ mod tests {
         println!("{}", lines(&folder).unwrap());
         let required = lines_of_code(&folder.join(BACKEND)).unwrap();
         assert!(required < 300, "the required part takes {required} lines");
+    }
+
+    /// What a vendor's library brings along; `-- --nocapture` prints it.
+    #[test]
+    fn the_contract_brings_at_most_five_crates() {
+        let output = command("cargo")
+            .args(["tree", "--offline", "--package", "backend-api", "--edges", "normal", "--prefix", "none"])
+            .output()
+            .unwrap();
+        let tree = String::from_utf8(output.stdout).unwrap();
+        println!("{tree}");
+        let names: std::collections::BTreeSet<&str> =
+            tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+        assert!(names.contains("backend-api") && !names.contains("alloc-core"), "{tree}");
+        assert!(names.len() <= 6, "{tree}");
     }
 
     /// What a vendor outside the tree copies: whole, and with dependencies that are found from anywhere.

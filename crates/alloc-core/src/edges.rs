@@ -55,8 +55,6 @@ struct Word {
 
 /// The newest word.
 static WORDS: AtomicPtr<Word> = AtomicPtr::new(std::ptr::null_mut());
-/// Backends with smaller ids were made by a process that this one is a fork of.
-static FIRST_OWN: AtomicU64 = AtomicU64::new(0);
 /// The process is at its end.
 static ENDED: AtomicBool = AtomicBool::new(false);
 static WATCHED: AtomicBool = AtomicBool::new(false);
@@ -129,7 +127,7 @@ pub(crate) fn take_back(attention: &'static Attention) {
 }
 
 /// Sees to it that forks and the end of the process are noticed. Called before anything is made that they concern.
-pub(crate) fn watch() {
+fn watch() {
     // Twice is harmless, and nobody waits for another thread here: a fork may have left that thread behind.
     // Threads of a schedule exist only inside of it; nothing of theirs is left at a fork or an exit.
     if cfg!(any(loom, shuttle)) || WATCHED.load(Ordering::Acquire) {
@@ -150,7 +148,6 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn in_child() {
-    FIRST_OWN.store(BackendId::bound(), Ordering::Release);
     words().for_each(|word| word.attention.set(Reason::FORKED, true));
     AT_WORK.store(0, Ordering::SeqCst);
 }
@@ -169,7 +166,8 @@ extern "C" fn at_exit() {
 
 /// Whether an allocator may be made over a backend.
 pub(crate) fn admit(backend: BackendId) -> Result<()> {
-    if u64::from(backend.0) < FIRST_OWN.load(Ordering::Acquire) {
+    watch();
+    if backend.is_inherited() {
         return Err(AllocError::Forked);
     }
     if ENDED.load(Ordering::Acquire) { Err(AllocError::DriverGone) } else { Ok(()) }

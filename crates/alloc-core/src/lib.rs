@@ -26,7 +26,6 @@ pub mod address_map;
 pub mod allocator;
 mod arena;
 mod attention;
-pub mod backend;
 pub mod block;
 pub mod budget;
 pub mod buffer;
@@ -69,6 +68,8 @@ mod sync;
 pub mod types;
 
 pub use allocator::CachingAllocator;
+/// The device contract: the crate `backend-api`, under the name that it has here.
+pub use backend_api as backend;
 pub use buffer::DeviceBuffer;
 pub use error::AllocError;
 pub use host::{HostAllocator, PinnedBuffer};

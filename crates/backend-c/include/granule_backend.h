@@ -451,6 +451,9 @@ typedef struct granule_backend_table {
     /* Waits until the event's last record has been passed. Blocks. Illegal during capture. CUDA
      * cuEventSynchronize, HIP hipEventSynchronize, OpenReg orEventSynchronize. */
     granule_backend_status (*synchronize_event)(void *context, granule_backend_event event);
+
+    /* ---- Optional family: pinned host memory ------------------------------------------------------- */
+
     /* Page-locked host memory, aligned to 64 bytes at least. Blocks. CUDA cuMemHostAlloc, HIP
      * hipHostMalloc, OpenReg orMallocHost. */
     granule_backend_status (*host_malloc)(
@@ -479,8 +482,8 @@ typedef struct granule_backend_table {
         granule_backend_device device,
         granule_backend_device *answer);
     /* Whether the device's primary context exists; must not create it. Does not block. CUDA
-     * cuDevicePrimaryCtxGetState, HIP hipDevicePrimaryCtxGetState, OpenReg: always. Where it is NULL:
-     * true. */
+     * cuDevicePrimaryCtxGetState, HIP hipDevicePrimaryCtxGetState, OpenReg: always. Without it: yes,
+     * always. Where it is NULL: true. */
     granule_backend_status (*has_primary_context)(void *context, granule_backend_device device, bool *answer);
     /* One number about a device. Does not block; legal during capture. CUDA cuDeviceGetAttribute, HIP
      * hipDeviceGetAttribute (other numbers), OpenReg: a table. NotSupported where it has no answer. Where
@@ -491,14 +494,16 @@ typedef struct granule_backend_table {
         granule_backend_attribute attribute,
         int64_t *answer);
     /* Name, ids and total memory. Does not block. CUDA cuDeviceGetName, cuDeviceGetUuid,
-     * cuDeviceGetPCIBusId, cuDeviceTotalMem; HIP hipDeviceGetName and so on; OpenReg: a table. Where it is
-     * NULL: the backend's name, and the total of memory_info. */
+     * cuDeviceGetPCIBusId, cuDeviceTotalMem; HIP hipDeviceGetName and so on; OpenReg: a table. Without it:
+     * the backend's name, and the total of memory_info. Where it is NULL: the backend's name, and the
+     * total of memory_info. */
     granule_backend_status (*properties)(
         void *context,
         granule_backend_device device,
         granule_backend_device_properties *answer);
     /* Copies and waits. Blocks. Illegal during capture. Host addresses are passed as their numeric value.
-     * CUDA cuMemcpyHtoD and so on, HIP hipMemcpy, OpenReg orMemcpy. The caller promises: Rule 2 for both
+     * CUDA cuMemcpyHtoD and so on, HIP hipMemcpy, OpenReg orMemcpy. Without it: queued on the default
+     * stream of the device whose memory it is, and waited for. The caller promises: Rule 2 for both
      * ranges; they do not overlap; kind says truly which side is host memory. Where it is NULL: copy_async
      * on the device's default stream, then synchronize_stream. */
     granule_backend_status (*copy)(
@@ -509,7 +514,8 @@ typedef struct granule_backend_table {
         granule_backend_copy_kind kind);
     /* The priorities that make a difference, in this trait's sense. Does not block. CUDA
      * cuCtxGetStreamPriorityRange, HIP hipDeviceGetStreamPriorityRange, OpenReg
-     * orDeviceGetStreamPriorityRange. Where it is NULL: 0 to 0: priorities make no difference. */
+     * orDeviceGetStreamPriorityRange. Without it: 0 to 0. Where it is NULL: 0 to 0: priorities make no
+     * difference. */
     granule_backend_status (*priority_range)(
         void *context,
         granule_backend_device device,
@@ -547,8 +553,8 @@ typedef struct granule_backend_table {
         void *context,
         granule_backend_address base,
         uint64_t bytes);
-    /* Creates physical memory; bytes is a multiple of the granularity. May block. CUDA cuMemCreate, HIP
-     * hipMemCreate. */
+    /* Creates physical memory; bytes is a multiple of the granularity. Other handle types than
+     * HandleType::None need PhysicalSharing. May block. CUDA cuMemCreate, HIP hipMemCreate. */
     granule_backend_status (*virtual_memory_create_physical)(
         void *context,
         granule_backend_device device,
@@ -590,6 +596,9 @@ typedef struct granule_backend_table {
         granule_backend_address at,
         granule_backend_device device,
         granule_backend_access *answer);
+
+    /* ---- Optional family: sharing of physical memory ----------------------------------------------- */
+
     /* Makes a handle that another process can import. CUDA cuMemExportToShareableHandle, HIP
      * hipMemExportToShareableHandle. */
     granule_backend_status (*virtual_memory_export_physical)(
@@ -604,6 +613,9 @@ typedef struct granule_backend_table {
         granule_backend_device device,
         const granule_backend_shareable_handle *shared,
         uint64_t *answer);
+
+    /* ---- Optional family: virtual memory ----------------------------------------------------------- */
+
     /* The handle mapped at an address, with one more reference: release it. CUDA
      * cuMemRetainAllocationHandle, HIP hipMemRetainAllocationHandle. */
     granule_backend_status (*virtual_memory_retain_physical)(
@@ -616,7 +628,7 @@ typedef struct granule_backend_table {
         granule_backend_physical_handle handle,
         granule_backend_physical_properties *answer);
 
-    /* ---- Optional family: ipc ---------------------------------------------------------------------- */
+    /* ---- Optional family: IPC ---------------------------------------------------------------------- */
 
     /* A handle for a whole malloc allocation; ranges of virtual memory answer NotSupported. CUDA
      * cuIpcGetMemHandle, HIP hipIpcGetMemHandle, OpenReg orGetIpcMemHandle. */
@@ -846,7 +858,8 @@ typedef struct granule_backend_table {
     /* Opens the allocation (or mapping) that holds ptr to the host; counted. The caller promises: Rule 2,
      * until protect. */
     granule_backend_status (*host_access_unprotect)(void *context, granule_backend_address ptr);
-    /* Closes it again; at count 0 a touch by the host faults. */
+    /* Closes it again; at count 0 a touch by the host faults. The caller promises: The caller opened it
+     * with unprotect, and no longer touches it on the strength of that. */
     granule_backend_status (*host_access_protect)(void *context, granule_backend_address ptr);
     /* What the host may do with the byte at ptr now. */
     granule_backend_status (*host_access_of)(

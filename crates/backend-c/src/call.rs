@@ -3,8 +3,8 @@
 use crate::backend::CBackend;
 use crate::host_function::HandedOver;
 use crate::values::{RawEvent, RawStream, Value, text};
-use alloc_core::backend::{Backend, BackendError, CaptureNode, ErrorKind, Readiness, Result};
-use alloc_core::types::{BackendId, DeviceIndex, Event, Stream};
+use backend_api::types::{BackendId, DeviceIndex, Event, Stream};
+use backend_api::{Backend, BackendError, CaptureNode, ErrorKind, Readiness, Result};
 
 /// It worked.
 const OK: i32 = 0;

@@ -5,8 +5,8 @@
 use crate::backend::CBackend;
 use crate::host_function::{HandedOver, HostCallback, run_on_host};
 use crate::values::*;
-use alloc_core::backend::*;
-use alloc_core::types::*;
+use backend_api::types::*;
+use backend_api::*;
 use std::ffi::{c_char, c_void};
 
 /// A backend's functions. The C header says what each does; `granule_backend_table` is its name there.
@@ -112,7 +112,7 @@ pub struct Table {
     pub query_event: Option<unsafe extern "C" fn(context: *mut c_void, event: RawEvent) -> i32>,
     /// [`Backend::synchronize_event`].
     pub synchronize_event: Option<unsafe extern "C" fn(context: *mut c_void, event: RawEvent) -> i32>,
-    /// [`Backend::host_malloc`].
+    /// [`PinnedHost::host_malloc`].
     pub host_malloc: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -121,7 +121,7 @@ pub struct Table {
             answer: *mut <DevicePtr as Value>::Raw,
         ) -> i32,
     >,
-    /// [`Backend::host_free`].
+    /// [`PinnedHost::host_free`].
     pub host_free: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
     /// [`Backend::error_name`].
     pub error_name: Option<unsafe extern "C" fn(context: *mut c_void, code: i32) -> *const c_char>,
@@ -237,7 +237,7 @@ pub struct Table {
             answer: *mut <Access as Value>::Raw,
         ) -> i32,
     >,
-    /// [`VirtualMemory::export_physical`].
+    /// [`PhysicalSharing::export_physical`].
     pub virtual_memory_export_physical: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -246,7 +246,7 @@ pub struct Table {
             answer: *mut <ShareableHandle as Value>::Raw,
         ) -> i32,
     >,
-    /// [`VirtualMemory::import_physical`].
+    /// [`PhysicalSharing::import_physical`].
     pub virtual_memory_import_physical: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -603,8 +603,6 @@ pub(crate) fn required(table: &Table) -> impl Iterator<Item = (&'static str, boo
         ("record_event", table.record_event.is_some()),
         ("query_event", table.query_event.is_some()),
         ("synchronize_event", table.synchronize_event.is_some()),
-        ("host_malloc", table.host_malloc.is_some()),
-        ("host_free", table.host_free.is_some()),
     ]
     .into_iter()
 }
@@ -746,7 +744,7 @@ unsafe impl Backend for CBackend {
     fn exchange_device(&self, device: DeviceIndex) -> Result<DeviceIndex> {
         let call = self.call("exchange_device", device);
         let Some(entry) = self.table.exchange_device else {
-            return self.derived_exchange_device(device);
+            return defaults::exchange_device(self, device);
         };
         let mut answer = <DeviceIndex as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -757,7 +755,7 @@ unsafe impl Backend for CBackend {
     fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
         let call = self.call("has_primary_context", device);
         let Some(entry) = self.table.has_primary_context else {
-            return self.derived_has_primary_context(device);
+            return defaults::has_primary_context(self, device);
         };
         let mut answer = <bool as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -768,7 +766,7 @@ unsafe impl Backend for CBackend {
     fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
         let call = self.call("attribute", device);
         let Some(entry) = self.table.attribute else {
-            return self.derived_attribute(device, attribute);
+            return defaults::attribute(self, device, attribute);
         };
         let mut answer = <i64 as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -780,7 +778,7 @@ unsafe impl Backend for CBackend {
     fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties> {
         let call = self.call("properties", device);
         let Some(entry) = self.table.properties else {
-            return self.derived_properties(device);
+            return defaults::properties(self, device);
         };
         let mut answer = <DeviceProperties as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -848,7 +846,7 @@ unsafe impl Backend for CBackend {
         let call = self.call("copy", DeviceIndex(0));
         let Some(entry) = self.table.copy else {
             // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-            return unsafe { self.derived_copy(dst, src, bytes, kind) };
+            return unsafe { defaults::copy(self, dst, src, bytes, kind) };
         };
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, dst.0, src.0, call.size(bytes)?, kind as i32) };
@@ -903,7 +901,7 @@ unsafe impl Backend for CBackend {
     fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange> {
         let call = self.call("priority_range", device);
         let Some(entry) = self.table.priority_range else {
-            return self.derived_priority_range(device);
+            return defaults::priority_range(self, device);
         };
         let mut answer = <PriorityRange as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1001,7 +999,7 @@ unsafe impl Backend for CBackend {
     fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32> {
         let call = self.call("elapsed_ms", start.device);
         let Some(entry) = self.table.elapsed_ms else {
-            return self.derived_elapsed_ms(start, end);
+            return defaults::elapsed_ms(self, start, end);
         };
         let start = call.event(start)?;
         let end = call.event(end)?;
@@ -1011,24 +1009,15 @@ unsafe impl Backend for CBackend {
         call.answer::<f32>(status, answer)
     }
 
-    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
-        let call = self.call("host_malloc", DeviceIndex(0));
-        let entry = call.function(self.table.host_malloc)?;
-        let mut answer = <DevicePtr as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, call.size(bytes)?, flags.bits(), &raw mut answer) };
-        call.answer::<DevicePtr>(status, answer)
-    }
-
-    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
-        let call = self.call("host_free", DeviceIndex(0));
-        let entry = call.function(self.table.host_free)?;
-        if ptr.is_null() {
-            return Ok(());
-        }
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, ptr.0) };
-        call.done(status)
+    fn pinned_host(&self) -> std::result::Result<&dyn PinnedHost, Unsupported> {
+        self.family(
+            "pinned host memory",
+            &[
+                ("host_malloc", self.table.host_malloc.is_some()),
+                ("host_free", self.table.host_free.is_some()),
+            ],
+        )?;
+        Ok(self)
     }
 
     fn virtual_memory(&self) -> std::result::Result<&dyn VirtualMemory, Unsupported> {
@@ -1044,13 +1033,23 @@ unsafe impl Backend for CBackend {
                 ("virtual_memory_unmap", self.table.virtual_memory_unmap.is_some()),
                 ("virtual_memory_set_access", self.table.virtual_memory_set_access.is_some()),
                 ("virtual_memory_access", self.table.virtual_memory_access.is_some()),
-                ("virtual_memory_export_physical", self.table.virtual_memory_export_physical.is_some()),
-                ("virtual_memory_import_physical", self.table.virtual_memory_import_physical.is_some()),
                 ("virtual_memory_retain_physical", self.table.virtual_memory_retain_physical.is_some()),
                 (
                     "virtual_memory_physical_properties",
                     self.table.virtual_memory_physical_properties.is_some(),
                 ),
+            ],
+        )?;
+        Ok(self)
+    }
+
+    fn physical_sharing(&self) -> std::result::Result<&dyn PhysicalSharing, Unsupported> {
+        self.virtual_memory()?;
+        self.family(
+            "sharing of physical memory",
+            &[
+                ("virtual_memory_export_physical", self.table.virtual_memory_export_physical.is_some()),
+                ("virtual_memory_import_physical", self.table.virtual_memory_import_physical.is_some()),
             ],
         )?;
         Ok(self)
@@ -1170,6 +1169,28 @@ unsafe impl Backend for CBackend {
             ],
         )?;
         Ok(self)
+    }
+}
+
+impl PinnedHost for CBackend {
+    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+        let call = self.call("host_malloc", DeviceIndex(0));
+        let entry = call.function(self.table.host_malloc)?;
+        let mut answer = <DevicePtr as Value>::BLANK;
+        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
+        let status = unsafe { entry(self.table.context, call.size(bytes)?, flags.bits(), &raw mut answer) };
+        call.answer::<DevicePtr>(status, answer)
+    }
+
+    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
+        let call = self.call("host_free", DeviceIndex(0));
+        let entry = call.function(self.table.host_free)?;
+        if ptr.is_null() {
+            return Ok(());
+        }
+        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
+        let status = unsafe { entry(self.table.context, ptr.0) };
+        call.done(status)
     }
 }
 
@@ -1298,6 +1319,28 @@ impl VirtualMemory for CBackend {
         call.answer::<Access>(status, answer)
     }
 
+    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
+        let call = self.call("virtual_memory_retain_physical", DeviceIndex(0));
+        let entry = call.function(self.table.virtual_memory_retain_physical)?;
+        let mut answer = 0;
+        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
+        let status = unsafe { entry(self.table.context, at.0, &raw mut answer) };
+        let raw = call.answer::<u64>(status, answer)?;
+        Ok(PhysicalHandle { raw, backend: self.id })
+    }
+
+    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
+        let call = self.call("virtual_memory_physical_properties", DeviceIndex(0));
+        let entry = call.function(self.table.virtual_memory_physical_properties)?;
+        let mut answer = <PhysicalProperties as Value>::BLANK;
+        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
+        let status =
+            unsafe { entry(self.table.context, call.handle(handle.raw, handle.backend)?, &raw mut answer) };
+        call.answer::<PhysicalProperties>(status, answer)
+    }
+}
+
+impl PhysicalSharing for CBackend {
     fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
         let call = self.call("virtual_memory_export_physical", DeviceIndex(0));
         let entry = call.function(self.table.virtual_memory_export_physical)?;
@@ -1324,26 +1367,6 @@ impl VirtualMemory for CBackend {
             unsafe { entry(self.table.context, call.device(device)?, &raw const shared, &raw mut answer) };
         let raw = call.answer::<u64>(status, answer)?;
         Ok(PhysicalHandle { raw, backend: self.id })
-    }
-
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        let call = self.call("virtual_memory_retain_physical", DeviceIndex(0));
-        let entry = call.function(self.table.virtual_memory_retain_physical)?;
-        let mut answer = 0;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status = unsafe { entry(self.table.context, at.0, &raw mut answer) };
-        let raw = call.answer::<u64>(status, answer)?;
-        Ok(PhysicalHandle { raw, backend: self.id })
-    }
-
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        let call = self.call("virtual_memory_physical_properties", DeviceIndex(0));
-        let entry = call.function(self.table.virtual_memory_physical_properties)?;
-        let mut answer = <PhysicalProperties as Value>::BLANK;
-        // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
-        let status =
-            unsafe { entry(self.table.context, call.handle(handle.raw, handle.backend)?, &raw mut answer) };
-        call.answer::<PhysicalProperties>(status, answer)
     }
 }
 
@@ -1729,7 +1752,7 @@ impl HostAccess for CBackend {
         call.done(status)
     }
 
-    fn protect(&self, ptr: DevicePtr) -> Result<()> {
+    unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
         let call = self.call("host_access_protect", DeviceIndex(0));
         let entry = call.function(self.table.host_access_protect)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.

@@ -1,6 +1,6 @@
 //! Host functions on their way through C.
 
-use alloc_core::backend::HostFunction;
+use backend_api::HostFunction;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,7 +1,7 @@
 //! A Granule backend given as a C table of function pointers.
 //!
 //! A vendor who writes C fills the table of `include/granule_backend.h` and hands it over: [`CBackend::from_table`]
-//! checks it and gives a [`Backend`](alloc_core::backend::Backend) like any other. The table, its header and the
+//! checks it and gives a [`Backend`](backend_api::Backend) like any other. The table, its header and the
 //! calls through it are generated from the contract by `cargo xtask codegen`.
 //!
 //! What the contract lets Granule do itself, a C vendor need not write: handles carry their backend and are
@@ -10,7 +10,6 @@
 
 mod backend;
 mod call;
-mod derived;
 mod generated;
 mod host_function;
 mod names;

@@ -1,7 +1,7 @@
 //! Plain values as C writes and reads them. The header's structs are made of these.
 
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::*;
 use std::ffi::{CStr, c_char};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

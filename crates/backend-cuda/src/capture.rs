@@ -4,10 +4,8 @@ use crate::cuda::Cuda;
 use crate::driver::{Site, given_back, number, pointer};
 use crate::error;
 use crate::host_function;
-use alloc_core::backend::{
-    Capture, CaptureMode, CaptureNode, CaptureStatus, ErrorKind, Graph, HostFunction, Result,
-};
-use alloc_core::types::Stream;
+use backend_api::types::Stream;
+use backend_api::{Capture, CaptureMode, CaptureNode, CaptureStatus, ErrorKind, Graph, HostFunction, Result};
 use cudarc::driver::sys::{CUgraph, CUgraphNode, CUstreamCaptureMode, CUstreamCaptureStatus};
 use std::collections::HashMap;
 use std::ffi::c_uint;

@@ -2,8 +2,8 @@
 
 use crate::cuda::Cuda;
 use crate::driver::{Site, number, pointer};
-use alloc_core::backend::{BackendError, ErrorKind, Result};
-use alloc_core::types::{BackendId, DeviceIndex};
+use backend_api::types::{BackendId, DeviceIndex};
+use backend_api::{BackendError, ErrorKind, Result};
 use cudarc::driver::sys::{CUcontext, CUdevice};
 use std::ffi::c_int;
 use std::marker::PhantomData;

@@ -1,8 +1,8 @@
 //! The contract, as a table of what does each part.
 
 use crate::cuda::Cuda;
-use alloc_core::backend::*;
-use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
+use backend_api::*;
 
 type Family<'b, T> = std::result::Result<&'b T, Unsupported>;
 
@@ -152,17 +152,20 @@ unsafe impl Backend for Cuda {
         Cuda::elapsed_ms(self, start, end)
     }
 
-    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
-        Cuda::host_malloc(self, bytes, flags)
-    }
-
-    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { Cuda::host_free(self, ptr) }
+    fn pinned_host(&self) -> Family<'_, dyn PinnedHost> {
+        Ok(self)
     }
 
     fn virtual_memory(&self) -> Family<'_, dyn VirtualMemory> {
         self.probes.virtual_memory.answer("virtual memory", || self.probe_virtual_memory())?;
+        Ok(self)
+    }
+
+    fn physical_sharing(&self) -> Family<'_, dyn PhysicalSharing> {
+        self.virtual_memory()?;
+        self.probes
+            .physical_sharing
+            .answer("sharing of physical memory", || self.probe_physical_sharing())?;
         Ok(self)
     }
 

@@ -3,8 +3,8 @@
 use crate::cuda::Cuda;
 use crate::driver::pointer;
 use crate::memory::positive;
-use alloc_core::backend::{CopyKind, Result};
-use alloc_core::types::{DevicePtr, Stream};
+use backend_api::types::{DevicePtr, Stream};
+use backend_api::{CopyKind, Result};
 use std::ptr;
 
 impl Cuda {

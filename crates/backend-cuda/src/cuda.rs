@@ -7,13 +7,13 @@ use crate::error;
 use crate::library::{self, LIBRARY_VARIABLE};
 use crate::physical::Physical;
 use crate::probe::Probes;
-use alloc_core::backend::{BackendError, ErrorKind, LabelOwner, Result};
-use alloc_core::types::{BackendId, DeviceIndex, DeviceKind};
+use backend_api::types::{BackendId, DeviceIndex, DeviceKind};
+use backend_api::{BackendError, ErrorKind, LabelOwner, Result};
 use backend_support::{Imports, TimedEvents};
 use std::ffi::{OsString, c_int};
 use std::sync::Arc;
 
-/// The NVIDIA driver as a [`Backend`](alloc_core::backend::Backend).
+/// The NVIDIA driver as a [`Backend`](backend_api::Backend).
 #[derive(Debug)]
 pub struct Cuda {
     pub(crate) id: BackendId,

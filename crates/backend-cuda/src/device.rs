@@ -3,8 +3,8 @@
 use crate::cuda::Cuda;
 use crate::driver::Site;
 use crate::error;
-use alloc_core::backend::{Attribute, DeviceProperties, ErrorKind, Result};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{Attribute, DeviceProperties, ErrorKind, Result};
 use cudarc::driver::sys::{CUdevice_attribute, CUuuid};
 use std::ffi::{CStr, c_char, c_int, c_uint};
 

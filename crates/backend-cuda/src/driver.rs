@@ -4,8 +4,8 @@
 use crate::error;
 use crate::library::version_text;
 use crate::symbols::Functions;
-use alloc_core::backend::{BackendError, ErrorKind, Readiness, Result};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{BackendError, ErrorKind, Readiness, Result};
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
 use std::ptr;

@@ -2,7 +2,7 @@
 //!
 //! Codes stay integers. Newer drivers answer with numbers that no table knows.
 
-use alloc_core::backend::ErrorKind;
+use backend_api::ErrorKind;
 use std::ffi::c_int;
 
 pub(crate) const SUCCESS: c_int = 0;

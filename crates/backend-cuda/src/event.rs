@@ -3,8 +3,8 @@
 use crate::cuda::Cuda;
 use crate::driver::{given_back, number, pointer};
 use crate::error;
-use alloc_core::backend::{ErrorKind, EventFlags, Readiness, Result};
-use alloc_core::types::{DeviceIndex, Event, Stream};
+use backend_api::types::{DeviceIndex, Event, Stream};
+use backend_api::{ErrorKind, EventFlags, Readiness, Result};
 use cudarc::driver::sys::CUevent_flags;
 use std::ffi::c_uint;
 use std::ptr;

@@ -3,15 +3,15 @@
 use crate::cuda::Cuda;
 use crate::driver::{given_back, number, pointer};
 use crate::memory::positive;
-use alloc_core::backend::{HostFlags, HostRegistration, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{HostFlags, HostRegistration, PinnedHost, Result};
 use std::ffi::c_uint;
 use std::ptr;
 
 // The driver's bits for both ways are those of `HostFlags`: 1 portable, 2 mapped, 4 write-combined.
 
-impl Cuda {
-    pub(crate) fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+impl PinnedHost for Cuda {
+    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
         let entered = self.enter(self.device_of_thread()?, "cuMemHostAlloc")?;
         positive(*entered, "cuMemHostAlloc", bytes)?;
         let mut memory = ptr::null_mut();
@@ -20,7 +20,7 @@ impl Cuda {
         Ok(DevicePtr(number(memory)))
     }
 
-    pub(crate) unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
+    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
         if ptr.is_null() {
             return Ok(());
         }
@@ -31,7 +31,9 @@ impl Cuda {
         };
         given_back(free())
     }
+}
 
+impl Cuda {
     pub(crate) fn probe_host_registration(&self) -> Result<()> {
         needs!(self: cuMemHostRegister_v2, cuMemHostUnregister, cuMemHostGetDevicePointer_v2)
     }

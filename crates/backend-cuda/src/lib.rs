@@ -30,7 +30,7 @@
 //!   answers the same error, without asking the driver.
 //! * A multicast object is given up with [`VirtualMemory::release_physical`], which takes its handle's value.
 //!
-//! [`VirtualMemory::release_physical`]: alloc_core::backend::VirtualMemory::release_physical
+//! [`VirtualMemory::release_physical`]: backend_api::VirtualMemory::release_physical
 
 #[macro_use]
 mod driver;

@@ -3,8 +3,8 @@
 use crate::driver::{Driver, Site};
 use crate::error;
 use crate::symbols::Functions;
-use alloc_core::backend::{BackendError, ErrorKind, Result};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{BackendError, ErrorKind, Result};
 use libloading::Library;
 use std::error::Error;
 use std::ffi::{OsStr, OsString, c_int};

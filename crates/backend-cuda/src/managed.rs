@@ -3,8 +3,8 @@
 use crate::cuda::Cuda;
 use crate::driver::pointer;
 use crate::memory::{aligned, log_undo, positive};
-use alloc_core::backend::{Attribute, ManagedMemory, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{Attribute, ManagedMemory, Result};
 use cudarc::driver::sys::{CUdevice, CUmemAttach_flags};
 use std::ffi::c_uint;
 

@@ -4,10 +4,8 @@ use crate::cuda::Cuda;
 use crate::driver::{Site, given_back};
 use crate::error;
 use crate::physical::Place;
-use alloc_core::backend::{
-    AddressRange, BackendError, ErrorKind, MemoryInfo, PointerInfo, PointerKind, Result,
-};
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{AddressRange, BackendError, ErrorKind, MemoryInfo, PointerInfo, PointerKind, Result};
 use cudarc::driver::sys::{CUmemorytype, CUpointer_attribute};
 use std::ffi::{c_int, c_uint};
 

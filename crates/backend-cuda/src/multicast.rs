@@ -4,8 +4,8 @@ use crate::cuda::Cuda;
 use crate::driver::given_back;
 use crate::memory::positive;
 use crate::physical::Memory;
-use alloc_core::backend::{Attribute, HandleType, Multicast, MulticastHandle, Result, VirtualMemory};
-use alloc_core::types::{DeviceIndex, PhysicalHandle};
+use backend_api::types::{DeviceIndex, PhysicalHandle};
+use backend_api::{Attribute, HandleType, Multicast, MulticastHandle, Result, VirtualMemory};
 use cudarc::driver::sys::{CUmulticastGranularity_flags, CUmulticastObjectProp};
 use std::ffi::c_uint;
 

@@ -4,8 +4,8 @@ use crate::cuda::Cuda;
 use crate::driver::pointer;
 use crate::error;
 use crate::memory::positive;
-use alloc_core::backend::{Peers, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{Peers, Result};
 
 impl Cuda {
     pub(crate) fn probe_peers(&self) -> Result<()> {

@@ -1,7 +1,7 @@
 //! What the driver does not tell about virtual memory: a handle's size and device, and what is mapped where.
 
-use alloc_core::backend::HandleType;
-use alloc_core::types::DeviceIndex;
+use backend_api::HandleType;
+use backend_api::types::DeviceIndex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

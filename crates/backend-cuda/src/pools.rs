@@ -3,8 +3,8 @@
 use crate::cuda::Cuda;
 use crate::driver::{Site, pointer};
 use crate::memory::{aligned, log_undo, positive};
-use alloc_core::backend::{Attribute, DriverPoolAttribute, DriverPools, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{Attribute, DriverPoolAttribute, DriverPools, Result};
 use cudarc::driver::sys::{CUmemPool_attribute, CUmemoryPool, cuuint64_t};
 use std::ffi::c_uint;
 use std::ptr;

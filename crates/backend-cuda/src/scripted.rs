@@ -7,11 +7,11 @@ use crate::cuda::Cuda;
 use crate::driver::Driver;
 use crate::physical::Memory;
 use crate::symbols::Functions;
-use alloc_core::backend::{
+use backend_api::types::{DeviceIndex, DeviceKind, DevicePtr};
+use backend_api::{
     Backend, Capture, CaptureStatus, ErrorKind, Graph, HandleType, LabelOwner, PointerKind, Readiness,
     VirtualMemory,
 };
-use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr};
 use cudarc::driver::sys::{
     CUcontext, CUdevice, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUpointer_attribute, CUstream,
     cuuint64_t,

@@ -2,8 +2,8 @@
 
 use crate::cuda::Cuda;
 use crate::driver::{Site, given_back, number, pointer};
-use alloc_core::backend::{PriorityRange, Readiness, Result};
-use alloc_core::types::{DeviceIndex, Event, Stream};
+use backend_api::types::{DeviceIndex, Event, Stream};
+use backend_api::{PriorityRange, Readiness, Result};
 use cudarc::driver::sys::CUstream_flags;
 use std::ffi::c_uint;
 use std::ptr;

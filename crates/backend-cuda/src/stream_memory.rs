@@ -2,8 +2,8 @@
 
 use crate::cuda::Cuda;
 use crate::driver::pointer;
-use alloc_core::backend::{Result, StreamMemory};
-use alloc_core::types::{DevicePtr, Stream};
+use backend_api::types::{DevicePtr, Stream};
+use backend_api::{Result, StreamMemory};
 use cudarc::driver::sys::CUstreamWriteValue_flags;
 use std::ffi::c_uint;
 

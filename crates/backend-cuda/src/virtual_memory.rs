@@ -4,11 +4,11 @@ use crate::cuda::Cuda;
 use crate::driver::{Site, given_back, pointer};
 use crate::memory::{log_undo, positive};
 use crate::physical::Memory;
-use alloc_core::backend::{
-    Access, Attribute, BackendError, ErrorKind, Granularity, HandleType, PhysicalProperties, Result,
-    ShareableHandle, VirtualMemory,
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::{
+    Access, Attribute, BackendError, ErrorKind, Granularity, HandleType, PhysicalProperties, PhysicalSharing,
+    Result, ShareableHandle, VirtualMemory,
 };
-use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use cudarc::driver::sys::{
     CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1 as AllocationFlags, CUmemAllocationType,
@@ -45,6 +45,10 @@ impl Cuda {
         // SAFETY: this probe reserved the range, and what it mapped there is unmapped.
         let released = unsafe { self.release_address(at, bytes) };
         tried.and(released)
+    }
+
+    pub(crate) fn probe_physical_sharing(&self) -> Result<()> {
+        needs!(self: cuMemExportToShareableHandle, cuMemImportFromShareableHandle)
     }
 
     fn probe_mapping(&self, device: DeviceIndex, at: DevicePtr, bytes: u64) -> Result<()> {
@@ -305,6 +309,27 @@ impl VirtualMemory for Cuda {
         }
     }
 
+    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
+        let entered = self.enter(self.device_of_range(at)?, "cuMemRetainAllocationHandle")?;
+        let known = self.physical.memory_at(at.0);
+        let mut raw = 0;
+        // SAFETY: the function writes one handle, and refuses an address where nothing is mapped.
+        unsafe { call!(entered.cuMemRetainAllocationHandle(&raw mut raw, pointer(at.0))) }?;
+        self.adopt(*entered, raw, known)
+    }
+
+    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
+        const CALL: &str = "cuMemGetAllocationPropertiesFromHandle";
+        let memory = self.memory_of(handle, CALL)?;
+        let bytes = memory.bytes.ok_or_else(|| {
+            let detail = "the driver does not tell the size of an imported handle; it is known once mapped";
+            BackendError::new(ErrorKind::NotSupported, 0, CALL, memory.device, detail)
+        })?;
+        Ok(PhysicalProperties { device: memory.device, bytes, handle_type: memory.handle_type })
+    }
+}
+
+impl PhysicalSharing for Cuda {
     fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
         const CALL: &str = "cuMemExportToShareableHandle";
         let memory = self.memory_of(handle, CALL)?;
@@ -354,25 +379,6 @@ impl VirtualMemory for Cuda {
         unsafe { call!(entered.cuMemImportFromShareableHandle(&raw mut raw, from, bits)) }
             .map_err(no_memory_taken)?;
         self.adopt(*entered, raw, None)
-    }
-
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        let entered = self.enter(self.device_of_range(at)?, "cuMemRetainAllocationHandle")?;
-        let known = self.physical.memory_at(at.0);
-        let mut raw = 0;
-        // SAFETY: the function writes one handle, and refuses an address where nothing is mapped.
-        unsafe { call!(entered.cuMemRetainAllocationHandle(&raw mut raw, pointer(at.0))) }?;
-        self.adopt(*entered, raw, known)
-    }
-
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        const CALL: &str = "cuMemGetAllocationPropertiesFromHandle";
-        let memory = self.memory_of(handle, CALL)?;
-        let bytes = memory.bytes.ok_or_else(|| {
-            let detail = "the driver does not tell the size of an imported handle; it is known once mapped";
-            BackendError::new(ErrorKind::NotSupported, 0, CALL, memory.device, detail)
-        })?;
-        Ok(PhysicalProperties { device: memory.device, bytes, handle_type: memory.handle_type })
     }
 }
 

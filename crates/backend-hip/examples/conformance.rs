@@ -1,6 +1,6 @@
 //! The conformance kit over this machine's HIP, or over the library that `GRANULE_HIP_LIBRARY` names.
 
-use alloc_core::backend::{Backend, Result};
+use backend_api::{Backend, Result};
 use backend_hip::Hip;
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -4,10 +4,8 @@ use crate::driver::{Site, given_back, number, pointer};
 use crate::error;
 use crate::hip::Hip;
 use crate::host_function;
-use alloc_core::backend::{
-    Capture, CaptureMode, CaptureNode, CaptureStatus, ErrorKind, Graph, HostFunction, Result,
-};
-use alloc_core::types::Stream;
+use backend_api::types::Stream;
+use backend_api::{Capture, CaptureMode, CaptureNode, CaptureStatus, ErrorKind, Graph, HostFunction, Result};
 use hip_sys::abi6::{
     hipGraph_t, hipGraphNode_t, hipStreamCaptureMode, hipStreamCaptureModeGlobal,
     hipStreamCaptureModeRelaxed, hipStreamCaptureModeThreadLocal, hipStreamCaptureStatusActive,
@@ -348,7 +346,7 @@ impl Capture for Hip {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc_core::types::{BackendId, DeviceIndex};
+    use backend_api::types::{BackendId, DeviceIndex};
 
     #[test]
     fn a_capture_forbids_by_its_mode_and_the_threads() {

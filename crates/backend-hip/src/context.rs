@@ -2,8 +2,8 @@
 
 use crate::driver::Site;
 use crate::hip::Hip;
-use alloc_core::backend::{BackendError, ErrorKind, Result};
-use alloc_core::types::{BackendId, DeviceIndex};
+use backend_api::types::{BackendId, DeviceIndex};
+use backend_api::{BackendError, ErrorKind, Result};
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -165,7 +165,7 @@ fn current(site: Site<'_>) -> Result<c_int> {
 mod tests {
     use super::*;
     use crate::driver::Driver;
-    use alloc_core::backend::Readiness;
+    use backend_api::Readiness;
     use hip_sys::abi6::{Functions, hipError_t};
     use hip_sys::{Generation, Version};
     use std::cell::Cell;

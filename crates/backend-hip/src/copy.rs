@@ -3,8 +3,8 @@
 use crate::driver::pointer;
 use crate::hip::Hip;
 use crate::memory::positive;
-use alloc_core::backend::{CopyKind, Result};
-use alloc_core::types::{DevicePtr, Stream};
+use backend_api::types::{DevicePtr, Stream};
+use backend_api::{CopyKind, Result};
 use hip_sys::abi6::{
     hipMemcpyDeviceToDevice, hipMemcpyDeviceToHost, hipMemcpyHostToDevice, hipMemcpyHostToHost, hipMemcpyKind,
 };

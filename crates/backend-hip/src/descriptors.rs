@@ -1,7 +1,7 @@
 //! File descriptors: every physical handle of this runtime holds one, and running out of them looks like
 //! running out of memory.
 
-use alloc_core::backend::{BackendError, ErrorKind};
+use backend_api::{BackendError, ErrorKind};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
@@ -95,7 +95,7 @@ pub(crate) fn out_of_descriptors(error: BackendError) -> BackendError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc_core::types::DeviceIndex;
+    use backend_api::types::DeviceIndex;
     use std::os::fd::AsRawFd;
 
     fn failed(kind: ErrorKind) -> BackendError {

@@ -2,8 +2,8 @@
 //! call, clears the error that the runtime keeps, and remembers a lost device.
 
 use crate::error;
-use alloc_core::backend::{BackendError, ErrorKind, Readiness, Result};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{BackendError, ErrorKind, Readiness, Result};
 use hip_sys::abi6::{Functions, hipError_t};
 use hip_sys::{Generation, Version};
 use std::ffi::{CStr, c_char, c_int};

@@ -3,8 +3,8 @@
 use crate::driver::{given_back, number, pointer};
 use crate::error;
 use crate::hip::Hip;
-use alloc_core::backend::{ErrorKind, EventFlags, Readiness, Result};
-use alloc_core::types::{DeviceIndex, Event, Stream};
+use backend_api::types::{DeviceIndex, Event, Stream};
+use backend_api::{ErrorKind, EventFlags, Readiness, Result};
 use hip_sys::abi6::{hipEventBlockingSync, hipEventDefault, hipEventDisableTiming, hipEventInterprocess};
 use std::ffi::c_uint;
 use std::ptr;

@@ -8,14 +8,14 @@ use crate::library;
 use crate::physical::Physical;
 use crate::pools::Pooled;
 use crate::probe::Probes;
-use alloc_core::backend::{BackendError, ErrorKind, LabelOwner, Result};
-use alloc_core::types::{BackendId, DeviceIndex, DeviceKind};
+use backend_api::types::{BackendId, DeviceIndex, DeviceKind};
+use backend_api::{BackendError, ErrorKind, LabelOwner, Result};
 use backend_support::{Imports, TimedEvents};
 use hip_sys::{Library, Version};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// AMD's HIP runtime as a [`Backend`](alloc_core::backend::Backend).
+/// AMD's HIP runtime as a [`Backend`](backend_api::Backend).
 #[derive(Debug)]
 pub struct Hip {
     pub(crate) id: BackendId,

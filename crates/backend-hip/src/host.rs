@@ -3,15 +3,15 @@
 use crate::driver::{given_back, number, pointer};
 use crate::hip::Hip;
 use crate::memory::positive;
-use alloc_core::backend::{HostFlags, HostRegistration, PointerKind, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{HostFlags, HostRegistration, PinnedHost, PointerKind, Result};
 use std::ffi::c_uint;
 use std::ptr;
 
 // The runtime's bits are those of `HostFlags`: 1 portable, 2 mapped, and for new memory 4 write-combined.
 
-impl Hip {
-    pub(crate) fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+impl PinnedHost for Hip {
+    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
         let entered = self.enter(self.device_of_thread()?, "hipHostMalloc")?;
         positive(*entered, "hipHostMalloc", bytes)?;
         let mut memory = ptr::null_mut();
@@ -20,7 +20,7 @@ impl Hip {
         Ok(DevicePtr(number(memory)))
     }
 
-    pub(crate) unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
+    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
         if ptr.is_null() {
             return Ok(());
         }
@@ -32,7 +32,9 @@ impl Hip {
         };
         given_back(free())
     }
+}
 
+impl Hip {
     pub(crate) fn probe_host_registration(&self) -> Result<()> {
         needs!(self: hipHostRegister, hipHostUnregister, hipHostGetDevicePointer)
     }

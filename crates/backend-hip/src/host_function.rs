@@ -7,8 +7,8 @@ use crate::capture::capture_info;
 use crate::driver::{Site, pointer};
 use crate::hip::Hip;
 use crate::memory::log_undo;
-use alloc_core::backend::{CaptureStatus, HostFunction, Result};
-use alloc_core::types::Stream;
+use backend_api::types::Stream;
+use backend_api::{CaptureStatus, HostFunction, Result};
 use backend_support::host_function::{
     Slot, dequeue, drop_slot, enqueue, run_and_drop_slot, run_queued, run_slot,
 };

@@ -3,10 +3,8 @@
 use crate::driver::{Site, given_back, number, pointer};
 use crate::error;
 use crate::hip::Hip;
-use alloc_core::backend::{
-    BackendError, ErrorKind, Ipc, IpcEventHandle, IpcMemoryHandle, PointerKind, Result,
-};
-use alloc_core::types::{DeviceIndex, DevicePtr, Event};
+use backend_api::types::{DeviceIndex, DevicePtr, Event};
+use backend_api::{BackendError, ErrorKind, Ipc, IpcEventHandle, IpcMemoryHandle, PointerKind, Result};
 use hip_sys::abi6::{hipIpcEventHandle_t, hipIpcMemHandle_t};
 use hip_sys::{Generation, abi5, abi6};
 use std::ffi::{c_char, c_uint};

@@ -1,7 +1,7 @@
 //! Virtual memory in the runtime's terms, where those changed between versions.
 
 use crate::mapping::location;
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
 use hip_sys::Version;
 use hip_sys::abi7 as abi;
 use std::ptr;

@@ -1,8 +1,8 @@
 //! Seeing that the library that was opened can serve as the runtime. Finding it is `hip-sys`'s business.
 
 use crate::driver::Driver;
-use alloc_core::backend::{BackendError, ErrorKind, Result};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{BackendError, ErrorKind, Result};
 use hip_sys::abi6::Functions;
 use hip_sys::{LIBRARY_VARIABLE, Library, LoadError};
 

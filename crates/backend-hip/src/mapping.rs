@@ -4,8 +4,8 @@ use crate::context::ordinal;
 use crate::driver::{Site, number, pointer};
 use crate::memory::log_undo;
 use crate::physical::Mapping;
-use alloc_core::backend::{Access, Result};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{Access, Result};
 use hip_sys::abi6 as abi;
 use std::ptr;
 

@@ -3,10 +3,8 @@
 use crate::driver::{Site, given_back, number, pointer};
 use crate::error;
 use crate::hip::Hip;
-use alloc_core::backend::{
-    AddressRange, BackendError, ErrorKind, MemoryInfo, PointerInfo, PointerKind, Result,
-};
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{AddressRange, BackendError, ErrorKind, MemoryInfo, PointerInfo, PointerKind, Result};
 use hip_sys::abi6::{hipMemoryType, hipPointerAttribute_t};
 use hip_sys::{Generation, abi5, abi6};
 use std::ptr;

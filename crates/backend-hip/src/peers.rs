@@ -5,8 +5,8 @@ use crate::driver::pointer;
 use crate::error;
 use crate::hip::Hip;
 use crate::memory::positive;
-use alloc_core::backend::{Peers, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{Peers, Result};
 
 impl Hip {
     pub(crate) fn probe_peers(&self) -> Result<()> {

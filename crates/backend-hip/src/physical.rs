@@ -2,8 +2,8 @@
 //! who may use it.
 
 use crate::descriptors::Descriptors;
-use alloc_core::backend::{Access, HandleType};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{Access, HandleType};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -4,8 +4,8 @@ use crate::context::ordinal;
 use crate::driver::{Site, number, pointer};
 use crate::hip::Hip;
 use crate::memory::{aligned, log_undo, positive};
-use alloc_core::backend::{Attribute, DriverPoolAttribute, DriverPools, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{Attribute, DriverPoolAttribute, DriverPools, Result};
 use hip_sys::abi6::{
     hipMemPool_t, hipMemPoolAttr, hipMemPoolAttrReleaseThreshold, hipMemPoolAttrReservedMemCurrent,
     hipMemPoolAttrReservedMemHigh, hipMemPoolAttrUsedMemCurrent, hipMemPoolAttrUsedMemHigh,
@@ -141,7 +141,7 @@ impl DriverPools for Hip {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc_core::backend::{BackendError, ErrorKind};
+    use backend_api::{BackendError, ErrorKind};
 
     #[test]
     fn a_refused_free_leaves_the_memory_known() {

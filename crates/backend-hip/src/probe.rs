@@ -1,14 +1,15 @@
 //! Which optional families there are: each is probed once, at the first question, by using it.
 
 use crate::hip::Hip;
-use alloc_core::backend::{Attribute, ErrorKind, Result};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{Attribute, ErrorKind, Result};
 use backend_support::Probe;
 
 /// What is known about every family.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     pub(crate) virtual_memory: Probe,
+    pub(crate) physical_sharing: Probe,
     pub(crate) fabric: Probe,
     pub(crate) ipc: Probe,
     pub(crate) peers: Probe,

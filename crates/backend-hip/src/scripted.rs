@@ -3,11 +3,11 @@
 
 use crate::driver::Driver;
 use crate::hip::Hip;
-use alloc_core::backend::{
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{
     Backend, ErrorKind, Granularity, HostFlags, HostRegistration, IpcMemoryHandle, ManagedMemory, Peers,
-    VirtualMemory,
+    PinnedHost, VirtualMemory,
 };
-use alloc_core::types::{DeviceIndex, DevicePtr};
 use hip_sys::abi6::{
     Functions, hipDeviceptr_t, hipError_t, hipMemAllocationGranularity_flags, hipMemAllocationProp,
     hipMemHandleTypeNone, hipMemoryTypeDevice, hipPointerAttribute_t, hipStream_t,

@@ -2,8 +2,8 @@
 
 use crate::driver::{Site, given_back, number, pointer};
 use crate::hip::Hip;
-use alloc_core::backend::{PriorityRange, Readiness, Result};
-use alloc_core::types::{DeviceIndex, Event, Stream};
+use backend_api::types::{DeviceIndex, Event, Stream};
+use backend_api::{PriorityRange, Readiness, Result};
 use hip_sys::abi6::hipStreamNonBlocking;
 use std::ptr;
 

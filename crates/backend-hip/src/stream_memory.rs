@@ -2,8 +2,8 @@
 
 use crate::driver::pointer;
 use crate::hip::Hip;
-use alloc_core::backend::{Attribute, Result, StreamMemory};
-use alloc_core::types::{DevicePtr, Stream};
+use backend_api::types::{DevicePtr, Stream};
+use backend_api::{Attribute, Result, StreamMemory};
 
 impl Hip {
     pub(crate) fn probe_stream_memory(&self) -> Result<()> {

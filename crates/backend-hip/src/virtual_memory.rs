@@ -7,11 +7,11 @@ use crate::layout::{properties_of, takes_descriptor_by_value};
 use crate::mapping::{location, retain, set_access_of_each, unmap_each};
 use crate::memory::{log_undo, positive};
 use crate::physical::Memory;
-use alloc_core::backend::{
-    Access, Attribute, BackendError, ErrorKind, Granularity, HandleType, PhysicalProperties, Result,
-    ShareableHandle, VirtualMemory,
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::{
+    Access, Attribute, BackendError, ErrorKind, Granularity, HandleType, PhysicalProperties, PhysicalSharing,
+    Result, ShareableHandle, VirtualMemory,
 };
-use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use hip_sys::Generation;
 use hip_sys::abi7 as abi;
 use std::ffi::{c_int, c_void};
@@ -35,6 +35,10 @@ impl Hip {
         // SAFETY: this probe reserved the range, and what it mapped there is unmapped.
         let released = unsafe { self.release_address(at, bytes) };
         tried.and(released)
+    }
+
+    pub(crate) fn probe_physical_sharing(&self) -> Result<()> {
+        needs!(self: hipMemExportToShareableHandle, hipMemImportFromShareableHandle)
     }
 
     fn probe_mapping(&self, device: DeviceIndex, at: DevicePtr, bytes: u64) -> Result<()> {
@@ -297,6 +301,29 @@ impl VirtualMemory for Hip {
         }
     }
 
+    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
+        const CALL: &str = "hipMemRetainAllocationHandle";
+        let entered = self.enter(self.device_of_range(at)?, CALL)?;
+        let Some(mapping) = self.physical.mapping_at(at.0) else {
+            return Err(entered.invalid(CALL, format!("nothing is mapped at {at}")));
+        };
+        let raw = retain(*entered, mapping.at)?;
+        let memory = Memory { bytes: Some(mapping.bytes), ..mapping.memory };
+        self.adopt(*entered, raw, Ok(memory))
+    }
+
+    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
+        const CALL: &str = "hipMemGetAllocationPropertiesFromHandle";
+        let memory = self.memory_of(handle, CALL)?;
+        let bytes = memory.bytes.ok_or_else(|| {
+            let detail = "the runtime does not tell the size of an imported handle; it is known once mapped";
+            BackendError::new(ErrorKind::NotSupported, 0, CALL, memory.device, detail)
+        })?;
+        Ok(PhysicalProperties { device: memory.device, bytes, handle_type: memory.handle_type })
+    }
+}
+
+impl PhysicalSharing for Hip {
     fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
         const CALL: &str = "hipMemExportToShareableHandle";
         let memory = self.memory_of(handle, CALL)?;
@@ -368,27 +395,6 @@ impl VirtualMemory for Hip {
         let raw = number(handle);
         let memory = self.physical.memory(raw).map_or_else(|| self.ask_memory(*entered, raw), Ok);
         self.adopt(*entered, raw, memory.map(|memory| import_of(memory, copied)))
-    }
-
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        const CALL: &str = "hipMemRetainAllocationHandle";
-        let entered = self.enter(self.device_of_range(at)?, CALL)?;
-        let Some(mapping) = self.physical.mapping_at(at.0) else {
-            return Err(entered.invalid(CALL, format!("nothing is mapped at {at}")));
-        };
-        let raw = retain(*entered, mapping.at)?;
-        let memory = Memory { bytes: Some(mapping.bytes), ..mapping.memory };
-        self.adopt(*entered, raw, Ok(memory))
-    }
-
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        const CALL: &str = "hipMemGetAllocationPropertiesFromHandle";
-        let memory = self.memory_of(handle, CALL)?;
-        let bytes = memory.bytes.ok_or_else(|| {
-            let detail = "the runtime does not tell the size of an imported handle; it is known once mapped";
-            BackendError::new(ErrorKind::NotSupported, 0, CALL, memory.device, detail)
-        })?;
-        Ok(PhysicalProperties { device: memory.device, bytes, handle_type: memory.handle_type })
     }
 }
 

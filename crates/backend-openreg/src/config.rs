@@ -1,7 +1,7 @@
 //! How a simulated machine is set up.
 
 use crate::CostModel;
-use alloc_core::types::{DeviceIndex, GIB, MIB};
+use backend_api::types::{DeviceIndex, GIB, MIB};
 use bitflags::bitflags;
 
 /// What device memory is made of.
@@ -10,7 +10,7 @@ pub enum MemoryMode {
     /// Addresses only. Memory of any size costs nothing; copies and fills are checked and move no bytes.
     Reserved,
     /// Real bytes, in memory files mapped at device addresses. The host faults when it touches them
-    /// outside of a [`HostAccess`](alloc_core::backend::HostAccess) scope.
+    /// outside of a [`HostAccess`](backend_api::HostAccess) scope.
     Mapped,
 }
 
@@ -53,19 +53,23 @@ bitflags! {
         const HOST_ACCESS = 1 << 8;
         /// Events with time stamps.
         const EVENT_TIMING = 1 << 9;
+        /// Page-locked host memory.
+        const PINNED_HOST = 1 << 10;
+        /// Giving physical memory to other processes.
+        const PHYSICAL_SHARING = 1 << 11;
     }
 }
 
 /// The set-up of a simulated machine; see the setters for what can be chosen.
 ///
 /// ```
-/// use alloc_core::types::DeviceIndex;
+/// use backend_api::types::DeviceIndex;
 /// use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 ///
 /// let config = OpenRegConfig::default().devices(1).capacity(8 << 30).clock(Clock::Virtual { lag: 3 });
 /// let machine = OpenReg::new(config)?;
 /// assert_eq!(machine.capacity(DeviceIndex(0)), 8 << 30);
-/// # Ok::<(), alloc_core::backend::BackendError>(())
+/// # Ok::<(), backend_api::BackendError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct OpenRegConfig {

@@ -17,8 +17,8 @@ use crate::os::{HostPages, SharedFlag};
 use crate::queue::Queues;
 use crate::refusal::{Answer, Refusal};
 use crate::work::{HostCall, Span, Spans, Work};
-use alloc_core::backend::*;
-use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
+use backend_api::*;
 use checks::{not_captured, not_captured_event, prepare_copy, readiness, settle_pool};
 use std::sync::Arc;
 
@@ -403,43 +403,19 @@ unsafe impl Backend for OpenReg {
         })
     }
 
-    fn host_malloc(&self, bytes: u64, _flags: HostFlags) -> Result<DevicePtr> {
-        let taken = self.unsafe_call(Call::HostMalloc, HOST, |mut state| {
-            if bytes == 0 {
-                return Err(Refusal::invalid("0 bytes were asked for"));
-            }
-            let pages = HostPages::take(bytes)?;
-            let base = pages.base;
-            state.memory.host.insert(base, HostRange { bytes, pages: Some(pages) });
-            Ok(DevicePtr(base))
-        });
-        if taken.is_ok() {
-            self.gate.charge(Call::HostMalloc, bytes);
-        }
-        taken
-    }
-
-    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
-        self.unsafe_call(Call::HostFree, HOST, |mut state| {
-            if ptr.is_null() {
-                return Ok(());
-            }
-            let bytes = match state.memory.host.get(&ptr.0) {
-                Some(range) if range.pages.is_some() => range.bytes,
-                _ => {
-                    return Err(Refusal::invalid(format!(
-                        "{ptr} is not the base of live page-locked memory"
-                    )));
-                }
-            };
-            state.not_in_use(ptr.0, bytes)?;
-            state.memory.host.remove(&ptr.0);
-            Ok(())
-        })
+    fn pinned_host(&self) -> Family<'_, dyn PinnedHost> {
+        self.offers(Families::PINNED_HOST, "pinned host memory", false)?;
+        Ok(self)
     }
 
     fn virtual_memory(&self) -> Family<'_, dyn VirtualMemory> {
         self.offers(Families::VIRTUAL_MEMORY, "virtual memory", false)?;
+        Ok(self)
+    }
+
+    fn physical_sharing(&self) -> Family<'_, dyn PhysicalSharing> {
+        self.virtual_memory()?;
+        self.offers(Families::PHYSICAL_SHARING, "sharing of physical memory", false)?;
         Ok(self)
     }
 
@@ -486,5 +462,42 @@ unsafe impl Backend for OpenReg {
     fn host_access(&self) -> Family<'_, dyn HostAccess> {
         self.offers(Families::HOST_ACCESS, "host access to device memory", true)?;
         Ok(self)
+    }
+}
+
+impl PinnedHost for OpenReg {
+    fn host_malloc(&self, bytes: u64, _flags: HostFlags) -> Result<DevicePtr> {
+        let taken = self.unsafe_call(Call::HostMalloc, HOST, |mut state| {
+            if bytes == 0 {
+                return Err(Refusal::invalid("0 bytes were asked for"));
+            }
+            let pages = HostPages::take(bytes)?;
+            let base = pages.base;
+            state.memory.host.insert(base, HostRange { bytes, pages: Some(pages) });
+            Ok(DevicePtr(base))
+        });
+        if taken.is_ok() {
+            self.gate.charge(Call::HostMalloc, bytes);
+        }
+        taken
+    }
+
+    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
+        self.unsafe_call(Call::HostFree, HOST, |mut state| {
+            if ptr.is_null() {
+                return Ok(());
+            }
+            let bytes = match state.memory.host.get(&ptr.0) {
+                Some(range) if range.pages.is_some() => range.bytes,
+                _ => {
+                    return Err(Refusal::invalid(format!(
+                        "{ptr} is not the base of live page-locked memory"
+                    )));
+                }
+            };
+            state.not_in_use(ptr.0, bytes)?;
+            state.memory.host.remove(&ptr.0);
+            Ok(())
+        })
     }
 }

@@ -12,7 +12,7 @@ mod text;
 pub use text::BadCost;
 
 use crate::Call;
-use alloc_core::types::GIB;
+use backend_api::types::GIB;
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000_000;

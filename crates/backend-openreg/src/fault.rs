@@ -1,8 +1,8 @@
 //! The fault plan: which calls fail, and how.
 
 use crate::Call;
-use alloc_core::backend::ErrorKind;
-use alloc_core::types::DeviceIndex;
+use backend_api::ErrorKind;
+use backend_api::types::DeviceIndex;
 use std::time::Duration;
 
 /// What happens to a call that a fault hits. In every case but [`Effect::Delay`] the call fails and has

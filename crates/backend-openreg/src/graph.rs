@@ -3,7 +3,7 @@
 use crate::queue::Member;
 use crate::slab::Slab;
 use crate::work::{Spans, Work};
-use alloc_core::backend::{CaptureMode, HostFunction};
+use backend_api::{CaptureMode, HostFunction};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ThreadId;

@@ -8,7 +8,7 @@ use crate::queue::{Front, Operation, Queues};
 use crate::refusal::{Answer, Refusal};
 use crate::trap::{Trap, TrapKind};
 use crate::work::{Point, Span, Spans, Work};
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -14,8 +14,8 @@ use crate::refusal::{Answer, Refusal};
 use crate::slab::Slab;
 use crate::space::Space;
 use crate::trap::TrapKind;
-use alloc_core::backend::ErrorKind;
-use alloc_core::types::{DeviceIndex, MIB};
+use backend_api::ErrorKind;
+use backend_api::types::{DeviceIndex, MIB};
 use backing::Store;
 use std::collections::BTreeMap;
 

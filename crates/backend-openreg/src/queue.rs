@@ -6,7 +6,7 @@ use crate::os::SharedFlag;
 use crate::refusal::{Answer, Refusal};
 use crate::slab::Slab;
 use crate::work::{Point, Span, Spans, Work};
-use alloc_core::backend::EventFlags;
+use backend_api::EventFlags;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar};
 

@@ -1,7 +1,7 @@
 //! Why a call was refused, before it has a name and a device.
 
 use crate::TrapKind;
-use alloc_core::backend::ErrorKind;
+use backend_api::ErrorKind;
 use std::borrow::Cow;
 
 /// A failure inside the machine; the call that hit it makes a `BackendError` of it.

@@ -1,7 +1,7 @@
 //! What belongs to a thread: its current device and its capture mode, per machine.
 
-use alloc_core::backend::CaptureMode;
-use alloc_core::types::{BackendId, DeviceIndex};
+use backend_api::CaptureMode;
+use backend_api::types::{BackendId, DeviceIndex};
 use std::cell::RefCell;
 
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! Traps: wrong uses of memory that a real device would answer with corruption or a dead context.
 
 use crate::Call;
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
 
 /// What was wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -2,7 +2,7 @@
 
 use crate::memory::Extent;
 use crate::os::SharedFlag;
-use alloc_core::backend::HostFunction;
+use backend_api::HostFunction;
 use std::io;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -6,7 +6,7 @@
 //! destructor is [`drop_slot`], and launches [`run_slot`]. A release that waits for the graph's end is a slot whose
 //! destructor is [`run_and_drop_slot`].
 
-use alloc_core::backend::HostFunction;
+use backend_api::HostFunction;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Memory of other processes that is open here.
 
-use alloc_core::backend::{IpcMemoryHandle, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{IpcMemoryHandle, Result};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -71,7 +71,7 @@ impl Imports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc_core::backend::{BackendError, ErrorKind};
+    use backend_api::{BackendError, ErrorKind};
 
     const DEVICE: DeviceIndex = DeviceIndex(1);
     const HANDLE: IpcMemoryHandle = IpcMemoryHandle([7; 64]);

@@ -1,4 +1,4 @@
-//! What backends over a driver share, and what no driver decides: it knows the contract (`alloc-core`) and nothing
+//! What backends over a driver share, and what no driver decides: it knows the contract (`backend-api`) and nothing
 //! else. Granule's CUDA and HIP backends are built on it, and a vendor's own backend may be; none has to.
 //!
 //! | to do | use |

@@ -1,6 +1,6 @@
 //! Whether an optional family is there: found out once, by using it.
 
-use alloc_core::backend::{BackendError, ErrorKind, Result, Unsupported};
+use backend_api::{BackendError, ErrorKind, Result, Unsupported};
 use std::sync::OnceLock;
 
 /// Whether a family is there, and why not.
@@ -51,7 +51,7 @@ fn absent(family: &'static str, error: &BackendError) -> Unsupported {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc_core::types::DeviceIndex;
+    use backend_api::types::DeviceIndex;
 
     fn failed(kind: ErrorKind, code: i32) -> BackendError {
         BackendError::new(kind, code, "memCreate", DeviceIndex(3), "NOT_NOW")

@@ -1,6 +1,6 @@
 //! The conformance kit over the simulated device: the program that a vendor writes for a backend.
 
-use alloc_core::backend::{Backend, Result};
+use backend_api::{Backend, Result};
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
 use std::sync::Arc;
 

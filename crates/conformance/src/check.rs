@@ -1,7 +1,7 @@
 //! What a check is, and how it ends.
 
 use crate::Context;
-use alloc_core::backend::{BackendError, Unsupported};
+use backend_api::{BackendError, Unsupported};
 use serde::Serialize;
 
 /// The part of the contract that a check belongs to; the first part of its name.

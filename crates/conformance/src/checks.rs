@@ -3,6 +3,7 @@
 mod capture;
 mod copies;
 mod device;
+#[cfg(feature = "engine")]
 mod engine;
 mod errors;
 mod events;
@@ -20,7 +21,7 @@ mod virtual_memory;
 
 use crate::Check;
 
-/// Every check of the kit, area by area.
+/// Every check of the kit, area by area. Those of [`Area::Engine`](crate::Area::Engine) come with the feature `engine`.
 pub fn all() -> impl Iterator<Item = &'static Check> {
     [
         device::CHECKS,
@@ -42,6 +43,7 @@ pub fn all() -> impl Iterator<Item = &'static Check> {
         capture::CHECKS,
         pools::CHECKS,
         families::CHECKS,
+        #[cfg(feature = "engine")]
         engine::CHECKS,
     ]
     .into_iter()

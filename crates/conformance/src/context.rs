@@ -8,8 +8,8 @@ pub use held::{Buffer, Gate, HostBuffer, LocalEvent, LocalStream};
 
 use crate::child::ChildCommand;
 use crate::{Options, Stop, Verdict};
-use alloc_core::backend::{Backend, BackendError, CopyKind, ErrorKind, EventFlags, HostFlags, Readiness};
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{Backend, BackendError, CopyKind, ErrorKind, EventFlags, HostFlags, Readiness};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -146,7 +146,7 @@ impl Context {
     /// # Errors
     /// What the backend says.
     pub fn host_buffer(&self, bytes: usize) -> Result<HostBuffer, Stop> {
-        let ptr = self.backend.host_malloc(bytes as u64, HostFlags::empty())?;
+        let ptr = self.backend.pinned_host()?.host_malloc(bytes as u64, HostFlags::empty())?;
         if ptr.is_null() {
             return Err(Stop::Failed(format!("{bytes} bytes of page-locked memory are at null")));
         }

@@ -5,8 +5,8 @@
 //! fail ("a free that leaks"); one that overrides [`Hook::enter`] counts calls, or lets one fail.
 //!
 //! ```
-//! use alloc_core::backend::{Backend, Result};
-//! use alloc_core::types::{DeviceIndex, DevicePtr};
+//! use backend_api::{Backend, Result};
+//! use backend_api::types::{DeviceIndex, DevicePtr};
 //! use conformance::interpose::{Hook, Interposed};
 //!
 //! /// A free that leaks.
@@ -26,7 +26,7 @@
 //! // SAFETY: rule 3: the memory was just handed out, and nothing uses it.
 //! unsafe { broken.free(DeviceIndex(0), memory) }?;
 //! assert_ne!(broken.memory_info(DeviceIndex(0))?, before);
-//! # Ok::<(), alloc_core::backend::BackendError>(())
+//! # Ok::<(), backend_api::BackendError>(())
 //! ```
 //!
 //! A method that the real backend implements with other methods (`exchange_device`) is forwarded whole: a
@@ -36,7 +36,7 @@ mod generated;
 
 pub use generated::Hook;
 
-use alloc_core::backend::Backend;
+use backend_api::Backend;
 use std::sync::Arc;
 
 /// A backend behind a hook. It has the inner one's id and kind, so that their handles are the same.
@@ -74,8 +74,8 @@ impl<H: Hook + ?Sized> Interposed<H> {
 #[cfg(test)]
 mod tests {
     use super::{Hook, Interposed};
-    use alloc_core::backend::{Backend, BackendError, ErrorKind, Result, Unsupported, VirtualMemory};
-    use alloc_core::types::DeviceIndex;
+    use backend_api::types::DeviceIndex;
+    use backend_api::{Backend, BackendError, ErrorKind, Result, Unsupported, VirtualMemory};
     use backend_openreg::{OpenReg, OpenRegConfig};
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{Arc, Mutex};
@@ -108,7 +108,7 @@ mod tests {
         let backend = Interposed::new(machine(), hook);
         let memory = backend.malloc(DEVICE, 512).unwrap();
         let vmm = backend.virtual_memory().unwrap();
-        assert!(vmm.granularity(DEVICE, alloc_core::backend::Granularity::Minimum).is_ok());
+        assert!(vmm.granularity(DEVICE, backend_api::Granularity::Minimum).is_ok());
         // SAFETY: rule 3: just handed out, and unused.
         let refused = unsafe { backend.free(DEVICE, memory) }.unwrap_err();
         assert!(refused.is_out_of_memory());

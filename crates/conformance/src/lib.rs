@@ -1,10 +1,10 @@
 //! The device contract as a test kit.
 //!
-//! Every rule of [`alloc_core::backend`] is a named [`Check`]; a run over a backend gives a [`Scorecard`]. A
+//! Every rule of [`backend_api`] is a named [`Check`]; a run over a backend gives a [`Scorecard`]. A
 //! backend in or out of this tree runs the kit in a program of its own:
 //!
 //! ```no_run
-//! use alloc_core::backend::{Backend, Result};
+//! use backend_api::{Backend, Result};
 //! use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
 //! use std::sync::Arc;
 //!

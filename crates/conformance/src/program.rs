@@ -2,7 +2,7 @@
 
 use crate::child::{self, ChildCommand};
 use crate::{Options, Outcome, Progress, Subject, checks, run};
-use alloc_core::backend::{Backend, Result};
+use backend_api::{Backend, Result};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;

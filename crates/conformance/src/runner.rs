@@ -4,7 +4,7 @@ use crate::child::{ChildCommand, Peer};
 use crate::context::Context;
 use crate::scorecard::{Outcome, Scorecard, Scored};
 use crate::{Check, Stop, checks, guide};
-use alloc_core::backend::{Backend, Result};
+use backend_api::{Backend, Result};
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

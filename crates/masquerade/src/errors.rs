@@ -8,7 +8,7 @@
 //! outside the program keeps its name: files (`libamdhip64.so`), environment variables (`HIP_VISIBLE_DEVICES`).
 
 use crate::generated::CALLS;
-use alloc_core::backend::{BackendError, Unsupported};
+use backend_api::{BackendError, Unsupported};
 
 /// A HIP error and what CUDA has for it.
 #[derive(Debug)]

@@ -3,8 +3,8 @@
 //! Generated from the `Backend` trait by `cargo xtask codegen`. Do not edit.
 
 use crate::masquerade::{Masquerade, answer, family};
-use alloc_core::backend::*;
-use alloc_core::types::*;
+use backend_api::types::*;
+use backend_api::*;
 
 /// Functions of HIP's and CUDA's that the contract names for the same thing.
 pub(crate) const CALLS: &[(&str, &str)] = &[
@@ -284,19 +284,18 @@ unsafe impl Backend for Masquerade {
         answer("cuEventElapsedTime", result)
     }
 
-    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
-        let result = self.inner.host_malloc(bytes, flags);
-        answer("cuMemHostAlloc", result)
-    }
-
-    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
-        let result = unsafe { self.inner.host_free(ptr) };
-        answer("cuMemFreeHost", result)
+    fn pinned_host(&self) -> std::result::Result<&dyn PinnedHost, Unsupported> {
+        family(self.inner.pinned_host())?;
+        Ok(self)
     }
 
     fn virtual_memory(&self) -> std::result::Result<&dyn VirtualMemory, Unsupported> {
         family(self.inner.virtual_memory())?;
+        Ok(self)
+    }
+
+    fn physical_sharing(&self) -> std::result::Result<&dyn PhysicalSharing, Unsupported> {
+        family(self.inner.physical_sharing())?;
         Ok(self)
     }
 
@@ -343,6 +342,21 @@ unsafe impl Backend for Masquerade {
     fn host_access(&self) -> std::result::Result<&dyn HostAccess, Unsupported> {
         family(self.inner.host_access())?;
         Ok(self)
+    }
+}
+
+impl PinnedHost for Masquerade {
+    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+        let inner = family(self.inner.pinned_host())?;
+        let result = inner.host_malloc(bytes, flags);
+        answer("cuMemHostAlloc", result)
+    }
+
+    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
+        let inner = family(self.inner.pinned_host())?;
+        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
+        let result = unsafe { inner.host_free(ptr) };
+        answer("cuMemFreeHost", result)
     }
 }
 
@@ -425,19 +439,6 @@ impl VirtualMemory for Masquerade {
         answer("cuMemGetAccess", result)
     }
 
-    fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
-        let handle = self.inward("cuMemExportToShareableHandle", handle)?;
-        let inner = family(self.inner.virtual_memory())?;
-        let result = inner.export_physical(handle, handle_type);
-        answer("cuMemExportToShareableHandle", result)
-    }
-
-    fn import_physical(&self, device: DeviceIndex, shared: &ShareableHandle) -> Result<PhysicalHandle> {
-        let inner = family(self.inner.virtual_memory())?;
-        let result = inner.import_physical(device, shared);
-        answer("cuMemImportFromShareableHandle", result).map(|handle| self.outward(handle))
-    }
-
     fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
         let inner = family(self.inner.virtual_memory())?;
         let result = inner.retain_physical(at);
@@ -449,6 +450,21 @@ impl VirtualMemory for Masquerade {
         let inner = family(self.inner.virtual_memory())?;
         let result = inner.physical_properties(handle);
         answer("cuMemGetAllocationPropertiesFromHandle", result)
+    }
+}
+
+impl PhysicalSharing for Masquerade {
+    fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
+        let handle = self.inward("cuMemExportToShareableHandle", handle)?;
+        let inner = family(self.inner.physical_sharing())?;
+        let result = inner.export_physical(handle, handle_type);
+        answer("cuMemExportToShareableHandle", result)
+    }
+
+    fn import_physical(&self, device: DeviceIndex, shared: &ShareableHandle) -> Result<PhysicalHandle> {
+        let inner = family(self.inner.physical_sharing())?;
+        let result = inner.import_physical(device, shared);
+        answer("cuMemImportFromShareableHandle", result).map(|handle| self.outward(handle))
     }
 }
 
@@ -728,9 +744,10 @@ impl HostAccess for Masquerade {
         answer("unprotect", result)
     }
 
-    fn protect(&self, ptr: DevicePtr) -> Result<()> {
+    unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
         let inner = family(self.inner.host_access())?;
-        let result = inner.protect(ptr);
+        // SAFETY: rules 1 to 3 are the caller's promise, passed on; only labels of handles changed.
+        let result = unsafe { inner.protect(ptr) };
         answer("protect", result)
     }
 

@@ -3,8 +3,8 @@
 //! A label is a [`DeviceKind`]. Changing it changes nothing else: index, raw handle, pointer, whatever the value
 //! is, stay bit for bit. A thing with the wrong label is refused, never relabelled in silence.
 
-use alloc_core::backend::{Graph, MulticastHandle};
-use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, Event, PhysicalHandle, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DeviceKind, Event, PhysicalHandle, Stream};
+use backend_api::{Graph, MulticastHandle};
 use std::fmt;
 use thiserror::Error;
 

@@ -2,10 +2,10 @@
 
 use crate::errors;
 use crate::labels::{Device, Handle, LabelError, PackedStream};
-use alloc_core::backend::{
+use backend_api::types::{BackendId, DeviceIndex, DeviceKind, Stream};
+use backend_api::{
     Backend, BackendError, ErrorKind, LabelOwner, LabelTaken, Result as DriverResult, Unsupported,
 };
-use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, Stream};
 use std::sync::Arc;
 use thiserror::Error;
 

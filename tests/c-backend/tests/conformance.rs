@@ -10,7 +10,7 @@ const FAMILIES: [&str; 6] = ["virtual_memory", "ipc", "peers", "capture", "pools
 const LEFT_OUT: [&str; 4] = [
     "the driver has no uuids",
     "the driver has no PCI ids",
-    "the table has no elapsed_ms",
+    "events of this backend keep no time",
     "is not available:",
 ];
 

@@ -8,7 +8,9 @@ use alloc_core::policy::PytorchPolicy;
 use alloc_core::snapshot::Value;
 use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, Stream};
 use alloc_core::{AllocError, CachingAllocator};
-use backend_c::{CBackend, HostCallback, RawStream, Table, TableError, VERSION};
+use backend_c::{
+    CBackend, HostCallback, RawPhysicalProperties, RawShareableHandle, RawStream, Table, TableError, VERSION,
+};
 use std::ffi::{c_char, c_void};
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -86,10 +88,10 @@ fn tables_that_cannot_be_read_are_refused() {
 
 #[test]
 fn all_missing_required_functions_are_named() {
-    let table = changed(|t| (t.malloc, t.host_free) = (None, None));
+    let table = changed(|t| (t.malloc, t.query_event) = (None, None));
     let refused = open(&table).unwrap_err();
-    assert_eq!(refused, TableError::Missing(vec!["malloc", "host_free"]));
-    assert_eq!(refused.to_string(), "the table lacks required functions: malloc, host_free");
+    assert_eq!(refused, TableError::Missing(vec!["malloc", "query_event"]));
+    assert_eq!(refused.to_string(), "the table lacks required functions: malloc, query_event");
 }
 
 #[test]
@@ -116,6 +118,79 @@ fn a_family_is_absent_until_its_last_function_is_there_and_the_reason_names_it()
     assert_eq!(absent.reason, "the table of example lacks peers_enable_access");
     let none = open(&changed(|_| {})).unwrap().ipc().unwrap_err();
     assert!(none.reason.contains("has none of its functions"), "{none}");
+}
+
+#[test]
+fn a_chip_without_pinning_leaves_it_out() {
+    let backend = open(&changed(|t| (t.host_malloc, t.host_free) = (None, None))).unwrap();
+    let absent = backend.pinned_host().unwrap_err();
+    assert_eq!(absent.family, "pinned host memory");
+    assert!(absent.reason.contains("has none of its functions (host_malloc, ...)"), "{absent}");
+    assert!(open(&changed(|_| {})).unwrap().pinned_host().is_ok());
+}
+
+/// The functions are there and never called.
+#[test]
+fn memory_that_cannot_leave_the_process_is_virtual_memory_all_the_same() {
+    unsafe extern "C" fn granularity(_: *mut c_void, _: u16, _: i32, _: *mut u64) -> i32 {
+        0
+    }
+    unsafe extern "C" fn reserve(_: *mut c_void, _: u16, _: u64, _: u64, _: u64, _: *mut u64) -> i32 {
+        0
+    }
+    unsafe extern "C" fn range(_: *mut c_void, _: u64, _: u64) -> i32 {
+        0
+    }
+    unsafe extern "C" fn create(_: *mut c_void, _: u16, _: u64, _: i32, _: *mut u64) -> i32 {
+        0
+    }
+    unsafe extern "C" fn release(_: *mut c_void, _: u64) -> i32 {
+        0
+    }
+    unsafe extern "C" fn map(_: *mut c_void, _: u64, _: u64, _: u64) -> i32 {
+        0
+    }
+    unsafe extern "C" fn set(_: *mut c_void, _: u64, _: u64, _: *const u16, _: u64, _: i32) -> i32 {
+        0
+    }
+    unsafe extern "C" fn access(_: *mut c_void, _: u64, _: u16, _: *mut i32) -> i32 {
+        0
+    }
+    unsafe extern "C" fn retain(_: *mut c_void, _: u64, _: *mut u64) -> i32 {
+        0
+    }
+    unsafe extern "C" fn properties(_: *mut c_void, _: u64, _: *mut RawPhysicalProperties) -> i32 {
+        0
+    }
+    unsafe extern "C" fn export(_: *mut c_void, _: u64, _: i32, _: *mut RawShareableHandle) -> i32 {
+        0
+    }
+    unsafe extern "C" fn import(_: *mut c_void, _: u16, _: *const RawShareableHandle, _: *mut u64) -> i32 {
+        0
+    }
+    let private = changed(|t| {
+        t.virtual_memory_granularity = Some(granularity);
+        t.virtual_memory_reserve_address = Some(reserve);
+        t.virtual_memory_release_address = Some(range);
+        t.virtual_memory_create_physical = Some(create);
+        t.virtual_memory_release_physical = Some(release);
+        t.virtual_memory_map = Some(map);
+        t.virtual_memory_unmap = Some(range);
+        t.virtual_memory_set_access = Some(set);
+        t.virtual_memory_access = Some(access);
+        t.virtual_memory_retain_physical = Some(retain);
+        t.virtual_memory_physical_properties = Some(properties);
+    });
+    let backend = open(&private).unwrap();
+    assert!(backend.virtual_memory().is_ok());
+    assert_eq!(backend.physical_sharing().unwrap_err().family, "sharing of physical memory");
+    let shared = Table { virtual_memory_export_physical: Some(export), ..private };
+    let absent = open(&shared).unwrap().physical_sharing().unwrap_err();
+    assert_eq!(absent.reason, "the table of example lacks virtual_memory_import_physical");
+    let shared = Table { virtual_memory_import_physical: Some(import), ..shared };
+    assert!(open(&shared).unwrap().physical_sharing().is_ok());
+    let alone = Table { virtual_memory_map: None, ..shared };
+    assert_eq!(open(&alone).unwrap().physical_sharing().unwrap_err().family, "virtual memory");
 }
 
 /// The report of a request for more than there is.

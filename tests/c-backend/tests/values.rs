@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 use alloc_core::backend::{
-    Backend, Capture, CaptureNode, CaptureStatus, CopyKind, ManagedMemory, PointerKind, ShareableHandle,
-    VirtualMemory,
+    Backend, Capture, CaptureNode, CaptureStatus, CopyKind, ManagedMemory, PhysicalSharing, PointerKind,
+    ShareableHandle,
 };
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr};
 use backend_c::{CBackend, RawCaptureStatus, RawPointerInfo, RawShareableHandle, RawStream, Table};

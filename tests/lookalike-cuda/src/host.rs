@@ -2,7 +2,7 @@
 
 use crate::entry::here;
 use crate::header::*;
-use alloc_core::backend::{Backend, HostFlags, PointerKind};
+use alloc_core::backend::{Backend, HostFlags, PinnedHost, PointerKind};
 use alloc_core::types::DevicePtr;
 use lookalike::{Answer, Code};
 use std::collections::HashMap;

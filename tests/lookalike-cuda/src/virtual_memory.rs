@@ -211,10 +211,10 @@ lookalike::entries! {
         out shared: *mut c_void, val handle: CUmemGenericAllocationHandle, val kind: CUmemAllocationHandleType,
         val flags: c_ulonglong,
     ) {
-        let (machine, family) = family()?;
+        let (machine, _) = family()?;
         no_flags(flags)?;
         shared.wanted()?;
-        match family.export_physical(known(machine, handle)?, handle_type(kind)?)? {
+        match machine.physical_sharing()?.export_physical(known(machine, handle)?, handle_type(kind)?)? {
             ShareableHandle::PosixFd(descriptor) => shared.cast::<c_int>().put(descriptor.into_raw_fd()),
             ShareableHandle::Fabric(_) => Err(Code::NOT_SUPPORTED),
         }
@@ -224,7 +224,7 @@ lookalike::entries! {
     fn cuMemImportFromShareableHandle as cuMemImportFromShareableHandle_t(
         out handle: *mut CUmemGenericAllocationHandle, val shared: *mut c_void, val kind: CUmemAllocationHandleType,
     ) {
-        let (_, family) = family()?;
+        let (machine, _) = family()?;
         handle.wanted()?;
         match handle_type(kind)? {
             HandleType::PosixFd => {}
@@ -238,7 +238,7 @@ lookalike::entries! {
         let copy = borrowed.try_clone_to_owned().map_err(|_| Code::INVALID_VALUE)?;
         // Memory from elsewhere belongs to the current device.
         let device = contexts::current_device()?;
-        handle.put(number(family.import_physical(device, &ShareableHandle::PosixFd(copy))?))
+        handle.put(number(machine.physical_sharing()?.import_physical(device, &ShareableHandle::PosixFd(copy))?))
     }
 
     /// The handle mapped at an address, with one more reference.

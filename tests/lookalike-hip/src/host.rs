@@ -1,7 +1,7 @@
 //! Page-locked host memory.
 
 use crate::entry::here;
-use alloc_core::backend::{Backend, HostFlags, PointerKind};
+use alloc_core::backend::{Backend, HostFlags, PinnedHost, PointerKind};
 use alloc_core::types::DevicePtr;
 use hip_sys::abi6::*;
 use lookalike::argument::Out;

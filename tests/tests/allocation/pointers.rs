@@ -180,7 +180,7 @@ fn foreign_pointers_are_foreign<P: Policy>() {
         let (allocator, other) =
             (rig.with_policy::<P>(Settings::default()), rig.with_policy::<P>(Settings::default()));
         let of_driver = rig.backend.malloc(DEVICE, 4096).unwrap();
-        let of_host = rig.backend.host_malloc(4096, HostFlags::empty()).unwrap();
+        let of_host = rig.backend.pinned_host().unwrap().host_malloc(4096, HostFlags::empty()).unwrap();
         let of_other = other.malloc(4096, rig.stream()).unwrap();
         let own = allocator.malloc(512, rig.stream()).unwrap();
         for ptr in
@@ -193,7 +193,7 @@ fn foreign_pointers_are_foreign<P: Policy>() {
         // SAFETY: rule 3: taken above, used by nobody.
         unsafe { rig.backend.free(DEVICE, of_driver) }.unwrap();
         // SAFETY: as above.
-        unsafe { rig.backend.host_free(of_host) }.unwrap();
+        unsafe { rig.backend.pinned_host().unwrap().host_free(of_host) }.unwrap();
         other.empty_cache().unwrap();
         rig.nothing_is_left(&allocator);
     });

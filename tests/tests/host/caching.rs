@@ -311,3 +311,20 @@ fn without_registration_the_driver_says_why_pages_cannot_be_registered() {
     host.configure(&Settings::default()).unwrap();
     host.allocate(KIB).unwrap();
 }
+
+#[test]
+fn a_device_without_pinned_memory_registers_pages_or_says_that_it_cannot() {
+    let device = |families| machine(OpenRegConfig::default().devices(1).families(families));
+    let registers = device(Families::all() - Families::PINNED_HOST);
+    let host = with(&registers, &Settings::default());
+    host.free(host.allocate(KIB).unwrap().id).unwrap();
+    assert_eq!((calls(&registers, Call::HostMalloc), calls(&registers, Call::RegisterHost)), (0, 1));
+    let neither = device(Families::all() - Families::PINNED_HOST - Families::HOST_REGISTRATION);
+    let host = with(&neither, &Settings::default());
+    let refused = host.allocate(KIB).unwrap_err();
+    let AllocError::Backend(error) = &refused else { panic!("{refused:?}") };
+    assert_eq!(error.kind, ErrorKind::NotSupported);
+    let said = refused.to_string();
+    assert!(said.contains("pinned host memory") && said.contains("use ordinary memory"), "{said}");
+    assert_eq!(host.stats().num_host_alloc(), 0);
+}

@@ -3,14 +3,14 @@
 
 use alloc_core::AllocError;
 use alloc_core::backend::{
-    Attribute, Backend, BackendError, ErrorKind, HandleType, Result as DriverResult, ShareableHandle,
-    VirtualMemory,
+    Attribute, Backend, BackendError, ErrorKind, HandleType, PhysicalSharing, Result as DriverResult,
+    ShareableHandle, VirtualMemory,
 };
 use alloc_core::config::{Flavour, Settings, environment};
 use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
 use alloc_core::share::SharedBlock;
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
-use backend_openreg::{Call, Clock, MemoryMode, OpenReg, OpenRegConfig};
+use backend_openreg::{Call, Clock, Families, MemoryMode, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
 use granule_tests::bytes::Bytes;
 use granule_tests::peer::Peer;
@@ -272,7 +272,7 @@ impl Hook for Fabric {
 
     fn export_physical(
         &self,
-        inner: &dyn VirtualMemory,
+        inner: &dyn PhysicalSharing,
         handle: PhysicalHandle,
         handle_type: HandleType,
     ) -> DriverResult<ShareableHandle> {
@@ -298,7 +298,7 @@ impl Hook for Fabric {
 
     fn import_physical(
         &self,
-        inner: &dyn VirtualMemory,
+        inner: &dyn PhysicalSharing,
         device: DeviceIndex,
         shared: &ShareableHandle,
     ) -> DriverResult<PhysicalHandle> {
@@ -306,6 +306,20 @@ impl Hook for Fabric {
         let at = u64::from_le_bytes(*bytes.first_chunk().unwrap());
         inner.import_physical(device, &self.exported.lock().unwrap()[at as usize])
     }
+}
+
+#[test]
+fn without_sharing_of_physical_memory_segments_still_grow_and_stay_here() {
+    let families = Families::all() - Families::PHYSICAL_SHARING;
+    let machine = OpenReg::new(machine().families(families)).unwrap();
+    let stream = machine.default_stream(DEVICE);
+    let allocator: alloc_core::CachingAllocator =
+        alloc_core::CachingAllocator::new(machine.clone(), settings(true)).unwrap();
+    let ptr = allocator.malloc(3 << 20, stream).unwrap();
+    assert_ne!(machine.calls().get(Call::Map), 0, "the segment is growable");
+    let refused = allocator.share(ptr).unwrap_err().to_string();
+    assert!(refused.contains("offers neither file descriptors nor fabric handles"), "{refused}");
+    allocator.free(ptr).unwrap();
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn memory_of_a_pool_is_not_exported(backend: &dyn Backend) {
 
 /// HIP answers it by the descriptor; CUDA has no way to ask before the memory is mapped.
 fn imported_memory_has_the_size_of_what_was_exported(hip: &dyn Backend) {
-    let memory = hip.virtual_memory().unwrap();
+    let memory = hip.physical_sharing().unwrap();
     let bytes = 3 * memory.granularity(DEVICE, Granularity::Minimum).unwrap();
     let handle = memory.create_physical(DEVICE, bytes, HandleType::PosixFd).unwrap();
     let shared = memory.export_physical(handle, HandleType::PosixFd).unwrap();

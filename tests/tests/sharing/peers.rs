@@ -1,7 +1,7 @@
 //! Devices that reach each other's memory: what is mapped for whom, and which copy is taken.
 
 use alloc_core::AllocError;
-use alloc_core::backend::{Access, Backend, BackendError, ErrorKind, HostFlags};
+use alloc_core::backend::{Access, BackendError, ErrorKind, HostFlags, PinnedHost};
 use alloc_core::config::Settings;
 use alloc_core::device::SegmentChange;
 use alloc_core::policy::{Policy, PytorchPolicy};
@@ -218,7 +218,12 @@ struct NoBackups {
 }
 
 impl Hook for NoBackups {
-    fn host_malloc(&self, _: &dyn Backend, _: u64, _: HostFlags) -> alloc_core::backend::Result<DevicePtr> {
+    fn host_malloc(
+        &self,
+        _: &dyn PinnedHost,
+        _: u64,
+        _: HostFlags,
+    ) -> alloc_core::backend::Result<DevicePtr> {
         self.asked.lock().unwrap().send(()).unwrap();
         let _ = self.answer.lock().unwrap().recv();
         Err(BackendError::new(ErrorKind::ResourceLimit, 0, "host malloc", DEVICE, "no backups"))

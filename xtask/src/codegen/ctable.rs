@@ -39,9 +39,9 @@ fn functions(contract: &Contract) -> Result<Vec<Function<'_>>> {
     }
     let mut ordered = Vec::new();
     let derived = layout::DERIVED.iter().map(|&(name, how)| (name, Some(how)));
-    let required = layout::REQUIRED.iter().map(|&name| (name, None));
-    let families = layout::FAMILIES.iter().map(|&name| (name, None));
-    for (name, how) in required.chain(derived).chain(families) {
+    let plain = |names: &'static [&'static str]| names.iter().map(|&name| (name, None));
+    let before = plain(layout::REQUIRED).chain(plain(layout::ONCE_REQUIRED));
+    for (name, how) in before.chain(derived).chain(plain(layout::FAMILIES)) {
         let at = there.iter().position(|function| function.name == name);
         let mut function = there.remove(at.with_context(|| {
             format!("the table's layout names {name}, which the contract does not have (any more)")
@@ -57,10 +57,12 @@ fn functions(contract: &Contract) -> Result<Vec<Function<'_>>> {
 
 /// `Backend::malloc` is `malloc`, `Capture::begin` is `capture_begin`.
 fn field_name(of: &Trait, method: &Method) -> Ident {
-    match &of.accessor {
+    let name = match &of.accessor {
         Some(family) if !method.name.to_string().starts_with(&family.to_string()) => {
             format_ident!("{family}_{}", method.name)
         }
         _ => method.name.clone(),
-    }
+    };
+    let kept = layout::NAMES.iter().find(|(regular, _)| name == regular);
+    kept.map_or(name, |(_, kept)| format_ident!("{kept}"))
 }

@@ -13,8 +13,8 @@ pub(super) fn emit(contract: &Contract) -> Result<String> {
     let implementations = contract.traits.iter().map(|of| implementation(contract, of));
     let code = quote! {
         use super::Interposed;
-        use alloc_core::backend::*;
-        use alloc_core::types::*;
+        use backend_api::*;
+        use backend_api::types::*;
         use std::fmt::Debug;
 
         /// What happens between a caller and a backend: one method for every method of the contract. Each

@@ -27,8 +27,8 @@ pub(super) fn emit(contract: &Contract) -> Result<String> {
     let (hip, cuda): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
     let code = quote! {
         use crate::masquerade::{Masquerade, answer, family};
-        use alloc_core::backend::*;
-        use alloc_core::types::*;
+        use backend_api::*;
+        use backend_api::types::*;
 
         /// Functions of HIP's and CUDA's that the contract names for the same thing.
         pub(crate) const CALLS: &[(&str, &str)] = &[#((#hip, #cuda)),*];
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn functions_pair_as_the_contract_names_them() {
-        let contract = Contract::read(&root().join("crates/alloc-core/src")).unwrap();
+        let contract = Contract::read(&root().join("crates/backend-api/src")).unwrap();
         let calls = calls(&contract).unwrap();
         assert_eq!(calls["hipMalloc"], "cuMemAlloc");
         assert_eq!(calls["hipGraphLaunch"], "cuGraphLaunch");

@@ -1,9 +1,9 @@
-//! The device contract, read from the sources of `alloc-core`.
+//! The device contract, read from the sources of `backend-api`.
 //!
 //! [`Contract`] lists the traits of the contract ([`Trait`]): `Backend` first, then the families in the order
 //! in which `Backend` offers them. Each lists its methods ([`Method`]) in the order of the source. Types and
 //! names are kept as `syn` values, so that an emitter can quote them as they are; they are written for a file
-//! that imports `alloc_core::backend::*` and `alloc_core::types::*` (`Result` is then the contract's own).
+//! that imports `backend_api::*` and `backend_api::types::*` (`Result` is then the contract's own).
 //!
 //! Driver names come from the doc comments, which name them as "CUDA `cuMemAlloc`, HIP `hipMalloc`".
 
@@ -13,9 +13,11 @@ use proc_macro2::Ident;
 use std::path::Path;
 use syn::{Attribute, Expr, FnArg, Item, Lit, Meta, Pat, ReturnType, TraitItem, Type};
 
-/// The files that hold traits of the contract, under `alloc-core`'s source folder.
-const SOURCES: [&str; 4] =
-    ["backend.rs", "backend/virtual_memory.rs", "backend/families.rs", "backend/capture.rs"];
+/// The files that hold traits of the contract, under `backend-api`'s source folder.
+const SOURCES: [&str; 4] = ["lib.rs", "virtual_memory.rs", "families.rs", "capture.rs"];
+
+/// Bounds that are no family.
+const MARKERS: [&str; 3] = ["Debug", "Send", "Sync"];
 
 /// Everything a backend can implement.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub(crate) struct Trait {
     pub(crate) name: Ident,
     /// Whether implementing it is unsafe.
     pub(crate) is_unsafe: bool,
+    /// Families that it builds on.
+    pub(crate) builds_on: Vec<Ident>,
     /// `Backend`'s method that offers it (`virtual_memory`); none for `Backend` itself.
     pub(crate) accessor: Option<Ident>,
     /// Its methods, in the order of the source.
@@ -79,11 +83,11 @@ pub(crate) enum Answer {
 }
 
 impl Contract {
-    /// Reads the contract. `alloc_core` is the source folder of that crate.
-    pub(crate) fn read(alloc_core: &Path) -> Result<Self> {
+    /// Reads the contract. `sources` is the source folder of `backend-api`.
+    pub(crate) fn read(sources: &Path) -> Result<Self> {
         let mut found = Vec::new();
         for source in SOURCES {
-            let path = alloc_core.join(source);
+            let path = sources.join(source);
             let text = std::fs::read_to_string(&path)
                 .with_context(|| format!("could not read {}", path.display()))?;
             let file =
@@ -135,7 +139,12 @@ impl Trait {
             let method = function.sig.ident.clone();
             methods.push(Method::read(function).with_context(|| format!("{name}::{method}"))?);
         }
-        Ok(Self { name, is_unsafe: item.unsafety.is_some(), accessor: None, methods })
+        let above = item.supertraits.iter().filter_map(|bound| match bound {
+            syn::TypeParamBound::Trait(of) => of.path.get_ident().cloned(),
+            _ => None,
+        });
+        let builds_on = above.filter(|of| !MARKERS.iter().any(|marker| of == marker)).collect();
+        Ok(Self { name, is_unsafe: item.unsafety.is_some(), builds_on, accessor: None, methods })
     }
 }
 
@@ -202,11 +211,11 @@ fn arguments_of_result(ty: &Type) -> Option<Vec<Type>> {
     Some(types.collect())
 }
 
-/// A type as it is written outside of its module: without `super::`.
+/// A type as it is written outside of its module: without `crate::`.
 fn from_outside(mut ty: Type) -> Type {
     match &mut ty {
         Type::Path(path) => {
-            while path.path.segments.first().is_some_and(|first| first.ident == "super") {
+            while path.path.segments.first().is_some_and(|first| first.ident == "crate") {
                 path.path.segments = path.path.segments.iter().skip(1).cloned().collect();
             }
         }
@@ -238,13 +247,15 @@ mod tests {
 
     #[test]
     fn the_contract_is_read_from_its_sources() {
-        let contract = Contract::read(&root().join("crates/alloc-core/src")).unwrap();
+        let contract = Contract::read(&root().join("crates/backend-api/src")).unwrap();
         let backend = &contract.traits[0];
         assert_eq!((backend.name.to_string().as_str(), backend.is_unsafe), ("Backend", true));
         let families: Vec<String> =
             contract.traits[1..].iter().map(|family| family.name.to_string()).collect();
-        assert_eq!(families.first().map(String::as_str), Some("VirtualMemory"));
-        assert_eq!(families.len(), 10);
+        assert_eq!(families.first().map(String::as_str), Some("PinnedHost"));
+        assert_eq!(families.len(), 12);
+        let sharing = contract.traits.iter().find(|of| of.name == "PhysicalSharing").unwrap();
+        assert_eq!(sharing.builds_on, ["VirtualMemory"]);
 
         let free = backend.methods.iter().find(|method| method.name == "free").unwrap();
         assert!(free.is_unsafe && matches!(free.answer, Answer::Fallible(_)));

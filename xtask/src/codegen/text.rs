@@ -2,7 +2,7 @@
 
 use crate::process::command;
 use anyhow::{Context, Result, bail};
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use std::io::Write;
 use std::process::Stdio;
 
@@ -39,6 +39,16 @@ pub(super) fn file(
         before = line;
     }
     format(&text)
+}
+
+/// What people call a family that is offered by the method `accessor`.
+pub(super) fn family(accessor: &Ident) -> String {
+    match accessor.to_string().as_str() {
+        "ipc" => "IPC".to_owned(),
+        "pinned_host" => "pinned host memory".to_owned(),
+        "physical_sharing" => "sharing of physical memory".to_owned(),
+        other => other.replace('_', " "),
+    }
 }
 
 /// What `cargo fmt` makes of it.

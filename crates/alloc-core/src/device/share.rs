@@ -215,7 +215,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Asks the driver for what it was not asked for yet. Returns what is not needed, to be dropped without a lock.
     fn export_granules(&self, granules: &mut [ToExport]) -> Result<Vec<Arc<ShareableHandle>>> {
-        let vm = self.backend.virtual_memory().map_err(BackendError::from)?;
+        let vm = self.backend.physical_sharing().map_err(BackendError::from)?;
         let handle_type = self.handle_type();
         for granule in granules.iter_mut().filter(|granule| granule.shared.is_none()) {
             let shared = vm.export_physical(granule.handle, handle_type);
@@ -382,7 +382,8 @@ impl<P: Policy> DeviceAllocator<P> {
             return *known;
         }
         assert_unlocked();
-        let found = if !self.state.lock().settings.segments_ipc {
+        let wanted = self.state.lock().settings.segments_ipc;
+        let found = if !wanted || self.backend.physical_sharing().is_err() {
             HandleType::None
         } else if self.offers(Attribute::FabricHandles) && self.has_fabric() {
             HandleType::Fabric
@@ -406,7 +407,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Devices say that they have a fabric where nothing runs that would make it work: one cycle tells.
     fn has_fabric(&self) -> bool {
-        let Ok(vm) = self.backend.virtual_memory() else { return false };
+        let Ok(vm) = self.backend.physical_sharing() else { return false };
         let cycle = || {
             let bytes = vm.granularity(self.device, Granularity::Minimum)?;
             let handle = vm.create_physical(self.device, bytes, HandleType::Fabric)?;

@@ -5,7 +5,7 @@ use super::numa::{self, Preferring};
 use super::prefault;
 use super::slab::Slab;
 use super::state::Knobs;
-use crate::backend::{Backend, DeviceGuard, HostFlags, Result};
+use crate::backend::{Backend, BackendError, DeviceGuard, HostFlags, Result, Unsupported};
 use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
 use std::time::{Duration, Instant};
@@ -50,6 +50,12 @@ pub(super) struct Source {
 
 /// Every device reaches it, whichever was current.
 const FLAGS: HostFlags = HostFlags::PORTABLE;
+
+/// Nothing is passed off as page-locked that is not.
+fn without_pinning(absent: Unsupported) -> BackendError {
+    let reason = format!("{}; use ordinary memory, which can be copied too", absent.reason);
+    Unsupported { reason, ..absent }.into()
+}
 
 impl Source {
     pub(super) fn new(backend: Arc<dyn Backend>, node: Option<u32>, reserve: u64) -> Self {
@@ -118,13 +124,14 @@ impl Source {
             // Says why.
             self.backend.host_registration()?;
         }
+        let pinned = self.backend.pinned_host();
         // Pages of our own can be placed before they exist; the driver's only by the thread's policy.
-        if registers && (knobs.use_host_register || self.node.is_some()) {
+        if registers && (knobs.use_host_register || self.node.is_some() || pinned.is_err()) {
             let ptr = self.register(bytes, knobs.register_threads)?;
             return Ok((ptr, Origin::Registered, begun.elapsed()));
         }
         let _placed = self.node.and_then(Preferring::node);
-        let ptr = self.backend.host_malloc(bytes, FLAGS)?;
+        let ptr = pinned.map_err(without_pinning)?.host_malloc(bytes, FLAGS)?;
         Ok((ptr, Origin::Driver, begun.elapsed()))
     }
 
@@ -193,7 +200,7 @@ impl Source {
             unsafe { prefault::unmap(ptr, size) };
         } else {
             // SAFETY: rule 3, which the caller keeps.
-            unsafe { self.backend.host_free(ptr) }?;
+            unsafe { self.backend.pinned_host()?.host_free(ptr) }?;
         }
         Ok(Some(begun.elapsed()))
     }

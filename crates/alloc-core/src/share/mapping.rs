@@ -39,7 +39,7 @@ impl Mapping {
     ) -> Result<DevicePtr> {
         assert_unlocked();
         let device = devices[0];
-        let vm = backend.virtual_memory()?;
+        let vm = backend.physical_sharing()?;
         let bytes = shared.iter().map(|(granule, _)| granule).sum();
         let base = vm.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
         self.reserved = Some((base, bytes));

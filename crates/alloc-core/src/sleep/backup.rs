@@ -1,6 +1,6 @@
 //! Where contents are while their memory sleeps.
 
-use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, HostFlags, Result};
+use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, HostFlags, PinnedHost, Result};
 use crate::edges;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{BackendId, DeviceIndex, DevicePtr};
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Store {
 impl Store {
     fn pinned(backend: &Arc<dyn Backend>, bytes: u64) -> Result<Self> {
         assert_unlocked();
-        let ptr = backend.host_malloc(bytes, HostFlags::PORTABLE)?;
+        let ptr = backend.pinned_host()?.host_malloc(bytes, HostFlags::PORTABLE)?;
         Ok(Self(Memory::Pinned { backend: Arc::clone(backend), ptr, bytes }))
     }
 
@@ -123,7 +123,8 @@ impl Drop for Store {
         {
             assert_unlocked();
             // SAFETY: rule 3: from `host_malloc`, given back once; every copy has returned.
-            if let Err(error) = unsafe { backend.host_free(*ptr) } {
+            let free = |pinned: &dyn PinnedHost| unsafe { pinned.host_free(*ptr) };
+            if let Err(error) = backend.pinned_host().map_err(BackendError::from).and_then(free) {
                 backend.clear_error();
                 tracing::warn!(%error, "a backup's host memory could not be given back");
             }

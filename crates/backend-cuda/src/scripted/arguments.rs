@@ -3,11 +3,11 @@
 use super::{DEVICE, PAGE, scripted, two_mappings};
 use crate::cuda::Cuda;
 use crate::physical::Memory;
-use alloc_core::backend::{
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::{
     Backend, ErrorKind, Granularity, HandleType, HostFlags, HostRegistration, Ipc, ManagedMemory, Multicast,
-    MulticastHandle, Peers, PointerKind, VirtualMemory,
+    MulticastHandle, Peers, PinnedHost, PointerKind, VirtualMemory,
 };
-use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use cudarc::driver::sys::{
     CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAllocationProp, CUmemGenericAllocationHandle, CUstream,
 };

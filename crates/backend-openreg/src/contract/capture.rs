@@ -12,8 +12,8 @@ use crate::queue::Member;
 use crate::refusal::{Answer, Refusal};
 use crate::thread;
 use crate::work::Span;
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, Stream};
+use backend_api::types::{DeviceIndex, Stream};
+use backend_api::*;
 use std::sync::Arc;
 
 const BROKEN: &str = "the capture was broken by an earlier call; end it and begin again";

@@ -5,7 +5,7 @@ use crate::memory::{Place, RangeKind};
 use crate::refusal::{Answer, Refusal};
 use crate::trap::TrapKind;
 use crate::work::{Side, Span, Spans, Work};
-use alloc_core::backend::{CopyKind, Readiness};
+use backend_api::{CopyKind, Readiness};
 
 pub(super) fn readiness(ready: bool) -> Readiness {
     if ready { Readiness::Ready } else { Readiness::NotReady }

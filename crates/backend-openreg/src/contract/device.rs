@@ -4,8 +4,8 @@ use crate::config::{Families, MemoryMode};
 use crate::memory::DeviceMemory;
 use crate::openreg::OpenReg;
 use crate::refusal::{Answer, Refusal};
-use alloc_core::backend::{Attribute, DeviceProperties, MemoryInfo};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{Attribute, DeviceProperties, MemoryInfo};
 
 const WARP_SIZE: u32 = 32;
 

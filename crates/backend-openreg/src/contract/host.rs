@@ -7,8 +7,8 @@ use crate::memory::{HostRange, RangeKind, index};
 use crate::openreg::OpenReg;
 use crate::refusal::Refusal;
 use crate::work::{Span, Work};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::*;
 
 impl HostRegistration for OpenReg {
     unsafe fn register(&self, ptr: DevicePtr, bytes: u64, _flags: HostFlags) -> Result<()> {
@@ -103,7 +103,7 @@ impl HostAccess for OpenReg {
         self.call(Call::Unprotect, self.device_at(ptr), |mut state| state.memory.open_to_host(ptr.0, 1))
     }
 
-    fn protect(&self, ptr: DevicePtr) -> Result<()> {
+    unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
         self.call(Call::Protect, self.device_at(ptr), |mut state| state.memory.open_to_host(ptr.0, -1))
     }
 

@@ -5,8 +5,8 @@ use crate::call::Call;
 use crate::memory::index;
 use crate::openreg::OpenReg;
 use crate::refusal::{Answer, Refusal};
-use alloc_core::backend::{CopyKind, Peers, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{CopyKind, Peers, Result};
 
 impl OpenReg {
     fn exists(&self, device: DeviceIndex) -> Answer<()> {

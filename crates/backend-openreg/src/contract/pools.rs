@@ -5,8 +5,8 @@ use crate::memory::index;
 use crate::openreg::OpenReg;
 use crate::refusal::Refusal;
 use crate::work::{Spans, Work};
-use alloc_core::backend::{DriverPoolAttribute, DriverPools, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{DriverPoolAttribute, DriverPools, Result};
 
 const NO_POOLS_IN_GRAPHS: &str = "pool memory inside graphs is not simulated; take it before the capture";
 

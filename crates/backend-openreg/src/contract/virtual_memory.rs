@@ -6,8 +6,8 @@ use crate::memory::{Extent, index};
 use crate::openreg::OpenReg;
 use crate::os::SharedFile;
 use crate::refusal::{Answer, Refusal};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::*;
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -162,6 +162,25 @@ impl VirtualMemory for OpenReg {
         self.call(Call::GetAccess, device, |state| state.memory.access(at.0, index(device)))
     }
 
+    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
+        self.call(Call::RetainPhysical, self.device_at(at), |mut state| {
+            state.memory.retain(at.0).map(|raw| self.physical(raw))
+        })
+    }
+
+    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
+        self.call(Call::PhysicalProperties, self.device_of_handle(handle), |state| {
+            let physical = state.memory.handle(self.handle_key(handle)?)?;
+            Ok(PhysicalProperties {
+                device: DeviceIndex(physical.device as u16),
+                bytes: physical.bytes,
+                handle_type: physical.handle_type,
+            })
+        })
+    }
+}
+
+impl PhysicalSharing for OpenReg {
     fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
         self.unsafe_call(Call::ExportPhysical, self.device_of_handle(handle), |state| {
             let physical = state.memory.handle(self.handle_key(handle)?)?;
@@ -224,23 +243,6 @@ impl VirtualMemory for OpenReg {
             let raw = again
                 .unwrap_or_else(|| state.memory.adopt(index(device), bytes, extent, self.fresh_identity()));
             Ok(self.physical(raw))
-        })
-    }
-
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        self.call(Call::RetainPhysical, self.device_at(at), |mut state| {
-            state.memory.retain(at.0).map(|raw| self.physical(raw))
-        })
-    }
-
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        self.call(Call::PhysicalProperties, self.device_of_handle(handle), |state| {
-            let physical = state.memory.handle(self.handle_key(handle)?)?;
-            Ok(PhysicalProperties {
-                device: DeviceIndex(physical.device as u16),
-                bytes: physical.bytes,
-                handle_type: physical.handle_type,
-            })
         })
     }
 }

@@ -3,7 +3,7 @@
 use crate::os::{SharedFile, Window};
 use crate::refusal::{Answer, Refusal};
 use crate::space::Space;
-use alloc_core::backend::ErrorKind;
+use backend_api::ErrorKind;
 use std::io;
 use std::sync::Arc;
 

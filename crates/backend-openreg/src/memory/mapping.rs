@@ -4,8 +4,8 @@ use super::{Extent, Memory, RangeKind};
 use crate::os::SharedFile;
 use crate::refusal::{Answer, Refusal};
 use crate::work::Span;
-use alloc_core::backend::{Access, HandleType};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{Access, HandleType};
 use std::sync::Arc;
 
 /// Memory without an address.

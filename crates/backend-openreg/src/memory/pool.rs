@@ -44,7 +44,7 @@ impl Memory {
             None => {
                 // The pool's own idle memory goes first when the device is full.
                 let at = match self.take(device, bytes, RangeKind::Pooled { live: true }) {
-                    Err(refusal) if refusal.kind == alloc_core::backend::ErrorKind::OutOfMemory => {
+                    Err(refusal) if refusal.kind == backend_api::ErrorKind::OutOfMemory => {
                         self.pool_trim(device, 0)?;
                         self.take(device, bytes, RangeKind::Pooled { live: true })?
                     }

@@ -1,8 +1,8 @@
 //! One memory at several addresses, and memory that moves while queued work uses it.
 
 use crate::support::{D0, GRANULE as UNIT};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, MIB, PhysicalHandle, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, MIB, PhysicalHandle, Stream};
+use backend_api::*;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Requests at the edge of what is allowed: the smallest, the largest, and those that confuse two things.
 
 use crate::support::*;
-use alloc_core::backend::*;
-use alloc_core::types::DevicePtr;
+use backend_api::types::DevicePtr;
+use backend_api::*;
 use backend_openreg::{Clock, OpenRegConfig, TrapKind};
 
 #[test]

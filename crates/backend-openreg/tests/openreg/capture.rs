@@ -1,8 +1,8 @@
 //! Stream capture: recording, joining, breaking, launching.
 
 use crate::support::D0;
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, MIB, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, MIB, Stream};
+use backend_api::*;
 use backend_openreg::{Clock, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

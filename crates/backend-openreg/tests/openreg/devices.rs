@@ -1,8 +1,8 @@
 //! Devices: which there are, which is current, and what they say of themselves.
 
 use crate::support::*;
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DeviceKind, Stream};
+use backend_api::types::{DeviceIndex, DeviceKind, Stream};
+use backend_api::*;
 use backend_openreg::{Call, FaultPlan, OpenRegConfig};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -100,7 +100,9 @@ fn devices_say_what_they_are() {
 fn families_can_be_switched_off_and_say_why() {
     let machine = machine(OpenRegConfig::default().families(backend_openreg::Families::empty()));
     let absent = [
+        machine.pinned_host().err(),
         machine.virtual_memory().err(),
+        machine.physical_sharing().err(),
         machine.ipc().err(),
         machine.peers().err(),
         machine.capture().err(),

@@ -2,8 +2,8 @@
 //! threads at once.
 
 use crate::support::{D0, D1};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
+use backend_api::types::{DeviceIndex, DevicePtr, MIB};
+use backend_api::*;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 
 const D2: DeviceIndex = DeviceIndex(2);

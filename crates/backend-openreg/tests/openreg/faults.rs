@@ -1,8 +1,8 @@
 //! The fault plan, the counters and the cost model.
 
 use crate::support::{D0, D1};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, GIB, MIB};
+use backend_api::types::{DeviceIndex, GIB, MIB};
+use backend_api::*;
 use backend_openreg::{Call, Clock, CostModel, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
 use std::time::{Duration, Instant};
 
@@ -51,14 +51,14 @@ fn every_single_failing_call_of_a_program_can_be_retried() {
         let vm = machine.virtual_memory().unwrap();
         let ptr = insist(&mut || machine.malloc(D0, 3 * MIB).map(|ptr| ptr.0));
         let base = insist(&mut || {
-            vm.reserve_address(D0, 4 * MIB, 0, alloc_core::types::DevicePtr::NULL).map(|ptr| ptr.0)
+            vm.reserve_address(D0, 4 * MIB, 0, backend_api::types::DevicePtr::NULL).map(|ptr| ptr.0)
         });
         let mut handle = None;
         insist(&mut || {
             handle = Some(vm.create_physical(D0, 2 * MIB, HandleType::None)?);
             Ok(0)
         });
-        let (handle, at) = (handle.unwrap(), alloc_core::types::DevicePtr(base));
+        let (handle, at) = (handle.unwrap(), backend_api::types::DevicePtr(base));
         // SAFETY: inside the reservation; the size is the handle's.
         insist(&mut || unsafe { vm.map(at, 2 * MIB, handle) }.map(|()| 0));
         // SAFETY: mapped.
@@ -72,7 +72,7 @@ fn every_single_failing_call_of_a_program_can_be_retried() {
         // SAFETY: as above.
         insist(&mut || unsafe { vm.release_address(at, 4 * MIB) }.map(|()| 0));
         // SAFETY: as above.
-        insist(&mut || unsafe { machine.free(D0, alloc_core::types::DevicePtr(ptr)) }.map(|()| 0));
+        insist(&mut || unsafe { machine.free(D0, backend_api::types::DevicePtr(ptr)) }.map(|()| 0));
         failures
     };
     let mut hit = 0;

@@ -1,8 +1,8 @@
 //! Physical handles: how long they live, where they may be mapped, and whom they serve.
 
 use crate::support::*;
-use alloc_core::backend::*;
-use alloc_core::types::{DevicePtr, PhysicalHandle};
+use backend_api::types::{DevicePtr, PhysicalHandle};
+use backend_api::*;
 use backend_openreg::{OpenReg, OpenRegConfig};
 
 fn create(machine: &OpenReg, granules: u64) -> PhysicalHandle {

@@ -1,8 +1,8 @@
 //! Mapped memory: real bytes, page protection, aliases, and two processes.
 
 use crate::support::{D0, D1, GRANULE as UNIT};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, MIB, Stream};
+use backend_api::*;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
@@ -109,11 +109,15 @@ fn the_host_is_kept_out_until_it_asks() {
     assert_eq!(seen, b"hello");
     // SAFETY: as above.
     unsafe { pointer.write(b'j') };
-    access.protect(ptr).unwrap();
+    // SAFETY: opened above, and not touched on the strength of it.
+    unsafe { access.protect(ptr) }.unwrap();
     assert_eq!(protection(ptr), "rw-s", "opened twice, closed once");
-    access.protect(ptr).unwrap();
+    // SAFETY: opened above, and not touched on the strength of it.
+    unsafe { access.protect(ptr) }.unwrap();
     assert_eq!((protection(ptr).as_str(), access.host_access_of(ptr).unwrap()), ("---s", Access::None));
-    assert_eq!(access.protect(ptr).unwrap_err().kind, ErrorKind::InvalidValue);
+    // SAFETY: refused: nothing is open.
+    let refused = unsafe { access.protect(ptr) };
+    assert_eq!(refused.unwrap_err().kind, ErrorKind::InvalidValue);
     assert_eq!(read(&machine, ptr, 5), b"jello");
     // SAFETY: rule 3.
     unsafe { machine.free(D0, ptr) }.unwrap();

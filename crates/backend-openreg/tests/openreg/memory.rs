@@ -1,8 +1,8 @@
 //! Malloc and free on reserved memory: addresses, capacity, pointers, traps.
 
 use crate::support::{D0, D1};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB};
+use backend_api::types::{DeviceIndex, DevicePtr, GIB, MIB};
+use backend_api::*;
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig, TrapKind};
 
 #[test]

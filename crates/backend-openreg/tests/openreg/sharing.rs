@@ -1,8 +1,8 @@
 //! Physical memory that travels to another process as a file descriptor.
 
 use crate::support::*;
-use alloc_core::backend::*;
-use alloc_core::types::{DevicePtr, PhysicalHandle};
+use backend_api::types::{DevicePtr, PhysicalHandle};
+use backend_api::*;
 use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};

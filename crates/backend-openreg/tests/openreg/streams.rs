@@ -1,8 +1,8 @@
 //! Streams and events under both clocks.
 
 use crate::support::{D0, D1};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, Event, Stream};
+use backend_api::types::{DeviceIndex, Event, Stream};
+use backend_api::*;
 use backend_openreg::{Clock, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};

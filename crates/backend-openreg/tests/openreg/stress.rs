@@ -1,7 +1,7 @@
 //! Many threads at once: the accounting stays exact and no correct use is trapped.
 
 use crate::support::*;
-use alloc_core::backend::*;
+use backend_api::*;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
 
 /// What one thread does: takes memory, works on it, waits in one of several ways, gives it back.

@@ -1,13 +1,13 @@
 //! Calls of the contract that are `unsafe` for the sake of real devices, as safe functions: the simulated
 //! machine checks device addresses and handles itself, and host addresses come from slices here.
 
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
+use backend_api::*;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-pub(crate) use alloc_core::types::{GIB, MIB};
+pub(crate) use backend_api::types::{GIB, MIB};
 
 pub(crate) const D0: DeviceIndex = DeviceIndex(0);
 pub(crate) const D1: DeviceIndex = DeviceIndex(1);
@@ -82,8 +82,8 @@ pub(crate) fn download(machine: &OpenReg, from: DevicePtr, bytes: u64) -> Result
     Ok(into)
 }
 
-pub(crate) fn vmm(machine: &OpenReg) -> &dyn VirtualMemory {
-    machine.virtual_memory().expect("virtual memory is on")
+pub(crate) fn vmm(machine: &OpenReg) -> &dyn PhysicalSharing {
+    machine.physical_sharing().expect("virtual memory and its sharing are on")
 }
 
 pub(crate) fn map(machine: &OpenReg, at: DevicePtr, bytes: u64, handle: PhysicalHandle) -> Result<()> {

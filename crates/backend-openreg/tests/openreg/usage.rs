@@ -1,8 +1,8 @@
 //! What the driver was asked, and what that would have cost.
 
 use crate::support::D0;
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB};
+use backend_api::types::{DeviceIndex, DevicePtr, GIB, MIB};
+use backend_api::*;
 use backend_openreg::{Call, Clock, CostModel, OpenReg, OpenRegConfig};
 use std::sync::Arc;
 

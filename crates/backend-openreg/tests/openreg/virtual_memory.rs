@@ -1,8 +1,8 @@
 //! Virtual memory: the states of reservations, handles and mappings.
 
 use crate::support::{D0, D1, GRANULE as UNIT};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
+use backend_api::types::{DeviceIndex, DevicePtr, MIB};
+use backend_api::*;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ fn several_mappings_are_unmapped_together_unless_in_use() {
 #[test]
 fn exported_memory_is_imported_as_the_same_memory() {
     for machine in machines() {
-        let vm = machine.virtual_memory().unwrap();
+        let vm = machine.physical_sharing().unwrap();
         let private = vm.create_physical(D0, UNIT, HandleType::None).unwrap();
         assert_eq!(
             vm.export_physical(private, HandleType::PosixFd).unwrap_err().kind,
@@ -152,9 +152,9 @@ fn exported_memory_is_imported_as_the_same_memory() {
         assert_eq!(machine.used(D0), 2 * UNIT, "the same memory is not accounted twice");
         assert_eq!(vm.physical_properties(imported).unwrap().bytes, UNIT);
         let other = OpenReg::new(machine.config().clone()).unwrap();
-        let elsewhere = other.virtual_memory().unwrap().import_physical(D1, &shared).unwrap();
+        let elsewhere = other.physical_sharing().unwrap().import_physical(D1, &shared).unwrap();
         assert_eq!(other.used(D1), 0, "the exporter accounts for it");
-        assert_eq!(other.virtual_memory().unwrap().physical_properties(elsewhere).unwrap().bytes, UNIT);
+        assert_eq!(other.physical_sharing().unwrap().physical_properties(elsewhere).unwrap().bytes, UNIT);
         // SAFETY: neither handle is used again.
         unsafe { vm.release_physical(handle) }.unwrap();
         // SAFETY: as above.

@@ -3,8 +3,8 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{prompt, refused};
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{Capture, CaptureMode, CaptureStatus, ErrorKind, Graph};
-use alloc_core::types::{BackendId, DevicePtr, Stream};
+use backend_api::types::{BackendId, DevicePtr, Stream};
+use backend_api::{Capture, CaptureMode, CaptureStatus, ErrorKind, Graph};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -69,7 +69,7 @@ fn record(cx: &Context, stream: Stream, body: impl FnOnce() -> Verdict) -> Resul
     Ok(graph?)
 }
 
-fn launch(cx: &Context, graph: Graph, stream: Stream) -> alloc_core::backend::Result<()> {
+fn launch(cx: &Context, graph: Graph, stream: Stream) -> backend_api::Result<()> {
     // SAFETY: rule 2: checks keep the memory that their graphs use until the work is done.
     unsafe { cx.backend().capture()?.launch(graph, stream) }
 }
@@ -333,7 +333,7 @@ fn queries_are_legal(cx: &Context) -> Verdict {
         let backend = cx.backend();
         backend.device_count()?;
         backend.current_device()?;
-        backend.attribute(device, alloc_core::backend::Attribute::WarpSize)?;
+        backend.attribute(device, backend_api::Attribute::WarpSize)?;
         backend.pointer_info(buffer.ptr())?;
         backend.pointer_info(DevicePtr(1))?;
         let _ = (backend.id(), backend.kind(), backend.name(), backend.default_stream(device));

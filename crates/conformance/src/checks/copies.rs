@@ -7,8 +7,8 @@ pub(crate) use queued::CHECKS as QUEUED_CHECKS;
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, refused};
 use crate::{Buffer, Context, Verdict};
-use alloc_core::backend::{CopyKind, ErrorKind};
-use alloc_core::types::DevicePtr;
+use backend_api::types::DevicePtr;
+use backend_api::{CopyKind, ErrorKind};
 use std::time::Duration;
 
 checks! { Copies;

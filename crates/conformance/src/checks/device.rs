@@ -3,8 +3,8 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::refused;
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{Attribute, DeviceGuard, ErrorKind, MAX_DEVICES};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{Attribute, DeviceGuard, ErrorKind, MAX_DEVICES};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 checks! { Device;

@@ -7,8 +7,8 @@ pub(crate) use current::CHECKS as CURRENT_CHECKS;
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::refused;
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{BackendError, CopyKind, ErrorKind};
-use alloc_core::types::{BackendId, DevicePtr, Event, Stream};
+use backend_api::types::{BackendId, DevicePtr, Event, Stream};
+use backend_api::{BackendError, CopyKind, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -173,7 +173,7 @@ fn wait_foreign_event(cx: &Context) -> Verdict {
 }
 
 fn elapsed_foreign_event(cx: &Context) -> Verdict {
-    let flags = alloc_core::backend::EventFlags::TIMING;
+    let flags = backend_api::EventFlags::TIMING;
     let (stream, event) = (cx.stream()?, cx.event_on(cx.device()?, flags)?);
     cx.backend().record_event(event.handle, stream.handle)?;
     cx.backend().synchronize_event(event.handle)?;

@@ -3,7 +3,7 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{OFTEN, prompt, refused};
 use crate::{Context, LocalEvent, Stop, Verdict};
-use alloc_core::backend::{ErrorKind, EventFlags};
+use backend_api::{ErrorKind, EventFlags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

@@ -3,10 +3,11 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, refused};
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{
-    Access, Attribute, Backend, CopyKind, ErrorKind, HostFlags, HostRegistration, PointerKind, Unsupported,
+use backend_api::types::{BackendId, DevicePtr, Stream};
+use backend_api::{
+    Access, Attribute, Backend, CopyKind, ErrorKind, HostAccess, HostFlags, HostRegistration, PointerKind,
+    Unsupported,
 };
-use alloc_core::types::{BackendId, DevicePtr, Stream};
 
 checks! { Families;
     "families.absent_with_reason":
@@ -63,6 +64,8 @@ fn absent_with_reason(cx: &Context) -> Verdict {
             reason(backend.peers()),
             reason(backend.capture()),
             reason(backend.driver_pools()),
+            reason(backend.pinned_host()),
+            reason(backend.physical_sharing()),
             reason(backend.host_registration()),
             reason(backend.managed_memory()),
             reason(backend.stream_memory()),
@@ -104,12 +107,12 @@ fn page(cx: &Context) -> Result<(&dyn HostRegistration, Vec<u8>, DevicePtr), Sto
     Ok((registration, memory, DevicePtr(at as u64)))
 }
 
-fn register(registration: &dyn HostRegistration, at: DevicePtr) -> alloc_core::backend::Result<()> {
+fn register(registration: &dyn HostRegistration, at: DevicePtr) -> backend_api::Result<()> {
     // SAFETY: the page lies in a vector that checks keep until it is unregistered.
     unsafe { registration.register(at, SAMPLE as u64, HostFlags::empty()) }
 }
 
-fn unregister(registration: &dyn HostRegistration, at: DevicePtr) -> alloc_core::backend::Result<()> {
+fn unregister(registration: &dyn HostRegistration, at: DevicePtr) -> backend_api::Result<()> {
     // SAFETY: rule 3: no queued work uses the page; what is not registered is answered with an error.
     unsafe { registration.unregister(at) }
 }
@@ -174,10 +177,10 @@ fn registered_copies(cx: &Context) -> Verdict {
 
 fn device_pointer(cx: &Context) -> Verdict {
     let registration = cx.backend().host_registration()?;
-    let host = cx.backend().host_malloc(BYTES, HostFlags::MAPPED)?;
+    let host = cx.backend().pinned_host()?.host_malloc(BYTES, HostFlags::MAPPED)?;
     let seen = registration.device_pointer(cx.device()?, host);
     // SAFETY: rule 3: taken above, not used.
-    unsafe { cx.backend().host_free(host)? };
+    unsafe { cx.backend().pinned_host()?.host_free(host)? };
     ensure!(!seen?.is_null(), "the device's address is null");
     Ok(())
 }
@@ -270,7 +273,7 @@ fn prefetch_to_nowhere(cx: &Context) -> Verdict {
     Ok(())
 }
 
-fn write_word(cx: &Context, stream: Stream, at: DevicePtr, value: u32) -> alloc_core::backend::Result<()> {
+fn write_word(cx: &Context, stream: Stream, at: DevicePtr, value: u32) -> backend_api::Result<()> {
     // SAFETY: rule 2: four aligned bytes inside a check's buffer, which outlives the stream's work.
     unsafe { cx.backend().stream_memory()?.write_value32(stream, at, value) }
 }
@@ -324,13 +327,18 @@ fn unprotect(cx: &Context, ptr: DevicePtr) -> Verdict {
     Ok(())
 }
 
+fn protect(host: &dyn HostAccess, ptr: DevicePtr) -> backend_api::Result<()> {
+    // SAFETY: the check touches nothing on the strength of a scope that it ends; where it opened none, this is refused.
+    unsafe { host.protect(ptr) }
+}
+
 fn closed_to_the_host(cx: &Context) -> Verdict {
     let host = cx.backend().host_access()?;
     let buffer = cx.buffer(BYTES)?;
     ensure_eq!(host.host_access_of(buffer.ptr())?, Access::None, "at first");
     unprotect(cx, buffer.ptr())?;
     ensure_eq!(host.host_access_of(buffer.ptr())?, Access::ReadWrite, "in a scope");
-    host.protect(buffer.ptr())?;
+    protect(host, buffer.ptr())?;
     ensure_eq!(host.host_access_of(buffer.ptr())?, Access::None, "after the scope");
     Ok(())
 }
@@ -340,9 +348,9 @@ fn scopes_are_counted(cx: &Context) -> Verdict {
     let buffer = cx.buffer(BYTES)?;
     unprotect(cx, buffer.ptr())?;
     unprotect(cx, buffer.ptr().add(512))?;
-    host.protect(buffer.ptr())?;
+    protect(host, buffer.ptr())?;
     ensure_eq!(host.host_access_of(buffer.ptr())?, Access::ReadWrite, "after one of two");
-    host.protect(buffer.ptr())?;
+    protect(host, buffer.ptr())?;
     ensure_eq!(host.host_access_of(buffer.ptr())?, Access::None, "after both");
     Ok(())
 }
@@ -350,7 +358,7 @@ fn scopes_are_counted(cx: &Context) -> Verdict {
 fn scopes_end_once(cx: &Context) -> Verdict {
     let host = cx.backend().host_access()?;
     let buffer = cx.buffer(BYTES)?;
-    refused("protect of closed memory", host.protect(buffer.ptr()), &[ErrorKind::InvalidValue])?;
+    refused("protect of closed memory", protect(host, buffer.ptr()), &[ErrorKind::InvalidValue])?;
     Ok(())
 }
 
@@ -366,7 +374,7 @@ fn host_sees_bytes(cx: &Context) -> Verdict {
         // SAFETY: live memory that is open to the host, written just now, and no work uses it.
         seen = unsafe { std::slice::from_raw_parts(bytes, SAMPLE) }.to_vec();
     }
-    host.protect(buffer.ptr())?;
+    protect(host, buffer.ptr())?;
     ensure_eq!(seen, pattern(6, SAMPLE), "what the host sees");
     Ok(())
 }

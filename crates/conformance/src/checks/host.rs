@@ -3,8 +3,8 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, refused};
 use crate::{Context, Verdict};
-use alloc_core::backend::{CopyKind, ErrorKind, HostFlags, PointerInfo, PointerKind};
-use alloc_core::types::DevicePtr;
+use backend_api::types::DevicePtr;
+use backend_api::{CopyKind, ErrorKind, HostFlags, PointerInfo, PointerKind};
 
 checks! { Host;
     "host.malloc_of_nothing": "rule 4: a request for 0 bytes is InvalidValue" => malloc_of_nothing,
@@ -29,7 +29,7 @@ checks! { Host;
 
 fn malloc_of_nothing(cx: &Context) -> Verdict {
     cx.device()?;
-    let answer = cx.backend().host_malloc(0, HostFlags::empty());
+    let answer = cx.backend().pinned_host()?.host_malloc(0, HostFlags::empty());
     refused("host_malloc(0)", answer, &[ErrorKind::InvalidValue]).map(drop)
 }
 
@@ -38,9 +38,9 @@ const SIZES: [usize; 5] = [1, 511, 4096, 4097, 100_003];
 fn malloc_is_not_null(cx: &Context) -> Verdict {
     cx.device()?;
     for bytes in SIZES {
-        let ptr = cx.backend().host_malloc(bytes as u64, HostFlags::empty())?;
+        let ptr = cx.backend().pinned_host()?.host_malloc(bytes as u64, HostFlags::empty())?;
         // SAFETY: rule 3: just handed out, freed once; null is fine too.
-        unsafe { cx.backend().host_free(ptr)? };
+        unsafe { cx.backend().pinned_host()?.host_free(ptr)? };
         ensure!(!ptr.is_null(), "{bytes} bytes are at null");
     }
     Ok(())
@@ -89,14 +89,18 @@ const REFUSALS: [ErrorKind; 3] = [ErrorKind::OutOfMemory, ErrorKind::ResourceLim
 fn malloc_more_than_there_is(cx: &Context) -> Verdict {
     cx.device()?;
     for bytes in [1 << 56, u64::MAX - 4095] {
-        refused("host_malloc", cx.backend().host_malloc(bytes, HostFlags::empty()), &REFUSALS)?;
+        refused(
+            "host_malloc",
+            cx.backend().pinned_host()?.host_malloc(bytes, HostFlags::empty()),
+            &REFUSALS,
+        )?;
     }
     Ok(())
 }
 
 fn works_after_refusal(cx: &Context) -> Verdict {
     cx.device()?;
-    let answer = cx.backend().host_malloc(1 << 56, HostFlags::empty());
+    let answer = cx.backend().pinned_host()?.host_malloc(1 << 56, HostFlags::empty());
     ensure!(answer.is_err(), "2^56 bytes were handed out");
     cx.backend().clear_error();
     drop(cx.host_buffer(4096)?);
@@ -108,9 +112,9 @@ fn works_after_refusal(cx: &Context) -> Verdict {
 fn each_flag_works(cx: &Context) -> Verdict {
     cx.device()?;
     for flags in HostFlags::all().iter().chain([HostFlags::all()]) {
-        let ptr = cx.backend().host_malloc(4096, flags)?;
+        let ptr = cx.backend().pinned_host()?.host_malloc(4096, flags)?;
         // SAFETY: rule 3: just handed out, freed once.
-        unsafe { cx.backend().host_free(ptr)? };
+        unsafe { cx.backend().pinned_host()?.host_free(ptr)? };
     }
     Ok(())
 }
@@ -118,7 +122,7 @@ fn each_flag_works(cx: &Context) -> Verdict {
 fn free_null(cx: &Context) -> Verdict {
     cx.device()?;
     // SAFETY: rule 3 and `host_free`: null is fine.
-    unsafe { cx.backend().host_free(DevicePtr::NULL)? };
+    unsafe { cx.backend().pinned_host()?.host_free(DevicePtr::NULL)? };
     Ok(())
 }
 
@@ -143,9 +147,9 @@ fn info_of_inside(cx: &Context) -> Verdict {
 
 fn freed_is_unmanaged(cx: &Context) -> Verdict {
     cx.device()?;
-    let ptr = cx.backend().host_malloc(4096, HostFlags::empty())?;
+    let ptr = cx.backend().pinned_host()?.host_malloc(4096, HostFlags::empty())?;
     // SAFETY: rule 3: just handed out, freed once.
-    unsafe { cx.backend().host_free(ptr)? };
+    unsafe { cx.backend().pinned_host()?.host_free(ptr)? };
     ensure_eq!(cx.backend().pointer_info(ptr)?.kind, PointerKind::Unmanaged, "freed memory");
     Ok(())
 }
@@ -174,7 +178,7 @@ fn copies_from_device(cx: &Context) -> Verdict {
 
 fn every_device_reaches_it(cx: &Context) -> Verdict {
     cx.device()?;
-    let ptr = cx.backend().host_malloc(4096, HostFlags::PORTABLE)?;
+    let ptr = cx.backend().pinned_host()?.host_malloc(4096, HostFlags::PORTABLE)?;
     let reach = || -> Verdict {
         for device in cx.devices()? {
             let (buffer, stream) = (cx.buffer_on(device, 4096)?, cx.stream_on(device)?);
@@ -190,7 +194,7 @@ fn every_device_reaches_it(cx: &Context) -> Verdict {
     };
     let verdict = reach();
     // SAFETY: rule 3: handed out above, freed once; the streams were waited for.
-    unsafe { cx.backend().host_free(ptr)? };
+    unsafe { cx.backend().pinned_host()?.host_free(ptr)? };
     verdict
 }
 

@@ -5,10 +5,10 @@ use crate::check::{checks, ensure, ensure_eq};
 use crate::child::{Answer, Peer, Request};
 use crate::context::{Buffer, pattern, refused};
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{
+use backend_api::types::{BackendId, DevicePtr, Event};
+use backend_api::{
     Access, Attribute, ErrorKind, EventFlags, HandleType, IpcEventHandle, IpcMemoryHandle, ShareableHandle,
 };
-use alloc_core::types::{BackendId, DevicePtr, Event};
 
 checks! { Ipc;
     "ipc.other_process_reads":
@@ -97,7 +97,7 @@ fn open(cx: &Context, handle: &IpcMemoryHandle) -> Result<DevicePtr, Stop> {
     Ok(cx.backend().ipc()?.open_memory(cx.device()?, handle)?)
 }
 
-fn close(cx: &Context, at: DevicePtr) -> alloc_core::backend::Result<()> {
+fn close(cx: &Context, at: DevicePtr) -> backend_api::Result<()> {
     // SAFETY: rule 3: checks close what they opened, and have ended their work.
     unsafe { cx.backend().ipc()?.close_memory(at) }
 }
@@ -286,6 +286,7 @@ fn malformed_event_handle(cx: &Context) -> Verdict {
 
 /// Skips where physical memory has no file descriptors.
 fn has_descriptors(cx: &Context) -> Verdict {
+    cx.backend().physical_sharing()?;
     cx.backend().virtual_memory()?;
     match cx.backend().attribute(cx.device()?, Attribute::PosixFileDescriptorHandles) {
         Ok(1) => Ok(()),
@@ -295,7 +296,7 @@ fn has_descriptors(cx: &Context) -> Verdict {
 
 /// Exportable memory here, written and exported.
 fn exported(cx: &Context) -> Result<(Room, ShareableHandle), Stop> {
-    let (vmm, device) = (cx.backend().virtual_memory()?, cx.device()?);
+    let (vmm, device) = (cx.backend().physical_sharing()?, cx.device()?);
     let mut room = Room::reserve(cx, device, 1)?;
     let handle = room.create(HandleType::PosixFd)?;
     room.map(0, handle)?;
@@ -330,7 +331,7 @@ fn physical_memory_leaves(cx: &Context) -> Verdict {
 
 fn physical_memory_arrives(cx: &Context) -> Verdict {
     has_descriptors(cx)?;
-    let (vmm, device) = (cx.backend().virtual_memory()?, cx.device()?);
+    let (vmm, device) = (cx.backend().physical_sharing()?, cx.device()?);
     let mut peer = cx.child()?.start()?;
     let (answer, descriptor) = peer.exchange(&Request::ExportPhysical { granules: 1, seed: 7 }, None)?;
     let descriptor = descriptor.ok_or_else(|| Stop::Failed(format!("no descriptor came: {answer:?}")))?;

@@ -7,8 +7,8 @@ pub(crate) use info::CHECKS as INFO_CHECKS;
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, refused};
 use crate::{Buffer, Context, Stop, Verdict};
-use alloc_core::backend::{ADDRESS_BITS, ErrorKind, PointerKind};
-use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB};
+use backend_api::types::{DeviceIndex, DevicePtr, KIB, MIB};
+use backend_api::{ADDRESS_BITS, ErrorKind, PointerKind};
 
 checks! { Memory;
     "memory.malloc_of_nothing": "rule 4: a request for 0 bytes is InvalidValue" => malloc_of_nothing,
@@ -242,7 +242,7 @@ fn refused_malloc_keeps_others(cx: &Context) -> Verdict {
     hold_patterns(cx, &kept)
 }
 
-fn free(cx: &Context, ptr: DevicePtr) -> Result<alloc_core::backend::Result<()>, Stop> {
+fn free(cx: &Context, ptr: DevicePtr) -> Result<backend_api::Result<()>, Stop> {
     let device = cx.device()?;
     // SAFETY: rule 3 with its exception: null, and pointers that are no live base, are answered.
     Ok(unsafe { cx.backend().free(device, ptr) })

@@ -3,8 +3,8 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{OFTEN, prompt};
 use crate::{Context, Gate, LocalEvent, LocalStream, Stop, Verdict};
-use alloc_core::backend::{CopyKind, EventFlags};
-use alloc_core::types::{DeviceIndex, Stream};
+use backend_api::types::{DeviceIndex, Stream};
+use backend_api::{CopyKind, EventFlags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

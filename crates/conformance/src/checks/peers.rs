@@ -4,8 +4,8 @@ use super::room::Room;
 use crate::check::{checks, ensure_eq};
 use crate::context::{pattern, prompt, refused};
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{Access, ErrorKind, Peers};
-use alloc_core::types::{BackendId, DeviceIndex, Stream};
+use backend_api::types::{BackendId, DeviceIndex, Stream};
+use backend_api::{Access, ErrorKind, Peers};
 
 checks! { Peers;
     "peers.no_such_device": "a device that does not exist is InvalidValue, on either side" => no_such_device,
@@ -35,7 +35,7 @@ fn copy(
     devices: (DeviceIndex, DeviceIndex),
     bytes: u64,
     stream: Stream,
-) -> alloc_core::backend::Result<()> {
+) -> backend_api::Result<()> {
     let (dst, src) = ((devices.0, to.ptr()), (devices.1, from.ptr()));
     // SAFETY: rule 2: checks copy inside their own buffers, which outlive the stream's work.
     unsafe { cx.backend().peers()?.copy_peer_async(dst, src, bytes, stream) }

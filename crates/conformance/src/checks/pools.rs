@@ -3,8 +3,8 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, prompt, refused};
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{DriverPoolAttribute as Figure, DriverPools, ErrorKind};
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Stream};
+use backend_api::{DriverPoolAttribute as Figure, DriverPools, ErrorKind};
 
 checks! { Pools;
     "pools.malloc_of_nothing": "rule 4: a request for 0 bytes is InvalidValue" => malloc_of_nothing,
@@ -146,7 +146,7 @@ fn free_does_not_wait(cx: &Context) -> Verdict {
     prompt("free_async", || {
         let ptr = pools.malloc_async(BYTES, stream.handle)?;
         cx.fill(ptr, 0x66, BYTES, stream.handle)?;
-        let kind = alloc_core::backend::CopyKind::DeviceToDevice;
+        let kind = backend_api::CopyKind::DeviceToDevice;
         cx.queue_copy(into.ptr(), ptr, BYTES, kind, stream.handle)?;
         free(pools, ptr, stream.handle)
     })?;

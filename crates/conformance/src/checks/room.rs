@@ -2,8 +2,8 @@
 
 use crate::context::clean_up;
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{Access, Backend, Granularity, HandleType, Result, VirtualMemory};
-use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::{Access, Backend, Granularity, HandleType, Result, VirtualMemory};
 use std::sync::Arc;
 
 /// A reservation of a few granules. Slot `n` is its `n`-th granule.

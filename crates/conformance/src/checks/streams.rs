@@ -7,7 +7,7 @@ pub(crate) use running::CHECKS as RUNNING_CHECKS;
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{prompt, refused};
 use crate::{Context, Verdict};
-use alloc_core::backend::ErrorKind;
+use backend_api::ErrorKind;
 use std::collections::HashSet;
 
 checks! { Streams;

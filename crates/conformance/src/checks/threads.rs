@@ -3,8 +3,8 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{A_WHILE, pattern, prompt, refused};
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{CopyKind, ErrorKind, EventFlags};
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{CopyKind, ErrorKind, EventFlags};
 use std::sync::Barrier;
 
 checks! { Threads;

@@ -6,10 +6,8 @@ use super::room::Room;
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, prompt, refused};
 use crate::{Context, Verdict};
-use alloc_core::backend::{
-    ADDRESS_BITS, Access, ErrorKind, Granularity, HandleType, PointerKind, ShareableHandle,
-};
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::{ADDRESS_BITS, Access, ErrorKind, Granularity, HandleType, PointerKind, ShareableHandle};
 
 checks! { VirtualMemory;
     "virtual_memory.granularity":
@@ -450,7 +448,7 @@ fn unmap_does_not_wait(cx: &Context) -> Verdict {
 }
 
 fn private_memory_stays(cx: &Context) -> Verdict {
-    let vmm = cx.backend().virtual_memory()?;
+    let vmm = cx.backend().physical_sharing()?;
     let mut room = Room::reserve(cx, cx.device()?, 1)?;
     let handle = room.create(HandleType::None)?;
     let kinds = [ErrorKind::NotSupported, ErrorKind::InvalidValue];
@@ -459,7 +457,7 @@ fn private_memory_stays(cx: &Context) -> Verdict {
 }
 
 fn foreign_descriptor(cx: &Context) -> Verdict {
-    let vmm = cx.backend().virtual_memory()?;
+    let vmm = cx.backend().physical_sharing()?;
     let file = std::fs::File::open("/dev/null")?;
     let answer = vmm.import_physical(DeviceIndex(0), &ShareableHandle::PosixFd(file.into()));
     let kinds = [ErrorKind::InvalidValue, ErrorKind::NotSupported, ErrorKind::Other];

@@ -5,8 +5,8 @@ use super::link::{Answer, Link, Request};
 use crate::context::pattern;
 use crate::runner::run_one;
 use crate::{Options, checks};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::*;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Service<'_> {
     }
 
     fn export_physical(&self, granules: u64, seed: u8) -> Result<(Answer, Option<OwnedFd>)> {
-        let vmm = self.backend.virtual_memory()?;
+        let vmm = self.backend.physical_sharing()?;
         let bytes = granules * vmm.granularity(DEVICE, Granularity::Recommended)?;
         let handle = vmm.create_physical(DEVICE, bytes, HandleType::PosixFd)?;
         let at = vmm.reserve_address(DEVICE, bytes, 0, DevicePtr::NULL)?;
@@ -147,7 +147,7 @@ impl Service<'_> {
     }
 
     fn import_physical(&self, bytes: u64, descriptor: Option<OwnedFd>) -> Result<Answer> {
-        let vmm = self.backend.virtual_memory()?;
+        let vmm = self.backend.physical_sharing()?;
         let descriptor = descriptor.ok_or_else(|| wrong("no descriptor came along"))?;
         let shared = ShareableHandle::PosixFd(descriptor);
         let handle = vmm.import_physical(DEVICE, &shared)?;

@@ -1,7 +1,7 @@
 //! What a check holds, and what cleans up after itself.
 
-use alloc_core::backend::{Backend, HostFunction};
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::{Backend, HostFunction};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Buffer {
     ///
     /// # Errors
     /// What the backend says.
-    pub fn free(mut self) -> alloc_core::backend::Result<()> {
+    pub fn free(mut self) -> backend_api::Result<()> {
         self.live = false;
         // SAFETY: rule 3: a live base, freed once because the drop is told; the check has ended its work.
         unsafe { self.backend.free(self.device, self.ptr) }
@@ -120,8 +120,10 @@ impl Drop for HostBuffer {
             for device in 0..self.backend.device_count().unwrap_or(0) {
                 let _ = self.backend.synchronize_device(DeviceIndex(device));
             }
-            // SAFETY: rule 3: a live base, freed once; the devices have finished.
-            let _ = unsafe { self.backend.host_free(self.ptr) };
+            if let Ok(pinned) = self.backend.pinned_host() {
+                // SAFETY: rule 3: a live base, freed once; the devices have finished.
+                let _ = unsafe { pinned.host_free(self.ptr) };
+            }
         });
     }
 }
@@ -141,7 +143,7 @@ impl LocalStream {
     ///
     /// # Errors
     /// What the backend says.
-    pub fn destroy(mut self) -> alloc_core::backend::Result<()> {
+    pub fn destroy(mut self) -> backend_api::Result<()> {
         self.live = false;
         // SAFETY: rule 1: made by this backend, destroyed once because the drop is told.
         unsafe { self.backend.destroy_stream(self.handle) }
@@ -174,7 +176,7 @@ impl LocalEvent {
     ///
     /// # Errors
     /// What the backend says.
-    pub fn destroy(mut self) -> alloc_core::backend::Result<()> {
+    pub fn destroy(mut self) -> backend_api::Result<()> {
         self.live = false;
         // SAFETY: rule 1: made by this backend, destroyed once because the drop is told.
         unsafe { self.backend.destroy_event(self.handle) }

@@ -3,8 +3,8 @@
 //! Generated from the `Backend` trait by `cargo xtask codegen`. Do not edit.
 
 use super::Interposed;
-use alloc_core::backend::*;
-use alloc_core::types::*;
+use backend_api::types::*;
+use backend_api::*;
 use std::fmt::Debug;
 
 /// What happens between a caller and a backend: one method for every method of the contract. Each
@@ -251,18 +251,12 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner.elapsed_ms(start, end)
     }
 
-    /// Stands in for [`Backend::host_malloc`].
-    fn host_malloc(&self, inner: &dyn Backend, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
-        inner.host_malloc(bytes, flags)
-    }
-
-    /// Stands in for [`Backend::host_free`].
-    ///
-    /// # Safety
-    /// As for [`Backend::host_free`].
-    unsafe fn host_free(&self, inner: &dyn Backend, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { inner.host_free(ptr) }
+    /// Stands in for [`Backend::pinned_host`].
+    fn pinned_host_family<'a>(
+        &self,
+        inner: &'a dyn Backend,
+    ) -> std::result::Result<&'a dyn PinnedHost, Unsupported> {
+        inner.pinned_host()
     }
 
     /// Stands in for [`Backend::virtual_memory`].
@@ -271,6 +265,14 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner: &'a dyn Backend,
     ) -> std::result::Result<&'a dyn VirtualMemory, Unsupported> {
         inner.virtual_memory()
+    }
+
+    /// Stands in for [`Backend::physical_sharing`].
+    fn physical_sharing_family<'a>(
+        &self,
+        inner: &'a dyn Backend,
+    ) -> std::result::Result<&'a dyn PhysicalSharing, Unsupported> {
+        inner.physical_sharing()
     }
 
     /// Stands in for [`Backend::ipc`].
@@ -337,6 +339,20 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner: &'a dyn Backend,
     ) -> std::result::Result<&'a dyn HostAccess, Unsupported> {
         inner.host_access()
+    }
+
+    /// Stands in for [`PinnedHost::host_malloc`].
+    fn host_malloc(&self, inner: &dyn PinnedHost, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+        inner.host_malloc(bytes, flags)
+    }
+
+    /// Stands in for [`PinnedHost::host_free`].
+    ///
+    /// # Safety
+    /// As for [`PinnedHost::host_free`].
+    unsafe fn host_free(&self, inner: &dyn PinnedHost, ptr: DevicePtr) -> Result<()> {
+        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
+        unsafe { inner.host_free(ptr) }
     }
 
     /// Stands in for [`VirtualMemory::granularity`].
@@ -430,26 +446,6 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner.access(at, device)
     }
 
-    /// Stands in for [`VirtualMemory::export_physical`].
-    fn export_physical(
-        &self,
-        inner: &dyn VirtualMemory,
-        handle: PhysicalHandle,
-        handle_type: HandleType,
-    ) -> Result<ShareableHandle> {
-        inner.export_physical(handle, handle_type)
-    }
-
-    /// Stands in for [`VirtualMemory::import_physical`].
-    fn import_physical(
-        &self,
-        inner: &dyn VirtualMemory,
-        device: DeviceIndex,
-        shared: &ShareableHandle,
-    ) -> Result<PhysicalHandle> {
-        inner.import_physical(device, shared)
-    }
-
     /// Stands in for [`VirtualMemory::retain_physical`].
     fn retain_physical(&self, inner: &dyn VirtualMemory, at: DevicePtr) -> Result<PhysicalHandle> {
         inner.retain_physical(at)
@@ -462,6 +458,26 @@ pub trait Hook: Debug + Send + Sync + 'static {
         handle: PhysicalHandle,
     ) -> Result<PhysicalProperties> {
         inner.physical_properties(handle)
+    }
+
+    /// Stands in for [`PhysicalSharing::export_physical`].
+    fn export_physical(
+        &self,
+        inner: &dyn PhysicalSharing,
+        handle: PhysicalHandle,
+        handle_type: HandleType,
+    ) -> Result<ShareableHandle> {
+        inner.export_physical(handle, handle_type)
+    }
+
+    /// Stands in for [`PhysicalSharing::import_physical`].
+    fn import_physical(
+        &self,
+        inner: &dyn PhysicalSharing,
+        device: DeviceIndex,
+        shared: &ShareableHandle,
+    ) -> Result<PhysicalHandle> {
+        inner.import_physical(device, shared)
     }
 
     /// Stands in for [`Ipc::export_memory`].
@@ -759,8 +775,12 @@ pub trait Hook: Debug + Send + Sync + 'static {
     }
 
     /// Stands in for [`HostAccess::protect`].
-    fn protect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
-        inner.protect(ptr)
+    ///
+    /// # Safety
+    /// As for [`HostAccess::protect`].
+    unsafe fn protect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
+        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
+        unsafe { inner.protect(ptr) }
     }
 
     /// Stands in for [`HostAccess::host_access_of`].
@@ -962,19 +982,18 @@ unsafe impl<H: Hook + ?Sized> Backend for Interposed<H> {
         Hook::elapsed_ms(self.hook(), &*self.inner, start, end)
     }
 
-    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
-        Hook::enter(self.hook(), "Backend::host_malloc")?;
-        Hook::host_malloc(self.hook(), &*self.inner, bytes, flags)
-    }
-
-    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
-        Hook::enter(self.hook(), "Backend::host_free")?;
-        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
-        unsafe { Hook::host_free(self.hook(), &*self.inner, ptr) }
+    fn pinned_host(&self) -> std::result::Result<&dyn PinnedHost, Unsupported> {
+        Hook::pinned_host_family(self.hook(), &*self.inner)?;
+        Ok(self)
     }
 
     fn virtual_memory(&self) -> std::result::Result<&dyn VirtualMemory, Unsupported> {
         Hook::virtual_memory_family(self.hook(), &*self.inner)?;
+        Ok(self)
+    }
+
+    fn physical_sharing(&self) -> std::result::Result<&dyn PhysicalSharing, Unsupported> {
+        Hook::physical_sharing_family(self.hook(), &*self.inner)?;
         Ok(self)
     }
 
@@ -1021,6 +1040,21 @@ unsafe impl<H: Hook + ?Sized> Backend for Interposed<H> {
     fn host_access(&self) -> std::result::Result<&dyn HostAccess, Unsupported> {
         Hook::host_access_family(self.hook(), &*self.inner)?;
         Ok(self)
+    }
+}
+
+impl<H: Hook + ?Sized> PinnedHost for Interposed<H> {
+    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+        Hook::enter(self.hook(), "PinnedHost::host_malloc")?;
+        let inner = Hook::pinned_host_family(self.hook(), &*self.inner)?;
+        Hook::host_malloc(self.hook(), inner, bytes, flags)
+    }
+
+    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
+        Hook::enter(self.hook(), "PinnedHost::host_free")?;
+        let inner = Hook::pinned_host_family(self.hook(), &*self.inner)?;
+        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
+        unsafe { Hook::host_free(self.hook(), inner, ptr) }
     }
 }
 
@@ -1101,18 +1135,6 @@ impl<H: Hook + ?Sized> VirtualMemory for Interposed<H> {
         Hook::access(self.hook(), inner, at, device)
     }
 
-    fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
-        Hook::enter(self.hook(), "VirtualMemory::export_physical")?;
-        let inner = Hook::virtual_memory_family(self.hook(), &*self.inner)?;
-        Hook::export_physical(self.hook(), inner, handle, handle_type)
-    }
-
-    fn import_physical(&self, device: DeviceIndex, shared: &ShareableHandle) -> Result<PhysicalHandle> {
-        Hook::enter(self.hook(), "VirtualMemory::import_physical")?;
-        let inner = Hook::virtual_memory_family(self.hook(), &*self.inner)?;
-        Hook::import_physical(self.hook(), inner, device, shared)
-    }
-
     fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
         Hook::enter(self.hook(), "VirtualMemory::retain_physical")?;
         let inner = Hook::virtual_memory_family(self.hook(), &*self.inner)?;
@@ -1123,6 +1145,20 @@ impl<H: Hook + ?Sized> VirtualMemory for Interposed<H> {
         Hook::enter(self.hook(), "VirtualMemory::physical_properties")?;
         let inner = Hook::virtual_memory_family(self.hook(), &*self.inner)?;
         Hook::physical_properties(self.hook(), inner, handle)
+    }
+}
+
+impl<H: Hook + ?Sized> PhysicalSharing for Interposed<H> {
+    fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
+        Hook::enter(self.hook(), "PhysicalSharing::export_physical")?;
+        let inner = Hook::physical_sharing_family(self.hook(), &*self.inner)?;
+        Hook::export_physical(self.hook(), inner, handle, handle_type)
+    }
+
+    fn import_physical(&self, device: DeviceIndex, shared: &ShareableHandle) -> Result<PhysicalHandle> {
+        Hook::enter(self.hook(), "PhysicalSharing::import_physical")?;
+        let inner = Hook::physical_sharing_family(self.hook(), &*self.inner)?;
+        Hook::import_physical(self.hook(), inner, device, shared)
     }
 }
 
@@ -1383,10 +1419,11 @@ impl<H: Hook + ?Sized> HostAccess for Interposed<H> {
         unsafe { Hook::unprotect(self.hook(), inner, ptr) }
     }
 
-    fn protect(&self, ptr: DevicePtr) -> Result<()> {
+    unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
         Hook::enter(self.hook(), "HostAccess::protect")?;
         let inner = Hook::host_access_family(self.hook(), &*self.inner)?;
-        Hook::protect(self.hook(), inner, ptr)
+        // SAFETY: rules 1 to 3 are the caller's promise, passed on.
+        unsafe { Hook::protect(self.hook(), inner, ptr) }
     }
 
     fn host_access_of(&self, ptr: DevicePtr) -> Result<Access> {

@@ -17,8 +17,8 @@ mod streams;
 mod threads;
 mod virtual_memory;
 
-use alloc_core::backend::{Backend, BackendError, ErrorKind, Readiness, Result};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{Backend, BackendError, ErrorKind, Readiness, Result};
 use conformance::interpose::{Hook, Interposed};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

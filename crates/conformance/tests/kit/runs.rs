@@ -2,8 +2,8 @@
 
 use crate::mutants::{self, hook, hooked};
 use crate::subjects::SETUPS;
-use alloc_core::backend::{Backend, ErrorKind, EventFlags, HostFlags, Result};
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::{Backend, ErrorKind, EventFlags, HostFlags, PinnedHost, Result};
 use conformance::child::ChildCommand;
 use conformance::interpose::{Hook, Interposed};
 use conformance::{Options, Outcome, Progress, Scorecard, Subject, checks};
@@ -100,7 +100,7 @@ fn failure(outcome: &Outcome) -> Option<&str> {
 
 // What a backend over host memory does to its caller when its waits return early, or when it is beyond help.
 hook! { EndsTheProcess {
-    fn host_malloc(&self, _: &dyn Backend, _: u64, _: HostFlags) -> Result<DevicePtr> {
+    fn host_malloc(&self, _: &dyn PinnedHost, _: u64, _: HostFlags) -> Result<DevicePtr> {
         std::process::abort()
     }
 } }
@@ -206,7 +206,7 @@ fn go_on_after_panics() -> std::result::Result<(), Failed> {
         ("Backend::synchronize_device", "copies."),
         ("Backend::destroy_stream", "streams."),
         ("Backend::destroy_event", "events."),
-        ("Backend::host_free", "host."),
+        ("PinnedHost::host_free", "host."),
         ("Backend::set_device", "device."),
         ("VirtualMemory::unmap", "virtual_memory."),
     ] {

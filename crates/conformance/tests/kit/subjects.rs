@@ -2,8 +2,8 @@
 
 use crate::mutants::{self, Mutant};
 use crate::runs;
-use alloc_core::backend::{Backend, Result};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{Backend, Result};
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
 use conformance::child::{self, ChildCommand};
 use conformance::{Options, Subject};

@@ -147,6 +147,7 @@ fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
         capability("peer access", backend.peers()),
         capability("graph capture", backend.capture()),
         capability("driver pools", backend.driver_pools()),
+        capability("pinned host memory", backend.pinned_host()),
         capability("host registration", backend.host_registration()),
         capability("managed memory", backend.managed_memory()),
         capability("stream memory operations", backend.stream_memory()),

@@ -152,3 +152,25 @@ fn a_policy_that_the_labelled_allocator_does_not_have_is_refused() {
     assert!(allocator.configure(granule).is_err());
     assert_eq!(allocator.settings(), Settings::default());
 }
+
+/// Names from before the contract was a crate of its own.
+#[test]
+fn the_contract_is_the_same_under_all_its_names() {
+    use std::any::TypeId;
+    fn backend(_: &dyn alloc_core::backend::Backend) -> TypeId {
+        TypeId::of::<dyn backend_api::Backend>()
+    }
+    assert_eq!(backend(&**Simulated::backend().as_ref().unwrap()), TypeId::of::<dyn Backend>());
+    let errors = [
+        TypeId::of::<alloc_core::backend::BackendError>(),
+        TypeId::of::<granule::backend::BackendError>(),
+        TypeId::of::<backend_api::BackendError>(),
+    ];
+    assert_eq!(errors, [errors[0]; 3]);
+    let streams = [
+        TypeId::of::<alloc_core::types::Stream>(),
+        TypeId::of::<granule::types::Stream>(),
+        TypeId::of::<backend_api::types::Stream>(),
+    ];
+    assert_eq!(streams, [streams[0]; 3]);
+}

@@ -1,6 +1,6 @@
 use super::{ROWS, code, name, text, translate, translate_absence};
-use alloc_core::backend::{BackendError, ErrorKind, Unsupported};
-use alloc_core::types::DeviceIndex;
+use backend_api::types::DeviceIndex;
+use backend_api::{BackendError, ErrorKind, Unsupported};
 
 /// Numbers that mean the same on both sides.
 #[rustfmt::skip]

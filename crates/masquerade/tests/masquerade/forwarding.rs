@@ -3,8 +3,8 @@
 //! What the methods are is read from the contract's source. A method that is new there makes these tests fail
 //! until [`call_everything`] calls it and the generated code forwards it.
 
-use alloc_core::backend::*;
-use alloc_core::types::*;
+use backend_api::types::*;
+use backend_api::*;
 use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
 use masquerade::{Masquerade, Policy};
@@ -16,9 +16,9 @@ type Offer<T> = std::result::Result<T, Unsupported>;
 
 /// Every method of the contract as `Trait::method`, and whether it takes a handle.
 fn contract() -> BTreeMap<String, bool> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../alloc-core/src");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend-api/src");
     let mut methods = BTreeMap::new();
-    for source in ["backend.rs", "backend/families.rs", "backend/virtual_memory.rs", "backend/capture.rs"] {
+    for source in ["lib.rs", "families.rs", "virtual_memory.rs", "capture.rs"] {
         let file = syn::parse_file(&std::fs::read_to_string(folder.join(source)).unwrap()).unwrap();
         for item in file.items {
             let syn::Item::Trait(item) = item else { continue };
@@ -92,7 +92,9 @@ impl Hook for Recorder {
     }
 
     accessors! {
+        pinned_host_family pinned_host PinnedHost,
         virtual_memory_family virtual_memory VirtualMemory,
+        physical_sharing_family physical_sharing PhysicalSharing,
         ipc_family ipc Ipc,
         peers_family peers Peers,
         capture_family capture Capture,
@@ -181,7 +183,6 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
         m.query_event(event);
         m.synchronize_event(event);
         m.elapsed_ms(event, event);
-        m.host_malloc(512, HostFlags::empty());
     }
     call_unsafe! {
         m.free(d, p);
@@ -190,17 +191,20 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
         m.memset_async(p, 0, 1, stream);
         m.destroy_stream(stream);
         m.destroy_event(event);
-        m.host_free(p);
     }
 
-    let vmm = m.virtual_memory().unwrap();
+    let pinned = m.pinned_host().unwrap();
+    call! { pinned.host_malloc(512, HostFlags::empty()); }
+    call_unsafe! { pinned.host_free(p); }
+
+    let (vmm, sharing) = (m.virtual_memory().unwrap(), m.physical_sharing().unwrap());
     call! {
         vmm.granularity(d, Granularity::Minimum);
         vmm.reserve_address(d, 1, 0, p);
         vmm.create_physical(d, 1, HandleType::None);
         vmm.access(p, d);
-        vmm.export_physical(physical, HandleType::PosixFd);
-        vmm.import_physical(d, &ShareableHandle::Fabric([0; 64]));
+        sharing.export_physical(physical, HandleType::PosixFd);
+        sharing.import_physical(d, &ShareableHandle::Fabric([0; 64]));
         vmm.retain_physical(p);
         vmm.physical_properties(physical);
     }
@@ -262,7 +266,6 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
         multicast.multicast_granularity(1, 1);
         multicast.create(1, 1);
         multicast.add_device(object, d);
-        host.protect(p);
         host.host_access_of(p);
         host.accounted(d);
     }
@@ -272,6 +275,7 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
         multicast.bind(object, 0, physical, 1);
         multicast.unbind(object, d, 0, 1);
         host.unprotect(p);
+        host.protect(p);
     }
 }
 
@@ -326,7 +330,10 @@ fn errors_name_the_cuda_function_of_the_method() {
     let (_, masquerade) = recorded(Policy::Flip);
     let name = |error: BackendError| error.call;
     assert_eq!(masquerade.malloc(DeviceIndex(0), 1).map_err(name), Err("cuMemAlloc"));
-    assert_eq!(masquerade.host_malloc(1, HostFlags::empty()).map_err(name), Err("cuMemHostAlloc"));
+    assert_eq!(
+        masquerade.pinned_host().unwrap().host_malloc(1, HostFlags::empty()).map_err(name),
+        Err("cuMemHostAlloc")
+    );
     let vmm = masquerade.virtual_memory().unwrap();
     assert_eq!(vmm.retain_physical(DevicePtr(1)).map_err(name), Err("cuMemRetainAllocationHandle"));
 }

@@ -1,8 +1,8 @@
 //! Round trips and refusals of labels.
 
 use crate::support::{hip, presented, shared};
-use alloc_core::backend::{Backend, Graph, MulticastHandle};
-use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, PhysicalHandle, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, PhysicalHandle, Stream};
+use backend_api::{Backend, Graph, MulticastHandle};
 use masquerade::{Device, Handle, LabelError, Labelled, Masquerade, PackedStream, Policy};
 use proptest::prelude::*;
 use std::fmt::Debug;

@@ -1,8 +1,8 @@
 //! A machine of kind HIP as CUDA code sees it.
 
 use crate::support::{hip, presented};
-use alloc_core::backend::{Backend, CopyKind, DeviceGuard, ErrorKind, EventFlags, HandleType};
-use alloc_core::types::{DeviceIndex, DeviceKind};
+use backend_api::types::{DeviceIndex, DeviceKind};
+use backend_api::{Backend, CopyKind, DeviceGuard, ErrorKind, EventFlags, HandleType};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use masquerade::{Masquerade, MasqueradeError, Policy};
 use std::panic::AssertUnwindSafe;
@@ -48,7 +48,7 @@ fn physical_handles_and_graphs_are_relabelled_too() {
 
     let capture = m.capture().unwrap();
     let stream = m.create_stream(DEVICE, 0).unwrap();
-    capture.begin(stream, alloc_core::backend::CaptureMode::Relaxed).unwrap();
+    capture.begin(stream, backend_api::CaptureMode::Relaxed).unwrap();
     let graph = capture.end(stream).unwrap();
     assert_eq!(graph.backend, m.id());
     // SAFETY: rule 1: made above, and not used again.

@@ -1,7 +1,7 @@
 //! A simulated machine of kind HIP.
 
-use alloc_core::backend::Backend;
-use alloc_core::types::DeviceKind;
+use backend_api::Backend;
+use backend_api::types::DeviceKind;
 use backend_openreg::{OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
 use masquerade::{Masquerade, Policy};

@@ -2,8 +2,8 @@
 
 use crate::memory::CAPACITY;
 use crate::queue::{Machine, Mark, Queue, Work};
-use alloc_core::backend::*;
-use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::*;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -134,18 +134,8 @@ unsafe impl Backend for AcmeBackend {
         self.id
     }
 
-    // Keep: PyTorch's slot for accelerators outside of its tree.
-    fn kind(&self) -> DeviceKind {
-        DeviceKind::PrivateUse1
-    }
-
     fn name(&self) -> &'static str {
         "acme"
-    }
-
-    // REPLACE: cuGetErrorName, hipGetErrorName. Where the driver keeps the last error, add `clear_error` too.
-    fn error_name(&self, _code: i32) -> String {
-        "unknown".into()
     }
 
     // REPLACE: cuDeviceGetCount, hipGetDeviceCount.
@@ -164,24 +154,6 @@ unsafe impl Backend for AcmeBackend {
         exists("set_device", device)?;
         CURRENT.set(device);
         Ok(())
-    }
-
-    // REPLACE: cuDevicePrimaryCtxGetState, hipDevicePrimaryCtxGetState.
-    fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
-        exists("has_primary_context", device).map(|()| true)
-    }
-
-    // REPLACE: cuDeviceGetAttribute, hipDeviceGetAttribute, with a `match` from our numbers to the driver's.
-    fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
-        exists("attribute", device)?;
-        Err(unsupported("attribute", device, &format!("{attribute:?} is unknown")))
-    }
-
-    // REPLACE: cuDeviceGetName, cuDeviceGetUuid, cuDeviceGetPCIBusId, cuDeviceTotalMem; hipDeviceGet...
-    fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties> {
-        exists("properties", device)?;
-        let name = "acme over host memory".into();
-        Ok(DeviceProperties { name, uuid: None, pci_bus_id: None, total_memory: CAPACITY, warp_size: 1 })
     }
 
     // REPLACE: cuCtxSynchronize, hipDeviceSynchronize.
@@ -232,14 +204,6 @@ unsafe impl Backend for AcmeBackend {
         }
     }
 
-    // REPLACE: cuMemcpyHtoD and so on, hipMemcpy.
-    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()> {
-        let stream = self.default_stream(CURRENT.get());
-        // SAFETY: the caller's promise; the copy has ended when this returns.
-        unsafe { self.copy_async(dst, src, bytes, kind, stream)? };
-        self.synchronize_stream(stream)
-    }
-
     // REPLACE: cuMemcpyHtoDAsync and so on, hipMemcpyAsync.
     unsafe fn copy_async(
         &self,
@@ -273,11 +237,6 @@ unsafe impl Backend for AcmeBackend {
         }
         self.machine.close(key);
         Ok(())
-    }
-
-    // REPLACE: cuCtxGetStreamPriorityRange, hipDeviceGetStreamPriorityRange; 0 is normal, negative more urgent.
-    fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange> {
-        exists("priority_range", device).map(|()| PriorityRange { least: 0, greatest: 0 })
     }
 
     // REPLACE: cuStreamQuery, hipStreamQuery. "Not ready" is no error; clear it where the driver keeps it.
@@ -352,12 +311,18 @@ unsafe impl Backend for AcmeBackend {
         Ok(())
     }
 
-    // REPLACE: cuEventElapsedTime, hipEventElapsedTime. Without a clock this stays as it is.
-    fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32> {
-        self.mark("elapsed_ms", start).and(self.mark("elapsed_ms", end))?;
-        Err(unsupported("elapsed_ms", start.device, "events keep no time"))
+    // What has a default is worth adding where the driver says more: `error_name` (and `clear_error` where it keeps the last
+    // error), `properties`, `attribute`, `has_primary_context`, `copy`, `priority_range`, `elapsed_ms`.
+
+    // A chip that pins no host memory leaves this family out.
+    fn pinned_host(&self) -> std::result::Result<&dyn PinnedHost, Unsupported> {
+        Ok(self)
     }
 
+    // Families: `fn virtual_memory(&self)` and so on answer `Ok(self)` once their trait is implemented.
+}
+
+impl PinnedHost for AcmeBackend {
     // REPLACE: cuMemHostAlloc, hipHostMalloc.
     fn host_malloc(&self, bytes: u64, _flags: HostFlags) -> Result<DevicePtr> {
         self.take("host_malloc", None, bytes, 4096)
@@ -367,6 +332,4 @@ unsafe impl Backend for AcmeBackend {
     unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
         self.give("host_free", None, ptr)
     }
-
-    // Families: `fn virtual_memory(&self)` and so on answer `Ok(self)` once their trait is implemented.
 }

@@ -1,7 +1,7 @@
 //! Streams as queues, each with a thread that works through it. REPLACE all of it by the driver's streams.
 
 use crate::memory::Memory;
-use alloc_core::backend::HostFunction;
+use backend_api::HostFunction;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{with_exposed_provenance, with_exposed_provenance_mut};

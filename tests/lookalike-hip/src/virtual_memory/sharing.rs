@@ -4,7 +4,7 @@ use super::{family, handle_type, known, no_flags, number};
 use crate::entry::current;
 use crate::imports;
 use crate::personality::{Release, personality};
-use alloc_core::backend::{HandleType, ShareableHandle};
+use alloc_core::backend::{Backend, HandleType, ShareableHandle};
 use hip_sys::abi6::*;
 use hip_sys::abi7::{hipMemGetHandleForAddressRange_t, hipMemRangeHandleType};
 use lookalike::argument::In;
@@ -41,10 +41,10 @@ lookalike::entries! {
         out shared: *mut c_void, val handle: hipMemGenericAllocationHandle_t, val kind: hipMemAllocationHandleType,
         val flags: c_ulonglong,
     ) {
-        let (machine, family) = family()?;
+        let (machine, _) = family()?;
         no_flags(flags)?;
         shared.wanted()?;
-        match family.export_physical(known(machine, handle), handle_type(kind)?)? {
+        match machine.physical_sharing()?.export_physical(known(machine, handle), handle_type(kind)?)? {
             ShareableHandle::PosixFd(descriptor) => shared.cast::<c_int>().put(descriptor.into_raw_fd()),
             ShareableHandle::Fabric(_) => Err(Code::NOT_SUPPORTED),
         }
@@ -55,7 +55,7 @@ lookalike::entries! {
         out handle: *mut hipMemGenericAllocationHandle_t, val shared: *mut c_void,
         val kind: hipMemAllocationHandleType,
     ) {
-        let (_, family) = family()?;
+        let (machine, _) = family()?;
         if personality()?.release == Release::V5_2 {
             return Err(Code::NOT_SUPPORTED);
         }
@@ -72,7 +72,7 @@ lookalike::entries! {
         let copy = borrowed.try_clone_to_owned().map_err(|_| Code::INVALID_VALUE)?;
         // Memory from elsewhere belongs to the current device.
         let (_, device) = current()?;
-        let imported = family.import_physical(device, &ShareableHandle::PosixFd(copy))?;
+        let imported = machine.physical_sharing()?.import_physical(device, &ShareableHandle::PosixFd(copy))?;
         imports::imported(imported.raw, descriptor);
         handle.put(number(imported))
     }

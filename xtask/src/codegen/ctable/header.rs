@@ -3,6 +3,7 @@
 use super::values::{self, Numbers};
 use super::{Function, functions};
 use crate::codegen::model::{Answer, Contract, documentation};
+use crate::codegen::text;
 use crate::process::root;
 use anyhow::{Result, bail};
 use heck::{ToShoutySnakeCase, ToSnakeCase};
@@ -107,7 +108,7 @@ const CLOSING: &str = "
 ";
 
 pub(crate) fn emit(contract: &Contract) -> Result<String> {
-    let values = values::read(&root().join("crates/alloc-core/src"))?;
+    let values = values::read(&root().join("crates/backend-api/src"))?;
     let mut out = OPENING.to_owned();
     for numbers in &values.enums {
         if numbers.name == "ErrorKind" {
@@ -131,7 +132,7 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
         let here = match (&function.of.accessor, function.derived) {
             (None, None) => "Required".to_owned(),
             (None, Some(_)) => "Derived where NULL".to_owned(),
-            (Some(family), _) => format!("Optional family: {}", family.to_string().replace('_', " ")),
+            (Some(family), _) => format!("Optional family: {}", text::family(family)),
         };
         if here != part {
             writeln!(out, "\n    /* ---- {here} {} */\n", "-".repeat(90_usize.saturating_sub(here.len())))?;

@@ -29,9 +29,10 @@ pub(super) const REQUIRED: &[&str] = &[
     "record_event",
     "query_event",
     "synchronize_event",
-    "host_malloc",
-    "host_free",
 ];
+
+/// A family whose functions were required once, and keep their place.
+pub(super) const ONCE_REQUIRED: &[&str] = &["host_malloc", "host_free"];
 
 /// What Granule derives where it is NULL, and how.
 pub(super) const DERIVED: &[(&str, &str)] = &[
@@ -98,6 +99,14 @@ pub(super) const FAMILIES: &[&str] = &[
     "host_access_protect",
     "host_access_of",
     "host_access_accounted",
+];
+
+/// Functions that keep their name in C, whichever trait they are in.
+pub(super) const NAMES: &[(&str, &str)] = &[
+    ("pinned_host_host_malloc", "host_malloc"),
+    ("pinned_host_host_free", "host_free"),
+    ("physical_sharing_export_physical", "virtual_memory_export_physical"),
+    ("physical_sharing_import_physical", "virtual_memory_import_physical"),
 ];
 
 /// Methods that are no function of the table: what they answer is given with it or follows from the contract.

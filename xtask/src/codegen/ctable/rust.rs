@@ -17,7 +17,7 @@ const ANSWERED: [&str; 5] = ["ErrorKind", "PointerKind", "HandleType", "Access",
 
 pub(crate) fn emit(contract: &Contract) -> Result<String> {
     let functions = functions(contract)?;
-    let values = values::read(&root().join("crates/alloc-core/src"))?;
+    let values = values::read(&root().join("crates/backend-api/src"))?;
     let fields = functions.iter().map(field);
     let names = functions.iter().map(|function| &function.name);
     let required = functions.iter().filter(|f| f.of.accessor.is_none() && f.derived.is_none());
@@ -28,13 +28,13 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
     let answered = values.enums.iter().filter(|numbers| ANSWERED.iter().any(|name| numbers.name == name));
     let answered = answered.map(read_number);
     let implementations: Vec<_> =
-        contract.traits.iter().map(|of| implementation(&functions, of)).collect::<Result<_>>()?;
+        contract.traits.iter().map(|of| implementation(contract, &functions, of)).collect::<Result<_>>()?;
     let code = quote! {
         use crate::backend::CBackend;
         use crate::host_function::{HandedOver, HostCallback, run_on_host};
         use crate::values::*;
-        use alloc_core::backend::*;
-        use alloc_core::types::*;
+        use backend_api::*;
+        use backend_api::types::*;
         use std::ffi::{c_char, c_void};
 
         /// A backend's functions. The C header says what each does; `granule_backend_table` is its name there.
@@ -124,14 +124,14 @@ fn read_number(numbers: &Numbers) -> TokenStream {
     }
 }
 
-fn implementation(functions: &[Function<'_>], of: &Trait) -> Result<TokenStream> {
+fn implementation(contract: &Contract, functions: &[Function<'_>], of: &Trait) -> Result<TokenStream> {
     let name = &of.name;
     let marker = of.is_unsafe.then(|| quote!(unsafe));
     let methods = of.methods.iter().map(|method| {
         let function = functions.iter().find(|f| f.of.name == of.name && f.method.name == method.name);
         match function {
             Some(function) => forward(function),
-            None => outside(functions, method),
+            None => outside(contract, functions, method),
         }
     });
     let methods: Vec<_> = methods.collect::<Result<_>>()?;
@@ -139,16 +139,20 @@ fn implementation(functions: &[Function<'_>], of: &Trait) -> Result<TokenStream>
 }
 
 /// A method that is no function of the table.
-fn outside(functions: &[Function<'_>], method: &Method) -> Result<TokenStream> {
+fn outside(contract: &Contract, functions: &[Function<'_>], method: &Method) -> Result<TokenStream> {
     let name = &method.name;
     if let Answer::Family(family) = &method.answer {
-        let label = if name == "ipc" { "IPC".to_owned() } else { name.to_string().replace('_', " ") };
+        let label = text::family(name);
+        let of = contract.traits.iter().find(|of| of.name == *family).context("a family of the contract")?;
+        let above = contract.traits.iter().filter(|other| of.builds_on.contains(&other.name));
+        let above = above.filter_map(|other| other.accessor.as_ref());
         let parts = functions.iter().filter(|f| f.of.name == *family).map(|f| {
             let (name, text) = (&f.name, f.name.to_string());
             quote!((#text, self.table.#name.is_some()))
         });
         return Ok(quote! {
             fn #name(&self) -> std::result::Result<&dyn #family, Unsupported> {
+                #(self.#above()?;)*
                 self.family(#label, &[#(#parts),*])?;
                 Ok(self)
             }
@@ -198,8 +202,8 @@ fn forward(function: &Function<'_>) -> Result<TokenStream> {
             let entry = call.function(self.table.#field)?;
         },
         Some(_) => {
-            let (derived, names) = (format_ident!("derived_{name}"), method.argument_names());
-            let instead = quote!(self.#derived(#(#names),*));
+            let names = method.argument_names();
+            let instead = quote!(defaults::#name(self, #(#names),*));
             let instead =
                 if method.is_unsafe { quote!(return unsafe { #instead };) } else { quote!(return #instead;) };
             quote! {

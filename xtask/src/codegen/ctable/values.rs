@@ -1,4 +1,4 @@
-//! Plain values of the contract that C sees: enums and flags of `alloc-core`, structs of `backend-c`.
+//! Plain values of the contract that C sees: enums and flags of `backend-api`, structs of `backend-c`.
 
 use crate::codegen::model::documentation;
 use anyhow::{Context, Result, bail};
@@ -7,14 +7,8 @@ use std::path::Path;
 use syn::parse::{Parse, ParseStream};
 use syn::{Attribute, Item};
 
-/// Files with enums and flags of the contract, under `alloc-core`'s source folder.
-const SOURCES: [&str; 5] = [
-    "backend/error.rs",
-    "backend/memory.rs",
-    "backend/virtual_memory.rs",
-    "backend/families.rs",
-    "backend/capture.rs",
-];
+/// Files with enums and flags of the contract, under `backend-api`'s source folder.
+const SOURCES: [&str; 5] = ["error.rs", "memory.rs", "virtual_memory.rs", "families.rs", "capture.rs"];
 
 /// Named numbers.
 #[derive(Debug)]
@@ -40,10 +34,10 @@ pub(super) struct Values {
 }
 
 /// Every enum without data and every set of flags, in the order of the sources.
-pub(super) fn read(alloc_core: &Path) -> Result<Values> {
+pub(super) fn read(sources: &Path) -> Result<Values> {
     let mut values = Values::default();
     for source in SOURCES {
-        for item in parse(&alloc_core.join(source))?.items {
+        for item in parse(&sources.join(source))?.items {
             match item {
                 Item::Enum(item) if item.variants.iter().all(|v| v.fields.is_empty()) => {
                     values.enums.push(numbered(item)?);

@@ -3,7 +3,7 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, prompt, refused};
 use crate::{Context, Verdict};
-use alloc_core::backend::{CopyKind, ErrorKind};
+use backend_api::{CopyKind, ErrorKind};
 
 checks! { Copies;
     "copies.queued_to_device": "copy_async: every byte arrives on the device" => queued_to_device,

@@ -3,10 +3,10 @@
 use crate::context::clean_up;
 use crate::interpose::{Hook, Interposed};
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{Backend, BackendError, ErrorKind, Result};
 use alloc_core::config::Settings;
-use alloc_core::types::{DeviceIndex, DevicePtr};
 use alloc_core::{AllocError, CachingAllocator};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{Backend, BackendError, ErrorKind, Result};
 use std::collections::HashSet;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;

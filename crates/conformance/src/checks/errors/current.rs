@@ -2,8 +2,8 @@
 
 use crate::check::{checks, ensure, ensure_eq};
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{Attribute, CopyKind, EventFlags, HostFlags};
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::{Attribute, CopyKind, EventFlags, HostFlags};
 
 checks! { Errors;
     "errors.current_device_after_memory_calls": "rule 5, for calls about memory" => memory_calls,
@@ -122,10 +122,10 @@ fn event_calls(cx: &Context) -> Verdict {
 
 fn host_memory(cx: &Context) -> Verdict {
     watched(cx, |watch, _| {
-        let ptr = cx.backend().host_malloc(4096, HostFlags::PORTABLE)?;
+        let ptr = cx.backend().pinned_host()?.host_malloc(4096, HostFlags::PORTABLE)?;
         let after_malloc = watch("host_malloc");
         // SAFETY: rule 3: just handed out, freed once.
-        unsafe { cx.backend().host_free(ptr)? };
+        unsafe { cx.backend().pinned_host()?.host_free(ptr)? };
         after_malloc?;
         watch("host_free")
     })
@@ -142,7 +142,7 @@ fn synchronize_calls(cx: &Context) -> Verdict {
 }
 
 /// Fails where a call that must be refused was accepted.
-fn must_fail<T>(what: &str, answer: alloc_core::backend::Result<T>) -> Verdict {
+fn must_fail<T>(what: &str, answer: backend_api::Result<T>) -> Verdict {
     match answer {
         Ok(_) => Err(Stop::Failed(format!("{what} was accepted"))),
         Err(_) => Ok(()),

@@ -3,8 +3,8 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::refused;
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{ErrorKind, PointerInfo, PointerKind};
-use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB};
+use backend_api::types::{DeviceIndex, DevicePtr, KIB, MIB};
+use backend_api::{ErrorKind, PointerInfo, PointerKind};
 
 checks! { Memory;
     "memory.info_is_sane": "memory_info: there is memory, and no more is free than there is" => info_is_sane,

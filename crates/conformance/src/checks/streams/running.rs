@@ -3,7 +3,7 @@
 use crate::check::{checks, ensure, ensure_eq};
 use crate::context::prompt;
 use crate::{Context, Verdict};
-use alloc_core::backend::CopyKind;
+use backend_api::CopyKind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 

@@ -5,8 +5,8 @@ use crate::check::ensure_eq;
 use crate::checks::room::Room;
 use crate::context::pattern;
 use crate::{Context, Stop, Verdict};
-use alloc_core::backend::{Access, ErrorKind};
-use alloc_core::types::PhysicalHandle;
+use backend_api::types::PhysicalHandle;
+use backend_api::{Access, ErrorKind};
 
 /// Three slots of which the first two show one handle. A refusal that changes something is a failure.
 fn twice(cx: &Context) -> Result<(Room, PhysicalHandle), Stop> {

@@ -3,8 +3,8 @@
 mod graphs;
 
 use super::{hook, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use graphs::{DestroyedAtOnce, ForeignGraphs, LaunchOnce, LaunchWaits, ReleasedAtDestruction, ReleasedAtEnd};
 use std::sync::{Mutex, MutexGuard, PoisonError};

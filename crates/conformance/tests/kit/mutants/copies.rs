@@ -5,8 +5,8 @@ mod queued;
 pub(crate) use queued::MUTANTS as QUEUED_MUTANTS;
 
 use crate::mutants::{Sticky, hook, lock, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::DevicePtr;
+use backend_api::types::DevicePtr;
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn in_device(kind: CopyKind) -> bool {
     kind == CopyKind::DeviceToDevice
 }
 
-pub(super) fn owner(inner: &dyn Backend, ptr: DevicePtr) -> Option<alloc_core::types::DeviceIndex> {
+pub(super) fn owner(inner: &dyn Backend, ptr: DevicePtr) -> Option<backend_api::types::DeviceIndex> {
     inner.pointer_info(ptr).ok().and_then(|info| info.device)
 }
 
@@ -176,7 +176,7 @@ hook! { NothingIsFine {
         src: DevicePtr,
         bytes: u64,
         kind: CopyKind,
-        stream: alloc_core::types::Stream,
+        stream: backend_api::types::Stream,
     ) -> Result<()> {
         if bytes == 0 { return Ok(()) }
         // SAFETY: rule 2 is the caller's promise.
@@ -188,7 +188,7 @@ hook! { NothingIsFine {
         dst: DevicePtr,
         value: u8,
         bytes: u64,
-        stream: alloc_core::types::Stream,
+        stream: backend_api::types::Stream,
     ) -> Result<()> {
         if bytes == 0 { return Ok(()) }
         // SAFETY: rule 2 is the caller's promise.

@@ -1,8 +1,8 @@
 //! Backends that break rules of this area: ids, counts, attributes and the current device.
 
 use crate::mutants::{error, hook, mutants, on_side_thread};
-use alloc_core::backend::*;
-use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DeviceKind, Stream};
+use backend_api::*;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 mutants! {
@@ -194,7 +194,7 @@ hook! { ClampsDevice {
         inner: &dyn Backend,
         device: DeviceIndex,
         bytes: u64,
-    ) -> Result<alloc_core::types::DevicePtr> {
+    ) -> Result<backend_api::types::DevicePtr> {
         inner.malloc(clamped(inner, device)?, bytes)
     }
     fn memory_info(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<MemoryInfo> {
@@ -211,7 +211,7 @@ hook! { ClampsDevice {
         inner: &dyn Backend,
         device: DeviceIndex,
         flags: EventFlags,
-    ) -> Result<alloc_core::types::Event> {
+    ) -> Result<backend_api::types::Event> {
         inner.create_event(clamped(inner, device)?, flags)
     }
 } }

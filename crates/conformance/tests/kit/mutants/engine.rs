@@ -1,8 +1,8 @@
 //! Backends that break rules of this area: the allocator's promises.
 
 use super::{hook, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -5,8 +5,8 @@ mod current;
 pub(crate) use current::MUTANTS as CURRENT_MUTANTS;
 
 use crate::mutants::{Sticky, error, hook, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 

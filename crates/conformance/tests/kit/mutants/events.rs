@@ -1,8 +1,8 @@
 //! Backends that break rules of this area: events.
 
 use crate::mutants::{Seldom, Sticky, error, hook, lock, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{BackendId, DeviceIndex, Event, Stream};
+use backend_api::types::{BackendId, DeviceIndex, Event, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::collections::HashMap;
 use std::sync::Mutex;

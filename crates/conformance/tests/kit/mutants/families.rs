@@ -3,8 +3,8 @@
 mod host;
 
 use super::{hook, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, PhysicalHandle, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, PhysicalHandle, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use host::{
     ClosedTwice, HostSeesNothing, NeverClosed, NotAccounted, NotCounted, PageableIsFine, RegisterTwice,

@@ -1,8 +1,8 @@
 //! Backends that break rules of this area: page-locked host memory.
 
 use crate::mutants::{Sticky, error, hook, lock, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::sync::Mutex;
 
@@ -35,7 +35,7 @@ mutants! {
 macro_rules! other_malloc {
     ($name:ident, |$inner:ident, $bytes:ident, $flags:ident| $body:expr) => {
         hook! { $name {
-            fn host_malloc(&self, $inner: &dyn Backend, $bytes: u64, $flags: HostFlags) -> Result<DevicePtr> {
+            fn host_malloc(&self, $inner: &dyn PinnedHost, $bytes: u64, $flags: HostFlags) -> Result<DevicePtr> {
                 $body
             }
         } }
@@ -57,11 +57,11 @@ other_malloc!(NoWriteCombined, |inner, bytes, flags| {
 });
 
 hook! { OddAddresses {
-    fn host_malloc(&self, inner: &dyn Backend, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+    fn host_malloc(&self, inner: &dyn PinnedHost, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
         if bytes == 0 { return inner.host_malloc(0, flags) }
         Ok(inner.host_malloc(bytes.saturating_add(32), flags)?.add(32))
     }
-    unsafe fn host_free(&self, inner: &dyn Backend, ptr: DevicePtr) -> Result<()> {
+    unsafe fn host_free(&self, inner: &dyn PinnedHost, ptr: DevicePtr) -> Result<()> {
         // SAFETY: rule 3: what host_malloc moved is moved back; null stays null.
         unsafe { inner.host_free(DevicePtr(ptr.0.saturating_sub(32))) }
     }
@@ -102,7 +102,7 @@ skips_copy!(StaleReads, |inner, dst, src, bytes| is_host(inner, src) && bytes < 
 struct HandsOutTwice(Mutex<Vec<(DevicePtr, u64, u32)>>);
 
 impl Hook for HandsOutTwice {
-    fn host_malloc(&self, inner: &dyn Backend, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+    fn host_malloc(&self, inner: &dyn PinnedHost, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
         let mut held = lock(&self.0);
         if let Some((ptr, _, times)) = held.iter_mut().find(|(_, size, _)| (1..=*size).contains(&bytes)) {
             *times += 1;
@@ -113,7 +113,7 @@ impl Hook for HandsOutTwice {
         Ok(ptr)
     }
 
-    unsafe fn host_free(&self, inner: &dyn Backend, ptr: DevicePtr) -> Result<()> {
+    unsafe fn host_free(&self, inner: &dyn PinnedHost, ptr: DevicePtr) -> Result<()> {
         let mut held = lock(&self.0);
         if let Some(place) = held.iter().position(|(base, ..)| *base == ptr) {
             held[place].2 -= 1;
@@ -135,13 +135,13 @@ impl Hook for StickyHostMalloc {
         self.0.strike()
     }
 
-    fn host_malloc(&self, inner: &dyn Backend, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+    fn host_malloc(&self, inner: &dyn PinnedHost, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
         self.0.after(inner.host_malloc(bytes, flags))
     }
 }
 
 hook! { NullIsInvalid {
-    unsafe fn host_free(&self, inner: &dyn Backend, ptr: DevicePtr) -> Result<()> {
+    unsafe fn host_free(&self, inner: &dyn PinnedHost, ptr: DevicePtr) -> Result<()> {
         if ptr.is_null() { return Err(error(ErrorKind::InvalidValue)) }
         // SAFETY: rule 3 is the caller's promise.
         unsafe { inner.host_free(ptr) }
@@ -149,7 +149,7 @@ hook! { NullIsInvalid {
 } }
 
 hook! { FreeLeaks {
-    unsafe fn host_free(&self, _: &dyn Backend, _: DevicePtr) -> Result<()> { Ok(()) }
+    unsafe fn host_free(&self, _: &dyn PinnedHost, _: DevicePtr) -> Result<()> { Ok(()) }
 } }
 
 hook! { OfFirstDevice {

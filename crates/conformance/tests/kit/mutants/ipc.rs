@@ -5,11 +5,11 @@
 mod decoys;
 
 use super::{hook, mutants};
-use alloc_core::backend::{
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
+use backend_api::{
     Backend, BackendError, ErrorKind, Granularity, HandleType, Ipc, IpcEventHandle, IpcMemoryHandle,
-    Readiness, Result, ShareableHandle, VirtualMemory,
+    PhysicalSharing, Readiness, Result, ShareableHandle,
 };
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
 use conformance::interpose::Hook;
 use decoys::{DecoyEvent, DecoyMemory, ExportIsACopy, ReleasedMemoryIsReused};
 use std::collections::HashMap;
@@ -76,7 +76,7 @@ impl Hook for WritesAreLost {
         dst: DevicePtr,
         src: DevicePtr,
         bytes: u64,
-        kind: alloc_core::backend::CopyKind,
+        kind: backend_api::CopyKind,
     ) -> Result<()> {
         if lock(&self.0).contains(&dst) {
             return Ok(());
@@ -266,7 +266,7 @@ impl Hook for ForeignEvents {
         &self,
         inner: &dyn Backend,
         device: DeviceIndex,
-        flags: alloc_core::backend::EventFlags,
+        flags: backend_api::EventFlags,
     ) -> Result<Event> {
         let event = inner.create_event(device, flags)?;
         *lock(&self.0) = Some(event.backend);
@@ -287,7 +287,7 @@ hook! { AnyEventHandle {
 hook! { WrongDescriptor {
     fn export_physical(
         &self,
-        inner: &dyn VirtualMemory,
+        inner: &dyn PhysicalSharing,
         handle: PhysicalHandle,
         handle_type: HandleType,
     ) -> Result<ShareableHandle> {
@@ -303,7 +303,7 @@ hook! { WrongDescriptor {
 hook! { ImportIsNew {
     fn import_physical(
         &self,
-        inner: &dyn VirtualMemory,
+        inner: &dyn PhysicalSharing,
         device: DeviceIndex,
         _: &ShareableHandle,
     ) -> Result<PhysicalHandle> {

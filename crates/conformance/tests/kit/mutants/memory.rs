@@ -5,8 +5,8 @@ mod info;
 pub(crate) use info::MUTANTS as INFO_MUTANTS;
 
 use crate::mutants::{Sticky, error, hook, lock, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
+use backend_api::types::{DeviceIndex, DevicePtr, MIB};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 //! Backends that break rules of this area: what waits for what.
 
 use crate::mutants::{Seldom, block, error, hook, lock, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::collections::HashMap;
 use std::sync::Mutex;

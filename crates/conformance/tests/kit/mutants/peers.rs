@@ -1,8 +1,8 @@
 //! Backends that break rules of this area: other devices.
 
 use super::{hook, mutants};
-use alloc_core::backend::{Access, Backend, Peers, Result, VirtualMemory};
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Stream};
+use backend_api::{Access, Backend, Peers, Result, VirtualMemory};
 use conformance::interpose::Hook;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -41,8 +41,8 @@ impl Hook for OnlyOnce {
     fn enable_access(&self, inner: &dyn Peers, from: DeviceIndex, to: DeviceIndex) -> Result<()> {
         let mut enabled = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if enabled.contains(&(from, to)) {
-            return Err(alloc_core::backend::BackendError::new(
-                alloc_core::backend::ErrorKind::Other,
+            return Err(backend_api::BackendError::new(
+                backend_api::ErrorKind::Other,
                 704,
                 "enable_access",
                 from,

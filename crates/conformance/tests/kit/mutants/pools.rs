@@ -1,10 +1,8 @@
 //! Backends that break rules of this area: the driver's pools.
 
 use super::{hook, mutants};
-use alloc_core::backend::{
-    Backend, BackendError, DriverPoolAttribute as Figure, DriverPools, ErrorKind, Result,
-};
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Stream};
+use backend_api::{Backend, BackendError, DriverPoolAttribute as Figure, DriverPools, ErrorKind, Result};
 use conformance::interpose::Hook;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

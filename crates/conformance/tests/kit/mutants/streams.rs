@@ -5,8 +5,8 @@ mod running;
 pub(crate) use running::MUTANTS as RUNNING_MUTANTS;
 
 use crate::mutants::{error, hook, lock, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,8 +1,8 @@
 //! Backends that break rules of this area: several threads at once.
 
 use crate::mutants::{Sticky, error, hook, lock, mutants, on_side_thread};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -116,7 +116,7 @@ impl Hook for BoundToThread {
 struct HostBoundToThread(Owners);
 
 impl Hook for HostBoundToThread {
-    fn host_malloc(&self, inner: &dyn Backend, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
+    fn host_malloc(&self, inner: &dyn PinnedHost, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
         inner.host_malloc(bytes, flags).inspect(|ptr| self.0.note(ptr.0))
     }
 

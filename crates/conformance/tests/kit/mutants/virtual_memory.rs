@@ -5,11 +5,11 @@ mod mapping;
 
 use super::{hook, mutants};
 use aliases::{AliasIsFresh, UnmapTakesAll};
-use alloc_core::backend::{
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
+use backend_api::{
     ADDRESS_BITS, Access, Backend, BackendError, ErrorKind, Granularity, HandleType, HostFunction,
-    PhysicalProperties, PointerInfo, PointerKind, Result, ShareableHandle, VirtualMemory,
+    PhysicalProperties, PhysicalSharing, PointerInfo, PointerKind, Result, ShareableHandle, VirtualMemory,
 };
-use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
 use mapping::{
     AdjacentUnmapStops, AliasedMaps, ForeignHandles, MapMovesNothing, MapOpens, MapReplaces, ReleaseUnmaps,
     UnmapLies, UnmapWaits,
@@ -169,11 +169,7 @@ hook! { NoAlignment {
 struct AddressesCost(Mutex<u64>);
 
 impl conformance::interpose::Hook for AddressesCost {
-    fn memory_info(
-        &self,
-        inner: &dyn Backend,
-        device: DeviceIndex,
-    ) -> Result<alloc_core::backend::MemoryInfo> {
+    fn memory_info(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<backend_api::MemoryInfo> {
         let info = inner.memory_info(device)?;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = info.total;
         Ok(info)
@@ -415,7 +411,7 @@ hook! { AllIsShareable {
 hook! { AnyDescriptor {
     fn import_physical(
         &self,
-        inner: &dyn VirtualMemory,
+        inner: &dyn PhysicalSharing,
         device: DeviceIndex,
         shared: &ShareableHandle,
     ) -> Result<PhysicalHandle> {

@@ -1,8 +1,8 @@
 //! Wrong launches and wrong ends of graphs.
 
 use super::{Known, lock};
-use alloc_core::backend::*;
-use alloc_core::types::Stream;
+use backend_api::types::Stream;
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::sync::Mutex;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 
 use super::{base, owner};
 use crate::mutants::{block, error, hook, lock, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{DevicePtr, Stream};
+use backend_api::types::{DevicePtr, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::sync::Mutex;
 
@@ -166,7 +166,7 @@ impl Hook for SwapsCopies {
         inner.synchronize_stream(stream)
     }
 
-    fn synchronize_device(&self, inner: &dyn Backend, device: alloc_core::types::DeviceIndex) -> Result<()> {
+    fn synchronize_device(&self, inner: &dyn Backend, device: backend_api::types::DeviceIndex) -> Result<()> {
         self.flush(inner);
         inner.synchronize_device(device)
     }
@@ -254,7 +254,7 @@ hook! { OnlyOnCurrent {
     fn record_event(
         &self,
         inner: &dyn Backend,
-        event: alloc_core::types::Event,
+        event: backend_api::types::Event,
         stream: Stream,
     ) -> Result<()> {
         current_only(inner, stream)?;

@@ -1,8 +1,8 @@
 //! Backends that leave another device current (rule 5).
 
 use crate::mutants::{hook, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::*;
 
 mutants! {
     MemoryMoves: "errors.memory_moves_current",
@@ -88,8 +88,13 @@ hook! { EventsMove {
 } }
 
 hook! { HostMemoryMoves {
-    fn host_malloc(&self, inner: &dyn Backend, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
-        moved(inner, DeviceIndex(0), inner.host_malloc(bytes, flags))
+    fn pinned_host_family<'a>(
+        &self,
+        inner: &'a dyn Backend,
+    ) -> std::result::Result<&'a dyn PinnedHost, Unsupported> {
+        let pinned = inner.pinned_host()?;
+        let moved = moved(inner, DeviceIndex(0), Ok(pinned));
+        Ok(moved.unwrap_or(pinned))
     }
 } }
 

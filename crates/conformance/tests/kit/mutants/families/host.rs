@@ -1,8 +1,8 @@
 //! Wrong registration and wrong host access.
 
 use super::lock;
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::sync::Mutex;
 
@@ -99,7 +99,7 @@ impl Hook for PageableIsFine {
 pub(super) struct NeverClosed;
 
 impl Hook for NeverClosed {
-    fn protect(&self, _: &dyn HostAccess, _: DevicePtr) -> Result<()> {
+    unsafe fn protect(&self, _: &dyn HostAccess, _: DevicePtr) -> Result<()> {
         Ok(())
     }
 }
@@ -117,9 +117,10 @@ impl Hook for NotCounted {
         unsafe { inner.unprotect(ptr) }
     }
 
-    fn protect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
+    unsafe fn protect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
         *lock(&self.0) = 0;
-        inner.protect(ptr)
+        // SAFETY: the caller's promise, passed on.
+        unsafe { inner.protect(ptr) }
     }
 }
 
@@ -127,8 +128,9 @@ impl Hook for NotCounted {
 pub(super) struct ClosedTwice;
 
 impl Hook for ClosedTwice {
-    fn protect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
-        let _ = inner.protect(ptr);
+    unsafe fn protect(&self, inner: &dyn HostAccess, ptr: DevicePtr) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        let _ = unsafe { inner.protect(ptr) };
         Ok(())
     }
 }
@@ -141,7 +143,7 @@ impl Hook for HostSeesNothing {
         Ok(())
     }
 
-    fn protect(&self, _: &dyn HostAccess, _: DevicePtr) -> Result<()> {
+    unsafe fn protect(&self, _: &dyn HostAccess, _: DevicePtr) -> Result<()> {
         Ok(())
     }
 }

@@ -1,11 +1,11 @@
 //! Exports of something else than was asked for.
 
 use super::lock;
-use alloc_core::backend::{
-    Backend, CopyKind, EventFlags, HandleType, Ipc, IpcEventHandle, IpcMemoryHandle, Result, ShareableHandle,
-    VirtualMemory,
+use backend_api::types::{DeviceIndex, DevicePtr, Event, PhysicalHandle};
+use backend_api::{
+    Backend, CopyKind, EventFlags, HandleType, Ipc, IpcEventHandle, IpcMemoryHandle, PhysicalSharing, Result,
+    ShareableHandle, VirtualMemory,
 };
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, PhysicalHandle};
 use conformance::interpose::Hook;
 use std::collections::HashMap;
 use std::fs::File;
@@ -112,7 +112,7 @@ pub(super) struct ReleasedMemoryIsReused(Mutex<HashMap<PhysicalHandle, File>>);
 impl Hook for ReleasedMemoryIsReused {
     fn export_physical(
         &self,
-        inner: &dyn VirtualMemory,
+        inner: &dyn PhysicalSharing,
         handle: PhysicalHandle,
         handle_type: HandleType,
     ) -> Result<ShareableHandle> {

@@ -1,8 +1,8 @@
 //! Backends that say wrong things about device memory and addresses.
 
 use crate::mutants::{Sticky, error, hook, lock, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::collections::BTreeMap;
 use std::sync::Mutex;

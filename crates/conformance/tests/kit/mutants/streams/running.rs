@@ -1,8 +1,8 @@
 //! Backends that break rules of how streams run.
 
 use crate::mutants::{Seldom, Sticky, block, hook, lock, mutants};
-use alloc_core::backend::*;
-use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::*;
 use conformance::interpose::Hook;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,8 +1,8 @@
 //! One handle at several addresses, wrongly.
 
 use crate::mutants::lock;
-use alloc_core::backend::{HandleType, Result, VirtualMemory};
-use alloc_core::types::{DevicePtr, PhysicalHandle};
+use backend_api::types::{DevicePtr, PhysicalHandle};
+use backend_api::{HandleType, Result, VirtualMemory};
 use conformance::interpose::Hook;
 use std::sync::Mutex;
 

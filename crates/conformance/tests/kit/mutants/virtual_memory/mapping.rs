@@ -1,8 +1,8 @@
 //! Wrong maps and unmaps.
 
 use super::{Busy, queue_host_function};
-use alloc_core::backend::{Access, Backend, ErrorKind, HandleType, HostFunction, Result, VirtualMemory};
-use alloc_core::types::{BackendId, DeviceIndex, DevicePtr, PhysicalHandle, Stream};
+use backend_api::types::{BackendId, DeviceIndex, DevicePtr, PhysicalHandle, Stream};
+use backend_api::{Access, Backend, ErrorKind, HandleType, HostFunction, Result, VirtualMemory};
 use conformance::interpose::Hook;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

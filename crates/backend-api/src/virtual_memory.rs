@@ -1,6 +1,6 @@
 //! Virtual memory: addresses and physical memory as separate things.
 
-use super::Result;
+use crate::Result;
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use std::fmt::Debug;
 use std::os::fd::OwnedFd;
@@ -82,7 +82,8 @@ pub trait VirtualMemory: Debug + Send + Sync {
     /// Rule 3: base and size of one reservation.
     unsafe fn release_address(&self, base: DevicePtr, bytes: u64) -> Result<()>;
 
-    /// Creates physical memory; `bytes` is a multiple of the granularity. May block.
+    /// Creates physical memory; `bytes` is a multiple of the granularity. Other handle types than
+    /// [`HandleType::None`] need [`PhysicalSharing`]. May block.
     /// CUDA `cuMemCreate`, HIP `hipMemCreate`.
     fn create_physical(
         &self,
@@ -131,6 +132,16 @@ pub trait VirtualMemory: Debug + Send + Sync {
     /// What `device` may do with the mapping at `at`. CUDA `cuMemGetAccess`, HIP `hipMemGetAccess`.
     fn access(&self, at: DevicePtr, device: DeviceIndex) -> Result<Access>;
 
+    /// The handle mapped at an address, with one more reference: release it.
+    /// CUDA `cuMemRetainAllocationHandle`, HIP `hipMemRetainAllocationHandle`.
+    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle>;
+
+    /// What a handle is. CUDA `cuMemGetAllocationPropertiesFromHandle`, HIP the same with `hip`.
+    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties>;
+}
+
+/// Physical memory that leaves the process. Without it, the one handle type is [`HandleType::None`].
+pub trait PhysicalSharing: VirtualMemory {
     /// Makes a handle that another process can import. CUDA `cuMemExportToShareableHandle`,
     /// HIP `hipMemExportToShareableHandle`.
     fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle>;
@@ -138,11 +149,4 @@ pub trait VirtualMemory: Debug + Send + Sync {
     /// Takes a handle another process exported. CUDA `cuMemImportFromShareableHandle`,
     /// HIP `hipMemImportFromShareableHandle` (the descriptor is passed by pointer up to 7.0, by value from 7.1).
     fn import_physical(&self, device: DeviceIndex, shared: &ShareableHandle) -> Result<PhysicalHandle>;
-
-    /// The handle mapped at an address, with one more reference: release it.
-    /// CUDA `cuMemRetainAllocationHandle`, HIP `hipMemRetainAllocationHandle`.
-    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle>;
-
-    /// What a handle is. CUDA `cuMemGetAllocationPropertiesFromHandle`, HIP the same with `hip`.
-    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties>;
 }

@@ -42,7 +42,7 @@ pub enum PointerKind {
     Managed,
 }
 
-/// Answer of [`Backend::pointer_info`](super::Backend::pointer_info).
+/// Answer of [`Backend::pointer_info`](crate::Backend::pointer_info).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerInfo {
     /// Whose memory.

@@ -1,7 +1,7 @@
 //! The device contract: what an accelerator must offer, on one page.
 //!
 //! A vendor implements [`Backend`] and stops there, or adds any of the optional families
-//! ([`VirtualMemory`], [`Ipc`], [`Peers`], [`Capture`], [`DriverPools`], [`HostRegistration`],
+//! ([`VirtualMemory`], [`PhysicalSharing`], [`PinnedHost`], [`Ipc`], [`Peers`], [`Capture`], [`DriverPools`], [`HostRegistration`],
 //! [`ManagedMemory`], [`StreamMemory`], [`Multicast`], [`HostAccess`]). The engine asks what is there; it never guesses, and a backend
 //! does not check again what the engine has checked.
 //!
@@ -34,18 +34,21 @@
 //! * I4: physical memory stays alive while it is mapped, also after its handle was released.
 
 mod capture;
+pub mod defaults;
 mod error;
 mod families;
+mod fork;
 mod guard;
 mod label;
 mod memory;
+pub mod types;
 mod virtual_memory;
 
 pub use capture::{Capture, CaptureMode, CaptureNode, CaptureStatus, Graph};
 pub use error::{BackendError, ErrorKind, Result, Unsupported};
 pub use families::{
     DriverPoolAttribute, DriverPools, HostAccess, HostRegistration, Ipc, IpcEventHandle, IpcMemoryHandle,
-    ManagedMemory, Multicast, MulticastHandle, Peers, StreamMemory,
+    ManagedMemory, Multicast, MulticastHandle, Peers, PinnedHost, StreamMemory,
 };
 pub use guard::DeviceGuard;
 pub use label::{LabelOwner, LabelTaken};
@@ -54,7 +57,7 @@ pub use memory::{
     PointerKind, PriorityRange, Readiness,
 };
 pub use virtual_memory::{
-    Access, Granularity, HandleType, PhysicalProperties, ShareableHandle, VirtualMemory,
+    Access, Granularity, HandleType, PhysicalProperties, PhysicalSharing, ShareableHandle, VirtualMemory,
 };
 
 use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
@@ -79,8 +82,11 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     /// The id that this backend's handles carry. Never blocks; legal during capture.
     fn id(&self) -> BackendId;
 
-    /// The label its devices carry towards frameworks. Never blocks; legal during capture.
-    fn kind(&self) -> DeviceKind;
+    /// The label its devices carry towards frameworks. Never blocks; legal during capture. An accelerator outside of
+    /// the frameworks' own trees keeps the default.
+    fn kind(&self) -> DeviceKind {
+        DeviceKind::PrivateUse1
+    }
 
     /// A short lower-case name (`openreg`, `cuda`, `hip`). Never blocks; legal during capture.
     fn name(&self) -> &'static str;
@@ -92,7 +98,10 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
 
     /// What the driver calls an error code (`CUDA_ERROR_OUT_OF_MEMORY`); "unknown" for one it does not
     /// know. Never blocks. CUDA `cuGetErrorName`, HIP `hipGetErrorName`, OpenReg: three names.
-    fn error_name(&self, code: i32) -> String;
+    fn error_name(&self, code: i32) -> String {
+        let _ = code;
+        "unknown".into()
+    }
 
     /// Clears the error that some drivers keep for the next caller, after an expected failure. Never
     /// blocks. CUDA driver: nothing to do; HIP `hipGetLastError`; OpenReg: nothing to do.
@@ -114,24 +123,28 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
 
     /// [`set_device`](Self::set_device) that returns the device before. Prefer a [`DeviceGuard`].
     fn exchange_device(&self, device: DeviceIndex) -> Result<DeviceIndex> {
-        let previous = self.current_device()?;
-        if previous != device {
-            self.set_device(device)?;
-        }
-        Ok(previous)
+        defaults::exchange_device(self, device)
     }
 
     /// Whether the device's primary context exists; must not create it. Does not block.
     /// CUDA `cuDevicePrimaryCtxGetState`, HIP `hipDevicePrimaryCtxGetState`, OpenReg: always.
-    fn has_primary_context(&self, device: DeviceIndex) -> Result<bool>;
+    /// Without it: yes, always.
+    fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
+        defaults::has_primary_context(self, device)
+    }
 
     /// One number about a device. Does not block; legal during capture. CUDA `cuDeviceGetAttribute`,
     /// HIP `hipDeviceGetAttribute` (other numbers), OpenReg: a table. `NotSupported` where it has no answer.
-    fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64>;
+    fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
+        defaults::attribute(self, device, attribute)
+    }
 
     /// Name, ids and total memory. Does not block. CUDA `cuDeviceGetName`, `cuDeviceGetUuid`,
     /// `cuDeviceGetPCIBusId`, `cuDeviceTotalMem`; HIP `hipDeviceGetName` and so on; OpenReg: a table.
-    fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties>;
+    /// Without it: the backend's name, and the total of [`memory_info`](Self::memory_info).
+    fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties> {
+        defaults::properties(self, device)
+    }
 
     /// Waits for all work of the device. **Blocks.** Illegal during capture. CUDA `cuCtxSynchronize`,
     /// HIP `hipDeviceSynchronize`, OpenReg `orDeviceSynchronize`.
@@ -166,10 +179,14 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
 
     /// Copies and waits. **Blocks.** Illegal during capture. Host addresses are passed as their numeric value.
     /// CUDA `cuMemcpyHtoD` and so on, HIP `hipMemcpy`, OpenReg `orMemcpy`.
+    /// Without it: queued on the default stream of the device whose memory it is, and waited for.
     ///
     /// # Safety
     /// Rule 2 for both ranges; they do not overlap; `kind` says truly which side is host memory.
-    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()>;
+    unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { defaults::copy(self, dst, src, bytes, kind) }
+    }
 
     /// Queues a copy. Does not block (from pageable host memory it may). Legal during capture. Stream-ordered.
     /// CUDA `cuMemcpyHtoDAsync` and so on, HIP `hipMemcpyAsync`, OpenReg `orMemcpyAsync`.
@@ -206,7 +223,10 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
 
     /// The priorities that make a difference, in this trait's sense. Does not block.
     /// CUDA `cuCtxGetStreamPriorityRange`, HIP `hipDeviceGetStreamPriorityRange`, OpenReg `orDeviceGetStreamPriorityRange`.
-    fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange>;
+    /// Without it: 0 to 0.
+    fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange> {
+        defaults::priority_range(self, device)
+    }
 
     /// Whether all work queued so far is done. Does not block. Illegal while the stream is captured.
     /// CUDA `cuStreamQuery`, HIP `hipStreamQuery`, OpenReg `orStreamQuery`.
@@ -253,25 +273,18 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
 
     /// Milliseconds between two completed events made with [`EventFlags::TIMING`]; `NotSupported` without
     /// timing. Does not block. CUDA `cuEventElapsedTime`, HIP `hipEventElapsedTime`, OpenReg `orEventElapsedTime`.
-    fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32>;
-
-    // --- host memory ---------------------------------------------------------------------------
-
-    /// Page-locked host memory, aligned to 64 bytes at least. **Blocks.** CUDA `cuMemHostAlloc`, HIP `hipHostMalloc`,
-    /// OpenReg `orMallocHost`.
-    fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr>;
-
-    /// Gives page-locked memory back. Null is fine. **Blocks.** CUDA `cuMemFreeHost`, HIP `hipHostFree`,
-    /// OpenReg `orFreeHost`.
-    ///
-    /// # Safety
-    /// Rule 3.
-    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()>;
+    fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32> {
+        defaults::elapsed_ms(self, start, end)
+    }
 
     // --- optional families: probed by doing one cycle, absent with a reason ---------------------
 
+    /// Page-locked host memory.
+    fn pinned_host(&self) -> std::result::Result<&dyn PinnedHost, Unsupported> { Err(absent("pinned host memory")) }
     /// Reserve addresses, create physical memory, map it.
     fn virtual_memory(&self) -> std::result::Result<&dyn VirtualMemory, Unsupported> { Err(absent("virtual memory")) }
+    /// Give physical memory to other processes, and take theirs.
+    fn physical_sharing(&self) -> std::result::Result<&dyn PhysicalSharing, Unsupported> { Err(absent("sharing of physical memory")) }
     /// Share memory and events with other processes.
     fn ipc(&self) -> std::result::Result<&dyn Ipc, Unsupported> { Err(absent("IPC")) }
     /// Reach another device's memory.

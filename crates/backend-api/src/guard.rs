@@ -1,7 +1,7 @@
 //! The device guard: makes a device current and puts the previous one back on every exit.
 
-use super::{Backend, Result};
 use crate::types::DeviceIndex;
+use crate::{Backend, Result};
 
 /// While this lives, `device` is the calling thread's current device; dropping it (a panic included)
 /// restores the one before.

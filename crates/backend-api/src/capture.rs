@@ -1,6 +1,6 @@
 //! Stream capture: recording a stream's work into a graph.
 
-use super::Result;
+use crate::Result;
 use crate::types::{BackendId, Stream};
 use std::fmt::Debug;
 
@@ -78,5 +78,5 @@ pub trait Capture: Debug + Send + Sync {
 
     /// Runs `release` when the graph under capture and all its launches are gone.
     /// CUDA `cuGraphRetainUserObject`, HIP `hipGraphRetainUserObject`.
-    fn retain_until_graph_ends(&self, stream: Stream, release: super::HostFunction) -> Result<()>;
+    fn retain_until_graph_ends(&self, stream: Stream, release: crate::HostFunction) -> Result<()>;
 }

@@ -2,7 +2,6 @@
 
 use crate::types::DeviceIndex;
 use std::fmt;
-use thiserror::Error;
 
 /// What went wrong, in the terms in which the engine reacts to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,9 +32,8 @@ pub enum ErrorKind {
     Other,
 }
 
-/// A failed driver call. "Not ready" is a [`Readiness`](super::Readiness), never an error.
-#[derive(Clone, PartialEq, Eq, Error)]
-#[error("{}", self.text())]
+/// A failed driver call. "Not ready" is a [`Readiness`](crate::Readiness), never an error.
+#[derive(Clone, PartialEq, Eq)]
 pub struct BackendError {
     /// The class of the failure.
     pub kind: ErrorKind,
@@ -57,6 +55,14 @@ impl fmt::Debug for BackendError {
         fmt::Display::fmt(self, f)
     }
 }
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
+    }
+}
+
+impl std::error::Error for BackendError {}
 
 impl BackendError {
     /// A new error; `code` 0 stands for "no driver number".
@@ -96,14 +102,21 @@ impl BackendError {
 }
 
 /// Why an optional family is absent.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{family} is not available: {reason}")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unsupported {
     /// The family asked for (`virtual memory`, `IPC`, ...).
     pub family: &'static str,
     /// What was probed and what it answered.
     pub reason: String,
 }
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} is not available: {}", self.family, self.reason)
+    }
+}
+
+impl std::error::Error for Unsupported {}
 
 impl From<Unsupported> for BackendError {
     fn from(absent: Unsupported) -> Self {

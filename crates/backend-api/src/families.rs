@@ -1,8 +1,8 @@
-//! The smaller optional families: IPC, peers, driver pools, host registration, managed memory, stream
+//! The smaller optional families: pinned host memory, IPC, peers, driver pools, host registration, managed memory, stream
 //! memory operations, multicast, and the simulator's host access.
 
-use super::{Access, MemoryInfo, Result};
 use crate::types::{BackendId, DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
+use crate::{Access, MemoryInfo, Result};
 use std::fmt::Debug;
 
 /// A memory handle that can be sent to another process.
@@ -98,13 +98,27 @@ pub trait DriverPools: Debug + Send + Sync {
     fn set_pool_attribute(&self, device: DeviceIndex, which: DriverPoolAttribute, value: u64) -> Result<()>;
 }
 
+/// Page-locked host memory. A chip without it is copied to from ordinary memory.
+pub trait PinnedHost: Debug + Send + Sync {
+    /// Page-locked host memory, aligned to 64 bytes at least. **Blocks.** CUDA `cuMemHostAlloc`, HIP `hipHostMalloc`,
+    /// OpenReg `orMallocHost`.
+    fn host_malloc(&self, bytes: u64, flags: crate::HostFlags) -> Result<DevicePtr>;
+
+    /// Gives page-locked memory back. Null is fine. **Blocks.** CUDA `cuMemFreeHost`, HIP `hipHostFree`,
+    /// OpenReg `orFreeHost`.
+    ///
+    /// # Safety
+    /// Rule 3.
+    unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()>;
+}
+
 /// Page-locking of memory that exists.
 pub trait HostRegistration: Debug + Send + Sync {
     /// Page-locks a range. Blocks. CUDA `cuMemHostRegister`, HIP `hipHostRegister`.
     ///
     /// # Safety
     /// The range is valid host memory until it is unregistered.
-    unsafe fn register(&self, ptr: DevicePtr, bytes: u64, flags: super::HostFlags) -> Result<()>;
+    unsafe fn register(&self, ptr: DevicePtr, bytes: u64, flags: crate::HostFlags) -> Result<()>;
 
     /// Undoes it; null is `InvalidValue`. Blocks. CUDA `cuMemHostUnregister`, HIP `hipHostUnregister`.
     ///
@@ -119,7 +133,7 @@ pub trait HostRegistration: Debug + Send + Sync {
 
 /// Memory that migrates between host and devices.
 pub trait ManagedMemory: Debug + Send + Sync {
-    /// Takes managed memory; free it with [`Backend::free`](super::Backend::free). May block.
+    /// Takes managed memory; free it with [`Backend::free`](crate::Backend::free). May block.
     /// CUDA `cuMemAllocManaged`, HIP `hipMallocManaged`.
     fn malloc_managed(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr>;
 
@@ -198,7 +212,10 @@ pub trait HostAccess: Debug + Send + Sync {
     unsafe fn unprotect(&self, ptr: DevicePtr) -> Result<()>;
 
     /// Closes it again; at count 0 a touch by the host faults.
-    fn protect(&self, ptr: DevicePtr) -> Result<()>;
+    ///
+    /// # Safety
+    /// The caller opened it with [`unprotect`](Self::unprotect), and no longer touches it on the strength of that.
+    unsafe fn protect(&self, ptr: DevicePtr) -> Result<()>;
 
     /// What the host may do with the byte at `ptr` now.
     fn host_access_of(&self, ptr: DevicePtr) -> Result<Access>;
