@@ -86,6 +86,9 @@ impl<P: Policy> GraphCapture<P> {
         let Mark { allocator, device } = &mark;
         let pool = PoolReference::to(allocator, *device, scope.pool(), None)?;
         let pools = std::iter::once(pool).chain(retained).collect();
+        // They tell trackers, which may panic: what is being returned would not be dropped then.
+        drop(mark);
+        drop(scope);
         Ok(CapturedGraph { graph, pools, launches: FxHashMap::default() })
     }
 }

@@ -4,11 +4,13 @@ use super::{Cost, DEVICE, Machine};
 use crate::quiet::{Retires, Sleeps};
 use crate::sleepers::{malloc_in, tagged};
 use crate::views::Numbers;
+use alloc_core::device::SegmentChange;
 use alloc_core::history::HistoryOptions;
 use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, Retention, Tags};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
+use std::sync::Arc;
 
 /// That an operation's cost grows is known.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +73,8 @@ pub const CASES: &[Case] = &[
     case("pools", "empty the cache of one", 10_000, empty_one),
     case("pools", "sleep and wake one", 10_000, sleep_one),
     case("pools", "statistics of one", 10_000, stats_of_one),
+    case("pools", "release one in a request of its own", 10_000, released_within),
+    case("blocks of a pool that is gone", "statistics of the next one", 1_000_000, stats_of_the_next),
     case("pieces of free memory", "a view of two", 4_000, plan)
         .aim(50_000.0)
         .grows("a view is planned from all granules"),
@@ -120,15 +124,20 @@ fn hit(many: usize) -> Cost {
     machine.cost(20_000, |n| machine.free(machine.malloc(512, streams[n * 7 % many])))
 }
 
+/// More large blocks were live once than will be.
+fn pass_a_peak<P: Policy>(machine: &Machine<P>, many: usize, stream: Stream) {
+    let past: Vec<_> = (0..2 * many + 100).map(|_| machine.malloc(4 * MIB, stream)).collect();
+    past.into_iter().for_each(|ptr| machine.free(ptr));
+    let past = machine.malloc(1 << 36, stream);
+    machine.free(past);
+    machine.allocator.empty_cache().expect("the device takes it");
+}
+
 /// Streams with a live block each, and a peak in the past that no miss passes.
 fn miss<P: Policy>(many: usize) -> Cost {
     let machine = Machine::<P>::new();
     let stream = machine.stream();
-    let past: Vec<_> = (0..2 * many + 100).map(|_| machine.malloc(4 * MIB, stream)).collect();
-    past.into_iter().for_each(|ptr| machine.free(ptr));
-    let past = machine.malloc(1 << 33, stream);
-    machine.free(past);
-    machine.allocator.empty_cache().expect("the device takes it");
+    pass_a_peak(&machine, many, stream);
     for other in machine.streams(many) {
         machine.malloc(3 * MIB, other);
         machine.free(machine.malloc(2 * MIB, other));
@@ -270,6 +279,41 @@ fn stats_of_one(many: usize) -> Cost {
     let stream = machine.stream();
     let pools: Vec<_> = (0..many).map(|_| used_pool(&machine, stream)).collect();
     machine.cost(100, |n| drop(pools[n * 7 % many].stats()))
+}
+
+/// A pool's last reference goes while a request takes memory for it, as the program hears of that memory.
+fn released_within(many: usize) -> Cost {
+    let machine = Machine::<PytorchPolicy>::new();
+    let (allocator, stream) = (&machine.allocator, machine.stream());
+    pass_a_peak(&machine, many, stream);
+    let _pools: Vec<_> = (0..many).map(|_| used_pool(&machine, stream)).collect();
+    let weak = Arc::downgrade(allocator);
+    allocator.add_segment_observer(move |event| {
+        if event.change == SegmentChange::Attached
+            && let Some(allocator) = weak.upgrade()
+            && allocator.end_pool(DEVICE, event.pool).is_ok()
+        {
+            allocator.release_pool(DEVICE, event.pool).expect("it was begun");
+        }
+    });
+    machine.cost(100, |_| {
+        allocator.begin_pool(DEVICE, PoolId::fresh(), Filter::Always).expect("the id is fresh");
+        machine.fill(15 * MIB, [stream]);
+    })
+}
+
+/// A large pool goes, and another one takes its place.
+fn stats_of_the_next(many: usize) -> Cost {
+    let machine = Machine::<PytorchPolicy>::new();
+    let stream = machine.stream();
+    let large = pool(&machine);
+    let scope = large.enter(Filter::Always).expect("it has none yet");
+    let live: Vec<_> = (0..many).map(|_| machine.malloc(512, stream)).collect();
+    drop(scope);
+    live.into_iter().for_each(|ptr| machine.free(ptr));
+    drop(large);
+    let next = used_pool(&machine, stream);
+    machine.cost(100, |_| drop(next.stats()))
 }
 
 /// Free memory in so many pieces, each smaller than what is asked for, and nothing more that may be taken.

@@ -80,6 +80,8 @@ fn e07_a_request_above_the_reserve_fails_with_its_hint() {
     let own = "A growable segment of this stream reserves 100.00 MiB of address space";
     assert!(error.to_string().contains(own), "{error}");
     let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
+    let bound = "the address space that a growable segment reserves";
+    assert_eq!((report.bound.available, report.bound.set_by.as_str()), (100 * MIB, bound));
     let text = report.pytorch_message();
     assert!(text.contains("exceeds the expandable-segment reserve of 100.00 MiB"), "{text}");
     let ptr = allocator.malloc(90 * MIB, stream).unwrap();

@@ -4,8 +4,10 @@ use alloc_core::AllocError;
 use alloc_core::backend::{Backend, CaptureMode, CaptureStatus, ErrorKind, EventFlags};
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
+use alloc_core::history::HistoryOptions;
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, SegmentSource};
+use alloc_core::snapshot::Action;
 use alloc_core::types::{MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan};
 use granule_tests::Allocator;
@@ -13,6 +15,7 @@ use granule_tests::graphs::{begin, fill, join};
 use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::{both, of};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// The pool was released, its memory can go, and its record with it; captures are no concern of later calls.
 pub(crate) fn nothing_remains<P: Policy>(rig: &Rig, allocator: &Allocator<P>, pool: PoolId, stream: Stream) {
@@ -362,7 +365,64 @@ fn early_reuse_waits_for_nothing_in_a_capture_it_was_not_told_of<P: Policy>() {
     });
 }
 
+/// The end of a capture may tell a tracker of what it frees: where that panics the graph's pool is released all the same.
+fn a_capture_whose_end_panics_keeps_nothing<P: Policy>() {
+    on_each(&of(100), |rig| {
+        let settings = Settings { graph_capture_record_stream_reuse: true, ..Settings::default() };
+        let (allocator, stream, side) = (rig.with_policy::<P>(settings), rig.new_stream(), rig.new_stream());
+        allocator.record_history(&HistoryOptions::newest(10));
+        let capture = begin(&allocator, stream);
+        let pool = capture.pool();
+        let shared = allocator.malloc(30 * MIB, stream).unwrap();
+        join(rig, stream, side);
+        allocator.record_stream(shared, side).unwrap();
+        allocator.free(shared).unwrap();
+        join(rig, side, stream);
+        allocator.add_trace_tracker(|entry, _| {
+            if entry.action == Action::FreeCompleted {
+                resume_unwind(Box::new("the tracker has a bug"));
+            }
+        });
+        catch_unwind(AssertUnwindSafe(|| capture.end())).unwrap_err();
+        nothing_remains(rig, &allocator, pool, stream);
+    });
+}
+
+/// The end of a scope may tell a tracker of what it frees: where that panics the pool is released all the same.
+fn a_scope_whose_end_panics_is_over<P: Policy>() {
+    on_each(&of(100), |rig| {
+        let settings = Settings { graph_capture_record_stream_reuse: true, ..Settings::default() };
+        let (allocator, stream, side) = (rig.with_policy::<P>(settings), rig.new_stream(), rig.new_stream());
+        allocator.record_history(&HistoryOptions::newest(10));
+        let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
+        let capture = rig.backend.capture().unwrap();
+        allocator.mark_capture_begin(DEVICE).unwrap();
+        capture.begin(stream, CaptureMode::Global).unwrap();
+        let scope = pool.enter(Filter::this_thread()).unwrap();
+        let shared = allocator.malloc(30 * MIB, stream).unwrap();
+        join(rig, stream, side);
+        allocator.record_stream(shared, side).unwrap();
+        allocator.free(shared).unwrap();
+        join(rig, side, stream);
+        let graph = capture.end(stream).unwrap();
+        allocator.add_trace_tracker(|entry, _| {
+            if entry.action == Action::FreeCompleted {
+                resume_unwind(Box::new("the tracker has a bug"));
+            }
+        });
+        catch_unwind(AssertUnwindSafe(move || drop(scope))).unwrap_err();
+        assert_eq!(pool.use_count().unwrap(), 1, "{}: that of the pool", rig.name);
+        allocator.mark_capture_end(DEVICE).unwrap();
+        // SAFETY: rule 1: made above, and never launched.
+        unsafe { capture.destroy_graph(graph) }.unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 granule_tests::for_each_policy!(
+    a_capture_whose_end_panics_keeps_nothing,
+    a_scope_whose_end_panics_is_over,
     an_abandoned_capture_leaks_nothing,
     a_broken_capture_leaks_nothing,
     a_capture_that_cannot_begin_changes_nothing,

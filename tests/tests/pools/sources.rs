@@ -120,7 +120,9 @@ fn a_source_without_memory_has_the_whole_ladder() {
         let before = allocator.stats(DEVICE).unwrap();
         let asked = source.asked.load(Ordering::Relaxed);
         let refused = take(&allocator, &pool, 30 * MIB, home).unwrap_err();
-        assert!(refused.is_out_of_memory(), "{refused}");
+        let AllocError::OutOfMemory(report) = &refused else { panic!("{refused}") };
+        let bound = (report.bound.available, report.bound.set_by.as_str());
+        assert_eq!(bound, (0, "the pool's own source of memory"), "{report}");
         let stats = allocator.stats(DEVICE).unwrap();
         assert_eq!(stats.num_alloc_retries - before.num_alloc_retries, 1);
         assert_eq!(stats.num_ooms - before.num_ooms, 1);

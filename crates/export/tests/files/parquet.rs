@@ -142,8 +142,8 @@ fn large_tables_are_written_in_groups() {
     assert_eq!(groups, [131_072, 131_072, 37_856]);
 }
 
-#[test]
-fn a_call_site_is_the_line_of_the_program() {
+/// One allocation, asked for by a line of a program through PyTorch.
+pub(super) fn asked_for_by_a_program() -> Run {
     let frame = |name: &str, filename: &str, line| Frame {
         name: name.into(),
         filename: filename.into(),
@@ -164,7 +164,12 @@ fn a_call_site_is_the_line_of_the_program() {
         labels: Arc::default(),
         frames: Some(stack.into()),
     };
-    let run = Run::of_snapshot(&Snapshot { device_traces: vec![vec![alloc]], ..Snapshot::default() }, 0);
+    Run::of_snapshot(&Snapshot { device_traces: vec![vec![alloc]], ..Snapshot::default() }, 0)
+}
+
+#[test]
+fn a_call_site_is_the_line_of_the_program() {
+    let run = asked_for_by_a_program();
     let mut file = Vec::new();
     Table::Sites.write(&source(&run, &[]), &mut file).unwrap();
     let [row] = &read(file)[..] else { panic!("one site") };

@@ -1,3 +1,4 @@
+use super::parquet::asked_for_by_a_program;
 use super::{any_run, small, source};
 use analysis::Run;
 use export::perfetto::{Options, Written, write};
@@ -112,4 +113,11 @@ proptest! {
         check_format(&trace);
         prop_assert!(written.slices <= slices);
     }
+}
+
+#[test]
+fn a_slice_has_the_name_of_the_programs_function() {
+    let (_, trace) = trace(&asked_for_by_a_program(), &Options::default());
+    let names: Vec<_> = events(&trace, "b").iter().map(|event| event["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["forward"]);
 }

@@ -244,6 +244,21 @@ fn ctrl_c_evaluates_what_there_is() {
     assert_eq!(said["error"]["message"], "the program was ended before it asked PyTorch for device memory");
 }
 
+/// As under `nohup`.
+#[test]
+fn a_signal_that_is_ignored_interrupts_nothing() {
+    let place = Place::new();
+    place.python(TORCH, &format!("{RECORDED}; kill -HUP $$; kill -HUP $(cat command); sleep 0.3"));
+    let granule = place.estimate_command(&["--", "./python", "train.py"]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' HUP; echo $$ > command; exec \"$0\" \"$@\""]).arg(granule.get_program());
+    shell.args(granule.get_args()).current_dir(place.path("")).env_clear();
+    shell.envs(granule.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = ran(shell.output().unwrap());
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("peak requested 1.50 GiB") && !ran.err.contains("interrupted"), "{}", ran.err);
+}
+
 /// Half a build stayed in the cache for ever.
 #[test]
 fn a_build_that_is_ended_leaves_nothing() {

@@ -86,6 +86,7 @@ fn a_snapshot_is_not_replayed_and_nothing_is_said_of_replays() {
         assert!(ran.err.contains("note: not exact: earlier history is missing"), "{}", ran.err);
         assert!(!ran.err.contains("became") && !ran.err.contains("replay"), "{}", ran.err);
         assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
+        assert!(!ran.out.contains("replay"), "{}", ran.out);
     }
     assert!(place.run(&["replay", "w.pickle"]).err.contains("its history of device 0 became"));
 }

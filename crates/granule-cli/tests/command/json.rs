@@ -110,4 +110,5 @@ fn errors_are_json_too() {
     assert!(error(&["whatif", "t.gz", "--json", "--capacity", "24"]).contains("24GiB"));
     assert!(error(&["check", "t.gz", "--json"]).contains("--max-reserved"));
     assert_eq!(place.run(&["replay", "nowhere.gz"]).out, "", "only where JSON is asked for");
+    assert_eq!(place.run(&["record", "--", "nosuchprog", "--json"]).out, "", "and of this command");
 }

@@ -207,6 +207,28 @@ fn a_snapshot_of_an_oom_knows_its_device_and_settings() {
     assert!(effects.contains(&&Value::from("right_until")), "{effects:?}");
 }
 
+/// 20 GiB were reserved and given back before the window begins: no smaller card is known to be enough.
+#[test]
+fn a_window_is_tried_on_cards_that_have_what_was_reserved_before() {
+    let place = Place::new();
+    let gib = |id: u32| format!("a {id} {} 0\n", 10_u64 << 30);
+    let small: String = (2..40).map(|id| format!("a {id} 1048576 0\n")).collect();
+    place.trace("t.gz", &format!("{}{}f 0\nf 1\n{small}", gib(0), gib(1)));
+    let conf = [("GRANULE_CONF", "history_max_entries:20")];
+    assert_eq!(place.run_with(&["replay", "t.gz", "--snapshot", "w.pickle"], &conf).code, 0);
+    let answer = place.run(&["whatif", "w.pickle", "--json"]).json();
+    assert_eq!(answer["verdicts"][0]["card"]["name"], "24 GiB");
+    assert_eq!(answer["verdicts"][0]["known"], true);
+    // Of a recording that goes on from a former one nobody knows what was reserved.
+    place.file("r.trace", b"# {\"recording\": {\"window\": true}}\na 0 1048576 0\n");
+    let ran = place.run(&["whatif", "r.trace", "--capacity", "1GiB"]);
+    let text = ran.out.replace('\n', " ");
+    assert!(
+        text.contains("On 1.00 GiB: not known. What was reserved when the trace begins is not recorded"),
+        "{text}"
+    );
+}
+
 /// A card has less than its name says: 24 GiB of an A10 are 21.5 for the allocator.
 #[test]
 fn cards_are_what_programs_get_of_them() {

@@ -407,6 +407,33 @@ fn foreign_code_that_asks_for_memory_is_served<P: Policy>() {
     });
 }
 
+/// A source asks for more than its pool has cached: what it gave stays, for it cannot take anything back meanwhile.
+fn what_a_source_gave_stays_while_it_is_asked<P: Policy>() {
+    on_each(&machine(), |rig| {
+        let (allocator, stream) = (rig.with_policy::<P>(Settings::default()), rig.stream());
+        let code = Code::new(Conduct::Rests);
+        let source = Own { backend: Arc::clone(&rig.backend), code: Arc::clone(&code), growable: false };
+        let options = PoolOptions { source: Some(Arc::new(source)), ..PoolOptions::default() };
+        let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
+        let scope = pool.enter(Filter::Stream(stream)).unwrap();
+        let cached = allocator.malloc(11 * MIB, stream).unwrap();
+        allocator.free(cached).unwrap();
+        let (weak, id) = (Arc::downgrade(&allocator), pool.id());
+        *code.conduct.lock().unwrap() = Arc::new(Conduct::Asks(Box::new(move || {
+            let Some(allocator) = weak.upgrade() else { return false };
+            // What the pool has cached is above that, and goes with the next request that misses.
+            allocator.set_pool_limits(DEVICE, id, None, Some(MemoryLimit::Bytes(MIB))).unwrap();
+            allocator.malloc(30 * MIB, stream).is_err()
+        })));
+        let more = allocator.malloc(20 * MIB, stream).unwrap();
+        assert!(code.served.load(Ordering::Relaxed) > 0, "it was refused within itself");
+        code.rest();
+        allocator.free(more).unwrap();
+        drop((scope, pool));
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 /// Blocks that were written after their free; returns the observer that hears of them.
 fn corrupt<P: Policy>(rig: &Rig, conduct: impl FnOnce(&Allocator<P>, &Rig) -> Conduct) -> Arc<Code> {
     let allocator = rig.with_policy::<P>(Settings { hardened: true, ..Settings::default() });
@@ -508,4 +535,5 @@ granule_tests::for_each_policy!(
     observers_of_corruption_may_panic_and_ask_for_memory,
     nothing_is_lost_where_foreign_code_panics,
     foreign_code_that_asks_for_memory_is_served,
+    what_a_source_gave_stays_while_it_is_asked,
 );
