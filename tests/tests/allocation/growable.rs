@@ -5,7 +5,6 @@ use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::{ReserveSize, Settings, pytorch};
 use alloc_core::history::HistoryOptions;
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::pool::SegmentSource;
 use alloc_core::snapshot::Action;
 use alloc_core::types::{DeviceIndex, GIB, MIB};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};

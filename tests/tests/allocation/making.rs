@@ -1,7 +1,6 @@
 //! Making an allocator: settings that it refuses, and what it costs.
 
 use alloc_core::CachingAllocator;
-use alloc_core::backend::Backend;
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::policy::Policy;
 use alloc_core::types::MIB;

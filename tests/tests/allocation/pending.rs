@@ -5,7 +5,6 @@ use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::history::HistoryOptions;
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::pool::SegmentSource;
 use alloc_core::snapshot::Action;
 use alloc_core::types::{DeviceIndex, GIB, MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, OpenRegConfig};

@@ -1,6 +1,6 @@
 //! Wrong pointers: every kind is a typed error that says what is wrong, and changes nothing.
 
-use alloc_core::backend::{Backend, HostFlags};
+use alloc_core::backend::HostFlags;
 use alloc_core::config::Settings;
 use alloc_core::history::{CallContext, Context, HistoryOptions, RecordContext};
 use alloc_core::pointer::{BadPointer, Problem};

@@ -4,7 +4,6 @@ use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind, Result};
 use alloc_core::config::Settings;
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::pool::SegmentSource;
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
 use conformance::interpose::Hook;

@@ -6,7 +6,7 @@ use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
 use alloc_core::history::HistoryOptions;
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::pool::{Filter, MemoryPool, PoolOptions, SegmentSource};
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::snapshot::Action;
 use alloc_core::types::{MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, FaultPlan};

@@ -2,11 +2,11 @@
 
 use crate::captures::nothing_remains;
 use alloc_core::AllocError;
-use alloc_core::backend::{Backend, CaptureMode, ErrorKind};
+use alloc_core::backend::{CaptureMode, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::graph::{CapturedGraph, GraphCapture};
 use alloc_core::policy::Policy;
-use alloc_core::pool::{Filter, MemoryPool, PoolOptions, SegmentSource};
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan};
 use granule_tests::graphs::{begin, fill};

@@ -6,7 +6,6 @@ use alloc_core::config::Settings;
 use alloc_core::host::HostAllocator;
 use alloc_core::types::KIB;
 use backend_openreg::{Clock, OpenReg};
-use conformance::interpose::Hook;
 use granule_tests::alone::{child, is_child};
 use granule_tests::rig::DEVICE;
 use std::sync::{Arc, OnceLock, mpsc};

@@ -7,7 +7,6 @@ use alloc_core::host::{HostAllocator, HostOptions, PinnedBuffer};
 use alloc_core::types::{DevicePtr, KIB};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{MemoryMode, OpenReg, OpenRegConfig};
-use conformance::interpose::Hook;
 use granule_tests::rig::DEVICE;
 use std::sync::Arc;
 

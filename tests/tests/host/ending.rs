@@ -8,7 +8,6 @@ use alloc_core::pool::Filter;
 use alloc_core::types::{KIB, MIB, PoolId};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Call, Clock, FaultPlan};
-use conformance::interpose::Hook;
 use granule_tests::alone::alone;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;

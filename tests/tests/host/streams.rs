@@ -9,7 +9,6 @@ use alloc_core::pool::Filter;
 use alloc_core::snapshot::Snapshot;
 use alloc_core::types::{KIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock};
-use conformance::interpose::Hook;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,12 +1,12 @@
 //! Private pools beyond PyTorch's: limits, priming, figures, scopes, dead pools.
 
 use alloc_core::AllocError;
-use alloc_core::backend::{Backend, CaptureMode, ErrorKind};
+use alloc_core::backend::{CaptureMode, ErrorKind};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::device::{SegmentChange, SegmentEvent};
 use alloc_core::graph::GraphCapture;
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::pool::{Filter, PoolStats, SegmentSource};
+use alloc_core::pool::{Filter, PoolStats};
 use alloc_core::types::{KIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, FaultPlan};
 use granule_tests::graphs::begin;

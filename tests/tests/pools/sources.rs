@@ -8,7 +8,6 @@ use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, SegmentS
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::OpenReg;
-use conformance::interpose::Hook;
 use granule_tests::pools::{pool_over, take};
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::{SOON, growable, mapped, of, one};

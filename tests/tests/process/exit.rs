@@ -1,14 +1,10 @@
 //! The exit of the process: frees are no-ops.
 
 use crate::calls::{Driver, config, looks, releases, rig, unexpected};
-use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
-use conformance::interpose::Hook;
 use granule_tests::alone::{child, is_child};
-use std::io::Read;
 use std::sync::{Arc, Mutex};
 
 /// What the exit of the process finds.

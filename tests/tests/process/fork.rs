@@ -9,7 +9,6 @@ use alloc_core::pool::{Filter, PoolScope};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator, DeviceBuffer};
 use backend_openreg::{Clock, OpenReg};
-use conformance::interpose::Hook;
 use granule_tests::alone::alone;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;

@@ -5,7 +5,6 @@ use alloc_core::backend::{Backend, CaptureMode, ErrorKind, Result};
 use alloc_core::config::Settings;
 use alloc_core::graph::GraphCapture;
 use alloc_core::policy::Policy;
-use alloc_core::pool::SegmentSource;
 use alloc_core::types::{DevicePtr, Event, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use conformance::interpose::Hook;

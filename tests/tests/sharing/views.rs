@@ -3,7 +3,7 @@
 use crate::lifetimes::{Side, sides};
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy};
+use alloc_core::policy::GranulePolicy;
 use alloc_core::share::SharedBlock;
 use alloc_core::types::{DevicePtr, MIB};
 use granule_tests::bytes::{Bytes, pattern};

@@ -4,7 +4,6 @@ use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result};
 use alloc_core::config::{ReserveSize, Settings};
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::pool::SegmentSource;
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, GIB, MIB, Stream};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};

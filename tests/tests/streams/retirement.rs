@@ -8,7 +8,6 @@ use alloc_core::backend::{
 use alloc_core::config::Settings;
 use alloc_core::error::AllocError;
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::pool::SegmentSource;
 use alloc_core::types::{DeviceIndex, Event, MIB, Stream};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg};
 use conformance::interpose::{Hook, Interposed};

@@ -7,7 +7,7 @@ use alloc_core::config::Settings;
 use alloc_core::history::HistoryOptions;
 use alloc_core::pointer::Problem;
 use alloc_core::policy::Policy;
-use alloc_core::pool::{Filter, SegmentSource};
+use alloc_core::pool::Filter;
 use alloc_core::snapshot::Action;
 use alloc_core::types::{DeviceKind, DevicePtr, Event, MIB, PoolId, Stream};
 use backend_openreg::{Clock, TrapKind};

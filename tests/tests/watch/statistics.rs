@@ -1,6 +1,5 @@
 //! The device's figures: which there are, and how they are reset.
 
-use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{GIB, MIB};

@@ -93,16 +93,16 @@ proptest! {
 #[test]
 fn without_a_history_there_is_what_is_held_at_the_end() {
     let machine = Machine::after(&[
-        machine::Step::Take { units: 2, stream: 7, pool: 1 },
-        machine::Step::Alloc { place: 0, bytes: 1000, label: 0, site: 0 },
-        machine::Step::Alloc { place: 0, bytes: 3000, label: 0, site: 0 },
-        machine::Step::Free { which: 0, completes: false },
+        crate::machine::Step::Take { units: 2, stream: 7, pool: 1 },
+        crate::machine::Step::Alloc { place: 0, bytes: 1000, label: 0, site: 0 },
+        crate::machine::Step::Alloc { place: 0, bytes: 3000, label: 0, site: 0 },
+        crate::machine::Step::Free { which: 0, completes: false },
     ]);
     let run = Run::of_snapshot(&machine.snapshot(machine.entries()), 0);
     assert_eq!(run.length, 0);
     assert_eq!(live_at(&run, 0).into_values().collect::<Vec<_>>(), [3000]);
     assert_eq!(waiting_at(&run, 0).into_values().collect::<Vec<_>>(), [1000], "it waits, and is not live");
-    assert_eq!((run.peak(), run.reserved_peak()), ((0, 3000), (0, 2 * machine::UNIT)));
+    assert_eq!((run.peak(), run.reserved_peak()), ((0, 3000), (0, 2 * crate::machine::UNIT)));
     assert_eq!(run.streams[run.spans[0].stream as usize], 7);
     assert!(run.changes().next().is_none());
 }

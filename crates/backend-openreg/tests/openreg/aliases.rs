@@ -1,7 +1,7 @@
 //! One memory at several addresses, and memory that moves while queued work uses it.
 
 use crate::support::{D0, GRANULE as UNIT};
-use backend_api::types::{DeviceIndex, DevicePtr, Event, MIB, PhysicalHandle, Stream};
+use backend_api::types::{DevicePtr, Event, MIB, PhysicalHandle, Stream};
 use backend_api::*;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Stream capture: recording, joining, breaking, launching.
 
 use crate::support::D0;
-use backend_api::types::{DeviceIndex, DevicePtr, Event, MIB, Stream};
+use backend_api::types::{DevicePtr, Event, MIB, Stream};
 use backend_api::*;
 use backend_openreg::{Clock, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The fault plan, the counters and the cost model.
 
 use crate::support::{D0, D1};
-use backend_api::types::{DeviceIndex, GIB, MIB};
+use backend_api::types::{GIB, MIB};
 use backend_api::*;
 use backend_openreg::{Call, Clock, CostModel, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
 use std::time::{Duration, Instant};

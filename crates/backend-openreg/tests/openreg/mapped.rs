@@ -1,7 +1,7 @@
 //! Mapped memory: real bytes, page protection, aliases, and two processes.
 
 use crate::support::{D0, D1, GRANULE as UNIT};
-use backend_api::types::{DeviceIndex, DevicePtr, MIB, Stream};
+use backend_api::types::{DevicePtr, MIB, Stream};
 use backend_api::*;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::os::unix::process::ExitStatusExt;

@@ -1,7 +1,7 @@
 //! What the driver was asked, and what that would have cost.
 
 use crate::support::D0;
-use backend_api::types::{DeviceIndex, DevicePtr, GIB, MIB};
+use backend_api::types::{DevicePtr, GIB, MIB};
 use backend_api::*;
 use backend_openreg::{Call, Clock, CostModel, OpenReg, OpenRegConfig};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Virtual memory: the states of reservations, handles and mappings.
 
 use crate::support::{D0, D1, GRANULE as UNIT};
-use backend_api::types::{DeviceIndex, DevicePtr, MIB};
+use backend_api::types::{DevicePtr, MIB};
 use backend_api::*;
 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::Arc;

@@ -51,7 +51,7 @@ proptest! {
     #[test]
     fn the_exact_search_knows_what_is_impossible(seed: u64) {
         // Small enough to try every order: in a lowest placement every buffer rests on others or on the ground.
-        let mut dice = common::Dice(seed);
+        let mut dice = crate::common::Dice(seed);
         let buffers: Vec<Buffer> = (0..6)
             .map(|_| {
                 let lower = dice.below(6);

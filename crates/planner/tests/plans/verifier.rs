@@ -22,7 +22,7 @@ proptest! {
     #[test]
     fn agrees_with_all_pairs_on_any_offsets(kind in 0u8..3, count in 1usize..40, seed: u64, spread in 1u64..2000) {
         let problem = problem(kind, count, seed);
-        let mut dice = common::Dice(seed ^ 77);
+        let mut dice = crate::common::Dice(seed ^ 77);
         let offsets: Vec<u64> = (0..count).map(|_| dice.below(spread)).collect();
         let placement = Placement::new(&problem, offsets);
         let flawless = overlaps(&problem, &placement.offsets).is_empty();
