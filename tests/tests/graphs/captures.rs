@@ -374,10 +374,10 @@ fn a_capture_whose_end_panics_keeps_nothing<P: Policy>() {
         let capture = begin(&allocator, stream);
         let pool = capture.pool();
         let shared = allocator.malloc(30 * MIB, stream).unwrap();
-        join(rig, stream, side);
+        join(&*rig.backend, stream, side);
         allocator.record_stream(shared, side).unwrap();
         allocator.free(shared).unwrap();
-        join(rig, side, stream);
+        join(&*rig.backend, side, stream);
         allocator.add_trace_tracker(|entry, _| {
             if entry.action == Action::FreeCompleted {
                 resume_unwind(Box::new("the tracker has a bug"));
@@ -400,10 +400,10 @@ fn a_scope_whose_end_panics_is_over<P: Policy>() {
         capture.begin(stream, CaptureMode::Global).unwrap();
         let scope = pool.enter(Filter::this_thread()).unwrap();
         let shared = allocator.malloc(30 * MIB, stream).unwrap();
-        join(rig, stream, side);
+        join(&*rig.backend, stream, side);
         allocator.record_stream(shared, side).unwrap();
         allocator.free(shared).unwrap();
-        join(rig, side, stream);
+        join(&*rig.backend, side, stream);
         let graph = capture.end(stream).unwrap();
         allocator.add_trace_tracker(|entry, _| {
             if entry.action == Action::FreeCompleted {

@@ -2,7 +2,7 @@
 
 use crate::machines::{calls, idle, nothing_is_pinned, plain, slow, with};
 use crate::watched::{over, world};
-use alloc_core::backend::{Backend, CaptureMode, CopyKind, ErrorKind};
+use alloc_core::backend::{Backend, CaptureMode, CopyKind, ErrorKind, PinnedHost};
 use alloc_core::config::Settings;
 use alloc_core::pool::Filter;
 use alloc_core::types::{KIB, MIB, PoolId};

@@ -97,7 +97,7 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
 
 #[test]
 fn the_book_has_every_option_as_the_table_has_it() {
-    let page = include_str!("../../../docs/configuration.md");
+    let page = include_str!("../../../../docs/configuration.md");
     let rows = page.lines().filter(|line| line.starts_with("| ") && line.split('|').count() == 6);
     let due = options().iter().map(|option| {
         let alias = option.alias.map_or(String::new(), |alias| format!(" or `{alias}`"));
