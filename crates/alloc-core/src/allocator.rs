@@ -16,6 +16,7 @@ pub use caching::CachingOff;
 pub use scopes::StatScope;
 
 use crate::address_map::{AddressMap, Location};
+use crate::attention::Edge;
 use crate::backend::{Backend, BackendError, ErrorKind, MAX_DEVICES};
 use crate::config::{AllocatorBackend, Flavour, MemoryLimit, Settings, environment};
 use crate::device::{DeviceAllocator, Flush, FreeMemoryCallback};
@@ -113,7 +114,7 @@ impl<P: Policy> CachingAllocator<P> {
             )));
         }
         settings.validate().and_then(|()| settings.check_policy(P::NAME)).map_err(AllocError::Settings)?;
-        crate::edges::admit(backend.id())?;
+        crate::edges::admit(backend.id()).map_err(Edge::refusal)?;
         let map = Arc::new(AddressMap::default());
         let foreign = Arc::new(Foreign::default());
         let count = backend.device_count()?;

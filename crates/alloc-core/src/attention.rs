@@ -3,7 +3,6 @@
 //! The hot path tests it once. Its low half counts pending frees; each flag above stands for something that only
 //! some programs use: open pool scopes, captures, call contexts. What a program does not use costs nothing.
 
-use crate::edges::Edge;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A reason to look closer.
@@ -35,6 +34,15 @@ impl Reason {
     const OF_FREES: u64 =
         Self::CAPTURE.0 | Self::CONTEXTS.0 | Self::EDGES | Self::HARDENED.0 | Self::LOGGED.0;
     const COUNT: u64 = (1 << 32) - 1;
+}
+
+/// Why an allocator's driver may not be called any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    /// The process is a fork of the one that made the allocator.
+    Forked,
+    /// The driver is unloading, or the process is at its end.
+    DriverGone,
 }
 
 /// The word.

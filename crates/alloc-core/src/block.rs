@@ -4,7 +4,6 @@
 //! out and taking back memory touches no heap.
 
 use crate::growth;
-use crate::index::FitKey;
 use crate::steps::Counted;
 
 /// Index of a block in its arena's table.
@@ -191,12 +190,6 @@ const _: () = assert!(std::mem::size_of::<Block>() == 64, "a block record is one
 pub const NO_USES: u32 = u32::MAX;
 
 impl Block {
-    /// Its place in the index of free blocks.
-    #[must_use]
-    pub fn key(&self) -> FitKey {
-        FitKey::new(self.size, self.registration, self.addr)
-    }
-
     /// First address after it.
     #[must_use]
     pub fn end(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! An owning piece of device memory.
 
 use crate::allocator::CachingAllocator;
-use crate::edges::log_end;
+use crate::error::log_end;
 use crate::error::{AllocError, Result};
 use crate::policy::{Policy, PytorchPolicy};
 use crate::share::SharedBlock;

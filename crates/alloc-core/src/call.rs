@@ -8,7 +8,7 @@ use crate::history::Context;
 #[derive(Debug, Default)]
 pub(crate) struct Call<'b> {
     /// Where in the program it came from.
-    pub(crate) context: Option<Gathered<'b>>,
+    pub(crate) context: Option<Gathered<'b, Context>>,
     /// The request's stream is being captured: nothing may be waited for, and no event queried.
     pub(crate) capturing: bool,
     /// While a capture is under way anywhere on the device.

@@ -4,43 +4,13 @@
 //! fork or an exit reaches all of them without a lock. A forked child can use neither its parent's driver nor locks
 //! that a thread of the parent held: there, words say [`Edge::Forked`] from the first instruction on.
 
-use crate::attention::{Attention, Reason};
+use crate::attention::{Attention, Edge, Reason};
 use crate::backend::{Backend, BackendError, ErrorKind};
-use crate::error::{AllocError, Result};
 use crate::sync::Ordering;
 use crate::sync::plain::{AtomicBool, AtomicPtr, AtomicU64};
 use crate::types::BackendId;
 use std::sync::atomic::fence;
 use std::time::Duration;
-
-/// Why an allocator's driver may not be called any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Edge {
-    /// The process is a fork of the one that made the allocator.
-    Forked,
-    /// The driver is unloading, or the process is at its end.
-    DriverGone,
-}
-
-impl Edge {
-    /// The answer to calls that ask for something.
-    #[cold]
-    pub(crate) fn refusal(self) -> AllocError {
-        match self {
-            Self::Forked => AllocError::Forked,
-            Self::DriverGone => AllocError::DriverGone,
-        }
-    }
-
-    /// The answer to calls that give something back: without a driver there is nobody to give it to.
-    #[cold]
-    pub(crate) fn of_release(self) -> Result<()> {
-        match self {
-            Self::Forked => Err(AllocError::Forked),
-            Self::DriverGone => Ok(()),
-        }
-    }
-}
 
 /// A place of the list. Never given back to the heap, and not beside another one in the processor's cache.
 #[derive(Debug, Default)]
@@ -165,12 +135,12 @@ extern "C" fn at_exit() {
 }
 
 /// Whether an allocator may be made over a backend.
-pub(crate) fn admit(backend: BackendId) -> Result<()> {
+pub(crate) fn admit(backend: BackendId) -> Result<(), Edge> {
     watch();
     if backend.is_inherited() {
-        return Err(AllocError::Forked);
+        return Err(Edge::Forked);
     }
-    if ENDED.load(Ordering::Acquire) { Err(AllocError::DriverGone) } else { Ok(()) }
+    if ENDED.load(Ordering::Acquire) { Err(Edge::DriverGone) } else { Ok(()) }
 }
 
 /// Whether a backend's driver may be called to destroy something: not at an edge of the process, nor when an allocator over
@@ -192,15 +162,6 @@ pub(crate) fn notice(attention: &Attention, backend: &dyn Backend, error: &Backe
     if unusable(error) && backend.has_primary_context(error.device).is_err_and(|error| unusable(&error)) {
         tracing::info!(%error, "the driver is unloading; it is not called any more");
         attention.set(Reason::DRIVER_GONE, true);
-    }
-}
-
-/// Logs what went wrong at a value's end. At an edge of the process that is nothing; and in a forked child the log's
-/// locks may be those of threads that it does not have.
-pub(crate) fn log_end(ended: Result<()>, problem: &'static str) {
-    match ended {
-        Ok(()) | Err(AllocError::Forked | AllocError::DriverGone) => {}
-        Err(error) => tracing::error!(%error, "{problem}"),
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the allocator answers when it cannot do what was asked.
 
+use crate::attention::Edge;
 use crate::backend::BackendError;
 use crate::config::ConfigError;
 use crate::oom::OomReport;
@@ -282,3 +283,32 @@ impl AllocError {
 
 /// The result of an allocator call.
 pub type Result<T> = std::result::Result<T, AllocError>;
+
+impl Edge {
+    /// The answer to calls that ask for something.
+    #[cold]
+    pub(crate) fn refusal(self) -> AllocError {
+        match self {
+            Self::Forked => AllocError::Forked,
+            Self::DriverGone => AllocError::DriverGone,
+        }
+    }
+
+    /// The answer to calls that give something back: without a driver there is nobody to give it to.
+    #[cold]
+    pub(crate) fn of_release(self) -> Result<()> {
+        match self {
+            Self::Forked => Err(AllocError::Forked),
+            Self::DriverGone => Ok(()),
+        }
+    }
+}
+
+/// Logs what went wrong at a value's end. At an edge of the process that is nothing; and in a forked child the log's
+/// locks may be those of threads that it does not have.
+pub(crate) fn log_end(ended: Result<()>, problem: &'static str) {
+    match ended {
+        Ok(()) | Err(AllocError::Forked | AllocError::DriverGone) => {}
+        Err(error) => tracing::error!(%error, "{problem}"),
+    }
+}

@@ -8,7 +8,6 @@
 //! *Nothing is called in a call of itself.* While a thread is in code of one kind, what it asks of the same allocator is done
 //! without code of that kind.
 
-use crate::history::{Context, ContextRecorder};
 use crate::sync::{Mutex, Rank, ThreadId, assert_unlocked, this_thread};
 use rustc_hash::FxHashMap;
 use std::any::Any;
@@ -142,27 +141,27 @@ fn end<T>(value: T) {
     }
 }
 
-/// A context that was gathered for a call, which ends as foreign code does.
+/// The program's value that was gathered for a call, and ends as foreign code does.
 #[derive(Debug)]
-pub(crate) struct Gathered<'a> {
+pub(crate) struct Gathered<'a, T: Send + 'static> {
     foreign: &'a Foreign,
     /// There until this is dropped.
-    context: Option<Context>,
+    value: Option<T>,
 }
 
-impl std::ops::Deref for Gathered<'_> {
-    type Target = Context;
-    fn deref(&self) -> &Context {
-        match &self.context {
-            Some(context) => context,
-            None => unreachable!("the context is there until this is dropped"),
+impl<T: Send + 'static> std::ops::Deref for Gathered<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        match &self.value {
+            Some(value) => value,
+            None => unreachable!("the value is there until this is dropped"),
         }
     }
 }
 
-impl Drop for Gathered<'_> {
+impl<T: Send + 'static> Drop for Gathered<'_, T> {
     fn drop(&mut self) {
-        self.foreign.end(self.context.take());
+        self.foreign.end(self.value.take());
     }
 }
 
@@ -224,11 +223,14 @@ impl Calls<'_> {
 }
 
 impl<'a> Calls<'a> {
-    /// The calling thread's context. Whoever gives contexts up is asked for none.
-    pub(crate) fn gather(&self, recorder: &ContextRecorder) -> Option<Gathered<'a>> {
+    /// What `recorder` gathers on the calling thread. Whoever gives such values up is asked for none.
+    pub(crate) fn gather<T: Send + 'static>(
+        &self,
+        recorder: impl FnOnce() -> Option<T>,
+    ) -> Option<Gathered<'a, T>> {
         let inside_end = self.foreign.is_inside(Kind::Destructor);
-        let context = (!inside_end).then(|| self.call(Kind::Recorder, || recorder()))??;
-        context.map(|context| Gathered { foreign: self.foreign, context: Some(context) })
+        let value = (!inside_end).then(|| self.call(Kind::Recorder, recorder))??;
+        value.map(|value| Gathered { foreign: self.foreign, value: Some(value) })
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::allocator::CachingAllocator;
 use crate::backend::{Backend, BackendError, Capture, CaptureMode, CaptureStatus, Graph};
 use crate::edges;
-use crate::error::{AllocError, Result};
+use crate::error::{log_end, AllocError, Result};
 use crate::last_work::LastWork;
 use crate::policy::{Policy, PytorchPolicy};
 use crate::pool::{Filter, Holder, PoolReference, PoolScope};
@@ -146,7 +146,7 @@ impl<P: Policy> Drop for CapturedGraph<P> {
         let launches: Vec<_> = self.launches.drain().map(|(_, launch)| launch).collect();
         for PoolReference { allocator, device, pool } in self.pools.iter().filter(|_| !launches.is_empty()) {
             let kept = allocator.keep_pool_for(*device, *pool, &launches);
-            edges::log_end(kept, "a graph's pool is gone before the graph");
+            log_end(kept, "a graph's pool is gone before the graph");
         }
     }
 }
@@ -168,7 +168,7 @@ impl<P: Policy> Mark<P> {
 impl<P: Policy> Drop for Mark<P> {
     fn drop(&mut self) {
         let marked = self.allocator.mark_end(self.device, Holder::Value);
-        edges::log_end(marked, "a capture's end could not be marked");
+        log_end(marked, "a capture's end could not be marked");
     }
 }
 

@@ -58,6 +58,14 @@ impl FitKey {
     }
 }
 
+impl Block {
+    /// Its place in the index of free blocks.
+    #[must_use]
+    pub fn key(&self) -> FitKey {
+        FitKey::new(self.size, self.registration, self.addr)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use super::CachingAllocator;
 use crate::device::DeviceAllocator;
-use crate::edges::Edge;
+use crate::attention::Edge;
 use crate::error::{AllocError, Result};
 use crate::policy::Policy;
 use crate::sync::Arc;

@@ -207,12 +207,12 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
-    pub(super) fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a>> {
+    pub(super) fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
         let recorder = {
             let observers = self.observers.lock();
             observers.recorder.clone().filter(|_| observers.contexts >= level)
         }?;
-        calls.gather(&recorder)
+        calls.gather(|| recorder())
     }
 
     pub(crate) fn add_trace_tracker(&self, tracker: TraceTracker) {

@@ -194,7 +194,7 @@ impl<P: Policy> DeviceAllocator<P> {
         Call { context: self.context(level, calls), relaxed, ..Call::PLAIN }
     }
 
-    fn context<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a>> {
+    fn context<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
         if self.attention.has(Reason::CONTEXTS) { self.gather(level, calls) } else { None }
     }
 

@@ -70,7 +70,7 @@ pub(super) struct Order<'a> {
     pub(super) requested: u64,
     pub(super) pool: PoolId,
     pub(super) capturing: bool,
-    pub(super) context: Option<Gathered<'a>>,
+    pub(super) context: Option<Gathered<'a, Context>>,
 }
 
 /// What a freed block has to wait for.

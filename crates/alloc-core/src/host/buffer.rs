@@ -1,7 +1,7 @@
 //! An owning piece of pinned host memory.
 
 use super::{HostAllocator, HostBlock};
-use crate::edges::log_end;
+use crate::error::log_end;
 use crate::error::Result;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, Stream};

@@ -8,10 +8,11 @@ use crate::attention::Attention;
 use crate::backend::{Backend, CaptureStatus};
 use crate::call::Relaxed;
 use crate::config::Settings;
-use crate::edges::{self, Edge};
+use crate::attention::Edge;
+use crate::edges;
 use crate::error::{AllocError, Result};
 use crate::foreign::{Calls, Foreign, Gathered};
-use crate::history::RecordContext;
+use crate::history::{Context, RecordContext};
 use crate::pending::PendingFrees;
 use crate::pool::Pools;
 use crate::stream_identity::{named, resolve};
@@ -66,7 +67,7 @@ pub(super) fn validate(settings: &Settings) -> Result<()> {
 impl Engine {
     pub(super) fn new(backend: Arc<dyn Backend>, settings: &Settings, options: HostOptions) -> Result<Self> {
         validate(settings)?;
-        edges::admit(backend.id())?;
+        edges::admit(backend.id()).map_err(Edge::refusal)?;
         let node = numa::resolve(options.numa, &*backend, &options.sysfs)?;
         let devices = backend.device_count()?;
         let attention = edges::lend(backend.id());
@@ -149,11 +150,11 @@ impl Engine {
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
-    pub(super) fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a>> {
+    pub(super) fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
         if !self.contexts.load(Ordering::Acquire) {
             return None;
         }
         let recorder = self.lock().trace.recorder(level)?;
-        calls.gather(&recorder)
+        calls.gather(|| recorder())
     }
 }

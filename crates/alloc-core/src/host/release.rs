@@ -4,7 +4,7 @@ use super::HostBlockId;
 use super::block::{Fate, Use};
 use super::engine::Engine;
 use crate::block::BlockId;
-use crate::edges::Edge;
+use crate::attention::Edge;
 use crate::error::{AllocError, Result};
 use crate::history::{Context, RecordContext};
 use crate::pending::Waiting;

@@ -1,7 +1,7 @@
 //! The same report in PyTorch's words: frameworks and their users look for them.
 
 use super::{OomReport, ProcessMemory};
-use crate::policy::{Policy, PytorchPolicy};
+use crate::config::PolicyName;
 use crate::round::format_bytes;
 
 const DOCUMENTATION: &str = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf";
@@ -65,7 +65,7 @@ impl OomReport {
 
     fn usual_hint(&self) -> String {
         // What PyTorch advises are settings of its own policy.
-        if self.policy != PytorchPolicy::NAME {
+        if self.policy != PolicyName::Pytorch.name() {
             return String::new();
         }
         if self.growable {

@@ -2,7 +2,7 @@
 
 use super::{Drain, Growth, Holding, Policy, Request, Rung, Situation, fixed, garbage_threshold};
 use crate::block::{BlockId, BlockTable, Tier};
-use crate::config::Settings;
+use crate::config::{PolicyName, Settings};
 use crate::index::SegregatedIndex;
 use crate::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, segment_size};
 use crate::segment::SegmentTable;
@@ -35,7 +35,7 @@ pub struct GranulePolicy {
 impl Policy for GranulePolicy {
     type Index = SegregatedIndex;
 
-    const NAME: &'static str = "granule";
+    const NAME: &'static str = PolicyName::Granule.name();
     const DRAIN: Drain = Drain::OnMissAndEvery(64);
     const LADDER: &'static [Rung] = &[
         Rung::Drain,

@@ -2,7 +2,7 @@
 
 use super::{Drain, Holding, Policy, Request, Rung, garbage_threshold};
 use crate::block::{BlockId, BlockTable, State, Tier};
-use crate::config::Settings;
+use crate::config::{PolicyName, Settings};
 use crate::index::{BestFitIndex, Cursor, FitKey};
 use crate::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, round_size, segment_size};
 use crate::segment::SegmentTable;
@@ -52,7 +52,7 @@ impl PytorchPolicy {
 impl Policy for PytorchPolicy {
     type Index = BestFitIndex;
 
-    const NAME: &'static str = "pytorch";
+    const NAME: &'static str = PolicyName::Pytorch.name();
     const DRAIN: Drain = Drain::EveryRequest;
     const LADDER: &'static [Rung] = &[
         Rung::Callbacks,

@@ -4,7 +4,7 @@ use super::{Filter, Holder, PoolStats, SegmentSource};
 use crate::allocator::CachingAllocator;
 use crate::budget::TenantId;
 use crate::config::MemoryLimit;
-use crate::edges::log_end;
+use crate::error::log_end;
 use crate::error::{AllocError, Result};
 use crate::policy::{Policy, PytorchPolicy};
 use crate::sleep::SleepTag;
