@@ -5,37 +5,39 @@
 
 mod borders;
 mod carve;
+pub(crate) mod directory;
 mod follow;
+pub(crate) mod invariants;
 mod leaving;
 mod parked;
 mod pieces;
 mod place;
+pub(crate) mod pool;
 mod sleep;
-mod uses;
 mod views;
 
 pub(crate) use pieces::Plan;
-pub(crate) use uses::{Use, UseLists};
 pub(crate) use views::{Shown, Slot, SlotState, View, Views, side_by_side};
 
 use parked::Parked;
 
-use crate::address_map::{AddressMap, Location};
-use crate::block::{Block, BlockId, BlockTable, NO_USES, SegmentId, State, Tier};
-use crate::counters::{Count, Counters};
-use crate::directory::PoolSlot;
-use crate::epoch::Epochs;
-use crate::history::{Owner, Recorder};
-use crate::index::PlacementIndex;
-use crate::last_work::LastWork;
+use crate::base::ids::PoolSlot;
+use crate::base::round::SMALL_LIMIT;
+use crate::base::steps::Counted;
+use crate::lifetimes::epoch::Epochs;
+use crate::lifetimes::last_work::LastWork;
+use crate::lifetimes::uses::{Use, UseLists};
+use crate::memory::address_map::{AddressMap, Location};
+use crate::memory::block::{Block, BlockId, BlockTable, NO_USES, SegmentId, State, Tier};
+use crate::memory::index::PlacementIndex;
+use crate::memory::segment::{Segment, SegmentTable};
+use crate::memory::source::SegmentSource;
 use crate::policy::{Policy, Request};
-use crate::pool::SegmentSource;
-use crate::round::SMALL_LIMIT;
-use crate::segment::{Segment, SegmentTable};
-use crate::steps::Counted;
-use crate::stream_identity::shown_raw;
+use crate::process::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, Ordering, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::watch::counters::{Count, Counters};
+use crate::watch::history::{Owner, Recorder};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
 

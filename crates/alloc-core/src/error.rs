@@ -1,11 +1,11 @@
 //! What the allocator answers when it cannot do what was asked.
 
-use crate::attention::Edge;
 use crate::backend::BackendError;
 use crate::config::ConfigError;
-use crate::oom::OomReport;
-use crate::pointer::BadPointer;
+use crate::process::attention::Edge;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use crate::watch::oom::OomReport;
+use crate::watch::pointer::BadPointer;
 use std::fmt;
 use thiserror::Error;
 
@@ -26,7 +26,7 @@ pub enum AllocError {
     #[error(
         "{label} out of memory. Allocation was preemptively rejected because it would exceed \
          per_process_memory_fraction limit. Requested size: {}",
-        crate::round::format_bytes(*requested)
+        crate::base::round::format_bytes(*requested)
     )]
     Rejected {
         /// `CUDA`, `HIP`, ...
@@ -101,7 +101,7 @@ pub enum AllocError {
     #[error("there is no tenant {tenant}: make it first (create_tenant)")]
     UnknownTenant {
         /// The tenant.
-        tenant: crate::budget::TenantId,
+        tenant: crate::base::tenants::TenantId,
     },
     /// The end of a capture was marked, and none is under way.
     #[error("no capture is under way on device {device}: mark_capture_begin comes first")]
@@ -181,7 +181,7 @@ pub enum AllocError {
         "{label} out of memory. Pool {pool} needs {} to wake; the device has {} free, and limits may allow less. A \
          tenant's budget may, too (tenant_stats). Free memory, or put another tag to sleep, and wake again: what sleeps keeps its \
          contents; what was woken before this stays awake, and can be put to sleep again",
-        crate::round::format_bytes(*bytes), crate::round::format_bytes(*free)
+        crate::base::round::format_bytes(*bytes), crate::base::round::format_bytes(*free)
     )]
     NoRoomToWake {
         /// `CUDA`, `HIP`, ...

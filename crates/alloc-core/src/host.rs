@@ -13,15 +13,15 @@
 //! * a free of what was freed before is an error, not undefined.
 //!
 //! ```text
-//! host.rs        the allocator a program uses         size_class.rs  rounding, and who may serve whom
-//! engine.rs      what it shares with its thread       slab.rs        the reserve's free space
-//! block.rs       a block's life                       source.rs      driver, registered pages, reserve
-//! state.rs       every block, under one lock          prefault.rs    fresh pages
-//! serve.rs       requests                             numa.rs        where pages lie
-//! release.rs     frees, emptying, the end             stats.rs       figures
-//! uses.rs        streams and graphs that use blocks   trace.rs       the history
-//! pools.rs       private pools                        watch.rs       snapshots
-//! background.rs  the thread that watches devices      registered.rs  memory that the program pins itself
+//! host.rs        the allocator a program uses         size_class.rs   rounding, and who may serve whom
+//! engine.rs      what it shares with its thread       source.rs       driver, registered pages, reserve
+//! block.rs       a block's life                       source/slab.rs  the reserve's free space
+//! state.rs       every block, under one lock          source/prefault.rs  fresh pages
+//! serve.rs       requests                             source/numa.rs  where pages lie
+//! release.rs     frees, emptying, the end             stats.rs        figures
+//! uses.rs        streams and graphs that use blocks   trace.rs        the history
+//! pools.rs       private pools                        watch.rs        snapshots
+//! background.rs  the thread that watches devices      registered.rs   memory that the program pins itself
 //! buffer.rs      memory that frees itself
 //! ```
 
@@ -29,14 +29,11 @@ mod background;
 mod block;
 mod buffer;
 mod engine;
-mod numa;
 mod pools;
-mod prefault;
 mod registered;
 mod release;
 mod serve;
 mod size_class;
-mod slab;
 mod source;
 mod state;
 mod stats;
@@ -45,21 +42,20 @@ mod uses;
 mod watch;
 
 pub use buffer::PinnedBuffer;
-pub use numa::NumaPolicy;
 pub use size_class::HostSizing;
+pub use source::numa::NumaPolicy;
 pub use stats::{BUCKETS, DurationStat, HostBucket, HostGranuleStats, HostStats};
 
-use crate::attention::Reason;
+use crate::arena::pool::Filter;
 use crate::backend::{Backend, CopyKind};
 use crate::config::{PolicyName, Settings};
-use crate::edges;
-use crate::error::log_end;
-use crate::error::{AllocError, Result};
-use crate::history::HistoryOptions;
-use crate::pool::Filter;
-use crate::snapshot::Snapshot;
+use crate::error::{AllocError, Result, log_end};
+use crate::process::attention::Reason;
+use crate::process::edges;
 use crate::sync::{Arc, Mutex, Ordering, Rank};
 use crate::types::{DevicePtr, PoolId, Stream};
+use crate::watch::history::HistoryOptions;
+use crate::watch::snapshot::Snapshot;
 use background::Background;
 use engine::Engine;
 use std::mem::ManuallyDrop;

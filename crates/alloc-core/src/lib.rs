@@ -21,55 +21,50 @@
 //! *It may use the allocator*, also to ask for memory. While a thread is in code of one kind, its calls of the same allocator
 //! are served without code of that kind: a filter accepts nothing, a source has nothing, an observer is not told. Trackers and
 //! observers of budgets hear of it after they have returned.
+//!
+//! # Layers
+//!
+//! A module uses those below it, and none above.
+//!
+//! ```text
+//! api        what a program has in its hands: allocator, buffers, pools, graphs
+//! device     one device: requests, misses, captures, limits      host    pinned host memory
+//! arena      one pool and one stream: blocks under one lock; the pools; the directory of both
+//! lifetimes  streams, captures and processes that still use memory
+//! features   budgets, sleep, sharing, the hardened mode      policy  the decisions
+//! memory     tables: blocks, free blocks, segments, regions, addresses
+//! error      what is answered when something cannot be done
+//! watch      counts, history, snapshots, reports
+//! process    forks and exits, code of the program, streams' names
+//! config     settings
+//! base       ids, sizes, rounding      sync    locks
+//! ```
 
-pub mod address_map;
-pub mod allocator;
+mod api;
 mod arena;
-mod attention;
-pub mod block;
-pub mod budget;
-pub mod buffer;
-mod call;
+mod base;
 pub mod config;
-mod counters;
 pub mod device;
-mod directory;
-mod edges;
-mod epoch;
 pub mod error;
-mod foreign;
-pub mod graph;
-mod growth;
-pub mod hardened;
-mod held_event;
-pub mod history;
+mod features;
 pub mod host;
-pub mod index;
-mod invariants;
-mod last_work;
-pub mod oom;
-mod pending;
-pub mod pointer;
+mod lifetimes;
+mod memory;
 pub mod policy;
-pub mod pool;
-pub mod region;
-pub mod round;
-pub mod segment;
-pub mod share;
-pub mod sleep;
-pub mod snapshot;
-#[cfg(doctest)]
-mod soundness;
-pub mod stats;
-#[doc(hidden)] // for tests and benchmarks
-pub mod steps;
-mod stream_identity;
+mod process;
 mod sync;
-pub mod types;
+mod watch;
 
-pub use allocator::CachingAllocator;
+pub use api::allocator::CachingAllocator;
+pub use api::buffer::DeviceBuffer;
+pub use api::{allocator, buffer, graph, pool};
 /// The device contract: the crate `backend-api`, under the name that it has here.
 pub use backend_api as backend;
-pub use buffer::DeviceBuffer;
+#[doc(hidden)] // for tests and benchmarks
+pub use base::steps;
+pub use base::{round, types};
 pub use error::AllocError;
+pub use features::{budget, hardened, share, sleep};
 pub use host::{HostAllocator, PinnedBuffer};
+pub use memory::{address_map, block, index, region, segment};
+pub use watch::{history, oom, pointer, snapshot, stats};

@@ -13,10 +13,10 @@ pub use fixed::{Growth, Situation};
 pub use granule::GranulePolicy;
 pub use pytorch::PytorchPolicy;
 
-use crate::block::{BlockId, BlockTable, Tier};
 use crate::config::Settings;
-use crate::index::PlacementIndex;
-use crate::segment::SegmentTable;
+use crate::memory::block::{BlockId, BlockTable, Tier};
+use crate::memory::index::PlacementIndex;
+use crate::memory::segment::SegmentTable;
 use std::fmt::Debug;
 
 /// A request after rounding. Sizes are bytes.

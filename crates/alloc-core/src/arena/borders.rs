@@ -4,9 +4,9 @@
 //! the index of free blocks step by step, with one mark a block, so that whether a granule is free, and how much of it, is
 //! found with a short look.
 
-use crate::block::{Block, BlockId, SegmentId};
-use crate::round::MIN_BLOCK;
-use crate::steps::{Counted, step};
+use crate::base::round::MIN_BLOCK;
+use crate::base::steps::{Counted, step};
+use crate::memory::block::{Block, BlockId, SegmentId};
 
 /// The borders of an arena's segments.
 #[derive(Debug, Default)]

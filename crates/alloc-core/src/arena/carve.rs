@@ -2,11 +2,11 @@
 //! [`State::Busy`], let the caller talk to the driver, then commit or undo.
 
 use super::ArenaState;
-use crate::block::{Block, BlockId, NO_USES, SegmentId, State, Tier};
-use crate::counters::Count;
+use crate::memory::block::{Block, BlockId, NO_USES, SegmentId, State, Tier};
+use crate::memory::region::RegionId;
+use crate::memory::segment::Origin;
 use crate::policy::{Holding, Policy};
-use crate::region::RegionId;
-use crate::segment::Origin;
+use crate::watch::counters::Count;
 use smallvec::SmallVec;
 use std::ops::Range;
 

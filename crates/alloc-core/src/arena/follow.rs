@@ -9,9 +9,9 @@
 //! nothing is taken from the heap.
 
 use super::ArenaState;
-use crate::block::{BlockId, SegmentId};
+use crate::base::round::SMALL_LIMIT;
+use crate::memory::block::{BlockId, SegmentId};
 use crate::policy::{Policy, Request};
-use crate::round::SMALL_LIMIT;
 
 /// Requests that tell one passage from others. Layers of a model are alike: shorter passages are found in the wrong one.
 const WINDOW: usize = 64;

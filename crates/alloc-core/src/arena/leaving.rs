@@ -2,7 +2,7 @@
 
 use super::ArenaState;
 use super::views::SlotState;
-use crate::block::{Block, BlockId, SegmentId, State};
+use crate::memory::block::{Block, BlockId, SegmentId, State};
 use crate::policy::Policy;
 use std::ops::Range;
 

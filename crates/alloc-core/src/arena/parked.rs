@@ -7,8 +7,8 @@
 //! else.
 
 use super::{ArenaState, FreeStep, signed};
-use crate::address_map::AddressMap;
-use crate::block::{Block, BlockId, NO_USES, State};
+use crate::memory::address_map::AddressMap;
+use crate::memory::block::{Block, BlockId, NO_USES, State};
 use crate::policy::{Policy, Request};
 use crate::types::DevicePtr;
 

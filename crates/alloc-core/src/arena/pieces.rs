@@ -3,8 +3,8 @@
 use super::ArenaState;
 use super::borders::FreePart;
 use super::views::Shown;
+use crate::base::steps::Counted;
 use crate::policy::Policy;
-use crate::steps::Counted;
 use std::cmp::Reverse;
 
 /// What a new view is to show.

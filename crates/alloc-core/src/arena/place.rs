@@ -1,9 +1,9 @@
 //! Free bytes at a given address, at home or in a view.
 
 use super::ArenaState;
-use crate::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::segment::Segment;
 use crate::policy::Policy;
-use crate::segment::Segment;
 
 /// Blocks that are passed on the way to one inside a granule: whoever asks for a place has another way to be served.
 const PASSED: usize = 128;

@@ -3,13 +3,14 @@
 //! A block that is in the program's hands is [`State::Asleep`] while some granule under it has no memory; free memory without
 //! granules is [`State::Dormant`], in no index.
 
-use super::{ArenaState, Use};
-use crate::address_map::AddressMap;
-use crate::block::{Block, BlockId, SegmentId, State};
+use super::ArenaState;
+use crate::features::sleep::KeptBecause;
+use crate::lifetimes::uses::Use;
+use crate::memory::address_map::AddressMap;
+use crate::memory::block::{Block, BlockId, SegmentId, State};
+use crate::memory::region::{GranuleState, Region, RegionId};
+use crate::memory::segment::Origin;
 use crate::policy::Policy;
-use crate::region::{GranuleState, Region, RegionId};
-use crate::segment::Origin;
-use crate::sleep::KeptBecause;
 use crate::types::DevicePtr;
 use smallvec::SmallVec;
 use std::ops::Range;

@@ -11,14 +11,14 @@
 use super::ArenaState;
 use super::borders::{AllBorders, Borders, FreePart};
 use super::follow::Follow;
-use crate::address_map::AddressMap;
-use crate::block::{Block, BlockId, SegmentId, State, Tier};
+use crate::base::round::SMALL_SEGMENT;
+use crate::base::steps::Counted;
+use crate::memory::address_map::AddressMap;
+use crate::memory::block::{Block, BlockId, SegmentId, State, Tier};
+use crate::memory::segment::{Origin, Segment};
 use crate::policy::{Policy, Request};
-use crate::round::SMALL_SEGMENT;
-use crate::segment::{Origin, Segment};
-use crate::snapshot::Action;
-use crate::steps::Counted;
 use crate::types::DevicePtr;
+use crate::watch::snapshot::Action;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 

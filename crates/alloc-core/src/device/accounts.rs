@@ -2,12 +2,12 @@
 //! before the driver is asked.
 
 use super::tenants::{Owner, Tenant, Tenants, Watch};
-use crate::block::Tier;
-use crate::budget::{Marks, Shortage};
+use crate::base::steps::Counted;
 use crate::config::{MemoryLimit, Settings};
-use crate::stats::{Stat, StatArray};
-use crate::steps::Counted;
+use crate::features::budget::{Marks, Shortage};
+use crate::memory::block::Tier;
 use crate::types::PoolId;
+use crate::watch::stats::{Stat, StatArray};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

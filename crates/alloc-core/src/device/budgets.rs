@@ -6,12 +6,14 @@ use super::guarantees::Unkept;
 use super::release::Flush;
 use super::tenants::Owner;
 use super::{DeviceAllocator, DeviceState};
-use crate::budget::{Budget, BudgetEvent, BudgetObserver, BudgetOwner, SpillHook, TenantId, TenantStats};
+use crate::base::round::format_bytes;
 use crate::config::MemoryLimit;
 use crate::error::{AllocError, Result};
-use crate::foreign::{Calls, Kind};
+use crate::features::budget::{
+    Budget, BudgetEvent, BudgetObserver, BudgetOwner, SpillHook, TenantId, TenantStats,
+};
 use crate::policy::Policy;
-use crate::round::format_bytes;
+use crate::process::foreign::{Calls, Kind};
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Ordering, Rank};
 use crate::types::PoolId;

@@ -5,17 +5,17 @@
 //! graph are ordered by it and need no event then; uses made before get theirs.
 
 use super::DeviceAllocator;
-use crate::arena::Use;
-use crate::attention::Reason;
+use crate::arena::directory::PoolSlot;
+use crate::arena::pool::Holder;
 use crate::backend::{BackendError, CaptureNode, CaptureStatus, ErrorKind};
-use crate::call::Call;
-use crate::directory::PoolSlot;
 use crate::error::{AllocError, Result};
-use crate::last_work::{LastWork, User};
-use crate::pending::Waiting;
+use crate::lifetimes::call::Call;
+use crate::lifetimes::last_work::LastWork;
+use crate::lifetimes::pending::Waiting;
+use crate::lifetimes::uses::{Use, User};
 use crate::policy::Policy;
-use crate::pool::Holder;
-use crate::stream_identity::named;
+use crate::process::attention::Reason;
+use crate::process::stream_identity::named;
 use crate::sync::{Arc, ThreadId, this_thread};
 use crate::types::Stream;
 use rustc_hash::{FxHashMap, FxHashSet};

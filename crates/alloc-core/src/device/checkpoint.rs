@@ -4,16 +4,17 @@
 //! Restoring checks everything first, so a refusal has changed nothing.
 
 use super::DeviceAllocator;
-use crate::address_map::AddressMap;
-use crate::arena::{ArenaState, Use};
-use crate::block::{BlockId, State};
-use crate::directory::PoolSlot;
+use crate::arena::ArenaState;
+use crate::arena::directory::PoolSlot;
 use crate::error::{AllocError, Result};
-use crate::history::{Context, RecordContext};
+use crate::lifetimes::uses::Use;
+use crate::memory::address_map::AddressMap;
+use crate::memory::block::{BlockId, State};
+use crate::memory::segment::Origin;
 use crate::policy::Policy;
-use crate::segment::Origin;
 use crate::sync::{Arc, Guard, Weak};
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use crate::watch::history::{Context, RecordContext};
 use std::collections::BTreeSet;
 
 /// A live block as it was saved. Its uses by other streams are not: a restore is refused while one may go on.
@@ -185,7 +186,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     fn bring_back(&self, arena: &mut ArenaState<P>, saved: &SavedBlock) -> DevicePtr {
-        let segments = crate::block::Tier::ALL.map(|tier| arena.segment_at(tier, saved.addr));
+        let segments = crate::memory::block::Tier::ALL.map(|tier| arena.segment_at(tier, saved.addr));
         let mut segments = segments.into_iter().flatten();
         let holder = segments.find_map(|segment| arena.free_block_at(segment, saved.addr));
         let Some(holder) = holder else { unreachable!("checked before anything was changed") };
@@ -284,7 +285,9 @@ fn refuse_lost<P: Policy>(
 ) -> Result<()> {
     let arena = arenas.iter().find(|arena| arena.id.number == saved.arena);
     let found = arena.and_then(|arena| {
-        let same = |s: &crate::segment::Segment| (s.base, s.registration) == (saved.base, saved.registration);
+        let same = |s: &crate::memory::segment::Segment| {
+            (s.base, s.registration) == (saved.base, saved.registration)
+        };
         arena.segments.iter().find(|(_, segment)| same(segment)).map(|(id, _)| (arena, id))
     });
     let Some((arena, segment)) = found else {

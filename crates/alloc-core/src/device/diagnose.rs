@@ -2,14 +2,14 @@
 //! the way to an error.
 
 use super::DeviceAllocator;
-use crate::block::{Block, State};
-use crate::foreign::{Calls, Kind};
-use crate::history::{Context, Labelling, Recorder, entry};
-use crate::pointer::Problem;
+use crate::memory::block::{Block, State};
+use crate::memory::segment::Segment;
 use crate::policy::Policy;
-use crate::segment::Segment;
-use crate::snapshot::{Action, TraceEntry};
+use crate::process::foreign::{Calls, Kind};
 use crate::types::DevicePtr;
+use crate::watch::history::{Context, Labelling, Recorder, entry};
+use crate::watch::pointer::Problem;
+use crate::watch::snapshot::{Action, TraceEntry};
 
 /// Entries of the history that a report has.
 const ENTRIES: usize = 8;

@@ -2,10 +2,10 @@
 //! that wants it wait for them on the device. Nothing waits on the host, and no memory is taken from the device.
 
 use super::DeviceAllocator;
-use crate::block::{BlockId, State};
-use crate::call::Call;
-use crate::directory::Arena;
-use crate::pending::Waiting;
+use crate::arena::directory::Arena;
+use crate::lifetimes::call::Call;
+use crate::lifetimes::pending::Waiting;
+use crate::memory::block::{BlockId, State};
 use crate::policy::{Policy, Request};
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ impl<P: Policy> DeviceAllocator<P> {
         }
         let (number, mut candidates) = {
             let state = arena.lock();
-            let fits = |block: &crate::block::Block| {
+            let fits = |block: &crate::memory::block::Block| {
                 block.state == State::Pending && block.tier == request.tier && block.size >= request.size
             };
             let blocks = state.blocks.iter().filter(|(_, block)| fits(block));

@@ -1,12 +1,12 @@
 //! Memory at an address that the program names: where a graph or another process expects it.
 
 use super::DeviceAllocator;
-use crate::attention::Reason;
+use crate::base::round::{EXABYTE, MIN_BLOCK};
 use crate::error::{AllocError, Result};
-use crate::history::RecordContext;
 use crate::policy::Policy;
-use crate::round::{EXABYTE, MIN_BLOCK};
+use crate::process::attention::Reason;
 use crate::types::{DevicePtr, Stream};
+use crate::watch::history::RecordContext;
 
 impl<P: Policy> DeviceAllocator<P> {
     /// See [`CachingAllocator::malloc_at`](crate::allocator::CachingAllocator::malloc_at).

@@ -6,18 +6,18 @@
 use super::DeviceAllocator;
 use super::accounts::{Accounts, Limit};
 use crate::arena::ArenaState;
-use crate::block::{Block, BlockId, State, Tier};
-use crate::budget::Shortage;
-use crate::call::Call;
-use crate::counters::Count;
-use crate::directory::PoolSlot;
-use crate::foreign::Calls;
-use crate::oom::{Blocker, Bound, OomReport, PoolCache, Remedy, TenantReport};
+use crate::arena::directory::PoolSlot;
+use crate::features::budget::Shortage;
+use crate::lifetimes::call::Call;
+use crate::memory::block::{Block, BlockId, State, Tier};
+use crate::memory::segment::Origin;
 use crate::policy::{Policy, Request};
-use crate::segment::Origin;
-use crate::stream_identity::shown;
+use crate::process::foreign::Calls;
+use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
 use crate::types::{DevicePtr, PoolId, Stream};
+use crate::watch::counters::Count;
+use crate::watch::oom::{Blocker, Bound, OomReport, PoolCache, Remedy, TenantReport};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -211,7 +211,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     fn pool_facts(&self) -> Vec<Facts> {
         let pools = self.pools.lock();
-        let facts = |(id, pool): (&PoolId, &crate::pool::Pool)| Facts {
+        let facts = |(id, pool): (&PoolId, &crate::arena::pool::Pool)| Facts {
             id: *id,
             in_use: pool.use_count > 0,
             opted_in: pool.use_on_oom,

@@ -2,24 +2,24 @@
 
 use super::accounts::Asked;
 use super::{DeviceAllocator, DeviceState, SegmentChange, SegmentEvent};
-use crate::address_map::AddressMap;
 use crate::arena::ArenaPool;
-use crate::attention::Reason;
+use crate::arena::directory::Arena;
 use crate::backend::{BackendError, ErrorKind, Granularity, VirtualMemory};
-use crate::block::{State, Tier};
-use crate::call::Call;
-use crate::counters::Count;
-use crate::directory::Arena;
+use crate::base::round::{MIN_BLOCK, SMALL_SEGMENT};
 use crate::error::Result;
-use crate::foreign::{Calls, Kind};
+use crate::lifetimes::call::Call;
+use crate::memory::address_map::AddressMap;
+use crate::memory::block::{State, Tier};
+use crate::memory::region::{self, Failed};
+use crate::memory::segment::{Origin, Segment};
 use crate::policy::{Policy, Request};
-use crate::region::{self, Failed};
-use crate::round::{MIN_BLOCK, SMALL_SEGMENT};
-use crate::segment::{Origin, Segment};
-use crate::snapshot::Action;
-use crate::stream_identity::shown;
+use crate::process::attention::Reason;
+use crate::process::foreign::{Calls, Kind};
+use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PoolId, Stream};
+use crate::watch::counters::Count;
+use crate::watch::snapshot::Action;
 
 /// What memory is taken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

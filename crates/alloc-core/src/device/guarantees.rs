@@ -2,9 +2,9 @@
 
 use super::accounts::{Accounts, clamped};
 use super::tenants::Tenant;
-use crate::budget::Marks;
+use crate::base::round::format_bytes;
 use crate::error::{AllocError, Result};
-use crate::round::format_bytes;
+use crate::features::budget::Marks;
 use crate::types::PoolId;
 
 /// Why a guarantee cannot be given. Bytes.

@@ -3,19 +3,19 @@
 //! Only what the device is known to be done with moves, and nothing is waited for to learn that.
 
 use super::{DeviceAllocator, SegmentChange};
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{Readiness, VirtualMemory};
-use crate::block::{BlockId, Tier};
-use crate::call::Call;
-use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
-use crate::foreign::Calls;
-use crate::index::PlacementIndex;
+use crate::lifetimes::call::Call;
+use crate::memory::block::{BlockId, Tier};
+use crate::memory::index::PlacementIndex;
+use crate::memory::region::{self, Failed};
+use crate::memory::segment::Origin;
 use crate::policy::{Policy, Request};
-use crate::region::{self, Failed};
-use crate::segment::Origin;
-use crate::snapshot::Action;
+use crate::process::foreign::Calls;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId};
+use crate::watch::snapshot::Action;
 
 impl<P: Policy> DeviceAllocator<P> {
     /// Moves free granules of the default pool's other arenas to this one until `wanted` bytes have come. Returns how many
@@ -142,7 +142,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 if keep == 0 {
                     state.return_free(part);
                 } else if keep < size {
-                    let upper = state.cut_above(part, size - keep, crate::block::State::Busy);
+                    let upper = state.cut_above(part, size - keep, crate::memory::block::State::Busy);
                     state.return_free(part);
                     taken.push(upper);
                     bytes += keep;

@@ -2,26 +2,26 @@
 //! and what it does not is said in [`crate::hardened`].
 
 use super::DeviceAllocator;
-use crate::address_map::Location;
-use crate::arena::{ArenaState, Use};
-use crate::attention::Reason;
+use crate::arena::ArenaState;
+use crate::arena::directory::PoolSlot;
 use crate::backend::{Access, BackendError, Granularity};
-use crate::block::{BlockId, Tier};
-use crate::call::Call;
 use crate::config::Settings;
-use crate::directory::PoolSlot;
 use crate::error::Result;
-use crate::foreign::{Calls, Kind};
-use crate::hardened::{
+use crate::features::hardened::{
     CANARY, CANARY_BYTES, Corruption, CorruptionObserver, CorruptionReport, HardenedStats, Held, MARGIN,
     Mismatch, POISON, Reader,
 };
-use crate::held_event::HeldEvent;
-use crate::last_work::User;
-use crate::pending::Waiting;
+use crate::lifetimes::call::Call;
+use crate::lifetimes::pending::Waiting;
+use crate::lifetimes::uses::{Use, User};
+use crate::memory::address_map::Location;
+use crate::memory::block::{BlockId, Tier};
+use crate::memory::segment::Origin;
 use crate::policy::{Holding, Policy, Request};
-use crate::segment::Origin;
-use crate::stream_identity::named;
+use crate::process::attention::Reason;
+use crate::process::foreign::{Calls, Kind};
+use crate::process::held_event::HeldEvent;
+use crate::process::stream_identity::named;
 use crate::types::{DevicePtr, Stream};
 use smallvec::SmallVec;
 

@@ -2,14 +2,14 @@
 
 use super::release::Flush;
 use super::{DeviceAllocator, FreeMemoryCallback};
-use crate::call::Call;
-use crate::directory::{Arena, PoolSlot};
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
-use crate::foreign::Kind;
+use crate::lifetimes::call::Call;
 use crate::policy::{Policy, Request, Rung};
-use crate::snapshot::Action;
+use crate::process::foreign::Kind;
 use crate::sync::{Arc, InTransit, Mark, ThreadId, this_thread};
 use crate::types::DevicePtr;
+use crate::watch::snapshot::Action;
 
 /// How often a thread climbs again while others move memory.
 const LAST_CLIMBS: usize = 32;

@@ -2,23 +2,23 @@
 
 use super::DeviceAllocator;
 use super::record::Recording;
-use crate::address_map::Location;
 use crate::arena::ArenaState;
-use crate::block::{State, Tier};
-use crate::counters::{Count, Counters, Peaks};
-use crate::directory::PoolSlot;
+use crate::arena::directory::PoolSlot;
 use crate::error::Result;
-use crate::history::{
-    Context, Details, Labelling, Owner, Record, RecordContext, Recorder, SegmentContexts, entry,
-};
-use crate::pending::Ask;
+use crate::lifetimes::pending::Ask;
+use crate::memory::address_map::Location;
+use crate::memory::block::{State, Tier};
+use crate::memory::region::Region;
 use crate::policy::{Drain, Policy};
-use crate::region::Region;
-use crate::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, TraceEntry, Value};
-use crate::stats::{DeviceStats, GranuleStats, Stat};
-use crate::stream_identity::shown_raw;
+use crate::process::stream_identity::shown_raw;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId, Stream};
+use crate::watch::counters::{Count, Counters, Peaks};
+use crate::watch::history::{
+    Context, Details, Labelling, Owner, Record, RecordContext, Recorder, SegmentContexts, entry,
+};
+use crate::watch::snapshot::{Action, BlockInfo, BlockState, HistoryStatus, SegmentInfo, TraceEntry, Value};
+use crate::watch::stats::{DeviceStats, GranuleStats, Stat};
 use std::collections::BTreeMap;
 
 /// What the growable segments of a stream and a tier hold. PyTorch: `StreamSegmentSize`.
@@ -308,7 +308,7 @@ impl<P: Policy> DeviceAllocator<P> {
     fn empty_segment(
         &self,
         arena: &ArenaState<P>,
-        segment: &crate::segment::Segment,
+        segment: &crate::memory::segment::Segment,
         address: u64,
     ) -> SegmentInfo {
         SegmentInfo {
@@ -339,7 +339,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut fixed_count = 0;
             let mut busy = false;
             for arena in arenas.iter() {
-                let sums = crate::invariants::check_arena(arena, &self.map);
+                let sums = crate::arena::invariants::check_arena(arena, &self.map);
                 fixed += sums.fixed_bytes;
                 fixed_count += sums.fixed_segments;
                 busy |= sums.busy;
@@ -362,8 +362,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 assert_eq!(fixed_count, segments, "the segment count is the number of fixed segments");
                 let mut shown = 0;
                 for arena in arenas.iter() {
-                    crate::invariants::check_regions(arena, &state.regions);
-                    shown += crate::invariants::check_shown(arena, &state.regions);
+                    crate::arena::invariants::check_regions(arena, &state.regions);
+                    shown += crate::arena::invariants::check_shown(arena, &state.regions);
                 }
                 assert_eq!(
                     shown,

@@ -3,8 +3,8 @@
 use super::DeviceAllocator;
 use crate::backend::{Access, VirtualMemory};
 use crate::error::{AllocError, Result};
+use crate::memory::region::{Backing, Source};
 use crate::policy::Policy;
-use crate::region::{Backing, Source};
 use crate::sync::{assert_unlocked, this_thread};
 use crate::types::{DeviceIndex, DevicePtr};
 use smallvec::SmallVec;

@@ -1,22 +1,23 @@
 //! Private pools: which requests they serve, who counts on them, and when their memory may go.
 
 use super::DeviceAllocator;
+use crate::arena::directory::PoolSlot;
+use crate::arena::pool::{Filter, Holder, Pool, PoolStats};
 use crate::arena::{ArenaPool, ArenaState};
-use crate::attention::Reason;
-use crate::block::{State, Tier};
-use crate::call::Call;
-use crate::counters::Count;
-use crate::directory::PoolSlot;
+use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
-use crate::foreign::Kind;
-use crate::history::RecordContext;
-use crate::last_work::LastWork;
+use crate::lifetimes::call::Call;
+use crate::lifetimes::last_work::LastWork;
+use crate::memory::block::{State, Tier};
+use crate::memory::source::SegmentSource;
 use crate::policy::Policy;
-use crate::pool::{Filter, Holder, Pool, PoolStats, SegmentSource};
-use crate::steps::Counted;
-use crate::stream_identity::{named, shown};
+use crate::process::attention::Reason;
+use crate::process::foreign::Kind;
+use crate::process::stream_identity::{named, shown};
 use crate::sync::{Arc, Guard, this_thread};
 use crate::types::{DevicePtr, PoolId, Stream};
+use crate::watch::counters::Count;
+use crate::watch::history::RecordContext;
 use std::collections::BTreeSet;
 
 /// A request's stay in a pool: its arenas stay the pool's until this is dropped.
@@ -365,7 +366,7 @@ impl<P: Policy> DeviceAllocator<P> {
         stream: Stream,
         call: &Call<'_>,
     ) -> Result<DevicePtr> {
-        if bytes >= crate::round::EXABYTE {
+        if bytes >= crate::base::round::EXABYTE {
             return Err(AllocError::MoreThanAnExabyte { label: self.backend.label() });
         }
         let (arena, state) = match self.enter(pool.slot, stream) {

@@ -4,13 +4,13 @@ use super::DeviceAllocator;
 use super::accounts::Asked;
 use super::release::Flush;
 use super::tenants::Owner;
-use crate::budget::{Shortage, SpillRequest, TenantId};
-use crate::call::Call;
-use crate::directory::Arena;
+use crate::arena::directory::Arena;
 use crate::error::Result;
-use crate::foreign::Kind;
+use crate::features::budget::{Shortage, SpillRequest, TenantId};
+use crate::lifetimes::call::Call;
 use crate::policy::{Policy, Request};
-use crate::stream_identity::shown;
+use crate::process::foreign::Kind;
+use crate::process::stream_identity::shown;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId, Stream};
 

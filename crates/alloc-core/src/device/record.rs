@@ -2,17 +2,17 @@
 
 use super::{DeviceAllocator, DeviceState, OutOfMemoryObserver};
 use crate::arena::ArenaState;
-use crate::attention::Reason;
-use crate::foreign::{Calls, Gathered, Kind};
-use crate::history::{
+use crate::policy::{Policy, Request};
+use crate::process::attention::Reason;
+use crate::process::foreign::{Calls, Gathered, Kind};
+use crate::sync::Arc;
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::watch::history::{
     CallLog, Context, ContextRecorder, HistoryOptions, HistoryTemplate, ProgramCall, RecordContext, Stamps,
     TraceTracker,
 };
-use crate::oom::ProcessMemory;
-use crate::policy::{Policy, Request};
-use crate::snapshot::HistoryStatus;
-use crate::sync::Arc;
-use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::watch::oom::ProcessMemory;
+use crate::watch::snapshot::HistoryStatus;
 use std::time::{Duration, Instant};
 
 /// What happens to a range of device memory.
@@ -207,7 +207,11 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
-    pub(super) fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
+    pub(super) fn gather<'a>(
+        &self,
+        level: RecordContext,
+        calls: &Calls<'a>,
+    ) -> Option<Gathered<'a, Context>> {
         let recorder = {
             let observers = self.observers.lock();
             observers.recorder.clone().filter(|_| observers.contexts >= level)

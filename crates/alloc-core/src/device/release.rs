@@ -6,23 +6,23 @@
 
 use super::{DeviceAllocator, SegmentChange, SegmentEvent};
 use crate::arena::ArenaState;
-use crate::attention::Reason;
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::VirtualMemory;
-use crate::block::{BlockId, Tier};
-use crate::call::Call;
-use crate::directory::{Arena, PoolSlot};
 use crate::error::Result;
-use crate::foreign::{Calls, Kind};
-use crate::history::RecordContext;
-use crate::index::PlacementIndex;
-use crate::last_work::wait_for_stream;
+use crate::lifetimes::call::Call;
+use crate::lifetimes::last_work::wait_for_stream;
+use crate::memory::block::{BlockId, Tier};
+use crate::memory::index::PlacementIndex;
+use crate::memory::region::{self, RegionId};
+use crate::memory::segment::Origin;
 use crate::policy::{Policy, Request};
-use crate::region::{self, RegionId};
-use crate::segment::Origin;
-use crate::snapshot::Action;
-use crate::stream_identity::shown;
+use crate::process::attention::Reason;
+use crate::process::foreign::{Calls, Kind};
+use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard, assert_unlocked};
 use crate::types::DevicePtr;
+use crate::watch::history::RecordContext;
+use crate::watch::snapshot::Action;
 
 /// What is to be given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -287,7 +287,7 @@ impl<P: Policy> DeviceAllocator<P> {
     fn take_out(&self, state: &mut Guard<'_, ArenaState<P>>, blocks: &[BlockId]) {
         for id in blocks {
             state.take_from_index(*id);
-            state.blocks[*id].state = crate::block::State::Busy;
+            state.blocks[*id].state = crate::memory::block::State::Busy;
         }
     }
 
@@ -432,7 +432,7 @@ impl<P: Policy> DeviceAllocator<P> {
     pub(super) fn remove_region(
         &self,
         arena: &Arena<P>,
-        segment: crate::block::SegmentId,
+        segment: crate::memory::block::SegmentId,
         block: BlockId,
         region: RegionId,
         vm: &dyn VirtualMemory,

@@ -4,14 +4,14 @@
 use super::DeviceAllocator;
 use super::release::Flush;
 use crate::arena::ArenaState;
-use crate::attention::Reason;
-use crate::block::{BlockId, SegmentId, State, Tier};
-use crate::call::Call;
-use crate::counters::Count;
-use crate::directory::{Arena, PoolSlot};
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::Result;
+use crate::lifetimes::call::Call;
+use crate::memory::block::{BlockId, SegmentId, State, Tier};
 use crate::policy::{Growth, Policy, Request, Situation, choose};
+use crate::process::attention::Reason;
 use crate::types::DevicePtr;
+use crate::watch::counters::Count;
 
 /// An idle segment: its arena by number, its tier and its one block.
 type Idle = (u16, Tier, BlockId);

@@ -5,15 +5,15 @@
 //! its handle by its last work wherever it is kept, and then to wait for the calls that read it before.
 
 use super::{DeviceAllocator, Flush};
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaPool, ArenaState};
-use crate::attention::Reason;
 use crate::backend::CaptureStatus;
-use crate::call::Call;
-use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
-use crate::last_work::LastWork;
+use crate::lifetimes::call::Call;
+use crate::lifetimes::last_work::LastWork;
 use crate::policy::Policy;
-use crate::stream_identity::named;
+use crate::process::attention::Reason;
+use crate::process::stream_identity::named;
 use crate::sync::{Arc, Guard};
 use crate::types::Stream;
 

@@ -6,13 +6,12 @@
 
 use super::DeviceAllocator;
 use super::capture::Deferred;
-use crate::arena::Use;
+use crate::arena::directory::PoolSlot;
 use crate::backend::{Capture, CaptureNode, CaptureStatus, Result};
-use crate::call::Call;
-use crate::directory::PoolSlot;
-use crate::last_work::User;
+use crate::lifetimes::call::Call;
+use crate::lifetimes::uses::{Use, User};
 use crate::policy::Policy;
-use crate::stream_identity::named;
+use crate::process::stream_identity::named;
 use crate::types::Stream;
 use rustc_hash::FxHashSet;
 

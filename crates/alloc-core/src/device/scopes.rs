@@ -5,10 +5,10 @@
 
 use super::{DeviceAllocator, DeviceCounters};
 use crate::arena::ArenaState;
-use crate::counters::{Count, Counters, Peaks, Row};
 use crate::policy::Policy;
-use crate::stats::{ScopeBytes, ScopeStats};
 use crate::sync::Guard;
+use crate::watch::counters::{Count, Counters, Peaks, Row};
+use crate::watch::stats::{ScopeBytes, ScopeStats};
 use rustc_hash::FxHashMap;
 
 /// The number of an open scope, never used again.

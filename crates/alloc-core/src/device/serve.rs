@@ -4,19 +4,20 @@
 //! and pool scopes. One test of a word decides.
 
 use super::DeviceAllocator;
-use crate::address_map::Location;
-use crate::arena::{ArenaPool, ArenaState, FreeStep, Use};
-use crate::attention::Reason;
-use crate::call::{Call, Relaxed};
-use crate::directory::{Arena, PoolSlot};
+use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::{ArenaPool, ArenaState, FreeStep};
+use crate::base::round::EXABYTE;
 use crate::error::{AllocError, Result};
-use crate::foreign::{Calls, Gathered};
-use crate::history::{Context, RecordContext};
-use crate::pending::{Ask, Waiting};
+use crate::lifetimes::call::{Call, Relaxed};
+use crate::lifetimes::pending::{Ask, Waiting};
+use crate::lifetimes::uses::Use;
+use crate::memory::address_map::Location;
 use crate::policy::{Drain, Policy, Request};
-use crate::round::EXABYTE;
+use crate::process::attention::Reason;
+use crate::process::foreign::{Calls, Gathered};
 use crate::sync::{Guard, InTransit};
 use crate::types::{DevicePtr, Stream};
+use crate::watch::history::{Context, RecordContext};
 use smallvec::SmallVec;
 use std::ops::{Deref, DerefMut};
 

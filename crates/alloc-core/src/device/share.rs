@@ -1,24 +1,24 @@
 //! Blocks that other processes open, and other processes' blocks that are opened here.
 
 use super::DeviceAllocator;
-use crate::address_map::Location;
+use crate::arena::directory::Arena;
 use crate::arena::{ArenaState, Shown};
-use crate::attention::{Attention, Reason};
 use crate::backend::{
     Attribute, Backend, BackendError, ErrorKind, Granularity, HandleType, IpcMemoryHandle, ShareableHandle,
 };
-use crate::block::{Block, BlockId};
-use crate::call::{Call, Relaxed};
-use crate::directory::Arena;
 use crate::error::{AllocError, Problem, Result};
-use crate::pending::Ask;
+use crate::features::share::handle::{Exporter, Handle, Memory};
+use crate::features::share::import::Imports;
+use crate::features::share::ledger::Ledger;
+use crate::features::share::{ImportedMemory, Share, SharedBlock, bytes};
+use crate::lifetimes::call::{Call, Relaxed};
+use crate::lifetimes::pending::Ask;
+use crate::memory::address_map::Location;
+use crate::memory::block::{Block, BlockId};
+use crate::memory::region::{GranuleState, Piece, ToExport};
+use crate::memory::segment::{Origin, Segment};
 use crate::policy::Policy;
-use crate::region::{GranuleState, Piece, ToExport};
-use crate::segment::{Origin, Segment};
-use crate::share::handle::{Exporter, Handle, Memory};
-use crate::share::import::Imports;
-use crate::share::ledger::Ledger;
-use crate::share::{ImportedMemory, Share, SharedBlock, bytes};
+use crate::process::attention::{Attention, Reason};
 use crate::sync::{Arc, Mutex, OnceLock, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
 use rustc_hash::FxHashMap;

@@ -5,23 +5,24 @@
 
 use super::release::Flush;
 use super::{DeviceAllocator, DeviceState, SegmentChange};
-use crate::address_map::Location;
 use crate::arena::ArenaState;
-use crate::attention::Reason;
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{BackendError, VirtualMemory};
-use crate::block::{SegmentId, Tier};
-use crate::call::Call;
-use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
-use crate::foreign::Calls;
-use crate::history::RecordContext;
+use crate::features::sleep::{Backup, Kept, KeptBecause, SleepReport, SleepTag, Tags};
+use crate::lifetimes::call::Call;
+use crate::memory::address_map::Location;
+use crate::memory::backup::{Saved, Store};
+use crate::memory::block::{SegmentId, Tier};
+use crate::memory::region::{self, RegionId, Source};
+use crate::memory::segment::Origin;
 use crate::policy::Policy;
-use crate::region::{self, RegionId, Source};
-use crate::segment::Origin;
-use crate::sleep::{Backup, Kept, KeptBecause, Saved, SleepReport, SleepTag, Store, Tags};
-use crate::snapshot::Action;
+use crate::process::attention::Reason;
+use crate::process::foreign::Calls;
 use crate::sync::{Arc, Claim, Ordering, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
+use crate::watch::history::RecordContext;
+use crate::watch::snapshot::Action;
 use std::collections::BTreeSet;
 use std::ops::Range;
 

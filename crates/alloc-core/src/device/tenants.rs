@@ -1,9 +1,9 @@
 //! Tenants as the device's accounts know them: what each holds, what is guaranteed to it, when it crosses its soft limit.
 
-use crate::budget::{Marks, TenantStats};
-use crate::stats::Stat;
+use crate::features::budget::{Marks, TenantStats};
 use crate::sync::Arc;
 use crate::types::PoolId;
+use crate::watch::stats::Stat;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 

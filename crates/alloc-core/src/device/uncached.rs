@@ -2,13 +2,13 @@
 //! remembered, so the switch may be used between an allocation and its free.
 
 use super::DeviceAllocator;
-use crate::attention::Reason;
 use crate::error::Result;
-use crate::pointer::Problem;
+use crate::features::share::Share;
 use crate::policy::Policy;
-use crate::share::Share;
+use crate::process::attention::Reason;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
+use crate::watch::pointer::Problem;
 use smallvec::SmallVec;
 
 /// A live allocation that came straight from the driver.

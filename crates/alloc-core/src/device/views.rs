@@ -2,16 +2,16 @@
 
 use super::grow::Purpose;
 use super::{DeviceAllocator, SegmentChange};
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Plan, Shown, side_by_side};
-use crate::attention::Reason;
 use crate::backend::{Access, VirtualMemory};
-use crate::block::{State, Tier};
-use crate::call::Call;
-use crate::directory::{Arena, PoolSlot};
 use crate::error::Result;
+use crate::lifetimes::call::Call;
+use crate::memory::block::{State, Tier};
+use crate::memory::region::Leftovers;
+use crate::memory::segment::{Origin, Segment};
 use crate::policy::{Holding, Policy, Request};
-use crate::region::Leftovers;
-use crate::segment::{Origin, Segment};
+use crate::process::attention::Reason;
 use crate::sync::{Ordering, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId};
 

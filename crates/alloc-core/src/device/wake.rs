@@ -5,17 +5,18 @@ use super::grow::Intent;
 use super::reclaim::Need;
 use super::record::SegmentChange;
 use super::sleep::{Run, Sleeper};
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{BackendError, VirtualMemory};
-use crate::call::Call;
-use crate::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
-use crate::foreign::Calls;
+use crate::features::sleep::WakeReport;
+use crate::lifetimes::call::Call;
+use crate::memory::backup::Store;
+use crate::memory::region::{self, Backing, Leftovers};
 use crate::policy::Policy;
-use crate::region::{self, Backing, Leftovers};
-use crate::sleep::{Store, WakeReport};
-use crate::snapshot::Action;
+use crate::process::foreign::Calls;
 use crate::sync::{Arc, InTransit, ThreadId};
 use crate::types::{DevicePtr, PhysicalHandle};
+use crate::watch::snapshot::Action;
 
 /// Memory for a run, on its way.
 struct Given<'a, P: Policy> {

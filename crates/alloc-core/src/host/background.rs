@@ -1,31 +1,13 @@
 //! The thread that notices completed uses, so that requests need not (`pinned_use_background_threads`).
 
 use super::engine::Engine;
-use crate::edges::AtWork;
-use crate::sync::{Arc, AtomicBool, OnceLock, Ordering};
-use std::thread::{self, JoinHandle, Thread};
+use crate::process::edges::AtWork;
+use crate::sync::{Arc, AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// How often devices are asked while something waits. PyTorch's rhythm.
 const EVERY: Duration = Duration::from_micros(100);
-
-/// Wakes the thread, if there is one: while nothing waits, it sleeps.
-#[derive(Debug, Default)]
-pub(super) struct Waker(OnceLock<Thread>);
-
-impl Waker {
-    /// Whether the thread was ever started: the system may refuse one.
-    pub(super) fn has_thread(&self) -> bool {
-        self.0.get().is_some()
-    }
-
-    /// Not by the thread itself, which looks again anyway, and in its own rhythm.
-    pub(super) fn wake(&self) {
-        if let Some(thread) = self.0.get().filter(|thread| thread.id() != thread::current().id()) {
-            thread.unpark();
-        }
-    }
-}
 
 /// The thread, until it is stopped.
 #[derive(Debug)]
@@ -43,7 +25,7 @@ impl Background {
             .name("granule-pinned".into())
             .spawn(move || watch(&engine_of_thread, &stopped))?;
         // What began to wait before this is found by the thread's first look.
-        let _first = engine.waker.0.set(thread.thread().clone());
+        engine.waker.begin(thread.thread());
         thread.thread().unpark();
         Ok(Self { stop, thread })
     }

@@ -1,11 +1,21 @@
 //! A pinned block, and what happens to it.
 
-use super::source::Origin;
-use crate::foreign::Gathered;
-use crate::history::Context;
-use crate::last_work::User;
+use crate::lifetimes::uses::User;
+use crate::process::foreign::Gathered;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use crate::watch::history::Context;
 use smallvec::SmallVec;
+
+/// How a block was made, which is how it is given back, whatever the settings say by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The driver made it.
+    Driver,
+    /// Our pages, registered with the driver.
+    Registered,
+    /// A piece of the reserve.
+    Reserve,
+}
 
 /// Where a block is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

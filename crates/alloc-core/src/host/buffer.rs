@@ -1,8 +1,7 @@
 //! An owning piece of pinned host memory.
 
 use super::{HostAllocator, HostBlock};
-use crate::error::log_end;
-use crate::error::Result;
+use crate::error::{Result, log_end};
 use crate::sync::Arc;
 use crate::types::{DevicePtr, Stream};
 

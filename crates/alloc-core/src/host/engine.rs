@@ -1,26 +1,48 @@
 //! What the allocator and its background thread share.
 
-use super::numa;
-use super::source::Source;
+use super::HostOptions;
+use super::source::{Source, numa};
 use super::state::{Locked, State};
-use super::{HostOptions, background::Waker};
-use crate::attention::Attention;
+use crate::arena::pool::Pools;
 use crate::backend::{Backend, CaptureStatus};
-use crate::call::Relaxed;
 use crate::config::Settings;
-use crate::attention::Edge;
-use crate::edges;
 use crate::error::{AllocError, Result};
-use crate::foreign::{Calls, Foreign, Gathered};
-use crate::history::{Context, RecordContext};
-use crate::pending::PendingFrees;
-use crate::pool::Pools;
-use crate::stream_identity::{named, resolve};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Rank, ThreadId, Transit};
+use crate::lifetimes::call::Relaxed;
+use crate::lifetimes::pending::PendingFrees;
+use crate::process::attention::{Attention, Edge};
+use crate::process::edges;
+use crate::process::foreign::{Calls, Foreign, Gathered};
+use crate::process::stream_identity::{named, resolve};
+use crate::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering, Rank, ThreadId, Transit};
 use crate::types::Stream;
+use crate::watch::history::{Context, RecordContext};
+use std::thread::{self, Thread};
 
 /// Most threads that register pages.
 const MAX_REGISTER_THREADS: u64 = 128;
+
+/// Wakes the background thread, if there is one: while nothing waits, it sleeps.
+#[derive(Debug, Default)]
+pub(super) struct Waker(OnceLock<Thread>);
+
+impl Waker {
+    /// From here on there is this one.
+    pub(super) fn begin(&self, thread: &Thread) {
+        let _first = self.0.set(thread.clone());
+    }
+
+    /// Whether the thread was ever started: the system may refuse one.
+    pub(super) fn has_thread(&self) -> bool {
+        self.0.get().is_some()
+    }
+
+    /// Not by the thread itself, which looks again anyway, and in its own rhythm.
+    pub(super) fn wake(&self) {
+        if let Some(thread) = self.0.get().filter(|thread| thread.id() != thread::current().id()) {
+            thread.unpark();
+        }
+    }
+}
 
 #[derive(Debug)]
 pub(super) struct Engine {
@@ -150,7 +172,11 @@ impl Engine {
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
-    pub(super) fn gather<'a>(&self, level: RecordContext, calls: &Calls<'a>) -> Option<Gathered<'a, Context>> {
+    pub(super) fn gather<'a>(
+        &self,
+        level: RecordContext,
+        calls: &Calls<'a>,
+    ) -> Option<Gathered<'a, Context>> {
         if !self.contexts.load(Ordering::Acquire) {
             return None;
         }

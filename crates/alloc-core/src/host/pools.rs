@@ -1,10 +1,10 @@
 //! Private pools: which requests they serve, and when they are gone.
 
 use super::engine::Engine;
+use crate::arena::pool::{Filter, Holder};
 use crate::error::{AllocError, Result};
-use crate::foreign::Kind;
-use crate::pool::{Filter, Holder};
-use crate::stream_identity::shown;
+use crate::process::foreign::Kind;
+use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Ordering, this_thread};
 use crate::types::{PoolId, Stream};
 

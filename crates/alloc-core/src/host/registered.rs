@@ -3,9 +3,9 @@
 use super::engine::Engine;
 use crate::backend::HostFlags;
 use crate::error::{AllocError, Result};
-use crate::history::RecordContext;
-use crate::snapshot::Action;
 use crate::types::DevicePtr;
+use crate::watch::history::RecordContext;
+use crate::watch::snapshot::Action;
 
 impl Engine {
     /// See [`HostAllocator::register`](super::HostAllocator::register).

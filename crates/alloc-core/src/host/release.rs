@@ -3,13 +3,13 @@
 use super::HostBlockId;
 use super::block::{Fate, Use};
 use super::engine::Engine;
-use crate::block::BlockId;
-use crate::attention::Edge;
 use crate::error::{AllocError, Result};
-use crate::history::{Context, RecordContext};
-use crate::pending::Waiting;
+use crate::lifetimes::pending::Waiting;
+use crate::memory::block::BlockId;
+use crate::process::attention::Edge;
 use crate::sync::{Arc, Ordering};
 use crate::types::{DeviceIndex, PoolId};
+use crate::watch::history::{Context, RecordContext};
 
 /// How pending frees name a pinned block. There are no arenas.
 fn waiting(block: BlockId) -> Waiting {
@@ -140,7 +140,10 @@ impl Engine {
     fn notice(
         &self,
         context: Option<&Context>,
-        ask: impl Fn(&crate::pending::PendingFrees, &mut dyn FnMut(Waiting)) -> crate::backend::Result<()>,
+        ask: impl Fn(
+            &crate::lifetimes::pending::PendingFrees,
+            &mut dyn FnMut(Waiting),
+        ) -> crate::backend::Result<()>,
     ) -> Result<()> {
         let mut leaving = Vec::new();
         let mut outcome = Ok(());

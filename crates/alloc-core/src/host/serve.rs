@@ -6,8 +6,8 @@ use super::engine::Engine;
 use super::state::Knobs;
 use crate::backend::ErrorKind;
 use crate::error::{AllocError, Result};
-use crate::history::RecordContext;
 use crate::types::{PoolId, Stream};
+use crate::watch::history::RecordContext;
 use std::time::Duration;
 
 impl Engine {

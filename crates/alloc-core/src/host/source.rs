@@ -1,25 +1,17 @@
 //! Where pinned memory comes from: the driver, pages that are registered with it, or the reserve.
 
-use super::block::Fresh;
-use super::numa::{self, Preferring};
-use super::prefault;
-use super::slab::Slab;
+pub(super) mod numa;
+mod prefault;
+mod slab;
+
+use super::block::{Fresh, Origin};
 use super::state::Knobs;
 use crate::backend::{Backend, BackendError, DeviceGuard, HostFlags, Result, Unsupported};
 use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
+use numa::Preferring;
+use slab::Slab;
 use std::time::{Duration, Instant};
-
-/// How a block was made, which is how it is given back, whatever the settings say by then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// The driver made it.
-    Driver,
-    /// Our pages, registered with the driver.
-    Registered,
-    /// A piece of the reserve.
-    Reserve,
-}
 
 /// The reserve: a range that was pinned at first use.
 #[derive(Debug)]

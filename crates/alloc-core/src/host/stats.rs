@@ -1,7 +1,7 @@
 //! Figures of pinned memory, with PyTorch's names and meaning (`HostStats`).
 
 use super::size_class::doubling;
-use crate::stats::Stat;
+use crate::watch::stats::Stat;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

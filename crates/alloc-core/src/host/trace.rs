@@ -1,12 +1,12 @@
 //! The history of pinned memory: its own ring, apart from those of the devices.
 
-use crate::history::{
+use crate::sync::Arc;
+use crate::types::{DevicePtr, PoolId};
+use crate::watch::history::{
     Context, ContextRecorder, Details, HistoryOptions, HistoryTemplate, Record, RecordContext, Resolver,
     Ring, Stamps,
 };
-use crate::snapshot::{Action, Labels, TraceEntry};
-use crate::sync::Arc;
-use crate::types::{DevicePtr, PoolId};
+use crate::watch::snapshot::{Action, Labels, TraceEntry};
 
 /// What is recorded, and how.
 #[derive(Default)]

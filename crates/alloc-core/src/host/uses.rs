@@ -4,9 +4,10 @@ use super::HostBlockId;
 use super::block::Use;
 use super::engine::Engine;
 use crate::backend::{BackendError, CopyKind, ErrorKind, PointerKind};
-use crate::block::BlockId;
 use crate::error::{AllocError, Result};
-use crate::last_work::{LastWork, User};
+use crate::lifetimes::last_work::LastWork;
+use crate::lifetimes::uses::User;
+use crate::memory::block::BlockId;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, Stream};
 

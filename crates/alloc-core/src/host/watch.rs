@@ -5,9 +5,9 @@ use super::engine::Engine;
 use super::stats::HostStats;
 use super::trace::entries;
 use crate::error::Result;
-use crate::history::{Context, HistoryOptions, RecordContext, Resolver};
-use crate::snapshot::{BlockInfo, BlockState, SegmentInfo, Snapshot};
 use crate::sync::{Arc, Ordering};
+use crate::watch::history::{Context, HistoryOptions, RecordContext, Resolver};
+use crate::watch::snapshot::{BlockInfo, BlockState, SegmentInfo, Snapshot};
 
 impl Engine {
     pub(super) fn stats(&self) -> HostStats {

@@ -7,7 +7,7 @@
 //! are fewer segments after it than before: such steps end.
 
 use super::Request;
-use crate::round::LARGE_ROUND;
+use crate::base::round::LARGE_ROUND;
 
 /// New segments are this fraction of what is held: a driver call for each, against what is lost where one is in use only
 /// in part. A stream that holds less than that itself at most doubles it.
@@ -93,7 +93,7 @@ fn percent(of: u64, percent: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::Tier;
+    use crate::memory::block::Tier;
     use crate::types::{GIB, MIB};
     use proptest::prelude::*;
 

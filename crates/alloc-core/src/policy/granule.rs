@@ -1,11 +1,11 @@
 //! The `granule` policy: everything is cut to size, and found in constant time.
 
 use super::{Drain, Growth, Holding, Policy, Request, Rung, Situation, fixed, garbage_threshold};
-use crate::block::{BlockId, BlockTable, Tier};
+use crate::base::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, segment_size};
 use crate::config::{PolicyName, Settings};
-use crate::index::SegregatedIndex;
-use crate::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, segment_size};
-use crate::segment::SegmentTable;
+use crate::memory::block::{BlockId, BlockTable, Tier};
+use crate::memory::index::SegregatedIndex;
+use crate::memory::segment::SegmentTable;
 use crate::types::MIB;
 
 /// What is held is made of at least this many granules, from the start on; and of no more than that many.

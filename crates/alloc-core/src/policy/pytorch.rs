@@ -1,11 +1,11 @@
 //! PyTorch's decisions, exactly (torch 2.15; section numbers are those of the behaviour reference).
 
 use super::{Drain, Holding, Policy, Request, Rung, garbage_threshold};
-use crate::block::{BlockId, BlockTable, State, Tier};
+use crate::base::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, round_size, segment_size};
 use crate::config::{PolicyName, Settings};
-use crate::index::{BestFitIndex, Cursor, FitKey};
-use crate::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, round_size, segment_size};
-use crate::segment::SegmentTable;
+use crate::memory::block::{BlockId, BlockTable, State, Tier};
+use crate::memory::index::{BestFitIndex, Cursor, FitKey};
+use crate::memory::segment::SegmentTable;
 
 /// The `pytorch` policy.
 #[derive(Clone, Debug)]

@@ -1,0 +1,536 @@
+//! The allocator a program uses: all devices of one backend behind one address map. Private pools, captures and
+//! checkpoints are in `allocator/pools.rs`, what can be seen of it in `allocator/watch.rs`.
+
+mod budgets;
+mod caching;
+mod edges;
+mod peers;
+mod pointers;
+mod pools;
+mod scopes;
+mod share;
+mod sleep;
+mod watch;
+
+pub use caching::CachingOff;
+pub use scopes::StatScope;
+
+use crate::backend::{Backend, BackendError, ErrorKind, MAX_DEVICES};
+use crate::config::{AllocatorBackend, Flavour, MemoryLimit, Settings, environment};
+use crate::device::{DeviceAllocator, Flush, FreeMemoryCallback};
+use crate::error::{AllocError, Result};
+use crate::memory::address_map::{AddressMap, Location};
+use crate::policy::{Policy, PytorchPolicy};
+use crate::process::attention::Edge;
+use crate::process::foreign::Foreign;
+use crate::process::stream_identity;
+use crate::sync::{Arc, Mutex, Rank};
+use crate::types::{DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
+use crate::watch::history::{Annotations, HistoryOptions};
+use crate::watch::stats::DeviceStats;
+
+/// How much could be had in one piece, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheInfo {
+    /// The largest free block in the cache.
+    pub largest_cached: u64,
+    /// What the driver has free.
+    pub device_free: u64,
+}
+
+impl CacheInfo {
+    /// PyTorch's `cacheInfo`: the larger of the two.
+    #[must_use]
+    pub fn largest(self) -> u64 {
+        self.largest_cached.max(self.device_free)
+    }
+}
+
+/// The segment that holds a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BaseAllocation {
+    /// First address.
+    pub base: DevicePtr,
+    /// Length in bytes.
+    pub bytes: u64,
+}
+
+/// A stream-ordered caching allocator for every device of a backend.
+///
+/// Memory is handed out in the order of a stream's work: it may be used on that stream at once, and when it
+/// is freed, the stream's later requests may get it at once, too. A program that uses memory on another stream
+/// says so with [`record_stream`](Self::record_stream).
+///
+/// Every method may be called from any thread.
+///
+/// # Default streams
+/// On CUDA and HIP the handles 0 and 1 name one stream, and 2 (`cudaStreamPerThread`) names another one in each
+/// thread: the calling thread's. Work that a thread's own stream was given can be waited for on its thread only; memory
+/// it uses that another thread frees stays pending until a wait for the whole device covers it. Before a
+/// thread ends it can pass its memory on with [`retire_stream`](Self::retire_stream).
+///
+/// # The edges of a process
+/// * **Fork.** In the child, an allocator and a backend of the parent's cannot be used: calls, also frees, answer
+///   [`AllocError::Forked`] without touching a lock or the driver; those that cannot fail answer nothing and
+///   do nothing; dropping the allocator does nothing. A new allocator over a backend from before the fork is
+///   refused in the same way. Over a backend that was made in the child, it is the driver's decision: CUDA and HIP refuse
+///   children of a process that used them. The parent is not affected.
+/// * **Exit and unload.** From the moment at which the process exits, the driver says that it is unloading, or
+///   [`abandon`](Self::abandon) is called, the driver is not called any more. What gives something back (a free,
+///   the end of a stream, a scope, a pool, a capture; emptying the cache; dropping the allocator) does nothing and says
+///   that all is well, what asks for something answers [`AllocError::DriverGone`], and what only looks still works.
+#[derive(Debug)]
+pub struct CachingAllocator<P: Policy = PytorchPolicy> {
+    backend: Arc<dyn Backend>,
+    /// Bits of handles that may be a default stream's other names.
+    alias_bits: u64,
+    map: Arc<AddressMap>,
+    pub(crate) foreign: Arc<Foreign>,
+    devices: Vec<DeviceAllocator<P>>,
+    settings: Mutex<Settings>,
+    /// One change of settings at a time.
+    configuring: Mutex<()>,
+    annotations: Mutex<Annotations>,
+}
+
+impl<P: Policy> CachingAllocator<P> {
+    /// An allocator for all devices of `backend`. History is on from the start where the settings say so.
+    ///
+    /// # Errors
+    /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it cannot honour, such as
+    /// another policy than that of this type.
+    pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self> {
+        if settings.backend == AllocatorBackend::DriverPools {
+            let reason = backend.driver_pools().err().map_or_else(
+                || {
+                    "this engine is the caching one; take the driver's pools through Backend::driver_pools"
+                        .into()
+                },
+                |absent| absent.to_string(),
+            );
+            return Err(AllocError::Settings(format!(
+                "backend:cudaMallocAsync is not served by the caching engine ({reason}); remove it, or write \
+                 backend:native"
+            )));
+        }
+        settings.validate().and_then(|()| settings.check_policy(P::NAME)).map_err(AllocError::Settings)?;
+        crate::process::edges::admit(backend.id()).map_err(Edge::refusal)?;
+        let map = Arc::new(AddressMap::default());
+        let foreign = Arc::new(Foreign::default());
+        let count = backend.device_count()?;
+        if count > MAX_DEVICES {
+            let detail = format!(
+                "there are {count}, and the device contract allows {MAX_DEVICES}: let the driver show this process fewer"
+            );
+            return Err(BackendError::new(
+                ErrorKind::ResourceLimit,
+                0,
+                "device_count",
+                DeviceIndex(MAX_DEVICES),
+                detail,
+            )
+            .of(backend.name())
+            .into());
+        }
+        let devices = (0..count)
+            .map(|n| {
+                let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
+                DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings)
+            })
+            .collect::<Result<_>>()?;
+        let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
+        let settings = Mutex::new(Rank::Registry, settings);
+        let configuring = Mutex::new(Rank::Settings, ());
+        let annotations = Mutex::new(Rank::Registry, Annotations::default());
+        let alias_bits = stream_identity::alias_bits(backend.kind());
+        let allocator =
+            Self { backend, alias_bits, map, foreign, devices, settings, configuring, annotations };
+        if history > 0 {
+            allocator.record_history(&HistoryOptions::newest(history));
+        }
+        Ok(allocator)
+    }
+
+    /// [`new`](Self::new) with the settings that the environment asks for: `PYTORCH_CUDA_ALLOC_CONF` and its like, then
+    /// `GRANULE_CONF`. What is dubious in them is logged as a warning.
+    ///
+    /// # Errors
+    /// [`AllocError::Settings`] for a text with an error, else those of [`new`](Self::new).
+    pub fn from_env(backend: Arc<dyn Backend>) -> Result<Self> {
+        let flavour = if backend.kind() == DeviceKind::Hip { Flavour::Hip } else { Flavour::Cuda };
+        let parsed = environment::from_env(flavour)?;
+        for warning in &parsed.warnings {
+            tracing::warn!(%warning, "settings from the environment");
+        }
+        Self::new(backend, parsed.settings)
+    }
+
+    /// The backend.
+    #[must_use]
+    pub fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    /// How many devices there are.
+    #[must_use]
+    pub fn device_count(&self) -> u16 {
+        u16::try_from(self.devices.len()).unwrap_or(u16::MAX)
+    }
+
+    /// The policy's name.
+    #[must_use]
+    pub fn policy_name(&self) -> &'static str {
+        P::NAME
+    }
+
+    #[inline]
+    fn device_at(&self, device: DeviceIndex) -> Result<&DeviceAllocator<P>> {
+        self.devices.get(device.0 as usize).ok_or_else(|| self.no_device(device))
+    }
+
+    #[cold]
+    fn no_device(&self, device: DeviceIndex) -> AllocError {
+        AllocError::InvalidDevice { device, count: self.device_count() }
+    }
+
+    #[inline]
+    fn is_own(&self, stream: Stream) -> Result<()> {
+        if stream.backend == self.backend.id() { Ok(()) } else { Err(AllocError::ForeignStream) }
+    }
+
+    /// The engine's one name for a stream of this backend.
+    fn own(&self, stream: Stream) -> Result<Stream> {
+        self.is_own(stream)?;
+        Ok(stream_identity::resolve(stream, self.backend.kind()))
+    }
+
+    /// Memory of `bytes` for work of `stream`, aligned to 512 bytes. 0 bytes give the null address. Blocks
+    /// only when the cache has no fit: then the driver is asked, and before an out-of-memory error every
+    /// pending free is waited for. PyTorch: `raw_alloc_with_stream`.
+    ///
+    /// # Errors
+    /// [`AllocError::OutOfMemory`] when no fit exists after every remedy; [`AllocError::Backend`] for
+    /// other driver errors. Nothing is lost, and the call can be made again.
+    #[inline]
+    pub fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
+        self.is_own(stream)?;
+        let stream = if stream.raw & self.alias_bits != 0 { self.resolved(stream) } else { stream };
+        let device = self.device_at(stream.device)?;
+        if bytes == 0 {
+            return Ok(DevicePtr::NULL);
+        }
+        device.malloc(bytes, stream)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn resolved(&self, stream: Stream) -> Stream {
+        stream_identity::resolve(stream, self.backend.kind())
+    }
+
+    /// Takes memory back, in the order of its stream's work. The null address is fine. Never asks the
+    /// device for memory, never waits for it, except in [hardened mode](crate::hardened) and for what was allocated while
+    /// caching was off. Any 64-bit value may be given. PyTorch: `raw_delete`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a
+    /// [`DeviceBuffer`](crate::DeviceBuffer) has; what the driver answers where it is to take back what was allocated while caching was off.
+    #[inline]
+    pub fn free(&self, ptr: DevicePtr) -> Result<()> {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        match self.map.get(ptr) {
+            Some(at) => {
+                let device = &self.devices[at.device.0 as usize];
+                if device.looks_at_frees() {
+                    return self.free_attentively(device, ptr, at);
+                }
+                if device.free(ptr, at) { Ok(()) } else { self.free_sleeping(ptr) }
+            }
+            None => self.free_unknown(ptr),
+        }
+    }
+
+    #[cold]
+    fn free_attentively(&self, device: &DeviceAllocator<P>, ptr: DevicePtr, at: Location) -> Result<()> {
+        if let Some(edge) = device.edge() {
+            return edge.of_release();
+        }
+        let calls = self.foreign.calls();
+        if device.free_attentively(ptr, at, &calls) { Ok(()) } else { self.free_sleeping(ptr) }
+    }
+
+    /// Says that work of `stream` uses the block at `ptr`: after its free it is not reused before what
+    /// `stream` had been given up to the free is done. The block's own stream is ignored, and so is the null
+    /// address. An address inside the block stands for the block, and costs a search. Does not block.
+    /// PyTorch: `recordStream`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block.
+    pub fn record_stream(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
+        let stream = self.own(stream)?;
+        self.device(stream.device)?;
+        if ptr.is_null() {
+            return Ok(());
+        }
+        match self.map.get(ptr) {
+            Some(at) if self.devices[at.device.0 as usize].record_stream(ptr, at, stream)? => Ok(()),
+            _ => self.record_unknown(ptr, stream),
+        }
+    }
+
+    /// Says that `stream` is about to be destroyed: the engine never names its handle again, and a later stream
+    /// with the same handle is another one. Its memory, cached or live, is kept: it can be given back as before, and
+    /// the next stream that is used for the first time adopts it, ordered after all that `stream` was given. A
+    /// stream that was never used here, or is retired already, is no error.
+    ///
+    /// Does not wait for the stream, unless the driver refuses to record an event on it, or another thread
+    /// is waiting for the same stream.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`]; what the driver answers where the stream could
+    /// not even be waited for, or where it is being captured: it is not retired then, and the call can be made again.
+    ///
+    /// # Safety
+    /// All work of `stream` that uses this allocator's memory was queued before the call; no request for the stream is under
+    /// way, and none names it afterwards until its handle is another stream's. What came later would not be waited for
+    /// when the memory of live blocks, also of a [`DeviceBuffer`](crate::DeviceBuffer), is freed and reused.
+    pub unsafe fn retire_stream(&self, stream: Stream) -> Result<()> {
+        let stream = self.own(stream)?;
+        self.give_back(stream.device, |_| {
+            // A stream may use the memory of other devices, too. Its end is found once: what can fail comes before the
+            // first device takes it for retired.
+            let mut last = None;
+            let retire = |device: &DeviceAllocator<P>| device.retire_stream(stream, &mut last);
+            self.devices.iter().try_for_each(retire)?;
+            self.set_reserve_class(stream, "")
+        })
+    }
+
+    /// Gives all cached memory of all devices back: waits for pending frees, then returns whole free
+    /// segments and whole free granules, of the default pool and of pools that were released. Blocks. While the calling
+    /// thread captures, nothing is waited for, and only what devices are known to be done with goes.
+    /// PyTorch: `emptyCache`.
+    ///
+    /// # Errors
+    /// The first driver error; what could not be given back stays cached.
+    pub fn empty_cache(&self) -> Result<()> {
+        self.each_device(|device| device.empty_cache(Flush::Everything))
+    }
+
+    /// All devices get their turn to give something back; the first error is returned.
+    fn each_device(&self, work: impl Fn(&DeviceAllocator<P>) -> Result<()>) -> Result<()> {
+        if let Some(edge) = self.edge() {
+            return edge.of_release();
+        }
+        self.devices.iter().map(|device| device.noticing(work(device))).fold(Ok(()), Result::and)
+    }
+
+    /// Notices finished pending frees of a device without waiting. Every `malloc` does this under the
+    /// `pytorch` policy.
+    ///
+    /// # Errors
+    /// What the driver answers to the queries.
+    pub fn poll(&self, device: DeviceIndex) -> Result<()> {
+        let device = self.device(device)?;
+        device.noticing(device.poll())
+    }
+
+    /// Waits for all pending frees of a device; gives nothing back. Blocks.
+    ///
+    /// # Errors
+    /// What the driver answers; what is left stays pending.
+    pub fn synchronise(&self, device: DeviceIndex) -> Result<()> {
+        let device = self.device(device)?;
+        device.noticing(device.synchronise())
+    }
+
+    /// Statistics of a device: exact, and of one moment. PyTorch: `getDeviceStats`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`].
+    pub fn stats(&self, device: DeviceIndex) -> Result<DeviceStats> {
+        Ok(self.seen_device(device)?.stats())
+    }
+
+    /// All peaks become the current values. PyTorch: `resetPeakStats`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`].
+    pub fn reset_peak_stats(&self, device: DeviceIndex) -> Result<()> {
+        self.seen_device(device)?.reset_peak_stats();
+        Ok(())
+    }
+
+    /// Sums and event counters begin anew. PyTorch: `resetAccumulatedStats`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`].
+    pub fn reset_accumulated_stats(&self, device: DeviceIndex) -> Result<()> {
+        self.seen_device(device)?.reset_accumulated_stats();
+        Ok(())
+    }
+
+    /// The largest pieces to be had. Asks the driver. PyTorch: `cacheInfo`.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn cache_info(&self, device: DeviceIndex) -> Result<CacheInfo> {
+        let engine = self.device(device)?;
+        let memory = engine.noticing(self.backend.memory_info(device).map_err(AllocError::Backend))?;
+        Ok(CacheInfo { largest_cached: engine.largest_free_block(), device_free: memory.free })
+    }
+
+    /// The segment that holds a live block. PyTorch: `getBaseAllocation`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidPointer`]; [`AllocError::Growable`] for growable segments, whose parts come and go.
+    pub fn base_allocation(&self, ptr: DevicePtr) -> Result<BaseAllocation> {
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
+        let found =
+            self.map.get(ptr).and_then(|at| self.devices[at.device.0 as usize].base_allocation(ptr, at));
+        match found {
+            Some(Some((base, bytes))) => Ok(BaseAllocation { base, bytes }),
+            Some(None) => Err(AllocError::Growable { always: P::VIEWS }),
+            None => Err(self.bad_pointer(ptr)),
+        }
+    }
+
+    /// Bytes of the block at `ptr`: the request, rounded. `None` where that is no live block.
+    #[must_use]
+    pub fn block_size(&self, ptr: DevicePtr) -> Option<u64> {
+        let at = self.map.get(ptr).filter(|_| !self.is_forked())?;
+        self.devices[at.device.0 as usize].block_size(ptr, at)
+    }
+
+    /// [`malloc`](Self::malloc) at the very address `ptr`, out of free memory that the stream and its pool already have.
+    /// 0 bytes give the null address. Never takes memory from the device. PyTorch: `allocateWithAddress`.
+    ///
+    /// # Errors
+    /// [`AllocError::ExactAddress`] where no free block holds the range.
+    pub fn malloc_at(&self, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
+        let stream = self.own(stream)?;
+        let device = self.device(stream.device)?;
+        if bytes == 0 {
+            return Ok(DevicePtr::NULL);
+        }
+        device.malloc_at(bytes, ptr, stream)
+    }
+
+    /// Limits what is held on a device to a share of its memory; 1 lifts the limit.
+    /// PyTorch: `setMemoryFraction`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidFraction`] outside 0 to 1; [`AllocError::Budget`] where that leaves no room for what is
+    /// guaranteed to tenants.
+    pub fn set_memory_fraction(&self, fraction: f64, device: DeviceIndex) -> Result<()> {
+        self.device(device)?.set_memory_fraction(fraction)
+    }
+
+    /// Limits what is held on a device. Beyond `hard` nothing is taken; beyond `soft`, cached memory is given back before
+    /// more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say; the memory fraction
+    /// is a limit of its own beside them.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`]; [`AllocError::Settings`] for a limit of nothing, or over the whole device;
+    /// [`AllocError::Budget`] where that leaves no room for what is guaranteed to tenants.
+    pub fn set_memory_limits(
+        &self,
+        device: DeviceIndex,
+        hard: Option<MemoryLimit>,
+        soft: Option<MemoryLimit>,
+    ) -> Result<()> {
+        let limits = Settings { memory_limit: hard, memory_soft_limit: soft, ..Settings::default() };
+        limits.validate().map_err(AllocError::Settings)?;
+        self.device(device)?.set_memory_limits(hard, soft)
+    }
+
+    /// Gives a stream a reserve class, so that its growable segments reserve what
+    /// `expandable_segments_reserve_by_class` says for that class; an empty class takes it away.
+    /// PyTorch: `setExpandableSegmentReserveClassForStream`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`].
+    pub fn set_reserve_class(&self, stream: Stream, class: &str) -> Result<()> {
+        let stream = self.own(stream)?;
+        self.device(stream.device)?.set_reserve_class(stream, class);
+        Ok(())
+    }
+
+    /// The share in force. PyTorch: `getMemoryFraction`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`].
+    pub fn memory_fraction(&self, device: DeviceIndex) -> Result<f64> {
+        Ok(self.seen_device(device)?.memory_fraction())
+    }
+
+    /// Replaces the settings of all devices. What is handed out or cached stays; the memory fraction stays as
+    /// it was set, as in PyTorch.
+    ///
+    /// # Errors
+    /// [`AllocError::Settings`] when `settings` names another allocator backend or policy, or a value out of range;
+    /// [`AllocError::Budget`] where `memory_limit` leaves no room for what is guaranteed to tenants.
+    pub fn configure(&self, settings: Settings) -> Result<()> {
+        if settings.backend != AllocatorBackend::Native {
+            return Err(AllocError::Settings(
+                "Allocator backend parsed at runtime != allocator backend parsed at load time, \
+                 cudaMallocAsync != native"
+                    .into(),
+            ));
+        }
+        settings.validate().and_then(|()| settings.check_policy(P::NAME)).map_err(AllocError::Settings)?;
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
+        {
+            // All devices have the settings of one call.
+            let _alone = self.configuring.lock();
+            self.devices.iter().try_for_each(|device| device.keeps_guarantees(&settings))?;
+            for device in &self.devices {
+                device.configure(&settings);
+            }
+            let caching = settings.caching;
+            *self.settings.lock() = settings;
+            self.enable(caching);
+        }
+        self.devices.iter().for_each(DeviceAllocator::follow_settings);
+        Ok(())
+    }
+
+    /// The settings in force; in a forked child the defaults.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        if self.is_forked() {
+            return Settings::default();
+        }
+        self.settings.lock().clone()
+    }
+
+    /// Runs `callback` when memory is short, before the device is asked for more. It may free memory through this
+    /// allocator; it returns whether it did. PyTorch: `FreeMemoryCallback`.
+    pub fn add_free_memory_callback(&self, callback: impl Fn() -> bool + Send + Sync + 'static) {
+        let callback = Arc::new(callback);
+        for device in self.reachable() {
+            let callback = Arc::clone(&callback);
+            let boxed: FreeMemoryCallback = Box::new(move || callback());
+            device.add_free_memory_callback(boxed);
+        }
+    }
+
+    /// Walks every structure of every device. For tests; it locks everything.
+    ///
+    /// # Panics
+    /// On the first broken invariant, with its name.
+    pub fn check_invariants(&self) {
+        for device in self.reachable() {
+            device.check_invariants();
+        }
+    }
+
+    /// The default pool's id.
+    pub const DEFAULT_POOL: PoolId = PoolId::DEFAULT;
+}

@@ -1,0 +1,67 @@
+//! What calls answer at the edges of a process: in a forked child, and once the driver goes away.
+
+use super::CachingAllocator;
+use crate::device::DeviceAllocator;
+use crate::error::{AllocError, Result};
+use crate::policy::Policy;
+use crate::process::attention::Edge;
+use crate::sync::Arc;
+use crate::types::DeviceIndex;
+use std::mem::ManuallyDrop;
+
+impl<P: Policy> CachingAllocator<P> {
+    /// Says that the driver is about to be unloaded, or its device reset: it is never called again. The memory goes
+    /// with the driver. An exit of the process says the same by itself.
+    pub fn abandon(&self) {
+        self.devices.iter().for_each(DeviceAllocator::abandon);
+    }
+
+    /// Why the driver may not be called, if that is so.
+    #[cold]
+    pub(super) fn edge(&self) -> Option<Edge> {
+        self.devices.iter().find_map(DeviceAllocator::edge)
+    }
+
+    /// In a forked child nothing may be locked, not even to look at it.
+    pub(super) fn is_forked(&self) -> bool {
+        self.edge() == Some(Edge::Forked)
+    }
+
+    /// The devices, unless the process is a fork.
+    pub(super) fn reachable(&self) -> impl Iterator<Item = &DeviceAllocator<P>> {
+        self.devices.iter().filter(|device| device.edge() != Some(Edge::Forked))
+    }
+
+    /// A device that is asked for something.
+    pub(super) fn device(&self, device: DeviceIndex) -> Result<&DeviceAllocator<P>> {
+        let device = self.device_at(device)?;
+        device.edge().map_or(Ok(device), |edge| Err(edge.refusal()))
+    }
+
+    /// A device that is looked at, which needs no driver.
+    pub(super) fn seen_device(&self, device: DeviceIndex) -> Result<&DeviceAllocator<P>> {
+        let device = self.device_at(device)?;
+        if device.edge() == Some(Edge::Forked) { Err(AllocError::Forked) } else { Ok(device) }
+    }
+
+    /// Lets a device take something back. Without a driver there is nothing to be done.
+    pub(super) fn give_back(
+        &self,
+        device: DeviceIndex,
+        take_back: impl FnOnce(&DeviceAllocator<P>) -> Result<()>,
+    ) -> Result<()> {
+        let device = self.device_at(device)?;
+        device.edge().map_or_else(|| device.noticing(take_back(device)), Edge::of_release)
+    }
+}
+
+impl<P: Policy> Drop for CachingAllocator<P> {
+    /// Gives everything back that is not in the program's hands. At an edge of the process, nothing: neither devices
+    /// nor the backend, whose end would call the driver, too, are ever dropped then.
+    fn drop(&mut self) {
+        if self.edge().is_some() {
+            std::mem::take(&mut self.devices).into_iter().for_each(DeviceAllocator::leak);
+            let _backend = ManuallyDrop::new(Arc::clone(&self.backend));
+        }
+    }
+}

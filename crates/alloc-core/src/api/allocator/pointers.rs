@@ -1,0 +1,111 @@
+//! Pointers that the address map does not know: memory from times when caching was off, and wrong ones.
+
+use super::CachingAllocator;
+use crate::device::DeviceAllocator;
+use crate::error::{AllocError, Result};
+use crate::memory::address_map::Location;
+use crate::policy::Policy;
+use crate::types::{DeviceIndex, DevicePtr, Stream};
+use crate::watch::pointer::{BadPointer, Problem, says_freed};
+use crate::watch::snapshot::TraceEntry;
+
+impl<P: Policy> CachingAllocator<P> {
+    /// [`free`](Self::free) of a block of `device`; on any other device nothing is freed.
+    ///
+    /// # Errors
+    /// [`AllocError::WrongDevice`] where it is another device's; those of [`free`](Self::free).
+    pub fn free_on(&self, ptr: DevicePtr, device: DeviceIndex) -> Result<()> {
+        if let Some(edge) = self.device_at(device)?.edge() {
+            return edge.of_release();
+        }
+        match self.block_device(ptr) {
+            Some(owner) if owner != device => Err(AllocError::WrongDevice { ptr, device, owner }),
+            _ => self.free(ptr),
+        }
+    }
+
+    /// The device of the live block at `ptr`, awake or asleep, whatever its memory's source; `None` where that is no live block.
+    #[must_use]
+    pub fn block_device(&self, ptr: DevicePtr) -> Option<DeviceIndex> {
+        if self.is_forked() {
+            return None;
+        }
+        let is_live = |at: &Location| self.devices[at.device.0 as usize].sleeps(ptr, *at).is_some();
+        self.map.get(ptr).filter(is_live).map(|at| at.device).or_else(|| {
+            let index = self.devices.iter().position(|device| device.is_uncached(ptr))?;
+            u16::try_from(index).ok().map(DeviceIndex)
+        })
+    }
+
+    /// A value takes the live block at `ptr`, or gives it up: while it has it, nobody else frees or shares it, and no
+    /// checkpoint is restored over it.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or a value has it, or has not, already.
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: bool) -> Result<()> {
+        if ptr.is_null() {
+            return Ok(());
+        }
+        if self.is_forked() {
+            return Err(AllocError::Forked);
+        }
+        let changed = match self.map.get(ptr) {
+            Some(at) => self.devices[at.device.0 as usize].set_owned(ptr, at, owned),
+            None => self.devices.iter().any(|device| device.set_uncached_owned(ptr, owned)),
+        };
+        if changed { Ok(()) } else { Err(self.bad_pointer(ptr)) }
+    }
+
+    /// Frees what the address map does not know.
+    #[cold]
+    pub(super) fn free_unknown(&self, ptr: DevicePtr) -> Result<()> {
+        if let Some(edge) = self.devices.iter().find_map(DeviceAllocator::edge) {
+            return edge.of_release();
+        }
+        for device in &self.devices {
+            if let Some(edge) = device.edge() {
+                return edge.of_release();
+            }
+            let freed = device.noticing(device.free_uncached(ptr));
+            match (freed, device.edge()) {
+                (Ok(false), _) => {}
+                (Err(_), Some(edge)) => return edge.of_release(),
+                (freed, _) => return freed.map(|_| ()),
+            }
+        }
+        Err(self.bad_pointer(ptr))
+    }
+
+    /// Notes a use of what the address map does not know.
+    #[cold]
+    pub(super) fn record_unknown(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
+        if self.devices.iter().any(|device| device.record_uncached(ptr, stream)) {
+            return Ok(());
+        }
+        if self.is_asleep(ptr) == Some(true) {
+            return Err(AllocError::Asleep { what: format!("the block at {ptr}") });
+        }
+        // A use of a part, of a view for example, is a use of the block.
+        let around = self.devices.iter().find_map(|device| device.diagnose(ptr));
+        if let Some(Problem::InsideBlock { block, .. }) = around {
+            return self.record_stream(block, stream);
+        }
+        Err(self.bad_pointer(ptr))
+    }
+
+    /// The error for a pointer that is no live block, with what is known about it.
+    #[cold]
+    pub(super) fn bad_pointer(&self, ptr: DevicePtr) -> AllocError {
+        let found = self.devices.iter().find_map(|device| device.diagnose(ptr));
+        let calls = self.foreign.calls();
+        let history: Vec<TraceEntry> =
+            self.devices.iter().flat_map(|device| device.history_of(ptr, &calls)).collect();
+        let problem = match found {
+            // Its memory may have become part of another free block since, or have gone back to the driver.
+            None | Some(Problem::NotHandedOut { .. }) if says_freed(&history, ptr) => Problem::Freed,
+            Some(problem) => problem,
+            None => Problem::Foreign,
+        };
+        AllocError::InvalidPointer(Box::new(BadPointer { ptr, problem, history }))
+    }
+}

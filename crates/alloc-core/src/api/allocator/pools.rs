@@ -1,0 +1,255 @@
+//! Private pools, graph captures, checkpoints.
+
+use super::CachingAllocator;
+use crate::arena::pool::{Filter, Holder, PoolStats};
+use crate::device::{CheckpointDelta, Flush, PoolCheckpoint};
+#[cfg(doc)]
+use crate::error::AllocError;
+use crate::error::Result;
+use crate::lifetimes::last_work::LastWork;
+use crate::memory::source::SegmentSource;
+use crate::policy::Policy;
+use crate::sync::plain::AtomicU64;
+use crate::sync::{Arc, Ordering};
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use std::collections::BTreeSet;
+
+/// Numbers of pools that programs make, and of those that captures make; shared by all allocators of the process.
+static USER_POOLS: AtomicU64 = AtomicU64::new(1);
+static CAPTURE_POOLS: AtomicU64 = AtomicU64::new(1);
+
+impl PoolId {
+    /// A new id for a pool that the program makes: `(0, n)`, never used before in this process.
+    #[must_use]
+    pub fn fresh() -> Self {
+        Self(0, USER_POOLS.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A new id for the pool of a capture: `(n, 0)`, never used before in this process.
+    #[must_use]
+    pub fn fresh_for_capture() -> Self {
+        Self(CAPTURE_POOLS.fetch_add(1, Ordering::Relaxed), 0)
+    }
+}
+
+impl<P: Policy> CachingAllocator<P> {
+    /// Makes a pool with one reference, or adds a reference to it. Its memory comes from `source`, if one is given
+    /// when the pool is made. PyTorch: `createOrIncrefPool`.
+    ///
+    /// # Errors
+    /// [`AllocError::DeadPool`] for a pool that was released by everyone; [`AllocError::Pool`] for the default pool, and
+    /// for a source given to a pool that exists.
+    pub fn create_pool(
+        &self,
+        device: DeviceIndex,
+        pool: PoolId,
+        source: Option<Arc<dyn SegmentSource>>,
+    ) -> Result<()> {
+        self.reference_pool(device, pool, source, Holder::Program)
+    }
+
+    pub(crate) fn reference_pool(
+        &self,
+        device: DeviceIndex,
+        pool: PoolId,
+        source: Option<Arc<dyn SegmentSource>>,
+        holder: Holder,
+    ) -> Result<()> {
+        self.device(device)?.create_pool(pool, source, holder)
+    }
+
+    /// Sends requests that `filter` accepts to the pool, which gets a reference more, and is made if there is none. Of
+    /// several scopes the newest that accepts counts. PyTorch: `beginAllocateToPool`.
+    ///
+    /// # Errors
+    /// [`AllocError::Pool`] where a scope of the pool is open already; [`AllocError::DeadPool`]. Nothing has changed then.
+    pub fn begin_pool(&self, device: DeviceIndex, pool: PoolId, filter: Filter) -> Result<()> {
+        self.open_scope(device, pool, filter, Holder::Program)
+    }
+
+    pub(crate) fn open_scope(
+        &self,
+        device: DeviceIndex,
+        pool: PoolId,
+        filter: Filter,
+        holder: Holder,
+    ) -> Result<()> {
+        let filter = match filter {
+            Filter::Stream(stream) => Filter::Stream(self.own(stream)?),
+            Filter::CaptureOf(stream) => Filter::CaptureOf(self.own(stream)?),
+            other => other,
+        };
+        self.device(device)?.begin_pool(pool, filter, holder)
+    }
+
+    /// Ends the pool's scope. Its references stay: [`release_pool`](Self::release_pool) takes the one of
+    /// [`begin_pool`](Self::begin_pool) away. PyTorch: `endAllocateToPool`.
+    ///
+    /// # Errors
+    /// [`AllocError::Pool`] where no scope of the pool is open, or a value ([`PoolScope`], [`GraphCapture`]) has it open.
+    ///
+    /// [`PoolScope`]: crate::pool::PoolScope
+    /// [`GraphCapture`]: crate::graph::GraphCapture
+    pub fn end_pool(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
+        self.close_scope(device, pool, Holder::Program)
+    }
+
+    pub(crate) fn close_scope(&self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
+        self.give_back(device, |device| device.end_pool(pool, holder))
+    }
+
+    /// Takes a reference of [`create_pool`](Self::create_pool) or [`begin_pool`](Self::begin_pool) away; those of values
+    /// ([`MemoryPool`](crate::pool::MemoryPool), [`PoolScope`], [`GraphCapture`],
+    /// [`CapturedGraph`](crate::graph::CapturedGraph)) go with the values. After the last one the pool's cached memory goes with the next flush, and the rest when it
+    /// is free; the pool serves nobody any more. PyTorch: `releasePool`.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`]; [`AllocError::Pool`] where only values have references.
+    ///
+    /// [`PoolScope`]: crate::pool::PoolScope
+    /// [`GraphCapture`]: crate::graph::GraphCapture
+    pub fn release_pool(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
+        self.unreference_pool(device, pool, Holder::Program)
+    }
+
+    pub(crate) fn unreference_pool(&self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
+        self.give_back(device, |device| device.release_pool(pool, holder))
+    }
+
+    /// A graph knows addresses of the pool: nothing of it leaves while it is in use.
+    pub(crate) fn note_captured(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
+        self.device(device)?.note_captured(pool)
+    }
+
+    /// Keeps a pool's memory until `launches` are done, also when nobody uses the pool any more.
+    pub(crate) fn keep_pool_for(
+        &self,
+        device: DeviceIndex,
+        pool: PoolId,
+        launches: &[Arc<LastWork>],
+    ) -> Result<()> {
+        self.give_back(device, |device| device.keep_pool_for(pool, launches))
+    }
+
+    /// References to a pool. PyTorch: `getPoolUseCount`.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownPool`].
+    pub fn pool_use_count(&self, device: DeviceIndex, pool: PoolId) -> Result<u32> {
+        self.seen_device(device)?.pool_use_count(pool)
+    }
+
+    /// Whether requests to the default pool that cannot be served otherwise may take what this pool has cached.
+    /// PyTorch: `setUseOnOOM`.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
+    pub fn set_use_on_oom(&self, device: DeviceIndex, pool: PoolId, on: bool) -> Result<()> {
+        self.device(device)?.set_use_on_oom(pool, on)
+    }
+
+    /// The pool hands blocks out whole from here on, until it is released. PyTorch: `setNoSplit`.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
+    pub fn set_no_split(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
+        self.device(device)?.set_no_split(pool)
+    }
+
+    /// Gives the cached memory of one pool back on every device that has it, if nobody uses the pool any more; one in
+    /// use keeps its memory. Blocks. PyTorch: `emptyCache` with an id.
+    ///
+    /// # Errors
+    /// The first driver error; what could not be given back stays cached.
+    pub fn empty_pool(&self, pool: PoolId) -> Result<()> {
+        self.each_device(|device| match device.slot_of(pool) {
+            Ok(slot) => device.empty_cache(Flush::Pool(slot)),
+            // Another device's, or gone with its memory.
+            Err(_) => Ok(()),
+        })
+    }
+
+    /// What a pool holds and who uses it.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownPool`].
+    pub fn pool_stats(&self, device: DeviceIndex, pool: PoolId) -> Result<PoolStats> {
+        self.seen_device(device)?.pool_stats(pool)
+    }
+
+    /// Takes memory into a pool for requests of these sizes in bytes, all live at a time, for `stream`: they need nothing
+    /// from the device then. For a capture, which begins with an empty pool.
+    ///
+    /// # Errors
+    /// Those of [`malloc`](Self::malloc); what was taken until then stays cached.
+    pub fn prime_pool(&self, pool: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
+        let stream = self.own(stream)?;
+        self.device(stream.device)?.prime_pool(pool, stream, sizes)
+    }
+
+    /// Whether the live blocks of a pool are exactly `expected`; pending ones do not count.
+    /// PyTorch: `checkPoolLiveAllocations`.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownPool`].
+    pub fn pool_has_live(
+        &self,
+        device: DeviceIndex,
+        pool: PoolId,
+        expected: &BTreeSet<DevicePtr>,
+    ) -> Result<bool> {
+        self.seen_device(device)?.pool_has_live(pool, expected)
+    }
+
+    /// Says that a stream of `device` is being captured from here on, until
+    /// [`mark_capture_end`](Self::mark_capture_end). PyTorch: `markCaptureBegin`.
+    ///
+    /// # Errors
+    /// [`AllocError::Backend`] where the backend has no graph capture.
+    pub fn mark_capture_begin(&self, device: DeviceIndex) -> Result<()> {
+        self.mark_begin(device, Holder::Program)
+    }
+
+    pub(crate) fn mark_begin(&self, device: DeviceIndex, holder: Holder) -> Result<()> {
+        self.device(device)?.mark_capture_begin(holder)
+    }
+
+    /// Says that a capture has ended, well or not, whose begin was [marked](Self::mark_capture_begin): that of a
+    /// [`GraphCapture`] it ends itself. When none is under way any more, blocks freed meanwhile become free as
+    /// far as graphs are concerned. PyTorch: `markCaptureEnd`.
+    ///
+    /// # Errors
+    /// [`AllocError::NoCapture`] where none is under way.
+    ///
+    /// [`GraphCapture`]: crate::graph::GraphCapture
+    pub fn mark_capture_end(&self, device: DeviceIndex) -> Result<()> {
+        self.mark_end(device, Holder::Program)
+    }
+
+    pub(crate) fn mark_end(&self, device: DeviceIndex, holder: Holder) -> Result<()> {
+        self.give_back(device, |device| device.mark_capture_end(holder))
+    }
+
+    /// Saves which blocks of a pool are live. PyTorch: `getCheckpointState`.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownPool`]; [`AllocError::Checkpoint`] while blocks wait for streams.
+    pub fn checkpoint(&self, device: DeviceIndex, pool: PoolId) -> Result<PoolCheckpoint> {
+        self.device(device)?.checkpoint(pool)
+    }
+
+    /// Makes exactly those blocks of the pool live that were when `saved` was made; memory that came since stays as free
+    /// memory, and contents stay as they are. Every block that is live now is freed first, those that are live
+    /// afterwards, too. With `stale`, each of them must be among these. PyTorch: `setCheckpointPoolState`.
+    ///
+    /// # Errors
+    /// [`AllocError::Checkpoint`] where that is not possible, [`AllocError::DeadPool`], [`AllocError::UnknownPool`].
+    /// Nothing has changed then.
+    pub fn restore_checkpoint(
+        &self,
+        saved: &PoolCheckpoint,
+        stale: Option<&BTreeSet<DevicePtr>>,
+    ) -> Result<CheckpointDelta> {
+        self.device(saved.device())?.restore(saved, stale)
+    }
+}

@@ -1,0 +1,88 @@
+//! Statistics of a part of the program.
+
+use super::CachingAllocator;
+use crate::device::ScopeId;
+#[cfg(doc)]
+use crate::error::AllocError;
+use crate::error::Result;
+use crate::policy::{Policy, PytorchPolicy};
+use crate::sync::Arc;
+use crate::types::DeviceIndex;
+use crate::watch::stats::ScopeStats;
+
+/// Statistics of a device while a part of the program runs: a request, a step, a layer.
+///
+/// Scopes nest and overlap, on one thread or on many, and end in any order. They see what every thread does on the
+/// device. Neither [`reset_peak_stats`](CachingAllocator::reset_peak_stats) nor
+/// [`reset_accumulated_stats`](CachingAllocator::reset_accumulated_stats) changes what a scope says, and no scope changes
+/// the device's own statistics.
+///
+/// Requests and frees cost what they cost without a scope, but a request that raises the most of the newest scope
+/// compares all streams, as one does that raises the device's own peak.
+///
+/// ```
+/// # fn main() -> Result<(), alloc_core::AllocError> {
+/// # use alloc_core::{CachingAllocator, types::{DeviceIndex, Stream}};
+/// # use std::sync::Arc;
+/// fn step(allocator: &Arc<CachingAllocator>, stream: Stream) -> Result<(), alloc_core::AllocError> {
+///     let scope = allocator.stat_scope(stream.device)?;
+///     let ptr = allocator.malloc(1 << 20, stream)?;
+///     allocator.free(ptr)?;
+///     let stats = scope.finish()?;
+///     println!("{} bytes at most", stats.allocated_bytes.peak);
+///     Ok(())
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "the scope ends when this is dropped"]
+pub struct StatScope<P: Policy = PytorchPolicy> {
+    allocator: Arc<CachingAllocator<P>>,
+    device: DeviceIndex,
+    id: ScopeId,
+}
+
+impl<P: Policy> CachingAllocator<P> {
+    /// Begins statistics of a part of the program; they end with the answer. Does not block.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`], [`AllocError::Forked`].
+    pub fn stat_scope(self: &Arc<Self>, device: DeviceIndex) -> Result<StatScope<P>> {
+        let id = self.seen_device(device)?.begin_scope();
+        Ok(StatScope { allocator: Arc::clone(self), device, id })
+    }
+}
+
+impl<P: Policy> StatScope<P> {
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> DeviceIndex {
+        self.device
+    }
+
+    /// What happened since the scope began, exact and of one moment. It goes on.
+    ///
+    /// # Errors
+    /// [`AllocError::Forked`] in a child of the process that began it.
+    pub fn peaks(&self) -> Result<ScopeStats> {
+        Ok(self.allocator.seen_device(self.device)?.scope_stats(self.id))
+    }
+
+    /// Ends the scope, and says what happened in it.
+    ///
+    /// # Errors
+    /// As for [`peaks`](Self::peaks).
+    pub fn finish(self) -> Result<ScopeStats> {
+        self.peaks()
+    }
+}
+
+impl<P: Policy> Drop for StatScope<P> {
+    fn drop(&mut self) {
+        // In a forked child nothing may be locked; the scope is the parent's.
+        if let Ok(device) = self.allocator.seen_device(self.device) {
+            device.end_scope(self.id);
+        }
+    }
+}

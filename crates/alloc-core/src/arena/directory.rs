@@ -1,0 +1,347 @@
+//! A device's arenas: found by number, or by pool and stream, without a lock once they are there.
+
+#[cfg(all(test, loom))]
+mod models;
+
+use crate::arena::{ArenaId, ArenaPool, ArenaState};
+use crate::base::steps::Counted;
+use crate::error::{AllocError, Result};
+use crate::lifetimes::last_work::LastWork;
+use crate::memory::address_map::AddressMap;
+use crate::policy::Policy;
+use crate::process::stream_identity::shown_raw;
+use crate::sync::{Arc, AtomicU64, Guard, Mutex, OnceLock, Ordering, Rank};
+use crate::types::{DeviceIndex, Stream};
+use crate::watch::history::HistoryTemplate;
+use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, VecDeque};
+
+pub(crate) use crate::arena::Arena;
+pub(crate) use crate::base::ids::PoolSlot;
+
+const CHUNK: usize = 256;
+const CHUNKS: usize = 256;
+/// Places in the stream table; a power of two.
+const STREAM_TABLE: usize = if cfg!(loom) { 16 } else { 1024 };
+/// How many neighbouring places are looked at before the locked table is asked.
+const PROBES: usize = 8;
+
+/// Arrays, not slices: their lengths are known, so that looking one up needs no bounds check.
+type Chunk<P> = Box<[OnceLock<Arc<Arena<P>>>; CHUNK]>;
+
+/// A place of the stream table: empty (0), left ([`LEFT`]), or the upper bits of a handle's hash, [`TAKEN`], and
+/// the number of an arena.
+type StreamPlace = AtomicU64;
+
+/// An arena's number.
+const NUMBER: u64 = 0xffff;
+/// Set in a place that holds an arena.
+const TAKEN: u64 = 0x1_0000;
+/// A place whose stream was retired: the search goes on behind it.
+const LEFT: u64 = 1;
+
+/// What an arena held of a pool that is gone.
+pub(crate) type Left = (ArenaPool, Option<Arc<LastWork>>);
+
+/// Whom an arena serves.
+type Key = (PoolSlot, u64);
+
+fn key(slot: PoolSlot, stream: Stream) -> Key {
+    (slot, stream.raw)
+}
+
+/// What a new arena starts with; changed together with all existing arenas.
+#[derive(Debug)]
+pub(crate) struct Template<P> {
+    pub(crate) policy: P,
+    pub(crate) ages: bool,
+    pub(crate) history: HistoryTemplate,
+}
+
+#[derive(Debug)]
+struct Registry<P> {
+    template: Template<P>,
+    count: usize,
+    by_stream: FxHashMap<Key, u16>,
+    /// The pools in which a stream has an arena, by its handle.
+    pools_of: FxHashMap<u64, BTreeSet<PoolSlot>>,
+    /// All arenas of each pool.
+    by_pool: FxHashMap<PoolSlot, BTreeSet<u16>>,
+    /// Those whose stream is retired, in that order.
+    retired: FxHashMap<PoolSlot, VecDeque<u16>>,
+    /// Arenas of pools that are gone, for new ones.
+    vacant: Vec<u16>,
+}
+
+/// All arenas.
+#[derive(Debug)]
+pub(crate) struct Directory<P: Policy> {
+    device: DeviceIndex,
+    map: Arc<AddressMap>,
+    /// Most devices have no more arenas than those of the first chunk.
+    first: Chunk<P>,
+    /// All chunks but the first.
+    further: Box<[OnceLock<Chunk<P>>; CHUNKS]>,
+    /// Open addressing by stream handle, changed under the registry's lock. It only points at a likely arena: whoever
+    /// has locked that asks it whether it serves the stream.
+    streams: Box<[StreamPlace; STREAM_TABLE]>,
+    registry: Mutex<Registry<P>>,
+    searches: Arc<[AtomicU64; 2]>,
+}
+
+fn new_chunk<P: Policy>() -> Chunk<P> {
+    Box::new(std::array::from_fn(|_| OnceLock::new()))
+}
+
+impl<P: Policy> Directory<P> {
+    pub(crate) fn new(device: DeviceIndex, map: Arc<AddressMap>, template: Template<P>) -> Self {
+        let registry = Registry {
+            template,
+            count: 0,
+            by_stream: FxHashMap::default(),
+            pools_of: FxHashMap::default(),
+            by_pool: FxHashMap::default(),
+            retired: FxHashMap::default(),
+            vacant: Vec::new(),
+        };
+        Self {
+            device,
+            map,
+            first: new_chunk(),
+            further: Box::new(std::array::from_fn(|_| OnceLock::new())),
+            streams: Box::new(std::array::from_fn(|_| StreamPlace::new(0))),
+            registry: Mutex::new(Rank::Registry, registry),
+            searches: Arc::default(),
+        }
+    }
+
+    /// The arena with a number, if there is one.
+    #[inline(always)]
+    pub(crate) fn get(&self, number: u16) -> Option<&Arc<Arena<P>>> {
+        let number = number as usize;
+        if number < CHUNK {
+            return self.first[number].get();
+        }
+        self.further[number / CHUNK].get()?[number % CHUNK].get()
+    }
+
+    /// The arena that a stream most likely has in a pool, without a lock.
+    #[inline(always)]
+    pub(crate) fn hint(&self, slot: PoolSlot, stream: Stream) -> Option<&Arc<Arena<P>>> {
+        let hash = hash(key(slot, stream));
+        for place in places(hash) {
+            let value = self.streams[place].load(Ordering::Acquire);
+            if value | NUMBER == hash | TAKEN | NUMBER {
+                return self.get((value & NUMBER) as u16);
+            }
+            if value == 0 {
+                break;
+            }
+        }
+        None
+    }
+
+    /// The arena of a stream in a pool, if it has one.
+    pub(crate) fn of_stream(&self, slot: PoolSlot, stream: Stream) -> Option<&Arc<Arena<P>>> {
+        let number = self.registry.lock().by_stream.get(&key(slot, stream)).copied()?;
+        self.get(number)
+    }
+
+    /// The arenas of a stream in all pools, by number.
+    pub(crate) fn all_of_stream(&self, stream: Stream) -> Vec<(PoolSlot, &Arc<Arena<P>>)> {
+        let registry = self.registry.lock();
+        let slots = registry.pools_of.get(&stream.raw).into_iter().flatten().counted();
+        let number = |slot: &PoolSlot| Some((*registry.by_stream.get(&key(*slot, stream))?, *slot));
+        let mut mine: Vec<(u16, PoolSlot)> = slots.filter_map(number).collect();
+        drop(registry);
+        mine.sort_unstable();
+        mine.into_iter().filter_map(|(number, slot)| Some((slot, self.get(number)?))).collect()
+    }
+
+    /// The arenas of a pool whose streams are retired, one by one: that of the one retired for longest has place 0.
+    pub(crate) fn retired_in_line(&self, slot: PoolSlot, place: usize) -> Option<&Arc<Arena<P>>> {
+        let registry = self.registry.lock();
+        let number = *registry.retired.get(&slot)?.get(place)?;
+        drop(registry);
+        self.get(number)
+    }
+
+    /// A new arena for a stream that has none in this pool. One caller at a time, and none while arenas are recycled.
+    #[cold]
+    pub(crate) fn make(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arc<Arena<P>>> {
+        let (vacant, policy) = {
+            let registry = self.registry.lock();
+            (registry.vacant.last().copied(), registry.template.policy.clone())
+        };
+        if let Some(arena) = vacant.and_then(|number| self.get(number)) {
+            let mut state = arena.lock();
+            state.serve_another(pool.clone(), stream, policy);
+            // It stops being vacant in the moment in which it is found: nobody sees it as neither.
+            let mut registry = self.registry.lock();
+            registry.vacant.pop();
+            self.register(&mut registry, pool.slot, stream, state.id.number);
+            return Ok(arena);
+        }
+        let mut registry = self.registry.lock();
+        let number = u16::try_from(registry.count)
+            .map_err(|_| AllocError::Limit("more than 65536 streams were used on one device"))?;
+        let id = ArenaId { device: self.device, number, stream };
+        let template = &registry.template;
+        let (policy, map, searches) =
+            (template.policy.clone(), Arc::clone(&self.map), Arc::clone(&self.searches));
+        let mut state = ArenaState::new(id, pool.clone(), policy, map, searches);
+        state.ages = template.ages;
+        state.history.configure(&template.history, (shown_raw(stream.raw), pool.id), false);
+        let arena = Arc::new(Arena::new(state));
+        let chunk = match number as usize / CHUNK {
+            0 => &self.first,
+            further => self.further[further].get_or_init(new_chunk),
+        };
+        let _ = chunk[number as usize % CHUNK].set(arena);
+        registry.count += 1;
+        self.register(&mut registry, pool.slot, stream, number);
+        drop(registry);
+        self.get(number).ok_or(AllocError::Limit("an arena was registered and not found"))
+    }
+
+    /// Takes the arenas of a pool that is gone, if none of them holds anything; `None` where one does. What is returned
+    /// is to be dropped without a lock: that may call the driver, or foreign code.
+    pub(crate) fn recycle(&self, slot: PoolSlot) -> Option<Vec<Left>> {
+        let mut mine = Vec::new();
+        for arena in self.of_pool(slot) {
+            let state = arena.lock();
+            if !state.blocks.is_empty() {
+                return None;
+            }
+            mine.push(state);
+        }
+        let mut registry = self.registry.lock();
+        for arena in &mine {
+            let (number, stream) = (arena.id.number, arena.id.stream);
+            if arena.retired.is_none() {
+                self.unbind(&mut registry, slot, stream, number);
+            }
+            registry.vacant.push(number);
+        }
+        registry.retired.remove(&slot);
+        registry.by_pool.remove(&slot);
+        drop(registry);
+        Some(mine.iter_mut().map(|arena| arena.vacate()).collect())
+    }
+
+    /// An arena serves a pool from here on.
+    fn register(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
+        registry.by_pool.entry(slot).or_default().insert(number);
+        self.bind(registry, slot, stream, number);
+    }
+
+    /// Makes an arena findable by its pool and stream.
+    fn bind(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
+        registry.by_stream.insert(key(slot, stream), number);
+        registry.pools_of.entry(stream.raw).or_default().insert(slot);
+        let hash = hash(key(slot, stream));
+        let vacant = places(hash).find(|place| self.streams[*place].load(Ordering::Relaxed) & TAKEN == 0);
+        if let Some(place) = vacant {
+            let value = hash & !NUMBER | TAKEN | u64::from(number);
+            self.streams[place].store(value, Ordering::Release);
+        }
+    }
+
+    /// A stream is retired: its arena, locked by the caller, is found by number only.
+    pub(crate) fn retired(&self, slot: PoolSlot, stream: Stream, number: u16) {
+        let mut registry = self.registry.lock();
+        registry.retired.entry(slot).or_default().push_back(number);
+        self.unbind(&mut registry, slot, stream, number);
+    }
+
+    /// An arena is found by number only, from here on.
+    fn unbind(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
+        registry.by_stream.remove(&key(slot, stream));
+        if let Entry::Occupied(mut slots) = registry.pools_of.entry(stream.raw) {
+            slots.get_mut().remove(&slot);
+            if slots.get().is_empty() {
+                slots.remove();
+            }
+        }
+        let hash = hash(key(slot, stream));
+        let value = hash & !NUMBER | TAKEN | u64::from(number);
+        if let Some(place) = places(hash).find(|place| self.streams[*place].load(Ordering::Relaxed) == value)
+        {
+            self.streams[place].store(LEFT, Ordering::Release);
+        }
+    }
+
+    /// A retired arena, locked by the caller, serves `stream` from here on.
+    pub(crate) fn adopted(&self, slot: PoolSlot, stream: Stream, number: u16) {
+        let mut registry = self.registry.lock();
+        if let Some(line) = registry.retired.get_mut(&slot) {
+            // Mostly it is the first.
+            let at = line.iter().counted().position(|retired| *retired == number);
+            at.and_then(|at| line.remove(at));
+        }
+        self.bind(&mut registry, slot, stream, number);
+    }
+
+    /// All arenas, by number.
+    pub(crate) fn all(&self) -> Vec<&Arc<Arena<P>>> {
+        let count = self.registry.lock().count;
+        (0..count).counted().filter_map(|n| self.get(u16::try_from(n).ok()?)).collect()
+    }
+
+    /// All arenas of a pool, by number. They are other pools' once this one is gone.
+    pub(crate) fn of_pool(&self, slot: PoolSlot) -> Vec<&Arc<Arena<P>>> {
+        let registry = self.registry.lock();
+        let mine = registry.by_pool.get(&slot).into_iter().flatten().counted();
+        mine.filter_map(|number| self.get(*number)).collect()
+    }
+
+    /// Changes what new arenas start with; the caller changes the existing ones after.
+    pub(crate) fn with_template<R>(&self, change: impl FnOnce(&mut Template<P>) -> R) -> R {
+        change(&mut self.registry.lock().template)
+    }
+
+    /// Searches so far in a tier: the clock of block ages.
+    pub(crate) fn searches(&self, tier: crate::memory::block::Tier) -> u64 {
+        self.searches[tier as usize].load(Ordering::Relaxed)
+    }
+
+    /// Panics where the registry and the arenas, all locked by the caller, contradict each other.
+    pub(crate) fn check(&self, arenas: &[Guard<'_, ArenaState<P>>]) {
+        let registry = self.registry.lock();
+        for arena in arenas {
+            let (ArenaId { number, stream, .. }, slot) = (arena.id, arena.pool.slot);
+            if registry.vacant.contains(&number) {
+                assert!(arena.blocks.is_empty(), "an arena that serves nobody holds nothing");
+                continue;
+            }
+            let serves = registry.by_stream.get(&key(slot, stream)) == Some(&number);
+            assert_eq!(serves, arena.retired.is_none(), "a stream has its arena until it is retired");
+            let waits = registry.retired.get(&slot).is_some_and(|line| line.contains(&number));
+            assert_eq!(waits, !serves, "retired arenas wait to be adopted");
+            let of_pool = registry.by_pool.get(&slot).is_some_and(|mine| mine.contains(&number));
+            assert!(of_pool, "a pool knows its arenas");
+            let of_stream = registry.pools_of.get(&stream.raw).is_some_and(|slots| slots.contains(&slot));
+            assert!(of_stream || !serves, "a stream's pools are known");
+        }
+        let retired: usize = registry.retired.values().map(VecDeque::len).sum();
+        let known = registry.by_stream.len() + retired + registry.vacant.len();
+        let of_pools: usize = registry.by_pool.values().map(BTreeSet::len).sum();
+        assert_eq!(of_pools + registry.vacant.len(), registry.count, "and no other pool's");
+        assert_eq!(known, registry.count, "no arena is lost");
+    }
+}
+
+/// Fibonacci hashing: handles are pointers or small numbers, both regular in their low bits. The upper bits tell
+/// handles apart, those above the middle choose the place.
+#[inline(always)]
+fn hash((slot, raw): Key) -> u64 {
+    let of_pool = u64::from(slot.number()).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    raw.wrapping_add(of_pool).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+#[inline(always)]
+fn places(hash: u64) -> impl Iterator<Item = usize> {
+    let first = (hash >> 32) as usize;
+    (0..PROBES).map(move |n| (first + n) & (STREAM_TABLE - 1))
+}

@@ -1,0 +1,185 @@
+//! The invariants of an arena, walked from end to end. Panics name the rule that is broken.
+
+mod views;
+
+pub(crate) use views::check_shown;
+
+use crate::arena::ArenaState;
+use crate::memory::address_map::AddressMap;
+use crate::memory::block::{BlockId, State, Tier};
+use crate::memory::index::PlacementIndex;
+use crate::memory::region::{GranuleState, Regions};
+use crate::memory::segment::Origin;
+use crate::policy::Policy;
+use crate::types::DevicePtr;
+use crate::watch::counters::Count;
+use std::collections::BTreeSet;
+
+/// What an arena contributes to the device's sums.
+pub(crate) struct Sums {
+    pub(crate) fixed_bytes: u64,
+    pub(crate) fixed_segments: u64,
+    /// Some block is in transit.
+    pub(crate) busy: bool,
+}
+
+/// Blocks, links, indexes, map entries and counters of one arena.
+pub(crate) fn check_arena<P: Policy>(arena: &ArenaState<P>, map: &AddressMap) -> Sums {
+    let mut sums = Sums { fixed_bytes: 0, fixed_segments: 0, busy: false };
+    let mut seen = 0;
+    for (id, segment) in arena.segments.iter() {
+        let mut at = segment.base;
+        let mut below = BlockId::NONE;
+        let mut below_state = State::Vacant;
+        for (block_id, block) in arena.segment_blocks(id) {
+            assert_eq!(block.addr, at, "blocks of a segment follow each other without gaps");
+            assert_eq!(block.prev, below, "a block's lower link names the block below");
+            assert_eq!(block.segment, id, "a block knows its segment");
+            assert_eq!(
+                (block.tier, block.registration),
+                (segment.tier, segment.registration),
+                "and its copies"
+            );
+            assert!(block.size > 0 && block.size.is_multiple_of(512), "sizes are multiples of 512");
+            let joinable =
+                matches!(block.state, State::Free | State::Unmapped | State::Dormant | State::Blank);
+            assert!(!(joinable && block.state == below_state), "neighbours of one free state are joined");
+            assert_ne!(block.state, State::Vacant, "vacant records are in no segment");
+            assert!(
+                segment.is_growable()
+                    || !(block.state.is_asleep() || matches!(block.state, State::Unmapped | State::Dormant)),
+                "fixed memory is never unmapped and never sleeps"
+            );
+            views::check_place(segment, block);
+            assert_eq!(block.pending > 0, block.state == State::Pending, "pending blocks wait for events");
+            check_map(arena, map, block_id);
+            sums.busy |= block.state == State::Busy;
+            at += block.size;
+            below = block_id;
+            below_state = block.state;
+            seen += 1;
+        }
+        assert_eq!(at, segment.base + segment.bytes, "blocks cover their segment");
+        if segment.is_fixed() {
+            sums.fixed_bytes += segment.bytes;
+            sums.fixed_segments += 1;
+        }
+    }
+    assert_eq!(seen, arena.blocks.len(), "every block is in a segment");
+    for tier in Tier::ALL {
+        check_tier(arena, tier);
+        check_counters(arena, tier);
+    }
+    views::check_views(arena);
+    sums
+}
+
+fn check_map<P: Policy>(arena: &ArenaState<P>, map: &AddressMap, id: BlockId) {
+    let block = &arena.blocks[id];
+    let entry = map.get(DevicePtr(block.addr));
+    let mine =
+        entry.is_some_and(|at| at.block == id && at.arena == arena.id.number && at.device == arena.id.device);
+    if block.state == State::Busy {
+        // Its memory may be back at the driver already, and handed out to another arena at the same address.
+        assert!(!mine, "a block in transit is nobody's");
+    } else if block.state.is_live() {
+        assert!(mine, "the address map knows every block that is handed out");
+    } else {
+        assert!(entry.is_none(), "the address map knows only blocks that are handed out");
+    }
+}
+
+fn check_tier<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
+    let state = &arena.tiers[tier as usize];
+    state.index.check();
+    let of = |wanted: State| -> BTreeSet<BlockId> {
+        let matching = arena.blocks.iter().filter(|(_, b)| b.tier == tier && b.state == wanted);
+        matching.map(|(id, _)| id).collect()
+    };
+    let indexed: BTreeSet<BlockId> = state.index.blocks().collect();
+    assert_eq!(indexed, of(State::Free), "the index holds exactly the free blocks of its tier");
+    let unmapped: BTreeSet<BlockId> = state.unmapped.iter().map(|(_, id)| *id).collect();
+    assert_eq!(unmapped, of(State::Unmapped), "the unmapped list holds exactly the unmapped blocks");
+    for (addr, id) in &state.unmapped {
+        assert_eq!(arena.blocks[*id].addr, *addr, "and knows their addresses");
+    }
+}
+
+fn check_counters<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
+    let mut expected = [0i64; 7];
+    for (_, block) in arena.blocks.iter().filter(|(_, b)| b.tier == tier) {
+        let mut add = |count: Count, bytes: u64| {
+            expected[count as usize] += i64::try_from(bytes).unwrap_or(i64::MAX);
+        };
+        let growable = arena.segments[block.segment].is_growable();
+        match block.state {
+            State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep | State::Pending => {
+                if block.state.is_live() {
+                    add(Count::Allocation, 1);
+                    add(Count::AllocatedBytes, block.size);
+                }
+                add(Count::Active, 1);
+                add(Count::ActiveBytes, block.size);
+                add(Count::RequestedBytes, block.requested);
+            }
+            State::Free if block.is_split() && !growable => {
+                add(Count::InactiveSplit, 1);
+                add(Count::InactiveSplitBytes, block.size);
+            }
+            State::Free
+            | State::Unmapped
+            | State::Busy
+            | State::Dormant
+            | State::Lent
+            | State::Blank
+            | State::Vacant => {}
+        }
+    }
+    for count in [
+        Count::Allocation,
+        Count::Active,
+        Count::AllocatedBytes,
+        Count::ActiveBytes,
+        Count::RequestedBytes,
+        Count::InactiveSplit,
+        Count::InactiveSplitBytes,
+    ] {
+        assert_eq!(
+            arena.counters.get(tier, count),
+            expected[count as usize],
+            "{count:?} of the {} tier is what its blocks say",
+            tier.name()
+        );
+    }
+}
+
+/// Blocks with memory lie on backed granules, unmapped ones on free granules, those that sleep on sleeping ones. Only while
+/// nothing is in transit.
+pub(crate) fn check_regions<P: Policy>(arena: &ArenaState<P>, regions: &Regions) {
+    for (id, segment) in arena.segments.iter() {
+        let Origin::Growable { region, granule } = segment.origin else { continue };
+        let Some(region) = regions.get(region) else { unreachable!("a growable segment has a region") };
+        assert_eq!((region.base, region.bytes), (segment.base, segment.bytes), "region and segment agree");
+        for (_, block) in arena.segment_blocks(id) {
+            let (low, high) = (block.addr - segment.base, block.end() - segment.base);
+            let first = low / granule * granule;
+            let bytes = high.next_multiple_of(granule) - first;
+            let mut states = region.states(segment.base + first, bytes);
+            match block.state {
+                State::Unmapped => assert!(
+                    states.all(|state| state == GranuleState::Free),
+                    "nothing is behind what is unmapped"
+                ),
+                State::Dormant => assert!(
+                    states.all(|state| state == GranuleState::Asleep),
+                    "free memory sleeps on sleeping granules"
+                ),
+                State::Asleep | State::OwnedAsleep => assert!(
+                    states.any(|state| state == GranuleState::Asleep),
+                    "a block sleeps while a granule under it does"
+                ),
+                _ => assert!(states.all(GranuleState::is_backed), "memory is behind what is awake"),
+            }
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! What holds between views and the homes of what they show.
+
+use crate::arena::{ArenaState, Slot, SlotState, View};
+use crate::base::round::SMALL_SEGMENT;
+use crate::memory::block::{Block, BlockId, State, Tier};
+use crate::memory::region::{GranuleState, Regions};
+use crate::memory::segment::{Origin, Segment};
+use crate::policy::Policy;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Blocks are lent at home only, and only in a view are they blank. Everything else in a view is in use.
+pub(super) fn check_place(segment: &Segment, block: &Block) {
+    let fits = match (segment.origin, block.state) {
+        (Origin::View, state) => {
+            state.is_awake() || matches!(state, State::Blank | State::Pending | State::Busy)
+        }
+        (Origin::Growable { .. }, state) => state != State::Blank,
+        (Origin::Fixed, state) => !matches!(state, State::Blank | State::Lent),
+    };
+    assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
+}
+
+/// Loans add up, byte by byte, and the borders are what the free blocks say.
+pub(crate) fn check_views<P: Policy>(arena: &ArenaState<P>) {
+    let mut lent = BTreeSet::new();
+    let mut views = BTreeSet::new();
+    for view in &arena.views.all {
+        assert!(views.insert(view.segment), "a view is there once");
+        let segment = &arena.segments[view.segment];
+        assert_eq!(segment.origin, Origin::View, "the segment of a view is one");
+        let shown: u64 = view.slots.iter().map(|slot| slot.shown.bytes).sum();
+        assert_eq!(shown, segment.bytes, "a view shows whole granules, one after the other");
+        for (_, shown) in view.mappings(segment.base) {
+            let home = &arena.segments[shown.segment];
+            assert!(home.is_growable() && home.tier == Tier::Large, "what is shown has a home");
+            assert_eq!((shown.addr - home.base) / shown.bytes, shown.number as u64, "and a number there");
+        }
+        for (id, block) in arena.segment_blocks(view.segment) {
+            let Some(homes) = arena.views.lent.get(&id) else {
+                assert_eq!(block.state, State::Blank, "a block that is used in a view has a home");
+                continue;
+            };
+            let in_use = block.state.is_awake() || block.state == State::Pending;
+            assert!(in_use, "loans are for blocks in use");
+            check_loan(arena, view, block, homes);
+            for home in homes {
+                assert!(lent.insert(*home), "what is lent is lent once");
+            }
+        }
+    }
+    for (id, _) in arena.segments.iter().filter(|(_, segment)| segment.origin == Origin::View) {
+        assert!(views.contains(&id), "a view is known until it is taken away");
+    }
+    let is_lent = |block: &Block| block.state == State::Lent;
+    let all = arena.blocks.iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
+    assert_eq!(lent, all.collect(), "what is lent serves a block in a view");
+    check_borders(arena);
+}
+
+/// The home blocks of `block` are the bytes that its view shows there, in order.
+fn check_loan<P: Policy>(arena: &ArenaState<P>, view: &View, block: &Block, homes: &[BlockId]) {
+    let base = arena.segments[view.segment].base;
+    let ranges = view.mappings(base).filter_map(|(at, shown)| {
+        let (low, high) = (block.addr.max(at), block.end().min(at + shown.bytes));
+        (low < high).then(|| (shown.addr + (low - at), high - low))
+    });
+    let expected: Vec<_> = ranges.collect();
+    let found: Vec<_> = homes.iter().map(|id| (arena.blocks[*id].addr, arena.blocks[*id].size)).collect();
+    assert_eq!(found, expected, "the home bytes of a block are those that its view shows");
+}
+
+/// Whoever holds a granule's first and last byte, found from the free blocks alone; and how many views show it.
+fn check_borders<P: Policy>(arena: &ArenaState<P>) {
+    let mut holders: BTreeMap<(u64, bool), BlockId> = BTreeMap::new();
+    let mut watched = 0;
+    for (id, segment) in arena.segments.iter() {
+        let Origin::Growable { granule, .. } = segment.origin else { continue };
+        if !P::VIEWS || segment.tier != Tier::Large || !segment.base.is_multiple_of(SMALL_SEGMENT) {
+            continue;
+        }
+        watched += 1;
+        for (block_id, block) in arena.segment_blocks(id).filter(|(_, block)| block.state == State::Free) {
+            let (low, high) = (block.addr - segment.base, block.end() - segment.base);
+            for first in (low.next_multiple_of(granule)..high).step_by(granule as usize) {
+                holders.insert((segment.base + first, false), block_id);
+            }
+            for end in ((low + 1).next_multiple_of(granule)..=high).step_by(granule as usize) {
+                holders.insert((segment.base + end - granule, true), block_id);
+            }
+        }
+    }
+    assert_eq!(
+        watched,
+        arena.views.borders.iter().count(),
+        "large growable segments have their borders watched"
+    );
+    let mut known = 0;
+    for (id, borders) in arena.views.borders.iter() {
+        for number in 0..borders.len() {
+            let addr = borders.address(number);
+            let (first, last) = borders.holders(number);
+            assert_eq!(
+                first,
+                holders.get(&(addr, false)).copied(),
+                "the free block of a granule's first byte"
+            );
+            assert_eq!(last, holders.get(&(addr, true)).copied(), "the free block of a granule's last byte");
+            known += usize::from(first.is_some()) + usize::from(last.is_some());
+            let all = arena.views.all.iter().flat_map(|view| &view.slots);
+            let mapped = all.filter(|slot| slot.state != SlotState::Gone).map(|slot| slot.shown);
+            let showing = mapped.filter(|shown| (shown.segment, shown.number) == (id, number)).count();
+            assert_eq!(borders.views(number) as usize, showing, "the views that show a granule are counted");
+        }
+    }
+    assert_eq!(known, holders.len(), "no free byte at a border is missed");
+}
+
+/// What views show is backed and known to the device. Returns how many mappings they have. Only while nothing is in
+/// transit.
+pub(crate) fn check_shown<P: Policy>(arena: &ArenaState<P>, regions: &Regions) -> usize {
+    let mut mappings = 0;
+    for view in &arena.views.all {
+        // Also what is leaving: it is mapped until the device is told of it.
+        let places = view.places(arena.segments[view.segment].base);
+        for (at, Slot { shown, .. }) in places.filter(|(_, slot)| slot.state != SlotState::Gone) {
+            let Origin::Growable { region, granule } = arena.segments[shown.segment].origin else {
+                unreachable!("what is shown has a home")
+            };
+            assert_eq!(granule, shown.bytes, "whole granules are shown");
+            let mut states = regions.get(region).into_iter().flat_map(|r| r.states(shown.addr, shown.bytes));
+            assert!(states.all(GranuleState::is_backed), "what a view shows keeps its memory");
+            assert!(regions.handle(region, shown.addr).is_some(), "and its handle");
+            assert_eq!(regions.views.get(&at), Some(&granule), "the device knows where it is shown");
+            mappings += 1;
+        }
+    }
+    mappings
+}

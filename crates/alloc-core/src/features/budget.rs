@@ -1,0 +1,177 @@
+//! Budgets: what a pool, or a tenant, may hold of a device, who is told when it holds much, and who is asked to make room.
+//!
+//! A *tenant* is a named group of pools of one device. Three marks bound what a tenant holds, all optional:
+//!
+//! * its **guarantee**: nobody else's memory ever grows into what of it is not used yet;
+//! * its **soft** limit: before it is crossed the tenant's own cached memory goes back, then observers are told;
+//! * its **hard** limit: beyond it nothing is taken.
+//!
+//! Held is what was taken from the device, cached memory and memory that is on its way included, whole segments and
+//! granules; memory of a pool's own source counts like the device's. A budget is the business of the programs in one process: what other processes and the driver itself
+//! use of the device is theirs. `memory_limit` leaves room for them, and bounds what can be guaranteed.
+//!
+//! ```
+//! use alloc_core::budget::Budget;
+//! use alloc_core::config::MemoryLimit;
+//! use alloc_core::types::{DeviceIndex, GIB, PoolId};
+//! use alloc_core::{AllocError, CachingAllocator};
+//!
+//! fn share(allocator: &CachingAllocator, device: DeviceIndex, serving: PoolId) -> Result<(), AllocError> {
+//!     let budget = Budget {
+//!         guarantee: Some(MemoryLimit::Bytes(20 * GIB)),
+//!         soft: Some(MemoryLimit::Bytes(30 * GIB)),
+//!         hard: Some(MemoryLimit::Fraction(0.5)),
+//!     };
+//!     let tenant = allocator.create_tenant(device, "serving", &budget)?;
+//!     allocator.join_tenant(serving, tenant)?;
+//!     allocator.add_budget_observer(|event| println!("{:?} holds {} bytes", event.owner, event.held));
+//!     // Called before a request is refused: frees things, and says how many bytes.
+//!     allocator.add_spill_hook(0, |request| drop_something(request.missing));
+//!     Ok(())
+//! }
+//! # fn drop_something(bytes: u64) -> u64 { 0 }
+//! ```
+
+pub use crate::base::tenants::{Marks, TenantId};
+
+use crate::config::MemoryLimit;
+use crate::sync::Arc;
+use crate::types::{DeviceIndex, PoolId, Stream};
+
+/// What a tenant may hold. No mark is above the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub struct Budget {
+    /// What it can always have, whatever others do.
+    pub guarantee: Option<MemoryLimit>,
+    /// Beyond it, its cached memory goes back before more is taken.
+    pub soft: Option<MemoryLimit>,
+    /// Beyond it nothing is taken.
+    pub hard: Option<MemoryLimit>,
+}
+
+impl Budget {
+    /// Its marks on a device with `total` bytes; the error says what to write instead.
+    pub(crate) fn marks(&self, total: u64) -> Result<Marks, String> {
+        for (name, limit) in [("guarantee", self.guarantee), ("soft", self.soft), ("hard", self.hard)] {
+            if let Some(limit) = limit.filter(|limit| !limit.is_sound()) {
+                return Err(format!(
+                    "{name} is {limit:?}; it must be MemoryLimit::Fraction over 0 and up to 1, MemoryLimit::Bytes of at \
+                     least 1, or None"
+                ));
+            }
+        }
+        let bytes = |limit: Option<MemoryLimit>| limit.map(|limit| limit.bytes(total));
+        let (guarantee, soft, hard) = (bytes(self.guarantee), bytes(self.soft), bytes(self.hard));
+        let beyond = |low: Option<u64>, high: Option<u64>| low.zip(high).filter(|(low, high)| low > high);
+        if let Some((low, high)) = beyond(soft, hard) {
+            return Err(format!(
+                "the soft limit ({low} bytes) is above the hard one ({high} bytes) and would never be reached; lower it, \
+                 or raise the hard limit"
+            ));
+        }
+        if let Some((low, high)) = beyond(guarantee, soft.or(hard)) {
+            return Err(format!(
+                "the guarantee ({low} bytes) is above the limit ({high} bytes); lower it, or raise the limit"
+            ));
+        }
+        Ok(Marks { guarantee: guarantee.unwrap_or(0), soft, hard })
+    }
+}
+
+/// Whose limit it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BudgetOwner {
+    /// Of all that is held: `memory_soft_limit`.
+    Device,
+    /// A pool's own limits.
+    Pool(PoolId),
+    /// A tenant's.
+    Tenant {
+        /// The tenant.
+        id: TenantId,
+        /// Its name.
+        name: Arc<str>,
+    },
+}
+
+/// A soft limit was crossed, upwards. It is told again only after the owner was back at the limit or below.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetEvent {
+    /// The device.
+    pub device: DeviceIndex,
+    /// Whose limit it is.
+    pub owner: BudgetOwner,
+    /// The pool for which memory was taken, or that joined; `None` where the limit was changed.
+    pub pool: Option<PoolId>,
+    /// Bytes the owner held before.
+    pub held: u64,
+    /// Bytes that were taken; 0 where it was no request that crossed the limit: it was lowered, or a pool joined.
+    pub wanted: u64,
+    /// The soft limit in bytes.
+    pub soft: u64,
+    /// The hard limit in bytes.
+    pub hard: Option<u64>,
+}
+
+/// What a request lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shortage {
+    /// The pool is at its own limit: only memory of this pool helps.
+    Pool,
+    /// The tenant is at its hard limit: only memory of its pools helps.
+    Tenant,
+    /// What is left is guaranteed to other tenants.
+    Guarantees,
+    /// The device is full, or a limit on all that is held is reached.
+    Device,
+}
+
+/// Asks the program to make room for a request that would be refused otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SpillRequest {
+    /// The device.
+    pub device: DeviceIndex,
+    /// The stream of the request.
+    pub stream: Stream,
+    /// The pool that the memory is for.
+    pub pool: PoolId,
+    /// The pool's tenant.
+    pub tenant: Option<TenantId>,
+    /// What the request takes from the device, in bytes.
+    pub wanted: u64,
+    /// Bytes that are missing for that, as far as it is known: `wanted` where memory is there, but in pieces.
+    pub missing: u64,
+    /// Why they are missing.
+    pub shortage: Shortage,
+}
+
+/// What a tenant holds and what became of its requests. Sizes are bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantStats {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its budget.
+    pub marks: Marks,
+    /// Held from the device.
+    pub held: u64,
+    /// The most it ever held.
+    pub peak: u64,
+    /// Its pools.
+    pub pools: Vec<PoolId>,
+    /// Requests of its pools that ended in an out-of-memory error.
+    pub refusals: u64,
+    /// How often it crossed its soft limit upwards.
+    pub soft_crossings: u64,
+    /// How often a spill hook made room for one of its requests.
+    pub spills: u64,
+    /// Bytes that hooks said they had freed for it.
+    pub spilled_bytes: u64,
+}
+
+/// Sees soft limits crossed. Called with no lock held, before the call that crossed the limit returns, unless another thread is
+/// telling observers of the device at that moment: then by that one.
+/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
+pub type BudgetObserver = Arc<dyn Fn(&BudgetEvent) + Send + Sync>;
+/// Makes room, and returns how many bytes it made free; 0 for none.
+/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
+pub type SpillHook = Arc<dyn Fn(&SpillRequest) -> u64 + Send + Sync>;

@@ -1,0 +1,103 @@
+//! Blocks that other processes use: what goes over the wire, who holds what, and what was opened here.
+//!
+//! * `handle`: the bytes. They begin as PyTorch's do and end in a part of Granule's that says whose memory it is.
+//! * `ledger`: a page of memory that the exporter shares with those who open its blocks. It says which blocks are open
+//!   and who holds them, so a free never waits and no block is reused under another process.
+//! * `process`: who is alive, and what can be had from another process.
+//! * `import` and `mapping`: what this process opened, each thing once.
+//!
+//! A block that was shared has a `Share` among its uses. When the block is freed it is closed for new openings; if somebody
+//! holds it, it stays pending until nobody does. Whoever opens a block notes that in the ledger first and looks
+//! whether the block is still open afterwards; whoever frees one closes it first and looks who holds it afterwards. One of
+//! the two sees the other.
+//!
+//! ```
+//! use alloc_core::share::{ImportedMemory, SharedBlock};
+//! use alloc_core::types::{DeviceIndex, DevicePtr};
+//! use alloc_core::{AllocError, CachingAllocator};
+//! use std::sync::Arc;
+//!
+//! /// In the process that has the block; what it gives is sent to the other one.
+//! fn give(allocator: &CachingAllocator, block: DevicePtr) -> Result<SharedBlock, AllocError> {
+//!     allocator.share(block)
+//! }
+//!
+//! /// In the other process. The block is there while the memory is kept.
+//! fn take(
+//!     allocator: &CachingAllocator,
+//!     sent: &SharedBlock,
+//! ) -> Result<(Arc<ImportedMemory>, DevicePtr), AllocError> {
+//!     let memory = allocator.open_shared(DeviceIndex(0), &sent.handle)?;
+//!     let block = memory.base().add(sent.offset);
+//!     Ok((memory, block))
+//! }
+//! ```
+
+pub(crate) mod bytes;
+pub(crate) mod handle;
+pub(crate) mod import;
+pub(crate) mod ledger;
+mod mapping;
+pub(crate) mod process;
+
+pub use import::ImportedMemory;
+
+use crate::memory::region::Piece;
+use crate::sync::Arc;
+use ledger::{Ledger, Ticket};
+
+/// A block as another process can open it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SharedBlock {
+    /// What [`open_shared`](crate::CachingAllocator::open_shared) takes in the other process. The same bytes as long as the
+    /// block lives.
+    pub handle: Vec<u8>,
+    /// Where the block begins, in bytes from the address that the other process gets.
+    pub offset: u64,
+}
+
+/// A live or pending block that was shared. Closed to new openings when it is freed, at the latest when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Share {
+    pub(crate) block: SharedBlock,
+    /// The granules that other processes map, in the block's order; none of a fixed segment.
+    pub(crate) granules: Vec<Piece>,
+    ledger: Arc<Ledger>,
+    ticket: Ticket,
+}
+
+impl Share {
+    pub(crate) fn new(block: SharedBlock, granules: Vec<Piece>, ledger: Arc<Ledger>, ticket: Ticket) -> Self {
+        Self { block, granules, ledger, ticket }
+    }
+
+    /// From here on nobody can open it any more.
+    pub(crate) fn close(&self) {
+        self.ledger.close(self.ticket);
+    }
+
+    /// Closes it if no process that is alive has it open; whether it is closed.
+    pub(crate) fn withdraw(&self) -> bool {
+        self.ledger.withdraw(self.ticket)
+    }
+
+    /// Closes it; whether a process that is alive has it open.
+    pub(crate) fn is_held_once_closed(&self) -> bool {
+        self.close();
+        self.ledger.holds(true).contains(self.ticket)
+    }
+
+    pub(crate) fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

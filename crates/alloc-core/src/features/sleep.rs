@@ -1,0 +1,148 @@
+//! Sleep and wake: pools give their physical memory up and keep their addresses.
+//!
+//! A pool that has a [`SleepTag`] takes growable memory. [`CachingAllocator::sleep`](crate::CachingAllocator::sleep) waits for
+//! the device, copies contents away if asked to ([`Backup`]), and unmaps. Pointers, views, captured graphs stay valid as
+//! addresses; nobody may use them until [`CachingAllocator::wake`](crate::CachingAllocator::wake) has put memory behind
+//! them again, with the same contents where there is a backup.
+//!
+//! What happens to a pool that sleeps:
+//! * A **free** of a sleeping block is an ordinary free. Its backup goes, and waking takes no memory for granules that are
+//!   free by then.
+//! * A **request** gets memory that is awake: new granules, mapped for it. They go to sleep with the next call.
+//! * `record_stream`, launches of graphs of the pool, checkpoints: refused with
+//!   [`AllocError::Asleep`](crate::AllocError::Asleep).
+//! * Sleeping or waking twice is fine, and does nothing.
+//! * Its live blocks count as allocated, not as reserved. A tenant's guarantee stays: what sleeps can wake.
+//! * What was allocated while caching was off does not sleep.
+//!
+//! The unit is the granule, and its state says everything: one that is shared with another process, registered, or under a
+//! block whose free still waits for a stream stays awake, and [`SleepReport::kept`] says so. A call that fails in the middle
+//! leaves each granule awake or asleep as a whole, nothing is lost, and the call can be made again.
+//!
+//! Backups hold whole granules (of 2 and 20 MiB by default), so they are larger than the blocks. Files go where the program says; in a
+//! directory that the system keeps in memory (tmpfs), they are memory.
+//!
+//! Free cached memory is given back and not woken, except in pools whose addresses captured graphs know.
+
+pub use crate::memory::backup::{Backup, Retention};
+
+use crate::sync::Arc;
+use crate::types::{DeviceIndex, PoolId};
+use std::fmt;
+
+/// The name under which pools sleep together, and their place in the order of waking.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SleepTag {
+    /// The name.
+    pub name: Arc<str>,
+    /// Pools with higher numbers wake first; 0 is usual.
+    pub priority: i32,
+}
+
+impl SleepTag {
+    /// A tag of priority 0.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { name: name.into(), priority: 0 }
+    }
+}
+
+/// Which pools are meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tags<'a> {
+    /// All that have a tag.
+    All,
+    /// Those with one of these.
+    Only(&'a [&'a str]),
+}
+
+impl Tags<'_> {
+    pub(crate) fn name(&self, tag: &SleepTag) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.contains(&&*tag.name),
+        }
+    }
+}
+
+/// Why some memory did not go to sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum KeptBecause {
+    /// It is part of a fixed segment, taken before the pool got its tag or where the pool's own source has no physical
+    /// memory to offer: its address goes with it.
+    Fixed,
+    /// Another process has it, too.
+    Shared,
+    /// Something outside knows its address.
+    Pinned,
+    /// A freed block in it waits for other streams, or for the end of a capture.
+    Pending,
+    /// Another thread was moving it.
+    Busy,
+}
+
+impl fmt::Display for KeptBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fixed => "fixed segments cannot give memory up and keep addresses",
+            Self::Shared => "shared with another process",
+            Self::Pinned => "registered: something outside knows the address",
+            Self::Pending => "a freed block in it waits for a stream",
+            Self::Busy => "another thread was moving it",
+        })
+    }
+}
+
+/// Memory that stayed awake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Whose.
+    pub device: DeviceIndex,
+    /// Of which pool.
+    pub pool: PoolId,
+    /// How much.
+    pub bytes: u64,
+    /// Why.
+    pub because: KeptBecause,
+}
+
+/// What a call of [`sleep`](crate::CachingAllocator::sleep) did. Bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SleepReport {
+    /// Put to sleep: unmapped, with the addresses kept.
+    pub slept: u64,
+    /// Cached memory of these pools that was given back.
+    pub uncached: u64,
+    /// Given back to the device in all, as the engine counts it.
+    pub freed: u64,
+    /// By how much the driver's figure of free memory grew. Other programs may have changed it, too.
+    pub device_free_gained: i64,
+    /// Contents copied away by this call.
+    pub backed_up: u64,
+    /// Held by backups on the host now, those of earlier calls and those kept for later ones included.
+    pub backup_held: u64,
+    /// What stayed awake.
+    pub kept: Vec<Kept>,
+}
+
+impl SleepReport {
+    /// Bytes that stayed awake.
+    #[must_use]
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept.iter().map(|kept| kept.bytes).sum()
+    }
+}
+
+/// What a call of [`wake`](crate::CachingAllocator::wake) did. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeReport {
+    /// Awake again.
+    pub woken: u64,
+    /// Restored from backups; the rest has whatever the driver's new memory has.
+    pub restored: u64,
+    /// Not woken, because all that was in it had been freed.
+    pub dropped: u64,
+    /// Held by backups on the host now.
+    pub backup_held: u64,
+}

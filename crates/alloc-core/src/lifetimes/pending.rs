@@ -1,0 +1,439 @@
+//! Pending frees: blocks that other streams still use, and the events that tell when they are done; and blocks that other
+//! processes hold.
+//!
+//! A queue per used stream, in order; a stream that is slow does not hold up the others. No lock is held
+//! while the driver is asked: an entry is looked at, queried, and taken out only if it is still the first.
+
+mod queues;
+
+pub(crate) use crate::base::ids::Waiting;
+
+use queues::{Entry, Key, Queues, Shared, Unrecorded};
+
+use crate::backend::{Backend, Result};
+use crate::base::steps::Counted;
+use crate::features::share::Share;
+use crate::lifetimes::last_work::{LastWork, wait_for_stream};
+use crate::lifetimes::uses::{Use, User};
+use crate::process::attention::Attention;
+use crate::process::held_event::HeldEvent;
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Rank, ThreadId, Transit, assert_unlocked, this_thread};
+use crate::types::{DeviceIndex, Stream};
+use rustc_hash::FxHashMap;
+
+/// What a block waits for.
+#[derive(Clone, Debug)]
+enum Moment {
+    /// An event recorded at its free.
+    Own(Arc<HeldEvent>),
+    /// The end of a stream that was retired before.
+    Last(Arc<LastWork>),
+}
+
+impl Moment {
+    fn is_past(&self) -> Result<bool> {
+        match self {
+            Self::Own(event) => event.is_past(),
+            Self::Last(work) => work.is_done(),
+        }
+    }
+
+    fn wait(&self) -> Result<()> {
+        match self {
+            Self::Own(event) => event.wait(),
+            Self::Last(work) => work.wait(),
+        }
+    }
+
+    fn precede(&self, stream: Stream) -> Result<()> {
+        match self {
+            Self::Own(event) => event.precede(stream),
+            Self::Last(work) => work.precede(stream),
+        }
+    }
+
+    fn own(&self) -> Option<Arc<HeldEvent>> {
+        match self {
+            Self::Own(event) => Some(Arc::clone(event)),
+            Self::Last(_) => None,
+        }
+    }
+}
+
+const NO_EVENT: &str = "other processes have a list of their own, without events";
+
+/// When other processes are asked for: those that ended without a word hold nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// At this call.
+    Now,
+    /// If they were not for a while.
+    Seldom,
+}
+
+/// All pending frees of a device.
+#[derive(Debug)]
+pub(crate) struct PendingFrees {
+    /// Counts the entries, so that the hot path can tell "none" without a lock.
+    attention: &'static Attention,
+    /// Requests made while something was pending, for policies that drain every so often.
+    requests: AtomicUsize,
+    /// Blocks that other processes may hold: mostly none.
+    shared: AtomicUsize,
+    queues: Mutex<Queues>,
+    /// Held by the thread that waits for everything. Others that want the same wait for it.
+    synchronising: Mutex<()>,
+}
+
+impl PendingFrees {
+    pub(crate) fn new(attention: &'static Attention) -> Self {
+        Self {
+            attention,
+            requests: AtomicUsize::new(0),
+            shared: AtomicUsize::new(0),
+            queues: Mutex::new(Rank::Pending, Queues::default()),
+            synchronising: Mutex::new(Rank::Synchronisation, ()),
+        }
+    }
+
+    /// Whether anything waits.
+    #[inline]
+    pub(crate) fn any(&self) -> bool {
+        self.attention.any_pending()
+    }
+
+    /// Whether something waits and this request is the n-th since it was last so.
+    #[inline]
+    pub(crate) fn any_at_every(&self, n: u32) -> bool {
+        self.any() && self.requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(n.max(1) as usize)
+    }
+
+    /// How often an event could not be recorded.
+    pub(crate) fn failures(&self) -> u64 {
+        self.queues.lock().failures
+    }
+
+    /// Lets a block wait for what `user` has been given. Never fails: a block whose event cannot be recorded waits
+    /// for the next synchronisation, is counted, and reported.
+    pub(crate) fn wait_for(&self, backend: &Arc<dyn Backend>, user: User, block: Waiting) {
+        self.attention.add_pending();
+        assert_unlocked();
+        let stream = match user {
+            User::Live(stream) => stream,
+            User::Retired(last) => {
+                let mut queues = self.queues.lock();
+                let user = User::Retired(Arc::clone(&last));
+                queues.end_use(&user);
+                queues.push(user, Moment::Last(last), block);
+                return;
+            }
+            User::Shared(share) => {
+                // Before anybody looks who holds it.
+                share.close();
+                let mut queues = self.queues.lock();
+                let ticket = queues.ticket();
+                queues.shared.insert(ticket, Shared { share, block });
+                self.shared.fetch_add(1, Ordering::AcqRel);
+                return;
+            }
+        };
+        let recorded = self.event(backend, stream).and_then(|event| {
+            event.record(stream)?;
+            Ok(event)
+        });
+        match recorded {
+            Ok(event) => self.queues.lock().push(User::Live(stream), Moment::Own(event), block),
+            Err(error) => {
+                let mut queues = self.queues.lock();
+                queues.failures += 1;
+                let ticket = queues.ticket();
+                queues.unrecorded.insert(ticket, Unrecorded { user: User::Live(stream), block });
+                drop(queues);
+                backend.clear_error();
+                crate::process::edges::notice(self.attention, &**backend, &error);
+                tracing::warn!(%error, "no event could be recorded for a freed block; it stays pending until the next synchronisation");
+            }
+        }
+    }
+
+    /// Makes sure that the free of a block that a stream of `device` has just been recorded on finds an event.
+    /// Creating one may block, which a free must not; a refusal is met again, and counted, at the free.
+    pub(crate) fn prepare(&self, backend: &Arc<dyn Backend>, device: DeviceIndex) {
+        let enough = {
+            let mut queues = self.queues.lock();
+            let events = queues.events(device);
+            events.expected += 1;
+            events.spare.len() >= events.expected
+        };
+        if enough {
+            return;
+        }
+        match HeldEvent::new(backend, device) {
+            Ok(event) => self.queues.lock().keep(Arc::new(event)),
+            Err(error) => {
+                backend.clear_error();
+                tracing::debug!(%error, "no event could be made ahead of a free");
+            }
+        }
+    }
+
+    /// `stream` uses one more block, whose arena the caller has locked.
+    pub(crate) fn begin_use(&self, stream: Stream) {
+        self.queues.lock().begin_use(stream);
+    }
+
+    /// Whether `stream` uses a block that is not freed.
+    pub(crate) fn is_user(&self, stream: Stream) -> bool {
+        self.queues.lock().is_user(stream)
+    }
+
+    /// Uses are over without a free that needs an event.
+    pub(crate) fn end_uses<'a>(&self, uses: impl Iterator<Item = &'a Use>) {
+        let mut queues = self.queues.lock();
+        uses.for_each(|found| queues.end_use(&found.user));
+    }
+
+    fn event(&self, backend: &Arc<dyn Backend>, stream: Stream) -> Result<Arc<HeldEvent>> {
+        let spare = {
+            let mut queues = self.queues.lock();
+            queues.end_use(&User::Live(stream));
+            queues.events(stream.device).spare.pop()
+        };
+        spare.map_or_else(|| Ok(Arc::new(HeldEvent::new(backend, stream.device)?)), Ok)
+    }
+
+    /// Notices completed events: calls `done` for each block that lost one, which is in transit meanwhile. Does not
+    /// block.
+    pub(crate) fn drain(&self, transit: &Transit<ThreadId>, mut done: impl FnMut(Waiting)) -> Result<()> {
+        let mut from = 0;
+        loop {
+            let (number, head) = {
+                let queues = self.queues.lock();
+                let Some((number, queue)) = queues.next(from) else { return Ok(()) };
+                (number, queue.entries.front().cloned())
+            };
+            assert_unlocked();
+            from = number;
+            match head {
+                Some(head) if head.until.is_past()? => {
+                    self.take_first(number, head.ticket, true, transit, &mut done);
+                }
+                _ => from += 1,
+            }
+        }
+    }
+
+    /// The first entry of a queue is over, unless another thread has noticed that. `works` says whether its event may be
+    /// used again.
+    fn take_first(
+        &self,
+        number: u64,
+        ticket: u64,
+        works: bool,
+        transit: &Transit<ThreadId>,
+        done: &mut impl FnMut(Waiting),
+    ) {
+        let taken = {
+            let mut queues = self.queues.lock();
+            queues.take_first(number, ticket).map(|(entry, user)| {
+                if let Some(event) = entry.until.own().filter(|_| works) {
+                    queues.keep(event);
+                }
+                (entry, user, transit.begin(this_thread()))
+            })
+        };
+        if let Some((entry, _user, _block)) = taken {
+            self.finish(entry.block, done);
+        }
+    }
+
+    /// Notices blocks that no other process holds any more: calls `done` for each, which is in transit meanwhile. Calls no
+    /// driver and does not block.
+    pub(crate) fn drain_shared(
+        &self,
+        ask: Ask,
+        transit: &Transit<ThreadId>,
+        mut done: impl FnMut(Waiting, &Share),
+    ) {
+        if self.shared.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let waiting = self.queues.lock().shared.clone();
+        // All of a device are in one ledger.
+        let Some(held) = waiting.values().next().map(|first| first.share.ledger().holds(ask == Ask::Now))
+        else {
+            return;
+        };
+        for (ticket, Shared { share, block }) in waiting.into_iter().counted() {
+            if held.contains(share.ticket()) {
+                continue;
+            }
+            let taken = {
+                let mut queues = self.queues.lock();
+                queues.shared.remove(&ticket).map(|entry| (entry, transit.begin(this_thread())))
+            };
+            // Else another thread has noticed it.
+            if let Some((_entry, _block)) = taken {
+                self.shared.fetch_sub(1, Ordering::AcqRel);
+                self.finish(block, &mut |block| done(block, &share));
+            }
+        }
+    }
+
+    /// Makes `stream` wait, on the device, for the `awaited` moments that `block` waits for; then the block has lost
+    /// them all. `false`, with nothing changed, where one of them has no event or the driver refuses.
+    pub(crate) fn take_over(
+        &self,
+        backend: &dyn Backend,
+        stream: Stream,
+        block: Waiting,
+        awaited: u16,
+        mut done: impl FnMut(Waiting),
+    ) -> bool {
+        let awaits = self.queues.lock().entries_of(block);
+        if awaits.len() != usize::from(awaited) {
+            return false;
+        }
+        assert_unlocked();
+        // They stay in their queues meanwhile: where the driver refuses, nothing has happened.
+        if let Err(error) = awaits.iter().try_for_each(|(_, entry)| entry.until.precede(stream)) {
+            backend.clear_error();
+            tracing::warn!(%error, "a stream could not be made to wait for others; it looks for memory elsewhere");
+            return false;
+        }
+        for (number, Entry { ticket, until, .. }) in awaits {
+            let taken = {
+                let mut queues = self.queues.lock();
+                let taken = queues.take(number, ticket);
+                if let Some(event) = until.own().filter(|_| taken.is_some()) {
+                    queues.keep(event);
+                }
+                taken
+            };
+            // Else another thread has noticed its end.
+            if taken.is_some() {
+                self.finish(block, &mut done);
+            }
+        }
+        true
+    }
+
+    /// Waits for all that is pending at this call. Blocks. A stream that cannot be waited for (it was
+    /// destroyed, or its event is broken) is covered by waiting for its whole device; where that fails, too, what
+    /// it has stays pending, the other streams are done all the same, and the first error is returned.
+    ///
+    /// Calls that name a stream are tickets of `naming`, one stream at a time: who waits for one stream holds up
+    /// nobody who retires another.
+    pub(crate) fn synchronise(
+        &self,
+        backend: &dyn Backend,
+        naming: &Transit<Stream>,
+        transit: &Transit<ThreadId>,
+        mut done: impl FnMut(Waiting),
+    ) -> Result<()> {
+        let _waiting = self.synchronising.lock();
+        let (streams, bound) = {
+            let queues = self.queues.lock();
+            (queues.numbers(), queues.tickets)
+        };
+        let mut outcome = Ok(());
+        for stream in streams {
+            let waited = self.synchronise_stream(backend, naming, transit, stream, bound, &mut done);
+            outcome = outcome.and(waited);
+        }
+        // What joins the list from here on is for the next round: its work may be later.
+        let tickets: Vec<u64> =
+            self.queues.lock().unrecorded.range(..bound).map(|(ticket, _)| *ticket).collect();
+        let mut reached: FxHashMap<Key, (User, bool)> = FxHashMap::default();
+        for ticket in tickets {
+            // Looked up one by one: a stream may be retired while others are waited for.
+            let (user, block, _named) = {
+                let queues = self.queues.lock();
+                let Some(entry) = queues.unrecorded.get(&ticket) else {
+                    continue;
+                };
+                let named = entry.user.live().map(|stream| naming.begin(stream));
+                (entry.user.clone(), entry.block, named)
+            };
+            let ready = match reached.get(&Key::of(&user)) {
+                Some((_, ready)) => *ready,
+                None => {
+                    assert_unlocked();
+                    let waited = match &user {
+                        User::Live(stream) => wait_for_stream(backend, *stream),
+                        User::Retired(last) => last.wait(),
+                        User::Shared(_) => unreachable!("{NO_EVENT}"),
+                    };
+                    reached.insert(Key::of(&user), (user.clone(), waited.is_ok()));
+                    let ready = waited.is_ok();
+                    outcome = outcome.and(waited);
+                    ready
+                }
+            };
+            if !ready {
+                continue;
+            }
+            let mut queues = self.queues.lock();
+            if let Some(_entry) = queues.unrecorded.remove(&ticket) {
+                let _block = transit.begin(this_thread());
+                drop(queues);
+                self.finish(block, &mut done);
+            }
+        }
+        outcome
+    }
+
+    /// Waits for one stream's entries older than ticket `bound`.
+    fn synchronise_stream(
+        &self,
+        backend: &dyn Backend,
+        naming: &Transit<Stream>,
+        transit: &Transit<ThreadId>,
+        number: u64,
+        bound: u64,
+        done: &mut impl FnMut(Waiting),
+    ) -> Result<()> {
+        loop {
+            let head = self.queues.lock().get(number).and_then(|queue| queue.entries.front().cloned());
+            let Some(head) = head.filter(|head| head.ticket < bound) else { return Ok(()) };
+            assert_unlocked();
+            let waited = head.until.wait();
+            let works = waited.is_ok();
+            if let Err(error) = waited {
+                backend.clear_error();
+                tracing::warn!(%error, "an event could not be waited for; waiting for its stream instead");
+                let (used, _named) = {
+                    let queues = self.queues.lock();
+                    let queue = queues.get(number).filter(|queue| {
+                        queue.entries.front().is_some_and(|entry| entry.ticket == head.ticket)
+                    });
+                    // Else another thread has noticed its end.
+                    let Some(queue) = queue else { continue };
+                    (queue.user.clone(), queue.user.live().map(|stream| naming.begin(stream)))
+                };
+                match used {
+                    User::Live(stream) => wait_for_stream(backend, stream)?,
+                    User::Retired(last) => last.wait()?,
+                    User::Shared(_) => unreachable!("{NO_EVENT}"),
+                }
+            }
+            // A broken event must not come back for the next free: it goes with `head`.
+            self.take_first(number, head.ticket, works, transit, done);
+        }
+    }
+
+    /// Whether something waits for `stream` by its handle.
+    pub(crate) fn names(&self, stream: Stream) -> bool {
+        self.queues.lock().names(stream)
+    }
+
+    /// From here on, `stream` is what it was given last. Events recorded on it stay.
+    pub(crate) fn retire(&self, stream: Stream, last: &Arc<LastWork>) {
+        self.queues.lock().retire(stream, last);
+    }
+
+    fn finish(&self, block: Waiting, done: &mut impl FnMut(Waiting)) {
+        done(block);
+        self.attention.remove_pending();
+    }
+}

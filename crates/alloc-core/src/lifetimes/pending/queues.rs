@@ -1,0 +1,216 @@
+//! What is pending, by the stream that it waits for.
+
+use super::{Moment, Waiting};
+use crate::base::steps::Counted;
+use crate::features::share::Share;
+use crate::lifetimes::last_work::LastWork;
+use crate::lifetimes::uses::User;
+use crate::process::held_event::HeldEvent;
+use crate::sync::Arc;
+use crate::types::{DeviceIndex, Stream};
+use rustc_hash::FxHashMap;
+use std::collections::hash_map::Entry as Place;
+use std::collections::{BTreeMap, VecDeque};
+
+/// A block that waits.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    /// Tells entries apart, whatever event they reuse.
+    pub(super) ticket: u64,
+    pub(super) until: Moment,
+    pub(super) block: Waiting,
+}
+
+/// Blocks that wait for one user, in order. There is at least one.
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) user: User,
+    pub(super) entries: VecDeque<Entry>,
+}
+
+/// A block that waits without an event.
+#[derive(Clone, Debug)]
+pub(super) struct Unrecorded {
+    pub(super) user: User,
+    pub(super) block: Waiting,
+}
+
+/// A block that other processes may hold.
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    pub(super) share: Arc<Share>,
+    pub(super) block: Waiting,
+}
+
+/// Tells users apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Key {
+    Live(Stream),
+    /// By address, while somebody keeps it.
+    Retired(usize),
+    Shared(usize),
+}
+
+impl Key {
+    pub(super) fn of(user: &User) -> Self {
+        match user {
+            User::Live(stream) => Self::Live(*stream),
+            User::Retired(last) => Self::Retired(Arc::as_ptr(last).addr()),
+            User::Shared(share) => Self::Shared(Arc::as_ptr(share).addr()),
+        }
+    }
+}
+
+/// Events of one device.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    /// Ready for reuse.
+    pub(super) spare: Vec<Arc<HeldEvent>>,
+    /// Uses recorded and not freed yet: that many spare ones are kept.
+    pub(super) expected: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// By number, in the order in which they were begun.
+    queues: BTreeMap<u64, Queue>,
+    /// The number of each user's newest queue.
+    numbers: FxHashMap<Key, u64>,
+    /// Blocks whose event could not be recorded, by ticket: only a synchronisation of the stream frees them.
+    pub(super) unrecorded: BTreeMap<u64, Unrecorded>,
+    /// Blocks that no event frees, by ticket: other processes let go of them when they like.
+    pub(super) shared: BTreeMap<u64, Shared>,
+    /// How many blocks each stream uses besides their own, that are not freed.
+    uses: FxHashMap<Stream, usize>,
+    /// Mostly one.
+    events: BTreeMap<DeviceIndex, Events>,
+    pub(super) tickets: u64,
+    /// How often an event could not be recorded.
+    pub(super) failures: u64,
+}
+
+impl Queues {
+    pub(super) fn ticket(&mut self) -> u64 {
+        self.tickets += 1;
+        self.tickets - 1
+    }
+
+    /// Appends to the user's queue.
+    pub(super) fn push(&mut self, user: User, until: Moment, block: Waiting) {
+        let ticket = self.ticket();
+        let entry = Entry { ticket, until, block };
+        let key = Key::of(&user);
+        if let Some(queue) = self.numbers.get(&key).and_then(|number| self.queues.get_mut(number)) {
+            return queue.entries.push_back(entry);
+        }
+        // No ticket is given out twice.
+        self.numbers.insert(key, ticket);
+        self.queues.insert(ticket, Queue { user, entries: VecDeque::from([entry]) });
+    }
+
+    /// The first queue from `number` on, with its number.
+    pub(super) fn next(&self, number: u64) -> Option<(u64, &Queue)> {
+        self.queues.range(number..).counted().next().map(|(number, queue)| (*number, queue))
+    }
+
+    pub(super) fn get(&self, number: u64) -> Option<&Queue> {
+        self.queues.get(&number)
+    }
+
+    /// The numbers of all queues.
+    pub(super) fn numbers(&self) -> Vec<u64> {
+        self.queues.keys().copied().counted().collect()
+    }
+
+    /// Takes the first entry of a queue out if it has this ticket. The second is whom an empty queue belonged to, to be
+    /// dropped without a lock.
+    pub(super) fn take_first(&mut self, number: u64, ticket: u64) -> Option<(Entry, Option<User>)> {
+        let queue = self.queues.get_mut(&number)?;
+        let entry = queue.entries.pop_front_if(|entry| entry.ticket == ticket)?;
+        Some((entry, self.drop_if_empty(number)))
+    }
+
+    /// All entries of a block, each with the number of its queue.
+    pub(super) fn entries_of(&self, block: Waiting) -> Vec<(u64, Entry)> {
+        let entries = |(number, queue): (&u64, &Queue)| {
+            let mine = queue.entries.iter().counted().filter(|entry| entry.block == block);
+            mine.map(|entry| (*number, entry.clone())).collect::<Vec<_>>()
+        };
+        self.queues.iter().flat_map(entries).collect()
+    }
+
+    /// Takes the entry with this ticket out, if it is still there; else as [`take_first`](Self::take_first).
+    pub(super) fn take(&mut self, number: u64, ticket: u64) -> Option<(Entry, Option<User>)> {
+        let queue = self.queues.get_mut(&number)?;
+        let at = queue.entries.binary_search_by_key(&ticket, |entry| entry.ticket).ok()?;
+        let entry = queue.entries.remove(at)?;
+        Some((entry, self.drop_if_empty(number)))
+    }
+
+    fn drop_if_empty(&mut self, number: u64) -> Option<User> {
+        if self.queues.get(&number).is_none_or(|queue| !queue.entries.is_empty()) {
+            return None;
+        }
+        let Queue { user, .. } = self.queues.remove(&number)?;
+        let key = Key::of(&user);
+        if self.numbers.get(&key) == Some(&number) {
+            self.numbers.remove(&key);
+        }
+        Some(user)
+    }
+
+    /// A stream uses one more block.
+    pub(super) fn begin_use(&mut self, stream: Stream) {
+        *self.uses.entry(stream).or_default() += 1;
+    }
+
+    /// A use is over, or goes on as a wait.
+    pub(super) fn end_use(&mut self, user: &User) {
+        if let Some(device) = user.device() {
+            let events = self.events(device);
+            events.expected = events.expected.saturating_sub(1);
+        }
+        if let Some(Place::Occupied(mut uses)) = user.live().map(|stream| self.uses.entry(stream)) {
+            *uses.get_mut() -= 1;
+            if *uses.get() == 0 {
+                uses.remove();
+            }
+        }
+    }
+
+    /// Whether `stream` uses a block that is not freed.
+    pub(super) fn is_user(&self, stream: Stream) -> bool {
+        self.uses.contains_key(&stream)
+    }
+
+    /// The events of a device.
+    pub(super) fn events(&mut self, device: DeviceIndex) -> &mut Events {
+        self.events.entry(device).or_default()
+    }
+
+    /// An event may be used again.
+    pub(super) fn keep(&mut self, event: Arc<HeldEvent>) {
+        self.events(event.device()).spare.push(event);
+    }
+
+    /// Whether something waits for `stream` by its handle.
+    pub(super) fn names(&self, stream: Stream) -> bool {
+        let mut unrecorded = self.unrecorded.values().counted();
+        self.numbers.contains_key(&Key::Live(stream)) || unrecorded.any(|entry| entry.user.is(stream))
+    }
+
+    /// From here on, `stream` is what it was given last.
+    pub(super) fn retire(&mut self, stream: Stream, last: &Arc<LastWork>) {
+        self.uses.remove(&stream);
+        let retired = User::Retired(Arc::clone(last));
+        if let Some(number) = self.numbers.remove(&Key::Live(stream)) {
+            if let Some(queue) = self.queues.get_mut(&number) {
+                queue.user = retired.clone();
+            }
+            self.numbers.insert(Key::of(&retired), number);
+        }
+        for entry in self.unrecorded.values_mut().counted().filter(|entry| entry.user.is(stream)) {
+            entry.user = retired.clone();
+        }
+    }
+}

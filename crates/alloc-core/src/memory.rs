@@ -1,0 +1,10 @@
+//! The tables of memory: blocks and the index of the free ones, segments, regions and their granules, and where memory and
+//! backups come from.
+
+pub mod address_map;
+pub(crate) mod backup;
+pub mod block;
+pub mod index;
+pub mod region;
+pub mod segment;
+pub(crate) mod source;

@@ -1,0 +1,184 @@
+//! Where contents are while their memory sleeps.
+
+use crate::backend::{Backend, BackendError, CopyKind, ErrorKind, HostFlags, PinnedHost, Result};
+use crate::process::edges;
+use crate::sync::{Arc, assert_unlocked};
+use crate::types::{BackendId, DeviceIndex, DevicePtr};
+use memmap2::MmapRaw;
+use std::path::{Path, PathBuf};
+
+/// What is done with contents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backup {
+    /// They are lost: woken memory has whatever the driver's new memory has.
+    Discard,
+    /// Page-locked host memory: the fastest, as large as what sleeps.
+    HostPinned(Retention),
+    /// A file without a name in this directory, mapped into memory: the system may write it out when it needs its memory for
+    /// something else. It goes with the wake, and when the process ends in whatever way.
+    File(PathBuf),
+}
+
+/// What becomes of a backup's host memory after the wake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Retention {
+    /// It is given back.
+    #[default]
+    Release,
+    /// It is kept for the next sleep, which then needs no page-locking, until
+    /// [`drop_backups`](crate::CachingAllocator::drop_backups).
+    Keep,
+}
+
+/// Host memory of a backup.
+enum Memory {
+    Pinned { backend: Arc<dyn Backend>, ptr: DevicePtr, bytes: u64 },
+    File(MmapRaw),
+}
+
+/// Host memory for one run of granules. Whoever drops the last share gives it back, which calls the driver: hold no lock.
+pub(crate) struct Store(Memory);
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    fn pinned(backend: &Arc<dyn Backend>, bytes: u64) -> Result<Self> {
+        assert_unlocked();
+        let ptr = backend.pinned_host()?.host_malloc(bytes, HostFlags::PORTABLE)?;
+        Ok(Self(Memory::Pinned { backend: Arc::clone(backend), ptr, bytes }))
+    }
+
+    fn file(directory: &Path, bytes: u64, device: DeviceIndex) -> Result<Self> {
+        let map = || -> std::io::Result<MmapRaw> {
+            let file = tempfile::tempfile_in(directory)?;
+            // Its blocks are reserved now: a full disk must not show as a signal in the middle of the copy.
+            rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes)?;
+            // Nobody else has the file, which has no name; so it neither shrinks nor changes under the map.
+            MmapRaw::map_raw(&file)
+        };
+        map().map(|map| Self(Memory::File(map))).map_err(|error| {
+            let detail = format!("no backup file of {bytes} bytes in {}: {error}", directory.display());
+            BackendError::new(ErrorKind::ResourceLimit, 0, "backup file", device, &detail)
+        })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        match &self.0 {
+            Memory::Pinned { bytes, .. } => *bytes,
+            Memory::File(map) => map.len() as u64,
+        }
+    }
+
+    fn address(&self) -> DevicePtr {
+        match &self.0 {
+            Memory::Pinned { ptr, .. } => *ptr,
+            Memory::File(map) => DevicePtr(map.as_mut_ptr() as u64),
+        }
+    }
+
+    /// Copies device memory into the store. Blocks.
+    ///
+    /// # Safety
+    /// `bytes` bytes at `from` are device memory that nobody writes, and at `offset` there is room for them that nobody
+    /// else uses.
+    pub(crate) unsafe fn save(
+        &self,
+        backend: &dyn Backend,
+        offset: u64,
+        from: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        assert_unlocked();
+        debug_assert!(offset + bytes <= self.bytes(), "a run fits its store");
+        // SAFETY: rule 2: the store lives and is long enough; the rest by this function's contract.
+        unsafe { backend.copy(self.address().add(offset), from, bytes, CopyKind::DeviceToHost) }
+    }
+
+    /// Copies back. Blocks.
+    ///
+    /// # Safety
+    /// `bytes` bytes at `to` are device memory that nobody uses.
+    pub(crate) unsafe fn restore(
+        &self,
+        backend: &dyn Backend,
+        offset: u64,
+        to: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        assert_unlocked();
+        debug_assert!(offset + bytes <= self.bytes(), "a run fits its store");
+        // SAFETY: rule 2: the store lives and is long enough; the rest by this function's contract.
+        unsafe { backend.copy(to, self.address().add(offset), bytes, CopyKind::HostToDevice) }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        if let Memory::Pinned { backend, ptr, .. } = &self.0
+            && edges::may_destroy(backend.id())
+        {
+            assert_unlocked();
+            // SAFETY: rule 3: from `host_malloc`, given back once; every copy has returned.
+            let free = |pinned: &dyn PinnedHost| unsafe { pinned.host_free(*ptr) };
+            if let Err(error) = backend.pinned_host().map_err(BackendError::from).and_then(free) {
+                backend.clear_error();
+                tracing::warn!(%error, "a backup's host memory could not be given back");
+            }
+        }
+    }
+}
+
+/// A granule's contents: a place in a store. `None` for contents that were given up.
+pub(crate) type Saved = Option<(Arc<Store>, u64)>;
+
+/// Stores that are kept between sleeps.
+#[derive(Debug, Default)]
+pub(crate) struct Spares(Vec<Arc<Store>>);
+
+impl Spares {
+    /// The smallest spare store that has room for `bytes` and that nobody uses.
+    pub(crate) fn find(&self, backend: BackendId, bytes: u64) -> Option<Arc<Store>> {
+        let idle = |store: &&Arc<Store>| Arc::strong_count(store) == 1 && store.bytes() >= bytes;
+        let own = |store: &&Arc<Store>| match &store.0 {
+            Memory::Pinned { backend: own, .. } => own.id() == backend,
+            Memory::File(_) => false,
+        };
+        self.0.iter().filter(idle).filter(own).min_by_key(|store| store.bytes()).cloned()
+    }
+
+    pub(crate) fn keep(&mut self, store: &Arc<Store>) {
+        self.0.push(Arc::clone(store));
+    }
+
+    /// Those that nobody uses, to be dropped without a lock.
+    pub(crate) fn take_idle(&mut self) -> Vec<Arc<Store>> {
+        self.0.extract_if(.., |store| Arc::strong_count(store) == 1).collect()
+    }
+
+    /// Bytes of those that nobody uses.
+    pub(crate) fn idle_bytes(&self) -> u64 {
+        self.0.iter().filter(|store| Arc::strong_count(store) == 1).map(|store| store.bytes()).sum()
+    }
+}
+
+impl Backup {
+    /// A store for `bytes` of `device`, and whether it is to be kept; `None` where contents are given up. May block.
+    pub(crate) fn store(
+        &self,
+        backend: &Arc<dyn Backend>,
+        device: DeviceIndex,
+        bytes: u64,
+    ) -> Result<Option<(Store, bool)>> {
+        Ok(match self {
+            Self::Discard => None,
+            Self::HostPinned(retention) => {
+                Some((Store::pinned(backend, bytes)?, *retention == Retention::Keep))
+            }
+            Self::File(directory) => Some((Store::file(directory, bytes, device)?, false)),
+        })
+    }
+}

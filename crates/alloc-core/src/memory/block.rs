@@ -1,0 +1,267 @@
+//! Blocks: parts of a segment, linked to their neighbours by index.
+//!
+//! A block's record is one cache line. Records are kept in one table per arena and recycled, so handing
+//! out and taking back memory touches no heap.
+
+pub use crate::base::ids::{BlockId, Tier};
+
+use crate::base::growth;
+use crate::base::steps::Counted;
+
+/// Index of a segment in its arena's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SegmentId(pub(crate) u32);
+
+/// What a block is at the moment.
+///
+/// ```text
+///            hand out            free, unused elsewhere
+///   Free ───────────────▶ Allocated ──────────────────▶ Free (merged)
+///    │ ▲                      │ free, used on other streams
+///    │ │ last event done      ▼
+///    │ └───────────────── Pending
+///    │ take for a driver call
+///    ▼           commit map / roll back
+///   Busy ◀──────────────▶ Unmapped   (growable segments)
+///
+///   Allocated ◀── sleep / wake ──▶ Asleep ── free ──▶ Dormant ── wake ──▶ Free or Unmapped
+///
+///   Allocated ◀── a value takes it, gives it up ──▶ Owned      (Asleep and OwnedAsleep alike)
+///
+///   Free (home) ◀── end of a loan ── Lent        Blank (view) ◀── free ── Allocated
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// In its tier's index.
+    Free,
+    /// In the program's hands.
+    Allocated,
+    /// In the hands of a value that frees it, a [`DeviceBuffer`](crate::DeviceBuffer): nobody else does.
+    Owned,
+    /// Given back; other streams may still use it.
+    Pending,
+    /// Address space of a growable segment without memory, in its tier's list.
+    Unmapped,
+    /// Being mapped, unmapped or given back by a thread that holds no lock: nobody else may touch it.
+    Busy,
+    /// [`Allocated`](Self::Allocated), with granules under it that have no memory.
+    Asleep,
+    /// [`Owned`](Self::Owned), with granules under it that have no memory.
+    OwnedAsleep,
+    /// Free, on granules that have no memory; in no index.
+    Dormant,
+    /// Memory that a block in a view uses, at its home.
+    Lent,
+    /// Part of a view that no block uses.
+    Blank,
+    /// The record is not in use.
+    Vacant,
+}
+
+impl State {
+    /// Whether the block is in the program's hands.
+    #[must_use]
+    pub const fn is_live(self) -> bool {
+        self.is_awake() || self.is_asleep()
+    }
+
+    /// Whether the block is in the program's hands, and all of it has memory.
+    #[must_use]
+    pub const fn is_awake(self) -> bool {
+        matches!(self, Self::Allocated | Self::Owned)
+    }
+
+    /// Whether the block is in the program's hands, and some of it has no memory.
+    #[must_use]
+    pub const fn is_asleep(self) -> bool {
+        matches!(self, Self::Asleep | Self::OwnedAsleep)
+    }
+
+    /// Whether a value has the block, and frees it.
+    #[must_use]
+    pub const fn is_owned(self) -> bool {
+        matches!(self, Self::Owned | Self::OwnedAsleep)
+    }
+
+    /// What a live block is when it is in the hands of a value, or not; whether it sleeps stays.
+    pub(crate) const fn owned(self, owned: bool) -> Self {
+        match (self.is_asleep(), owned) {
+            (false, false) => Self::Allocated,
+            (false, true) => Self::Owned,
+            (true, false) => Self::Asleep,
+            (true, true) => Self::OwnedAsleep,
+        }
+    }
+
+    /// What a live block is when it sleeps, or is awake; whose it is stays.
+    pub(crate) const fn asleep(self, asleep: bool) -> Self {
+        match (asleep, self.is_owned()) {
+            (false, false) => Self::Allocated,
+            (false, true) => Self::Owned,
+            (true, false) => Self::Asleep,
+            (true, true) => Self::OwnedAsleep,
+        }
+    }
+}
+
+/// One block. Sizes and addresses are bytes and multiples of 512.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub struct Block {
+    /// First address.
+    pub addr: u64,
+    /// Length.
+    pub size: u64,
+    /// What the program last asked for; stale once free.
+    pub requested: u64,
+    /// The stream's epoch at the last free: granules may leave once it has passed.
+    pub epoch: u64,
+    /// The tier's search counter when the block became free: its age for garbage collection.
+    pub born: u64,
+    /// Neighbour below in the segment.
+    pub prev: BlockId,
+    /// Neighbour above in the segment.
+    pub next: BlockId,
+    /// The segment.
+    pub segment: SegmentId,
+    /// First node of the list of other streams that use it.
+    pub uses: u32,
+    /// The segment's place in creation order; kept here because every index key has it.
+    pub registration: u32,
+    /// Events still awaited.
+    pub pending: u16,
+    /// What it is now.
+    pub state: State,
+    /// Its tier.
+    pub tier: Tier,
+}
+
+const _: () = assert!(std::mem::size_of::<Block>() == 64, "a block record is one cache line");
+
+/// End of a use list.
+pub const NO_USES: u32 = u32::MAX;
+
+impl Block {
+    /// First address after it.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.addr + self.size
+    }
+
+    /// Part of a segment that has other blocks too (PyTorch: `is_split`).
+    #[must_use]
+    pub fn is_split(&self) -> bool {
+        self.prev != BlockId::NONE || self.next != BlockId::NONE
+    }
+}
+
+/// All block records of an arena.
+#[derive(Debug, Default)]
+pub struct BlockTable {
+    records: Vec<Block>,
+    /// Records to be used again: how many, and the first of a list that goes on in their `next`.
+    vacant: usize,
+    first_vacant: Option<BlockId>,
+}
+
+impl BlockTable {
+    /// Whether a block may still be cut for a request. The address map can name 2^28 records, which is
+    /// 128 GiB in blocks of 512 bytes; some are kept for segments and for giving memory back.
+    #[must_use]
+    pub fn may_cut(&self) -> bool {
+        self.len() < (1 << 28) - (1 << 20)
+    }
+
+    /// Stores a record.
+    ///
+    /// # Panics
+    /// Beyond 2^28 records; [`may_cut`](Self::may_cut) keeps well away from it.
+    pub fn add(&mut self, block: Block) -> BlockId {
+        if let Some(id) = self.first_vacant {
+            self.vacant -= 1;
+            self.first_vacant = self[id].next.some();
+            self[id] = block;
+            return id;
+        }
+        assert!(self.records.len() < (1 << 28) - 1, "more than 2^28 blocks in one arena");
+        #[allow(clippy::cast_possible_truncation)] // checked above
+        let id = BlockId::new(self.records.len() as u32);
+        growth::push(&mut self.records, block);
+        id
+    }
+
+    /// Gives a record back for reuse.
+    pub fn remove(&mut self, id: BlockId) {
+        let next = self.first_vacant.unwrap_or(BlockId::NONE);
+        let record = &mut self[id];
+        record.state = State::Vacant;
+        record.next = next;
+        self.first_vacant = Some(id);
+        self.vacant += 1;
+    }
+
+    /// The record, if the id is one this table ever gave out.
+    #[must_use]
+    pub fn get(&self, id: BlockId) -> Option<&Block> {
+        self.records.get(id.index() as usize)
+    }
+
+    /// All records in use, in table order.
+    pub fn iter(&self) -> impl Iterator<Item = (BlockId, &Block)> {
+        (0u32..)
+            .map(BlockId::new)
+            .zip(&self.records)
+            .counted()
+            .filter(|(_, block)| block.state != State::Vacant)
+    }
+
+    /// Records in use.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.records.len() - self.vacant
+    }
+
+    /// True when no record is in use.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Links `upper` in above `lower`.
+    pub fn link_above(&mut self, lower: BlockId, upper: BlockId) {
+        let next = self[lower].next;
+        self[upper].prev = lower;
+        self[upper].next = next;
+        self[lower].next = upper;
+        if let Some(next) = next.some() {
+            self[next].prev = upper;
+        }
+    }
+
+    /// Lets `lower` take over `upper`, its neighbour above, whose record goes.
+    pub fn absorb_above(&mut self, lower: BlockId, upper: BlockId) {
+        let Block { size, next, epoch, .. } = self[upper];
+        let record = &mut self[lower];
+        record.size += size;
+        record.next = next;
+        record.epoch = record.epoch.max(epoch);
+        if let Some(next) = next.some() {
+            self[next].prev = lower;
+        }
+        self.remove(upper);
+    }
+}
+
+impl std::ops::Index<BlockId> for BlockTable {
+    type Output = Block;
+    fn index(&self, id: BlockId) -> &Block {
+        &self.records[id.index() as usize]
+    }
+}
+
+impl std::ops::IndexMut<BlockId> for BlockTable {
+    fn index_mut(&mut self, id: BlockId) -> &mut Block {
+        &mut self.records[id.index() as usize]
+    }
+}

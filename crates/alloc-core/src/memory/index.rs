@@ -1,0 +1,82 @@
+//! Indexes of free blocks: in PyTorch's order (`index/best_fit.rs`), and the one of the `granule` policy, which is quicker
+//! and less exact (`index/segregated.rs`). Both keep blocks by size class (`index/classes.rs`).
+
+mod best_fit;
+mod classes;
+mod segregated;
+
+pub use best_fit::{BestFitIndex, Cursor};
+pub use segregated::SegregatedIndex;
+
+use crate::memory::block::{Block, BlockId};
+
+/// What the engine needs from any policy's index of free blocks.
+pub trait PlacementIndex: Default + std::fmt::Debug + Send + 'static {
+    /// Adds a free block.
+    fn insert(&mut self, block: &Block, id: BlockId);
+    /// Takes a block out. It is there, with the size and the address it has now: the engine keeps block states and
+    /// indexes in step.
+    fn remove(&mut self, block: &Block, id: BlockId);
+    /// How many blocks are in it.
+    fn len(&self) -> usize;
+    /// True when nothing is in it.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Blocks of at least so many bytes, by size, the smallest first.
+    fn at_least(&self, bytes: u64) -> impl Iterator<Item = BlockId> + '_;
+    /// Blocks by size, the smallest first.
+    fn blocks(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.at_least(0)
+    }
+    /// Panics where the index contradicts itself.
+    fn check(&self);
+}
+
+/// The order of free blocks: size, then segment creation order, then address, packed so that one
+/// comparison of 128 bits decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FitKey(u128);
+
+impl FitKey {
+    /// Sizes and addresses are multiples of 512, so their low 9 bits are not kept.
+    #[must_use]
+    pub const fn new(size: u64, registration: u32, addr: u64) -> Self {
+        Self(((size >> 9) as u128) << 80 | (registration as u128) << 48 | (addr >> 9) as u128)
+    }
+
+    /// The least key of a size: sorts before every block that has it.
+    #[must_use]
+    pub const fn at_least(size: u64) -> Self {
+        Self::new(size, 0, 0)
+    }
+
+    /// The size in bytes.
+    #[must_use]
+    pub const fn size(self) -> u64 {
+        ((self.0 >> 80) as u64) << 9
+    }
+}
+
+impl Block {
+    /// Its place in the index of free blocks.
+    #[must_use]
+    pub fn key(&self) -> FitKey {
+        FitKey::new(self.size, self.registration, self.addr)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_order_by_size_then_age_then_address() {
+        let a = FitKey::new(1024, 9, 1 << 40);
+        assert!(a < FitKey::new(1536, 0, 0));
+        assert!(a < FitKey::new(1024, 10, 0));
+        assert!(a < FitKey::new(1024, 9, (1 << 40) + 512));
+        assert!(FitKey::at_least(1024) <= FitKey::new(1024, 0, 0));
+        assert_eq!(a.size(), 1024);
+    }
+}

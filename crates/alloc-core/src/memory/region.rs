@@ -1,0 +1,508 @@
+//! Device level: reserved address space and the granules of physical memory behind it.
+//!
+//! A region is one reservation, cut into granules of one size. Each granule has one state; growing, giving
+//! back, sleeping, moving and sharing are all transitions of it, so that they compose. Driver work on
+//! granules is done by the free functions at the end, which hold no lock: the caller sets the granules to
+//! [`GranuleState::Pending`] first and commits the outcome afterwards.
+
+mod export;
+mod sleep;
+
+use crate::backend::{Access, Backend, BackendError, ErrorKind, HandleType, Result, VirtualMemory};
+use crate::base::steps::Counted;
+use crate::memory::backup::Saved;
+use crate::memory::source::SegmentSource;
+use crate::process::foreign::{Calls, Kind};
+use crate::sync::Arc;
+use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+
+pub(crate) use export::{Piece, ToExport};
+
+/// Index of a region on its device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RegionId(pub(crate) u32);
+
+/// What a granule is at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GranuleState {
+    /// Address space without memory.
+    Free,
+    /// A thread is changing it, without holding a lock.
+    Pending,
+    /// Backed by memory.
+    Mapped,
+    /// Backed, and not to be moved or given back: something outside knows its address.
+    Pinned,
+    /// Its memory was given up and its address kept.
+    Asleep,
+    /// Backed by memory that another process has, too.
+    Exported,
+}
+
+impl GranuleState {
+    /// Whether memory is behind it.
+    #[must_use]
+    pub const fn is_backed(self) -> bool {
+        matches!(self, Self::Mapped | Self::Pinned | Self::Exported)
+    }
+
+    /// Whether its memory may be taken for another place or given back.
+    #[must_use]
+    pub const fn may_leave(self) -> bool {
+        matches!(self, Self::Mapped)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Granule {
+    state: GranuleState,
+    handle: Option<PhysicalHandle>,
+}
+
+/// One reservation.
+#[derive(Debug)]
+pub(crate) struct Region {
+    pub(crate) base: u64,
+    pub(crate) bytes: u64,
+    /// Bytes of one granule.
+    pub(crate) granule: u64,
+    /// Those up to the highest that ever was backed: more may be reserved than the device has.
+    granules: Vec<Granule>,
+    /// The contents of granules that sleep, by address.
+    asleep: BTreeMap<u64, Saved>,
+}
+
+/// Where physical memory comes from: a pool's own source, or the driver.
+pub(crate) type Source = Option<Arc<dyn SegmentSource>>;
+
+/// What is to be behind granules.
+#[derive(Clone, Debug)]
+pub(crate) struct Backing {
+    pub(crate) device: DeviceIndex,
+    /// Bytes of one granule.
+    pub(crate) granule: u64,
+    /// How it can be shared with other processes.
+    pub(crate) handle_type: HandleType,
+    /// Who may use it: the device itself and those that reach its memory.
+    pub(crate) access: SmallVec<[DeviceIndex; 4]>,
+    pub(crate) source: Source,
+}
+
+impl Granule {
+    const FREE: Self = Self { state: GranuleState::Free, handle: None };
+}
+
+impl Region {
+    fn range(&self, addr: u64, bytes: u64) -> std::ops::Range<usize> {
+        debug_assert!(addr.is_multiple_of(self.granule) || (addr - self.base).is_multiple_of(self.granule));
+        let first = ((addr - self.base) / self.granule) as usize;
+        first..first + (bytes / self.granule) as usize
+    }
+
+    /// The granule with a number.
+    fn at(&self, number: usize) -> Granule {
+        self.granules.get(number).copied().unwrap_or(Granule::FREE)
+    }
+
+    /// Bytes that have memory behind them.
+    pub(crate) fn backed_bytes(&self) -> u64 {
+        self.granules.iter().filter(|g| g.state.is_backed()).count() as u64 * self.granule
+    }
+
+    /// Address and bytes of every granule that has memory behind it, or is about to lose it.
+    pub(crate) fn held_granules(&self) -> impl Iterator<Item = (DevicePtr, u64)> + '_ {
+        let held = (0u64..).zip(&self.granules).filter(|(_, granule)| granule.handle.is_some());
+        held.map(|(n, _)| (DevicePtr(self.base + n * self.granule), self.granule))
+    }
+
+    /// Whether there is memory behind the granule at `addr`, and no thread takes it away.
+    pub(crate) fn is_backed(&self, addr: u64) -> bool {
+        (self.base..self.base + self.bytes).contains(&addr) && self.state_at(addr).is_backed()
+    }
+
+    /// Whether a thread is changing some granule.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.granules.iter().any(|granule| granule.state == GranuleState::Pending)
+    }
+
+    /// The states in a range of whole granules.
+    pub(crate) fn states(&self, addr: u64, bytes: u64) -> impl Iterator<Item = GranuleState> + '_ {
+        self.range(addr, bytes).map(|number| self.at(number).state)
+    }
+}
+
+/// A device's regions.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    records: Vec<Option<Region>>,
+    /// Places without one.
+    vacant: Vec<usize>,
+    /// Bytes that sleep, in all of them.
+    asleep_bytes: u64,
+    /// What the driver refused to undo; tried again at the next growth or release.
+    pub(crate) leftovers: Leftovers,
+    /// What other processes have of them.
+    exports: export::Exports,
+    /// Granules that are mapped in a view, too: its address and their bytes.
+    pub(crate) views: BTreeMap<u64, u64>,
+}
+
+/// What the driver refused to take back.
+#[derive(Debug, Default)]
+pub(crate) struct Leftovers {
+    /// Mappings, by address and bytes, where nothing should be.
+    mappings: Vec<(DevicePtr, u64)>,
+    /// Handles that nothing maps on purpose, and where they came from.
+    handles: Vec<(PhysicalHandle, Source)>,
+    /// Views that are not needed any more: address, bytes reserved, bytes mapped from there on.
+    views: Vec<(DevicePtr, u64, u64)>,
+}
+
+impl Leftovers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.mappings.is_empty() && self.handles.is_empty() && self.views.is_empty()
+    }
+
+    /// How many handles are not released.
+    pub(crate) fn handle_count(&self) -> usize {
+        self.handles.len()
+    }
+
+    /// Whether something is still mapped in a range where nothing should be.
+    pub(crate) fn lie_in(&self, base: u64, bytes: u64) -> bool {
+        self.mappings.iter().any(|(at, _)| (base..base + bytes).contains(&at.0))
+    }
+
+    pub(crate) fn append(&mut self, mut other: Self) {
+        self.mappings.append(&mut other.mappings);
+        self.handles.append(&mut other.handles);
+        self.views.append(&mut other.views);
+    }
+
+    /// A view whose first `mapped` bytes could not be unmapped, or whose addresses could not be given back.
+    pub(crate) fn keep_view(&mut self, base: DevicePtr, bytes: u64, mapped: u64) {
+        self.views.push((base, bytes, mapped));
+    }
+
+    /// Tries again to take everything back that is the driver's; returns what is still refused, and what only foreign
+    /// code can take back. Calls the driver; hold no lock.
+    pub(crate) fn retry(self, vm: &dyn VirtualMemory, calls: &Calls<'_>) -> (Self, Self) {
+        let mut left = Self::default();
+        for (place, bytes) in self.mappings {
+            // SAFETY: rule 3: mapped by `back`, which failed, so it was never handed out.
+            if unsafe { vm.unmap(place, bytes) }.is_err() {
+                left.mappings.push((place, bytes));
+            }
+        }
+        for (base, bytes, mapped) in self.views {
+            // SAFETY: rule 3: a view that nobody uses any more.
+            if mapped > 0 && unsafe { vm.unmap(base, mapped) }.is_err() {
+                left.views.push((base, bytes, mapped));
+            // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
+            } else if unsafe { vm.release_address(base, bytes) }.is_err() {
+                left.views.push((base, bytes, 0));
+            }
+        }
+        let (foreign, own) = self.handles.into_iter().partition(|(_, source)| source.is_some());
+        left.append(Self { handles: own, ..Self::default() }.release(vm, calls));
+        (left, Self { handles: foreign, ..Self::default() })
+    }
+
+    /// Tries again to release the handles; returns what is still refused. Calls the driver, and sources; hold no lock.
+    pub(crate) fn release(self, vm: &dyn VirtualMemory, calls: &Calls<'_>) -> Self {
+        let mut left = Self { mappings: self.mappings, views: self.views, ..Self::default() };
+        for (handle, source) in self.handles {
+            release(vm, vec![handle], &source, &mut left, calls);
+            // Its pool may be gone.
+            calls.end(source);
+        }
+        left
+    }
+}
+
+impl Regions {
+    pub(crate) fn add(&mut self, base: DevicePtr, bytes: u64, granule: u64) -> RegionId {
+        let (granules, asleep) = (Vec::new(), BTreeMap::new());
+        let region = Some(Region { base: base.0, bytes, granule, granules, asleep });
+        let at = self.vacant.pop().unwrap_or_else(|| {
+            self.records.push(None);
+            self.records.len() - 1
+        });
+        self.records[at] = region;
+        #[allow(clippy::cast_possible_truncation)] // one per stream and tier
+        RegionId(at as u32)
+    }
+
+    pub(crate) fn remove(&mut self, id: RegionId) {
+        let gone = self.records[id.0 as usize].take();
+        self.asleep_bytes -= gone.map_or(0, |region| region.asleep_bytes());
+        self.vacant.push(id.0 as usize);
+    }
+
+    pub(crate) fn get(&self, id: RegionId) -> Option<&Region> {
+        self.records.get(id.0 as usize)?.as_ref()
+    }
+
+    fn get_mut(&mut self, id: RegionId) -> &mut Region {
+        match &mut self.records[id.0 as usize] {
+            Some(region) => region,
+            None => unreachable!("a segment's region is there as long as the segment"),
+        }
+    }
+
+    /// Whether there is memory behind the granule at `addr`, at its home or in a view.
+    pub(crate) fn is_backed(&self, addr: u64) -> bool {
+        self.views.contains_key(&addr) || self.iter().any(|region| region.is_backed(addr))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Region> {
+        self.records.iter().counted().flatten()
+    }
+
+    /// The memory behind the granule at `addr`.
+    pub(crate) fn handle(&self, id: RegionId, addr: u64) -> Option<PhysicalHandle> {
+        let region = self.get(id)?;
+        region.at(region.range(addr, region.granule).start).handle
+    }
+
+    /// Publishes the intent to back or vacate a range; returns its handles.
+    pub(crate) fn begin(&mut self, id: RegionId, addr: u64, bytes: u64) -> Vec<Option<PhysicalHandle>> {
+        let region = self.get_mut(id);
+        let range = region.range(addr, bytes);
+        if region.granules.len() < range.end {
+            region.granules.resize(range.end, Granule::FREE);
+        }
+        region.granules[range]
+            .iter_mut()
+            .map(|granule| {
+                granule.state = GranuleState::Pending;
+                granule.handle
+            })
+            .collect()
+    }
+
+    /// Commits: `handles` are now behind the range.
+    pub(crate) fn commit_backed(&mut self, id: RegionId, addr: u64, handles: &[PhysicalHandle]) {
+        let region = self.get_mut(id);
+        let range = region.range(addr, handles.len() as u64 * region.granule);
+        for (granule, handle) in region.granules[range].iter_mut().zip(handles) {
+            *granule = Granule { state: GranuleState::Mapped, handle: Some(*handle) };
+        }
+    }
+
+    /// Commits: nothing is behind the range.
+    pub(crate) fn commit_vacant(&mut self, id: RegionId, addr: u64, bytes: u64) {
+        let region = self.get_mut(id);
+        let range = region.range(addr, bytes);
+        region.granules[range].fill(Granule::FREE);
+    }
+}
+
+/// How often a cleanup call is tried: a driver that fails once is survived, a dead one is not waited for.
+const CLEANUP_TRIES: usize = 3;
+
+fn persist(what: &str, mut call: impl FnMut() -> Result<()>) -> Result<()> {
+    let mut outcome = call();
+    for _ in 1..CLEANUP_TRIES {
+        match &outcome {
+            Err(error) if error.kind != ErrorKind::DeviceLost => {
+                tracing::warn!(%error, "{what} failed and is tried again");
+                outcome = call();
+            }
+            _ => break,
+        }
+    }
+    outcome
+}
+
+/// Puts fresh physical memory behind `count` granules at `at`. On an error everything is undone.
+/// Calls the driver; hold no lock.
+pub(crate) fn back(
+    backend: &dyn Backend,
+    vm: &dyn VirtualMemory,
+    backing: &Backing,
+    at: DevicePtr,
+    count: usize,
+    calls: &Calls<'_>,
+) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
+    crate::sync::assert_unlocked();
+    let mut handles = Vec::with_capacity(count);
+    for _ in 0..count {
+        match create(vm, backing, calls) {
+            Ok(handle) => handles.push(handle),
+            Err(error) => {
+                backend.clear_error();
+                let mut leftovers = Leftovers::default();
+                release(vm, handles, &backing.source, &mut leftovers, calls);
+                return Err(Failed { error, leftovers: Box::new(leftovers) });
+            }
+        }
+    }
+    put(backend, vm, backing, at, handles, calls)
+}
+
+/// Puts physical memory that nothing maps behind granules at `at`. On an error it is given back.
+/// Calls the driver; hold no lock.
+pub(crate) fn put(
+    backend: &dyn Backend,
+    vm: &dyn VirtualMemory,
+    backing: &Backing,
+    at: DevicePtr,
+    handles: Vec<PhysicalHandle>,
+    calls: &Calls<'_>,
+) -> std::result::Result<Vec<PhysicalHandle>, Failed> {
+    crate::sync::assert_unlocked();
+    let granule = backing.granule;
+    let mut mapped = 0;
+    let attempt = (|| {
+        for (n, handle) in handles.iter().enumerate() {
+            let place = at.add(n as u64 * granule);
+            // SAFETY: rule 1: the handle has this size, and nothing maps it. The range lies in a live
+            // reservation whose granules this thread has set to `Pending`, so nothing is mapped there.
+            unsafe { vm.map(place, granule, *handle) }?;
+            mapped += 1;
+        }
+        // SAFETY: the whole range was mapped just above.
+        unsafe { vm.set_access(at, handles.len() as u64 * granule, &backing.access, Access::ReadWrite) }
+    })();
+    let Err(error) = attempt else { return Ok(handles) };
+    backend.clear_error();
+    let mut leftovers = Leftovers::default();
+    let (on_the_way, unmapped) = handles.split_at(mapped);
+    // SAFETY: mapped above, never handed out, so no work can use it.
+    unsafe { undo(vm, backing, at, on_the_way, &mut leftovers, calls) };
+    release(vm, unmapped.to_vec(), &backing.source, &mut leftovers, calls);
+    Err(Failed { error, leftovers: Box::new(leftovers) })
+}
+
+/// Takes memory away again that [`back`] has put behind the granules from `at` on. What the driver refuses is left over.
+/// Calls the driver; hold no lock.
+///
+/// # Safety
+/// Rule 3: each handle is mapped at its granule, and nobody has used it.
+pub(crate) unsafe fn undo(
+    vm: &dyn VirtualMemory,
+    backing: &Backing,
+    at: DevicePtr,
+    handles: &[PhysicalHandle],
+    leftovers: &mut Leftovers,
+    calls: &Calls<'_>,
+) {
+    for n in (0..handles.len()).rev() {
+        let place = at.add(n as u64 * backing.granule);
+        // SAFETY: by this function's contract.
+        if let Err(error) = persist("undoing a mapping", || unsafe { vm.unmap(place, backing.granule) }) {
+            tracing::error!(%error, %place, "a granule could not be unmapped; it is tried again later");
+            leftovers.mappings.push((place, backing.granule));
+        }
+    }
+    release(vm, handles.to_vec(), &backing.source, leftovers, calls);
+}
+
+/// A driver failure, and what could not be undone.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) error: BackendError,
+    pub(crate) leftovers: Box<Leftovers>,
+}
+
+/// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses.
+/// Returns how many were vacated, what is left over, and the refusal.
+/// Calls the driver; hold no lock.
+///
+/// # Safety
+/// Rule 3: each handle is mapped at its granule, and no queued work uses the range.
+pub(crate) unsafe fn vacate(
+    vm: &dyn VirtualMemory,
+    at: DevicePtr,
+    granule: u64,
+    handles: &[PhysicalHandle],
+    source: &Source,
+    calls: &Calls<'_>,
+) -> (usize, Leftovers, Result<()>) {
+    crate::sync::assert_unlocked();
+    let mut leftovers = Leftovers::default();
+    for (n, handle) in handles.iter().enumerate() {
+        // SAFETY: by this function's contract.
+        let unmapped = unsafe { vm.unmap(at.add(n as u64 * granule), granule) };
+        if let Err(error) = unmapped {
+            return (n, leftovers, Err(error));
+        }
+        release(vm, vec![*handle], source, &mut leftovers, calls);
+    }
+    (handles.len(), leftovers, Ok(()))
+}
+
+/// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses, and keeps it.
+/// Returns how many were vacated, and the refusal. Calls the driver; hold no lock.
+///
+/// # Safety
+/// Rule 3: each granule is one mapping, and no queued work uses the range.
+pub(crate) unsafe fn lift(
+    vm: &dyn VirtualMemory,
+    at: DevicePtr,
+    granule: u64,
+    count: usize,
+) -> (usize, Result<()>) {
+    crate::sync::assert_unlocked();
+    for n in 0..count {
+        // SAFETY: by this function's contract.
+        if let Err(error) = unsafe { vm.unmap(at.add(n as u64 * granule), granule) } {
+            return (n, Err(error));
+        }
+    }
+    (count, Ok(()))
+}
+
+/// New physical memory from the source.
+fn create(vm: &dyn VirtualMemory, backing: &Backing, calls: &Calls<'_>) -> Result<PhysicalHandle> {
+    let Backing { device, granule, handle_type, ref source, .. } = *backing;
+    let Some(source) = source else { return vm.create_physical(device, granule, handle_type) };
+    let create = || source.physical().and_then(|physical| physical.create(device, granule));
+    calls.call(Kind::Source, create).flatten().ok_or_else(|| {
+        let detail = "the pool's own source has no physical memory left";
+        BackendError::new(ErrorKind::OutOfMemory, 0, "physical source", device, detail)
+    })
+}
+
+/// Gives the driver's handles back that nothing maps; what is refused is left over. Calls the driver; hold no lock.
+pub(crate) fn give_back(
+    vm: &dyn VirtualMemory,
+    handles: Vec<PhysicalHandle>,
+    calls: &Calls<'_>,
+) -> Leftovers {
+    let mut leftovers = Leftovers::default();
+    release(vm, handles, &None, &mut leftovers, calls);
+    leftovers
+}
+
+/// Releases handles; those that are refused, also because a source panics, are left over.
+fn release(
+    vm: &dyn VirtualMemory,
+    handles: Vec<PhysicalHandle>,
+    source: &Source,
+    leftovers: &mut Leftovers,
+    calls: &Calls<'_>,
+) {
+    // SAFETY: rule 1: created by this backend and released once; on an error it is kept and tried later.
+    let to_driver = |handle| unsafe { vm.release_physical(handle) };
+    for handle in handles {
+        let released = match source {
+            None => Some(persist("releasing memory", || to_driver(handle))),
+            Some(source) => calls.call(Kind::Source, || {
+                persist("releasing memory", || {
+                    source.physical().map_or_else(|| to_driver(handle), |physical| physical.release(handle))
+                })
+            }),
+        };
+        if let Some(Err(error)) = &released {
+            tracing::error!(%error, "physical memory could not be released; it is tried again later");
+        }
+        if !matches!(released, Some(Ok(()))) {
+            leftovers.handles.push((handle, source.clone()));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Segments: what an arena holds from the device.
+
+use crate::base::steps::Counted;
+use crate::memory::block::{BlockId, SegmentId, Tier};
+use crate::memory::region::RegionId;
+use crate::types::DevicePtr;
+use crate::watch::history::Context;
+
+/// Where a segment's addresses come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// One `malloc` of the device.
+    Fixed,
+    /// Reserved address space, mapped on demand.
+    Growable {
+        /// The reservation.
+        region: RegionId,
+        /// The unit in which it is mapped, in bytes.
+        granule: u64,
+    },
+    /// A view of granules whose home is elsewhere.
+    View,
+}
+
+/// One segment. Its lowest block's record never changes: splitting keeps the lower part's record, merging
+/// keeps the lower neighbour's.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// First address.
+    pub base: u64,
+    /// Length in bytes; address space for growable segments.
+    pub bytes: u64,
+    /// The lowest block.
+    pub first: BlockId,
+    /// Place in creation order.
+    pub registration: u32,
+    /// The tier it serves.
+    pub tier: Tier,
+    /// Fixed or growable.
+    pub origin: Origin,
+    /// Where it was taken from the device.
+    pub(crate) context: Option<Context>,
+}
+
+impl Segment {
+    /// A segment that has no block yet; the arena gives it one.
+    pub(crate) fn new(base: DevicePtr, bytes: u64, registration: u32, tier: Tier, origin: Origin) -> Self {
+        Self { base: base.0, bytes, first: BlockId::NONE, registration, tier, origin, context: None }
+    }
+
+    /// Whether it is one `malloc` of the device.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        self.origin == Origin::Fixed
+    }
+
+    /// Whether it is reserved address space, mapped on demand.
+    #[must_use]
+    pub fn is_growable(&self) -> bool {
+        matches!(self.origin, Origin::Growable { .. })
+    }
+}
+
+/// An [`Origin`] without its details.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fixed,
+    Growable,
+    View,
+}
+
+impl Kind {
+    fn of(origin: Origin) -> Self {
+        match origin {
+            Origin::Fixed => Self::Fixed,
+            Origin::Growable { .. } => Self::Growable,
+            Origin::View => Self::View,
+        }
+    }
+}
+
+/// An arena's segments.
+#[derive(Debug, Default)]
+pub struct SegmentTable {
+    records: Vec<Option<Segment>>,
+    /// What they are: asked for with every request.
+    kinds: Vec<Kind>,
+    vacant: Vec<SegmentId>,
+}
+
+impl SegmentTable {
+    pub(crate) fn add(&mut self, segment: Segment) -> SegmentId {
+        let kind = Kind::of(segment.origin);
+        if let Some(id) = self.vacant.pop() {
+            self.records[id.0 as usize] = Some(segment);
+            self.kinds[id.0 as usize] = kind;
+            return id;
+        }
+        #[allow(clippy::cast_possible_truncation)] // one per driver allocation: far fewer than 2^32
+        let id = SegmentId(self.records.len() as u32);
+        self.records.push(Some(segment));
+        self.kinds.push(kind);
+        id
+    }
+
+    /// Whether a segment is one `malloc` of the device, without a look at its record.
+    #[inline(always)]
+    pub(crate) fn is_fixed(&self, id: SegmentId) -> bool {
+        self.kinds[id.0 as usize] == Kind::Fixed
+    }
+
+    /// Whether a segment is a view of others, without a look at its record.
+    #[inline(always)]
+    pub(crate) fn is_view(&self, id: SegmentId) -> bool {
+        self.kinds[id.0 as usize] == Kind::View
+    }
+
+    /// Whether a segment is growable, without a look at its record.
+    #[inline(always)]
+    pub(crate) fn is_growable(&self, id: SegmentId) -> bool {
+        self.kinds[id.0 as usize] == Kind::Growable
+    }
+
+    pub(crate) fn remove(&mut self, id: SegmentId) -> Option<Segment> {
+        let segment = self.records[id.0 as usize].take();
+        if segment.is_some() {
+            self.vacant.push(id);
+        }
+        segment
+    }
+
+    pub(crate) fn set_first(&mut self, id: SegmentId, first: BlockId) {
+        if let Some(segment) = &mut self.records[id.0 as usize] {
+            segment.first = first;
+        }
+    }
+
+    pub(crate) fn find_mut(&mut self, wanted: impl Fn(&Segment) -> bool) -> Option<&mut Segment> {
+        self.records.iter_mut().counted().flatten().find(|segment| wanted(segment))
+    }
+
+    /// Forgets where segments came from. What is returned is to be dropped without a lock.
+    pub(crate) fn take_contexts(&mut self) -> impl Iterator<Item = Context> {
+        self.records.iter_mut().flatten().filter_map(|segment| segment.context.take())
+    }
+
+    /// All segments, in table order.
+    pub fn iter(&self) -> impl Iterator<Item = (SegmentId, &Segment)> {
+        (0u32..)
+            .map(SegmentId)
+            .zip(&self.records)
+            .counted()
+            .filter_map(|(id, record)| Some((id, record.as_ref()?)))
+    }
+}
+
+impl std::ops::Index<SegmentId> for SegmentTable {
+    type Output = Segment;
+    #[inline]
+    fn index(&self, id: SegmentId) -> &Segment {
+        match &self.records[id.0 as usize] {
+            Some(segment) => segment,
+            None => unreachable!("a block's segment is there as long as the block"),
+        }
+    }
+}

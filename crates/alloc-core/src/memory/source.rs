@@ -1,0 +1,47 @@
+//! Where memory comes from, if not from the driver.
+
+use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, Stream};
+use std::fmt::Debug;
+
+/// Where a pool's memory comes from, instead of the driver's `malloc`. PyTorch: the allocator of a `MemPool`.
+///
+/// The functions are called on the thread that needs or returns the memory. They may panic and use the allocator: see
+/// [code of the program](crate#code-of-the-program). Where `alloc` panics it gave nothing, where `free` does it took the memory.
+///
+/// # Safety
+/// Memory handed out is the program's to use on the device, at least as large as asked, aligned to 512 bytes,
+/// and disjoint from all other memory that is held, until it is taken back.
+pub unsafe trait SegmentSource: Debug + Send + Sync {
+    /// A segment of `bytes` of device memory for work of `stream`: as much as would be asked from the driver, so 20 MiB
+    /// for a request of 3 MiB. `None` where there is not enough; it is asked again after memory was given back. May block.
+    fn alloc(&self, bytes: u64, stream: Stream) -> Option<DevicePtr>;
+
+    /// Takes back what [`alloc`](Self::alloc) gave for `stream`. May block.
+    ///
+    /// # Safety
+    /// `ptr` and `bytes` are those of one `alloc`, given back once; no queued work uses the memory.
+    unsafe fn free(&self, ptr: DevicePtr, bytes: u64, stream: Stream);
+
+    /// The physical memory behind growable segments; `None` (the default) where the pool's segments are
+    /// fixed, whatever the settings say. Always the same.
+    fn physical(&self) -> Option<&dyn PhysicalSource> {
+        None
+    }
+}
+
+/// Physical memory for a pool's growable segments. As for [`SegmentSource`]; where `release` panics it refused.
+///
+/// # Safety
+/// What a handle stands for is the program's to use on the device, as large as asked, and nobody else has it mapped or maps
+/// it, until the handle is taken back.
+pub unsafe trait PhysicalSource: Debug + Send + Sync {
+    /// A handle to `bytes` of physical memory of `device`, which the engine maps; `None` where there is not
+    /// enough.
+    fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle>;
+
+    /// Takes a handle back that nothing maps any more.
+    ///
+    /// # Errors
+    /// Where it could not be released now: the engine keeps it and tries again.
+    fn release(&self, handle: PhysicalHandle) -> crate::backend::Result<()>;
+}

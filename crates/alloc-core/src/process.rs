@@ -1,0 +1,8 @@
+//! What surrounds the engine in its process: forks and exits, threads' names for streams, events of the driver, and code of
+//! the program that is called.
+
+pub(crate) mod attention;
+pub(crate) mod edges;
+pub(crate) mod foreign;
+pub(crate) mod held_event;
+pub(crate) mod stream_identity;

@@ -1,0 +1,62 @@
+//! An event that the engine made, and destroys when nobody can ask for it any more.
+
+use crate::backend::{Backend, EventFlags, Result};
+use crate::process::edges;
+use crate::process::stream_identity::named;
+use crate::sync::{Arc, assert_unlocked};
+use crate::types::{DeviceIndex, Event, Stream};
+
+/// Whoever lets go of it, with no lock held, destroys it. Threads that ask the driver about a shared one hold a
+/// share of it meanwhile.
+#[derive(Debug)]
+pub(crate) struct HeldEvent {
+    backend: Arc<dyn Backend>,
+    event: Event,
+}
+
+impl HeldEvent {
+    /// Makes one. May block.
+    pub(crate) fn new(backend: &Arc<dyn Backend>, device: DeviceIndex) -> Result<Self> {
+        assert_unlocked();
+        let event = backend.create_event(device, EventFlags::empty())?;
+        Ok(Self { backend: Arc::clone(backend), event })
+    }
+
+    /// The end of what `stream` was given so far. Does not block.
+    pub(crate) fn record(&self, stream: Stream) -> Result<()> {
+        self.backend.record_event(self.event, named(stream)?)
+    }
+
+    /// Whether the device has reached it. Does not block.
+    pub(crate) fn is_past(&self) -> Result<bool> {
+        Ok(self.backend.query_event(self.event)?.is_ready())
+    }
+
+    /// Waits until the device has reached it. Blocks.
+    pub(crate) fn wait(&self) -> Result<()> {
+        self.backend.synchronize_event(self.event)
+    }
+
+    /// Orders later work of `stream` after it. Does not block.
+    pub(crate) fn precede(&self, stream: Stream) -> Result<()> {
+        self.backend.wait_event(named(stream)?, self.event)
+    }
+
+    pub(crate) fn device(&self) -> DeviceIndex {
+        self.event.device
+    }
+}
+
+impl Drop for HeldEvent {
+    fn drop(&mut self) {
+        assert_unlocked();
+        if !edges::may_destroy(self.backend.id()) {
+            return;
+        }
+        // SAFETY: rule 1: made by `new`, and nobody has it any more.
+        if let Err(error) = unsafe { self.backend.destroy_event(self.event) } {
+            self.backend.clear_error();
+            tracing::debug!(%error, "an event could not be destroyed");
+        }
+    }
+}

@@ -1,0 +1,489 @@
+//! An arena's counters, and exact device-wide peaks without shared atomics.
+//!
+//! Each arena counts under its own lock. A peak is a property of the sum over arenas, which no arena knows;
+//! so each holds a *ceiling* for each count, and the ceilings of all arenas sum to no more than the recorded
+//! peak. While an arena stays under its ceilings no new peak is possible and nothing shared is touched.
+//! What of the peak no ceiling covers is a *reserve*: an arena that crosses its ceiling gets some of that, and nobody else
+//! is looked at. Only where there is not enough [`Peaks::settle`] takes all arenas' locks, records the true sum and
+//! deals out new ceilings. With one arena the ceiling is the peak.
+//!
+//! What a request changes is counted once: three figures by tier. They are compared with *limits*, within which neither
+//! what is allocated nor what is active can cross a ceiling. All other figures are sums and differences of these.
+
+#[cfg(test)]
+mod tests;
+
+use crate::base::ids::Tier;
+use crate::watch::stats::{DeviceStats, Stat, StatArray};
+use smallvec::SmallVec;
+use std::ops::{AddAssign, SubAssign};
+
+/// What is counted. The order is that of the rows below.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Count {
+    Allocation = 0,
+    Active = 1,
+    AllocatedBytes = 2,
+    ActiveBytes = 3,
+    RequestedBytes = 4,
+    InactiveSplit = 5,
+    InactiveSplitBytes = 6,
+    OversizeAllocations = 7,
+}
+
+impl Count {
+    const ALL: [Self; COUNTS] = [
+        Self::Allocation,
+        Self::Active,
+        Self::AllocatedBytes,
+        Self::ActiveBytes,
+        Self::RequestedBytes,
+        Self::InactiveSplit,
+        Self::InactiveSplitBytes,
+        Self::OversizeAllocations,
+    ];
+
+    /// Those that [`Counters::change`] changes.
+    const SPECIAL: [Self; 3] = [Self::InactiveSplit, Self::InactiveSplitBytes, Self::OversizeAllocations];
+}
+
+const COUNTS: usize = 8;
+/// Small, large, both.
+const ROWS: usize = 3;
+const BOTH: usize = 2;
+/// How many arenas are looked at before all are.
+pub(crate) const RECENT: usize = 8;
+pub(crate) type Row = [i64; COUNTS];
+pub(crate) type Rows = [Row; ROWS];
+
+/// Blocks, their bytes, and the bytes that were requested.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Triple {
+    blocks: i64,
+    bytes: i64,
+    requested: i64,
+}
+
+impl Triple {
+    #[inline(always)]
+    fn one(size: u64, requested: u64) -> Self {
+        Self { blocks: 1, bytes: signed(size), requested: signed(requested) }
+    }
+
+    #[inline(always)]
+    fn plus(mut self, other: Self) -> Self {
+        self += other;
+        self
+    }
+
+    #[inline(always)]
+    fn is_within(&self, limit: &Self) -> bool {
+        self.blocks <= limit.blocks && self.bytes <= limit.bytes && self.requested <= limit.requested
+    }
+}
+
+impl AddAssign for Triple {
+    #[inline(always)]
+    fn add_assign(&mut self, other: Self) {
+        self.blocks += other.blocks;
+        self.bytes += other.bytes;
+        self.requested += other.requested;
+    }
+}
+
+impl SubAssign for Triple {
+    #[inline(always)]
+    fn sub_assign(&mut self, other: Self) {
+        self.blocks -= other.blocks;
+        self.bytes -= other.bytes;
+        self.requested -= other.requested;
+    }
+}
+
+/// What every request and every free changes, of one tier.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    /// In the program's hands; `requested` also counts what is pending.
+    current: Triple,
+    /// All that was handed out.
+    handed_out: Triple,
+}
+
+/// The counters of one arena.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counters {
+    flows: [Flow; 2],
+    /// For each tier and for both.
+    limits: [Triple; ROWS],
+    /// A ceiling was crossed and not settled yet.
+    crossed: bool,
+    /// Freed by the program and still in use, by tier: blocks and bytes.
+    pending: [(i64, i64); 2],
+    /// The counts that change seldom: present values and all increases, by tier.
+    special: [[(i64, i64); Count::SPECIAL.len()]; 2],
+    ceiling: Rows,
+    /// `increases` and `decreases` at the last reset.
+    base_increases: [Row; 2],
+    base_decreases: [Row; 2],
+}
+
+#[allow(clippy::cast_possible_wrap)] // block sizes are under 2^60
+fn signed(bytes: u64) -> i64 {
+    bytes as i64
+}
+
+impl Counters {
+    /// A block is handed out.
+    #[inline(always)]
+    pub(crate) fn give(&mut self, tier: Tier, size: u64, requested: u64) {
+        let other = self.flows[1 - tier as usize].current;
+        let flow = &mut self.flows[tier as usize];
+        let one = Triple::one(size, requested);
+        flow.current += one;
+        flow.handed_out += one;
+        let mine = flow.current;
+        if !(mine.is_within(&self.limits[tier as usize]) && mine.plus(other).is_within(&self.limits[BOTH])) {
+            self.look_closer();
+        }
+    }
+
+    /// The program gives a block back that nobody else uses.
+    #[inline(always)]
+    pub(crate) fn take_back(&mut self, tier: Tier, size: u64, requested: u64) {
+        self.flows[tier as usize].current -= Triple::one(size, requested);
+    }
+
+    /// The program gives a block back that is still used: it stays active.
+    pub(crate) fn suspend(&mut self, tier: Tier, size: u64) {
+        let (row, one) = (tier as usize, Triple::one(size, 0));
+        self.flows[row].current -= one;
+        // What is pending counts against the limits as it did before.
+        self.limits[row] -= one;
+        self.limits[BOTH] -= one;
+        self.pending[row].0 += 1;
+        self.pending[row].1 += signed(size);
+    }
+
+    /// A block that was [suspended](Self::suspend) is used no more.
+    pub(crate) fn release(&mut self, tier: Tier, size: u64, requested: u64) {
+        let row = tier as usize;
+        self.flows[row].current.requested -= signed(requested);
+        self.pending[row].0 -= 1;
+        self.pending[row].1 -= signed(size);
+    }
+
+    /// Changes one of the counts that requests do not change by themselves: inactive splits and oversize allocations.
+    #[inline]
+    pub(crate) fn change(&mut self, tier: Tier, count: Count, amount: i64) {
+        if amount == 0 {
+            return;
+        }
+        debug_assert!(Count::SPECIAL.contains(&count), "the others follow from what is handed out");
+        let (row, column) = (tier as usize, count as usize);
+        let (current, increases) = &mut self.special[row][column - Count::SPECIAL[0] as usize];
+        *current += amount;
+        if amount > 0 {
+            *increases += amount;
+            let both = self.current(BOTH, count);
+            self.crossed |=
+                self.current(row, count) > self.ceiling[row][column] || both > self.ceiling[BOTH][column];
+        }
+    }
+
+    /// A limit is crossed. That may be because much was pending since limits were set, so they are set anew.
+    #[cold]
+    #[inline(never)]
+    fn look_closer(&mut self) {
+        self.crossed |= Count::ALL
+            .iter()
+            .any(|count| (0..ROWS).any(|row| self.current(row, *count) > self.ceiling[row][*count as usize]));
+        self.set_limits();
+    }
+
+    fn set_limits(&mut self) {
+        let [small, large] = self.pending;
+        for (row, pending) in [small, large, (small.0 + large.0, small.1 + large.1)].into_iter().enumerate() {
+            let ceiling = &self.ceiling[row];
+            let least = |allocated: Count, active: Count, pending: i64| {
+                ceiling[allocated as usize].min(ceiling[active as usize] - pending)
+            };
+            self.limits[row] = Triple {
+                blocks: least(Count::Allocation, Count::Active, pending.0),
+                bytes: least(Count::AllocatedBytes, Count::ActiveBytes, pending.1),
+                requested: ceiling[Count::RequestedBytes as usize],
+            };
+        }
+    }
+
+    /// Whether [`Peaks::settle`] is due.
+    #[inline]
+    pub(crate) fn crossed(&self) -> bool {
+        self.crossed
+    }
+
+    pub(crate) fn get(&self, tier: Tier, count: Count) -> i64 {
+        self.current(tier as usize, count)
+    }
+
+    pub(crate) fn both(&self, count: Count) -> i64 {
+        self.current(BOTH, count)
+    }
+
+    fn current(&self, row: usize, count: Count) -> i64 {
+        if row == BOTH {
+            return self.current(0, count) + self.current(1, count);
+        }
+        let Flow { current, .. } = &self.flows[row];
+        match count {
+            Count::Allocation => current.blocks,
+            Count::Active => current.blocks + self.pending[row].0,
+            Count::AllocatedBytes => current.bytes,
+            Count::ActiveBytes => current.bytes + self.pending[row].1,
+            Count::RequestedBytes => current.requested,
+            special => self.special[row][special as usize - Count::SPECIAL[0] as usize].0,
+        }
+    }
+
+    /// All present values.
+    fn currents(&self) -> Rows {
+        let mut rows = std::array::from_fn(|row| {
+            Count::ALL.map(|count| if row == BOTH { 0 } else { self.current(row, count) })
+        });
+        let [small, large, both] = &mut rows;
+        for (both, (small, large)) in both.iter_mut().zip(small.iter().zip(large)) {
+            *both = *small + *large;
+        }
+        rows
+    }
+
+    /// All increases of a count of a tier since the arena was made.
+    fn increases(&self, row: usize, count: Count) -> i64 {
+        let Flow { handed_out, .. } = &self.flows[row];
+        match count {
+            Count::Allocation | Count::Active => handed_out.blocks,
+            Count::AllocatedBytes | Count::ActiveBytes => handed_out.bytes,
+            Count::RequestedBytes => handed_out.requested,
+            special => self.special[row][special as usize - Count::SPECIAL[0] as usize].1,
+        }
+    }
+
+    fn decreases(&self, row: usize, count: Count) -> i64 {
+        self.increases(row, count) - self.current(row, count)
+    }
+
+    pub(crate) fn reset_accumulated(&mut self) {
+        for row in 0..2 {
+            for count in Count::ALL {
+                self.base_increases[row][count as usize] = self.increases(row, count);
+                self.base_decreases[row][count as usize] = self.decreases(row, count);
+            }
+        }
+    }
+
+    /// Blocks that the program gave back since the arena was made.
+    pub(crate) fn taken_back_in_all(&self) -> u64 {
+        (0..2).map(|row| self.decreases(row, Count::Allocation).unsigned_abs()).sum()
+    }
+
+    /// Bytes of the blocks that the program gave back since the arena was made.
+    pub(crate) fn bytes_taken_back(&self) -> u64 {
+        (0..2).map(|row| self.decreases(row, Count::AllocatedBytes).unsigned_abs()).sum()
+    }
+
+    /// Blocks handed out since the arena was made.
+    pub(crate) fn handed_out_in_all(&self) -> u64 {
+        self.flows.iter().map(|flow| flow.handed_out.blocks.unsigned_abs()).sum()
+    }
+}
+
+/// A device's recorded peaks, in two parts: a *boundary* ([`restart`](Peaks::restart)) closes one and begins the other, so
+/// that the peak since then is known, too.
+#[derive(Debug, Default)]
+pub(crate) struct Peaks {
+    /// The most since the last boundary.
+    running: Rows,
+    /// Arenas that got the most lately, by number: what they need no more is likely to do for the next.
+    pub(crate) granted: SmallVec<[u16; RECENT]>,
+    /// What of that is beyond the sum of all ceilings.
+    reserve: Rows,
+    /// The most between the last reset and the last boundary.
+    earlier: Rows,
+    /// The most bytes that were in use up to the last boundary, whatever was reset.
+    most_in_use: i64,
+}
+
+impl Peaks {
+    /// Whether some of the peaks is beyond all ceilings.
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.reserve.as_flattened().iter().any(|reserve| *reserve > 0)
+    }
+
+    /// An arena that crossed a ceiling gets what it lacks out of the reserve, and half of what is left. `false`, with nothing
+    /// changed, where that is not enough.
+    pub(crate) fn grant(&mut self, arena: &mut Counters) -> bool {
+        let places = || (0..ROWS).flat_map(|row| Count::ALL.map(|count| (row, count)));
+        let lacks = |arena: &Counters, row: usize, count: Count| {
+            (arena.current(row, count) - arena.ceiling[row][count as usize]).max(0)
+        };
+        if places().any(|(row, count)| lacks(arena, row, count) > self.reserve[row][count as usize]) {
+            return false;
+        }
+        for (row, count) in places() {
+            let lack = lacks(arena, row, count);
+            if lack > 0 {
+                let reserve = &mut self.reserve[row][count as usize];
+                let more = lack + (*reserve - lack) / 2;
+                *reserve -= more;
+                arena.ceiling[row][count as usize] += more;
+            }
+        }
+        arena.crossed = false;
+        arena.set_limits();
+        true
+    }
+
+    /// An arena has got a part of the peaks.
+    pub(crate) fn note_granted(&mut self, number: u16) {
+        self.granted.retain(|other| *other != number);
+        if self.granted.len() == RECENT {
+            self.granted.remove(0);
+        }
+        self.granted.push(number);
+    }
+
+    /// An arena needs no more than it has now: the rest of its ceilings is for others.
+    pub(crate) fn reclaim(&mut self, arena: &mut Counters) {
+        for row in 0..ROWS {
+            for count in Count::ALL {
+                let (column, now) = (count as usize, arena.current(row, count));
+                let beyond = (arena.ceiling[row][column] - now).max(0);
+                arena.ceiling[row][column] -= beyond;
+                self.reserve[row][column] += beyond;
+            }
+        }
+        arena.set_limits();
+    }
+
+    /// Raises the peaks to the sum over all arenas. What lies between the sum and the peak goes by halves to an arena that
+    /// crossed its ceiling (it is growing), and into the reserve.
+    pub(crate) fn settle(&mut self, arenas: &mut [&mut Counters]) {
+        if let [only] = arenas {
+            // Its ceilings are the peaks.
+            let now = only.currents();
+            for (peak, now) in self.running.as_flattened_mut().iter_mut().zip(now.as_flattened()) {
+                *peak = (*peak).max(*now);
+            }
+            (only.ceiling, self.reserve) = (self.running, Rows::default());
+            only.crossed = false;
+            return only.set_limits();
+        }
+        let crossed = arenas.iter().position(|a| a.crossed).unwrap_or(0);
+        for row in 0..ROWS {
+            for count in Count::ALL {
+                let column = count as usize;
+                let sum: i64 = arenas.iter().map(|a| a.current(row, count)).sum();
+                let peak = &mut self.running[row][column];
+                *peak = (*peak).max(sum);
+                let spare = *peak - sum;
+                self.reserve[row][column] = spare / 2;
+                for (n, arena) in arenas.iter_mut().enumerate() {
+                    let share = if n == crossed { spare - spare / 2 } else { 0 };
+                    arena.ceiling[row][column] = arena.current(row, count) + share;
+                }
+            }
+        }
+        for arena in arenas {
+            arena.crossed = false;
+            arena.set_limits();
+        }
+    }
+
+    /// The peaks become the current sums.
+    pub(crate) fn reset(&mut self, arenas: &mut [&mut Counters]) {
+        self.restart(arenas);
+        self.earlier = Rows::default();
+    }
+
+    /// A boundary: what was the most so far is kept, and from here on the most since now is known, too.
+    pub(crate) fn restart(&mut self, arenas: &mut [&mut Counters]) {
+        self.most_in_use = self.most_in_use();
+        self.earlier = self.recorded();
+        self.running = Rows::default();
+        self.settle(arenas);
+    }
+
+    /// Forgets the last boundary: below the recorded peak nothing needs to be settled again.
+    pub(crate) fn rejoin(&mut self, arenas: &mut [&mut Counters]) {
+        self.running = self.recorded();
+        self.settle(arenas);
+    }
+
+    /// The most since the last boundary, of both tiers.
+    pub(crate) fn since_boundary(&self) -> &Row {
+        &self.running[BOTH]
+    }
+
+    /// The most bytes that ever were in use, pending ones included. Resets do not change it.
+    pub(crate) fn most_in_use(&self) -> i64 {
+        self.most_in_use.max(self.running[BOTH][Count::ActiveBytes as usize])
+    }
+
+    /// The most since the last reset.
+    fn recorded(&self) -> Rows {
+        let mut most = self.earlier;
+        for (most, running) in most.as_flattened_mut().iter_mut().zip(self.running.as_flattened()) {
+            *most = (*most).max(*running);
+        }
+        most
+    }
+
+    /// Writes the arenas' part of the statistics.
+    pub(crate) fn fill(&self, arenas: &[&Counters], stats: &mut DeviceStats) {
+        let peaks = self.recorded();
+        let stat = |row: usize, count: Count| {
+            let column = count as usize;
+            let tiers = if row == BOTH { 0..2 } else { row..row + 1 };
+            let mut stat = Stat { peak: peaks[row][column], ..Stat::default() };
+            for arena in arenas {
+                stat.current += arena.current(row, count);
+                for tier in tiers.clone() {
+                    stat.allocated += arena.increases(tier, count) - arena.base_increases[tier][column];
+                    stat.freed += arena.decreases(tier, count) - arena.base_decreases[tier][column];
+                }
+            }
+            stat
+        };
+        let array = |count: Count| StatArray {
+            small_pool: stat(Tier::Small as usize, count),
+            large_pool: stat(Tier::Large as usize, count),
+            all: stat(BOTH, count),
+        };
+        stats.allocation = array(Count::Allocation);
+        stats.active = array(Count::Active);
+        stats.inactive_split = array(Count::InactiveSplit);
+        stats.allocated_bytes = array(Count::AllocatedBytes);
+        stats.active_bytes = array(Count::ActiveBytes);
+        stats.inactive_split_bytes = array(Count::InactiveSplitBytes);
+        stats.requested_bytes = array(Count::RequestedBytes);
+        stats.oversize_allocations = stat(BOTH, Count::OversizeAllocations);
+    }
+
+    /// Panics where the ceilings sum to more than the peaks, or an arena is above its own.
+    pub(crate) fn check(&self, arenas: &[&Counters]) {
+        for row in 0..ROWS {
+            for count in Count::ALL {
+                let column = count as usize;
+                let ceilings: i64 = arenas.iter().map(|a| a.ceiling[row][column]).sum();
+                let covered = ceilings + self.reserve[row][column];
+                assert!(covered <= self.running[row][column], "ceilings sum to no more than the peak");
+                for arena in arenas {
+                    assert!(
+                        arena.crossed || arena.current(row, count) <= arena.ceiling[row][column],
+                        "an arena above its ceiling knows it"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The journal of one arena, or of the device itself: where records, contexts and entries for trackers are made.
+//!
+//! Nothing that the program gave is dropped here: contexts may be foreign code's, and the arena's lock is held. They are
+//! collected, and dropped by whoever ends the call.
+
+use super::calls::{CallLog, ProgramCall};
+use super::entry::{entry, labels};
+use super::ring::Ring;
+use super::trackers::{Outbox, Tracked};
+use super::{Context, Details, HistoryTemplate, Owner, Record, RecordContext, bit, stamps, thread};
+use crate::base::ids::BlockId;
+use crate::sync::Arc;
+use crate::types::PoolId;
+use crate::watch::snapshot::Action;
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+
+/// Bits of all actions.
+const ALL: u16 = u16::MAX;
+
+#[derive(Debug)]
+pub(super) struct Journal {
+    pub(super) ring: Option<Ring>,
+    /// Bits of the actions that have to be looked at: those that are skipped; all of them while more is kept of any
+    /// record than its figures, or a clock has to be asked.
+    attentive: u16,
+    /// Bits of skipped actions.
+    skip: u16,
+    contexts: RecordContext,
+    outbox: Option<Arc<Outbox>>,
+    pub(super) calls: Option<Arc<CallLog>>,
+    /// The context of the operation that has the lock.
+    pub(super) call: Option<Context>,
+    /// Where live blocks were allocated.
+    pub(super) of_blocks: FxHashMap<BlockId, Context>,
+    /// Contexts that nothing needs any more.
+    trash: Vec<Context>,
+    owner: Owner,
+    /// Owners before the present one, in order: each with the first number it has not.
+    pub(super) former: VecDeque<(u64, Owner)>,
+}
+
+impl Journal {
+    pub(super) fn new(owner: Owner) -> Self {
+        Self {
+            ring: None,
+            attentive: ALL,
+            skip: 0,
+            contexts: RecordContext::Never,
+            outbox: None,
+            calls: None,
+            call: None,
+            of_blocks: FxHashMap::default(),
+            trash: Vec::new(),
+            owner,
+            former: VecDeque::new(),
+        }
+    }
+
+    /// Records these actions, in this order, where figures are all there is to record; `false` where they are not.
+    #[inline(always)]
+    pub(super) fn record_shortly<const N: usize>(
+        &mut self,
+        actions: [Action; N],
+        addr: u64,
+        size: u64,
+    ) -> bool {
+        let bits = actions.iter().fold(0, |bits, action| bits | bit(*action));
+        match &mut self.ring {
+            Some(ring) if self.attentive & bits == 0 && !thread::has_said() => {
+                ring.add(actions, addr, size);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn allocated(&mut self, block: BlockId, addr: u64, size: u64) {
+        self.note_alloc(addr, size);
+        if let Some(call) = &self.call {
+            let former = self.of_blocks.insert(block, Arc::clone(call));
+            self.trash.extend(former);
+        }
+        self.record(Action::Alloc, addr, size, None, Details::default());
+    }
+
+    /// Notes a block that the program has.
+    pub(super) fn note_alloc(&self, addr: u64, bytes: u64) {
+        if let Some(calls) = &self.calls {
+            let (stream, pool) = self.owner;
+            calls.push(ProgramCall::Alloc { addr, bytes, stream, private: pool != PoolId::DEFAULT });
+        }
+    }
+
+    /// Whom records are made for now.
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    #[inline(never)]
+    pub(super) fn freed(&mut self, block: BlockId, addr: u64, size: u64) {
+        self.free_requested(block, addr, size);
+        self.free_completed(block, addr, size);
+    }
+
+    pub(super) fn free_requested(&mut self, block: BlockId, addr: u64, size: u64) {
+        if let Some(calls) = &self.calls {
+            calls.push(ProgramCall::Free { addr });
+        }
+        let about = self.of_blocks.get(&block).cloned();
+        self.record(Action::FreeRequested, addr, size, about.as_ref(), Details::default());
+        self.trash.extend(about);
+    }
+
+    pub(super) fn free_completed(&mut self, block: BlockId, addr: u64, size: u64) {
+        let about = self.of_blocks.remove(&block);
+        self.record(Action::FreeCompleted, addr, size, about.as_ref(), Details::default());
+        self.trash.extend(about);
+    }
+
+    /// Records for the ring and for trackers, with all that is known.
+    #[cold]
+    pub(super) fn record(
+        &mut self,
+        action: Action,
+        addr: u64,
+        size: u64,
+        about: Option<&Context>,
+        mut details: Details,
+    ) {
+        let ring = self.ring.as_mut().filter(|_| self.skip & bit(action) == 0);
+        if ring.is_none() && self.outbox.is_none() {
+            return;
+        }
+        let (metadata, compiled) = thread::said();
+        details.metadata = details.metadata.or(metadata);
+        details.compiled = details.compiled.or(compiled);
+        let context = self.call.as_ref().or(about);
+        details.context = context.filter(|_| self.contexts >= RecordContext::Alloc).cloned();
+        let record = ring.as_ref().map(|ring| ring.stamp(action, addr, size));
+        if let Some(outbox) = &self.outbox {
+            let (stream, pool) = self.owner;
+            let labels = Arc::new(labels(&details, details.pool.unwrap_or(pool)));
+            let time = match (&ring, &record) {
+                (Some(ring), Some(record)) => ring.stamps.microseconds(record),
+                _ => stamps::now_us(),
+            };
+            let record = record.unwrap_or(Record { sequence: 0, ticks: 0, addr, size, action });
+            let entry = entry(&record, Some(&details), stream, time, labels);
+            outbox.push(Tracked { entry, context: context.cloned() });
+        }
+        if let (Some(ring), Some(record)) = (ring, record) {
+            self.trash.extend(ring.push(record, details).context);
+            if ring.has_details() {
+                self.attentive = ALL;
+            }
+        }
+    }
+
+    /// The operation is over. What is returned is to be dropped without a lock.
+    pub(super) fn end_call(&mut self) -> Vec<Context> {
+        let call = self.call.take();
+        self.trash.extend(call);
+        std::mem::take(&mut self.trash)
+    }
+
+    /// Changes how it is kept. Live blocks keep the contexts they have until history is off. What is returned is to be
+    /// dropped without a lock.
+    pub(super) fn configure(&mut self, template: &HistoryTemplate, clear: bool) -> Vec<Context> {
+        let mut lost = match &mut self.ring {
+            Some(ring) if clear => ring.clear(),
+            _ => Vec::new(),
+        };
+        let goes_on = self.ring.as_ref().is_some_and(|ring| Arc::ptr_eq(&ring.stamps, &template.stamps));
+        match &mut self.ring {
+            Some(ring) if goes_on && template.max_entries > 0 => ring.resize(template.max_entries),
+            // Records of another numbering cannot be merged with new ones.
+            ring => {
+                lost.extend(ring.take().iter_mut().flat_map(Ring::clear));
+                self.former.clear();
+                *ring = (template.max_entries > 0)
+                    .then(|| Ring::new(template.max_entries, Arc::clone(&template.stamps)));
+            }
+        }
+        let mut contexts: Vec<Context> = lost.into_iter().filter_map(|details| details.context).collect();
+        if template.max_entries == 0 {
+            contexts.extend(self.of_blocks.drain().map(|(_, context)| context));
+        }
+        contexts.append(&mut self.trash);
+        (self.skip, self.contexts) = (template.skip, template.contexts);
+        self.outbox.clone_from(&template.outbox);
+        self.calls.clone_from(&template.calls);
+        let has_contexts = self.contexts > RecordContext::Never || !self.of_blocks.is_empty();
+        let slow = |ring: &Ring| ring.has_details() || !ring.stamps.is_quick();
+        let more_than_figures = has_contexts
+            || self.outbox.is_some()
+            || self.calls.is_some()
+            || self.ring.as_ref().is_none_or(slow);
+        self.attentive = if more_than_figures { ALL } else { self.skip };
+        contexts
+    }
+
+    /// What nothing needs any more, to be dropped without a lock.
+    pub(super) fn into_contexts(mut self: Box<Self>) -> Vec<Context> {
+        let mut contexts = std::mem::take(&mut self.trash);
+        contexts.extend(self.call.take());
+        contexts.extend(self.of_blocks.drain().map(|(_, context)| context));
+        contexts.extend(self.ring.iter_mut().flat_map(Ring::clear).filter_map(|details| details.context));
+        contexts
+    }
+
+    /// What follows is for another owner.
+    pub(super) fn rename(&mut self, owner: Owner) {
+        let owner = std::mem::replace(&mut self.owner, owner);
+        let ends = |ring: &Ring| Some((ring.oldest()?.sequence, ring.newest()?.sequence + 1));
+        let Some((oldest, end)) = self.ring.as_ref().and_then(ends) else { return };
+        while self.former.front().is_some_and(|(end, _)| *end <= oldest) {
+            self.former.pop_front();
+        }
+        // An owner without a record need not be known.
+        if self.former.back().is_none_or(|(last, _)| *last < end) {
+            self.former.push_back((end, owner));
+        }
+    }
+
+    /// Whom `record` was made for.
+    pub(super) fn owner_of(&self, record: &Record) -> Owner {
+        let later = self.former.partition_point(|(end, _)| *end <= record.sequence);
+        self.former.get(later).map_or(self.owner, |(_, owner)| *owner)
+    }
+}

@@ -1,0 +1,84 @@
+//! From contexts to the stacks of snapshots.
+
+use super::context::{Context, SegmentContexts, SnapshotContexts};
+use crate::process::foreign::{Calls, Kind};
+use crate::sync::Arc;
+use crate::watch::snapshot::{SegmentInfo, Snapshot, Stack, TraceEntry, Value};
+use rustc_hash::FxHashMap;
+
+/// Where a context came from, as snapshots have it.
+#[derive(Clone, Debug)]
+pub(crate) struct Resolved {
+    pub(crate) frames: Stack,
+    pub(crate) forward: Option<Value>,
+    /// Keeps it alive, so that its address is not another's.
+    context: Context,
+}
+
+/// Looks every context up once, so that entries with one context share one stack. Foreign code runs: hold no lock.
+pub(crate) struct Resolver<'a> {
+    calls: &'a Calls<'a>,
+    known: FxHashMap<*const (), Resolved>,
+}
+
+impl<'a> Resolver<'a> {
+    pub(crate) fn new(calls: &'a Calls<'a>) -> Self {
+        Self { calls, known: FxHashMap::default() }
+    }
+
+    pub(crate) fn resolve(&mut self, context: Context) -> &Resolved {
+        let calls = self.calls;
+        self.known.entry(Arc::as_ptr(&context).cast()).or_insert_with(|| {
+            let look_up = || (context.frames(), context.forward_frames());
+            let (frames, forward) = calls.call(Kind::Lookup, look_up).unwrap_or_default();
+            let forward = forward.map(|frames| Value::List(frames.into_iter().map(Value::Str).collect()));
+            Resolved { frames, forward, context }
+        })
+    }
+
+    /// Its call stack.
+    pub(crate) fn frames(&mut self, context: Context) -> Stack {
+        Arc::clone(&self.resolve(context).frames)
+    }
+
+    fn segment(&mut self, segment: &mut SegmentInfo, contexts: SegmentContexts) {
+        if let Some(context) = contexts.segment {
+            segment.frames = Some(self.frames(context));
+        }
+        for (block, context) in segment.blocks.iter_mut().zip(contexts.blocks) {
+            if let Some(context) = context {
+                block.frames = Some(self.frames(context));
+            }
+        }
+    }
+
+    fn entry(&mut self, entry: &mut TraceEntry, context: Context) {
+        let resolved = self.resolve(context);
+        if let Some(forward) = &resolved.forward {
+            Arc::make_mut(&mut entry.labels).extra.push(("forward_frames".into(), forward.clone()));
+        }
+        entry.frames = Some(Arc::clone(&resolved.frames));
+    }
+}
+
+impl Drop for Resolver<'_> {
+    /// What the history has overwritten meanwhile ends here.
+    fn drop(&mut self) {
+        self.calls.end(self.known.drain().map(|(_, resolved)| resolved.context));
+    }
+}
+
+/// Puts stacks into a snapshot where it has contexts. Foreign code runs: hold no lock.
+pub(crate) fn resolve(snapshot: &mut Snapshot, contexts: SnapshotContexts, calls: &Calls<'_>) {
+    let mut resolver = Resolver::new(calls);
+    for (segment, contexts) in snapshot.segments.iter_mut().zip(contexts.segments) {
+        resolver.segment(segment, contexts);
+    }
+    for (entries, contexts) in snapshot.device_traces.iter_mut().zip(contexts.traces) {
+        for (entry, context) in entries.iter_mut().zip(contexts) {
+            if let Some(context) = context {
+                resolver.entry(entry, context);
+            }
+        }
+    }
+}
