@@ -242,7 +242,9 @@ fn search_finds() {
         for text in ["the_needle", ">256MiB"] {
             browser.key('/').await;
             browser.get("document.querySelector('#search-input').value = ''").await;
+            browser.until("document.activeElement.id === 'search-input'").await;
             browser.write(text).await;
+            browser.until(&format!("document.querySelector('#search-input').value === '{text}'")).await;
             // Results come while one types: those of half a word name other functions, too.
             let results = "document.querySelector('#search-results').textContent";
             browser
@@ -304,7 +306,7 @@ fn the_what_if_table() {
             "1 refused",
             "fits, 3 retries",
             // Not 1024 MiB.
-            "1 GiB",
+            "1.00 GiB",
             "1.50 ms",
         ] {
             assert!(text.contains(part), "{part} is not in {text}");
