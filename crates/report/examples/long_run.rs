@@ -1,5 +1,5 @@
 //! Writes the page of a made-up training run of as many entries as wanted, and says how long that took and how large the
-//! page is: `cargo run --release -p report --example long_run -- 5000000 long.html [long.pickle]`.
+//! page is: `cargo run --profile dist -p report --example long_run -- 5000000 long.html [long.pickle]`.
 //!
 //! Each iteration allocates activations layer by layer, of lengths that vary, and gives them back in reverse; weights and
 //! optimizer state stay. Every allocation has a stack of the frames a transformer's training has.

@@ -1,6 +1,6 @@
 //! How fast snapshots are written and read, beside Python's pickle.
 //!
-//! `cargo run --release -p snapshot --example pickle_speed [ENTRIES [RUNS]]` makes a history of that many entries
+//! `cargo run --profile dist -p snapshot --example pickle_speed [ENTRIES [RUNS]]` makes a history of that many entries
 //! (1 000 000 unless told) and has it written and read in memory by Python and by this crate in turn, five
 //! times unless told. It prints the medians and how many times faster this crate is. Times include giving the memory of
 //! what was read back; *gzip'd* is the same file packed by Python with its usual level, unpacked and read. Then it has each
