@@ -29,13 +29,17 @@ export class Search {
     this.run += 1;
     const run = this.run;
     const query = parseQuery(text);
-    byId("search-results").replaceChildren();
+    const results = byId("search-results");
+    delete results.dataset.of;
+    results.replaceChildren();
     this.say("");
     change({ sites: null });
     if (!query) return;
     this.say("searching…");
     if (query.kind === "text") await this.sites(query.value, run);
-    else await this.allocations(this.test(query), run, "");
+    else await this.allocations(this.test(query), run);
+    // What the finished list is of, for who reads the page by program.
+    if (run === this.run) results.dataset.of = text;
   }
 
   say(text) {

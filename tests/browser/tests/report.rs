@@ -244,8 +244,10 @@ fn search_finds() {
             browser.get("document.querySelector('#search-input').value = ''").await;
             browser.until("document.activeElement.id === 'search-input'").await;
             browser.write(text).await;
-            browser.until(&format!("document.querySelector('#search-input').value === '{text}'")).await;
-            // Results come while one types: those of half a word name other functions, too.
+            // Results come while one types: those of half a word are others.
+            browser
+                .until(&format!("document.querySelector('#search-results').dataset.of === '{text}'"))
+                .await;
             let results = "document.querySelector('#search-results').textContent";
             browser
                 .until(&format!("{results}.includes('the_needle') && {results}.includes('300 MiB')"))
