@@ -93,7 +93,7 @@ Exit codes:
   2  wrong usage
   3  a request was refused under --stop-on-oom
   4  a backend broke a rule of the contract (granule conformance)
-  6  a limit is exceeded (granule check)
+  6  a limit is exceeded or a request was refused (granule check)
 
 With --json, a command prints one JSON object, also where it fails; docs/json.md
 describes them.";

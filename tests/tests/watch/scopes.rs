@@ -111,7 +111,7 @@ struct Model<P: Policy> {
     device: Arc<OpenReg>,
     allocator: Arc<CachingAllocator<P>>,
     streams: Vec<Stream>,
-    live: Vec<(DevicePtr, u64)>,
+    live: Vec<(DevicePtr, u64, Stream)>,
     scopes: Vec<(Scope<P>, Expected)>,
     /// The device's peaks since they were reset.
     peaks: [i64; 4],
@@ -130,7 +130,7 @@ impl<P: Policy> Model<P> {
     }
 
     fn free(&mut self, nth: usize) {
-        let (ptr, _) = self.live.swap_remove(nth);
+        let (ptr, ..) = self.live.swap_remove(nth);
         self.allocator.free(ptr).unwrap();
         self.scopes.iter_mut().for_each(|(_, expected)| expected.frees += 1);
         self.note();
@@ -142,7 +142,7 @@ impl<P: Policy> Model<P> {
         let (now, events) = (levels(&stats), events(&stats));
         assert_eq!(
             now[0],
-            self.live.iter().map(|(ptr, _)| signed(self.allocator.block_size(*ptr))).sum::<i64>()
+            self.live.iter().map(|(ptr, ..)| signed(self.allocator.block_size(*ptr))).sum::<i64>()
         );
         for (n, level) in now.into_iter().enumerate() {
             self.peaks[n] = self.peaks[n].max(level);
@@ -164,16 +164,21 @@ impl<P: Policy> Model<P> {
     fn apply(&mut self, op: &Op) {
         match *op {
             Op::Alloc { bytes, stream } => {
-                let ptr = self.allocator.malloc(bytes, self.streams[stream]).unwrap();
-                self.live.push((ptr, bytes));
+                let stream = self.streams[stream];
+                self.live.push((self.allocator.malloc(bytes, stream).unwrap(), bytes, stream));
                 self.scopes.iter_mut().for_each(|(_, expected)| expected.allocations += 1);
             }
             Op::Free { nth } if !self.live.is_empty() => self.free(nth % self.live.len()),
             Op::FreeAll => (0..self.live.len()).for_each(|_| self.free(0)),
             Op::Use { nth, stream } if !self.live.is_empty() => {
-                let (ptr, bytes) = self.live[nth % self.live.len()];
-                self.device.use_memory(self.streams[stream], ptr, bytes).unwrap();
-                self.allocator.record_stream(ptr, self.streams[stream]).unwrap();
+                let (ptr, bytes, owner) = self.live[nth % self.live.len()];
+                let user = self.streams[stream];
+                if user != owner {
+                    // A program's duty: memory is ready on its own stream first, where earlier users may still run.
+                    self.device.order(owner, user).unwrap();
+                }
+                self.device.use_memory(user, ptr, bytes).unwrap();
+                self.allocator.record_stream(ptr, user).unwrap();
             }
             Op::EmptyCache => self.allocator.empty_cache().unwrap(),
             Op::Advance(ticks) => self.device.advance(ticks),

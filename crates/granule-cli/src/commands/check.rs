@@ -32,8 +32,9 @@ Growth is what was reserved at most in the last iteration, over that in the
 first iteration after the second. A trace is replayed; a snapshot is taken as
 it was recorded.
 
-Exit codes: 0 within all limits, 6 a limit is exceeded, 1 the file cannot be
-read or does not tell, 2 wrong usage or no limit.")]
+Exit codes: 0 within all limits, 6 a limit is exceeded or a request was
+refused, 1 the file cannot be read or does not tell, 2 wrong usage or no
+limit.")]
 pub(crate) struct Args {
     #[command(flatten)]
     workload: WorkloadArgs,
@@ -68,6 +69,8 @@ struct Answer {
     reserved_peak: u64,
     /// By what part of it reserved memory grew; null where there are too few iterations to say.
     growth: Option<f64>,
+    /// Requests that were refused: what was reserved is then less than the run needs.
+    refused: usize,
     limits: Limits,
     /// The names of the figures that are beyond their limits.
     exceeded: Vec<&'static str>,
@@ -94,9 +97,13 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let reserved_peak = inspection.run.peak_reserved;
     let mut exceeded = Vec::new();
     exceeded.extend(limits.reserved_peak.filter(|most| reserved_peak > *most).map(|_| "reserved_peak"));
+    // What does not fit is within no limit, however little it reserved.
+    let refused = recording.run.refusals.len();
+    exceeded.extend((refused > 0).then_some("refused"));
     exceeded.extend(limits.growth.zip(growth).filter(|(most, is)| is > most).map(|_| "growth"));
     let lower_bounds = recording.window;
-    let answer = Answer { ok: exceeded.is_empty(), reserved_peak, growth, limits, exceeded, lower_bounds };
+    let answer =
+        Answer { ok: exceeded.is_empty(), reserved_peak, growth, refused, limits, exceeded, lower_bounds };
     if lower_bounds {
         console::note("only a part of the run was recorded: what was reserved before it is not checked");
     }
@@ -134,6 +141,10 @@ fn line(name: &str, answer: &Answer) -> String {
             Some(most) => format!("{grown}, {} {:.2} %", verdict("growth"), most * 100.0),
             None => grown,
         });
+    }
+    if answer.refused > 0 {
+        let requests = if answer.refused == 1 { "request was" } else { "requests were" };
+        parts.push(format!("{} {requests} refused: memory ran out", answer.refused));
     }
     format!("{}: {name}: {}", if answer.ok { "ok" } else { "exceeded" }, parts.join("; "))
 }

@@ -35,6 +35,19 @@ fn what_is_beyond_a_limit_is_code_6() {
 }
 
 #[test]
+fn a_run_that_does_not_fit_is_within_no_limit() {
+    let args = ["check", "t.gz", "--capacity", "4GiB", "--max-reserved", "16GiB"];
+    let place = place();
+    let ran = place.run(&args);
+    assert_eq!(ran.code, 6, "{}{}", ran.out, ran.err);
+    assert!(ran.out.starts_with("exceeded: ") && ran.out.contains(" refused: memory ran out"), "{}", ran.out);
+    let answer: serde_json::Value =
+        serde_json::from_str(&place.run(&[&args[..], &["--json"]].concat()).out).unwrap();
+    assert_eq!((&answer["ok"], &answer["exceeded"]), (&json!(false), &json!(["refused"])));
+    assert!(answer["refused"].as_u64() > Some(0), "{answer}");
+}
+
+#[test]
 fn growth_is_the_last_iterations_over_the_first_after_the_second() {
     // 20 MiB more are reserved in each iteration.
     let mut lines = String::new();
