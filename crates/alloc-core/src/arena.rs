@@ -29,10 +29,9 @@ use crate::lifetimes::last_work::LastWork;
 use crate::lifetimes::uses::{Use, UseLists};
 use crate::memory::address_map::{AddressMap, Location};
 use crate::memory::block::{Block, BlockId, BlockTable, NO_USES, SegmentId, State, Tier};
-use crate::memory::index::PlacementIndex;
 use crate::memory::segment::{Segment, SegmentTable};
 use crate::memory::source::SegmentSource;
-use crate::policy::{Policy, Request};
+use crate::policy::{Chosen, Placement, Request, Traits};
 use crate::process::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, Ordering, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
@@ -40,19 +39,6 @@ use crate::watch::counters::{Count, Counters};
 use crate::watch::history::{Owner, Recorder};
 use smallvec::SmallVec;
 use std::collections::BTreeSet;
-
-/// One size range of an arena.
-#[derive(Debug, Default)]
-pub(crate) struct TierState<I> {
-    /// Free blocks with memory.
-    pub(crate) index: I,
-    /// Address space without memory, by address.
-    pub(crate) unmapped: BTreeSet<(u64, BlockId)>,
-}
-
-fn no_tiers<I: Default>() -> [TierState<I>; 2] {
-    std::array::from_fn(|_| TierState { index: I::default(), unmapped: BTreeSet::new() })
-}
 
 /// What identifies an arena. Its stream changes when another adopts the memory of one that is retired.
 #[derive(Clone, Copy, Debug)]
@@ -90,17 +76,23 @@ impl ArenaPool {
 
 /// The state under an arena's lock.
 #[derive(Debug)]
-pub(crate) struct ArenaState<P: Policy> {
+pub(crate) struct ArenaState {
     pub(crate) id: ArenaId,
     pub(crate) pool: ArenaPool,
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     pub(crate) retired: Option<Arc<LastWork>>,
-    pub(crate) policy: P,
+    pub(crate) policy: Chosen,
+    /// What it says once and for all.
+    pub(crate) traits: Traits,
+    /// From which size on a block is oversize.
+    oversize: u64,
     map: Arc<AddressMap>,
     parked: Parked,
     pub(crate) blocks: BlockTable,
     pub(crate) segments: SegmentTable,
-    pub(crate) tiers: [TierState<P::Index>; 2],
+    pub(crate) placement: Placement,
+    /// Address space without memory, by tier and address.
+    pub(crate) unmapped: [BTreeSet<(u64, BlockId)>; 2],
     pub(crate) counters: Counters,
     pub(crate) epochs: Epochs,
     pub(crate) history: Recorder,
@@ -117,15 +109,15 @@ pub(crate) struct ArenaState<P: Policy> {
 /// An arena, under its lock. It shares no cache line with another, nor a pair of lines that is fetched at once.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(crate) struct Arena<P: Policy>(Mutex<ArenaState<P>>);
+pub(crate) struct Arena(Mutex<ArenaState>);
 
-impl<P: Policy> Arena<P> {
-    pub(crate) fn new(state: ArenaState<P>) -> Self {
+impl Arena {
+    pub(crate) fn new(state: ArenaState) -> Self {
         Self(Mutex::new(Rank::Arena(state.id.number), state))
     }
 
     /// Locks it for anything: what is free is joined and in the index.
-    pub(crate) fn lock(&self) -> Guard<'_, ArenaState<P>> {
+    pub(crate) fn lock(&self) -> Guard<'_, ArenaState> {
         let mut state = self.0.lock();
         state.settle();
         state
@@ -133,7 +125,7 @@ impl<P: Policy> Arena<P> {
 
     /// Locks it for the short way of a request or a free: blocks may be [parked](parked).
     #[inline(always)]
-    pub(crate) fn lock_shortly(&self) -> Guard<'_, ArenaState<P>> {
+    pub(crate) fn lock_shortly(&self) -> Guard<'_, ArenaState> {
         self.0.lock()
     }
 }
@@ -152,24 +144,28 @@ fn signed(bytes: u64) -> i64 {
     bytes as i64
 }
 
-impl<P: Policy> ArenaState<P> {
+impl ArenaState {
     pub(crate) fn new(
         id: ArenaId,
         pool: ArenaPool,
-        policy: P,
+        policy: Chosen,
         map: Arc<AddressMap>,
         searches: Arc<[AtomicU64; 2]>,
     ) -> Self {
+        let policy = if pool.sleeps { policy.growing() } else { policy };
         Self {
             id,
             map,
             parked: Parked::default(),
-            policy: if pool.sleeps { policy.growing() } else { policy },
+            placement: policy.placement(),
+            traits: policy.traits(),
+            oversize: policy.oversize(),
+            policy,
             pool,
             retired: None,
             blocks: BlockTable::default(),
             segments: SegmentTable::default(),
-            tiers: no_tiers(),
+            unmapped: Default::default(),
             counters: Counters::default(),
             epochs: Epochs::default(),
             history: Recorder::default(),
@@ -179,10 +175,6 @@ impl<P: Policy> ArenaState<P> {
             ages: false,
             searches,
         }
-    }
-
-    pub(crate) fn tier(&mut self, tier: Tier) -> &mut TierState<P::Index> {
-        &mut self.tiers[tier as usize]
     }
 
     /// Whether requests of `stream`, one of this device, to the pool in `slot` are for this arena.
@@ -202,14 +194,15 @@ impl<P: Policy> ArenaState<P> {
         debug_assert!(self.blocks.is_empty(), "nothing is forgotten");
         // Its tables have the size of what it once held.
         (self.blocks, self.segments) = (BlockTable::default(), SegmentTable::default());
-        self.tiers = no_tiers();
+        self.placement.clear();
+        self.unmapped = Default::default();
         (self.uses, self.views, self.most_needed) = (UseLists::default(), Views::default(), 0);
         let nobody = ArenaPool { slot: PoolSlot::NONE, ..ArenaPool::DEFAULT };
         (std::mem::replace(&mut self.pool, nobody), self.retired.take())
     }
 
     /// A vacant arena serves `stream` in `pool` from here on.
-    pub(crate) fn serve_another(&mut self, pool: ArenaPool, stream: Stream, policy: P) {
+    pub(crate) fn serve_another(&mut self, pool: ArenaPool, stream: Stream, policy: Chosen) {
         debug_assert!(self.pool.slot == PoolSlot::NONE, "only vacant arenas change their pool");
         self.history.rename((shown_raw(stream.raw), pool.id));
         (self.pool, self.id.stream) = (pool, stream);
@@ -217,8 +210,10 @@ impl<P: Policy> ArenaState<P> {
     }
 
     /// Decides by `policy` from here on.
-    pub(crate) fn set_policy(&mut self, policy: P) {
+    pub(crate) fn set_policy(&mut self, policy: Chosen) {
         self.policy = if self.pool.sleeps { policy.growing() } else { policy };
+        self.oversize = self.policy.oversize();
+        self.placement.follow(&*self.policy);
     }
 
     /// The arena of a retired stream is `stream`'s from here on.
@@ -240,7 +235,7 @@ impl<P: Policy> ArenaState<P> {
 
     #[inline]
     pub(crate) fn splits(&self, block: u64, request: &Request) -> bool {
-        self.policy.splits(block, request) && !self.pool.no_split
+        self.placement.splits(block, request) && !self.pool.no_split
     }
 
     /// Takes the block that serves `request` out of the free ones.
@@ -255,8 +250,7 @@ impl<P: Policy> ArenaState<P> {
     /// [`find`](Self::find) that does not age the free blocks.
     #[inline(always)]
     pub(crate) fn find_again(&mut self, request: &Request) -> Option<BlockId> {
-        let tier = &mut self.tiers[request.tier as usize];
-        let found = self.policy.take_fit(&mut tier.index, &self.blocks, &self.segments, request)?;
+        let found = self.placement.take_fit(&self.blocks, &self.segments, request)?;
         self.note_borders(found, BlockId::NONE);
         Some(found)
     }
@@ -297,10 +291,10 @@ impl<P: Policy> ArenaState<P> {
         block.requested = requested;
         let (addr, tier, size) = (block.addr, block.tier, block.size);
         self.counters.give(tier, size, requested);
-        if self.policy.is_oversize(size) {
+        if size >= self.oversize {
             self.counters.change(tier, Count::OversizeAllocations, 1);
         }
-        if P::VIEWS && size > SMALL_LIMIT {
+        if self.traits.views && size > SMALL_LIMIT {
             self.remember(id);
         }
         if self.history.is_on() {
@@ -425,7 +419,7 @@ impl<P: Policy> ArenaState<P> {
     fn leave_program(&mut self, id: BlockId) {
         let block = &mut self.blocks[id];
         block.epoch = self.epochs.current();
-        if self.policy.is_oversize(block.size) {
+        if block.size >= self.oversize {
             self.counters.change(block.tier, Count::OversizeAllocations, -1);
         }
     }
@@ -474,7 +468,7 @@ impl<P: Policy> ArenaState<P> {
         counted: (i64, i64),
     ) {
         let Block { requested, tier, segment, .. } = self.blocks[id];
-        if P::VIEWS && self.segments.is_view(segment) {
+        if self.traits.views && self.segments.is_view(segment) {
             return self.end_loan(id);
         }
         let (mut blocks, mut bytes) = (-counted.0, -counted.1);
@@ -533,7 +527,7 @@ impl<P: Policy> ArenaState<P> {
         if self.ages {
             block.born = self.searches[block.tier as usize].load(Ordering::Relaxed);
         }
-        self.tiers[block.tier as usize].index.insert(block, id);
+        self.placement.insert(block, id);
         self.note_borders(id, id);
     }
 
@@ -541,7 +535,7 @@ impl<P: Policy> ArenaState<P> {
     #[inline(always)]
     pub(crate) fn take_from_index(&mut self, id: BlockId) {
         let block = &self.blocks[id];
-        self.tiers[block.tier as usize].index.remove(block, id);
+        self.placement.remove(block, id);
         self.note_borders(id, BlockId::NONE);
     }
 

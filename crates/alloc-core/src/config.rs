@@ -53,10 +53,13 @@ pub enum PolicyName {
     Pytorch,
     /// One memory for all sizes, constant time, no waste.
     Granule,
+    /// A program's own, by its [`NAME`](crate::policy::Policy::NAME); see
+    /// [`CachingAllocator::with_policy`](crate::CachingAllocator::with_policy).
+    Custom(&'static str),
 }
 
 impl PolicyName {
-    /// Every policy there is.
+    /// Every policy that a text can name.
     pub const ALL: &'static [Self] = &[Self::Pytorch, Self::Granule];
 
     /// The name in a text.
@@ -65,21 +68,17 @@ impl PolicyName {
         match self {
             Self::Pytorch => "pytorch",
             Self::Granule => "granule",
-        }
-    }
-
-    /// The type in [`crate::policy`].
-    const fn type_name(self) -> &'static str {
-        match self {
-            Self::Pytorch => "PytorchPolicy",
-            Self::Granule => "GranulePolicy",
+            Self::Custom(name) => name,
         }
     }
 }
 
 impl fmt::Display for PolicyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        match self {
+            Self::Custom(name) => write!(f, "custom:{name}"),
+            own => f.write_str(own.name()),
+        }
     }
 }
 
@@ -177,8 +176,8 @@ pub struct Settings {
     pub pinned_max_cached_size: u64,
     /// `pinned_free_catch_all`.
     pub pinned_free_catch_all: bool,
-    /// `policy` (Granule's own): an allocator's type has its policy, and refuses settings that name another. `None` names
-    /// none; a program that chooses the type by the settings then takes the default, see [`policy_name`](Self::policy_name).
+    /// `policy` (Granule's own): who decides. Chosen when an allocator is made, and fixed from then on. `None` is the default,
+    /// or what a running allocator has; see [`policy_name`](Self::policy_name).
     pub policy: Option<PolicyName>,
     /// `history_max_entries` (Granule's own): how many events the history keeps; 0 is off.
     pub history_max_entries: u64,
@@ -289,18 +288,6 @@ impl Settings {
     #[must_use]
     pub fn policy_name(&self) -> PolicyName {
         self.policy.unwrap_or_default()
-    }
-
-    /// Refuses settings that name another policy than `built_in`, that of an allocator's type.
-    pub(crate) fn check_policy(&self, built_in: &'static str) -> Result<(), String> {
-        match self.policy.filter(|policy| policy.name() != built_in) {
-            None => Ok(()),
-            Some(policy) => Err(format!(
-                "the settings name policy:{policy}, and this allocator's type has policy:{built_in} built in: leave policy out, \
-                 or make a CachingAllocator<{}>",
-                policy.type_name()
-            )),
-        }
     }
 
     /// Checks what the parsers check, for settings made in code.

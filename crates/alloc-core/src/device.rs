@@ -59,7 +59,7 @@ use crate::lifetimes::pending::PendingFrees;
 use crate::memory::address_map::AddressMap;
 use crate::memory::backup::Spares;
 use crate::memory::region::Regions;
-use crate::policy::Policy;
+use crate::policy::{Maker, Traits};
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::Foreign;
@@ -140,15 +140,16 @@ impl DeviceState {
 
 /// A caching allocator for one device. Reach it through
 /// [`CachingAllocator`](crate::allocator::CachingAllocator).
-pub struct DeviceAllocator<P: Policy> {
+pub struct DeviceAllocator {
     backend: Arc<dyn Backend>,
     device: DeviceIndex,
     map: Arc<AddressMap>,
     foreign: Arc<Foreign>,
     total_memory: u64,
     virtual_memory: bool,
+    traits: Traits,
     attention: &'static Attention,
-    arenas: Directory<P>,
+    arenas: Directory,
     pools: Mutex<Pools>,
     captures: Mutex<Captures>,
     state: Mutex<DeviceState>,
@@ -192,13 +193,14 @@ pub struct DeviceAllocator<P: Policy> {
     outbox: Arc<Outbox>,
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     pub(crate) fn new(
         backend: Arc<dyn Backend>,
         device: DeviceIndex,
         map: Arc<AddressMap>,
         foreign: Arc<Foreign>,
         settings: &Settings,
+        maker: &Maker,
     ) -> Result<Self> {
         let total_memory = backend.properties(device)?.total_memory;
         let virtual_memory = match backend.virtual_memory() {
@@ -210,7 +212,8 @@ impl<P: Policy> DeviceAllocator<P> {
                 false
             }
         };
-        let policy = P::new(settings, virtual_memory);
+        let policy = maker.make(settings, virtual_memory);
+        let traits = policy.traits();
         let accounts = Accounts::new(total_memory, settings);
         let ages = policy.garbage_threshold(accounts.allowed()).is_some();
         let template = Template { policy, ages, history: HistoryTemplate::default() };
@@ -237,6 +240,7 @@ impl<P: Policy> DeviceAllocator<P> {
             foreign,
             total_memory,
             virtual_memory,
+            traits,
             attention,
             arenas,
             pools: Mutex::new(Rank::Registry, Pools::default()),
@@ -306,7 +310,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Runs `work` with the peaks and every arena locked, and the peaks settled: what another thread has
     /// just done is seen with its peak.
-    fn with_all<R>(&self, work: impl FnOnce(&mut Peaks, &mut [Guard<'_, ArenaState<P>>]) -> R) -> R {
+    fn with_all<R>(&self, work: impl FnOnce(&mut Peaks, &mut [Guard<'_, ArenaState>]) -> R) -> R {
         let mut peaks = self.peaks.lock();
         // Listed under the lock: an arena whose first request has returned has settled, so it is there.
         let all = self.arenas.all();
@@ -320,9 +324,9 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Replaces the settings. What is handed out or cached stays as it is.
-    pub(crate) fn configure(&self, settings: &Settings) {
+    pub(crate) fn configure(&self, settings: &Settings, maker: &Maker) {
         let _alone = self.configuring.lock();
-        let policy = P::new(settings, self.virtual_memory);
+        let policy = maker.make(settings, self.virtual_memory);
         let allowed = {
             let mut state = self.state.lock();
             state.settings = settings.clone();
@@ -396,17 +400,17 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 }
 
-impl<P: Policy> std::fmt::Debug for DeviceAllocator<P> {
+impl std::fmt::Debug for DeviceAllocator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DeviceAllocator")
             .field("backend", &self.backend.name())
             .field("device", &self.device)
-            .field("policy", &P::NAME)
+            .field("policy", &self.traits.name)
             .finish_non_exhaustive()
     }
 }
 
-impl<P: Policy> Drop for DeviceAllocator<P> {
+impl Drop for DeviceAllocator {
     /// Gives everything back to the device that is not in the program's hands.
     fn drop(&mut self) {
         let scopes = self.pools.lock().abandon_all();

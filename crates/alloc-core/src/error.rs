@@ -199,6 +199,17 @@ pub enum AllocError {
     /// A limit of the implementation; the text says which.
     #[error("{0}")]
     Limit(&'static str),
+    /// Settings name another policy than the allocator has.
+    #[error(
+        "policy:{asked} is refused: this allocator has policy:{policy}, which is chosen when an allocator is made and stays; make \
+         another one, or name the policy before the program starts"
+    )]
+    PolicyFixed {
+        /// The allocator's.
+        policy: crate::config::PolicyName,
+        /// What the settings name.
+        asked: crate::config::PolicyName,
+    },
     /// Settings that cannot be honoured on this backend.
     #[error("{0}")]
     Settings(String),

@@ -110,7 +110,7 @@ impl HostOptions {
     #[must_use]
     pub fn of(policy: PolicyName) -> Self {
         let sizing = match policy {
-            PolicyName::Pytorch | PolicyName::Granule => HostSizing::Pytorch,
+            PolicyName::Pytorch | PolicyName::Granule | PolicyName::Custom(_) => HostSizing::Pytorch,
         };
         Self { sizing, ..Self::default() }
     }

@@ -1,16 +1,20 @@
 //! The seam between mechanism and decision.
 //!
 //! The engine keeps blocks, counters, streams and driver calls straight; a [`Policy`] decides: rounding,
-//! placement, splitting, growth, draining, the order of remedies, what to give back. The engine is generic
-//! over it, so a decision costs no dispatch.
+//! placement, splitting, growth, draining, the order of remedies, what to give back. The settings name it; a program
+//! brings its own through [`CachingAllocator::with_policy`](crate::CachingAllocator::with_policy).
 
+mod chosen;
 mod fixed;
 mod granule;
+mod placement;
 mod pytorch;
 
+pub(crate) use chosen::{Chosen, Maker, Traits};
 pub(crate) use fixed::choose;
 pub use fixed::{Growth, Situation};
 pub use granule::GranulePolicy;
+pub(crate) use placement::Placement;
 pub use pytorch::PytorchPolicy;
 
 use crate::config::Settings;
@@ -138,9 +142,6 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// Whether fixed segments are sized when they are taken, and idle ones replaced: see [`growth`](Self::growth).
     const REPLACES: bool = false;
 
-    /// The policy under `settings`, on a device that has virtual memory or not.
-    fn new(settings: &Settings, virtual_memory: bool) -> Self;
-
     /// Rounds a request of `bytes` (over 0, under 2^60).
     fn request(&self, bytes: u64) -> Request;
 
@@ -174,8 +175,10 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// Whether a block of `block` bytes is cut for `request`.
     fn splits(&self, block: u64, request: &Request) -> bool;
 
-    /// Whether a block or segment of this size counts as oversize.
-    fn is_oversize(&self, size: u64) -> bool;
+    /// Blocks and segments of at least so many bytes count as oversize; none do by default.
+    fn oversize(&self) -> u64 {
+        u64::MAX
+    }
 
     /// What [`Rung::ReleaseEnough`] has to give back for `request`, in bytes; `None` where the rung is off.
     fn release_target(&self, request: &Request) -> Option<u64>;
@@ -183,6 +186,24 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// Held bytes above which [`Rung::CollectGarbage`] works, under an allowed maximum of `allowed` bytes;
     /// `None` where it is off.
     fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64>;
+}
+
+/// Makes the policy of a program's own, for each device, and again whenever settings change. A function of the settings, and of
+/// whether the device has virtual memory, is one.
+pub trait PolicyFactory: Send + Sync + 'static {
+    /// What it makes.
+    type Policy: Policy;
+
+    /// The policy under `settings`, on a device that has virtual memory or not.
+    fn make(&self, settings: &Settings, virtual_memory: bool) -> Self::Policy;
+}
+
+impl<P: Policy, F: Fn(&Settings, bool) -> P + Send + Sync + 'static> PolicyFactory for F {
+    type Policy = P;
+
+    fn make(&self, settings: &Settings, virtual_memory: bool) -> P {
+        self(settings, virtual_memory)
+    }
 }
 
 /// Held bytes above which garbage is collected: a share of what is allowed; 0 turns it off.

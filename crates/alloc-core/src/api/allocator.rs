@@ -16,11 +16,11 @@ pub use caching::CachingOff;
 pub use scopes::StatScope;
 
 use crate::backend::{Backend, BackendError, ErrorKind, MAX_DEVICES};
-use crate::config::{AllocatorBackend, Flavour, MemoryLimit, Settings, environment};
+use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings, environment};
 use crate::device::{DeviceAllocator, Flush, FreeMemoryCallback};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::{AddressMap, Location};
-use crate::policy::{Policy, PytorchPolicy};
+use crate::policy::{Maker, Policy, PolicyFactory};
 use crate::process::attention::Edge;
 use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
@@ -80,26 +80,50 @@ pub struct BaseAllocation {
 ///   the end of a stream, a scope, a pool, a capture; emptying the cache; dropping the allocator) does nothing and says
 ///   that all is well, what asks for something answers [`AllocError::DriverGone`], and what only looks still works.
 #[derive(Debug)]
-pub struct CachingAllocator<P: Policy = PytorchPolicy> {
+pub struct CachingAllocator {
     backend: Arc<dyn Backend>,
     /// Bits of handles that may be a default stream's other names.
     alias_bits: u64,
     map: Arc<AddressMap>,
     pub(crate) foreign: Arc<Foreign>,
-    devices: Vec<DeviceAllocator<P>>,
+    devices: Vec<DeviceAllocator>,
+    maker: Maker,
     settings: Mutex<Settings>,
     /// One change of settings at a time.
     configuring: Mutex<()>,
     annotations: Mutex<Annotations>,
 }
 
-impl<P: Policy> CachingAllocator<P> {
-    /// An allocator for all devices of `backend`. History is on from the start where the settings say so.
+impl CachingAllocator {
+    /// An allocator for all devices of `backend`, with the policy that the settings name. History is on from the start where the settings say so.
     ///
     /// # Errors
-    /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it cannot honour, such as
-    /// another policy than that of this type.
+    /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it cannot honour.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self> {
+        let maker = Maker::built_in(&settings).map_err(AllocError::Settings)?;
+        Self::made(backend, settings, maker)
+    }
+
+    /// [`new`](Self::new) with a policy of the program's own. [`settings`](Self::settings) then name it: `custom:`, and
+    /// [`Policy::NAME`].
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new); [`AllocError::Settings`] where the settings name a policy themselves.
+    pub fn with_policy<F: PolicyFactory>(
+        backend: Arc<dyn Backend>,
+        settings: Settings,
+        factory: F,
+    ) -> Result<Self> {
+        let name = PolicyName::Custom(F::Policy::NAME);
+        if let Some(other) = settings.policy.filter(|other| *other != name) {
+            return Err(AllocError::Settings(format!(
+                "the settings name policy:{other}, and with_policy is given {name}: leave policy out of the settings"
+            )));
+        }
+        Self::made(backend, settings, Maker::custom(name, factory))
+    }
+
+    fn made(backend: Arc<dyn Backend>, mut settings: Settings, maker: Maker) -> Result<Self> {
         if settings.backend == AllocatorBackend::DriverPools {
             let reason = backend.driver_pools().err().map_or_else(
                 || {
@@ -113,7 +137,8 @@ impl<P: Policy> CachingAllocator<P> {
                  backend:native"
             )));
         }
-        settings.validate().and_then(|()| settings.check_policy(P::NAME)).map_err(AllocError::Settings)?;
+        settings.validate().map_err(AllocError::Settings)?;
+        settings.policy = maker.shown(settings.policy);
         crate::process::edges::admit(backend.id()).map_err(Edge::refusal)?;
         let map = Arc::new(AddressMap::default());
         let foreign = Arc::new(Foreign::default());
@@ -135,7 +160,7 @@ impl<P: Policy> CachingAllocator<P> {
         let devices = (0..count)
             .map(|n| {
                 let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
-                DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings)
+                DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings, &maker)
             })
             .collect::<Result<_>>()?;
         let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
@@ -144,7 +169,7 @@ impl<P: Policy> CachingAllocator<P> {
         let annotations = Mutex::new(Rank::Registry, Annotations::default());
         let alias_bits = stream_identity::alias_bits(backend.kind());
         let allocator =
-            Self { backend, alias_bits, map, foreign, devices, settings, configuring, annotations };
+            Self { backend, alias_bits, map, foreign, devices, maker, settings, configuring, annotations };
         if history > 0 {
             allocator.record_history(&HistoryOptions::newest(history));
         }
@@ -180,11 +205,11 @@ impl<P: Policy> CachingAllocator<P> {
     /// The policy's name.
     #[must_use]
     pub fn policy_name(&self) -> &'static str {
-        P::NAME
+        self.maker.name.name()
     }
 
     #[inline]
-    fn device_at(&self, device: DeviceIndex) -> Result<&DeviceAllocator<P>> {
+    fn device_at(&self, device: DeviceIndex) -> Result<&DeviceAllocator> {
         self.devices.get(device.0 as usize).ok_or_else(|| self.no_device(device))
     }
 
@@ -253,7 +278,7 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     #[cold]
-    fn free_attentively(&self, device: &DeviceAllocator<P>, ptr: DevicePtr, at: Location) -> Result<()> {
+    fn free_attentively(&self, device: &DeviceAllocator, ptr: DevicePtr, at: Location) -> Result<()> {
         if let Some(edge) = device.edge() {
             return edge.of_release();
         }
@@ -302,7 +327,7 @@ impl<P: Policy> CachingAllocator<P> {
             // A stream may use the memory of other devices, too. Its end is found once: what can fail comes before the
             // first device takes it for retired.
             let mut last = None;
-            let retire = |device: &DeviceAllocator<P>| device.retire_stream(stream, &mut last);
+            let retire = |device: &DeviceAllocator| device.retire_stream(stream, &mut last);
             self.devices.iter().try_for_each(retire)?;
             self.set_reserve_class(stream, "")
         })
@@ -320,7 +345,7 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     /// All devices get their turn to give something back; the first error is returned.
-    fn each_device(&self, work: impl Fn(&DeviceAllocator<P>) -> Result<()>) -> Result<()> {
+    fn each_device(&self, work: impl Fn(&DeviceAllocator) -> Result<()>) -> Result<()> {
         if let Some(edge) = self.edge() {
             return edge.of_release();
         }
@@ -394,7 +419,7 @@ impl<P: Policy> CachingAllocator<P> {
             self.map.get(ptr).and_then(|at| self.devices[at.device.0 as usize].base_allocation(ptr, at));
         match found {
             Some(Some((base, bytes))) => Ok(BaseAllocation { base, bytes }),
-            Some(None) => Err(AllocError::Growable { always: P::VIEWS }),
+            Some(None) => Err(AllocError::Growable { always: self.maker.name != PolicyName::Pytorch }),
             None => Err(self.bad_pointer(ptr)),
         }
     }
@@ -472,9 +497,10 @@ impl<P: Policy> CachingAllocator<P> {
     /// it was set, as in PyTorch.
     ///
     /// # Errors
-    /// [`AllocError::Settings`] when `settings` names another allocator backend or policy, or a value out of range;
+    /// [`AllocError::PolicyFixed`] where `settings` names another policy; [`AllocError::Settings`] for another allocator backend, or a
+    /// value out of range;
     /// [`AllocError::Budget`] where `memory_limit` leaves no room for what is guaranteed to tenants.
-    pub fn configure(&self, settings: Settings) -> Result<()> {
+    pub fn configure(&self, mut settings: Settings) -> Result<()> {
         if settings.backend != AllocatorBackend::Native {
             return Err(AllocError::Settings(
                 "Allocator backend parsed at runtime != allocator backend parsed at load time, \
@@ -482,7 +508,12 @@ impl<P: Policy> CachingAllocator<P> {
                     .into(),
             ));
         }
-        settings.validate().and_then(|()| settings.check_policy(P::NAME)).map_err(AllocError::Settings)?;
+        settings.validate().map_err(AllocError::Settings)?;
+        let policy = self.maker.name;
+        if let Some(asked) = settings.policy.filter(|asked| *asked != policy) {
+            return Err(AllocError::PolicyFixed { policy, asked });
+        }
+        settings.policy = self.maker.shown(settings.policy);
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
@@ -491,7 +522,7 @@ impl<P: Policy> CachingAllocator<P> {
             let _alone = self.configuring.lock();
             self.devices.iter().try_for_each(|device| device.keeps_guarantees(&settings))?;
             for device in &self.devices {
-                device.configure(&settings);
+                device.configure(&settings, &self.maker);
             }
             let caching = settings.caching;
             *self.settings.lock() = settings;

@@ -3,7 +3,6 @@
 use crate::api::allocator::CachingAllocator;
 use crate::error::{AllocError, Result, log_end};
 use crate::features::share::SharedBlock;
-use crate::policy::{Policy, PytorchPolicy};
 use crate::sync::Arc;
 use crate::types::{DevicePtr, Stream};
 
@@ -12,19 +11,19 @@ use crate::types::{DevicePtr, Stream};
 /// Nobody else frees it: [`CachingAllocator::free`] refuses its address, and so does every other call that would take the
 /// memory away, but for those that are `unsafe`.
 #[derive(Debug)]
-pub struct DeviceBuffer<P: Policy = PytorchPolicy> {
-    allocator: Arc<CachingAllocator<P>>,
+pub struct DeviceBuffer {
+    allocator: Arc<CachingAllocator>,
     ptr: DevicePtr,
     bytes: u64,
     stream: Stream,
 }
 
-impl<P: Policy> DeviceBuffer<P> {
+impl DeviceBuffer {
     /// Memory of `bytes` for work of `stream`. Blocks as [`CachingAllocator::malloc`] does.
     ///
     /// # Errors
     /// Those of [`CachingAllocator::malloc`].
-    pub fn new(allocator: &Arc<CachingAllocator<P>>, bytes: u64, stream: Stream) -> Result<Self> {
+    pub fn new(allocator: &Arc<CachingAllocator>, bytes: u64, stream: Stream) -> Result<Self> {
         loop {
             let ptr = allocator.malloc(bytes, stream)?;
             match allocator.set_owned(ptr, true) {
@@ -88,7 +87,7 @@ impl<P: Policy> DeviceBuffer<P> {
     }
 }
 
-impl<P: Policy> Drop for DeviceBuffer<P> {
+impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         let given_up = self.allocator.set_owned(self.ptr, false);
         let freed = given_up.and_then(|()| self.allocator.free(self.ptr));

@@ -9,7 +9,6 @@ use crate::arena::pool::{Filter, Holder};
 use crate::backend::{Backend, BackendError, Capture, CaptureMode, CaptureStatus, Graph};
 use crate::error::{AllocError, Result, log_end};
 use crate::lifetimes::last_work::LastWork;
-use crate::policy::{Policy, PytorchPolicy};
 use crate::process::edges;
 use crate::process::stream_identity::resolve;
 use crate::sync::Arc;
@@ -22,16 +21,16 @@ use std::marker::PhantomData;
 /// Dropped before [`end`](Self::end), it ends the capture and throws its graph away. It stays on the thread that began
 /// it, because drivers want a capture to end there. PyTorch: `CUDAGraph` from `capture_begin` to `capture_end`.
 #[derive(Debug)]
-pub struct GraphCapture<P: Policy = PytorchPolicy> {
+pub struct GraphCapture {
     // Dropped in this order: the driver's capture, the engine's, the scope.
     recording: Recording,
-    mark: Mark<P>,
-    scope: PoolScope<P>,
-    retained: Vec<PoolReference<P>>,
+    mark: Mark,
+    scope: PoolScope,
+    retained: Vec<PoolReference>,
     on_this_thread: PhantomData<*const ()>,
 }
 
-impl<P: Policy> GraphCapture<P> {
+impl GraphCapture {
     /// Begins to capture `stream`, with memory from `pool`: that of another graph, or a
     /// [`MemoryPool`](crate::pool::MemoryPool)'s, or else one of its own.
     ///
@@ -39,7 +38,7 @@ impl<P: Policy> GraphCapture<P> {
     /// Those of [`CachingAllocator::begin_pool`]; [`AllocError::Backend`] where the driver
     /// refuses. Nothing has changed then.
     pub fn begin(
-        allocator: &Arc<CachingAllocator<P>>,
+        allocator: &Arc<CachingAllocator>,
         stream: Stream,
         mode: CaptureMode,
         pool: Option<PoolId>,
@@ -81,7 +80,7 @@ impl<P: Policy> GraphCapture<P> {
     /// # Errors
     /// [`AllocError::Backend`] where something broke the capture, or work of another stream
     /// was not joined back. The capture is over then, too, and its pool released.
-    pub fn end(self) -> Result<CapturedGraph<P>> {
+    pub fn end(self) -> Result<CapturedGraph> {
         let Self { retained, scope, mark, recording, .. } = self;
         let graph = recording.end()?;
         let Mark { allocator, device } = &mark;
@@ -99,15 +98,15 @@ impl<P: Policy> GraphCapture<P> {
 /// When it is dropped, its pool gives memory back once the launches are done and the cache is emptied; what was
 /// allocated in the capture and is still live stays. PyTorch: `CUDAGraph`, once captured.
 #[derive(Debug)]
-pub struct CapturedGraph<P: Policy = PytorchPolicy> {
+pub struct CapturedGraph {
     graph: OwnedGraph,
     /// That of the capture first, then those it retains.
-    pools: Vec<PoolReference<P>>,
+    pools: Vec<PoolReference>,
     /// The last launch on each stream.
     launches: FxHashMap<Stream, Arc<LastWork>>,
 }
 
-impl<P: Policy> CapturedGraph<P> {
+impl CapturedGraph {
     /// The pool that served its capture, then those that it retains. PyTorch: `CUDAGraph.pool` and `pools`.
     pub fn pools(&self) -> impl Iterator<Item = PoolId> + '_ {
         self.pools.iter().map(|reference| reference.pool)
@@ -141,7 +140,7 @@ impl<P: Policy> CapturedGraph<P> {
     }
 }
 
-impl<P: Policy> Drop for CapturedGraph<P> {
+impl Drop for CapturedGraph {
     /// Launches may still be under way: the pools' memory waits for them.
     fn drop(&mut self) {
         let launches: Vec<_> = self.launches.drain().map(|(_, launch)| launch).collect();
@@ -154,19 +153,19 @@ impl<P: Policy> Drop for CapturedGraph<P> {
 
 /// The engine knows of a capture, until this is dropped.
 #[derive(Debug)]
-struct Mark<P: Policy> {
-    allocator: Arc<CachingAllocator<P>>,
+struct Mark {
+    allocator: Arc<CachingAllocator>,
     device: DeviceIndex,
 }
 
-impl<P: Policy> Mark<P> {
-    fn begin(allocator: &Arc<CachingAllocator<P>>, device: DeviceIndex) -> Result<Self> {
+impl Mark {
+    fn begin(allocator: &Arc<CachingAllocator>, device: DeviceIndex) -> Result<Self> {
         allocator.mark_begin(device, Holder::Value)?;
         Ok(Self { allocator: Arc::clone(allocator), device })
     }
 }
 
-impl<P: Policy> Drop for Mark<P> {
+impl Drop for Mark {
     fn drop(&mut self) {
         let marked = self.allocator.mark_end(self.device, Holder::Value);
         log_end(marked, "a capture's end could not be marked");

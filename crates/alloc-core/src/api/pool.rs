@@ -13,7 +13,6 @@ use crate::config::MemoryLimit;
 use crate::error::{AllocError, Result, log_end};
 use crate::features::budget::TenantId;
 use crate::features::sleep::SleepTag;
-use crate::policy::{Policy, PytorchPolicy};
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, PoolId};
 use crate::watch::snapshot::Snapshot;
@@ -33,16 +32,16 @@ pub struct PoolOptions {
 
 /// A reference to a pool, taken away when this is dropped.
 #[derive(Debug)]
-pub(crate) struct PoolReference<P: Policy> {
-    pub(crate) allocator: Arc<CachingAllocator<P>>,
+pub(crate) struct PoolReference {
+    pub(crate) allocator: Arc<CachingAllocator>,
     pub(crate) device: DeviceIndex,
     pub(crate) pool: PoolId,
 }
 
-impl<P: Policy> PoolReference<P> {
+impl PoolReference {
     /// One more reference to a pool, which is made on its first one.
     pub(crate) fn to(
-        allocator: &Arc<CachingAllocator<P>>,
+        allocator: &Arc<CachingAllocator>,
         device: DeviceIndex,
         pool: PoolId,
         source: Option<Arc<dyn SegmentSource>>,
@@ -52,7 +51,7 @@ impl<P: Policy> PoolReference<P> {
     }
 }
 
-impl<P: Policy> Drop for PoolReference<P> {
+impl Drop for PoolReference {
     fn drop(&mut self) {
         let released = self.allocator.unreference_pool(self.device, self.pool, Holder::Value);
         log_end(released, "a pool could not be released");
@@ -62,23 +61,19 @@ impl<P: Policy> Drop for PoolReference<P> {
 /// A pool that the program made. When this is dropped the pool serves nobody any more, and its cached memory is given
 /// back; what is live is given back when it is freed and the cache is emptied. PyTorch: `MemPool`.
 #[derive(Debug)]
-pub struct MemoryPool<P: Policy = PytorchPolicy> {
-    reference: Option<PoolReference<P>>,
-    allocator: Arc<CachingAllocator<P>>,
+pub struct MemoryPool {
+    reference: Option<PoolReference>,
+    allocator: Arc<CachingAllocator>,
     device: DeviceIndex,
     id: PoolId,
 }
 
-impl<P: Policy> MemoryPool<P> {
+impl MemoryPool {
     /// A new pool with a fresh id.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
-    pub fn new(
-        allocator: &Arc<CachingAllocator<P>>,
-        device: DeviceIndex,
-        options: PoolOptions,
-    ) -> Result<Self> {
+    pub fn new(allocator: &Arc<CachingAllocator>, device: DeviceIndex, options: PoolOptions) -> Result<Self> {
         let id = PoolId::fresh();
         let reference = PoolReference::to(allocator, device, id, options.source)?;
         if options.sleep_tag.is_some() {
@@ -159,12 +154,12 @@ impl<P: Policy> MemoryPool<P> {
     ///
     /// # Errors
     /// [`AllocError::Pool`](crate::AllocError::Pool) where a scope of it is open already.
-    pub fn enter(&self, filter: Filter) -> Result<PoolScope<P>> {
+    pub fn enter(&self, filter: Filter) -> Result<PoolScope> {
         PoolScope::new(&self.allocator, self.device, self.id, filter)
     }
 }
 
-impl<P: Policy> Drop for MemoryPool<P> {
+impl Drop for MemoryPool {
     fn drop(&mut self) {
         let outcome = self.allocator.set_use_on_oom(self.device, self.id, false);
         drop(self.reference.take());
@@ -175,19 +170,19 @@ impl<P: Policy> Drop for MemoryPool<P> {
 
 /// Requests that a filter accepts go to a pool while this lives. PyTorch: `use_mem_pool`.
 #[derive(Debug)]
-pub struct PoolScope<P: Policy = PytorchPolicy> {
-    allocator: Arc<CachingAllocator<P>>,
+pub struct PoolScope {
+    allocator: Arc<CachingAllocator>,
     device: DeviceIndex,
     pool: PoolId,
 }
 
-impl<P: Policy> PoolScope<P> {
+impl PoolScope {
     /// Opens a scope of a pool, which gets a reference more, and is made if there is none.
     ///
     /// # Errors
     /// Those of [`CachingAllocator::begin_pool`].
     pub fn new(
-        allocator: &Arc<CachingAllocator<P>>,
+        allocator: &Arc<CachingAllocator>,
         device: DeviceIndex,
         pool: PoolId,
         filter: Filter,
@@ -203,7 +198,7 @@ impl<P: Policy> PoolScope<P> {
     }
 }
 
-impl<P: Policy> Drop for PoolScope<P> {
+impl Drop for PoolScope {
     fn drop(&mut self) {
         let Self { allocator, device, pool } = self;
         let calls = allocator.foreign.calls();

@@ -5,7 +5,7 @@ use super::ArenaState;
 use crate::memory::block::{Block, BlockId, NO_USES, SegmentId, State, Tier};
 use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
-use crate::policy::{Holding, Policy};
+use crate::policy::Holding;
 use crate::watch::counters::Count;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(crate) struct Growth {
 
 impl Growth {
     /// What to map, in order: address and bytes, each whole granules.
-    pub(crate) fn maps<P: Policy>(&self, arena: &ArenaState<P>) -> Vec<(u64, u64)> {
+    pub(crate) fn maps(&self, arena: &ArenaState) -> Vec<(u64, u64)> {
         let to_map = |link: &Link| match link {
             Link::ToMap(id, bytes) => Some((arena.blocks[*id].addr, *bytes)),
             Link::Mapped(_) => None,
@@ -38,7 +38,7 @@ impl Growth {
     }
 }
 
-impl<P: Policy> ArenaState<P> {
+impl ArenaState {
     /// Cuts a block after `size` bytes. The lower part keeps the record and the state; the upper part
     /// gets `upper_state` and goes into the list of that state.
     #[inline(always)]
@@ -78,12 +78,12 @@ impl<P: Policy> ArenaState<P> {
         let block = &mut self.blocks[id];
         block.state = State::Unmapped;
         let (tier, addr) = (block.tier, block.addr);
-        self.tier(tier).unmapped.insert((addr, id));
+        self.unmapped[tier as usize].insert((addr, id));
     }
 
     fn take_unmapped(&mut self, id: BlockId) {
         let (tier, addr) = (self.blocks[id].tier, self.blocks[id].addr);
-        self.tier(tier).unmapped.remove(&(addr, id));
+        self.unmapped[tier as usize].remove(&(addr, id));
     }
 
     /// Joins a busy block that has memory with free neighbours; it stays busy, possibly under the lower
@@ -149,7 +149,7 @@ impl<P: Policy> ArenaState<P> {
 
     /// As [`plan_growth`](Self::plan_growth), for `bytes` of new memory whatever is free beside it.
     pub(crate) fn plan_stock(&mut self, tier: Tier, bytes: u64, of: u64) -> Option<Growth> {
-        let (region, link) = self.tiers[tier as usize].unmapped.iter().find_map(|(_, id)| {
+        let (region, link) = self.unmapped[tier as usize].iter().find_map(|(_, id)| {
             let block = &self.blocks[*id];
             let (region, granule) = self.region_of(block.segment, of)?;
             let bytes = bytes.next_multiple_of(granule);
@@ -179,7 +179,7 @@ impl<P: Policy> ArenaState<P> {
     }
 
     fn room_for(&self, tier: Tier, size: u64, of: u64) -> Option<Growth> {
-        let start = self.tiers[tier as usize].unmapped.iter().find_map(|(_, unmapped)| {
+        let start = self.unmapped[tier as usize].iter().find_map(|(_, unmapped)| {
             self.region_of(self.blocks[*unmapped].segment, of)?;
             let candidate = self.neighbour_in(State::Free, self.blocks[*unmapped].prev).unwrap_or(*unmapped);
             let mut room = 0;
@@ -322,7 +322,7 @@ impl<P: Policy> ArenaState<P> {
 
     /// Takes out, as busy, the block of every growable segment of `tier` that has no memory at all.
     pub(crate) fn take_empty_regions(&mut self, tier: Tier) -> Vec<(SegmentId, BlockId, RegionId)> {
-        let whole = self.tiers[tier as usize].unmapped.iter().map(|(_, id)| *id);
+        let whole = self.unmapped[tier as usize].iter().map(|(_, id)| *id);
         let whole: Vec<BlockId> = whole.filter(|id| !self.blocks[*id].is_split()).collect();
         let mut empty = Vec::new();
         for id in whole {

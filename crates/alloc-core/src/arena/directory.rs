@@ -8,7 +8,7 @@ use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::last_work::LastWork;
 use crate::memory::address_map::AddressMap;
-use crate::policy::Policy;
+use crate::policy::Chosen;
 use crate::process::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, OnceLock, Ordering, Rank};
 use crate::types::{DeviceIndex, Stream};
@@ -28,7 +28,7 @@ const STREAM_TABLE: usize = if cfg!(loom) { 16 } else { 1024 };
 const PROBES: usize = 8;
 
 /// Arrays, not slices: their lengths are known, so that looking one up needs no bounds check.
-type Chunk<P> = Box<[OnceLock<Arc<Arena<P>>>; CHUNK]>;
+type Chunk = Box<[OnceLock<Arc<Arena>>; CHUNK]>;
 
 /// A place of the stream table: empty (0), left ([`LEFT`]), or the upper bits of a handle's hash, [`TAKEN`], and
 /// the number of an arena.
@@ -53,15 +53,15 @@ fn key(slot: PoolSlot, stream: Stream) -> Key {
 
 /// What a new arena starts with; changed together with all existing arenas.
 #[derive(Debug)]
-pub(crate) struct Template<P> {
-    pub(crate) policy: P,
+pub(crate) struct Template {
+    pub(crate) policy: Chosen,
     pub(crate) ages: bool,
     pub(crate) history: HistoryTemplate,
 }
 
 #[derive(Debug)]
-struct Registry<P> {
-    template: Template<P>,
+struct Registry {
+    template: Template,
     count: usize,
     by_stream: FxHashMap<Key, u16>,
     /// The pools in which a stream has an arena, by its handle.
@@ -76,26 +76,26 @@ struct Registry<P> {
 
 /// All arenas.
 #[derive(Debug)]
-pub(crate) struct Directory<P: Policy> {
+pub(crate) struct Directory {
     device: DeviceIndex,
     map: Arc<AddressMap>,
     /// Most devices have no more arenas than those of the first chunk.
-    first: Chunk<P>,
+    first: Chunk,
     /// All chunks but the first.
-    further: Box<[OnceLock<Chunk<P>>; CHUNKS]>,
+    further: Box<[OnceLock<Chunk>; CHUNKS]>,
     /// Open addressing by stream handle, changed under the registry's lock. It only points at a likely arena: whoever
     /// has locked that asks it whether it serves the stream.
     streams: Box<[StreamPlace; STREAM_TABLE]>,
-    registry: Mutex<Registry<P>>,
+    registry: Mutex<Registry>,
     searches: Arc<[AtomicU64; 2]>,
 }
 
-fn new_chunk<P: Policy>() -> Chunk<P> {
+fn new_chunk() -> Chunk {
     Box::new(std::array::from_fn(|_| OnceLock::new()))
 }
 
-impl<P: Policy> Directory<P> {
-    pub(crate) fn new(device: DeviceIndex, map: Arc<AddressMap>, template: Template<P>) -> Self {
+impl Directory {
+    pub(crate) fn new(device: DeviceIndex, map: Arc<AddressMap>, template: Template) -> Self {
         let registry = Registry {
             template,
             count: 0,
@@ -118,7 +118,7 @@ impl<P: Policy> Directory<P> {
 
     /// The arena with a number, if there is one.
     #[inline(always)]
-    pub(crate) fn get(&self, number: u16) -> Option<&Arc<Arena<P>>> {
+    pub(crate) fn get(&self, number: u16) -> Option<&Arc<Arena>> {
         let number = number as usize;
         if number < CHUNK {
             return self.first[number].get();
@@ -128,7 +128,7 @@ impl<P: Policy> Directory<P> {
 
     /// The arena that a stream most likely has in a pool, without a lock.
     #[inline(always)]
-    pub(crate) fn hint(&self, slot: PoolSlot, stream: Stream) -> Option<&Arc<Arena<P>>> {
+    pub(crate) fn hint(&self, slot: PoolSlot, stream: Stream) -> Option<&Arc<Arena>> {
         let hash = hash(key(slot, stream));
         for place in places(hash) {
             let value = self.streams[place].load(Ordering::Acquire);
@@ -143,13 +143,13 @@ impl<P: Policy> Directory<P> {
     }
 
     /// The arena of a stream in a pool, if it has one.
-    pub(crate) fn of_stream(&self, slot: PoolSlot, stream: Stream) -> Option<&Arc<Arena<P>>> {
+    pub(crate) fn of_stream(&self, slot: PoolSlot, stream: Stream) -> Option<&Arc<Arena>> {
         let number = self.registry.lock().by_stream.get(&key(slot, stream)).copied()?;
         self.get(number)
     }
 
     /// The arenas of a stream in all pools, by number.
-    pub(crate) fn all_of_stream(&self, stream: Stream) -> Vec<(PoolSlot, &Arc<Arena<P>>)> {
+    pub(crate) fn all_of_stream(&self, stream: Stream) -> Vec<(PoolSlot, &Arc<Arena>)> {
         let registry = self.registry.lock();
         let slots = registry.pools_of.get(&stream.raw).into_iter().flatten().counted();
         let number = |slot: &PoolSlot| Some((*registry.by_stream.get(&key(*slot, stream))?, *slot));
@@ -160,7 +160,7 @@ impl<P: Policy> Directory<P> {
     }
 
     /// The arenas of a pool whose streams are retired, one by one: that of the one retired for longest has place 0.
-    pub(crate) fn retired_in_line(&self, slot: PoolSlot, place: usize) -> Option<&Arc<Arena<P>>> {
+    pub(crate) fn retired_in_line(&self, slot: PoolSlot, place: usize) -> Option<&Arc<Arena>> {
         let registry = self.registry.lock();
         let number = *registry.retired.get(&slot)?.get(place)?;
         drop(registry);
@@ -169,7 +169,7 @@ impl<P: Policy> Directory<P> {
 
     /// A new arena for a stream that has none in this pool. One caller at a time, and none while arenas are recycled.
     #[cold]
-    pub(crate) fn make(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arc<Arena<P>>> {
+    pub(crate) fn make(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arc<Arena>> {
         let (vacant, policy) = {
             let registry = self.registry.lock();
             (registry.vacant.last().copied(), registry.template.policy.clone())
@@ -231,13 +231,13 @@ impl<P: Policy> Directory<P> {
     }
 
     /// An arena serves a pool from here on.
-    fn register(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
+    fn register(&self, registry: &mut Registry, slot: PoolSlot, stream: Stream, number: u16) {
         registry.by_pool.entry(slot).or_default().insert(number);
         self.bind(registry, slot, stream, number);
     }
 
     /// Makes an arena findable by its pool and stream.
-    fn bind(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
+    fn bind(&self, registry: &mut Registry, slot: PoolSlot, stream: Stream, number: u16) {
         registry.by_stream.insert(key(slot, stream), number);
         registry.pools_of.entry(stream.raw).or_default().insert(slot);
         let hash = hash(key(slot, stream));
@@ -256,7 +256,7 @@ impl<P: Policy> Directory<P> {
     }
 
     /// An arena is found by number only, from here on.
-    fn unbind(&self, registry: &mut Registry<P>, slot: PoolSlot, stream: Stream, number: u16) {
+    fn unbind(&self, registry: &mut Registry, slot: PoolSlot, stream: Stream, number: u16) {
         registry.by_stream.remove(&key(slot, stream));
         if let Entry::Occupied(mut slots) = registry.pools_of.entry(stream.raw) {
             slots.get_mut().remove(&slot);
@@ -284,20 +284,20 @@ impl<P: Policy> Directory<P> {
     }
 
     /// All arenas, by number.
-    pub(crate) fn all(&self) -> Vec<&Arc<Arena<P>>> {
+    pub(crate) fn all(&self) -> Vec<&Arc<Arena>> {
         let count = self.registry.lock().count;
         (0..count).counted().filter_map(|n| self.get(u16::try_from(n).ok()?)).collect()
     }
 
     /// All arenas of a pool, by number. They are other pools' once this one is gone.
-    pub(crate) fn of_pool(&self, slot: PoolSlot) -> Vec<&Arc<Arena<P>>> {
+    pub(crate) fn of_pool(&self, slot: PoolSlot) -> Vec<&Arc<Arena>> {
         let registry = self.registry.lock();
         let mine = registry.by_pool.get(&slot).into_iter().flatten().counted();
         mine.filter_map(|number| self.get(*number)).collect()
     }
 
     /// Changes what new arenas start with; the caller changes the existing ones after.
-    pub(crate) fn with_template<R>(&self, change: impl FnOnce(&mut Template<P>) -> R) -> R {
+    pub(crate) fn with_template<R>(&self, change: impl FnOnce(&mut Template) -> R) -> R {
         change(&mut self.registry.lock().template)
     }
 
@@ -307,7 +307,7 @@ impl<P: Policy> Directory<P> {
     }
 
     /// Panics where the registry and the arenas, all locked by the caller, contradict each other.
-    pub(crate) fn check(&self, arenas: &[Guard<'_, ArenaState<P>>]) {
+    pub(crate) fn check(&self, arenas: &[Guard<'_, ArenaState>]) {
         let registry = self.registry.lock();
         for arena in arenas {
             let (ArenaId { number, stream, .. }, slot) = (arena.id, arena.pool.slot);

@@ -11,7 +11,7 @@
 use super::ArenaState;
 use crate::base::round::SMALL_LIMIT;
 use crate::memory::block::{BlockId, SegmentId};
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 
 /// Requests that tell one passage from others. Layers of a model are alike: shorter passages are found in the wrong one.
 const WINDOW: usize = 64;
@@ -147,12 +147,12 @@ impl Follow {
     }
 }
 
-impl<P: Policy> ArenaState<P> {
+impl ArenaState {
     /// [`find`](Self::find) that looks where the request was served before, first: at home, or in a view. The block, in no
     /// index, is as large as the request there.
     #[inline]
     pub(crate) fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
-        if P::VIEWS
+        if self.traits.views
             && request.size > SMALL_LIMIT
             && let Some(found) = self.find_followed(request.size)
         {

@@ -7,10 +7,8 @@ pub(crate) use views::check_shown;
 use crate::arena::ArenaState;
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{BlockId, State, Tier};
-use crate::memory::index::PlacementIndex;
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::Origin;
-use crate::policy::Policy;
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
 use std::collections::BTreeSet;
@@ -24,7 +22,7 @@ pub(crate) struct Sums {
 }
 
 /// Blocks, links, indexes, map entries and counters of one arena.
-pub(crate) fn check_arena<P: Policy>(arena: &ArenaState<P>, map: &AddressMap) -> Sums {
+pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
     let mut sums = Sums { fixed_bytes: 0, fixed_segments: 0, busy: false };
     let mut seen = 0;
     for (id, segment) in arena.segments.iter() {
@@ -74,7 +72,7 @@ pub(crate) fn check_arena<P: Policy>(arena: &ArenaState<P>, map: &AddressMap) ->
     sums
 }
 
-fn check_map<P: Policy>(arena: &ArenaState<P>, map: &AddressMap, id: BlockId) {
+fn check_map(arena: &ArenaState, map: &AddressMap, id: BlockId) {
     let block = &arena.blocks[id];
     let entry = map.get(DevicePtr(block.addr));
     let mine =
@@ -89,23 +87,22 @@ fn check_map<P: Policy>(arena: &ArenaState<P>, map: &AddressMap, id: BlockId) {
     }
 }
 
-fn check_tier<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
-    let state = &arena.tiers[tier as usize];
-    state.index.check();
+fn check_tier(arena: &ArenaState, tier: Tier) {
+    arena.placement.check(tier);
     let of = |wanted: State| -> BTreeSet<BlockId> {
         let matching = arena.blocks.iter().filter(|(_, b)| b.tier == tier && b.state == wanted);
         matching.map(|(id, _)| id).collect()
     };
-    let indexed: BTreeSet<BlockId> = state.index.blocks().collect();
+    let indexed: BTreeSet<BlockId> = arena.placement.at_least(tier, 0).collect();
     assert_eq!(indexed, of(State::Free), "the index holds exactly the free blocks of its tier");
-    let unmapped: BTreeSet<BlockId> = state.unmapped.iter().map(|(_, id)| *id).collect();
+    let unmapped: BTreeSet<BlockId> = arena.unmapped[tier as usize].iter().map(|(_, id)| *id).collect();
     assert_eq!(unmapped, of(State::Unmapped), "the unmapped list holds exactly the unmapped blocks");
-    for (addr, id) in &state.unmapped {
+    for (addr, id) in &arena.unmapped[tier as usize] {
         assert_eq!(arena.blocks[*id].addr, *addr, "and knows their addresses");
     }
 }
 
-fn check_counters<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
+fn check_counters(arena: &ArenaState, tier: Tier) {
     let mut expected = [0i64; 7];
     for (_, block) in arena.blocks.iter().filter(|(_, b)| b.tier == tier) {
         let mut add = |count: Count, bytes: u64| {
@@ -155,7 +152,7 @@ fn check_counters<P: Policy>(arena: &ArenaState<P>, tier: Tier) {
 
 /// Blocks with memory lie on backed granules, unmapped ones on free granules, those that sleep on sleeping ones. Only while
 /// nothing is in transit.
-pub(crate) fn check_regions<P: Policy>(arena: &ArenaState<P>, regions: &Regions) {
+pub(crate) fn check_regions(arena: &ArenaState, regions: &Regions) {
     for (id, segment) in arena.segments.iter() {
         let Origin::Growable { region, granule } = segment.origin else { continue };
         let Some(region) = regions.get(region) else { unreachable!("a growable segment has a region") };

@@ -3,7 +3,6 @@
 use super::ArenaState;
 use super::views::SlotState;
 use crate::memory::block::{Block, BlockId, SegmentId, State};
-use crate::policy::Policy;
 use std::ops::Range;
 
 /// Mappings of a view, side by side, in which no block lives.
@@ -17,7 +16,7 @@ pub(crate) struct Leaving {
     pub(crate) epoch: u64,
 }
 
-impl<P: Policy> ArenaState<P> {
+impl ArenaState {
     /// Takes out of views what they show and no block uses, until that comes to `enough` bytes: first of those that served
     /// nobody for the longest. Nothing is served from there any more. With `only_past`, only what the device is known to be
     /// done with.

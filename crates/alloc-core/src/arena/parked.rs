@@ -9,7 +9,7 @@
 use super::{ArenaState, FreeStep, signed};
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{Block, BlockId, NO_USES, State};
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use crate::types::DevicePtr;
 
 /// The parked block of an arena.
@@ -26,11 +26,11 @@ impl Default for Parked {
     }
 }
 
-impl<P: Policy> ArenaState<P> {
+impl ArenaState {
     /// Hands out the parked block, if it has exactly the size of `request`.
     #[inline(always)]
     pub(crate) fn hand_out_parked(&mut self, request: &Request) -> Option<DevicePtr> {
-        if !P::PARKS || self.parked.size != request.size {
+        if !self.traits.parks || self.parked.size != request.size {
             return None;
         }
         self.parked.size = 0;
@@ -43,7 +43,7 @@ impl<P: Policy> ArenaState<P> {
     #[inline(always)]
     pub(crate) fn free_shortly(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
         // Ages of free blocks count from their free.
-        if !P::PARKS || self.ages || self.blocks[id].uses != NO_USES {
+        if !self.traits.parks || self.ages || self.blocks[id].uses != NO_USES {
             return self.free(map, id);
         }
         self.settle();
@@ -68,7 +68,7 @@ impl<P: Policy> ArenaState<P> {
     /// Joins what is parked with its neighbours.
     #[inline(always)]
     pub(crate) fn settle(&mut self) {
-        if P::PARKS && self.parked.size != 0 {
+        if self.traits.parks && self.parked.size != 0 {
             self.join_parked();
         }
     }

@@ -4,7 +4,6 @@ use super::ArenaState;
 use super::borders::FreePart;
 use super::views::Shown;
 use crate::base::steps::Counted;
-use crate::policy::Policy;
 use std::cmp::Reverse;
 
 /// What a new view is to show.
@@ -85,7 +84,7 @@ impl Pieces {
     }
 }
 
-impl<P: Policy> ArenaState<P> {
+impl ArenaState {
     /// What is free of the granules, where free ends of `least` bytes are worth a mapping of their own, and such that hold
     /// `size` are not asked for.
     fn pieces(&self, size: u64, least: u64) -> Pieces {

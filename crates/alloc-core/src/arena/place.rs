@@ -3,19 +3,18 @@
 use super::ArenaState;
 use crate::memory::block::{BlockId, SegmentId, State, Tier};
 use crate::memory::segment::Segment;
-use crate::policy::Policy;
 
 /// Blocks that are passed on the way to one inside a granule: whoever asks for a place has another way to be served.
 const PASSED: usize = 128;
 
-impl<P: Policy> ArenaState<P> {
+impl ArenaState {
     /// The segment in whose address space `addr` lies, where requests of `tier` may be served from it.
     pub(crate) fn segment_at(&self, tier: Tier, addr: u64) -> Option<SegmentId> {
         let holds = |segment: &Segment| segment.base <= addr && addr < segment.base + segment.bytes;
         let (id, segment) = self.segments.iter().find(|(_, segment)| holds(segment))?;
         // Without a place of its own a small request is served from the small tier only because that keeps small blocks out
         // of large holes. Who names a place knows better.
-        (segment.tier == tier || P::VIEWS).then_some(id)
+        (segment.tier == tier || self.traits.views).then_some(id)
     }
 
     /// The free block of a segment that holds the byte at `addr`. One with a granule's first or last byte is found at once;

@@ -10,7 +10,6 @@ use crate::memory::address_map::AddressMap;
 use crate::memory::block::{Block, BlockId, SegmentId, State};
 use crate::memory::region::{GranuleState, Region, RegionId};
 use crate::memory::segment::Origin;
-use crate::policy::Policy;
 use crate::types::DevicePtr;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -22,7 +21,7 @@ pub(crate) struct Sleepers {
     pub(crate) kept: Vec<(u64, KeptBecause)>,
 }
 
-impl<P: Policy> ArenaState<P> {
+impl ArenaState {
     /// The block at `ptr`, if it is in the program's hands, awake or asleep.
     pub(crate) fn live(&self, ptr: DevicePtr, id: BlockId) -> Option<BlockId> {
         let block = self.blocks.get(id)?;

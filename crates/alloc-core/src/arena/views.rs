@@ -16,7 +16,7 @@ use crate::base::steps::Counted;
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{Block, BlockId, SegmentId, State, Tier};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use crate::types::DevicePtr;
 use crate::watch::snapshot::Action;
 use rustc_hash::FxHashMap;
@@ -114,12 +114,12 @@ pub(crate) struct Views {
     pub(crate) served: u64,
 }
 
-impl<P: Policy> ArenaState<P> {
+impl ArenaState {
     /// A new growable segment, whose granules views may show.
     pub(crate) fn watch_borders(&mut self, id: SegmentId) {
         let Segment { base, tier, origin, .. } = self.segments[id];
         if let Origin::Growable { granule, .. } = origin
-            && P::VIEWS
+            && self.traits.views
             && tier == Tier::Large
             && base.is_multiple_of(SMALL_SEGMENT)
         {
@@ -134,7 +134,7 @@ impl<P: Policy> ArenaState<P> {
     /// A block came into the index of free ones, or left it: `holder` is the block itself, or none.
     #[inline(always)]
     pub(crate) fn note_borders(&mut self, id: BlockId, holder: BlockId) {
-        if !P::VIEWS {
+        if !self.traits.views {
             return;
         }
         let block = &self.blocks[id];

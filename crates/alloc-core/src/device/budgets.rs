@@ -12,7 +12,6 @@ use crate::error::{AllocError, Result};
 use crate::features::budget::{
     Budget, BudgetEvent, BudgetObserver, BudgetOwner, SpillHook, TenantId, TenantStats,
 };
-use crate::policy::Policy;
 use crate::process::foreign::{Calls, Kind};
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Ordering, Rank};
@@ -37,7 +36,7 @@ impl Default for Budgets {
     }
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Whether the program uses budgets.
     pub(super) fn has_budgets(&self) -> bool {
         self.budgets.used.load(Ordering::Relaxed)

@@ -13,7 +13,6 @@ use crate::lifetimes::call::Call;
 use crate::lifetimes::last_work::LastWork;
 use crate::lifetimes::pending::Waiting;
 use crate::lifetimes::uses::{Use, User};
-use crate::policy::Policy;
 use crate::process::attention::Reason;
 use crate::process::stream_identity::named;
 use crate::sync::{Arc, ThreadId, this_thread};
@@ -44,7 +43,7 @@ pub(super) struct Captures {
     pub(super) before: FxHashMap<(u64, u64), FxHashSet<CaptureNode>>,
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// The capture that a stream is part of, also a broken one. Calls the driver.
     pub(super) fn capture_id(&self, stream: Stream) -> crate::backend::Result<Option<u64>> {
         let Ok(capture) = self.backend.capture() else { return Ok(None) };

@@ -11,7 +11,6 @@ use crate::lifetimes::uses::Use;
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{BlockId, State};
 use crate::memory::segment::Origin;
-use crate::policy::Policy;
 use crate::sync::{Arc, Guard, Weak};
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 use crate::watch::history::{Context, RecordContext};
@@ -76,7 +75,7 @@ pub struct CheckpointDelta {
     pub allocated: Vec<DevicePtr>,
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// See [`CachingAllocator::checkpoint`](crate::allocator::CachingAllocator::checkpoint).
     pub(crate) fn checkpoint(&self, pool: PoolId) -> Result<PoolCheckpoint> {
         let slot = self.slot_of(pool)?;
@@ -137,7 +136,7 @@ impl<P: Policy> DeviceAllocator<P> {
         self.empty_quarantine(&call)?;
         self.drain(&call)?;
         let (delta, (contexts, uses)) = self.with_all(|peaks, arenas| {
-            let mine = |arena: &&mut Guard<'_, ArenaState<P>>| arena.pool.slot == saved.slot;
+            let mine = |arena: &&mut Guard<'_, ArenaState>| arena.pool.slot == saved.slot;
             for arena in arenas.iter_mut().filter(mine) {
                 refuse_unsettled(pool, arena)?;
                 refuse_not_stale(pool, arena, stale)?;
@@ -170,7 +169,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Frees every live block of an arena. No stream but its own, or those of graphs, uses them: these uses go to
     /// `forgotten`.
-    fn free_all(&self, arena: &mut ArenaState<P>, forgotten: &mut Vec<Use>) -> Vec<DevicePtr> {
+    fn free_all(&self, arena: &mut ArenaState, forgotten: &mut Vec<Use>) -> Vec<DevicePtr> {
         let live: Vec<BlockId> = live_blocks(arena).collect();
         let mut freed: Vec<_> = live
             .into_iter()
@@ -185,7 +184,7 @@ impl<P: Policy> DeviceAllocator<P> {
         freed
     }
 
-    fn bring_back(&self, arena: &mut ArenaState<P>, saved: &SavedBlock) -> DevicePtr {
+    fn bring_back(&self, arena: &mut ArenaState, saved: &SavedBlock) -> DevicePtr {
         let segments = crate::memory::block::Tier::ALL.map(|tier| arena.segment_at(tier, saved.addr));
         let mut segments = segments.into_iter().flatten();
         let holder = segments.find_map(|segment| arena.free_block_at(segment, saved.addr));
@@ -199,7 +198,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 }
 
-fn live_blocks<P: Policy>(arena: &ArenaState<P>) -> impl Iterator<Item = BlockId> + '_ {
+fn live_blocks(arena: &ArenaState) -> impl Iterator<Item = BlockId> + '_ {
     arena.blocks.iter().filter(|(_, block)| block.state.is_awake()).map(|(id, _)| id)
 }
 
@@ -208,7 +207,7 @@ fn refuse(pool: PoolId, problem: String) -> AllocError {
 }
 
 /// Blocks that wait for streams, or are on their way to the driver, have no place in a checkpoint.
-fn refuse_unsettled<P: Policy>(pool: PoolId, arena: &ArenaState<P>) -> Result<()> {
+fn refuse_unsettled(pool: PoolId, arena: &ArenaState) -> Result<()> {
     for (_, block) in arena.blocks.iter() {
         let ptr = DevicePtr(block.addr);
         match block.state {
@@ -238,11 +237,7 @@ fn refuse_unsettled<P: Policy>(pool: PoolId, arena: &ArenaState<P>) -> Result<()
 
 /// Live blocks that are freed must be known to the caller, or they would be freed twice; and no stream outside of
 /// graphs may still use them.
-fn refuse_not_stale<P: Policy>(
-    pool: PoolId,
-    arena: &ArenaState<P>,
-    stale: Option<&BTreeSet<DevicePtr>>,
-) -> Result<()> {
+fn refuse_not_stale(pool: PoolId, arena: &ArenaState, stale: Option<&BTreeSet<DevicePtr>>) -> Result<()> {
     for id in live_blocks(arena) {
         let block = &arena.blocks[id];
         let ptr = DevicePtr(block.addr);
@@ -278,11 +273,7 @@ fn refuse_not_stale<P: Policy>(
 }
 
 /// Every saved block must still have memory of the same segment under it.
-fn refuse_lost<P: Policy>(
-    pool: PoolId,
-    arenas: &[Guard<'_, ArenaState<P>>],
-    saved: &SavedSegment,
-) -> Result<()> {
+fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegment) -> Result<()> {
     let arena = arenas.iter().find(|arena| arena.id.number == saved.arena);
     let found = arena.and_then(|arena| {
         let same = |s: &crate::memory::segment::Segment| {

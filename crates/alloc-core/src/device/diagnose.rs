@@ -4,7 +4,6 @@
 use super::DeviceAllocator;
 use crate::memory::block::{Block, State};
 use crate::memory::segment::Segment;
-use crate::policy::Policy;
 use crate::process::foreign::{Calls, Kind};
 use crate::types::DevicePtr;
 use crate::watch::history::{Context, Labelling, Recorder, entry};
@@ -17,7 +16,7 @@ const ENTRIES: usize = 8;
 /// An entry with its place in the order, before its frames are looked up.
 type Found = (u64, TraceEntry, Option<Context>);
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
     pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
         if let Some(problem) = self.diagnose_uncached(ptr) {

@@ -6,13 +6,13 @@ use crate::arena::directory::Arena;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Waiting;
 use crate::memory::block::{BlockId, State};
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use std::cmp::Reverse;
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Makes a pending block of the request's own stream free that is large enough, the smallest first. `false` where
     /// the option is off or there is none.
-    pub(super) fn reuse_early(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> bool {
+    pub(super) fn reuse_early(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
         if call.capturing || !self.state.lock().settings.early_reuse {
             return false;
         }

@@ -3,12 +3,11 @@
 use super::DeviceAllocator;
 use crate::base::round::{EXABYTE, MIN_BLOCK};
 use crate::error::{AllocError, Result};
-use crate::policy::Policy;
 use crate::process::attention::Reason;
 use crate::types::{DevicePtr, Stream};
 use crate::watch::history::RecordContext;
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// See [`CachingAllocator::malloc_at`](crate::allocator::CachingAllocator::malloc_at).
     pub(crate) fn malloc_at(&self, bytes: u64, ptr: DevicePtr, stream: Stream) -> Result<DevicePtr> {
         let refuse = |problem| Err(AllocError::ExactAddress { ptr, problem });

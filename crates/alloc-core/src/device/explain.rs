@@ -11,7 +11,7 @@ use crate::features::budget::Shortage;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, State, Tier};
 use crate::memory::segment::Origin;
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use crate::process::foreign::Calls;
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
@@ -100,7 +100,7 @@ impl Remedies {
     }
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
     /// figures about processes.
     pub(super) fn explain(
@@ -132,10 +132,10 @@ impl<P: Policy> DeviceAllocator<P> {
             let in_pieces = own.map_or(0, |own| free_bytes(own, request.tier)).saturating_sub(in_one_piece);
             // Budgets and `memory_limit` count what is really missing.
             let counts = self.has_budgets() || state.accounts.hard.is_some();
-            let exact = own.filter(|own| counts && own.grows() && !P::VIEWS);
+            let exact = own.filter(|own| counts && own.grows() && !self.traits.views);
             let exact = exact.and_then(|own| own.missing_memory(request.tier, request.size, 0));
             let missing = own.map(|own| self.missing_for(own, request));
-            let wanted = exact.or(missing.filter(|_| P::VIEWS)).unwrap_or(request.segment_bytes);
+            let wanted = exact.or(missing.filter(|_| self.traits.views)).unwrap_or(request.segment_bytes);
             let room = Room { device_free, limits: &limits, wanted };
             let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
             let pool_limit = refused(Shortage::Pool);
@@ -146,7 +146,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.total_memory, u64::MAX));
             // With views a large request gets a segment of its own size.
             let reserve_too_small =
-                (policy.grows() && !P::VIEWS && request.segment_bytes <= self.total_memory)
+                (policy.grows() && !self.traits.views && request.segment_bytes <= self.total_memory)
                     .then_some(reserve)
                     .filter(|reserve| *reserve < request.segment_bytes);
             let mut remedies = Remedies { found: Vec::new() };
@@ -201,7 +201,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 blockers: own.map_or_else(Vec::new, |a| blockers(a, request.tier)),
                 pools,
                 remedies: remedies.in_order(),
-                policy: P::NAME,
+                policy: self.traits.name,
                 growable: policy.grows(),
                 reserve_too_small,
                 reserve_class: reserve_class.filter(|_| class_reserve.is_some()),
@@ -225,7 +225,7 @@ impl<P: Policy> DeviceAllocator<P> {
     fn advise_on_pieces(
         &self,
         remedies: &mut Remedies,
-        arenas: &[Guard<'_, ArenaState<P>>],
+        arenas: &[Guard<'_, ArenaState>],
         (slot, stream): (PoolSlot, Stream),
         request: &Request,
         room: &Room<'_>,
@@ -257,9 +257,9 @@ fn tenant_report(accounts: &Accounts, pool: PoolId, refuses: bool) -> Option<Ten
 
 /// What private pools have free.
 #[allow(clippy::too_many_arguments)] // each is one fact about the moment
-fn advise_on_pools<P: Policy>(
+fn advise_on_pools(
     remedies: &mut Remedies,
-    arenas: &[Guard<'_, ArenaState<P>>],
+    arenas: &[Guard<'_, ArenaState>],
     private: &[Facts],
     pools: &[PoolCache],
     own: PoolId,
@@ -286,9 +286,9 @@ fn advise_on_pools<P: Policy>(
 }
 
 /// What the ladder may not do while the stream is captured.
-fn advise_after_capture<P: Policy>(
+fn advise_after_capture(
     remedies: &mut Remedies,
-    own: Option<&Guard<'_, ArenaState<P>>>,
+    own: Option<&Guard<'_, ArenaState>>,
     private: &[Facts],
     pools: &[PoolCache],
     request: &Request,
@@ -311,7 +311,7 @@ fn advise_after_capture<P: Policy>(
 }
 
 /// Pools that hold free memory, the one with most first.
-fn caches<P: Policy>(arenas: &[Guard<'_, ArenaState<P>>]) -> Vec<PoolCache> {
+fn caches(arenas: &[Guard<'_, ArenaState>]) -> Vec<PoolCache> {
     let mut by_pool: BTreeMap<PoolId, PoolCache> = BTreeMap::new();
     for arena in arenas {
         let pool = arena.pool.id;
@@ -328,7 +328,7 @@ fn caches<P: Policy>(arenas: &[Guard<'_, ArenaState<P>>]) -> Vec<PoolCache> {
 }
 
 /// What of a free block can go back to the device by itself: a whole segment, or whole granules.
-fn releasable<P: Policy>(arena: &ArenaState<P>, block: &Block) -> u64 {
+fn releasable(arena: &ArenaState, block: &Block) -> u64 {
     let segment = &arena.segments[block.segment];
     match segment.origin {
         Origin::Fixed if block.is_split() => 0,
@@ -342,21 +342,21 @@ fn releasable<P: Policy>(arena: &ArenaState<P>, block: &Block) -> u64 {
     }
 }
 
-fn free_of<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> impl Iterator<Item = u64> {
+fn free_of(arena: &ArenaState, tier: Tier) -> impl Iterator<Item = u64> {
     let free = move |(_, b): &(BlockId, &Block)| b.state == State::Free && b.tier == tier;
     arena.blocks.iter().filter(free).map(|(_, b)| b.size)
 }
 
-fn largest<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> u64 {
+fn largest(arena: &ArenaState, tier: Tier) -> u64 {
     free_of(arena, tier).max().unwrap_or(0)
 }
 
-fn free_bytes<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> u64 {
+fn free_bytes(arena: &ArenaState, tier: Tier) -> u64 {
     free_of(arena, tier).sum()
 }
 
 /// Live blocks of a tier with free memory next to them, worst first.
-fn blockers<P: Policy>(arena: &ArenaState<P>, tier: Tier) -> Vec<Blocker> {
+fn blockers(arena: &ArenaState, tier: Tier) -> Vec<Blocker> {
     let free = |id: BlockId| {
         id.some().map(|id| &arena.blocks[id]).filter(|b| b.state == State::Free).map_or(0, |b| b.size)
     };

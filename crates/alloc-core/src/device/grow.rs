@@ -12,7 +12,7 @@ use crate::memory::address_map::AddressMap;
 use crate::memory::block::{State, Tier};
 use crate::memory::region::{self, Failed};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
@@ -31,17 +31,17 @@ pub(super) enum Purpose {
 }
 
 /// Bytes that are to be taken for a pool: counted as held until they are settled, or this is dropped.
-pub(super) struct Intent<'a, P: Policy> {
-    device: &'a DeviceAllocator<P>,
+pub(super) struct Intent<'a> {
+    device: &'a DeviceAllocator,
     pool: PoolId,
     bytes: u64,
     /// The most that may be mapped for them.
     at_most: u64,
 }
 
-impl<'a, P: Policy> Intent<'a, P> {
+impl<'a> Intent<'a> {
     /// For bytes that were admitted.
-    pub(super) fn admitted(device: &'a DeviceAllocator<P>, pool: PoolId, bytes: u64) -> Self {
+    pub(super) fn admitted(device: &'a DeviceAllocator, pool: PoolId, bytes: u64) -> Self {
         Self { device, pool, bytes, at_most: bytes }
     }
 
@@ -62,16 +62,16 @@ impl<'a, P: Policy> Intent<'a, P> {
     }
 }
 
-impl<P: Policy> Drop for Intent<'_, P> {
+impl Drop for Intent<'_> {
     fn drop(&mut self) {
         self.device.state.lock().accounts.settle(self.pool, self.bytes);
     }
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// The granules that new memory of an arena is made of, if `size` bytes are needed; 0 where any will do.
-    pub(super) fn next_granule(&self, arena: &Arena<P>, tier: Tier, size: u64) -> u64 {
-        if !P::VIEWS || self.attention.has(Reason::HARDENED) {
+    pub(super) fn next_granule(&self, arena: &Arena, tier: Tier, size: u64) -> u64 {
+        if !self.traits.views || self.attention.has(Reason::HARDENED) {
             return 0;
         }
         let Some(minimum) = self.minimum_granule.get() else { return 0 };
@@ -97,7 +97,7 @@ impl<P: Policy> DeviceAllocator<P> {
         self.minimum_granule.get().map(|minimum| SMALL_SEGMENT.next_multiple_of(*minimum))
     }
 
-    fn granule_for(&self, arena: &Arena<P>, request: &Request, purpose: Purpose) -> u64 {
+    fn granule_for(&self, arena: &Arena, request: &Request, purpose: Purpose) -> u64 {
         match purpose {
             Purpose::Serve => self.next_granule(arena, request.tier, request.size),
             Purpose::Stock { granule } => granule,
@@ -106,7 +106,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Bytes handed out or pending. Locks all arenas, one after the other.
     pub(super) fn in_use(&self) -> u64 {
-        let of = |arena: &Arc<Arena<P>>| arena.lock().counters.both(Count::ActiveBytes).unsigned_abs();
+        let of = |arena: &Arc<Arena>| arena.lock().counters.both(Count::ActiveBytes).unsigned_abs();
         self.arenas.all().into_iter().map(of).sum()
     }
 
@@ -114,7 +114,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// `Ok(None)` where the device, or a limit, has not enough.
     pub(super) fn grow(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         purpose: Purpose,
         is_retry: bool,
@@ -124,7 +124,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let granule = self.granule_for(arena, request, purpose);
         let (growable, pool, missing) = {
             let state = arena.lock();
-            let exact = is_retry || P::VIEWS;
+            let exact = is_retry || self.traits.views;
             let missing = match purpose {
                 Purpose::Serve => state.missing_memory(request.tier, request.size, granule).filter(|_| exact),
                 Purpose::Stock { .. } => Some(request.size),
@@ -159,10 +159,10 @@ impl<P: Policy> DeviceAllocator<P> {
 
     fn grow_fixed(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         pool: &ArenaPool,
-        intent: Intent<'_, P>,
+        intent: Intent<'_>,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let calls = self.foreign.calls();
@@ -178,7 +178,7 @@ impl<P: Policy> DeviceAllocator<P> {
         let event = self.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false);
         self.tell(event, &calls);
         let mut state = self.attend(arena, call);
-        let oversize = state.policy.is_oversize(bytes);
+        let oversize = bytes >= state.policy.oversize();
         let registration = {
             let mut device = self.state.lock();
             intent.settle(&mut device);
@@ -266,12 +266,12 @@ impl<P: Policy> DeviceAllocator<P> {
     #[allow(clippy::too_many_arguments)] // one call at the end of `grow`
     fn grow_region(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         purpose: Purpose,
         vm: &dyn VirtualMemory,
         pool: &ArenaPool,
-        intent: Intent<'_, P>,
+        intent: Intent<'_>,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let calls = self.foreign.calls();
@@ -376,7 +376,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// request.
     pub(super) fn add_region(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         of: u64,
         vm: &dyn VirtualMemory,
@@ -395,14 +395,14 @@ impl<P: Policy> DeviceAllocator<P> {
             let class = self.state.lock().class_reserve(state.id.stream, self.total_memory);
             let reserve = class.unwrap_or_else(|| state.policy.reserve(self.total_memory, granule));
             // Where regions are small, a large request has one of its own.
-            let reserve = if P::VIEWS { reserve.max(request.size) } else { reserve };
+            let reserve = if self.traits.views { reserve.max(request.size) } else { reserve };
             (granule, reserve.next_multiple_of(granule))
         };
         if bytes < request.size {
             return Ok(false);
         }
         // Borders of granules are told by their addresses.
-        let alignment = if P::VIEWS { SMALL_SEGMENT } else { 0 };
+        let alignment = if self.traits.views { SMALL_SEGMENT } else { 0 };
         let base = match vm.reserve_address(self.device, bytes, alignment, DevicePtr::NULL) {
             Ok(base) => base,
             // The ladder gives whole regions back, so a lack of addresses is no end.

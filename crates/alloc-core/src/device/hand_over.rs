@@ -8,21 +8,20 @@ use crate::backend::{Readiness, VirtualMemory};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, Tier};
-use crate::memory::index::PlacementIndex;
 use crate::memory::region::{self, Failed};
 use crate::memory::segment::Origin;
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId};
 use crate::watch::snapshot::Action;
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Moves free granules of the default pool's other arenas to this one until `wanted` bytes have come. Returns how many
     /// came. Calls the driver, and waits for nothing.
     pub(super) fn hand_over(
         &self,
-        to: &Arena<P>,
+        to: &Arena,
         wanted: u64,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
@@ -44,11 +43,11 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Whether an arena has something that may leave, and the device is done with everything that its stream was given. Does
     /// not block.
-    fn is_idle(&self, arena: &Arena<P>) -> bool {
+    fn is_idle(&self, arena: &Arena) -> bool {
         let (stream, _named, sealed) = {
             let mut state = arena.lock();
             let finest = self.finest_granule().unwrap_or(0);
-            let has_granules = || state.tiers[Tier::Large as usize].index.at_least(finest).next().is_some();
+            let has_granules = || state.placement.at_least(Tier::Large, finest).next().is_some();
             // Who has nothing to give is not asked about, which would be a driver call.
             if state.retired.is_some() || !has_granules() {
                 return false;
@@ -76,8 +75,8 @@ impl<P: Policy> DeviceAllocator<P> {
     /// The arena is idle: nothing that leaves it has to be waited for.
     fn hand_over_from(
         &self,
-        from: &Arena<P>,
-        to: &Arena<P>,
+        from: &Arena,
+        to: &Arena,
         wanted: u64,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
@@ -114,11 +113,11 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Takes free granules out, as busy blocks, from the largest free blocks first: about `wanted` bytes.
-    fn take_idle(&self, arena: &Arena<P>, wanted: u64) -> Vec<BlockId> {
+    fn take_idle(&self, arena: &Arena, wanted: u64) -> Vec<BlockId> {
         let mut state = arena.lock();
         // Granules of other regions may be smaller.
         let finest = self.finest_granule().unwrap_or(0);
-        let mut free: Vec<_> = state.tiers[Tier::Large as usize].index.at_least(finest).collect();
+        let mut free: Vec<_> = state.placement.at_least(Tier::Large, finest).collect();
         free.reverse();
         let mut taken = Vec::new();
         let mut bytes = 0;
@@ -158,7 +157,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Unmaps a busy block of whole granules and keeps the memory. Returns the size of a granule, and the granules.
     fn lift(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         part: BlockId,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
@@ -215,7 +214,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Puts granules that nothing maps into an arena, as free memory. Returns their bytes.
     fn put(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         granule: u64,
         handles: Vec<PhysicalHandle>,
         vm: &dyn VirtualMemory,

@@ -17,7 +17,7 @@ use crate::lifetimes::uses::{Use, User};
 use crate::memory::address_map::Location;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::segment::Origin;
-use crate::policy::{Holding, Policy, Request};
+use crate::policy::{Chosen, Holding, Request};
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
 use crate::process::held_event::HeldEvent;
@@ -37,7 +37,7 @@ struct Returned {
     granules: Option<(DevicePtr, u64)>,
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Turns the mode on or off as the settings say. Off, what is in quarantine leaves it when it is
     /// [reduced](Self::reduce_quarantine) next.
     pub(super) fn configure_hardened(&self, settings: &Settings) {
@@ -54,7 +54,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// The request that is made of an arena for `bytes`: with room for a canary, and, where memory can be protected, with
     /// granules of its own.
-    pub(super) fn hardened_request(&self, state: &ArenaState<P>, bytes: u64) -> Request {
+    pub(super) fn hardened_request(&self, state: &ArenaState, bytes: u64) -> Request {
         let mut request = Request { requested: bytes, ..state.policy.request(bytes + MARGIN) };
         if let (Tier::Large, true, Some(minimum)) = (request.tier, state.grows(), self.minimum_granule.get())
         {
@@ -69,7 +69,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// The unit in which new growable segments are mapped in place of the policy's own.
-    pub(super) fn hardened_granule(&self, policy: &P) -> Option<u64> {
+    pub(super) fn hardened_granule(&self, policy: &Chosen) -> Option<u64> {
         let minimum = self.minimum_granule.get().filter(|_| self.attention.has(Reason::HARDENED))?;
         Some(policy.granule(Tier::Small, *minimum, &Holding::default()))
     }
@@ -359,7 +359,7 @@ impl<P: Policy> DeviceAllocator<P> {
 }
 
 /// The whole granules of a growable segment that lie in a block.
-fn whole_granules<P: Policy>(state: &ArenaState<P>, id: BlockId) -> Option<(DevicePtr, u64)> {
+fn whole_granules(state: &ArenaState, id: BlockId) -> Option<(DevicePtr, u64)> {
     let block = &state.blocks[id];
     let segment = &state.segments[block.segment];
     let Origin::Growable { granule, .. } = segment.origin else { return None };

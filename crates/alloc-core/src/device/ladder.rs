@@ -5,7 +5,7 @@ use super::{DeviceAllocator, FreeMemoryCallback};
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
-use crate::policy::{Policy, Request, Rung};
+use crate::policy::{Request, Rung};
 use crate::process::foreign::Kind;
 use crate::sync::{Arc, InTransit, Mark, ThreadId, this_thread};
 use crate::types::DevicePtr;
@@ -24,20 +24,20 @@ enum Outcome {
     Unchanged,
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Tries every remedy in the policy's order, searching again after each that changed something; fails
     /// only when no fit exists after the last.
     #[cold]
-    pub(super) fn climb(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
+    pub(super) fn climb(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let served = self.noticing(self.try_remedies(arena, request, call));
         let calls = self.foreign.calls();
         self.tell_crossings_in(&calls);
         self.arrived(served, &calls)
     }
 
-    fn try_remedies(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
+    fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let mark = self.transit.now();
-        let served = match self.climb_once(P::LADDER.iter(), arena, request, call)? {
+        let served = match self.climb_once(self.traits.ladder.iter(), arena, request, call)? {
             Some(ptr) => Some(ptr),
             None => self.last_resort(arena, request, call, mark)?,
         };
@@ -47,7 +47,7 @@ impl<P: Policy> DeviceAllocator<P> {
     fn climb_once<'r>(
         &self,
         rungs: impl Iterator<Item = &'r Rung>,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
@@ -77,7 +77,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// tries again after each; then climbs again. The number of climbs is bounded, because others may never rest.
     fn last_resort(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         call: &Call<'_>,
         mut mark: Mark,
@@ -104,7 +104,7 @@ impl<P: Policy> DeviceAllocator<P> {
             }
             mark = self.transit.now();
             // The program's own code may ask for memory itself, and has run.
-            let rungs = P::LADDER.iter().filter(|rung| !rung.runs_foreign_code());
+            let rungs = self.traits.ladder.iter().filter(|rung| !rung.runs_foreign_code());
             if let Some(ptr) = self.climb_once(rungs, arena, request, call)? {
                 return Ok(Some(ptr));
             }
@@ -114,12 +114,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Takes memory from the device, one thread at a time for each stream and pool: what another has just taken may do
     /// for this request, too, as it would if they had come one after the other.
-    fn grow_in_turn(
-        &self,
-        arena: &Arena<P>,
-        request: &Request,
-        call: &Call<'_>,
-    ) -> Result<Option<DevicePtr>> {
+    fn grow_in_turn(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<Option<DevicePtr>> {
         let (number, has_source) = {
             let state = arena.lock();
             (state.id.number, state.pool.source.is_some())
@@ -140,7 +135,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Searches the free blocks again. PyTorch ages them only after callbacks.
     pub(super) fn search(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         ages: bool,
         call: &Call<'_>,
@@ -158,7 +153,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Searches the pools that serve the default pool in need (`use_on_oom`): what they have cached, never new memory.
     fn search_opted_in(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
@@ -180,7 +175,7 @@ impl<P: Policy> DeviceAllocator<P> {
         Ok(None)
     }
 
-    fn step(&self, rung: Rung, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> Result<Outcome> {
+    fn step(&self, rung: Rung, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<Outcome> {
         let served = |ptr: Option<DevicePtr>| ptr.map_or(Outcome::Unchanged, Outcome::Served);
         let changed = |changed| if changed { Outcome::Changed } else { Outcome::Unchanged };
         Ok(match rung {
@@ -236,7 +231,7 @@ impl<P: Policy> DeviceAllocator<P> {
         callbacks.iter().fold(false, |any, callback| freed(callback) | any)
     }
 
-    fn out_of_memory(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> AllocError {
+    fn out_of_memory(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> AllocError {
         let (slot, pool, stream) = {
             let state = arena.lock();
             (state.pool.slot, state.pool.id, state.id.stream)

@@ -5,10 +5,10 @@ use super::accounts::{Asked, fraction_of};
 use super::{DeviceAllocator, DeviceState};
 use crate::config::{MemoryLimit, Settings};
 use crate::error::{AllocError, Result};
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use crate::types::PoolId;
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Applies the limits to what is to be taken. What is admitted counts as held from then on, as an intent, until it is
     /// settled.
     pub(super) fn admit(&self, pool: PoolId, request: &Request, asked: Asked) -> Result<bool> {

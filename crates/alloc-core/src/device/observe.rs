@@ -9,7 +9,7 @@ use crate::lifetimes::pending::Ask;
 use crate::memory::address_map::Location;
 use crate::memory::block::{State, Tier};
 use crate::memory::region::Region;
-use crate::policy::{Drain, Policy};
+use crate::policy::Drain;
 use crate::process::stream_identity::shown_raw;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId, Stream};
@@ -84,7 +84,7 @@ fn entries(mut records: Vec<RawRecord>, recording: &Recording) -> Vec<(TraceEntr
     records.into_iter().skip(excess).map(finish).collect()
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
     pub(crate) fn stats(&self) -> DeviceStats {
         self.notice_finished();
@@ -120,7 +120,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Before figures are read: what streams have finished is not pending any more, where the policy says so.
     pub(super) fn notice_finished(&self) {
-        if matches!(P::DRAIN, Drain::OnMissAndEvery(_))
+        if matches!(self.traits.drain, Drain::OnMissAndEvery(_))
             && self.edge().is_none()
             && let Err(error) = self.begin_call(None, RecordContext::All).and_then(|call| self.drain(&call))
         {
@@ -254,7 +254,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// One entry for a fixed segment, one for each contiguous mapped range of a growable one.
-    fn segments(&self, arena: &ArenaState<P>) -> Vec<RawSegment> {
+    fn segments(&self, arena: &ArenaState) -> Vec<RawSegment> {
         let mut found = Vec::new();
         for (id, segment) in arena.segments.iter() {
             let mut open = false;
@@ -307,7 +307,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     fn empty_segment(
         &self,
-        arena: &ArenaState<P>,
+        arena: &ArenaState,
         segment: &crate::memory::segment::Segment,
         address: u64,
     ) -> SegmentInfo {

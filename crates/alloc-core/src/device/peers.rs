@@ -4,12 +4,11 @@ use super::DeviceAllocator;
 use crate::backend::{Access, VirtualMemory};
 use crate::error::{AllocError, Result};
 use crate::memory::region::{Backing, Source};
-use crate::policy::Policy;
 use crate::sync::{assert_unlocked, this_thread};
 use crate::types::{DeviceIndex, DevicePtr};
 use smallvec::SmallVec;
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// The device and those that reach its memory.
     pub(super) fn users(&self) -> SmallVec<[DeviceIndex; 4]> {
         let mut users: SmallVec<_> = [self.device].into_iter().collect();

@@ -10,7 +10,6 @@ use crate::lifetimes::call::Call;
 use crate::lifetimes::last_work::LastWork;
 use crate::memory::block::{State, Tier};
 use crate::memory::source::SegmentSource;
-use crate::policy::Policy;
 use crate::process::attention::Reason;
 use crate::process::foreign::Kind;
 use crate::process::stream_identity::{named, shown};
@@ -21,13 +20,13 @@ use crate::watch::history::RecordContext;
 use std::collections::BTreeSet;
 
 /// A request's stay in a pool: its arenas stay the pool's until this is dropped.
-pub(super) struct Visit<'a, P: Policy> {
-    device: &'a DeviceAllocator<P>,
+pub(super) struct Visit<'a> {
+    device: &'a DeviceAllocator,
     id: PoolId,
     pub(super) pool: ArenaPool,
 }
 
-impl<P: Policy> Drop for Visit<'_, P> {
+impl Drop for Visit<'_> {
     fn drop(&mut self) {
         if self.id == PoolId::DEFAULT {
             return;
@@ -44,9 +43,9 @@ impl<P: Policy> Drop for Visit<'_, P> {
     }
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// The pool that serves a request for `stream`: that of the newest scope whose filter accepts it.
-    pub(super) fn route(&self, stream: Stream, capturing: bool) -> Result<Visit<'_, P>> {
+    pub(super) fn route(&self, stream: Stream, capturing: bool) -> Result<Visit<'_>> {
         if !self.attention.has(Reason::SCOPES) {
             return self.visit(PoolId::DEFAULT, capturing);
         }
@@ -86,7 +85,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Keeps a pool's arenas its own for as long as the answer lives.
-    pub(super) fn visit(&self, id: PoolId, capturing: bool) -> Result<Visit<'_, P>> {
+    pub(super) fn visit(&self, id: PoolId, capturing: bool) -> Result<Visit<'_>> {
         if id == PoolId::DEFAULT {
             return Ok(Visit { device: self, id, pool: ArenaPool::DEFAULT });
         }
@@ -297,7 +296,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Runs `work` with all arenas of a pool locked.
-    fn with_arenas_of<R>(&self, slot: PoolSlot, work: impl FnOnce(&[Guard<'_, ArenaState<P>>]) -> R) -> R {
+    fn with_arenas_of<R>(&self, slot: PoolSlot, work: impl FnOnce(&[Guard<'_, ArenaState>]) -> R) -> R {
         let arenas: Vec<_> = self.arenas.of_pool(slot).into_iter().map(|arena| arena.lock()).collect();
         let mine: Vec<_> = arenas.into_iter().filter(|arena| arena.pool.slot == slot).collect();
         work(&mine)

@@ -8,7 +8,7 @@ use crate::arena::directory::Arena;
 use crate::error::Result;
 use crate::features::budget::{Shortage, SpillRequest, TenantId};
 use crate::lifetimes::call::Call;
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use crate::process::foreign::Kind;
 use crate::process::stream_identity::shown;
 use crate::sync::Arc;
@@ -31,19 +31,19 @@ pub(super) struct Need {
     pub(super) bytes: u64,
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// What a request takes from the device. `bytes` is PyTorch's count of it.
-    pub(super) fn asked(&self, arena: &Arena<P>, request: &Request, granule: u64, bytes: u64) -> Asked {
+    pub(super) fn asked(&self, arena: &Arena, request: &Request, granule: u64, bytes: u64) -> Asked {
         let exact = if self.has_budgets() { self.need_in(arena, request, granule) } else { bytes };
         Asked { bytes, exact }
     }
 
-    fn exact_need(&self, arena: &Arena<P>, request: &Request) -> u64 {
+    fn exact_need(&self, arena: &Arena, request: &Request) -> u64 {
         self.need_in(arena, request, self.next_granule(arena, request.tier, request.size))
     }
 
     /// What has to be taken for a request in granules of this size, or any where that is 0.
-    fn need_in(&self, arena: &Arena<P>, request: &Request, granule: u64) -> u64 {
+    fn need_in(&self, arena: &Arena, request: &Request, granule: u64) -> u64 {
         let state = arena.lock();
         let missing =
             if state.grows() { state.missing_memory(request.tier, request.size, granule) } else { None };
@@ -51,7 +51,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Above a soft limit the owner's cached memory goes before more is taken. `true` where something may have gone.
-    pub(super) fn trim_to_soft(&self, arena: &Arena<P>, request: &Request, call: &Call<'_>) -> bool {
+    pub(super) fn trim_to_soft(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
         if call.capturing || !self.has_budgets() {
             return false;
         }
@@ -111,7 +111,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// What a request takes from the device.
-    fn need_of(&self, arena: &Arena<P>, request: &Request) -> Need {
+    fn need_of(&self, arena: &Arena, request: &Request) -> Need {
         let bytes = self.exact_need(arena, request);
         let state = arena.lock();
         Need { pool: state.pool.id, stream: state.id.stream, bytes }
@@ -120,7 +120,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Gives cached memory back until the request is served. Blocks unless a capture forbids it.
     pub(super) fn reclaim(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
@@ -132,7 +132,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Asks the program to make room, one hook after the other, until the request is served.
     pub(super) fn spill(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
@@ -143,7 +143,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     fn search_or_grow(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         is_retry: bool,
         call: &Call<'_>,

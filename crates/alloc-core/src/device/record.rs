@@ -2,7 +2,7 @@
 
 use super::{DeviceAllocator, DeviceState, OutOfMemoryObserver};
 use crate::arena::ArenaState;
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Gathered, Kind};
 use crate::sync::Arc;
@@ -107,7 +107,7 @@ impl Recording {
 /// Rejections are logged at most this often.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Turns history on or off; see
     /// [`CachingAllocator::record_history`](crate::allocator::CachingAllocator::record_history).
     pub(crate) fn record_history(&self, options: &HistoryOptions) {
@@ -345,7 +345,7 @@ impl<P: Policy> DeviceAllocator<P> {
 }
 
 /// Notes what the program has from an arena whose calls are noted from now on.
-fn note_live<P: Policy>(arena: &ArenaState<P>) {
+fn note_live(arena: &ArenaState) {
     let mut live: Vec<_> = arena.blocks.iter().filter(|(_, block)| block.state.is_live()).collect();
     live.sort_unstable_by_key(|(_, block)| block.addr);
     for (_, block) in live {

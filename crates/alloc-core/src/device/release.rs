@@ -12,10 +12,9 @@ use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::last_work::wait_for_stream;
 use crate::memory::block::{BlockId, Tier};
-use crate::memory::index::PlacementIndex;
 use crate::memory::region::{self, RegionId};
 use crate::memory::segment::Origin;
-use crate::policy::{Policy, Request};
+use crate::policy::Request;
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
@@ -47,7 +46,7 @@ impl Flush {
     }
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Gives back all that is cached, waiting for whatever it has to wait for.
     pub(crate) fn release_everything(&self) -> Result<()> {
         self.release(Flush::Everything, &Call::PLAIN)
@@ -99,7 +98,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Arenas whose cached memory may go, with their pool: those of the default pool and of pools that nobody uses any
     /// more. Such a pool stays so; its arenas may be another pool's by the time they are locked.
-    pub(super) fn releasable(&self, what: Flush) -> Vec<(&Arc<Arena<P>>, PoolSlot)> {
+    pub(super) fn releasable(&self, what: Flush) -> Vec<(&Arc<Arena>, PoolSlot)> {
         let arenas = what.only().map_or_else(|| self.arenas.all(), |slot| self.arenas.of_pool(slot));
         let slots: Vec<_> = arenas.into_iter().map(|arena| (arena, arena.lock().pool.slot)).collect();
         let pools = self.pools.lock();
@@ -114,12 +113,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Gives back oversize segments until `request` would fit (reference §3.5,
     /// `release_available_cached_blocks`). `false` where the rung is off or there is not enough.
-    pub(super) fn release_enough(
-        &self,
-        arena: &Arena<P>,
-        request: &Request,
-        call: &Call<'_>,
-    ) -> Result<bool> {
+    pub(super) fn release_enough(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<bool> {
         let slot = arena.lock().pool.slot;
         if self.pools.lock().is_captured(slot) {
             // Graphs know its addresses.
@@ -137,7 +131,7 @@ impl<P: Policy> DeviceAllocator<P> {
             let mut picked = Vec::new();
             for id in cached.into_iter().rev() {
                 let size = state.blocks[id].size;
-                if sum >= target || !state.policy.is_oversize(size) {
+                if sum >= target || size < state.policy.oversize() {
                     break;
                 }
                 sum += size;
@@ -201,11 +195,11 @@ impl<P: Policy> DeviceAllocator<P> {
     /// still that of the pool in `slot`.
     pub(super) fn release_fixed(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         slot: PoolSlot,
         tier: Tier,
         call: &Call<'_>,
-        pick: impl FnOnce(&ArenaState<P>) -> Vec<BlockId>,
+        pick: impl FnOnce(&ArenaState) -> Vec<BlockId>,
     ) -> Result<()> {
         let calls = self.foreign.calls();
         let mut state = arena.lock();
@@ -266,7 +260,7 @@ impl<P: Policy> DeviceAllocator<P> {
                 state.insert_free(id);
                 continue;
             }
-            let oversize = state.policy.is_oversize(bytes);
+            let oversize = bytes >= state.policy.oversize();
             let segment = state.remove_segment(segment, id);
             {
                 let mut device = self.state.lock();
@@ -284,7 +278,7 @@ impl<P: Policy> DeviceAllocator<P> {
         outcome.map(|_| ())
     }
 
-    fn take_out(&self, state: &mut Guard<'_, ArenaState<P>>, blocks: &[BlockId]) {
+    fn take_out(&self, state: &mut Guard<'_, ArenaState>, blocks: &[BlockId]) {
         for id in blocks {
             state.take_from_index(*id);
             state.blocks[*id].state = crate::memory::block::State::Busy;
@@ -293,7 +287,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is
     /// known to be; `Ok(false)` where it is not known, and a capture forbids to wait.
-    pub(super) fn quiesce(&self, arena: &Arena<P>, blocks: &[BlockId], call: &Call<'_>) -> Result<bool> {
+    pub(super) fn quiesce(&self, arena: &Arena, blocks: &[BlockId], call: &Call<'_>) -> Result<bool> {
         let newest = {
             let state = arena.lock();
             blocks.iter().map(|id| state.blocks[*id].epoch).max().unwrap_or(0)
@@ -302,7 +296,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// [`quiesce`](Self::quiesce), for what was freed up to the epoch `newest`.
-    pub(super) fn quiesce_up_to(&self, arena: &Arena<P>, newest: u64, call: &Call<'_>) -> Result<bool> {
+    pub(super) fn quiesce_up_to(&self, arena: &Arena, newest: u64, call: &Call<'_>) -> Result<bool> {
         let (named, sealed) = {
             let mut state = arena.lock();
             if state.epochs.is_closed(newest) {
@@ -331,7 +325,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Unmaps every whole free granule of a tier's growable segments, and gives address space back that
     /// has nothing mapped any more; where the arena is still that of the pool in `slot`.
-    fn vacate_tier(&self, arena: &Arena<P>, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
+    fn vacate_tier(&self, arena: &Arena, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
         let calls = self.foreign.calls();
         let (_, dropped) = self.drop_dormant(arena, slot, vm);
@@ -341,9 +335,9 @@ impl<P: Policy> DeviceAllocator<P> {
         if state.pool.slot != slot {
             return dropped;
         }
-        let growable: Vec<_> = state.tiers[tier as usize]
-            .index
-            .blocks()
+        let growable: Vec<_> = state
+            .placement
+            .at_least(tier, 0)
             .filter(|id| state.segments[state.blocks[*id].segment].is_growable())
             .collect();
         let parts: Vec<_> = growable.into_iter().flat_map(|id| state.begin_vacate(id)).collect();
@@ -372,7 +366,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Vacates one busy block of whole granules and commits the outcome.
     fn vacate(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         part: BlockId,
         tier: Tier,
         vm: &dyn VirtualMemory,
@@ -431,7 +425,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     pub(super) fn remove_region(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         segment: crate::memory::block::SegmentId,
         block: BlockId,
         region: RegionId,
@@ -485,10 +479,10 @@ impl<P: Policy> DeviceAllocator<P> {
 }
 
 /// Free blocks of fixed segments that are whole segments, in index order.
-fn unsplit_fixed<P: Policy>(state: &ArenaState<P>, tier: Tier) -> Vec<BlockId> {
-    state.tiers[tier as usize]
-        .index
-        .blocks()
+fn unsplit_fixed(state: &ArenaState, tier: Tier) -> Vec<BlockId> {
+    state
+        .placement
+        .at_least(tier, 0)
         .filter(|id| {
             let block = &state.blocks[*id];
             !block.is_split() && !state.segments[block.segment].is_growable()

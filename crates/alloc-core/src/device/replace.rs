@@ -1,5 +1,5 @@
 //! Fixed segments that fit what the program does: sized when they are taken, and in place of idle ones once more is held
-//! than it needs. The decisions are the policy's ([`Policy::growth`]).
+//! than it needs. The decisions are the policy's ([`Policy::growth`](crate::policy::Policy::growth)).
 
 use super::DeviceAllocator;
 use super::release::Flush;
@@ -8,7 +8,7 @@ use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, State, Tier};
-use crate::policy::{Growth, Policy, Request, Situation, choose};
+use crate::policy::{Growth, Request, Situation, choose};
 use crate::process::attention::Reason;
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
@@ -16,16 +16,16 @@ use crate::watch::counters::Count;
 /// An idle segment: its arena by number, its tier and its one block.
 type Idle = (u16, Tier, BlockId);
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Takes a segment of the policy's choice for `request`, giving idle ones back for it. `Ok(None)` where that is nothing
     /// else than what the request needs, or is refused: what was given back is room then.
     pub(super) fn replace(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        if !P::REPLACES {
+        if !self.traits.replaces {
             return Ok(None);
         }
         let Some(growth) = self.plan_segment(arena, request) else { return Ok(None) };
@@ -39,7 +39,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// What the policy wants to take; `None` where segments grow, or are handed out whole.
-    fn plan_segment(&self, arena: &Arena<P>, request: &Request) -> Option<Growth> {
+    fn plan_segment(&self, arena: &Arena, request: &Request) -> Option<Growth> {
         let (pool, own) = {
             let state = arena.lock();
             if state.policy.grows() || state.pool.no_split {
@@ -68,7 +68,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Gives idle segments of about `target` bytes back, and returns how much that was. Only those of the default pool, whose
     /// addresses no graph knows, and for a request to it; and none while something is being captured, because that waits
     /// for the device.
-    fn give_idle_back(&self, arena: &Arena<P>, target: u64, call: &Call<'_>) -> u64 {
+    fn give_idle_back(&self, arena: &Arena, target: u64, call: &Call<'_>) -> u64 {
         let wants = arena.lock().pool.slot == PoolSlot::DEFAULT;
         if !wants || call.capturing || self.attention.has(Reason::CAPTURE) {
             return 0;
@@ -109,7 +109,7 @@ impl<P: Policy> DeviceAllocator<P> {
 }
 
 /// The block of a fixed segment that is free as a whole.
-fn idle_block<P: Policy>(state: &ArenaState<P>, segment: SegmentId) -> Option<BlockId> {
+fn idle_block(state: &ArenaState, segment: SegmentId) -> Option<BlockId> {
     let record = &state.segments[segment];
     let block = &state.blocks[record.first];
     let idle = record.is_fixed() && block.state == State::Free && !block.is_split();

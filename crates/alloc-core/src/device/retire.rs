@@ -11,20 +11,15 @@ use crate::backend::CaptureStatus;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::lifetimes::last_work::LastWork;
-use crate::policy::Policy;
 use crate::process::attention::Reason;
 use crate::process::stream_identity::named;
 use crate::sync::{Arc, Guard};
 use crate::types::Stream;
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// The arena that serves `stream`, locked for the short way, if it is quickly found.
     #[inline(always)]
-    pub(super) fn enter(
-        &self,
-        slot: PoolSlot,
-        stream: Stream,
-    ) -> Option<(&Arena<P>, Guard<'_, ArenaState<P>>)> {
+    pub(super) fn enter(&self, slot: PoolSlot, stream: Stream) -> Option<(&Arena, Guard<'_, ArenaState>)> {
         let arena = self.arenas.hint(slot, stream)?;
         let state = arena.lock_shortly();
         // It may have been retired since, or be another stream's that looks alike to the table.
@@ -37,7 +32,7 @@ impl<P: Policy> DeviceAllocator<P> {
         &self,
         pool: &ArenaPool,
         stream: Stream,
-    ) -> Result<(&Arena<P>, Guard<'_, ArenaState<P>>)> {
+    ) -> Result<(&Arena, Guard<'_, ArenaState>)> {
         let mut made_room = false;
         loop {
             // The table of likely arenas may have had no place for it. That is no reason to wait for others.
@@ -69,7 +64,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// The arena of a stream in a pool: on first use that of the stream that retired first, of those that it can be
     /// ordered after, or else a new one.
-    fn arena_for(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arena<P>> {
+    fn arena_for(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arena> {
         let _alone = self.tenures.lock();
         if let Some(arena) = self.arenas.of_stream(pool.slot, stream) {
             return Ok(arena);
@@ -98,7 +93,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Gives a retired arena to `stream`, whose later work is ordered after all that the retired stream was
     /// given. `false` where the driver refuses to order it.
-    fn adopt(&self, arena: &Arena<P>, stream: Stream) -> bool {
+    fn adopt(&self, arena: &Arena, stream: Stream) -> bool {
         let Some(last) = arena.lock().retired.clone() else { return false };
         if let Err(error) = last.precede(stream) {
             self.backend.clear_error();

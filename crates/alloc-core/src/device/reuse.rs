@@ -10,12 +10,11 @@ use crate::arena::directory::PoolSlot;
 use crate::backend::{Capture, CaptureNode, CaptureStatus, Result};
 use crate::lifetimes::call::Call;
 use crate::lifetimes::uses::{Use, User};
-use crate::policy::Policy;
 use crate::process::stream_identity::named;
 use crate::types::Stream;
 use rustc_hash::FxHashSet;
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// What has to precede the next use of a block; nothing where only the end of the capture will do.
     pub(super) fn markers(&self, own: Option<Stream>, uses: &[Use]) -> Vec<CaptureNode> {
         let Some(own) = own else { return Vec::new() };

@@ -5,7 +5,6 @@
 
 use super::{DeviceAllocator, DeviceCounters};
 use crate::arena::ArenaState;
-use crate::policy::Policy;
 use crate::sync::Guard;
 use crate::watch::counters::{Count, Counters, Peaks, Row};
 use crate::watch::stats::{ScopeBytes, ScopeStats};
@@ -125,7 +124,7 @@ impl OpenScope {
     }
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Opens a scope.
     pub(crate) fn begin_scope(&self) -> ScopeId {
         self.notice_finished();
@@ -167,7 +166,7 @@ impl<P: Policy> DeviceAllocator<P> {
     pub(super) fn cut_peaks(
         &self,
         peaks: &mut Peaks,
-        arenas: &mut [Guard<'_, ArenaState<P>>],
+        arenas: &mut [Guard<'_, ArenaState>],
         cut: impl FnOnce(&mut Peaks, &mut [&mut Counters]),
     ) {
         let before = self.since_boundary(peaks);
@@ -181,7 +180,7 @@ impl<P: Policy> DeviceAllocator<P> {
         Bytes::new(peaks.since_boundary(), self.state.lock().accounts.since_boundary())
     }
 
-    fn moment(&self, arenas: &[Guard<'_, ArenaState<P>>]) -> Moment {
+    fn moment(&self, arenas: &[Guard<'_, ArenaState>]) -> Moment {
         let mut row = Row::default();
         let (mut handed_out, mut taken_back) = (0, 0);
         for arena in arenas {
@@ -201,6 +200,6 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 }
 
-fn counters<'a, P: Policy>(arenas: &'a mut [Guard<'_, ArenaState<P>>]) -> Vec<&'a mut Counters> {
+fn counters<'a>(arenas: &'a mut [Guard<'_, ArenaState>]) -> Vec<&'a mut Counters> {
     arenas.iter_mut().map(|arena| &mut arena.counters).collect()
 }

@@ -12,7 +12,7 @@ use crate::lifetimes::call::{Call, Relaxed};
 use crate::lifetimes::pending::{Ask, Waiting};
 use crate::lifetimes::uses::Use;
 use crate::memory::address_map::Location;
-use crate::policy::{Drain, Policy, Request};
+use crate::policy::{Drain, Request};
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Gathered};
 use crate::sync::{Guard, InTransit};
@@ -26,15 +26,15 @@ pub(super) type Named<'a> = InTransit<'a, Stream>;
 
 /// An arena, locked for an operation whose context its records carry. Unlocking it settles the peaks where they are
 /// due.
-pub(super) struct Attended<'a, P: Policy> {
-    device: &'a DeviceAllocator<P>,
+pub(super) struct Attended<'a> {
+    device: &'a DeviceAllocator,
     /// There until this is dropped.
-    state: Option<Guard<'a, ArenaState<P>>>,
+    state: Option<Guard<'a, ArenaState>>,
 }
 
-impl<P: Policy> Deref for Attended<'_, P> {
-    type Target = ArenaState<P>;
-    fn deref(&self) -> &ArenaState<P> {
+impl Deref for Attended<'_> {
+    type Target = ArenaState;
+    fn deref(&self) -> &ArenaState {
         match &self.state {
             Some(state) => state,
             None => unreachable!("the lock is held until this is dropped"),
@@ -42,8 +42,8 @@ impl<P: Policy> Deref for Attended<'_, P> {
     }
 }
 
-impl<P: Policy> DerefMut for Attended<'_, P> {
-    fn deref_mut(&mut self) -> &mut ArenaState<P> {
+impl DerefMut for Attended<'_> {
+    fn deref_mut(&mut self) -> &mut ArenaState {
         match &mut self.state {
             Some(state) => state,
             None => unreachable!("the lock is held until this is dropped"),
@@ -51,7 +51,7 @@ impl<P: Policy> DerefMut for Attended<'_, P> {
     }
 }
 
-impl<P: Policy> Drop for Attended<'_, P> {
+impl Drop for Attended<'_> {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
         let given_up = state.history.end_call();
@@ -60,7 +60,7 @@ impl<P: Policy> Drop for Attended<'_, P> {
     }
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// See [`CachingAllocator::malloc`](crate::allocator::CachingAllocator::malloc).
     #[inline(always)]
     pub(crate) fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
@@ -77,7 +77,7 @@ impl<P: Policy> DeviceAllocator<P> {
             Some(entered) => entered,
             None => self.enter_slowly(&ArenaPool::DEFAULT, stream)?,
         };
-        let request = state.policy.request(bytes);
+        let request = state.placement.request(bytes);
         match state.hand_out_parked(&request) {
             Some(ptr) => {
                 self.leave(state);
@@ -91,8 +91,8 @@ impl<P: Policy> DeviceAllocator<P> {
     #[inline(never)]
     fn malloc_from_index(
         &self,
-        arena: &Arena<P>,
-        mut state: Guard<'_, ArenaState<P>>,
+        arena: &Arena,
+        mut state: Guard<'_, ArenaState>,
         request: &Request,
     ) -> Result<DevicePtr> {
         state.settle();
@@ -162,7 +162,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     fn drain_if_due(&self, call: &Call<'_>) -> Result<()> {
-        let due = match P::DRAIN {
+        let due = match self.traits.drain {
             Drain::EveryRequest => self.pending.any(),
             Drain::OnMissAndEvery(n) => self.pending.any_at_every(n),
         };
@@ -200,15 +200,11 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Locks an arena for an operation.
-    pub(super) fn attend<'a>(&'a self, arena: &'a Arena<P>, call: &Call<'_>) -> Attended<'a, P> {
+    pub(super) fn attend<'a>(&'a self, arena: &'a Arena, call: &Call<'_>) -> Attended<'a> {
         self.attended(arena.lock(), call)
     }
 
-    pub(super) fn attended<'a>(
-        &'a self,
-        mut state: Guard<'a, ArenaState<P>>,
-        call: &Call<'_>,
-    ) -> Attended<'a, P> {
+    pub(super) fn attended<'a>(&'a self, mut state: Guard<'a, ArenaState>, call: &Call<'_>) -> Attended<'a> {
         state.history.begin_call(call.context());
         Attended { device: self, state: Some(state) }
     }
@@ -332,7 +328,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Unlocks an arena; settles the peaks before the call returns if it crossed a ceiling.
     #[inline]
-    pub(super) fn leave(&self, state: Guard<'_, ArenaState<P>>) {
+    pub(super) fn leave(&self, state: Guard<'_, ArenaState>) {
         let crossed = state.counters.crossed().then(|| state.id.number);
         drop(state);
         if let Some(number) = crossed {

@@ -17,7 +17,6 @@ use crate::memory::address_map::Location;
 use crate::memory::block::{Block, BlockId};
 use crate::memory::region::{GranuleState, Piece, ToExport};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::Policy;
 use crate::process::attention::{Attention, Reason};
 use crate::sync::{Arc, Mutex, OnceLock, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
@@ -97,7 +96,7 @@ impl Place {
     }
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// See [`CachingAllocator::share`](crate::CachingAllocator::share). `Ok(None)` where `ptr` is no live block, or is a
     /// value's and should not be, or the other way round.
     pub(crate) fn share(
@@ -184,7 +183,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Why growable memory stays in the process.
     fn why_private(&self) -> Problem {
         // With views memory is growable whatever the settings say.
-        let (what, instead, own) = if P::VIEWS {
+        let (what, instead, own) = if self.traits.views {
             let instead = "use policy:pytorch without expandable_segments";
             ("growable memory", instead, instead)
         } else {
@@ -286,7 +285,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Growable blocks of an arena that were shared, and that nobody has open, are this process's own again, so that they can
     /// sleep. Calls no driver.
-    pub(super) fn withdraw_shares(&self, arena: &Arena<P>) {
+    pub(super) fn withdraw_shares(&self, arena: &Arena) {
         let shared: Vec<(BlockId, Arc<Share>)> = {
             let state = arena.lock();
             let share = |uses| state.uses.share(uses).cloned();
@@ -426,7 +425,7 @@ impl<P: Policy> DeviceAllocator<P> {
 }
 
 /// Where a live block lies, if its memory can leave the process.
-fn place<P: Policy>(state: &ArenaState<P>, id: BlockId) -> std::result::Result<Place, String> {
+fn place(state: &ArenaState, id: BlockId) -> std::result::Result<Place, String> {
     let block = &state.blocks[id];
     let segment = &state.segments[block.segment];
     let registration = segment.registration;
@@ -448,11 +447,7 @@ fn place<P: Policy>(state: &ArenaState<P>, id: BlockId) -> std::result::Result<P
 
 /// Where a block in a view lies: the granules that show it there, by their homes. While it lives, or waits for its users, they
 /// keep their memory, since its home bytes are not free.
-fn place_in_view<P: Policy>(
-    state: &ArenaState<P>,
-    block: &Block,
-    segment: &Segment,
-) -> std::result::Result<Place, String> {
+fn place_in_view(state: &ArenaState, block: &Block, segment: &Segment) -> std::result::Result<Place, String> {
     let changing = || "the block's memory is being moved; share it afterwards".to_owned();
     let view = state.views.all.iter().find(|view| view.segment == block.segment).ok_or_else(changing)?;
     let shows = |(at, shown): &(u64, &Shown)| *at < block.end() && block.addr < *at + shown.bytes;

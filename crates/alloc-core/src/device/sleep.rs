@@ -16,7 +16,6 @@ use crate::memory::backup::{Saved, Store};
 use crate::memory::block::{SegmentId, Tier};
 use crate::memory::region::{self, RegionId, Source};
 use crate::memory::segment::Origin;
-use crate::policy::Policy;
 use crate::process::attention::Reason;
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, Claim, Ordering, assert_unlocked};
@@ -39,8 +38,8 @@ pub(super) struct Run {
 
 impl Run {
     /// Publishes that a thread is changing these granules.
-    pub(super) fn take<P: Policy>(
-        state: &ArenaState<P>,
+    pub(super) fn take(
+        state: &ArenaState,
         device: &mut DeviceState,
         segment: SegmentId,
         region: RegionId,
@@ -60,7 +59,7 @@ impl Run {
     }
 
     /// Its blocks become what its granules are now.
-    pub(super) fn follow<P: Policy>(&self, state: &mut ArenaState<P>, device: &DeviceState) {
+    pub(super) fn follow(&self, state: &mut ArenaState, device: &DeviceState) {
         if let Some(region) = device.regions.get(self.region) {
             state.follow(self.segment, region, &self.range);
         }
@@ -84,7 +83,7 @@ pub(crate) struct Sleeper {
     pub(crate) priority: i32,
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// See [`CachingAllocator::set_sleep_tag`](crate::allocator::CachingAllocator::set_sleep_tag).
     pub(crate) fn set_sleep_tag(&self, id: PoolId, tag: Option<SleepTag>) -> Result<()> {
         if tag.is_some() && !self.virtual_memory {
@@ -216,7 +215,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Fixed segments with live blocks, which stay awake.
     fn fixed_memory(&self, pool: &Sleeper) -> Option<Kept> {
-        let of_arena = |arena: &&Arc<Arena<P>>| {
+        let of_arena = |arena: &&Arc<Arena>| {
             let state = arena.lock();
             let fixed = state.segments.iter().filter(|(_, segment)| segment.is_fixed());
             fixed.map(|(_, segment)| segment.bytes).sum::<u64>()
@@ -229,7 +228,7 @@ impl<P: Policy> DeviceAllocator<P> {
     #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
     fn sleep_arena(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         pool: &Sleeper,
         free_too: bool,
         backup: &Backup,
@@ -269,7 +268,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Takes what can sleep of an arena out of everyone's reach. Returns it, and all devices that may be using it.
     fn lie_down(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         pool: &Sleeper,
         free_too: bool,
         report: &mut SleepReport,
@@ -305,7 +304,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// The part of a run from its `from`-th granule on stays as it was, with memory.
-    fn stay_awake(&self, arena: &Arena<P>, run: &Run, from: usize) {
+    fn stay_awake(&self, arena: &Arena, run: &Run, from: usize) {
         let mut state = arena.lock();
         let mut device = self.state.lock();
         let start = run.range.start + from as u64 * run.granule;
@@ -316,7 +315,7 @@ impl<P: Policy> DeviceAllocator<P> {
     #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
     fn put_to_sleep(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         pool: &Sleeper,
         run: &Run,
         backup: &Backup,
@@ -406,7 +405,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// that left empty address space.
     pub(super) fn drop_dormant(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         slot: PoolSlot,
         vm: &dyn VirtualMemory,
     ) -> (u64, Result<()>) {

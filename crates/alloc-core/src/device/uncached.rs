@@ -4,7 +4,6 @@
 use super::DeviceAllocator;
 use crate::error::Result;
 use crate::features::share::Share;
-use crate::policy::Policy;
 use crate::process::attention::Reason;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
@@ -25,7 +24,7 @@ pub(super) struct Uncached {
 /// Memory that was freed and that other processes still have: the driver's free would take it from them.
 pub(super) type Parked = (DevicePtr, Arc<Share>);
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Whether requests go straight to the driver from here on.
     pub(crate) fn set_uncached(&self, on: bool) {
         self.attention.set(Reason::UNCACHED, on);

@@ -10,7 +10,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{State, Tier};
 use crate::memory::region::Leftovers;
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::{Holding, Policy, Request};
+use crate::policy::{Holding, Request};
 use crate::process::attention::Reason;
 use crate::sync::{Ordering, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId};
@@ -22,15 +22,15 @@ const LEAST_END: u64 = 8;
 /// How often memory is taken for one view, where other threads take away what was there.
 const TRIES: usize = 8;
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Whether views may serve requests of this tier from this arena.
-    pub(super) fn shows(&self, arena: &Arena<P>, tier: Tier) -> bool {
-        P::VIEWS && tier == Tier::Large && self.shows_from(&arena.lock(), tier)
+    pub(super) fn shows(&self, arena: &Arena, tier: Tier) -> bool {
+        self.traits.views && tier == Tier::Large && self.shows_from(&arena.lock(), tier)
     }
 
     /// The same of an arena that is locked.
-    fn shows_from(&self, state: &ArenaState<P>, tier: Tier) -> bool {
-        if !P::VIEWS || tier != Tier::Large || self.views_refused.load(Ordering::Relaxed) {
+    fn shows_from(&self, state: &ArenaState, tier: Tier) -> bool {
+        if !self.traits.views || tier != Tier::Large || self.views_refused.load(Ordering::Relaxed) {
             return false;
         }
         // That mode takes the access to freed granules away, which they would keep in a view.
@@ -42,7 +42,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// The most bytes that a request of this tier finds free in one piece, or that a view can show it in one.
-    pub(super) fn most_in_one_piece(&self, state: &ArenaState<P>, tier: Tier) -> u64 {
+    pub(super) fn most_in_one_piece(&self, state: &ArenaState, tier: Tier) -> u64 {
         let free = state.blocks.iter().filter(|(_, b)| b.state == State::Free && b.tier == tier);
         let block = free.map(|(_, block)| block.size).max().unwrap_or(0);
         if self.shows_from(state, tier) { block.max(state.most_shown()) } else { block }
@@ -50,7 +50,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// What has to be taken from the device for a request that nothing free serves: what is missing, in the smallest granules
     /// there are, where views join it with what they can show; else what the policy takes.
-    pub(super) fn missing_for(&self, state: &ArenaState<P>, request: &Request) -> u64 {
+    pub(super) fn missing_for(&self, state: &ArenaState, request: &Request) -> u64 {
         match self.finest_granule() {
             Some(finest) if self.shows_from(state, request.tier) => {
                 request.size.saturating_sub(state.most_shown()).next_multiple_of(finest)
@@ -68,7 +68,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Serves a request from a view that is there already. Calls no driver.
     pub(super) fn search_views(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         call: &Call<'_>,
     ) -> Option<DevicePtr> {
@@ -85,7 +85,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// needs; else what lies free in pieces is shown in one, and only what is missing is taken.
     pub(super) fn take_memory(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         is_retry: bool,
         call: &Call<'_>,
@@ -93,7 +93,7 @@ impl<P: Policy> DeviceAllocator<P> {
         if is_retry {
             self.state.lock().counters.alloc_retries += 1;
         }
-        if P::VIEWS
+        if self.traits.views
             && let Ok(vm) = self.backend.virtual_memory()
         {
             // What follows counts in granules.
@@ -121,7 +121,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Whether what is held, with what a request would add to it, stays within the most that ever was needed, and a little.
-    fn has_room_beyond_need(&self, arena: &Arena<P>, request: &Request) -> bool {
+    fn has_room_beyond_need(&self, arena: &Arena, request: &Request) -> bool {
         let in_use = self.in_use();
         let granule = self.next_granule(arena, request.tier, request.size);
         let missing =
@@ -130,13 +130,13 @@ impl<P: Policy> DeviceAllocator<P> {
         // The request itself may be refused, and then was not needed.
         device.most_needed = device.most_needed.max(in_use);
         let most = device.most_needed.max(in_use.saturating_add(request.size));
-        device.accounts.held().saturating_add(missing) <= most + most / P::SLACK
+        device.accounts.held().saturating_add(missing) <= most + most / self.traits.slack
     }
 
     /// Serves a request from a new view, taking what memory is missing.
     fn show(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         request: &Request,
         is_retry: bool,
         vm: &dyn VirtualMemory,
@@ -217,7 +217,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// The physical memory of granules.
-    fn handles(&self, state: &crate::arena::ArenaState<P>, granules: &[Shown]) -> Vec<PhysicalHandle> {
+    fn handles(&self, state: &crate::arena::ArenaState, granules: &[Shown]) -> Vec<PhysicalHandle> {
         let device = self.state.lock();
         let handle = |shown: &Shown| match state.segments[shown.segment].origin {
             Origin::Growable { region, .. } => device.regions.handle(region, shown.addr),
@@ -297,14 +297,14 @@ impl<P: Policy> DeviceAllocator<P> {
 
     /// Gives up all that an arena's views show and no block uses, so that it may leave. Blocks until the device is done with it;
     /// during a capture everything stays of which that is not known.
-    pub(super) fn drop_views(&self, arena: &Arena<P>, vm: &dyn VirtualMemory, call: &Call<'_>) -> Result<()> {
-        if P::VIEWS { self.drop_some_views(arena, u64::MAX, false, vm, call) } else { Ok(()) }
+    pub(super) fn drop_views(&self, arena: &Arena, vm: &dyn VirtualMemory, call: &Call<'_>) -> Result<()> {
+        if self.traits.views { self.drop_some_views(arena, u64::MAX, false, vm, call) } else { Ok(()) }
     }
 
     /// [`drop_views`](Self::drop_views) of what the device is known to be done with. Waits for nothing.
     pub(super) fn drop_past_views(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
     ) -> Result<()> {
@@ -314,7 +314,7 @@ impl<P: Policy> DeviceAllocator<P> {
     /// Keeps what an arena's views show within a multiple of what the device holds: where they show `bytes`, and that is more,
     /// the parts leave that served nobody for the longest. A program whose sizes never repeat would map for ever, and search
     /// all of it.
-    fn bound_views(&self, arena: &Arena<P>, vm: &dyn VirtualMemory, call: &Call<'_>) {
+    fn bound_views(&self, arena: &Arena, vm: &dyn VirtualMemory, call: &Call<'_>) {
         let most = self.state.lock().accounts.held().saturating_mul(MOST_SHOWN);
         let beyond = || arena.lock().views.bytes.saturating_sub(most);
         if beyond() == 0 {
@@ -337,7 +337,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     fn drop_some_views(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         enough: u64,
         only_past: bool,
         vm: &dyn VirtualMemory,
@@ -384,7 +384,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// Gives the addresses back of views that show nothing any more.
-    fn drop_empty_views(&self, arena: &Arena<P>, vm: &dyn VirtualMemory) {
+    fn drop_empty_views(&self, arena: &Arena, vm: &dyn VirtualMemory) {
         let gone: Vec<_> = {
             let mut state = arena.lock();
             let empty = state.take_empty_views();

@@ -12,28 +12,27 @@ use crate::features::sleep::WakeReport;
 use crate::lifetimes::call::Call;
 use crate::memory::backup::Store;
 use crate::memory::region::{self, Backing, Leftovers};
-use crate::policy::Policy;
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, InTransit, ThreadId};
 use crate::types::{DevicePtr, PhysicalHandle};
 use crate::watch::snapshot::Action;
 
 /// Memory for a run, on its way.
-struct Given<'a, P: Policy> {
+struct Given<'a> {
     handles: Vec<PhysicalHandle>,
     backing: Backing,
-    intent: Intent<'a, P>,
+    intent: Intent<'a>,
     transit: InTransit<'a, ThreadId>,
 }
 
 /// A run that sleeps on when this is dropped.
-struct Unwoken<'a, P: Policy> {
-    device: &'a DeviceAllocator<P>,
-    arena: &'a Arena<P>,
+struct Unwoken<'a> {
+    device: &'a DeviceAllocator,
+    arena: &'a Arena,
     run: &'a Run,
 }
 
-impl<P: Policy> Drop for Unwoken<'_, P> {
+impl Drop for Unwoken<'_> {
     fn drop(&mut self) {
         let mut state = self.arena.lock();
         let mut device = self.device.state.lock();
@@ -42,7 +41,7 @@ impl<P: Policy> Drop for Unwoken<'_, P> {
     }
 }
 
-impl<P: Policy> DeviceAllocator<P> {
+impl DeviceAllocator {
     /// Wakes a pool. What was done before an error is in the report.
     pub(crate) fn wake(&self, pool: &Sleeper, report: &mut WakeReport) -> Result<()> {
         let _claim = self.claim(pool)?;
@@ -73,7 +72,7 @@ impl<P: Policy> DeviceAllocator<P> {
     }
 
     /// The next run of an arena that sleeps, taken to be woken.
-    fn next_asleep(&self, arena: &Arena<P>, slot: PoolSlot) -> Option<Run> {
+    fn next_asleep(&self, arena: &Arena, slot: PoolSlot) -> Option<Run> {
         let state = arena.lock();
         if state.pool.slot != slot {
             return None;
@@ -89,7 +88,7 @@ impl<P: Policy> DeviceAllocator<P> {
 
     fn wake_run(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         pool: &Sleeper,
         run: &Run,
         vm: &dyn VirtualMemory,
@@ -108,7 +107,7 @@ impl<P: Policy> DeviceAllocator<P> {
     #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
     fn back_up_again(
         &self,
-        arena: &Arena<P>,
+        arena: &Arena,
         pool: &Sleeper,
         run: &Run,
         vm: &dyn VirtualMemory,
@@ -158,7 +157,7 @@ impl<P: Policy> DeviceAllocator<P> {
         run: &Run,
         vm: &dyn VirtualMemory,
         calls: &Calls<'_>,
-    ) -> Result<Option<Given<'_, P>>> {
+    ) -> Result<Option<Given<'_>>> {
         let transit = self.in_transit();
         let backing = self.backing(run.granule, &pool.source);
         if !self.admit_waking(pool.id, run.bytes()) {
@@ -185,7 +184,7 @@ impl<P: Policy> DeviceAllocator<P> {
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
         calls: &Calls<'_>,
-    ) -> Result<Given<'_, P>> {
+    ) -> Result<Given<'_>> {
         let mut attempt = || self.memory_for(pool, run, vm, calls);
         if let Some(given) = attempt()? {
             return Ok(given);

@@ -32,6 +32,19 @@ pub struct GranulePolicy {
     reserve: Option<crate::config::ReserveSize>,
 }
 
+impl GranulePolicy {
+    /// The policy under `settings`, on a device that has virtual memory or not.
+    #[must_use]
+    pub fn new(settings: &Settings, virtual_memory: bool) -> Self {
+        Self {
+            large_segment: settings.large_segment_size,
+            garbage_threshold: settings.garbage_collection_threshold,
+            grows: virtual_memory,
+            reserve: settings.expandable_segments_reserve,
+        }
+    }
+}
+
 impl Policy for GranulePolicy {
     type Index = SegregatedIndex;
 
@@ -52,15 +65,6 @@ impl Policy for GranulePolicy {
     const PARKS: bool = true;
     const VIEWS: bool = true;
     const REPLACES: bool = true;
-
-    fn new(settings: &Settings, virtual_memory: bool) -> Self {
-        Self {
-            large_segment: settings.large_segment_size,
-            garbage_threshold: settings.garbage_collection_threshold,
-            grows: virtual_memory,
-            reserve: settings.expandable_segments_reserve,
-        }
-    }
 
     #[inline(always)]
     fn request(&self, bytes: u64) -> Request {
@@ -121,11 +125,6 @@ impl Policy for GranulePolicy {
     #[inline(always)]
     fn splits(&self, block: u64, request: &Request) -> bool {
         block > request.size
-    }
-
-    #[inline(always)]
-    fn is_oversize(&self, _: u64) -> bool {
-        false
     }
 
     fn release_target(&self, _: &Request) -> Option<u64> {

@@ -20,6 +20,20 @@ pub struct PytorchPolicy {
 }
 
 impl PytorchPolicy {
+    /// The policy under `settings`, on a device that has virtual memory or not.
+    #[must_use]
+    pub fn new(settings: &Settings, virtual_memory: bool) -> Self {
+        Self {
+            divisions: settings.roundup_power2_divisions,
+            large_segment: settings.large_segment_size,
+            max_split: settings.max_split_size,
+            max_non_split_rounding: settings.max_non_split_rounding,
+            garbage_threshold: settings.garbage_collection_threshold,
+            grows: settings.expandable_segments && virtual_memory,
+            reserve: settings.expandable_segments_reserve,
+        }
+    }
+
     /// How much room a growable block has: itself and the unmapped block right after it.
     fn room(blocks: &BlockTable, id: BlockId) -> u64 {
         let block = &blocks[id];
@@ -64,18 +78,6 @@ impl Policy for PytorchPolicy {
         Rung::ReleaseAll,
         Rung::Spill,
     ];
-
-    fn new(settings: &Settings, virtual_memory: bool) -> Self {
-        Self {
-            divisions: settings.roundup_power2_divisions,
-            large_segment: settings.large_segment_size,
-            max_split: settings.max_split_size,
-            max_non_split_rounding: settings.max_non_split_rounding,
-            garbage_threshold: settings.garbage_collection_threshold,
-            grows: settings.expandable_segments && virtual_memory,
-            reserve: settings.expandable_segments_reserve,
-        }
-    }
 
     #[inline]
     fn request(&self, bytes: u64) -> Request {
@@ -150,9 +152,8 @@ impl Policy for PytorchPolicy {
         }
     }
 
-    #[inline]
-    fn is_oversize(&self, size: u64) -> bool {
-        size >= self.max_split
+    fn oversize(&self) -> u64 {
+        self.max_split
     }
 
     fn release_target(&self, request: &Request) -> Option<u64> {

@@ -8,11 +8,10 @@ use crate::error::Result;
 use crate::features::budget::{
     Budget, BudgetEvent, BudgetObserver, SpillHook, SpillRequest, TenantId, TenantStats,
 };
-use crate::policy::Policy;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, PoolId};
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// Makes a tenant of a device, without pools. Where others hold too much for its guarantee, all cached memory of the
     /// device is given back first: then this blocks.
     ///

@@ -1,9 +1,8 @@
 //! The switch that turns caching off: requests go straight to the driver then.
 
 use super::CachingAllocator;
-use crate::policy::Policy;
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// Turns caching on or off for requests to come. Off, each request is a driver call, and so is each free of what was
     /// allocated meanwhile, whenever it comes; neither is counted or recorded. What is cached stays cached.
     /// PyTorch: `enable`.
@@ -25,7 +24,7 @@ impl<P: Policy> CachingAllocator<P> {
     /// Caching is off until what is returned is dropped, which restores what was before.
     /// PyTorch: `caching_allocator_disabled`.
     #[must_use = "caching is on again when this is dropped"]
-    pub fn disabled(&self) -> CachingOff<'_, P> {
+    pub fn disabled(&self) -> CachingOff<'_> {
         let before = self.is_enabled();
         self.enable(false);
         CachingOff { allocator: self, before }
@@ -34,12 +33,12 @@ impl<P: Policy> CachingAllocator<P> {
 
 /// Caching is off while this lives. Several may be nested.
 #[derive(Debug)]
-pub struct CachingOff<'a, P: Policy> {
-    allocator: &'a CachingAllocator<P>,
+pub struct CachingOff<'a> {
+    allocator: &'a CachingAllocator,
     before: bool,
 }
 
-impl<P: Policy> Drop for CachingOff<'_, P> {
+impl Drop for CachingOff<'_> {
     fn drop(&mut self) {
         self.allocator.enable(self.before);
     }

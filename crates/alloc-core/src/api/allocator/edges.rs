@@ -3,13 +3,12 @@
 use super::CachingAllocator;
 use crate::device::DeviceAllocator;
 use crate::error::{AllocError, Result};
-use crate::policy::Policy;
 use crate::process::attention::Edge;
 use crate::sync::Arc;
 use crate::types::DeviceIndex;
 use std::mem::ManuallyDrop;
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// Says that the driver is about to be unloaded, or its device reset: it is never called again. The memory goes
     /// with the driver. An exit of the process says the same by itself.
     pub fn abandon(&self) {
@@ -28,18 +27,18 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     /// The devices, unless the process is a fork.
-    pub(super) fn reachable(&self) -> impl Iterator<Item = &DeviceAllocator<P>> {
+    pub(super) fn reachable(&self) -> impl Iterator<Item = &DeviceAllocator> {
         self.devices.iter().filter(|device| device.edge() != Some(Edge::Forked))
     }
 
     /// A device that is asked for something.
-    pub(super) fn device(&self, device: DeviceIndex) -> Result<&DeviceAllocator<P>> {
+    pub(super) fn device(&self, device: DeviceIndex) -> Result<&DeviceAllocator> {
         let device = self.device_at(device)?;
         device.edge().map_or(Ok(device), |edge| Err(edge.refusal()))
     }
 
     /// A device that is looked at, which needs no driver.
-    pub(super) fn seen_device(&self, device: DeviceIndex) -> Result<&DeviceAllocator<P>> {
+    pub(super) fn seen_device(&self, device: DeviceIndex) -> Result<&DeviceAllocator> {
         let device = self.device_at(device)?;
         if device.edge() == Some(Edge::Forked) { Err(AllocError::Forked) } else { Ok(device) }
     }
@@ -48,14 +47,14 @@ impl<P: Policy> CachingAllocator<P> {
     pub(super) fn give_back(
         &self,
         device: DeviceIndex,
-        take_back: impl FnOnce(&DeviceAllocator<P>) -> Result<()>,
+        take_back: impl FnOnce(&DeviceAllocator) -> Result<()>,
     ) -> Result<()> {
         let device = self.device_at(device)?;
         device.edge().map_or_else(|| device.noticing(take_back(device)), Edge::of_release)
     }
 }
 
-impl<P: Policy> Drop for CachingAllocator<P> {
+impl Drop for CachingAllocator {
     /// Gives everything back that is not in the program's hands. At an edge of the process, nothing: neither devices
     /// nor the backend, whose end would call the driver, too, are ever dropped then.
     fn drop(&mut self) {

@@ -3,11 +3,10 @@
 use super::CachingAllocator;
 use crate::backend::CopyKind;
 use crate::error::{AllocError, Result};
-use crate::policy::Policy;
 use crate::process::stream_identity::named;
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// Whether `from` could reach the memory of `to`. Does not block. PyTorch: `canDeviceAccessPeer`.
     ///
     /// # Errors

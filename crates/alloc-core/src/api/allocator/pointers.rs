@@ -4,12 +4,11 @@ use super::CachingAllocator;
 use crate::device::DeviceAllocator;
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::Location;
-use crate::policy::Policy;
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 use crate::watch::pointer::{BadPointer, Problem, says_freed};
 use crate::watch::snapshot::TraceEntry;
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// [`free`](Self::free) of a block of `device`; on any other device nothing is freed.
     ///
     /// # Errors

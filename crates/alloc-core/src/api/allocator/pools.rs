@@ -8,7 +8,6 @@ use crate::error::AllocError;
 use crate::error::Result;
 use crate::lifetimes::last_work::LastWork;
 use crate::memory::source::SegmentSource;
-use crate::policy::Policy;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Ordering};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
@@ -32,7 +31,7 @@ impl PoolId {
     }
 }
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// Makes a pool with one reference, or adds a reference to it. Its memory comes from `source`, if one is given
     /// when the pool is made. PyTorch: `createOrIncrefPool`.
     ///

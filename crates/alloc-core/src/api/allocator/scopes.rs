@@ -5,7 +5,6 @@ use crate::device::ScopeId;
 #[cfg(doc)]
 use crate::error::AllocError;
 use crate::error::Result;
-use crate::policy::{Policy, PytorchPolicy};
 use crate::sync::Arc;
 use crate::types::DeviceIndex;
 use crate::watch::stats::ScopeStats;
@@ -37,24 +36,24 @@ use crate::watch::stats::ScopeStats;
 /// ```
 #[derive(Debug)]
 #[must_use = "the scope ends when this is dropped"]
-pub struct StatScope<P: Policy = PytorchPolicy> {
-    allocator: Arc<CachingAllocator<P>>,
+pub struct StatScope {
+    allocator: Arc<CachingAllocator>,
     device: DeviceIndex,
     id: ScopeId,
 }
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// Begins statistics of a part of the program; they end with the answer. Does not block.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::Forked`].
-    pub fn stat_scope(self: &Arc<Self>, device: DeviceIndex) -> Result<StatScope<P>> {
+    pub fn stat_scope(self: &Arc<Self>, device: DeviceIndex) -> Result<StatScope> {
         let id = self.seen_device(device)?.begin_scope();
         Ok(StatScope { allocator: Arc::clone(self), device, id })
     }
 }
 
-impl<P: Policy> StatScope<P> {
+impl StatScope {
     /// The device.
     #[must_use]
     pub fn device(&self) -> DeviceIndex {
@@ -78,7 +77,7 @@ impl<P: Policy> StatScope<P> {
     }
 }
 
-impl<P: Policy> Drop for StatScope<P> {
+impl Drop for StatScope {
     fn drop(&mut self) {
         // In a forked child nothing may be locked; the scope is the parent's.
         if let Ok(device) = self.allocator.seen_device(self.device) {

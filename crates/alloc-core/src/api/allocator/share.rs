@@ -5,11 +5,10 @@ use crate::device::DeviceAllocator;
 use crate::error::{AllocError, Result};
 use crate::features::share::handle::Handle;
 use crate::features::share::{ImportedMemory, SharedBlock};
-use crate::policy::Policy;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr};
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// Lets other processes open the live block at `ptr`. The handle is the same bytes on every call as long as the block
     /// lives and does not sleep, and opens nothing afterwards. A free does not wait for those who have it open: the block stays pending
     /// until they have closed it or have ended, which is noticed by later calls like other pending frees. Blocks.
@@ -42,7 +41,7 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     fn share_uncached(&self, ptr: DevicePtr, owned: bool) -> Result<Option<SharedBlock>> {
-        let is_there = |device: &&DeviceAllocator<P>| device.is_uncached_owned(ptr) == Some(owned);
+        let is_there = |device: &&DeviceAllocator| device.is_uncached_owned(ptr) == Some(owned);
         let Some(device) = self.devices.iter().find(is_there) else { return Ok(None) };
         device.noticing(device.share_uncached(ptr))
     }

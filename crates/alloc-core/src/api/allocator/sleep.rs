@@ -4,10 +4,9 @@ use super::CachingAllocator;
 use crate::device::{DeviceAllocator, Sleeper};
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, SleepReport, SleepTag, Tags, WakeReport};
-use crate::policy::Policy;
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// Gives a pool a sleep tag, or takes it away: from here on it takes growable memory, whatever the settings say. Fixed
     /// segments that it has already stay awake.
     ///
@@ -36,10 +35,10 @@ impl<P: Policy> CachingAllocator<P> {
             // To wait for a device would break its captures.
             device.users_of(pool).into_iter().try_for_each(|user| self.device(user)?.refuse_capture())?;
         }
-        let free = |devices: &[&DeviceAllocator<P>]| -> i128 {
+        let free = |devices: &[&DeviceAllocator]| -> i128 {
             devices.iter().filter_map(|device| device.device_free()).map(i128::from).sum()
         };
-        let mut devices: Vec<&DeviceAllocator<P>> = Vec::new();
+        let mut devices: Vec<&DeviceAllocator> = Vec::new();
         for (device, _) in &pools {
             if !devices.iter().any(|known| std::ptr::eq(*known, *device)) {
                 devices.push(device);
@@ -74,7 +73,7 @@ impl<P: Policy> CachingAllocator<P> {
     }
 
     /// The pools that are meant; an unknown tag is an error, not nothing.
-    fn tagged(&self, tags: Tags<'_>) -> Result<Vec<(&DeviceAllocator<P>, Sleeper)>> {
+    fn tagged(&self, tags: Tags<'_>) -> Result<Vec<(&DeviceAllocator, Sleeper)>> {
         if let Some(edge) = self.edge() {
             return Err(edge.refusal());
         }

@@ -10,7 +10,6 @@ use crate::device::{
 };
 use crate::error::Result;
 use crate::features::hardened::{CorruptionObserver, CorruptionReport, HardenedStats};
-use crate::policy::Policy;
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
 use crate::watch::history::{
@@ -19,7 +18,7 @@ use crate::watch::history::{
 use crate::watch::oom::ProcessMemory;
 use crate::watch::snapshot::{HistoryStatus, Snapshot, TraceEntry, Value};
 
-impl<P: Policy> CachingAllocator<P> {
+impl CachingAllocator {
     /// Records the newest `options.max_entries` operations of each device for snapshots; 0 turns history off
     /// and forgets it. PyTorch: `recordHistory`.
     pub fn record_history(&self, options: &HistoryOptions) {

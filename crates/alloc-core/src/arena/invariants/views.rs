@@ -5,7 +5,6 @@ use crate::base::round::SMALL_SEGMENT;
 use crate::memory::block::{Block, BlockId, State, Tier};
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Blocks are lent at home only, and only in a view are they blank. Everything else in a view is in use.
@@ -21,7 +20,7 @@ pub(super) fn check_place(segment: &Segment, block: &Block) {
 }
 
 /// Loans add up, byte by byte, and the borders are what the free blocks say.
-pub(crate) fn check_views<P: Policy>(arena: &ArenaState<P>) {
+pub(crate) fn check_views(arena: &ArenaState) {
     let mut lent = BTreeSet::new();
     let mut views = BTreeSet::new();
     for view in &arena.views.all {
@@ -58,7 +57,7 @@ pub(crate) fn check_views<P: Policy>(arena: &ArenaState<P>) {
 }
 
 /// The home blocks of `block` are the bytes that its view shows there, in order.
-fn check_loan<P: Policy>(arena: &ArenaState<P>, view: &View, block: &Block, homes: &[BlockId]) {
+fn check_loan(arena: &ArenaState, view: &View, block: &Block, homes: &[BlockId]) {
     let base = arena.segments[view.segment].base;
     let ranges = view.mappings(base).filter_map(|(at, shown)| {
         let (low, high) = (block.addr.max(at), block.end().min(at + shown.bytes));
@@ -70,12 +69,12 @@ fn check_loan<P: Policy>(arena: &ArenaState<P>, view: &View, block: &Block, home
 }
 
 /// Whoever holds a granule's first and last byte, found from the free blocks alone; and how many views show it.
-fn check_borders<P: Policy>(arena: &ArenaState<P>) {
+fn check_borders(arena: &ArenaState) {
     let mut holders: BTreeMap<(u64, bool), BlockId> = BTreeMap::new();
     let mut watched = 0;
     for (id, segment) in arena.segments.iter() {
         let Origin::Growable { granule, .. } = segment.origin else { continue };
-        if !P::VIEWS || segment.tier != Tier::Large || !segment.base.is_multiple_of(SMALL_SEGMENT) {
+        if !arena.traits.views || segment.tier != Tier::Large || !segment.base.is_multiple_of(SMALL_SEGMENT) {
             continue;
         }
         watched += 1;
@@ -117,7 +116,7 @@ fn check_borders<P: Policy>(arena: &ArenaState<P>) {
 
 /// What views show is backed and known to the device. Returns how many mappings they have. Only while nothing is in
 /// transit.
-pub(crate) fn check_shown<P: Policy>(arena: &ArenaState<P>, regions: &Regions) -> usize {
+pub(crate) fn check_shown(arena: &ArenaState, regions: &Regions) -> usize {
     let mut mappings = 0;
     for view in &arena.views.all {
         // Also what is leaving: it is mapped until the device is told of it.

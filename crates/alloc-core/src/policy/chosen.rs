@@ -1,0 +1,141 @@
+//! The policy of an allocator, whose type is known only where it is made.
+
+use super::placement::{Placed, Placement};
+use super::{
+    Drain, GranulePolicy, Growth, Holding, Policy, PolicyFactory, PytorchPolicy, Request, Rung, Situation,
+};
+use crate::config::{PolicyName, Settings};
+use crate::memory::block::Tier;
+use crate::sync::Arc;
+use std::any::Any;
+use std::fmt::Debug;
+
+/// What is the same for every policy of one type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Traits {
+    pub(crate) name: &'static str,
+    pub(crate) ladder: &'static [Rung],
+    pub(crate) drain: Drain,
+    pub(crate) parks: bool,
+    pub(crate) views: bool,
+    pub(crate) slack: u64,
+    pub(crate) replaces: bool,
+}
+
+impl Traits {
+    pub(crate) const fn of<P: Policy>() -> Self {
+        Self {
+            name: P::NAME,
+            ladder: P::LADDER,
+            drain: P::DRAIN,
+            parks: P::PARKS,
+            views: P::VIEWS,
+            slack: P::SLACK,
+            replaces: P::REPLACES,
+        }
+    }
+}
+
+/// The decisions of a [`Policy`] off the hot path.
+pub(crate) trait Decisions: Any + Debug + Send + Sync {
+    fn traits(&self) -> Traits;
+    fn grows(&self) -> bool;
+    fn growing(&self) -> Chosen;
+    fn request(&self, bytes: u64) -> Request;
+    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64;
+    fn growth(&self, request: &Request, situation: &Situation) -> Growth;
+    fn reserve(&self, total: u64, granule: u64) -> u64;
+    fn oversize(&self) -> u64;
+    fn release_target(&self, request: &Request) -> Option<u64>;
+    fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64>;
+    /// An arena's free blocks, none yet.
+    fn placement(&self) -> Placement;
+}
+
+/// A policy under certain settings.
+pub(crate) type Chosen = Arc<dyn Decisions>;
+
+impl<P: Policy> Decisions for P {
+    fn traits(&self) -> Traits {
+        const { Traits::of::<P>() }
+    }
+    fn grows(&self) -> bool {
+        Policy::grows(self)
+    }
+    fn growing(&self) -> Chosen {
+        Arc::new(Policy::growing(self))
+    }
+    fn request(&self, bytes: u64) -> Request {
+        Policy::request(self, bytes)
+    }
+    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
+        Policy::granule(self, tier, minimum, holding)
+    }
+    fn growth(&self, request: &Request, situation: &Situation) -> Growth {
+        Policy::growth(self, request, situation)
+    }
+    fn reserve(&self, total: u64, granule: u64) -> u64 {
+        Policy::reserve(self, total, granule)
+    }
+    fn oversize(&self) -> u64 {
+        Policy::oversize(self)
+    }
+    fn release_target(&self, request: &Request) -> Option<u64> {
+        Policy::release_target(self, request)
+    }
+    fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64> {
+        Policy::garbage_threshold(self, allowed)
+    }
+    fn placement(&self) -> Placement {
+        let any: &dyn Any = self;
+        if let Some(policy) = any.downcast_ref::<PytorchPolicy>() {
+            return Placement::Pytorch(Placed::new(policy.clone()));
+        }
+        match any.downcast_ref::<GranulePolicy>() {
+            Some(policy) => Placement::Granule(Placed::new(policy.clone())),
+            None => Placement::Custom(Box::new(Placed::new(self.clone()))),
+        }
+    }
+}
+
+/// Makes an allocator's policy, for each device and whenever settings change.
+pub(crate) struct Maker {
+    pub(crate) name: PolicyName,
+    make: Arc<dyn Fn(&Settings, bool) -> Chosen + Send + Sync>,
+}
+
+impl Maker {
+    /// That of the policy which the settings name.
+    pub(crate) fn built_in(settings: &Settings) -> Result<Self, String> {
+        match settings.policy_name() {
+            PolicyName::Pytorch => Ok(Self::custom(PolicyName::Pytorch, PytorchPolicy::new)),
+            PolicyName::Granule => Ok(Self::custom(PolicyName::Granule, GranulePolicy::new)),
+            PolicyName::Custom(name) => Err(format!(
+                "policy:custom:{name} is a program's own: make the allocator with CachingAllocator::with_policy"
+            )),
+        }
+    }
+
+    pub(crate) fn custom<F: PolicyFactory>(name: PolicyName, factory: F) -> Self {
+        let make = move |settings: &Settings, virtual_memory| -> Chosen {
+            Arc::new(factory.make(settings, virtual_memory))
+        };
+        Self { name, make: Arc::new(make) }
+    }
+
+    /// What settings say of it, which said `given`: nothing only where it is the default.
+    pub(crate) fn shown(&self, given: Option<PolicyName>) -> Option<PolicyName> {
+        given.or(Some(self.name).filter(|name| *name != PolicyName::default()))
+    }
+
+    /// The policy under `settings`, on a device that has virtual memory or not.
+    pub(crate) fn make(&self, settings: &Settings, virtual_memory: bool) -> Chosen {
+        (self.make)(settings, virtual_memory)
+    }
+}
+
+impl Debug for Maker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Maker").field("name", &self.name).finish_non_exhaustive()
+    }
+}
