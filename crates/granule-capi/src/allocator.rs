@@ -2,7 +2,6 @@
 
 use crate::budgets::Tenants;
 use crate::bytes::granule_bytes;
-use crate::engine::{Engine, each, engine};
 use crate::error::{Failure, GRANULE_INVALID_ARGUMENT, GRANULE_NO_BACKEND, GRANULE_SETTINGS, granule_status};
 use crate::guard::{guard, or};
 use crate::log;
@@ -11,6 +10,7 @@ use crate::pluggable;
 use crate::record::Recording;
 use crate::sized::growing;
 use backend_c::{CBackend, Table};
+use granule::CachingAllocator;
 use granule::backend::Backend;
 use granule::backends::{self, ChoiceError, Name};
 use granule::config::{
@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub struct granule_allocator {
     /// Before the engine, whose figures it writes when it goes.
     pub(crate) recording: Recording,
-    pub(crate) engine: Engine,
+    pub(crate) engine: Arc<CachingAllocator>,
     /// What the engine's streams carry.
     backend: BackendId,
     name: CString,
@@ -67,7 +67,7 @@ impl granule_allocator {
         };
         let id = backend.id();
         let name = CString::new(name).unwrap_or_default();
-        let engine = Engine::new(backend, settings)?;
+        let engine = Arc::new(CachingAllocator::new(backend, settings)?);
         let recording = Recording::from_env(&engine)?;
         Ok(Self { engine, backend: id, name, tenants: Arc::default(), recording })
     }
@@ -82,12 +82,12 @@ impl granule_allocator {
     pub(crate) fn usable_device(&self, device: i32) -> Result<DeviceIndex, Failure> {
         let device = pass::device(device)?;
         // A device reaches itself, without asking the driver.
-        engine!(self, can_access_peer(device, device))?;
+        self.engine.can_access_peer(device, device)?;
         Ok(device)
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {
-        each!(&self.engine, engine => &**engine.backend())
+        &**self.engine.backend()
     }
 }
 
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn granule_allocator_destroy(a: *mut granule_allocator) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_abandon(a: *mut granule_allocator) -> granule_status {
     guard(|| {
-        engine!(given!(handle a), abandon());
+        given!(handle a).engine.abandon();
         Ok(())
     })
 }
@@ -213,7 +213,7 @@ pub unsafe extern "C" fn granule_backend_name(a: *const granule_allocator) -> *c
 pub unsafe extern "C" fn granule_device_count(a: *const granule_allocator, out: *mut i32) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(i32::from(engine!(a, device_count())));
+        out.set(i32::from(a.engine.device_count()));
         Ok(())
     })
 }
@@ -229,8 +229,8 @@ pub unsafe extern "C" fn granule_configure(
 ) -> granule_status {
     guard(|| {
         let (a, text) = (given!(handle a), given!(text settings));
-        let next = read_settings(text, &engine!(a, settings()), flavour(a.backend()))?;
-        a.engine.configure(next)
+        let next = read_settings(text, &a.engine.settings(), flavour(a.backend()))?;
+        Ok(a.engine.configure(next)?)
     })
 }
 
@@ -242,8 +242,8 @@ pub unsafe extern "C" fn granule_configure_strictly(
 ) -> granule_status {
     guard(|| {
         let (a, text) = (given!(handle a), given!(text settings));
-        let next = settled(strict::parse(text, &engine!(a, settings())))?;
-        a.engine.configure(next)
+        let next = settled(strict::parse(text, &a.engine.settings()))?;
+        Ok(a.engine.configure(next)?)
     })
 }
 
@@ -256,7 +256,7 @@ pub unsafe extern "C" fn granule_settings(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(granule_bytes::new(engine!(a, settings()).text));
+        out.set(granule_bytes::new(a.engine.settings().text));
         Ok(())
     })
 }
@@ -270,7 +270,7 @@ pub unsafe extern "C" fn granule_settings_in_force(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        let text = engine!(a, settings()).to_strict_text();
+        let text = a.engine.settings().to_strict_text();
         let text = text.map_err(|error| Failure::own(GRANULE_SETTINGS, error.to_string()))?;
         out.set(granule_bytes::new(text));
         Ok(())

@@ -2,7 +2,6 @@
 
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
-use crate::engine::engine;
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::pass::{address, given, pointer};
@@ -76,7 +75,7 @@ pub(crate) fn copy_kind(kind: i32) -> Result<CopyKind, Failure> {
 impl granule_allocator {
     /// Refused at the edges of the process: for calls that name no device.
     fn reachable(&self) -> Result<&Self, Failure> {
-        if engine!(self, device_count()) > 0 {
+        if self.engine.device_count() > 0 {
             self.usable_device(0)?;
         }
         Ok(self)

@@ -232,7 +232,7 @@ fn status_of(error: &AllocError) -> granule_status {
         AllocError::DriverGone => GRANULE_DRIVER_GONE,
         AllocError::Asleep { .. } => GRANULE_ASLEEP,
         AllocError::NoRoomToWake { .. } | AllocError::Sleep(_) => GRANULE_SLEEP,
-        AllocError::Settings(_) => GRANULE_SETTINGS,
+        AllocError::Settings(_) | AllocError::PolicyFixed { .. } => GRANULE_SETTINGS,
         // `Limit`, `Growable`, and what the engine may learn to say.
         _ => GRANULE_UNSUPPORTED,
     }

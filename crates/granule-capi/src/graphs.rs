@@ -1,26 +1,24 @@
 //! Graphs that own their memory, for programs that capture through the library.
 
 use crate::allocator::granule_allocator;
-use crate::engine::{ByPolicy, each, map};
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::pass::{Out, given};
 use crate::pools::granule_pool_id;
 use granule::backend::CaptureMode;
 use granule::graph::{CapturedGraph, GraphCapture};
-use granule::policy::{GranulePolicy, PytorchPolicy};
 use granule::types::{BackendId, PoolId, Stream};
 use std::sync::{Mutex, PoisonError};
 
 /// A stream that is being captured. It stays on the thread that began it.
 pub struct granule_capture {
-    capture: ByPolicy<GraphCapture<PytorchPolicy>, GraphCapture<GranulePolicy>>,
+    capture: GraphCapture,
     backend: BackendId,
 }
 
 /// A graph, and the memory that its work knows by address.
 pub struct granule_graph {
-    graph: Mutex<ByPolicy<CapturedGraph<PytorchPolicy>, CapturedGraph<GranulePolicy>>>,
+    graph: Mutex<CapturedGraph>,
     backend: BackendId,
 }
 
@@ -56,7 +54,7 @@ pub unsafe extern "C" fn granule_capture_begin(
         };
         let stream = a.usable_stream(device, stream)?;
         let pool = pool.map(|pool| PoolId::from(*pool));
-        let capture = map!(&a.engine, engine => GraphCapture::begin(engine, stream, mode, pool)?);
+        let capture = GraphCapture::begin(&a.engine, stream, mode, pool)?;
         out.set(Box::into_raw(Box::new(granule_capture { capture, backend: stream.backend })));
         Ok(())
     })
@@ -70,7 +68,7 @@ pub unsafe extern "C" fn granule_capture_pool(
 ) -> granule_status {
     guard(|| {
         let (c, out) = (given!(handle c), given!(out out));
-        out.set(each!(&c.capture, capture => capture.pool()).into());
+        out.set(c.capture.pool().into());
         Ok(())
     })
 }
@@ -85,7 +83,7 @@ pub unsafe extern "C" fn granule_capture_retain_pool(
         given!(handle c);
         // SAFETY: what callers promise: it is there, as was just seen, and nobody else uses it.
         let c = unsafe { &mut *c };
-        Ok(each!(&mut c.capture, capture => capture.retain_pool(pool.into()))?)
+        Ok(c.capture.retain_pool(pool.into())?)
     })
 }
 
@@ -99,7 +97,7 @@ pub unsafe extern "C" fn granule_capture_end(
         let out: Out<*mut granule_graph> = given!(out out);
         let ended = given!(taken c).ok_or_else(|| Failure::argument("c is null"))?;
         let granule_capture { capture, backend } = *ended;
-        let graph = Mutex::new(map!(capture, capture => capture.end()?));
+        let graph = Mutex::new(capture.end()?);
         out.set(Box::into_raw(Box::new(granule_graph { graph, backend })));
         Ok(())
     })
@@ -125,11 +123,8 @@ pub unsafe extern "C" fn granule_graph_launch(
         let g = given!(handle g);
         let stream = Stream { raw: stream, device: crate::pass::device(device)?, backend: g.backend };
         let mut graph = g.graph.lock().unwrap_or_else(PoisonError::into_inner);
-        each!(&mut *graph, graph => {
-            // SAFETY: what callers promise of memory that is not of the graph's pools.
-            unsafe { graph.launch(stream) }?;
-        });
-        Ok(())
+        // SAFETY: what callers promise of memory that is not of the graph's pools.
+        Ok(unsafe { graph.launch(stream) }?)
     })
 }
 
@@ -145,7 +140,7 @@ pub unsafe extern "C" fn granule_graph_pools(
     guard(|| {
         let (g, room, count) = (given!(handle g), given!(room out, capacity), given!(out count));
         let graph = g.graph.lock().unwrap_or_else(PoisonError::into_inner);
-        count.set(each!(&*graph, graph => room.fill(graph.pools().map(granule_pool_id::from))));
+        count.set(room.fill(graph.pools().map(granule_pool_id::from)));
         Ok(())
     })
 }

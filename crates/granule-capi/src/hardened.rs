@@ -2,7 +2,6 @@
 
 use crate::allocator::granule_allocator;
 use crate::callback::{User, call};
-use crate::engine::engine;
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::pass::{self, given};
@@ -70,7 +69,7 @@ pub unsafe extern "C" fn granule_hardened_stats(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let stats = engine!(a, hardened_stats(pass::device(device)?))?;
+        let stats = a.engine.hardened_stats(pass::device(device)?)?;
         out.set(granule_hardened_stats_t {
             size: 0,
             quarantined: stats.quarantined,
@@ -113,7 +112,7 @@ pub unsafe extern "C" fn granule_add_corruption_observer(
             // SAFETY: what callers promise: the function is good for this `user`; all of it lives during the call.
             call(|| unsafe { observer(user.get(), &raw const corruption) });
         };
-        engine!(a, add_corruption_observer(told));
+        a.engine.add_corruption_observer(told);
         Ok(())
     })
 }

@@ -4,7 +4,6 @@ use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
 use crate::callback::{User, call};
 use crate::contexts::{Gather, Recorder, Release, object};
-use crate::engine::engine;
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::pass::{self, address, given};
@@ -183,7 +182,7 @@ pub unsafe extern "C" fn granule_record_history(
 ) -> granule_status {
     guard(|| {
         let (a, h) = (given!(handle a), given!(sized h));
-        engine!(a, record_history(&options(&h)?));
+        a.engine.record_history(&options(&h)?);
         Ok(())
     })
 }
@@ -196,7 +195,7 @@ pub unsafe extern "C" fn granule_is_history_enabled(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, is_history_enabled()));
+        out.set(a.engine.is_history_enabled());
         Ok(())
     })
 }
@@ -210,7 +209,7 @@ pub unsafe extern "C" fn granule_history_status(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let status = engine!(a, history_status(pass::device(device)?))?;
+        let status = a.engine.history_status(pass::device(device)?)?;
         out.set(granule_history_status_t {
             size: 0,
             recorded: status.recorded,
@@ -233,7 +232,7 @@ pub unsafe extern "C" fn granule_mark_range(
     guard(|| {
         let (a, name) = (given!(handle a), given!(text name));
         let stage = if start { Stage::Start } else { Stage::End };
-        engine!(a, mark_range(stage, name, pass::device(device)?));
+        a.engine.mark_range(stage, name, pass::device(device)?);
         Ok(())
     })
 }
@@ -247,7 +246,7 @@ pub unsafe extern "C" fn granule_annotate(
 ) -> granule_status {
     guard(|| {
         let (a, text) = (given!(handle a), given!(text text));
-        Ok(engine!(a, annotate(address(ptr), text))?)
+        Ok(a.engine.annotate(address(ptr), text)?)
     })
 }
 
@@ -300,7 +299,7 @@ pub unsafe extern "C" fn granule_context_of(
     guard(|| {
         let a = given!(handle a);
         let visit = visit.ok_or_else(|| Failure::argument("visit is null"))?;
-        let context = engine!(a, context_of(address(ptr)));
+        let context = a.engine.context_of(address(ptr));
         let object = object(context.as_ref());
         if !object.is_null() {
             // SAFETY: what callers promise: the function is good for this `user`.
@@ -321,7 +320,7 @@ pub unsafe extern "C" fn granule_add_trace_tracker(
         let a = given!(handle a);
         let tracker = tracker.ok_or_else(|| Failure::argument("tracker is null"))?;
         // The engine does not say whose an entry is: a tracker of its own for each device does.
-        for device in 0..engine!(a, device_count()) {
+        for device in 0..a.engine.device_count() {
             let user = User::forever(user);
             let told = move |entry: &TraceEntry, context: Option<&Context>| {
                 let mut texts = Texts::default();
@@ -329,7 +328,7 @@ pub unsafe extern "C" fn granule_add_trace_tracker(
                 // SAFETY: what callers promise: the function is good for this `user`; the entry lives during the call.
                 call(|| unsafe { tracker(user.get(), &raw const entry) });
             };
-            engine!(a, add_trace_tracker_on(DeviceIndex(device), told))?;
+            a.engine.add_trace_tracker_on(DeviceIndex(device), told)?;
         }
         Ok(())
     })

@@ -3,7 +3,6 @@
 use crate::allocator::{flavour, granule_allocator, read_settings};
 use crate::callback::User;
 use crate::device::copy_kind;
-use crate::engine::engine;
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::history::{granule_history, options};
@@ -112,12 +111,12 @@ fn create(
     change: impl FnOnce(HostOptions) -> Result<HostOptions, Failure>,
     out: Out<*mut granule_host_allocator>,
 ) -> Result<(), Failure> {
-    let settings = engine!(a, settings());
+    let settings = a.engine.settings();
     let options = change(HostOptions::of(settings.policy_name()))?;
     if let NumaPolicy::NearDevice(device) = options.numa {
         a.usable_device(i32::from(device.0))?;
     }
-    let engine = HostAllocator::new(Arc::clone(engine!(a, backend())), &settings, options)?;
+    let engine = HostAllocator::new(Arc::clone(a.engine.backend()), &settings, options)?;
     let backend = engine.backend().id();
     out.set(Box::into_raw(Box::new(granule_host_allocator { engine, backend })));
     Ok(())
@@ -296,7 +295,7 @@ pub unsafe extern "C" fn granule_host_configure(
 ) -> granule_status {
     guard(|| {
         let (h, a, text) = (given!(handle h), given!(handle a), given!(text settings));
-        let settings = read_settings(text, &engine!(a, settings()), flavour(a.backend()))?;
+        let settings = read_settings(text, &a.engine.settings(), flavour(a.backend()))?;
         Ok(h.engine.configure(&settings)?)
     })
 }

@@ -68,7 +68,6 @@ pub mod pluggable;
 // What is between C and the engine.
 mod callback;
 mod contexts;
-mod engine;
 mod guard;
 mod log;
 mod pass;

@@ -1,7 +1,6 @@
 //! Memory: taken, used by other streams, given back.
 
 use crate::allocator::granule_allocator;
-use crate::engine::{each, engine};
 use crate::error::{Failure, GRANULE_INVALID_POINTER, granule_status};
 use crate::guard::guard;
 use crate::pass::{self, address, given, pointer};
@@ -38,7 +37,7 @@ pub unsafe extern "C" fn granule_malloc(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(pointer(engine!(a, malloc(bytes, a.stream(device, stream)?))?));
+        out.set(pointer(a.engine.malloc(bytes, a.stream(device, stream)?)?));
         Ok(())
     })
 }
@@ -56,7 +55,7 @@ pub unsafe extern "C" fn granule_malloc_at(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(pointer(engine!(a, malloc_at(bytes, address(at), a.stream(device, stream)?))?));
+        out.set(pointer(a.engine.malloc_at(bytes, address(at), a.stream(device, stream)?)?));
         Ok(())
     })
 }
@@ -64,7 +63,7 @@ pub unsafe extern "C" fn granule_malloc_at(
 /// Takes memory back, in the order of its stream's work. Null is fine, and any other value is safe to give.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_free(a: *mut granule_allocator, ptr: *mut c_void) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), free(address(ptr)))?))
+    guard(|| Ok(given!(handle a).engine.free(address(ptr))?))
 }
 
 /// granule_free of a block of this device; on any other device nothing is freed.
@@ -74,7 +73,7 @@ pub unsafe extern "C" fn granule_free_on(
     ptr: *mut c_void,
     device: i32,
 ) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), free_on(address(ptr), pass::device(device)?))?))
+    guard(|| Ok(given!(handle a).engine.free_on(address(ptr), pass::device(device)?)?))
 }
 
 /// Says that work of a stream uses the block at ptr, or the block that ptr lies in: after its free it is not reused before
@@ -88,7 +87,7 @@ pub unsafe extern "C" fn granule_record_stream(
 ) -> granule_status {
     guard(|| {
         let a = given!(handle a);
-        Ok(engine!(a, record_stream(address(ptr), a.stream(device, stream)?))?)
+        Ok(a.engine.record_stream(address(ptr), a.stream(device, stream)?)?)
     })
 }
 
@@ -103,14 +102,14 @@ pub unsafe extern "C" fn granule_retire_stream(
         let a = given!(handle a);
         let stream = a.stream(device, stream)?;
         // SAFETY: callers promise that the stream is given no more work.
-        Ok(each!(&a.engine, engine => unsafe { engine.retire_stream(stream) })?)
+        Ok(unsafe { a.engine.retire_stream(stream) }?)
     })
 }
 
 /// Gives all cached memory of all devices back: that of the default pool, and of pools that nobody uses any more. Blocks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_empty_cache(a: *mut granule_allocator) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), empty_cache())?))
+    guard(|| Ok(given!(handle a).engine.empty_cache()?))
 }
 
 /// Gives the cached memory of one pool back, on all devices, if nobody uses the pool any more. {0, 0}, the default pool, stands
@@ -122,31 +121,27 @@ pub unsafe extern "C" fn granule_empty_pool(
 ) -> granule_status {
     guard(|| {
         let a = given!(handle a);
-        if pool.is_default() {
-            Ok(engine!(a, empty_cache())?)
-        } else {
-            Ok(engine!(a, empty_pool(pool.into()))?)
-        }
+        if pool.is_default() { Ok(a.engine.empty_cache()?) } else { Ok(a.engine.empty_pool(pool.into())?) }
     })
 }
 
 /// Notices frees whose streams are done, without waiting.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_poll(a: *mut granule_allocator, device: i32) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), poll(pass::device(device)?))?))
+    guard(|| Ok(given!(handle a).engine.poll(pass::device(device)?)?))
 }
 
 /// Waits for all pending frees of a device. Blocks.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_synchronize(a: *mut granule_allocator, device: i32) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), synchronise(pass::device(device)?))?))
+    guard(|| Ok(given!(handle a).engine.synchronise(pass::device(device)?)?))
 }
 
 /// Turns caching on or off for requests to come.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_enable(a: *mut granule_allocator, on: bool) -> granule_status {
     guard(|| {
-        engine!(given!(handle a), enable(on));
+        given!(handle a).engine.enable(on);
         Ok(())
     })
 }
@@ -156,7 +151,7 @@ pub unsafe extern "C" fn granule_enable(a: *mut granule_allocator, on: bool) -> 
 pub unsafe extern "C" fn granule_is_enabled(a: *const granule_allocator, out: *mut bool) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, is_enabled()));
+        out.set(a.engine.is_enabled());
         Ok(())
     })
 }
@@ -170,7 +165,7 @@ pub unsafe extern "C" fn granule_cache_info(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let info = engine!(a, cache_info(pass::device(device)?))?;
+        let info = a.engine.cache_info(pass::device(device)?)?;
         out.set(granule_cache_info_t {
             size: 0,
             largest_cached: info.largest_cached,
@@ -190,7 +185,7 @@ pub unsafe extern "C" fn granule_largest_free_block(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, largest_free_block(pass::device(device)?))?);
+        out.set(a.engine.largest_free_block(pass::device(device)?)?);
         Ok(())
     })
 }
@@ -205,7 +200,7 @@ pub unsafe extern "C" fn granule_base_allocation(
 ) -> granule_status {
     guard(|| {
         let (a, base, bytes) = (given!(handle a), given!(out base), given!(out bytes));
-        let found = engine!(a, base_allocation(address(ptr)))?;
+        let found = a.engine.base_allocation(address(ptr))?;
         base.set(pointer(found.base));
         bytes.set(found.bytes);
         Ok(())
@@ -221,7 +216,7 @@ pub unsafe extern "C" fn granule_block_size(
 ) -> granule_status {
     guard(|| {
         let (a, bytes) = (given!(handle a), given!(out bytes));
-        bytes.set(engine!(a, block_size(address(ptr))).ok_or_else(|| no_block(ptr))?);
+        bytes.set(a.engine.block_size(address(ptr)).ok_or_else(|| no_block(ptr))?);
         Ok(())
     })
 }
@@ -235,7 +230,7 @@ pub unsafe extern "C" fn granule_block_device(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(i32::from(engine!(a, block_device(address(ptr))).ok_or_else(|| no_block(ptr))?.0));
+        out.set(i32::from(a.engine.block_device(address(ptr)).ok_or_else(|| no_block(ptr))?.0));
         Ok(())
     })
 }
@@ -252,7 +247,7 @@ pub unsafe extern "C" fn granule_set_memory_fraction(
     device: i32,
     fraction: f64,
 ) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), set_memory_fraction(fraction, pass::device(device)?))?))
+    guard(|| Ok(given!(handle a).engine.set_memory_fraction(fraction, pass::device(device)?)?))
 }
 
 /// The share in force.
@@ -264,7 +259,7 @@ pub unsafe extern "C" fn granule_memory_fraction(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, memory_fraction(pass::device(device)?))?);
+        out.set(a.engine.memory_fraction(pass::device(device)?)?);
         Ok(())
     })
 }
@@ -279,7 +274,7 @@ pub unsafe extern "C" fn granule_set_memory_limits(
     soft: u64,
 ) -> granule_status {
     guard(|| {
-        Ok(engine!(given!(handle a), set_memory_limits(pass::device(device)?, limit(hard), limit(soft)))?)
+        Ok(given!(handle a).engine.set_memory_limits(pass::device(device)?, limit(hard), limit(soft))?)
     })
 }
 
@@ -298,6 +293,6 @@ pub unsafe extern "C" fn granule_set_reserve_class(
 ) -> granule_status {
     guard(|| {
         let (a, name) = (given!(handle a), given!(text name));
-        Ok(engine!(a, set_reserve_class(a.stream(device, stream)?, name))?)
+        Ok(a.engine.set_reserve_class(a.stream(device, stream)?, name)?)
     })
 }

@@ -2,7 +2,6 @@
 
 use crate::allocator::granule_allocator;
 use crate::callback::{User, call};
-use crate::engine::engine;
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::pass::given;
@@ -79,7 +78,7 @@ pub unsafe extern "C" fn granule_add_segment_observer(
             // SAFETY: what callers promise: the function is good for this `user`; the event lives during the call.
             call(|| unsafe { observer(user.get(), &raw const event) });
         };
-        engine!(a, add_segment_observer(told));
+        a.engine.add_segment_observer(told);
         Ok(())
     })
 }
@@ -108,7 +107,7 @@ pub unsafe extern "C" fn granule_add_oom_observer(
             // SAFETY: what callers promise: the function is good for this `user`.
             call(|| unsafe { observer(user.get(), device, report.tried, total, report.device_free) });
         };
-        engine!(a, add_out_of_memory_observer(told));
+        a.engine.add_out_of_memory_observer(told);
         Ok(())
     })
 }
@@ -129,7 +128,7 @@ pub unsafe extern "C" fn granule_add_rejection_observer(
             // SAFETY: what callers promise: the function is good for this `user`.
             call(|| unsafe { observer(user.get(), i64::from(device.0), wanted, held, limit) });
         };
-        engine!(a, add_rejection_observer(told));
+        a.engine.add_rejection_observer(told);
         Ok(())
     })
 }
@@ -148,7 +147,7 @@ pub unsafe extern "C" fn granule_add_free_memory_callback(
             // SAFETY: what callers promise: the function is good for this `user`.
             call(|| unsafe { callback(user.get()) })
         };
-        engine!(a, add_free_memory_callback(asked));
+        a.engine.add_free_memory_callback(asked);
         Ok(())
     })
 }
@@ -189,7 +188,7 @@ pub unsafe extern "C" fn granule_set_process_memory_source(
             let used = |entry: &granule_process_memory| ProcessMemory { pid: entry.pid, bytes: entry.bytes };
             entries.iter().filter(|entry| entry.bytes > 0).map(used).collect()
         };
-        engine!(a, set_process_memory_source(asked));
+        a.engine.set_process_memory_source(asked);
         Ok(())
     })
 }

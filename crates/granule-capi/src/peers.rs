@@ -1,7 +1,6 @@
 //! Devices that reach each other's memory.
 
 use crate::allocator::granule_allocator;
-use crate::engine::{each, engine};
 use crate::error::granule_status;
 use crate::guard::guard;
 use crate::pass::{self, address, given};
@@ -17,7 +16,7 @@ pub unsafe extern "C" fn granule_can_access_peer(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, can_access_peer(pass::device(from)?, pass::device(to)?))?);
+        out.set(a.engine.can_access_peer(pass::device(from)?, pass::device(to)?)?);
         Ok(())
     })
 }
@@ -29,7 +28,7 @@ pub unsafe extern "C" fn granule_enable_peer_access(
     from: i32,
     to: i32,
 ) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), enable_peer_access(pass::device(from)?, pass::device(to)?))?))
+    guard(|| Ok(given!(handle a).engine.enable_peer_access(pass::device(from)?, pass::device(to)?)?))
 }
 
 /// Whether it may.
@@ -42,7 +41,7 @@ pub unsafe extern "C" fn granule_is_peer_access_enabled(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, is_peer_access_enabled(pass::device(from)?, pass::device(to)?))?);
+        out.set(a.engine.is_peer_access_enabled(pass::device(from)?, pass::device(to)?)?);
         Ok(())
     })
 }
@@ -65,10 +64,7 @@ pub unsafe extern "C" fn granule_copy_async(
         let to = (pass::device(dst_device)?, address(dst));
         let from = (pass::device(src_device)?, address(src));
         let stream = a.stream(stream_device, stream)?;
-        each!(&a.engine, engine => {
-            // SAFETY: rule 2, by what callers promise.
-            unsafe { engine.copy_async(to, from, bytes, stream) }?;
-        });
-        Ok(())
+        // SAFETY: rule 2, by what callers promise.
+        Ok(unsafe { a.engine.copy_async(to, from, bytes, stream) }?)
     })
 }

@@ -4,7 +4,6 @@
 
 use crate::allocator::{choose, granule_allocator};
 use crate::callback::User;
-use crate::engine::engine;
 use crate::error::{Failure, GRANULE_INVALID_STREAM, granule_status};
 use crate::guard::guard;
 use crate::pass::{address, given, pointer};
@@ -52,7 +51,7 @@ pub extern "C" fn granule_pluggable_malloc(size: i64, device: c_int, stream: *mu
             return Err(Failure::argument(format!("size is {size}: it must not be negative")));
         };
         let a = shared()?;
-        ptr = pointer(engine!(a, malloc(bytes, a.stream(device, stream.addr() as u64)?))?);
+        ptr = pointer(a.engine.malloc(bytes, a.stream(device, stream.addr() as u64)?)?);
         Ok(())
     });
     ptr
@@ -62,7 +61,7 @@ pub extern "C" fn granule_pluggable_malloc(size: i64, device: c_int, stream: *mu
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_free(ptr: *mut c_void, size: i64, device: c_int, stream: *mut c_void) {
     let _known = (size, device, stream);
-    logged("granule_pluggable_free", || Ok(engine!(shared()?, free(address(ptr)))?));
+    logged("granule_pluggable_free", || Ok(shared()?.engine.free(address(ptr))?));
 }
 
 /// Makes the allocator, so that what is wrong shows at once. The number of devices is known already.
@@ -75,14 +74,14 @@ pub extern "C" fn granule_pluggable_init(device_count: c_int) {
 /// Gives all cached memory back. Blocks.
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_reset() {
-    logged("granule_pluggable_reset", || Ok(engine!(shared()?, empty_cache())?));
+    logged("granule_pluggable_reset", || Ok(shared()?.engine.empty_cache()?));
 }
 
 /// Limits what is held on a device to a share of its memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_set_memory_fraction(fraction: f64, device: c_int) {
     logged("granule_pluggable_set_memory_fraction", || {
-        Ok(engine!(shared()?, set_memory_fraction(fraction, crate::pass::device(device)?))?)
+        Ok(shared()?.engine.set_memory_fraction(fraction, crate::pass::device(device)?)?)
     });
 }
 
@@ -97,9 +96,9 @@ pub unsafe extern "C" fn granule_pluggable_base_allocation(
     logged("granule_pluggable_base_allocation", || {
         let size = if size.is_null() { None } else { Some(given!(out size)) };
         let a = shared()?;
-        let (found, bytes) = match engine!(a, base_allocation(address(ptr))) {
+        let (found, bytes) = match a.engine.base_allocation(address(ptr)) {
             Ok(found) => (found.base, found.bytes),
-            Err(_) => (address(ptr), engine!(a, block_size(address(ptr))).unwrap_or(0)),
+            Err(_) => (address(ptr), a.engine.block_size(address(ptr)).unwrap_or(0)),
         };
         base = pointer(found);
         if let Some(size) = size {
@@ -117,10 +116,10 @@ fn device_of(a: &granule_allocator, stream: u64) -> Result<DeviceIndex, Failure>
     const LAST_NAME: u64 = 2;
     let backend = a.backend();
     let current = backend.current_device()?;
-    if stream <= LAST_NAME || engine!(a, device_count()) == 1 {
+    if stream <= LAST_NAME || a.engine.device_count() == 1 {
         return Ok(current);
     }
-    let others = (0..engine!(a, device_count())).map(DeviceIndex).filter(|device| *device != current);
+    let others = (0..a.engine.device_count()).map(DeviceIndex).filter(|device| *device != current);
     for device in std::iter::once(current).chain(others) {
         let event = backend.create_event(device, EventFlags::empty())?;
         let taken = backend.record_event(event, Stream { raw: stream, device, backend: backend.id() });
@@ -141,7 +140,7 @@ pub extern "C" fn granule_pluggable_record_stream(ptr: *mut c_void, stream: *mut
         let a = shared()?;
         let raw = stream.addr() as u64;
         let stream = a.stream(i32::from(device_of(a, raw)?.0), raw)?;
-        Ok(engine!(a, record_stream(address(ptr), stream))?)
+        Ok(a.engine.record_stream(address(ptr), stream)?)
     });
 }
 
@@ -162,13 +161,13 @@ pub unsafe extern "C" fn granule_pluggable_begin_pool(
 /// granule_pool_end of that allocator.
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_end_pool(device: c_int, pool: granule_pool_id) -> granule_status {
-    guard(|| Ok(engine!(shared()?, end_pool(crate::pass::device(device)?, pool.into()))?))
+    guard(|| Ok(shared()?.engine.end_pool(crate::pass::device(device)?, pool.into())?))
 }
 
 /// granule_pool_release of that allocator.
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_release_pool(device: c_int, pool: granule_pool_id) -> granule_status {
-    guard(|| Ok(engine!(shared()?, release_pool(crate::pass::device(device)?, pool.into()))?))
+    guard(|| Ok(shared()?.engine.release_pool(crate::pass::device(device)?, pool.into())?))
 }
 
 /// That allocator, for everything else: statistics, snapshots. It is borrowed, and never ended by the program.

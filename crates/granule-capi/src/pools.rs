@@ -2,7 +2,6 @@
 
 use crate::allocator::granule_allocator;
 use crate::callback::{User, call};
-use crate::engine::{ByPolicy, each, engine, map};
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::memory::limit;
@@ -10,7 +9,6 @@ use crate::pass::{self, address, given, pointer};
 use crate::sized::growing;
 use crate::stats::granule_stat_array;
 use granule::CachingAllocator;
-use granule::policy::{GranulePolicy, PytorchPolicy};
 use granule::pool::{Filter, SegmentSource};
 use granule::types::{DevicePtr, PoolId, Stream};
 use std::collections::BTreeSet;
@@ -136,7 +134,7 @@ impl From<PoolId> for granule_pool_id {
 struct Source {
     user: User,
     /// Whose pool it serves. The engine owns the source.
-    engine: ByPolicy<Weak<CachingAllocator<PytorchPolicy>>, Weak<CachingAllocator<GranulePolicy>>>,
+    engine: Weak<CachingAllocator>,
     alloc: unsafe extern "C-unwind" fn(*mut c_void, u64, i32, u64) -> *mut c_void,
     free: unsafe extern "C-unwind" fn(*mut c_void, *mut c_void, u64, i32, u64),
 }
@@ -149,7 +147,7 @@ impl std::fmt::Debug for Source {
 
 impl Source {
     fn new(source: granule_segment_source, user: User, a: &granule_allocator) -> Result<Self, Failure> {
-        let engine = map!(&a.engine, engine => Arc::downgrade(engine));
+        let engine = Arc::downgrade(&a.engine);
         match (source.alloc, source.free) {
             (Some(alloc), Some(free)) => Ok(Self { user, engine, alloc, free }),
             _ => Err(Failure::argument("source lacks a function: it needs alloc and free")),
@@ -167,8 +165,7 @@ unsafe impl SegmentSource for Source {
             return None;
         }
         let given = address(given);
-        let own =
-            each!(&self.engine, engine => engine.upgrade().and_then(|engine| engine.block_device(given)));
+        let own = self.engine.upgrade().and_then(|engine| engine.block_device(given));
         if own.is_some() {
             tracing::error!(ptr = %given, "a pool's source gave a block of the pool's own allocator; it is given back");
             // SAFETY: what `alloc` gave just now, given back once; nobody has used it.
@@ -217,7 +214,7 @@ pub(crate) fn begin_pool(
     user: User,
 ) -> Result<(), Failure> {
     let filter = filter(|raw| a.stream(device, raw), given, user)?;
-    Ok(engine!(a, begin_pool(pass::device(device)?, pool.into(), filter))?)
+    Ok(a.engine.begin_pool(pass::device(device)?, pool.into(), filter)?)
 }
 
 /// A new id for a pool of the program: {0, n}.
@@ -255,7 +252,7 @@ pub unsafe extern "C" fn granule_pool_create(
             Some((given, user)) => Some(Arc::new(Source::new(given, user, a)?) as Arc<dyn SegmentSource>),
             None => None,
         };
-        Ok(engine!(a, create_pool(pass::device(device)?, pool.into(), source))?)
+        Ok(a.engine.create_pool(pass::device(device)?, pool.into(), source)?)
     })
 }
 
@@ -283,7 +280,7 @@ pub unsafe extern "C" fn granule_pool_end(
     device: i32,
     pool: granule_pool_id,
 ) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), end_pool(pass::device(device)?, pool.into()))?))
+    guard(|| Ok(given!(handle a).engine.end_pool(pass::device(device)?, pool.into())?))
 }
 
 /// Takes a reference away. After the last one the pool serves nobody, and its cached memory goes with the next flush.
@@ -293,7 +290,7 @@ pub unsafe extern "C" fn granule_pool_release(
     device: i32,
     pool: granule_pool_id,
 ) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), release_pool(pass::device(device)?, pool.into()))?))
+    guard(|| Ok(given!(handle a).engine.release_pool(pass::device(device)?, pool.into())?))
 }
 
 /// References to a pool.
@@ -306,7 +303,7 @@ pub unsafe extern "C" fn granule_pool_use_count(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        let count = engine!(a, pool_use_count(pass::device(device)?, pool.into()))?;
+        let count = a.engine.pool_use_count(pass::device(device)?, pool.into())?;
         out.set(i32::try_from(count).unwrap_or(i32::MAX));
         Ok(())
     })
@@ -320,7 +317,7 @@ pub unsafe extern "C" fn granule_pool_set_use_on_oom(
     pool: granule_pool_id,
     on: bool,
 ) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), set_use_on_oom(pass::device(device)?, pool.into(), on))?))
+    guard(|| Ok(given!(handle a).engine.set_use_on_oom(pass::device(device)?, pool.into(), on)?))
 }
 
 /// The pool hands blocks out whole from here on, until it is released.
@@ -330,7 +327,7 @@ pub unsafe extern "C" fn granule_pool_set_no_split(
     device: i32,
     pool: granule_pool_id,
 ) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), set_no_split(pass::device(device)?, pool.into()))?))
+    guard(|| Ok(given!(handle a).engine.set_no_split(pass::device(device)?, pool.into())?))
 }
 
 /// Takes memory into a pool for requests of these sizes, all live at a time, for a stream.
@@ -345,7 +342,7 @@ pub unsafe extern "C" fn granule_pool_prime(
 ) -> granule_status {
     guard(|| {
         let (a, sizes) = (given!(handle a), given!(array sizes, count));
-        Ok(engine!(a, prime_pool(pool.into(), a.stream(device, stream)?, sizes))?)
+        Ok(a.engine.prime_pool(pool.into(), a.stream(device, stream)?, sizes)?)
     })
 }
 
@@ -363,7 +360,7 @@ pub unsafe extern "C" fn granule_pool_has_live(
         let (a, out) = (given!(handle a), given!(out out));
         let expected: BTreeSet<DevicePtr> =
             given!(array pointers, count).iter().map(|ptr| address(*ptr)).collect();
-        out.set(engine!(a, pool_has_live(pass::device(device)?, pool.into(), &expected))?);
+        out.set(a.engine.pool_has_live(pass::device(device)?, pool.into(), &expected)?);
         Ok(())
     })
 }
@@ -378,7 +375,7 @@ pub unsafe extern "C" fn granule_pool_stats(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let stats = engine!(a, pool_stats(pass::device(device)?, pool.into()))?;
+        let stats = a.engine.pool_stats(pass::device(device)?, pool.into())?;
         out.set(granule_pool_stats_t {
             size: 0,
             use_count: stats.use_count,
@@ -406,6 +403,6 @@ pub unsafe extern "C" fn granule_pool_set_limits(
 ) -> granule_status {
     guard(|| {
         let a = given!(handle a);
-        Ok(engine!(a, set_pool_limits(pass::device(device)?, pool.into(), limit(hard), limit(soft)))?)
+        Ok(a.engine.set_pool_limits(pass::device(device)?, pool.into(), limit(hard), limit(soft))?)
     })
 }

@@ -2,14 +2,14 @@
 
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
-use crate::engine::{Engine, each};
 use crate::error::{Failure, GRANULE_RECORDING, GRANULE_SETTINGS, granule_status};
 use crate::guard::guard;
 use crate::pass::given;
+use granule::CachingAllocator;
 use granule::record::{RecordError, RecordOptions, Recorder};
 use serde_json::json;
 use std::ffi::c_char;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An allocator's recording; it stays after its end, to be asked about.
 #[derive(Default)]
@@ -18,8 +18,8 @@ pub(crate) struct Recording(Mutex<Option<Recorder>>);
 impl Recording {
     /// What GRANULE_RECORD asks for. A text that is not understood is a failure; where nothing can be recorded, the program goes
     /// on without, and the log says why.
-    pub(crate) fn from_env(engine: &Engine) -> Result<Self, Failure> {
-        match each!(engine, engine => Recorder::from_env(engine)) {
+    pub(crate) fn from_env(engine: &Arc<CachingAllocator>) -> Result<Self, Failure> {
+        match Recorder::from_env(engine) {
             Ok(recorder) => Ok(Self(Mutex::new(recorder))),
             Err(error @ RecordError::Options(_)) => Err(error.into()),
             Err(error) => {
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn granule_record_start(
         let (a, text) = (given!(handle a), given!(text options));
         let options: RecordOptions = text.parse().map_err(RecordError::Options)?;
         let mut recording = a.recording.lock();
-        let recorder = each!(&a.engine, engine => Recorder::start(engine, options))?;
+        let recorder = Recorder::start(&a.engine, options)?;
         *recording = Some(recorder);
         Ok(())
     })

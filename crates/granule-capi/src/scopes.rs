@@ -1,17 +1,15 @@
 //! Statistics of a part of the program.
 
 use crate::allocator::granule_allocator;
-use crate::engine::{ByPolicy, each, map};
 use crate::error::granule_status;
 use crate::guard::guard;
 use crate::pass::{self, Out, given};
 use crate::sized::growing;
 use granule::allocator::StatScope;
-use granule::policy::{GranulePolicy, PytorchPolicy};
 use granule::stats::{ScopeBytes, ScopeStats};
 
 /// A part of the program whose statistics are kept.
-pub struct granule_scope(ByPolicy<StatScope<PytorchPolicy>, StatScope<GranulePolicy>>);
+pub struct granule_scope(StatScope);
 
 /// A quantity of bytes while a scope lasted.
 #[repr(C)]
@@ -94,7 +92,7 @@ pub unsafe extern "C" fn granule_scope_begin(
 ) -> granule_status {
     guard(|| {
         let (a, out): (_, Out<*mut granule_scope>) = (given!(handle a), given!(out out));
-        let scope = map!(&a.engine, engine => engine.stat_scope(pass::device(device)?)?);
+        let scope = a.engine.stat_scope(pass::device(device)?)?;
         out.set(Box::into_raw(Box::new(granule_scope(scope))));
         Ok(())
     })
@@ -108,7 +106,7 @@ pub unsafe extern "C" fn granule_scope_peaks(
 ) -> granule_status {
     guard(|| {
         let (s, out) = (given!(handle s), given!(sized_out out));
-        out.set(each!(&s.0, scope => scope.peaks())?.into());
+        out.set(s.0.peaks()?.into());
         Ok(())
     })
 }
@@ -123,7 +121,7 @@ pub unsafe extern "C" fn granule_scope_end(
     guard(|| {
         let out = given!(optional_sized_out out);
         let Some(scope) = given!(taken s) else { return Ok(()) };
-        let stats = each!(scope.0, scope => scope.finish())?;
+        let stats = scope.0.finish()?;
         if let Some(out) = out {
             out.set(stats.into());
         }

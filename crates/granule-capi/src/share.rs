@@ -2,7 +2,6 @@
 
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
-use crate::engine::engine;
 use crate::error::granule_status;
 use crate::guard::{guard, or};
 use crate::pass::{self, Out, address, given, pointer};
@@ -25,7 +24,7 @@ pub unsafe extern "C" fn granule_share(
 ) -> granule_status {
     guard(|| {
         let (a, handle, offset) = (given!(handle a), given!(out handle), given!(out offset));
-        let shared = engine!(a, share(address(ptr)))?;
+        let shared = a.engine.share(address(ptr))?;
         handle.set(granule_bytes::new(shared.handle));
         offset.set(shared.offset);
         Ok(())
@@ -45,7 +44,7 @@ pub unsafe extern "C" fn granule_open_shared(
     guard(|| {
         let (a, handle) = (given!(handle a), given!(array handle, len));
         let out: Out<*mut granule_import> = given!(out out);
-        let opened = engine!(a, open_shared(pass::device(device)?, handle))?;
+        let opened = a.engine.open_shared(pass::device(device)?, handle)?;
         out.set(Box::into_raw(Box::new(granule_import(opened))));
         Ok(())
     })
@@ -81,7 +80,7 @@ pub unsafe extern "C" fn granule_imported_bytes(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, imported_bytes(pass::device(device)?))?);
+        out.set(a.engine.imported_bytes(pass::device(device)?)?);
         Ok(())
     })
 }

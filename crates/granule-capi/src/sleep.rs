@@ -2,7 +2,6 @@
 
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
-use crate::engine::{each, engine};
 use crate::error::{Failure, granule_status};
 use crate::guard::guard;
 use crate::memory::no_block;
@@ -84,7 +83,7 @@ pub unsafe extern "C" fn granule_set_sleep_tag(
     guard(|| {
         let (a, tag) = (given!(handle a), given!(optional_text tag));
         let tag = tag.map(|name| SleepTag { priority, ..SleepTag::new(name) });
-        Ok(engine!(a, set_sleep_tag(pass::device(device)?, pool.into(), tag))?)
+        Ok(a.engine.set_sleep_tag(pass::device(device)?, pool.into(), tag)?)
     })
 }
 
@@ -133,7 +132,7 @@ pub unsafe extern "C" fn granule_sleep(
         };
         let tags = names.as_deref().map_or(Tags::All, Tags::Only);
         // SAFETY: callers promise that no work which uses the memory is queued until it is awake again.
-        let report = each!(&a.engine, engine => unsafe { engine.sleep(tags, &backup) })?;
+        let report = unsafe { a.engine.sleep(tags, &backup) }?;
         if let Some(out) = out {
             out.set(granule_sleep_report {
                 size: 0,
@@ -165,7 +164,7 @@ pub unsafe extern "C" fn granule_wake(
         let (a, out) = (given!(handle a), given!(optional_sized_out out));
         // SAFETY: passed on.
         let names = unsafe { names(tags, tag_count) }?;
-        let report = engine!(a, wake(names.as_deref().map_or(Tags::All, Tags::Only)))?;
+        let report = a.engine.wake(names.as_deref().map_or(Tags::All, Tags::Only))?;
         if let Some(out) = out {
             out.set(granule_wake_report {
                 size: 0,
@@ -204,7 +203,7 @@ pub unsafe extern "C" fn granule_is_pool_asleep(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, is_pool_asleep(pass::device(device)?, pool.into()))?);
+        out.set(a.engine.is_pool_asleep(pass::device(device)?, pool.into())?);
         Ok(())
     })
 }
@@ -218,7 +217,7 @@ pub unsafe extern "C" fn granule_is_asleep(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, is_asleep(address(ptr))).ok_or_else(|| no_block(ptr))?);
+        out.set(a.engine.is_asleep(address(ptr)).ok_or_else(|| no_block(ptr))?);
         Ok(())
     })
 }
@@ -228,7 +227,7 @@ pub unsafe extern "C" fn granule_is_asleep(
 pub unsafe extern "C" fn granule_backup_bytes(a: *const granule_allocator, out: *mut u64) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(engine!(a, backup_bytes()));
+        out.set(a.engine.backup_bytes());
         Ok(())
     })
 }
@@ -237,7 +236,7 @@ pub unsafe extern "C" fn granule_backup_bytes(a: *const granule_allocator, out: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_drop_backups(a: *mut granule_allocator) -> granule_status {
     guard(|| {
-        engine!(given!(handle a), drop_backups());
+        given!(handle a).engine.drop_backups();
         Ok(())
     })
 }

@@ -3,7 +3,6 @@
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
 use crate::contexts::object;
-use crate::engine::engine;
 use crate::error::{Failure, GRANULE_DRIVER, granule_status};
 use crate::guard::guard;
 use crate::history::granule_trace_entry;
@@ -198,7 +197,7 @@ pub unsafe extern "C" fn granule_snapshot_take(
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
         let pool = meant(given!(optional pool));
-        let (snapshot, contexts) = engine!(a, snapshot_with_contexts(pool, traces));
+        let (snapshot, contexts) = a.engine.snapshot_with_contexts(pool, traces);
         out.set(Box::into_raw(Box::new(granule_snapshot::new(&snapshot, contexts))));
         Ok(())
     })
@@ -296,7 +295,7 @@ pub unsafe extern "C" fn granule_snapshot_json(
 }
 
 fn whole(a: &granule_allocator, pool: Option<PoolId>, traces: bool) -> Snapshot {
-    pool.map_or_else(|| engine!(a, snapshot(traces)), |pool| engine!(a, snapshot_pool(pool, traces)))
+    pool.map_or_else(|| a.engine.snapshot(traces), |pool| a.engine.snapshot_pool(pool, traces))
 }
 
 fn unwritten(error: std::io::Error) -> Failure {

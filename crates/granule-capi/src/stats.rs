@@ -3,8 +3,6 @@
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
 #[cfg(feature = "metrics")]
-use crate::engine::each;
-use crate::engine::engine;
 #[cfg(not(feature = "metrics"))]
 use crate::error::GRANULE_UNSUPPORTED;
 use crate::error::{Failure, granule_status};
@@ -167,7 +165,7 @@ pub unsafe extern "C" fn granule_stats(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        out.set((&engine!(a, stats(pass::device(device)?))?).into());
+        out.set((&a.engine.stats(pass::device(device)?)?).into());
         Ok(())
     })
 }
@@ -183,7 +181,7 @@ pub unsafe extern "C" fn granule_pools_reserved(
 ) -> granule_status {
     guard(|| {
         let (a, room, count) = (given!(handle a), given!(room out, capacity), given!(out count));
-        let stats = engine!(a, stats(pass::device(device)?))?;
+        let stats = a.engine.stats(pass::device(device)?)?;
         let entry = |(pool, bytes): (granule::types::PoolId, StatArray)| granule_pool_reserved {
             pool: pool.into(),
             reserved_bytes: bytes.into(),
@@ -196,7 +194,7 @@ pub unsafe extern "C" fn granule_pools_reserved(
 /// All peaks become the current values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_reset_peak_stats(a: *mut granule_allocator, device: i32) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), reset_peak_stats(pass::device(device)?))?))
+    guard(|| Ok(given!(handle a).engine.reset_peak_stats(pass::device(device)?)?))
 }
 
 /// Sums and counts begin anew.
@@ -205,7 +203,7 @@ pub unsafe extern "C" fn granule_reset_accumulated_stats(
     a: *mut granule_allocator,
     device: i32,
 ) -> granule_status {
-    guard(|| Ok(engine!(given!(handle a), reset_accumulated_stats(pass::device(device)?))?))
+    guard(|| Ok(given!(handle a).engine.reset_accumulated_stats(pass::device(device)?)?))
 }
 
 /// What growable segments hold, by stream and tier: at most capacity entries are written, and count says how many there are.
@@ -219,7 +217,7 @@ pub unsafe extern "C" fn granule_growable_sizes(
 ) -> granule_status {
     guard(|| {
         let (a, room, count) = (given!(handle a), given!(room out, capacity), given!(out count));
-        let sizes = engine!(a, growable_sizes(pass::device(device)?))?.into_iter();
+        let sizes = a.engine.growable_sizes(pass::device(device)?)?.into_iter();
         count.set(room.fill(sizes.map(|size| granule_stream_segments {
             stream: size.stream,
             is_small_pool: size.is_small,
@@ -239,7 +237,7 @@ pub unsafe extern "C" fn granule_memory_summary(
 ) -> granule_status {
     guard(|| {
         let (a, out, device) = (given!(handle a), given!(out out), pass::device(device)?);
-        out.set(granule_bytes::new(engine!(a, stats(device))?.summary(device, abbreviated)));
+        out.set(granule_bytes::new(a.engine.stats(device)?.summary(device, abbreviated)));
         Ok(())
     })
 }
@@ -253,7 +251,7 @@ pub unsafe extern "C" fn granule_stats_json(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        let figures = engine!(a, stats(pass::device(device)?))?.flatten();
+        let figures = a.engine.stats(pass::device(device)?)?.flatten();
         out.set(granule_bytes::new(serde_json::json!(figures).to_string()));
         Ok(())
     })
@@ -274,7 +272,7 @@ pub unsafe extern "C" fn granule_prometheus(
 
 #[cfg(feature = "metrics")]
 fn prometheus(a: &granule_allocator) -> Result<String, Failure> {
-    Ok(each!(&a.engine, engine => granule::metrics::prometheus::text(&**engine)))
+    Ok(granule::metrics::prometheus::text(&*a.engine))
 }
 
 #[cfg(not(feature = "metrics"))]

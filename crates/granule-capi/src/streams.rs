@@ -2,7 +2,6 @@
 
 use crate::allocator::granule_allocator;
 use crate::callback::{User, call_at_end};
-use crate::engine::each;
 use crate::error::{Failure, GRANULE_NOT_READY, GRANULE_OK, granule_status};
 use crate::guard::{answer, guard};
 use crate::pass::given;
@@ -71,7 +70,7 @@ pub unsafe extern "C" fn granule_stream_destroy(
         let a = given!(handle a);
         let stream = a.usable_stream(device, stream)?;
         // SAFETY: callers promise that the stream is given no more work: it is about to be destroyed.
-        each!(&a.engine, engine => unsafe { engine.retire_stream(stream) })?;
+        unsafe { a.engine.retire_stream(stream) }?;
         // SAFETY: rule 1, by what callers promise: the handle is not used again.
         unsafe { a.backend().destroy_stream(stream) }?;
         Ok(())

@@ -5,7 +5,7 @@ use estimate::EstimateError;
 use granule::AllocError;
 use granule::backend::BackendError;
 use granule::backends::{ChoiceError, Name, VARIABLE};
-use granule::config::{ConfigError, PolicyName};
+use granule::config::ConfigError;
 use granule::files::LoadError;
 use granule::files::convert::ConvertError;
 use granule::files::trace::TraceError;
@@ -29,9 +29,6 @@ pub(crate) enum Failure {
     /// The settings text was refused.
     #[error("{place}{error}")]
     Conf { place: &'static str, error: ConfigError },
-    /// A policy that exists in the configuration but cannot be replayed.
-    #[error("policy {0} cannot be replayed by this build")]
-    Policy(PolicyName),
     /// Settings that a replay cannot stand for.
     #[error("{0} is not modelled: the driver's own pools serve requests there, by rules that are not public")]
     NotModelled(&'static str),

@@ -5,11 +5,10 @@ use crate::console;
 use crate::failure::Failure;
 use crate::workload::{Workload, WorkloadArgs, recorded_conf};
 use analysis::Run;
-use granule::config::{PolicyName, Settings};
+use granule::config::Settings;
 use granule::files::Loaded;
 use granule::files::convert::ConvertError;
 use granule::files::trace::Trace;
-use granule::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule::replay::whatif::Before;
 use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::snapshot::Snapshot;
@@ -86,11 +85,7 @@ impl Recording {
             settings,
             ..ReplayOptions::default()
         };
-        let once = |options: &ReplayOptions| match options.settings.policy_name() {
-            PolicyName::Pytorch => replay_recording::<PytorchPolicy>(&workload, options),
-            PolicyName::Granule => replay_recording::<GranulePolicy>(&workload, options),
-            other => Err(Failure::Policy(other)),
-        };
+        let once = |options: &ReplayOptions| replay_recording(&workload, options);
         let mut snapshot = once(&options)?;
         // A request that many granules serve at once makes a record for each. The same replay makes the same records.
         let lost = snapshot.history.as_ref().map_or(0, |history| history.overwritten);
@@ -177,9 +172,9 @@ impl Recording {
 
 /// The snapshot of a replay, with its whole history. The allocator is gone when it returns, so that its history is not kept
 /// twice.
-fn replay_recording<P: Policy>(workload: &Workload, options: &ReplayOptions) -> Result<Snapshot, Failure> {
+fn replay_recording(workload: &Workload, options: &ReplayOptions) -> Result<Snapshot, Failure> {
     let bar = console::progress_bar(workload.trace.events.len(), "replaying", "events");
-    let replayed = replay::<P>(&workload.trace, options, |done| bar.set_position(done as u64));
+    let replayed = replay(&workload.trace, options, |done| bar.set_position(done as u64));
     bar.finish_and_clear();
     let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;
     Ok(replayed.allocator.snapshot(true))

@@ -26,7 +26,6 @@ use alloc_core::backend::{Backend, BackendError};
 use alloc_core::config::Settings;
 use alloc_core::history::HistoryOptions;
 use alloc_core::oom::OomReport;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::round::size_text;
 use alloc_core::stats::DeviceStats;
 use alloc_core::types::DeviceIndex;
@@ -186,7 +185,7 @@ pub struct ReplayResult {
 
 /// A finished replay: the figures, and the allocator as the program left it.
 #[derive(Debug)]
-pub struct Replay<P: Policy = PytorchPolicy> {
+pub struct Replay {
     /// The figures.
     pub result: ReplayResult,
     /// All statistics at the end. With a plan, peaks of requested, allocated and active bytes leave out what laying it out
@@ -195,7 +194,7 @@ pub struct Replay<P: Policy = PytorchPolicy> {
     /// The first refused request.
     pub first_refusal: Option<Refusal>,
     /// The allocator, for snapshots; blocks alive at the end are still handed out.
-    pub allocator: CachingAllocator<P>,
+    pub allocator: CachingAllocator,
 }
 
 /// A request that was refused, and where in the trace it is.
@@ -221,17 +220,17 @@ const STRIDE: usize = 4096;
 /// What a simulated device has where nothing else was asked for.
 const SIMULATED_CAPACITY: u64 = 80 << 30;
 
-/// Replays `trace` on a simulated device with the allocator policy `P`. `progress` is told how many events are done.
+/// Replays `trace` on a simulated device with the policy that the settings name. `progress` is told how many events are done.
 ///
 /// # Errors
 /// [`ReplayError`]; a refused request is no error but a figure of the result.
-pub fn replay<P: Policy>(
+pub fn replay(
     trace: &Trace,
     options: &ReplayOptions,
     progress: impl FnMut(usize),
-) -> Result<Replay<P>, ReplayError> {
+) -> Result<Replay, ReplayError> {
     let device = simulated::device(options)?;
-    run::<P>(trace, options, device.clone(), Some(&device), progress)
+    run(trace, options, device.clone(), Some(&device), progress)
 }
 
 /// Replays `trace` on the first device of any backend, with at most [`ReplayOptions::capacity`] of its memory.
@@ -239,33 +238,33 @@ pub fn replay<P: Policy>(
 ///
 /// # Errors
 /// As [`replay`]; [`ReplayError::DeviceTooSmall`] where the device has less than the capacity asked for.
-pub fn replay_on<P: Policy>(
+pub fn replay_on(
     backend: Arc<dyn Backend>,
     trace: &Trace,
     options: &ReplayOptions,
     progress: impl FnMut(usize),
-) -> Result<Replay<P>, ReplayError> {
+) -> Result<Replay, ReplayError> {
     if backend.device_count()? == 0 {
         return Err(ReplayError::NoDevice(backend.name()));
     }
     let total = backend.memory_info(DEVICE)?.total;
     match options.capacity {
         Some(asked) if asked > total => Err(ReplayError::DeviceTooSmall { asked, total }),
-        _ => run::<P>(trace, options, backend, None, progress),
+        _ => run(trace, options, backend, None, progress),
     }
 }
 
 /// `simulated` is the backend where it is a simulated device.
-fn run<P: Policy>(
+fn run(
     trace: &Trace,
     options: &ReplayOptions,
     backend: Arc<dyn Backend>,
     simulated: Option<&OpenReg>,
     mut progress: impl FnMut(usize),
-) -> Result<Replay<P>, ReplayError> {
+) -> Result<Replay, ReplayError> {
     let total = backend.memory_info(DEVICE)?.total;
     let failed = |event| move |source| ReplayError::Allocator { event, source };
-    let allocator = CachingAllocator::<P>::new(Arc::clone(&backend), options.settings.clone());
+    let allocator = CachingAllocator::new(Arc::clone(&backend), options.settings.clone());
     let allocator = Arc::new(allocator.map_err(failed(0))?);
     if let Some(capacity) = options.capacity.filter(|capacity| *capacity < total) {
         #[allow(clippy::cast_precision_loss)]

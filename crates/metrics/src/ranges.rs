@@ -24,7 +24,6 @@ pub use library::{LoadError, Vendor};
 use alloc_core::CachingAllocator;
 use alloc_core::allocator::StatScope;
 use alloc_core::error::Result;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::stats::ScopeStats;
 use alloc_core::types::DeviceIndex;
 use library::Library;
@@ -118,18 +117,18 @@ impl Drop for Range<'_> {
 /// A range, and the memory that a device took meanwhile.
 #[derive(Debug)]
 #[must_use = "the range ends when this is dropped"]
-pub struct MemoryRange<P: Policy = PytorchPolicy> {
-    scope: StatScope<P>,
+pub struct MemoryRange {
+    scope: StatScope,
     range: Range<'static>,
 }
 
-impl<P: Policy> MemoryRange<P> {
+impl MemoryRange {
     /// Opens a range on this thread, and a [`StatScope`].
     ///
     /// # Errors
     /// Those of [`CachingAllocator::stat_scope`].
     pub fn begin(
-        allocator: &std::sync::Arc<CachingAllocator<P>>,
+        allocator: &std::sync::Arc<CachingAllocator>,
         device: DeviceIndex,
         name: &str,
     ) -> Result<Self> {

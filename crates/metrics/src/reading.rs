@@ -4,7 +4,6 @@ use alloc_core::CachingAllocator;
 use alloc_core::budget::TenantStats;
 use alloc_core::hardened::HardenedStats;
 use alloc_core::host::{HostAllocator, HostStats};
-use alloc_core::policy::Policy;
 use alloc_core::pool::PoolStats;
 use alloc_core::snapshot::HistoryStatus;
 use alloc_core::stats::{DeviceStats, StatArray};
@@ -65,7 +64,7 @@ pub struct PoolReading {
 impl DeviceReading {
     /// The figures of a device; `None` in a forked child, and where there is no such device.
     #[must_use]
-    pub fn of<P: Policy>(allocator: &CachingAllocator<P>, device: DeviceIndex) -> Option<Self> {
+    pub fn of(allocator: &CachingAllocator, device: DeviceIndex) -> Option<Self> {
         let stats = allocator.stats(device).ok()?;
         let history = allocator.history_status(device).ok()?;
         let of_default = allocator.pool_stats(device, PoolId::DEFAULT).ok()?;
@@ -103,7 +102,7 @@ pub trait Source: Debug + Send + Sync {
     fn read(&self) -> Reading;
 }
 
-impl<P: Policy> Source for CachingAllocator<P> {
+impl Source for CachingAllocator {
     fn read(&self) -> Reading {
         let devices = (0..self.device_count()).filter_map(|n| DeviceReading::of(self, DeviceIndex(n)));
         Reading { devices: devices.collect(), hosts: Vec::new() }

@@ -8,8 +8,6 @@ use crate::failure::Failure;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use comfy_table::Cell;
-use granule::config::PolicyName;
-use granule::policy::{GranulePolicy, PytorchPolicy};
 use granule::replay::{MinCapacity, ReplayOptions, min_capacity, peak_live};
 use granule::round::size_text;
 use serde::Serialize;
@@ -98,11 +96,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let spinner = console::spinner("searching the smallest device");
     let width =
         |steps: u64| spinner.set_message(format!("searching the smallest device: {steps} steps left"));
-    let found = match options.settings.policy_name() {
-        PolicyName::Pytorch => min_capacity::<PytorchPolicy>(&workload.trace, &options, step, width),
-        PolicyName::Granule => min_capacity::<GranulePolicy>(&workload.trace, &options, step, width),
-        other => return Err(Failure::Policy(other)),
-    };
+    let found = min_capacity(&workload.trace, &options, step, width);
     spinner.finish_and_clear();
     let found = found.map_err(|error| Failure::replay(&workload.name, error))?;
     let comparable = found.step == NATIVE_STEP && options.lag == 0 && !workload.trace.is_cut();

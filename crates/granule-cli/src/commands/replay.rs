@@ -11,11 +11,10 @@ use crate::result_file::ResultFile;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use granule::backends::Name;
-use granule::config::{PolicyName, Settings};
+use granule::config::Settings;
 use granule::files::pickle::{self, Protocol};
 use granule::files::trace::Trace;
 use granule::metrics::prometheus;
-use granule::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule::replay::{BadCost, CostModel, ReplayOptions, ReplayResult, peak_live, replay, replay_on};
 use serde::Serialize;
 use std::borrow::Cow;
@@ -157,20 +156,6 @@ pub(crate) fn run_on(
 ) -> Result<Outcome, Failure> {
     let recorded = workload.recording.as_ref().and_then(|recording| recording.conf.as_deref());
     let settings = allocator.settings(recorded)?;
-    match settings.policy_name() {
-        PolicyName::Pytorch => run_with::<PytorchPolicy>(workload, settings, args, json, out),
-        PolicyName::Granule => run_with::<GranulePolicy>(workload, settings, args, json, out),
-        other => Err(Failure::Policy(other)),
-    }
-}
-
-fn run_with<P: Policy>(
-    workload: &Workload,
-    settings: Settings,
-    args: &RunArgs,
-    json: bool,
-    out: &mut dyn Write,
-) -> Result<Outcome, Failure> {
     let file = args.snapshot.as_deref().map(ResultFile::create).transpose()?;
     let metrics = args.metrics.as_deref().map(ResultFile::create).transpose()?;
     let scaled;
@@ -202,8 +187,8 @@ fn run_with<P: Policy>(
     let bar = console::progress_bar(trace.events.len(), "replaying", "events");
     let progress = |done| bar.set_position(done as u64);
     let replayed = match backend {
-        Some(backend) => replay_on::<P>(backend, trace, &options, progress),
-        None => replay::<P>(trace, &options, progress),
+        Some(backend) => replay_on(backend, trace, &options, progress),
+        None => replay(trace, &options, progress),
     };
     console::leave(&bar);
     let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;

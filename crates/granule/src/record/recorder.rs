@@ -5,7 +5,6 @@ use super::stopping::{Stoppable, at_exit};
 use super::{BadRecordOptions, RecordOptions, VARIABLE};
 use alloc_core::history::{CallLog, HistoryOptions};
 use alloc_core::oom::OomReport;
-use alloc_core::policy::Policy;
 use alloc_core::snapshot::Snapshot;
 use alloc_core::stats::DeviceStats;
 use alloc_core::types::DeviceIndex;
@@ -71,7 +70,7 @@ trait Recorded: Send + Sync {
     fn snapshot(&self) -> Option<Snapshot>;
 }
 
-impl<P: Policy> Recorded for Weak<CachingAllocator<P>> {
+impl Recorded for Weak<CachingAllocator> {
     fn end_log(&self, device: &Device) {
         if let Some(allocator) = self.upgrade() {
             let _ = allocator.end_call_log(device.index, &device.log);
@@ -213,10 +212,7 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError`]; nothing is recorded then.
-    pub fn start<P: Policy>(
-        allocator: &Arc<CachingAllocator<P>>,
-        options: RecordOptions,
-    ) -> Result<Self, RecordError> {
+    pub fn start(allocator: &Arc<CachingAllocator>, options: RecordOptions) -> Result<Self, RecordError> {
         let directory = options.directory.clone();
         let failed = |error| RecordError::Directory { directory: directory.clone(), error };
         fs::create_dir_all(&options.directory).map_err(failed)?;
@@ -281,7 +277,7 @@ impl Recorder {
     ///
     /// # Errors
     /// [`RecordError`].
-    pub fn from_env<P: Policy>(allocator: &Arc<CachingAllocator<P>>) -> Result<Option<Self>, RecordError> {
+    pub fn from_env(allocator: &Arc<CachingAllocator>) -> Result<Option<Self>, RecordError> {
         match env::var(VARIABLE) {
             Ok(text) if !text.is_empty() => Self::start(allocator, text.parse::<RecordOptions>()?).map(Some),
             _ => Ok(None),

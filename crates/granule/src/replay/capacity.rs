@@ -2,7 +2,6 @@
 
 use super::iterations::Live;
 use super::{ReplayError, ReplayOptions, ReplayResult, replay};
-use alloc_core::policy::Policy;
 use rayon::prelude::*;
 use serde::Serialize;
 use snapshot::trace::{Event, Trace};
@@ -35,7 +34,7 @@ pub struct MinCapacity {
 ///
 /// # Errors
 /// [`ReplayError::NeverFits`] where even the largest device is too small, and what [`replay`] gives.
-pub fn min_capacity<P: Policy>(
+pub fn min_capacity(
     trace: &Trace,
     options: &ReplayOptions,
     step: u64,
@@ -50,7 +49,7 @@ pub fn min_capacity<P: Policy>(
             unwatched: true,
             ..options.clone()
         };
-        let result = replay::<P>(trace, &options, |_| {})?.result;
+        let result = replay(trace, &options, |_| {})?.result;
         Ok::<_, ReplayError>((result.refused == 0).then_some(result))
     };
     let largest = options.simulated_capacity();

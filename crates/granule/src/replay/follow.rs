@@ -10,7 +10,6 @@ use super::layout::{Layout, free_pieces};
 use alloc_core::CachingAllocator;
 use alloc_core::allocator::StatScope;
 use alloc_core::error::Result;
-use alloc_core::policy::Policy;
 use alloc_core::round::SMALL_LIMIT;
 use alloc_core::types::{DevicePtr, Stream};
 use planner::{Advice, CursorCounts, Plan, PlanCursor};
@@ -66,11 +65,11 @@ struct Laid {
 }
 
 /// A plan, and how far the program is in it.
-pub(super) struct Follower<'a, P: Policy> {
-    allocator: &'a Arc<CachingAllocator<P>>,
+pub(super) struct Follower<'a> {
+    allocator: &'a Arc<CachingAllocator>,
     cursor: PlanCursor,
     /// There but while the plan is laid out.
-    scope: Option<StatScope<P>>,
+    scope: Option<StatScope>,
     /// Up to when that began last.
     peaks: Peaks,
     /// The stream whose memory the plan is laid over.
@@ -97,8 +96,8 @@ pub(super) struct Follower<'a, P: Policy> {
     pub(super) counts: PlanCounts,
 }
 
-impl<'a, P: Policy> Follower<'a, P> {
-    pub(super) fn new(plan: Arc<Plan>, allocator: &'a Arc<CachingAllocator<P>>) -> Result<Self> {
+impl<'a> Follower<'a> {
+    pub(super) fn new(plan: Arc<Plan>, allocator: &'a Arc<CachingAllocator>) -> Result<Self> {
         let loads = plan.loads();
         let least = loads.iter().copied().min().unwrap_or(0);
         let main = plan.main_stream();

@@ -5,7 +5,6 @@ use super::follow::{Follower, Peaks, PlanCounts};
 use alloc_core::CachingAllocator;
 use alloc_core::allocator::StatScope;
 use alloc_core::error::Result;
-use alloc_core::policy::Policy;
 use planner::Plan;
 use serde::Serialize;
 use snapshot::trace::{Event, Trace};
@@ -80,21 +79,17 @@ impl PlanFigures {
 }
 
 /// A plan that a replay follows, and the figures of the iterations equal to it.
-pub(super) struct Planned<'a, P: Policy> {
-    allocator: &'a Arc<CachingAllocator<P>>,
-    pub(super) follower: Follower<'a, P>,
+pub(super) struct Planned<'a> {
+    allocator: &'a Arc<CachingAllocator>,
+    pub(super) follower: Follower<'a>,
     equal: Vec<EqualIteration>,
     /// Which of them is under way.
-    current: Option<(usize, StatScope<P>)>,
+    current: Option<(usize, StatScope)>,
 }
 
-impl<'a, P: Policy> Planned<'a, P> {
+impl<'a> Planned<'a> {
     /// At the beginning of a trace.
-    pub(super) fn new(
-        plan: &Arc<Plan>,
-        trace: &Trace,
-        allocator: &'a Arc<CachingAllocator<P>>,
-    ) -> Result<Self> {
+    pub(super) fn new(plan: &Arc<Plan>, trace: &Trace, allocator: &'a Arc<CachingAllocator>) -> Result<Self> {
         let follower = Follower::new(Arc::clone(plan), allocator)?;
         let equal = equal_iterations(trace, plan);
         let mut planned = Self { allocator, follower, equal, current: None };

@@ -4,7 +4,6 @@ use super::planned::Planned;
 use super::simulated::Program;
 use super::{DEVICE, Refusal, ReplayError};
 use alloc_core::backend::Backend;
-use alloc_core::policy::Policy;
 use alloc_core::types::{DevicePtr, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use snapshot::trace::{Event, Mark, Trace};
@@ -42,12 +41,12 @@ struct Block {
 const GONE: Block = Block { ptr: DevicePtr::NULL, bytes: 0, stream: 0 };
 
 /// A replay under way.
-pub(super) struct Run<'a, P: Policy> {
-    allocator: &'a CachingAllocator<P>,
+pub(super) struct Run<'a> {
+    allocator: &'a CachingAllocator,
     /// On a simulated device.
     pub(super) program: Option<Program<'a>>,
     /// Where requests are to go.
-    pub(super) plan: Option<Planned<'a, P>>,
+    pub(super) plan: Option<Planned<'a>>,
     streams: Vec<Stream>,
     /// By number.
     blocks: Vec<Block>,
@@ -59,13 +58,13 @@ pub(super) struct Run<'a, P: Policy> {
     pub(super) done: usize,
 }
 
-impl<'a, P: Policy> Run<'a, P> {
+impl<'a> Run<'a> {
     pub(super) fn new(
         trace: &Trace,
         backend: &dyn Backend,
-        allocator: &'a CachingAllocator<P>,
+        allocator: &'a CachingAllocator,
         program: Option<Program<'a>>,
-        plan: Option<Planned<'a, P>>,
+        plan: Option<Planned<'a>>,
     ) -> Result<Self, ReplayError> {
         let (mut blocks, mut last_stream) = (0, 0);
         for (n, event) in trace.events.iter().enumerate() {

@@ -3,7 +3,6 @@
 use crate::failure::Failure;
 use granule::config::{Flavour, PolicyName, Settings, environment, pytorch};
 use granule::files::trace::Trace;
-use granule::policy::{GranulePolicy, Policy, PytorchPolicy};
 use granule::replay::whatif::Card;
 use granule::replay::{ReplayError, ReplayOptions, min_capacity, replay};
 use rayon::prelude::*;
@@ -67,13 +66,6 @@ pub(crate) fn needs(name: &str, trace: &Trace, context: u64) -> Result<Vec<Need>
 }
 
 fn need(trace: &Trace, way: &Way, context: u64) -> Result<Need, ReplayError> {
-    match way.settings.policy_name() {
-        PolicyName::Granule => need_of::<GranulePolicy>(trace, way, context),
-        _ => need_of::<PytorchPolicy>(trace, way, context),
-    }
-}
-
-fn need_of<P: Policy>(trace: &Trace, way: &Way, context: u64) -> Result<Need, ReplayError> {
     let peak = trace.header.peak_live_requested.unwrap_or_default();
     // Plenty: as much as there can be, twice.
     let plenty = (1 << 40).max(peak.saturating_mul(4).min(1 << 44));
@@ -84,11 +76,11 @@ fn need_of<P: Policy>(trace: &Trace, way: &Way, context: u64) -> Result<Need, Re
         unwatched: true,
         ..ReplayOptions::default()
     };
-    let free = replay::<P>(trace, &on(plenty), |_| {})?.result;
-    let min = min_capacity::<P>(trace, &on(plenty), STEP, |_| {})?.min_capacity;
+    let free = replay(trace, &on(plenty), |_| {})?.result;
+    let min = min_capacity(trace, &on(plenty), STEP, |_| {})?.min_capacity;
     let card = Card::smallest(min.saturating_add(context));
     let retries =
-        card.map(|card| replay::<P>(trace, &on(card.usable.saturating_sub(context)), |_| {})).transpose()?;
+        card.map(|card| replay(trace, &on(card.usable.saturating_sub(context)), |_| {})).transpose()?;
     Ok(Need {
         allocator: way.name,
         conf: way.settings.text.clone(),

@@ -6,7 +6,6 @@ use super::smallest::{Smallest, smallest};
 use super::{Candidate, NOT_MODELLED, Outcome, Verdict, capacities};
 use crate::replay::{ReplayError, ReplayOptions, peak_live, replay};
 use alloc_core::config::{PolicyName, Settings};
-use alloc_core::policy::{GranulePolicy, PytorchPolicy};
 use alloc_core::types::GIB;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -258,17 +257,8 @@ fn attempt(
         progress(Progress::Events((done - told) as u64));
         told = done;
     };
-    let (result, refusal) = match candidate.settings.policy_name() {
-        PolicyName::Granule => {
-            let replayed = replay::<GranulePolicy>(trace, &options, progress)?;
-            (replayed.result, replayed.first_refusal)
-        }
-        _ => {
-            let replayed = replay::<PytorchPolicy>(trace, &options, progress)?;
-            (replayed.result, replayed.first_refusal)
-        }
-    };
-    Ok(Outcome::new(result, refusal.as_ref()))
+    let replayed = replay(trace, &options, progress)?;
+    Ok(Outcome::new(replayed.result, replayed.first_refusal.as_ref()))
 }
 
 fn not_tried(trace: &Trace) -> Vec<String> {

@@ -3,7 +3,6 @@
 use super::{Candidate, Tried};
 use crate::replay::{MinCapacity, ReplayError, ReplayOptions, min_capacity, replay};
 use alloc_core::config::PolicyName;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::types::MIB;
 use serde::Serialize;
 use snapshot::trace::Trace;
@@ -54,16 +53,17 @@ pub(super) fn smallest(
         let options =
             ReplayOptions { lag, capacity: Some(roomy), unwatched: true, ..ReplayOptions::default() };
         let options = ReplayOptions { settings: candidate.settings.clone(), ..options };
-        match candidate.settings.policy_name() {
-            PolicyName::Granule => search::<GranulePolicy>(trace, candidate, &options, &mut found.granule)?,
-            _ => search::<PytorchPolicy>(trace, candidate, &options, &mut found.pytorch)?,
-        }
+        let best = match candidate.settings.policy_name() {
+            PolicyName::Granule => &mut found.granule,
+            _ => &mut found.pytorch,
+        };
+        search(trace, candidate, &options, best)?;
     }
     Ok(found)
 }
 
 /// Replaces the best so far where this candidate needs less.
-fn search<P: Policy>(
+fn search(
     trace: &Trace,
     candidate: &Candidate,
     options: &ReplayOptions,
@@ -75,12 +75,12 @@ fn search<P: Policy>(
         let smallest = best.found.min_capacity;
         largest = smallest.saturating_sub(STEP.max(smallest / 100));
         let smaller = ReplayOptions { capacity: Some(largest), stop_on_oom: true, ..options.clone() };
-        if largest < best.found.peak_live || replay::<P>(trace, &smaller, |_| {})?.result.refused > 0 {
+        if largest < best.found.peak_live || replay(trace, &smaller, |_| {})?.result.refused > 0 {
             return Ok(());
         }
     }
     let options = ReplayOptions { capacity: Some(largest), ..options.clone() };
-    let found = min_capacity::<P>(trace, &options, STEP, |_| {})?;
+    let found = min_capacity(trace, &options, STEP, |_| {})?;
     *best = Some(SmallestDevice {
         candidate: candidate.name.clone(),
         conf: candidate.conf.clone(),

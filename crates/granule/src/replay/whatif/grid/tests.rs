@@ -2,7 +2,6 @@ use super::{Progress, Question, flushing};
 use crate::replay::whatif::Candidate;
 use crate::replay::{ReplayError, ReplayOptions, replay};
 use alloc_core::config::PolicyName;
-use alloc_core::policy::{GranulePolicy, PytorchPolicy};
 use alloc_core::types::MIB;
 use proptest::prelude::*;
 use snapshot::trace::{Event, Trace};
@@ -120,8 +119,8 @@ fn refused(trace: &Trace, candidate: &Candidate, capacity: u64) -> u64 {
         trace
     };
     match candidate.settings.policy_name() {
-        PolicyName::Granule => replay::<GranulePolicy>(trace, &options, |_| {}).unwrap().result.refused,
-        _ => replay::<PytorchPolicy>(trace, &options, |_| {}).unwrap().result.refused,
+        PolicyName::Granule => replay(trace, &options, |_| {}).unwrap().result.refused,
+        _ => replay(trace, &options, |_| {}).unwrap().result.refused,
     }
 }
 
