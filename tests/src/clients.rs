@@ -6,7 +6,6 @@ use alloc_core::AllocError;
 use alloc_core::budget::{Budget, TenantId};
 use alloc_core::config::MemoryLimit;
 use alloc_core::oom::OomReport;
-use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::OpenRegConfig;
@@ -27,22 +26,22 @@ pub fn budget(guarantee: u64, soft: u64, hard: u64) -> Budget {
 
 /// A pool with a stream of its own, whose requests go to it. Sizes are MiB.
 #[derive(Debug)]
-pub struct Client<P: Policy = PytorchPolicy> {
-    allocator: Allocator<P>,
+pub struct Client {
+    allocator: Allocator,
     /// Its stream.
     pub stream: Stream,
     /// Its pool.
-    pub pool: MemoryPool<P>,
-    _scope: PoolScope<P>,
+    pub pool: MemoryPool,
+    _scope: PoolScope,
 }
 
-impl<P: Policy> Client<P> {
+impl Client {
     /// One that is part of no tenant.
     ///
     /// # Panics
     /// Where the machine refuses.
     #[must_use]
-    pub fn new(rig: &Rig, allocator: &Allocator<P>) -> Self {
+    pub fn new(rig: &Rig, allocator: &Allocator) -> Self {
         let stream = rig.new_stream();
         let pool = MemoryPool::new(allocator, DEVICE, PoolOptions::default()).expect("a pool can be made");
         let scope = pool.enter(Filter::Stream(stream)).expect("nobody uses the pool yet");
@@ -54,7 +53,7 @@ impl<P: Policy> Client<P> {
     /// # Panics
     /// Where the budget is refused.
     #[must_use]
-    pub fn of(rig: &Rig, allocator: &Allocator<P>, name: &str, budget: Budget) -> (Self, TenantId) {
+    pub fn of(rig: &Rig, allocator: &Allocator, name: &str, budget: Budget) -> (Self, TenantId) {
         let client = Self::new(rig, allocator);
         let tenant = allocator.create_tenant(DEVICE, name, &budget).expect("the budget can be given");
         client.pool.join_tenant(tenant).expect("the pool is empty");

@@ -2,11 +2,11 @@
 
 use crate::lookalike::Controls;
 use crate::recorded;
+use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind, EventFlags};
 use alloc_core::config::Settings;
 use alloc_core::policy::Policy;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
-use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{FaultPlan, OpenReg};
 use snapshot::trace::Event;
 use std::fmt::Debug;
@@ -147,8 +147,7 @@ pub fn run<P: Policy>(
         _ => backend.create_stream(DEVICE, 0).expect("a stream can be made"),
     };
     let streams: Vec<_> = (0..4).map(create).collect();
-    let allocator =
-        CachingAllocator::<P>::new(backend.clone(), settings.clone()).expect("the settings are valid");
+    let allocator = crate::made::<P>(backend.clone(), settings.clone()).expect("the settings are valid");
     let (baseline, traps, calls) = (machine.used(), machine.traps(), machine.calls());
     machine.fail(k, kind);
     let mut struck = false;

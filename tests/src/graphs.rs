@@ -5,7 +5,6 @@ use crate::rig::{DEVICE, Rig};
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, CaptureMode, EventFlags};
 use alloc_core::graph::GraphCapture;
-use alloc_core::policy::Policy;
 use alloc_core::types::{DevicePtr, PoolId, Stream};
 
 /// Begins a capture with a pool of its own.
@@ -13,7 +12,7 @@ use alloc_core::types::{DevicePtr, PoolId, Stream};
 /// # Panics
 /// Where it is refused.
 #[must_use]
-pub fn begin<P: Policy>(allocator: &Allocator<P>, stream: Stream) -> GraphCapture<P> {
+pub fn begin(allocator: &Allocator, stream: Stream) -> GraphCapture {
     GraphCapture::begin(allocator, stream, CaptureMode::Global, None).expect("the stream can be captured")
 }
 
@@ -40,6 +39,6 @@ pub fn join(backend: &dyn Backend, from: Stream, to: Stream) {
 
 /// Whether the allocator has no pool of this name.
 #[must_use]
-pub fn is_unknown<P: Policy>(allocator: &Allocator<P>, pool: PoolId) -> bool {
+pub fn is_unknown(allocator: &Allocator, pool: PoolId) -> bool {
     matches!(allocator.pool_use_count(DEVICE, pool), Err(AllocError::UnknownPool { pool: found }) if found == pool)
 }

@@ -3,7 +3,6 @@
 use crate::Allocator;
 use alloc_core::config::Settings;
 use alloc_core::hardened::CorruptionReport;
-use alloc_core::policy::Policy;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Settings with the mode switched on.
@@ -14,7 +13,7 @@ pub fn hardened() -> Settings {
 
 /// What is reported from here on.
 #[must_use]
-pub fn reports<P: Policy>(allocator: &Allocator<P>) -> Arc<Mutex<Vec<CorruptionReport>>> {
+pub fn reports(allocator: &Allocator) -> Arc<Mutex<Vec<CorruptionReport>>> {
     let reports: Arc<Mutex<Vec<CorruptionReport>>> = Arc::default();
     let seen = Arc::clone(&reports);
     allocator.add_corruption_observer(move |report| {

@@ -19,18 +19,18 @@ pub mod sites;
 pub mod sleepers;
 pub mod views;
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
-use alloc_core::config::Settings;
+use alloc_core::config::{PolicyName, Settings};
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{DeviceIndex, Stream};
+use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use snapshot::trace::Trace;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The allocator most tests use.
-pub type Allocator<P = PytorchPolicy> = Arc<CachingAllocator<P>>;
+pub type Allocator = Arc<CachingAllocator>;
 
 /// Makes a test of each of these functions for each policy. They are generic over it, and say what every allocator has to
 /// do, whatever it decides.
@@ -52,7 +52,7 @@ macro_rules! for_each_policy {
 /// Where the set-up or the settings are refused.
 #[must_use]
 pub fn on(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
-    with_policy(config, settings)
+    with_policy::<PytorchPolicy>(config, settings)
 }
 
 /// The same with another policy.
@@ -63,11 +63,32 @@ pub fn on(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator
 pub fn with_policy<P: Policy>(
     config: OpenRegConfig,
     settings: Settings,
-) -> (Arc<OpenReg>, Allocator<P>, Stream) {
+) -> (Arc<OpenReg>, Allocator, Stream) {
     let device = OpenReg::new(config).expect("the machine can be set up");
     let stream = device.default_stream(DeviceIndex(0));
-    let allocator = CachingAllocator::new(device.clone(), settings).expect("the settings are valid");
+    let allocator = made::<P>(device.clone(), settings).expect("the settings are valid");
     (device, Arc::new(allocator), stream)
+}
+
+/// An allocator with the policy `P`, one of the tree's, whatever the settings name.
+///
+/// # Errors
+/// Those of [`CachingAllocator::new`].
+pub fn made<P: Policy>(
+    backend: Arc<dyn Backend>,
+    settings: Settings,
+) -> Result<CachingAllocator, AllocError> {
+    CachingAllocator::new(backend, under::<P>(settings))
+}
+
+/// Settings that name the policy `P`, one of the tree's.
+///
+/// # Panics
+/// For another one.
+#[must_use]
+pub fn under<P: Policy>(settings: Settings) -> Settings {
+    let policy = PolicyName::ALL.iter().find(|policy| policy.name() == P::NAME).expect("one of the tree's");
+    Settings { policy: Some(*policy), ..settings }
 }
 
 /// The folder with recorded traces, if it is there: `GRANULE_SHARED`, or `shared` beside the checkout.

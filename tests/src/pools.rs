@@ -3,7 +3,6 @@
 use crate::Allocator;
 use crate::rig::DEVICE;
 use alloc_core::AllocError;
-use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, SegmentSource};
 use alloc_core::types::{DevicePtr, Stream};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use std::sync::Arc;
 /// # Panics
 /// Where it is refused, as the functions below.
 #[must_use]
-pub fn new_pool<P: Policy>(allocator: &Allocator<P>) -> MemoryPool<P> {
+pub fn new_pool(allocator: &Allocator) -> MemoryPool {
     MemoryPool::new(allocator, DEVICE, PoolOptions::default()).expect("a pool can be made")
 }
 
@@ -22,10 +21,7 @@ pub fn new_pool<P: Policy>(allocator: &Allocator<P>) -> MemoryPool<P> {
 /// # Panics
 /// As above.
 #[must_use]
-pub fn pool_over<P: Policy>(
-    allocator: &Allocator<P>,
-    source: Option<Arc<dyn SegmentSource>>,
-) -> MemoryPool<P> {
+pub fn pool_over(allocator: &Allocator, source: Option<Arc<dyn SegmentSource>>) -> MemoryPool {
     let options = PoolOptions { source, ..PoolOptions::default() };
     MemoryPool::new(allocator, DEVICE, options).expect("a pool can be made")
 }
@@ -37,9 +33,9 @@ pub fn pool_over<P: Policy>(
 ///
 /// # Panics
 /// Where a scope of it is open.
-pub fn take<P: Policy>(
-    allocator: &Allocator<P>,
-    pool: &MemoryPool<P>,
+pub fn take(
+    allocator: &Allocator,
+    pool: &MemoryPool,
     bytes: u64,
     stream: Stream,
 ) -> Result<DevicePtr, AllocError> {

@@ -2,7 +2,6 @@
 //! that sleeps, or a stream that has ended, is what they see refused or caught by the simulated device.
 
 use alloc_core::error::Result;
-use alloc_core::policy::Policy;
 use alloc_core::sleep::{Backup, SleepReport, Tags};
 use alloc_core::types::Stream;
 use alloc_core::{CachingAllocator, HostAllocator};
@@ -16,7 +15,7 @@ pub trait Sleeps {
     fn put_to_sleep(&self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport>;
 }
 
-impl<P: Policy> Sleeps for CachingAllocator<P> {
+impl Sleeps for CachingAllocator {
     fn put_to_sleep(&self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
         // SAFETY: the tests queue no work that uses the memory while it sleeps, and have no values that would.
         unsafe { self.sleep(tags, backup) }
@@ -32,7 +31,7 @@ pub trait Retires {
     fn retire(&self, stream: Stream) -> Result<()>;
 }
 
-impl<P: Policy> Retires for CachingAllocator<P> {
+impl Retires for CachingAllocator {
     fn retire(&self, stream: Stream) -> Result<()> {
         // SAFETY: what the tests give the stream they gave it before, and have no values that would.
         unsafe { self.retire_stream(stream) }

@@ -1,11 +1,10 @@
 //! Machines on which the behaviours of the checklist are shown: the simulated accelerator as it is, and the same one as
 //! HIP, seen as CUDA through the masquerade.
 
-use crate::Allocator;
-use alloc_core::CachingAllocator;
+use crate::{Allocator, made};
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy as Decisions;
+use alloc_core::policy::{Policy as Decisions, PytorchPolicy};
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr, Stream};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
@@ -65,7 +64,7 @@ impl Rig {
     /// Where the settings are refused.
     #[must_use]
     pub fn allocator(&self, settings: Settings) -> Allocator {
-        self.with_policy(settings)
+        self.with_policy::<PytorchPolicy>(settings)
     }
 
     /// An allocator of any policy on it.
@@ -73,8 +72,8 @@ impl Rig {
     /// # Panics
     /// Where the settings are refused.
     #[must_use]
-    pub fn with_policy<P: Decisions>(&self, settings: Settings) -> Allocator<P> {
-        Arc::new(CachingAllocator::new(self.backend.clone(), settings).expect("the settings are valid"))
+    pub fn with_policy<P: Decisions>(&self, settings: Settings) -> Allocator {
+        Arc::new(made::<P>(self.backend.clone(), settings).expect("the settings are valid"))
     }
 
     /// The default stream of the first device.
@@ -126,7 +125,7 @@ impl Rig {
     ///
     /// # Panics
     /// Where something is left.
-    pub fn nothing_is_left<P: Decisions>(&self, allocator: &Allocator<P>) {
+    pub fn nothing_is_left(&self, allocator: &Allocator) {
         allocator.check_invariants();
         allocator.empty_cache().expect("the cache can be emptied");
         allocator.check_invariants();
@@ -144,11 +143,11 @@ pub fn behind<H: Hook, P: Decisions>(
     config: OpenRegConfig,
     settings: Settings,
     hook: H,
-) -> (Arc<OpenReg>, Arc<Interposed<H>>, Allocator<P>, Stream) {
+) -> (Arc<OpenReg>, Arc<Interposed<H>>, Allocator, Stream) {
     let device = OpenReg::new(config).expect("the machine can be set up");
     let backend = Arc::new(Interposed::new(device.clone(), hook));
     let stream = device.default_stream(DEVICE);
-    let allocator = CachingAllocator::new(backend.clone(), settings).expect("the settings are valid");
+    let allocator = made::<P>(backend.clone(), settings).expect("the settings are valid");
     (device, backend, Arc::new(allocator), stream)
 }
 

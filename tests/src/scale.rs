@@ -8,8 +8,8 @@ pub use cases::{CASES, Case, Known};
 use crate::Allocator;
 use alloc_core::config::Settings;
 use alloc_core::policy::Policy;
+use alloc_core::steps;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
-use alloc_core::{CachingAllocator, steps};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use conformance::interpose::Interposed;
 use driver::{DriverTime, thread_ns};
@@ -30,25 +30,25 @@ pub struct Cost {
 }
 
 /// An allocator on a simulated device that only hands out addresses.
-struct Machine<P: Policy> {
-    allocator: Allocator<P>,
+struct Machine {
+    allocator: Allocator,
     driver: DriverTime,
     /// Bytes of the process before anything was made.
     before: f64,
 }
 
-impl<P: Policy> Machine<P> {
-    fn new() -> Self {
-        Self::with_lag(0)
+impl Machine {
+    fn new<P: Policy>() -> Self {
+        Self::with_lag::<P>(0)
     }
 
     /// One on which work is done only when so much was queued behind it.
-    fn with_lag(lag: u64) -> Self {
+    fn with_lag<P: Policy>(lag: u64) -> Self {
         let config = OpenRegConfig::default().devices(1).capacity(1 << 42).clock(Clock::Virtual { lag });
         let device = OpenReg::new(config).expect("the machine can be set up");
         let driver = DriverTime::default();
         let backend = std::sync::Arc::new(Interposed::new(device, driver.clone()));
-        let allocator = CachingAllocator::new(backend, Settings::default()).expect("the settings are valid");
+        let allocator = crate::made::<P>(backend, Settings::default()).expect("the settings are valid");
         Self { allocator: std::sync::Arc::new(allocator), driver, before: resident() }
     }
 

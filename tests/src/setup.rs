@@ -53,15 +53,15 @@ pub fn one() -> OpenRegConfig {
 /// # Panics
 /// Where the settings are refused.
 #[must_use]
-pub fn roomy<P: Policy>(settings: Settings) -> (Arc<OpenReg>, Allocator<P>, Stream) {
-    with_policy(one(), settings)
+pub fn roomy<P: Policy>(settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
+    with_policy::<P>(one(), settings)
 }
 
 /// Frees blocks.
 ///
 /// # Panics
 /// Where one is not live.
-pub fn free_all<P: Policy>(allocator: &Allocator<P>, blocks: impl IntoIterator<Item = DevicePtr>) {
+pub fn free_all(allocator: &Allocator, blocks: impl IntoIterator<Item = DevicePtr>) {
     blocks.into_iter().for_each(|ptr| allocator.free(ptr).expect("the block is live"));
 }
 
@@ -70,6 +70,6 @@ pub fn free_all<P: Policy>(allocator: &Allocator<P>, blocks: impl IntoIterator<I
 /// # Panics
 /// Where the allocator does not know it.
 #[must_use]
-pub fn reserved<P: Policy>(allocator: &Allocator<P>) -> i64 {
+pub fn reserved(allocator: &Allocator) -> i64 {
     allocator.stats(DEVICE).expect("the device is there").reserved_bytes.all.current
 }

@@ -2,7 +2,6 @@
 
 use crate::Allocator;
 use crate::rig::DEVICE;
-use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::SleepTag;
 use alloc_core::types::{DevicePtr, Stream};
@@ -12,7 +11,7 @@ use alloc_core::types::{DevicePtr, Stream};
 /// # Panics
 /// Where the device has no virtual memory.
 #[must_use]
-pub fn tagged<P: Policy>(allocator: &Allocator<P>, tag: &str) -> MemoryPool<P> {
+pub fn tagged(allocator: &Allocator, tag: &str) -> MemoryPool {
     let options = PoolOptions { sleep_tag: Some(SleepTag::new(tag)), ..PoolOptions::default() };
     MemoryPool::new(allocator, DEVICE, options).expect("the device has virtual memory")
 }
@@ -22,12 +21,7 @@ pub fn tagged<P: Policy>(allocator: &Allocator<P>, tag: &str) -> MemoryPool<P> {
 /// # Panics
 /// Where there is none.
 #[must_use]
-pub fn malloc_in<P: Policy>(
-    pool: &MemoryPool<P>,
-    allocator: &Allocator<P>,
-    bytes: u64,
-    stream: Stream,
-) -> DevicePtr {
+pub fn malloc_in(pool: &MemoryPool, allocator: &Allocator, bytes: u64, stream: Stream) -> DevicePtr {
     let _scope = pool.enter(Filter::Always).expect("no scope of it is open");
     allocator.malloc(bytes, stream).expect("there is memory")
 }

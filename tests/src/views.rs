@@ -3,11 +3,12 @@
 
 use crate::Allocator;
 use crate::bytes::Bytes;
+use crate::made;
 use crate::rig::{DEVICE, Rig};
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result, VirtualMemory};
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy};
+use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, PhysicalHandle, Stream};
 use conformance::interpose::{Hook, Interposed};
 use std::collections::BTreeMap;
@@ -19,15 +20,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// # Panics
 /// Where the settings are refused.
 #[must_use]
-pub fn allocator(rig: &Rig) -> Allocator<GranulePolicy> {
-    rig.with_policy(Settings::default())
+pub fn allocator(rig: &Rig) -> Allocator {
+    rig.with_policy::<GranulePolicy>(Settings::default())
 }
 
 /// What comes now is no load of what is kept, for which granules are larger.
 ///
 /// # Panics
 /// Where the machine has not 2 MiB.
-pub fn is_no_load<P: Policy>(allocator: &Allocator<P>, stream: Stream) {
+pub fn is_no_load(allocator: &Allocator, stream: Stream) {
     for _ in 0..20 {
         let ptr = allocator.malloc(2 * MIB, stream).expect("there is room");
         allocator.free(ptr).expect("it is live");
@@ -39,7 +40,7 @@ pub fn is_no_load<P: Policy>(allocator: &Allocator<P>, stream: Stream) {
 ///
 /// # Panics
 /// Where the machine has not twice that.
-pub fn pieces<P: Policy>(allocator: &Allocator<P>, stream: Stream, count: u64, mib: u64) -> Vec<DevicePtr> {
+pub fn pieces(allocator: &Allocator, stream: Stream, count: u64, mib: u64) -> Vec<DevicePtr> {
     is_no_load(allocator, stream);
     let blocks = (0..2 * count).map(|_| allocator.malloc(mib * MIB, stream).expect("there is room"));
     let (free, live): (Vec<_>, Vec<_>) = blocks.enumerate().partition(|(n, _)| n % 2 == 0);
@@ -128,7 +129,7 @@ struct Filled {
 /// A program each of whose blocks is full of a byte of its own, written by the streams that use it.
 struct Contents {
     backend: Arc<dyn Backend>,
-    allocator: CachingAllocator<GranulePolicy>,
+    allocator: CachingAllocator,
     streams: Vec<Stream>,
     live: Vec<Filled>,
     numbers: Numbers,
@@ -214,7 +215,7 @@ impl Contents {
 pub fn contents_survive(backend: Arc<dyn Backend>, settings: Settings, seed: u64, steps: usize) -> u64 {
     let counted = Arc::new(Interposed::new(backend, Aliases::default()));
     let backend: Arc<dyn Backend> = counted.clone();
-    let allocator = CachingAllocator::new(backend.clone(), settings).expect("the settings are valid");
+    let allocator = made::<GranulePolicy>(backend.clone(), settings).expect("the settings are valid");
     let streams = (0..2).map(|_| backend.create_stream(DEVICE, 0).expect("a stream can be made")).collect();
     let (live, numbers) = (Vec::new(), Numbers(seed));
     let mut program = Contents { backend, allocator, streams, live, numbers, next: 0 };

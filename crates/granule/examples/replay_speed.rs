@@ -4,8 +4,7 @@
 //! nanoseconds that an event took, the simulated device and the allocator made and dropped anew each time included; `replay_speed events TRACE` says how many events there are.
 //! `cargo xtask bench tools` runs it, also under callgrind.
 
-use alloc_core::config::{Flavour, Settings, pytorch};
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
+use alloc_core::config::{Flavour, PolicyName, Settings, pytorch};
 use granule::replay::{ReplayOptions, replay};
 use snapshot::trace::Trace;
 use std::error::Error;
@@ -44,18 +43,19 @@ fn events(path: &str) -> Result<f64, Box<dyn Error>> {
 fn work(what: &str, path: &str, times: &str, policy: &str, conf: &str) -> Result<f64, Box<dyn Error>> {
     let times = times.parse()?;
     let trace = Trace::load(path)?;
+    let policy = PolicyName::ALL.iter().copied().find(|known| known.name() == policy);
+    let settings = pytorch::parse(conf, &Settings::default(), Flavour::Cuda)?.settings;
     let options = ReplayOptions {
-        settings: pytorch::parse(conf, &Settings::default(), Flavour::Cuda)?.settings,
+        settings: Settings { policy, ..settings },
         unwatched: true,
         ..ReplayOptions::default()
     };
     let mut took = Vec::new();
     for _ in 0..times {
         let start = Instant::now();
-        match (what, policy) {
-            ("load", _) => drop(Trace::load(path)?),
-            ("replay", "granule") => once::<GranulePolicy>(&trace, &options)?,
-            ("replay", _) => once::<PytorchPolicy>(&trace, &options)?,
+        match what {
+            "load" => drop(Trace::load(path)?),
+            "replay" => drop(replay(&trace, &options, |_| ())?),
             _ => return Err(format!("{what} is neither replay nor load").into()),
         }
         #[allow(clippy::cast_precision_loss)]
@@ -63,9 +63,4 @@ fn work(what: &str, path: &str, times: &str, policy: &str, conf: &str) -> Result
     }
     took.sort_by(f64::total_cmp);
     Ok(took.get(took.len() / 2).copied().unwrap_or_default())
-}
-
-fn once<P: Policy>(trace: &Trace, options: &ReplayOptions) -> Result<(), Box<dyn Error>> {
-    drop(replay::<P>(trace, options, |_| ())?);
-    Ok(())
 }

@@ -4,7 +4,6 @@
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::oom::OomReport;
-use alloc_core::policy::PytorchPolicy;
 use alloc_core::snapshot::Value;
 use alloc_core::types::{BackendId, DeviceIndex, DeviceKind, Stream};
 use alloc_core::{AllocError, CachingAllocator};
@@ -196,7 +195,7 @@ fn memory_that_cannot_leave_the_process_is_virtual_memory_all_the_same() {
 /// The report of a request for more than there is.
 fn refused(backend: Arc<CBackend>) -> OomReport {
     let stream = backend.default_stream(DEVICE);
-    let allocator: CachingAllocator = CachingAllocator::new(backend, Settings::default()).unwrap();
+    let allocator = CachingAllocator::new(backend, Settings::default()).unwrap();
     match allocator.malloc(1 << 40, stream).unwrap_err() {
         AllocError::OutOfMemory(report) => *report,
         other => panic!("{other}"),
@@ -229,7 +228,7 @@ fn errors_and_snapshots_name_the_vendor_and_not_pytorch() {
         }
     }
     let backend = opened(c"npu".as_ptr(), null);
-    let allocator: CachingAllocator = CachingAllocator::new(backend, Settings::default()).unwrap();
+    let allocator = CachingAllocator::new(backend, Settings::default()).unwrap();
     let said = allocator.snapshot(false).allocator_settings;
     let of = |key: &str| said.iter().find(|(name, _)| &**name == key).map(|(_, value)| value.clone());
     assert_eq!(
@@ -272,8 +271,7 @@ fn more_devices_than_the_contract_allows_are_refused_and_not_dropped() {
         0
     }
     let backend = open(&changed(|t| t.device_count = Some(many))).unwrap();
-    let refused =
-        CachingAllocator::<PytorchPolicy>::new(backend, Settings::default()).unwrap_err().to_string();
+    let refused = CachingAllocator::new(backend, Settings::default()).unwrap_err().to_string();
     assert!(refused.contains("there are 300, and the device contract allows 256"), "{refused}");
 }
 

@@ -4,12 +4,12 @@
 //! Configuration: `policy=NAME`, then `conf=PYTORCH_ALLOC_CONF string`, both optional and separated by a comma; the
 //! string goes to the end, as it has commas of its own.
 
-mod engine;
+mod configuration;
 
+use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use backend_openreg::{Call, OpenReg, OpenRegConfig};
-use engine::Engine;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::{Arc, OnceLock};
 
@@ -31,7 +31,7 @@ const MEMORY_CALLS: &[Call] = &[
 ];
 
 struct State {
-    allocator: Engine,
+    allocator: CachingAllocator,
     device: Arc<OpenReg>,
     streams: Vec<Stream>,
 }
@@ -39,7 +39,7 @@ struct State {
 static STATE: OnceLock<State> = OnceLock::new();
 
 fn start(device_bytes: u64, config: &str) -> Result<State, String> {
-    let settings = engine::settings(config)?;
+    let settings = configuration::settings(config)?;
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let device =
         OpenReg::new(OpenRegConfig::default().devices(1).capacity(device_bytes)).map_err(|e| text(&e))?;
@@ -47,7 +47,7 @@ fn start(device_bytes: u64, config: &str) -> Result<State, String> {
     for _ in 1..STREAMS {
         streams.push(device.create_stream(DEVICE, 0).map_err(|e| text(&e))?);
     }
-    let allocator = Engine::new(device.clone(), settings).map_err(|e| text(&e))?;
+    let allocator = CachingAllocator::new(device.clone(), settings).map_err(|e| text(&e))?;
     Ok(State { allocator, device, streams })
 }
 
@@ -145,7 +145,8 @@ pub extern "C" fn bm_empty_cache() {
 pub extern "C" fn bm_reset() {
     bm_empty_cache();
     if let Some(state) = STATE.get() {
-        let _ = state.allocator.reset_stats(DEVICE);
+        let _ = state.allocator.reset_peak_stats(DEVICE);
+        let _ = state.allocator.reset_accumulated_stats(DEVICE);
         state.device.reset_calls();
     }
 }

@@ -1,8 +1,7 @@
 //! In which orders the threads of a scenario run.
 
 use crate::rig::Rig;
-use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy};
+use alloc_core::config::{PolicyName, Settings};
 use alloc_core::types::MIB;
 use shuttle::rand::Rng;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
@@ -19,15 +18,15 @@ const DEPTH: usize = 3;
 
 /// Runs a scenario on fresh machines of `mebibytes`. Whether segments are fixed or grow is a part of the schedule.
 pub(crate) fn explore(mebibytes: u64, scenario: fn(&Rig)) {
-    explore_with(mebibytes, scenario);
+    explore_with(PolicyName::Pytorch, mebibytes, scenario);
 }
 
 /// The same with the `granule` policy, which moves memory between streams and shows it in views.
-pub(crate) fn explore_granules(mebibytes: u64, scenario: fn(&Rig<GranulePolicy>)) {
-    explore_with(mebibytes, scenario);
+pub(crate) fn explore_granules(mebibytes: u64, scenario: fn(&Rig)) {
+    explore_with(PolicyName::Granule, mebibytes, scenario);
 }
 
-fn explore_with<P: Policy>(mebibytes: u64, scenario: fn(&Rig<P>)) {
+fn explore_with(policy: PolicyName, mebibytes: u64, scenario: fn(&Rig)) {
     let run = |scheduler: Box<dyn Scheduler + Send>| {
         let mut config = Config::new();
         config.stack_size = 1 << 20;
@@ -35,7 +34,7 @@ fn explore_with<P: Policy>(mebibytes: u64, scenario: fn(&Rig<P>)) {
         config.silence_warnings = true;
         Runner::new(scheduler, config).run(move || {
             let expandable_segments = shuttle::rand::thread_rng().gen_bool(0.5);
-            let settings = Settings { expandable_segments, ..Settings::default() };
+            let settings = Settings { expandable_segments, policy: Some(policy), ..Settings::default() };
             let rig = Rig::new(mebibytes * MIB, settings);
             scenario(&rig);
             rig.end();

@@ -4,7 +4,6 @@
 
 use crate::explore::explore_granules;
 use crate::rig::{Block, DEVICE, Rig};
-use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{MIB, Stream};
 use backend_openreg::Call;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 static MOVED: AtomicU64 = AtomicU64::new(0);
 
 /// Runs the threads, and notes whether memory moved.
-fn together(rig: &Rig<GranulePolicy>, threads: &[&(dyn Fn() + Sync)]) {
+fn together(rig: &Rig, threads: &[&(dyn Fn() + Sync)]) {
     let before = rig.device.calls();
     rig.together(threads);
     let calls = rig.device.calls().since(&before);
     MOVED.fetch_add(u64::from(calls.get(Call::Map) > calls.get(Call::CreatePhysical)), Ordering::Relaxed);
 }
 
-fn explore(mebibytes: u64, scenario: fn(&Rig<GranulePolicy>)) {
+fn explore(mebibytes: u64, scenario: fn(&Rig)) {
     MOVED.store(0, Ordering::Relaxed);
     explore_granules(mebibytes, scenario);
     let moved = MOVED.load(Ordering::Relaxed);
@@ -29,7 +28,7 @@ fn explore(mebibytes: u64, scenario: fn(&Rig<GranulePolicy>)) {
 }
 
 /// Free pieces of 12 MiB of a stream between live ones, which are returned. The device is done with all of it.
-fn pieces(rig: &Rig<GranulePolicy>, stream: Stream) -> Vec<Block> {
+fn pieces(rig: &Rig, stream: Stream) -> Vec<Block> {
     // What comes now is no load of what is kept, for which granules are larger.
     for _ in 0..20 {
         rig.churn(2 * MIB, stream);

@@ -4,7 +4,7 @@ use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, EventFlags};
 use alloc_core::config::Settings;
 use alloc_core::error::Result;
-use alloc_core::policy::{Policy, PytorchPolicy};
+use alloc_core::policy::PytorchPolicy;
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use shuttle::thread;
@@ -34,13 +34,13 @@ struct Held {
     uses: Mutex<Vec<(Block, Event)>>,
 }
 
-pub(crate) struct Rig<P: Policy = PytorchPolicy> {
+pub(crate) struct Rig {
     pub(crate) device: Arc<OpenReg>,
-    pub(crate) allocator: Arc<CachingAllocator<P>>,
+    pub(crate) allocator: Arc<CachingAllocator>,
     held: Held,
 }
 
-impl<P: Policy> Rig<P> {
+impl Rig {
     pub(crate) fn new(capacity: u64, settings: Settings) -> Self {
         // Work is done a few calls later than it is queued, as far as the program can tell.
         let config = OpenRegConfig::default().devices(1).capacity(capacity).clock(Clock::Virtual { lag: 4 });

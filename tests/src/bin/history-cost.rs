@@ -59,7 +59,7 @@ fn main() -> ExitCode {
 
 fn allocator() -> Result<(CachingAllocator, Stream), AllocError> {
     let machine = OpenReg::new(OpenRegConfig::default().devices(1).capacity(64 << 30))?;
-    let allocator: CachingAllocator = CachingAllocator::new(machine, Settings::default())?;
+    let allocator = CachingAllocator::new(machine, Settings::default())?;
     let stream = allocator.backend().default_stream(DeviceIndex(0));
     Ok((allocator, stream))
 }

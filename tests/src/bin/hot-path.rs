@@ -83,7 +83,7 @@ fn churn(
     (pairs, bytes): (usize, Option<u64>),
 ) -> Result<u64, AllocError> {
     let stream = backend.default_stream(DeviceIndex(0));
-    let allocator: CachingAllocator = CachingAllocator::new(backend, settings)?;
+    let allocator = CachingAllocator::new(backend, settings)?;
     let size = |n: usize| bytes.unwrap_or(512 << (n * 7 % 14));
     let mut live = Vec::with_capacity(16);
     for n in 0..16 {

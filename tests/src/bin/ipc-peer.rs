@@ -6,7 +6,8 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
+use alloc_core::policy::Policy;
+use alloc_core::policy::{GranulePolicy, PytorchPolicy};
 use alloc_core::share::ImportedMemory;
 use alloc_core::types::{DevicePtr, MIB};
 use backend_cuda::Cuda;
@@ -24,17 +25,17 @@ use std::sync::Arc;
 
 type Answer = Result<String, Box<dyn Error>>;
 
-struct Service<P: Policy> {
+struct Service {
     backend: Arc<dyn Backend>,
-    allocator: Allocator<P>,
+    allocator: Allocator,
     imports: Vec<Option<Arc<ImportedMemory>>>,
 }
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let served = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        [backend, mode @ "granule"] => Service::<GranulePolicy>::new(backend, mode).map(Service::run),
-        [backend, mode] => Service::<PytorchPolicy>::new(backend, mode).map(Service::run),
+        [backend, mode @ "granule"] => Service::new::<GranulePolicy>(backend, mode).map(Service::run),
+        [backend, mode] => Service::new::<PytorchPolicy>(backend, mode).map(Service::run),
         _ => Err("usage: ipc-peer openreg|masquerade|cuda|hip fixed|growable|uncached|granule".into()),
     };
     if let Err(error) = served {
@@ -44,8 +45,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-impl<P: Policy> Service<P> {
-    fn new(backend: &str, mode: &str) -> Result<Self, Box<dyn Error>> {
+impl Service {
+    fn new<P: Policy>(backend: &str, mode: &str) -> Result<Self, Box<dyn Error>> {
         let config = OpenRegConfig::default().devices(1).capacity(256 * MIB);
         let config = config.memory(MemoryMode::Mapped).clock(Clock::Workers);
         let backend: Arc<dyn Backend> = match backend {
@@ -57,7 +58,7 @@ impl<P: Policy> Service<P> {
         };
         let (expandable_segments, caching) = (mode == "growable", mode != "uncached");
         let settings = Settings { expandable_segments, caching, ..Settings::default() };
-        let allocator = Arc::new(alloc_core::CachingAllocator::new(backend.clone(), settings)?);
+        let allocator = Arc::new(granule_tests::made::<P>(backend.clone(), settings)?);
         Ok(Self { backend, allocator, imports: Vec::new() })
     }
 

@@ -89,7 +89,7 @@ fn size(numbers: &mut Numbers) -> u64 {
 }
 
 fn blocks<P: Policy>(many: usize) -> Cost {
-    let machine = Machine::<P>::new();
+    let machine = Machine::new::<P>();
     let (stream, mut numbers) = (machine.stream(), Numbers(9));
     let mut live: Vec<DevicePtr> = (0..many).map(|_| machine.malloc(size(&mut numbers), stream)).collect();
     machine.cost(20_000, |_| {
@@ -101,7 +101,7 @@ fn blocks<P: Policy>(many: usize) -> Cost {
 
 #[allow(clippy::cast_precision_loss)]
 fn snapshot(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let stream = machine.stream();
     machine.fill(512, std::iter::repeat_n(stream, many));
     let cost = machine.cost(5, |_| drop(machine.allocator.snapshot(true)));
@@ -109,7 +109,7 @@ fn snapshot(many: usize) -> Cost {
 }
 
 fn history(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let stream = machine.stream();
     machine.allocator.record_history(&HistoryOptions::newest(many));
     let pair = |_| machine.free(machine.malloc(512, stream));
@@ -118,14 +118,14 @@ fn history(many: usize) -> Cost {
 }
 
 fn hit(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let streams = machine.streams(many);
     machine.fill(512, streams.iter().copied());
     machine.cost(20_000, |n| machine.free(machine.malloc(512, streams[n * 7 % many])))
 }
 
 /// More large blocks were live once than will be.
-fn pass_a_peak<P: Policy>(machine: &Machine<P>, many: usize, stream: Stream) {
+fn pass_a_peak(machine: &Machine, many: usize, stream: Stream) {
     let past: Vec<_> = (0..2 * many + 100).map(|_| machine.malloc(4 * MIB, stream)).collect();
     past.into_iter().for_each(|ptr| machine.free(ptr));
     let past = machine.malloc(1 << 36, stream);
@@ -135,7 +135,7 @@ fn pass_a_peak<P: Policy>(machine: &Machine<P>, many: usize, stream: Stream) {
 
 /// Streams with a live block each, and a peak in the past that no miss passes.
 fn miss<P: Policy>(many: usize) -> Cost {
-    let machine = Machine::<P>::new();
+    let machine = Machine::new::<P>();
     let stream = machine.stream();
     pass_a_peak(&machine, many, stream);
     for other in machine.streams(many) {
@@ -146,28 +146,28 @@ fn miss<P: Policy>(many: usize) -> Cost {
 }
 
 fn first(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     machine.fill(512, machine.streams(many));
     let new = machine.streams(100);
     machine.cost(100, |n| machine.fill(512, [new[n]]))
 }
 
 fn retire(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let streams = machine.streams(many + 100);
     machine.fill(512, streams.iter().copied());
     machine.cost(100, |n| machine.allocator.retire(streams[many + n]).expect("it is known"))
 }
 
 fn stats(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     machine.fill(512, machine.streams(many));
     machine.cost(10, |_| drop(machine.allocator.stats(DEVICE)))
 }
 
 /// Each stream still uses a block that was freed.
 fn pending(many: usize) -> Cost {
-    let machine = Machine::<GranulePolicy>::with_lag(u64::MAX / 2);
+    let machine = Machine::with_lag::<GranulePolicy>(u64::MAX / 2);
     let (own, streams) = (machine.stream(), machine.streams(many));
     let used = |n: usize| {
         let ptr = machine.malloc(512, own);
@@ -183,7 +183,7 @@ fn pending(many: usize) -> Cost {
 }
 
 fn record(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let (ptr, streams) = (machine.malloc(512, machine.stream()), machine.streams(many + 1_000));
     let record = |n: usize| machine.allocator.record_stream(ptr, streams[n]).expect("it is live");
     (0..many).for_each(record);
@@ -192,7 +192,7 @@ fn record(many: usize) -> Cost {
 
 #[allow(clippy::cast_precision_loss)]
 fn free_of_users(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let (own, streams) = (machine.stream(), machine.streams(many));
     let mut used: Vec<DevicePtr> = (0..5).map(|_| machine.malloc(512, own)).collect();
     for ptr in &used {
@@ -202,25 +202,25 @@ fn free_of_users(many: usize) -> Cost {
     Cost { ns: cost.ns / many as f64, steps: cost.steps / many as f64, ..cost }
 }
 
-fn pool<P: Policy>(machine: &Machine<P>) -> MemoryPool<P> {
+fn pool(machine: &Machine) -> MemoryPool {
     MemoryPool::new(&machine.allocator, DEVICE, PoolOptions::default()).expect("the id is fresh")
 }
 
 /// A pool that has a live block.
-fn used_pool(machine: &Machine<PytorchPolicy>, stream: Stream) -> MemoryPool<PytorchPolicy> {
+fn used_pool(machine: &Machine, stream: Stream) -> MemoryPool {
     let pool = pool(machine);
     let _live = malloc_in(&pool, &machine.allocator, 512, stream);
     pool
 }
 
 /// Makes a pool, uses it, and lets it go with all that it has.
-fn make_and_release(machine: &Machine<PytorchPolicy>, stream: Stream) {
+fn make_and_release(machine: &Machine, stream: Stream) {
     let pool = pool(machine);
     machine.free(malloc_in(&pool, &machine.allocator, 512, stream));
 }
 
 fn pools_in_use(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let stream = machine.stream();
     // Arenas are numbered with 16 bits: the others are there and have no memory yet.
     let _pools: Vec<_> =
@@ -229,7 +229,7 @@ fn pools_in_use(many: usize) -> Cost {
 }
 
 fn pools_gone(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let stream = machine.stream();
     (0..many).for_each(|_| make_and_release(&machine, stream));
     machine.cost(100, |_| make_and_release(&machine, stream))
@@ -237,7 +237,7 @@ fn pools_gone(many: usize) -> Cost {
 
 /// A pool is released whose memory stays until the cache is emptied.
 fn pools_cached(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let (allocator, stream) = (&machine.allocator, machine.stream());
     let release_one = |_| {
         let id = PoolId::fresh();
@@ -251,7 +251,7 @@ fn pools_cached(many: usize) -> Cost {
 }
 
 fn empty_one(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let stream = machine.stream();
     let pools: Vec<_> = (0..many).map(|_| used_pool(&machine, stream)).collect();
     machine.cost(100, |n| {
@@ -262,7 +262,7 @@ fn empty_one(many: usize) -> Cost {
 }
 
 fn sleep_one(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let stream = machine.stream();
     let _pools: Vec<_> = (0..many).map(|_| used_pool(&machine, stream)).collect();
     let sleeper = tagged(&machine.allocator, "model");
@@ -275,7 +275,7 @@ fn sleep_one(many: usize) -> Cost {
 }
 
 fn stats_of_one(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let stream = machine.stream();
     let pools: Vec<_> = (0..many).map(|_| used_pool(&machine, stream)).collect();
     machine.cost(100, |n| drop(pools[n * 7 % many].stats()))
@@ -283,7 +283,7 @@ fn stats_of_one(many: usize) -> Cost {
 
 /// A pool's last reference goes while a request takes memory for it, as the program hears of that memory.
 fn released_within(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let (allocator, stream) = (&machine.allocator, machine.stream());
     pass_a_peak(&machine, many, stream);
     let _pools: Vec<_> = (0..many).map(|_| used_pool(&machine, stream)).collect();
@@ -304,7 +304,7 @@ fn released_within(many: usize) -> Cost {
 
 /// A large pool goes, and another one takes its place.
 fn stats_of_the_next(many: usize) -> Cost {
-    let machine = Machine::<PytorchPolicy>::new();
+    let machine = Machine::new::<PytorchPolicy>();
     let stream = machine.stream();
     let large = pool(&machine);
     let scope = large.enter(Filter::Always).expect("it has none yet");
@@ -317,8 +317,8 @@ fn stats_of_the_next(many: usize) -> Cost {
 }
 
 /// Free memory in so many pieces, each smaller than what is asked for, and nothing more that may be taken.
-fn in_pieces(many: usize) -> (Machine<GranulePolicy>, Stream) {
-    let machine = Machine::<GranulePolicy>::new();
+fn in_pieces(many: usize) -> (Machine, Stream) {
+    let machine = Machine::new::<GranulePolicy>();
     let stream = machine.stream();
     crate::views::pieces(&machine.allocator, stream, many as u64, 12);
     (machine, stream)

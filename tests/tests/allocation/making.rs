@@ -1,48 +1,41 @@
 //! Making an allocator: settings that it refuses, and what it costs.
 
-use alloc_core::CachingAllocator;
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::policy::Policy;
 use alloc_core::types::MIB;
+use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule_tests::alone::alone;
-use granule_tests::setup::{of, roomy};
+use granule_tests::setup::of;
 use granule_tests::with_policy;
 
 fn driver_pools_are_refused_clearly<P: Policy>() {
     let device = OpenReg::new(OpenRegConfig::default()).unwrap();
     let settings =
         Settings { backend: alloc_core::config::AllocatorBackend::DriverPools, ..Settings::default() };
-    let error = CachingAllocator::<P>::new(device, settings).unwrap_err();
+    let error = granule_tests::made::<P>(device, settings).unwrap_err();
     assert!(error.to_string().contains("backend:native"), "{error}");
 }
 
-/// The policy is the allocator's type: settings that name another are refused, from code and from text, at first and later.
-fn another_policy_than_that_of_the_type_is_refused<P: Policy>() {
-    let (device, allocator, _) = roomy::<P>(Settings::default());
-    let of_type = |policy: &PolicyName| policy.name() == P::NAME;
-    let (own, others): (Vec<_>, Vec<_>) = PolicyName::ALL.iter().copied().partition(of_type);
-    for other in others {
-        let read: Settings = format!("policy:{other}").parse().unwrap();
-        let written = Settings { policy: Some(other), ..Settings::default() };
-        for settings in [read, written] {
-            let refused = [
-                CachingAllocator::<P>::new(device.clone(), settings.clone()).map(drop),
-                allocator.configure(settings),
-            ];
-            for refused in refused {
-                let text = refused.unwrap_err().to_string();
-                for part in
-                    [format!("policy:{other}"), format!("policy:{}", P::NAME), "leave policy out".into()]
-                {
-                    assert!(text.contains(&part), "{text}");
-                }
-            }
+/// The settings choose the policy, from code and from text; a running allocator keeps it.
+fn settings_choose_the_policy_once_and_for_all<P: Policy>() {
+    let settings = Settings::parse(&format!("policy:{}", P::NAME)).unwrap();
+    let allocator = CachingAllocator::new(OpenReg::new(of(100)).unwrap(), settings.clone()).unwrap();
+    assert_eq!((allocator.policy_name(), allocator.settings()), (P::NAME, settings.clone()));
+    let others = PolicyName::ALL.iter().copied().filter(|policy| policy.name() != P::NAME);
+    for asked in others {
+        let refused = allocator.configure(Settings { policy: Some(asked), ..Settings::default() });
+        let text = refused.as_ref().unwrap_err().to_string();
+        assert!(matches!(refused, Err(AllocError::PolicyFixed { .. })), "{text}");
+        for part in
+            [format!("policy:{asked} is refused"), format!("policy:{}", P::NAME), "make another one".into()]
+        {
+            assert!(text.contains(&part), "{text}");
         }
     }
-    assert_eq!(allocator.settings(), Settings::default(), "nothing has changed");
-    allocator.configure(Settings { policy: Some(own[0]), ..Settings::default() }).unwrap();
-    assert_eq!(allocator.settings().policy_name().name(), allocator.policy_name());
+    assert_eq!(allocator.settings(), settings, "nothing has changed");
+    allocator.configure(Settings::default()).unwrap();
+    assert_eq!(allocator.settings().policy_name().name(), P::NAME, "what is not said stays");
 }
 
 /// Settings made in code were not checked; a small large segment handed out memory beyond its segment.
@@ -57,9 +50,9 @@ fn settings_made_in_code_are_checked<P: Policy>() {
         Settings { roundup_power2_divisions: [3; 16], ..Settings::default() },
     ];
     for settings in wrong {
-        let error = CachingAllocator::<P>::new(device.clone(), settings.clone()).unwrap_err();
+        let error = granule_tests::made::<P>(device.clone(), settings.clone()).unwrap_err();
         assert!(error.to_string().contains("it must be"), "{error}");
-        let allocator = CachingAllocator::<P>::new(device.clone(), Settings::default()).unwrap();
+        let allocator = granule_tests::made::<P>(device.clone(), Settings::default()).unwrap();
         assert!(allocator.configure(settings).is_err());
     }
 }
@@ -87,7 +80,7 @@ fn an_allocator_costs_little_until_it_is_used<P: Policy>() {
 
 granule_tests::for_each_policy!(
     driver_pools_are_refused_clearly,
-    another_policy_than_that_of_the_type_is_refused,
+    settings_choose_the_policy_once_and_for_all,
     settings_made_in_code_are_checked,
     an_allocator_costs_little_until_it_is_used,
 );

@@ -88,23 +88,23 @@ fn order(device: &OpenReg, from: Stream, to: Stream) {
     unsafe { device.destroy_event(event) }.unwrap();
 }
 
-struct Model<P: Policy> {
+struct Model {
     device: Arc<OpenReg>,
-    allocator: CachingAllocator<P>,
+    allocator: CachingAllocator,
     streams: Vec<Stream>,
     live: Vec<Live>,
     hazards: Vec<Hazard>,
     requested_peak_at_least: i64,
 }
 
-impl<P: Policy> Model<P> {
-    fn new(settings: Settings, lag: u64, virtual_memory: bool) -> Self {
+impl Model {
+    fn new<P: Policy>(settings: Settings, lag: u64, virtual_memory: bool) -> Self {
         let config = OpenRegConfig::default().devices(1).capacity(256 * MIB).clock(Clock::Virtual { lag });
         let config = if virtual_memory { config } else { config.without_virtual_memory() };
         let device = OpenReg::new(config).unwrap();
         let mut streams = vec![device.default_stream(DEVICE)];
         streams.extend((1..STREAMS).map(|_| device.create_stream(DEVICE, 0).unwrap()));
-        let allocator = CachingAllocator::new(device.clone(), settings).unwrap();
+        let allocator = granule_tests::made::<P>(device.clone(), settings).unwrap();
         Self { device, allocator, streams, live: Vec::new(), hazards: Vec::new(), requested_peak_at_least: 0 }
     }
 
@@ -230,7 +230,7 @@ impl<P: Policy> Model<P> {
 }
 
 fn keeps_every_promise<P: Policy>(settings: Settings, lag: u64, virtual_memory: bool, ops: &[Op]) {
-    let mut model = Model::<P>::new(settings, lag, virtual_memory);
+    let mut model = Model::new::<P>(settings, lag, virtual_memory);
     for op in ops {
         model.apply(op);
         model.check();
@@ -240,7 +240,7 @@ fn keeps_every_promise<P: Policy>(settings: Settings, lag: u64, virtual_memory: 
 
 /// Addresses, figures and driver calls of a program.
 fn trail<P: Policy>(settings: &Settings, lag: u64, ops: &[Op]) -> impl PartialEq + std::fmt::Debug + use<P> {
-    let mut model = Model::<P>::new(settings.clone(), lag, true);
+    let mut model = Model::new::<P>(settings.clone(), lag, true);
     let mut addresses = Vec::new();
     for op in ops {
         model.apply(op);

@@ -19,7 +19,7 @@ fn machine() -> OpenRegConfig {
 }
 
 /// What is wrong with freeing `ptr`; nothing but the answer comes of it.
-fn problem<P: Policy>(allocator: &Allocator<P>, ptr: DevicePtr) -> BadPointer {
+fn problem(allocator: &Allocator, ptr: DevicePtr) -> BadPointer {
     let before = allocator.stats(DEVICE).unwrap();
     let Err(AllocError::InvalidPointer(wrong)) = allocator.free(ptr) else { panic!("{ptr} was freed") };
     assert_eq!(allocator.stats(DEVICE).unwrap(), before, "a refused free changes nothing");
@@ -96,9 +96,9 @@ fn the_history_in_an_error_is_short_and_newest<P: Policy>() {
 
 /// Asks the allocator while it is asked for its frames, which takes every lock.
 #[derive(Debug)]
-struct Nosy<P: Policy>(Weak<alloc_core::CachingAllocator<P>>);
+struct Nosy(Weak<alloc_core::CachingAllocator>);
 
-impl<P: Policy> CallContext for Nosy<P> {
+impl CallContext for Nosy {
     fn frames(&self) -> Stack {
         let allocator = self.0.upgrade().expect("the allocator is asking");
         allocator.check_invariants();

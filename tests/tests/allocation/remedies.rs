@@ -139,7 +139,7 @@ impl tracing::Subscriber for AtLine {
 fn flush_under_way<P: Policy>(
     capacity: u64,
     mebibytes: u64,
-) -> (Arc<OpenReg>, Allocator<P>, impl FnOnce() + Send) {
+) -> (Arc<OpenReg>, Allocator, impl FnOnce() + Send) {
     let (device, allocator, _) = with_policy::<P>(of(capacity).clock(Clock::Workers), Settings::default());
     let stream = device.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(mebibytes * MIB, stream).unwrap();

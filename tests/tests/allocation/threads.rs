@@ -1,6 +1,5 @@
 //! Many threads at once: nothing overlaps, nothing is lost, every sum is exact.
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::policy::Policy;
@@ -47,7 +46,7 @@ impl Held {
 
 fn stress<P: Policy>(settings: Settings, capacity: u64, operations: u64) {
     let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(capacity)).unwrap();
-    let allocator = Arc::new(CachingAllocator::<P>::new(device.clone(), settings).unwrap());
+    let allocator = Arc::new(granule_tests::made::<P>(device.clone(), settings).unwrap());
     let streams: Vec<Stream> = (0..3).map(|_| device.create_stream(DEVICE, 0).unwrap()).collect();
     let held = Held::default();
     std::thread::scope(|scope| {
@@ -142,7 +141,7 @@ fn a_device_that_is_too_small_under_four_threads<P: Policy>() {
 /// Two threads, each on its own stream, both below their peaks: the recorded peak is the true one.
 fn peaks_over_streams_are_exact_under_threads<P: Policy>() {
     let device = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
-    let allocator = CachingAllocator::<P>::new(device.clone(), Settings::default()).unwrap();
+    let allocator = granule_tests::made::<P>(device.clone(), Settings::default()).unwrap();
     let streams: Vec<Stream> = (0..2).map(|_| device.create_stream(DEVICE, 0).unwrap()).collect();
     let barrier = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
@@ -168,11 +167,11 @@ fn peaks_over_streams_are_exact_under_threads<P: Policy>() {
 
 /// Memory freed by a destructor of the thread's, when Rust has forgotten the thread already.
 fn a_thread_may_free_memory_to_its_very_end<P: Policy>() {
-    struct Last<P: Policy>(Allocator<P>, DevicePtr, Stream);
+    struct Last(Allocator, DevicePtr, Stream);
 
-    extern "C" fn at_end<P: Policy>(last: *mut std::ffi::c_void) {
+    extern "C" fn at_end(last: *mut std::ffi::c_void) {
         // SAFETY: made by `Box::into_raw` below, and given to this function once.
-        let Last(allocator, ptr, stream) = *unsafe { Box::from_raw(last.cast::<Last<P>>()) };
+        let Last(allocator, ptr, stream) = *unsafe { Box::from_raw(last.cast::<Last>()) };
         allocator.free(ptr).unwrap();
         allocator.malloc(40 * MIB, stream).unwrap();
         allocator.mark_capture_begin(DEVICE).unwrap();
@@ -187,7 +186,7 @@ fn a_thread_may_free_memory_to_its_very_end<P: Policy>() {
             let ends = move || {
                 let mut key = 0;
                 // SAFETY: a function that takes what is set below.
-                assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_end::<P>)) }, 0);
+                assert_eq!(unsafe { libc::pthread_key_create(&raw mut key, Some(at_end)) }, 0);
                 let last = Box::into_raw(Box::new(last));
                 // SAFETY: a key of this thread's making.
                 assert_eq!(unsafe { libc::pthread_setspecific(key, last.cast()) }, 0);

@@ -49,16 +49,16 @@ unsafe impl PhysicalSource for Borrowed {
 }
 
 /// A program under test. Whatever fails is made again at once and must work then.
-struct Program<'m, P: Policy> {
+struct Program<'m> {
     machine: &'m dyn Machine,
     backend: Arc<dyn Backend>,
-    allocator: CachingAllocator<P>,
+    allocator: CachingAllocator,
     stream: Stream,
     side: Stream,
     struck: Cell<bool>,
 }
 
-impl<P: Policy> Program<'_, P> {
+impl Program<'_> {
     fn again<T, E: Debug>(&self, what: impl Fn() -> Result<T, E>) -> T {
         self.machine.tick();
         what().unwrap_or_else(|error| {
@@ -163,7 +163,7 @@ fn run<P: Policy>(machine: &dyn Machine, settings: &Settings, k: u64) -> (u64, b
     let backend = machine.backend();
     let new_stream = || backend.create_stream(DEVICE, 0).unwrap();
     let (stream, side) = (new_stream(), new_stream());
-    let allocator = CachingAllocator::<P>::new(backend.clone(), settings.clone()).unwrap();
+    let allocator = granule_tests::made::<P>(backend.clone(), settings.clone()).unwrap();
     let (used, traps, calls) = (machine.used(), machine.traps(), machine.calls());
     let program = Program { machine, backend, allocator, stream, side, struck: Cell::new(false) };
     machine.fail(k, kind_of(k));

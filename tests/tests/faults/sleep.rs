@@ -18,14 +18,14 @@ use std::fmt::Debug;
 
 const TAG: &[&str] = &["weights"];
 
-struct Program<'m, P: Policy> {
+struct Program<'m> {
     machine: &'m Simulated,
-    allocator: CachingAllocator<P>,
+    allocator: CachingAllocator,
     stream: Stream,
     struck: Cell<bool>,
 }
 
-impl<P: Policy> Program<'_, P> {
+impl Program<'_> {
     fn again<T, E: Debug>(&self, what: impl Fn() -> Result<T, E>) -> T {
         what().unwrap_or_else(|error| {
             assert!(!self.struck.replace(true), "one failing call fails one operation: {error:?}");
@@ -79,7 +79,7 @@ impl<P: Policy> Program<'_, P> {
 fn run<P: Policy>(k: u64, backup: &Backup) -> (u64, bool) {
     let config = OpenRegConfig::default().devices(1).capacity(64 * MIB).memory(MemoryMode::Mapped);
     let machine = Simulated { device: OpenReg::new(config).unwrap(), lag: 0 };
-    let allocator = CachingAllocator::<P>::new(machine.backend(), Settings::default()).unwrap();
+    let allocator = granule_tests::made::<P>(machine.backend(), Settings::default()).unwrap();
     let stream = machine.device.default_stream(DEVICE);
     let pool = PoolId::fresh();
     allocator.create_pool(DEVICE, pool, None).unwrap();

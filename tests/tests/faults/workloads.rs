@@ -1,7 +1,6 @@
 //! Promise 3: whatever driver call fails, and whenever, statistics, maps and pools stay consistent, nothing
 //! is lost, and the call can be made again.
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::policy::Policy;
@@ -75,7 +74,7 @@ fn pending_frees_survive_every_failing_call<P: Policy>() {
 /// Promise 2: an event that cannot be recorded leaves the block pending, counted, until a synchronisation.
 fn a_free_whose_event_fails_stays_pending_and_is_reported<P: Policy>() {
     let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(64 << 20)).unwrap();
-    let allocator = CachingAllocator::<P>::new(device.clone(), Settings::default()).unwrap();
+    let allocator = granule_tests::made::<P>(device.clone(), Settings::default()).unwrap();
     let (home, other) = (device.default_stream(DEVICE), device.create_stream(DEVICE, 0).unwrap());
     let ptr = allocator.malloc(40 << 20, home).unwrap();
     allocator.record_stream(ptr, other).unwrap();
@@ -95,7 +94,7 @@ fn a_free_whose_event_fails_stays_pending_and_is_reported<P: Policy>() {
 /// Promise 2: a free makes no call that allocates or waits.
 fn free_never_allocates_and_never_waits<P: Policy>() {
     let device: Arc<OpenReg> = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
-    let allocator = CachingAllocator::<P>::new(device.clone(), Settings::default()).unwrap();
+    let allocator = granule_tests::made::<P>(device.clone(), Settings::default()).unwrap();
     let (home, other) = (device.default_stream(DEVICE), device.create_stream(DEVICE, 0).unwrap());
     let blocks: Vec<_> = (0..50).map(|n| allocator.malloc(1 << (10 + n % 15), home).unwrap()).collect();
     for ptr in blocks.iter().step_by(2) {

@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The pool was released, its memory can go, and its record with it; captures are no concern of later calls.
-pub(crate) fn nothing_remains<P: Policy>(rig: &Rig, allocator: &Allocator<P>, pool: PoolId, stream: Stream) {
+pub(crate) fn nothing_remains(rig: &Rig, allocator: &Allocator, pool: PoolId, stream: Stream) {
     assert_eq!(rig.backend.capture().unwrap().status(stream), Ok(CaptureStatus::None));
     if let Ok(uses) = allocator.pool_use_count(DEVICE, pool) {
         assert_eq!(uses, 0, "{}: the pool was released", rig.name);

@@ -25,7 +25,7 @@ fn memory_of_a_graph_stays_until_its_launches_are_done<P: Policy>() {
             let ptr = allocator.malloc(30 * MIB, stream).unwrap();
             fill(rig, stream, ptr, 30 * MIB);
             allocator.free(ptr).unwrap();
-            let mut graph: CapturedGraph<P> = capture.end().unwrap();
+            let mut graph: CapturedGraph = capture.end().unwrap();
             let gate = rig.hold(elsewhere);
             // SAFETY: the graph uses its own pool's memory only.
             unsafe { graph.launch(elsewhere) }.unwrap();

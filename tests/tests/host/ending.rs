@@ -2,11 +2,11 @@
 
 use crate::machines::{calls, idle, nothing_is_pinned, plain, slow, with};
 use crate::watched::{over, world};
+use alloc_core::AllocError;
 use alloc_core::backend::{Backend, CaptureMode, CopyKind, ErrorKind, PinnedHost};
 use alloc_core::config::Settings;
 use alloc_core::pool::Filter;
 use alloc_core::types::{KIB, MIB, PoolId};
-use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Call, Clock, FaultPlan};
 use granule_tests::alone::alone;
 use granule_tests::quiet::Retires;
@@ -38,7 +38,7 @@ fn the_end_waits_for_devices_and_leaves_what_the_program_has() {
     let host = plain(&machine);
     let stream = machine.create_stream(DEVICE, 0).unwrap();
     let devices =
-        CachingAllocator::<alloc_core::policy::PytorchPolicy>::new(machine.clone(), Settings::default())
+        granule_tests::made::<alloc_core::policy::PytorchPolicy>(machine.clone(), Settings::default())
             .unwrap();
     let device = devices.malloc(MIB, stream).unwrap();
     let used = host.allocate(MIB).unwrap();

@@ -1,7 +1,6 @@
 //! Promise 8: with the `pytorch` policy a replay gives what PyTorch's native allocator gave.
 
 use alloc_core::config::Settings;
-use alloc_core::policy::PytorchPolicy;
 use granule::replay::{ReplayOptions, min_capacity, replay};
 use granule_tests::recorded;
 
@@ -13,7 +12,7 @@ fn options(configuration: &str) -> ReplayOptions {
 fn same_as_native(name: &str, configuration: &str) {
     let Some(trace) = recorded(name) else { return };
     let native = trace.header.native.get(configuration).expect("the header has this configuration");
-    let ours = replay::<PytorchPolicy>(&trace, &options(configuration), |_| {}).unwrap();
+    let ours = replay(&trace, &options(configuration), |_| {}).unwrap();
     let result = &ours.result;
     let figure = |value: i64| Some(value.unsigned_abs());
     assert_eq!(figure(result.requested_bytes_peak), native.requested_bytes_peak, "requested");
@@ -32,7 +31,7 @@ fn same_as_native(name: &str, configuration: &str) {
 fn same_smallest_device(name: &str, configuration: &str) {
     let Some(trace) = recorded(name) else { return };
     let native = trace.header.native.get(configuration).expect("the header has this configuration");
-    let ours = min_capacity::<PytorchPolicy>(&trace, &options(configuration), 16 << 20, |_| {}).unwrap();
+    let ours = min_capacity(&trace, &options(configuration), 16 << 20, |_| {}).unwrap();
     assert_eq!(Some(ours.min_capacity), native.min_capacity, "smallest device");
     assert_eq!(
         Some(ours.retries_at_min_capacity.unsigned_abs()),

@@ -25,14 +25,14 @@ fn config(capacity: u64, lag: u64) -> OpenRegConfig {
 /// A program on such a device.
 struct Program {
     device: Arc<OpenReg>,
-    allocator: CachingAllocator<GranulePolicy>,
+    allocator: CachingAllocator,
     stream: Stream,
 }
 
 impl Program {
     fn new(capacity: u64, lag: u64) -> Self {
         let device = OpenReg::new(config(capacity, lag)).unwrap();
-        let allocator = CachingAllocator::new(device.clone(), Settings::default()).unwrap();
+        let allocator = granule_tests::made::<GranulePolicy>(device.clone(), Settings::default()).unwrap();
         Self { stream: device.default_stream(DEVICE), device, allocator }
     }
 
@@ -173,8 +173,9 @@ fn replacing_survives_every_failing_call() {
 }
 
 fn replayed<P: Policy>(trace: &Trace) -> ReplayResult {
-    let options = ReplayOptions { no_virtual_memory: true, ..ReplayOptions::default() };
-    let replay = replay::<P>(trace, &options, |_| {}).unwrap();
+    let settings = granule_tests::under::<P>(Settings::default());
+    let options = ReplayOptions { settings, no_virtual_memory: true, ..ReplayOptions::default() };
+    let replay = replay(trace, &options, |_| {}).unwrap();
     replay.allocator.check_invariants();
     replay.result
 }

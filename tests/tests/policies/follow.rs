@@ -1,6 +1,5 @@
 //! Remembered places of the `granule` policy: programs that repeat stop mapping, and what is remembered is never wrong.
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::policy::GranulePolicy;
@@ -48,12 +47,7 @@ fn pass(seed: u64, length: usize, most: u64, largest: u64) -> Vec<Step> {
 }
 
 /// Runs a pass but for its last frees: those blocks are freed by the next pass, some way into it. Returns all addresses.
-fn run(
-    allocator: &Allocator<GranulePolicy>,
-    stream: Stream,
-    steps: &[Step],
-    left: &mut Vec<DevicePtr>,
-) -> Vec<DevicePtr> {
+fn run(allocator: &Allocator, stream: Stream, steps: &[Step], left: &mut Vec<DevicePtr>) -> Vec<DevicePtr> {
     const AT_ITS_END: usize = 12;
     let mut blocks = Vec::new();
     for (at, step) in steps.iter().enumerate() {
@@ -70,7 +64,7 @@ fn run(
     blocks
 }
 
-fn kept(allocator: &Allocator<GranulePolicy>, stream: Stream) -> Vec<DevicePtr> {
+fn kept(allocator: &Allocator, stream: Stream) -> Vec<DevicePtr> {
     (0..5).map(|n| allocator.malloc((7 + 9 * n) * MIB, stream).unwrap()).collect()
 }
 
@@ -136,7 +130,7 @@ type Filled = (DevicePtr, u64, u8);
 fn contents_survive(seed: u64, lag: u64) -> u64 {
     let config = of(64).memory(MemoryMode::Mapped).clock(Clock::Virtual { lag });
     let backend = Arc::new(Interposed::new(OpenReg::new(config).unwrap(), Aliases::default()));
-    let allocator = CachingAllocator::<GranulePolicy>::new(backend.clone(), Settings::default()).unwrap();
+    let allocator = granule_tests::made::<GranulePolicy>(backend.clone(), Settings::default()).unwrap();
     let stream = backend.create_stream(DEVICE, 0).unwrap();
     let bytes = Bytes(&*backend);
     let mut numbers = Numbers(seed);

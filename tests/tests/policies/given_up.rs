@@ -5,7 +5,6 @@ use alloc_core::CachingAllocator;
 use alloc_core::backend::{BackendError, CaptureMode, ErrorKind, Result, VirtualMemory};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::error::AllocError;
-use alloc_core::policy::GranulePolicy;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId, Stream};
@@ -21,11 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// A view of 36 MiB of free granules in which one block of 1 MiB lives; also the blocks beside those granules.
-fn nearly_blank(
-    rig: &Rig,
-    allocator: &Allocator<GranulePolicy>,
-    stream: Stream,
-) -> (DevicePtr, DevicePtr, Vec<DevicePtr>) {
+fn nearly_blank(rig: &Rig, allocator: &Allocator, stream: Stream) -> (DevicePtr, DevicePtr, Vec<DevicePtr>) {
     let live = pieces(allocator, stream, 3, 12);
     let view = allocator.malloc(36 * MIB, stream).unwrap();
     assert_eq!(rig.used(), 72 * MIB, "{}: nothing was taken for the view", rig.name);
@@ -216,7 +211,7 @@ fn another_streams_capture_survives_a_miss() {
 /// Switches the hardened mode on at the first unmap, and counts reservations.
 #[derive(Debug, Default)]
 struct Switch {
-    allocator: Mutex<Weak<CachingAllocator<GranulePolicy>>>,
+    allocator: Mutex<Weak<CachingAllocator>>,
     reserved: AtomicU64,
 }
 
@@ -294,7 +289,7 @@ fn granules_handed_over_are_counted() {
 }
 
 /// A program whose sizes never repeat: it needs new views for ever. Returns the most that was mapped at a time.
-fn unlike(rig: &Rig, allocator: &Allocator<GranulePolicy>, stream: Stream, steps: usize) -> u64 {
+fn unlike(rig: &Rig, allocator: &Allocator, stream: Stream, steps: usize) -> u64 {
     let mut numbers = Numbers(88_172_645_463_325_252);
     let mut live: Vec<(DevicePtr, u64)> = Vec::new();
     let (mut sum, mut most) = (0, 0);

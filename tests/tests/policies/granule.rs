@@ -17,15 +17,15 @@ use granule_tests::rig::DEVICE;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-fn machine(virtual_memory: bool) -> (Arc<OpenReg>, CachingAllocator<GranulePolicy>) {
+fn machine(virtual_memory: bool) -> (Arc<OpenReg>, CachingAllocator) {
     let config = OpenRegConfig::default().devices(1);
     let config = if virtual_memory { config } else { config.without_virtual_memory() };
     let device = OpenReg::new(config).unwrap();
-    let allocator = CachingAllocator::new(device.clone(), Settings::default()).unwrap();
+    let allocator = granule_tests::made::<GranulePolicy>(device.clone(), Settings::default()).unwrap();
     (device, allocator)
 }
 
-fn problem_of(allocator: &CachingAllocator<GranulePolicy>, ptr: DevicePtr) -> Problem {
+fn problem_of(allocator: &CachingAllocator, ptr: DevicePtr) -> Problem {
     match allocator.free(ptr) {
         Err(AllocError::InvalidPointer(bad)) => bad.problem,
         other => panic!("a wrong free came to {other:?}"),
@@ -127,10 +127,10 @@ fn a_refused_request_is_not_taken_for_a_need() {
 }
 
 /// A program of several streams on a small device, which frees some of what it holds and asks for more than there is.
-struct Crowd<P: Policy> {
+struct Crowd {
     device: Arc<OpenReg>,
     driver: Arc<Interposed<Mappings>>,
-    allocator: CachingAllocator<P>,
+    allocator: CachingAllocator,
     streams: Vec<Stream>,
     live: Vec<Held>,
 }
@@ -143,13 +143,13 @@ fn crowded() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec((0..4usize, any::<usize>(), size, 0..2usize), 1..150)
 }
 
-impl<P: Policy> Crowd<P> {
-    fn new(settings: Settings, virtual_memory: bool) -> Self {
+impl Crowd {
+    fn new<P: Policy>(settings: Settings, virtual_memory: bool) -> Self {
         let config = OpenRegConfig::default().devices(1).capacity(200 * MIB);
         let config = if virtual_memory { config } else { config.without_virtual_memory() };
         let device = OpenReg::new(config).unwrap();
         let driver = Arc::new(Interposed::new(device.clone(), Mappings::default()));
-        let allocator = CachingAllocator::new(driver.clone(), settings).unwrap();
+        let allocator = granule_tests::made::<P>(driver.clone(), settings).unwrap();
         let streams = vec![device.default_stream(DEVICE), driver.create_stream(DEVICE, 0).unwrap()];
         Self { device, driver, allocator, streams, live: Vec::new() }
     }
@@ -205,13 +205,13 @@ proptest! {
 
     #[test]
     fn what_fits_under_granule_is_served(steps in crowded()) {
-        let crowd = Crowd::<GranulePolicy>::new(Settings::default(), true);
+        let crowd = Crowd::new::<GranulePolicy>(Settings::default(), true);
         crowd.run(&steps, |crowd, size, stream| crowd.driver.hook().fits(size, stream, &crowd.live, crowd.left()));
     }
 
     #[test]
     fn what_fits_under_granule_is_served_where_segments_are_fixed(steps in crowded()) {
-        let crowd = Crowd::<GranulePolicy>::new(Settings::default(), false);
+        let crowd = Crowd::new::<GranulePolicy>(Settings::default(), false);
         crowd.run(&steps, |crowd, size, stream| {
             crowd.has_block(size, stream, false) || size.next_multiple_of(2 * MIB) <= crowd.left()
         });
@@ -220,7 +220,7 @@ proptest! {
     #[test]
     fn what_fits_under_pytorch_is_served(steps in crowded(), growable in any::<bool>()) {
         let settings = Settings { expandable_segments: growable, ..Settings::default() };
-        let crowd = Crowd::<PytorchPolicy>::new(settings, true);
+        let crowd = Crowd::new::<PytorchPolicy>(settings, true);
         crowd.run(&steps, |crowd, size, stream| {
             let segment = match size {
                 0..=MIB => 2 * MIB,

@@ -20,8 +20,8 @@ fn hardened(on: bool) -> Settings {
 }
 
 /// An allocator with free memory in three pieces of 12 MiB, and a block of 36 MiB that lies in a view of them.
-fn with_a_view(rig: &Rig) -> (Allocator<GranulePolicy>, Vec<DevicePtr>, DevicePtr) {
-    let allocator: Allocator<GranulePolicy> = rig.with_policy(hardened(false));
+fn with_a_view(rig: &Rig) -> (Allocator, Vec<DevicePtr>, DevicePtr) {
+    let allocator = rig.with_policy::<GranulePolicy>(hardened(false));
     let live = pieces(&allocator, rig.stream(), 3, 12);
     let used = rig.used();
     let view = allocator.malloc(36 * MIB, rig.stream()).unwrap();
@@ -33,7 +33,7 @@ fn device_free(rig: &Rig) -> u64 {
     rig.backend.memory_info(DEVICE).unwrap().free
 }
 
-fn end(rig: &Rig, allocator: &Allocator<GranulePolicy>, blocks: impl IntoIterator<Item = DevicePtr>) {
+fn end(rig: &Rig, allocator: &Allocator, blocks: impl IntoIterator<Item = DevicePtr>) {
     blocks.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
     rig.nothing_is_left(allocator);
 }
@@ -85,7 +85,7 @@ fn a_late_write_to_a_block_in_a_view_is_found() {
     });
 }
 
-fn refused(allocator: &Allocator<GranulePolicy>, mib: u64, stream: Stream) -> OomReport {
+fn refused(allocator: &Allocator, mib: u64, stream: Stream) -> OomReport {
     match allocator.malloc(mib * MIB, stream) {
         Err(AllocError::OutOfMemory(report)) => *report,
         other => panic!("{mib} MiB: {other:?}"),
@@ -177,7 +177,7 @@ fn the_largest_cached_piece_is_there_and_a_segments_base_is_not_told_where_it_mo
 fn a_block_that_stays_in_the_process_says_what_would_let_it_out() {
     on_each(&mapped(160), |rig| {
         let settings = Settings { segments_ipc: false, ..Settings::default() };
-        let allocator: Allocator<GranulePolicy> = rig.with_policy(settings);
+        let allocator = rig.with_policy::<GranulePolicy>(settings);
         let live = pieces(&allocator, rig.stream(), 3, 12);
         let view = allocator.malloc(36 * MIB, rig.stream()).unwrap();
         for ptr in [live[0], view] {

@@ -2,7 +2,6 @@
 //! did with the recorded traces (measured with its own library on a device that completes all work at once).
 
 use alloc_core::config::{Flavour, Settings, environment};
-use alloc_core::policy::PytorchPolicy;
 use granule::replay::{ReplayOptions, replay};
 use granule_tests::recorded;
 use serde_json::Value;
@@ -27,7 +26,7 @@ fn every_measured_configuration_and_capacity_is_reproduced() {
             capacity: Some(case["capacity"].as_u64().unwrap()),
             ..ReplayOptions::default()
         };
-        let ours = replay::<PytorchPolicy>(trace, &options, |_| {}).unwrap();
+        let ours = replay(trace, &options, |_| {}).unwrap();
         ours.allocator.check_invariants();
         let result = serde_json::to_value(&ours.result).unwrap();
         for (figure, native) in case.as_object().unwrap() {

@@ -1,6 +1,5 @@
 //! `malloc_at` where views are: at home and in views it serves exactly the bytes that are free, and refuses all others.
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::error::AllocError;
@@ -15,7 +14,7 @@ use granule_tests::setup::mapped;
 use granule_tests::views::{Aliases, Numbers, pieces};
 use std::sync::Arc;
 
-fn is_refused(allocator: &Allocator<GranulePolicy>, bytes: u64, at: DevicePtr, stream: Stream) -> bool {
+fn is_refused(allocator: &Allocator, bytes: u64, at: DevicePtr, stream: Stream) -> bool {
     let refused = matches!(allocator.malloc_at(bytes, at, stream), Err(AllocError::ExactAddress { .. }));
     allocator.check_invariants();
     refused
@@ -74,7 +73,7 @@ fn check_all(bytes: &Bytes<'_>, live: &[Filled]) {
 fn exact_places_are_never_shared_and_what_was_just_freed_can_be_had_again() {
     for seed in 1..=4 {
         let aliases = Arc::new(Interposed::new(OpenReg::new(mapped(48)).unwrap(), Aliases::default()));
-        let allocator = CachingAllocator::<GranulePolicy>::new(aliases.clone(), Settings::default()).unwrap();
+        let allocator = granule_tests::made::<GranulePolicy>(aliases.clone(), Settings::default()).unwrap();
         let stream = aliases.create_stream(DEVICE, 0).unwrap();
         let bytes = Bytes(&*aliases);
         let (mut numbers, mut live, mut known) = (Numbers(seed), Vec::<Filled>::new(), Vec::new());

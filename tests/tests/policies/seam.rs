@@ -1,19 +1,20 @@
 //! The seam holds: a policy that shares no decision with PyTorch's runs on the unchanged engine.
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::block::{Block, BlockId, BlockTable, Tier};
-use alloc_core::config::Settings;
+use alloc_core::config::{PolicyName, Settings};
 use alloc_core::index::{FitKey, PlacementIndex};
 use alloc_core::policy::{Drain, Holding, Policy, Request, Rung};
 use alloc_core::pool::Filter;
 use alloc_core::segment::SegmentTable;
 use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::types::{MIB, PoolId};
+use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::DEVICE;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Free blocks in a plain ordered map; the *largest* is taken.
 #[derive(Debug, Default)]
@@ -47,9 +48,6 @@ impl Policy for Contrary {
     const LADDER: &'static [Rung] = &[Rung::Drain, Rung::Grow, Rung::WaitForPending, Rung::ReleaseAll];
     const DRAIN: Drain = Drain::OnMissAndEvery(64);
 
-    fn new(_: &Settings, _: bool) -> Self {
-        Self { grows: false }
-    }
     fn request(&self, bytes: u64) -> Request {
         let size = bytes.next_multiple_of(4096);
         Request { requested: bytes, size, tier: Tier::Large, segment_bytes: size.max(8 * MIB) }
@@ -79,9 +77,6 @@ impl Policy for Contrary {
     fn splits(&self, block: u64, request: &Request) -> bool {
         block > request.size
     }
-    fn is_oversize(&self, _: u64) -> bool {
-        false
-    }
     fn release_target(&self, _: &Request) -> Option<u64> {
         None
     }
@@ -90,11 +85,16 @@ impl Policy for Contrary {
     }
 }
 
+fn allocator(device: &Arc<OpenReg>) -> CachingAllocator {
+    let factory = |_: &Settings, _| Contrary { grows: false };
+    CachingAllocator::with_policy(device.clone(), Settings::default(), factory).unwrap()
+}
+
 #[test]
 fn another_policy_runs_on_the_same_engine() {
     let config = OpenRegConfig::default().devices(1).capacity(16 * MIB).clock(Clock::Virtual { lag: 10 });
     let device = OpenReg::new(config).unwrap();
-    let allocator = CachingAllocator::<Contrary>::new(device.clone(), Settings::default()).unwrap();
+    let allocator = allocator(&device);
     let (home, side) = (device.default_stream(DEVICE), device.create_stream(DEVICE, 0).unwrap());
     let small = allocator.malloc(1, home).unwrap();
     assert_eq!(allocator.block_size(small), Some(4096));
@@ -115,9 +115,27 @@ fn another_policy_runs_on_the_same_engine() {
 }
 
 #[test]
+fn a_program_names_its_own_policy_once() {
+    let device = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
+    let (own, factory) = (allocator(&device), |_: &Settings, _| Contrary { grows: false });
+    let policy = own.settings().policy.unwrap();
+    assert_eq!((policy.to_string().as_str(), own.policy_name()), ("custom:contrary", "contrary"));
+    own.configure(own.settings()).unwrap();
+    own.configure(Settings::default()).unwrap();
+    assert_eq!(own.settings().policy, Some(policy), "it stays, where settings do not say");
+    let granule = Settings { policy: Some(PolicyName::Granule), ..Settings::default() };
+    let refused = own.configure(granule.clone()).unwrap_err();
+    assert!(matches!(refused, AllocError::PolicyFixed { asked: PolicyName::Granule, .. }), "{refused}");
+    let text = CachingAllocator::with_policy(device.clone(), granule, factory).unwrap_err().to_string();
+    assert!(text.contains("policy:granule") && text.contains("leave policy out"), "{text}");
+    let text = CachingAllocator::new(device, own.settings()).unwrap_err().to_string();
+    assert!(text.contains("custom:contrary") && text.contains("with_policy"), "{text}");
+}
+
+#[test]
 fn finished_frees_are_noticed_when_statistics_are_read() {
     let device = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
-    let allocator = CachingAllocator::<Contrary>::new(device.clone(), Settings::default()).unwrap();
+    let allocator = allocator(&device);
     let (home, side) = (device.default_stream(DEVICE), device.create_stream(DEVICE, 0).unwrap());
     let ptr = allocator.malloc(4096, home).unwrap();
     allocator.record_stream(ptr, side).unwrap();
@@ -128,7 +146,7 @@ fn finished_frees_are_noticed_when_statistics_are_read() {
 #[test]
 fn its_pools_can_sleep() {
     let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(16 * MIB)).unwrap();
-    let allocator = CachingAllocator::<Contrary>::new(device.clone(), Settings::default()).unwrap();
+    let allocator = allocator(&device);
     let (home, pool) = (device.default_stream(DEVICE), PoolId::fresh());
     allocator.create_pool(DEVICE, pool, None).unwrap();
     allocator.set_sleep_tag(DEVICE, pool, Some(SleepTag::new("all"))).unwrap();

@@ -31,7 +31,7 @@ fn shown(device: &OpenReg) -> u64 {
 }
 
 /// A block of `mib` MiB in a new view of memory that [`pieces`] left.
-fn in_view(rig: &Rig, allocator: &Allocator<GranulePolicy>, stream: Stream, mib: u64) -> DevicePtr {
+fn in_view(rig: &Rig, allocator: &Allocator, stream: Stream, mib: u64) -> DevicePtr {
     let (used, before) = (rig.used(), shown(&rig.device));
     let ptr = allocator.malloc(mib * MIB, stream).unwrap();
     assert_eq!(rig.used(), used, "{}: nothing was taken from the device", rig.name);

@@ -17,7 +17,7 @@ use granule_tests::setup::both;
 use std::sync::{Arc, Mutex};
 
 /// Everything an observer was told.
-fn watch<P: Policy>(allocator: &Allocator<P>) -> Arc<Mutex<Vec<BudgetEvent>>> {
+fn watch(allocator: &Allocator) -> Arc<Mutex<Vec<BudgetEvent>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (log, weak) = (Arc::clone(&told), Arc::downgrade(allocator));
     allocator.add_budget_observer(move |event| {

@@ -25,13 +25,13 @@ fn device() -> OpenRegConfig {
 }
 
 /// What a tenant holds, what it may, and what it is guaranteed.
-fn marks<P: Policy>(allocator: &Allocator<P>, tenant: TenantId) -> (u64, u64, u64) {
+fn marks(allocator: &Allocator, tenant: TenantId) -> (u64, u64, u64) {
     let stats = allocator.tenant_stats(tenant).unwrap();
     (stats.held, stats.marks.hard.unwrap_or(u64::MAX), stats.marks.guarantee)
 }
 
 /// Takes blocks of 20 MiB until it is refused, holds on to them for a while, and lets go, until it is over.
-fn greedy<P: Policy>(client: &Client<P>, over: &AtomicBool) {
+fn greedy(client: &Client, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
         let mut blocks = Vec::new();
         while let Ok(block) = client.malloc(20) {
@@ -43,7 +43,7 @@ fn greedy<P: Policy>(client: &Client<P>, over: &AtomicBool) {
 }
 
 /// Takes all of `mib` that it is guaranteed, again and again, which always works.
-fn modest<P: Policy>(client: &Client<P>, mib: u64, rounds: usize) {
+fn modest(client: &Client, mib: u64, rounds: usize) {
     for round in 0..rounds {
         let blocks: Vec<_> = (0..mib / 20)
             .map(|n| {
@@ -267,12 +267,12 @@ fn a_lowered_limit_leaves_room_for_guarantees<P: Policy>() {
 }
 
 /// Whatever fails is made again at once and must work then.
-struct Failing<P: Policy> {
-    allocator: Allocator<P>,
+struct Failing {
+    allocator: Allocator,
     struck: Cell<bool>,
 }
 
-impl<P: Policy> Failing<P> {
+impl Failing {
     fn again<T, E: Debug>(&self, what: impl Fn() -> Result<T, E>) -> T {
         what().unwrap_or_else(|error| {
             assert!(!self.struck.replace(true), "one failing call fails one operation: {error:?}");

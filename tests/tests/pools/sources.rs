@@ -261,7 +261,7 @@ fn pytorch_168956_a_pools_figures_stay_right_when_its_memory_goes_in_pieces() {
     allocator.free(pieces[2]).unwrap();
     allocator.end_pool(DEVICE, pool).unwrap();
     allocator.release_pool(DEVICE, pool).unwrap();
-    let held = |allocator: &granule_tests::Allocator<PytorchPolicy>| {
+    let held = |allocator: &granule_tests::Allocator| {
         allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools[&pool].all.current
     };
     assert_eq!(held(&allocator), 200 << 20);
@@ -286,11 +286,7 @@ impl<F: Fn()> Drop for OnDrop<F> {
 }
 
 /// Uses the allocator in ways that take all kinds of locks, and counts that.
-fn busybody<P: Policy>(
-    allocator: &Allocator<P>,
-    stream: Stream,
-    count: &Arc<AtomicU64>,
-) -> OnDrop<impl Fn() + use<P>> {
+fn busybody(allocator: &Allocator, stream: Stream, count: &Arc<AtomicU64>) -> OnDrop<impl Fn() + use<>> {
     let (engine, count) = (Arc::downgrade(allocator), Arc::clone(count));
     OnDrop(move || {
         if let Some(allocator) = engine.upgrade() {
@@ -367,15 +363,15 @@ fn destructors_of_the_programs_objects_run_without_a_lock<P: Policy>() {
 
 /// A source of physical memory that does not take it back at first, and uses the allocator when it does.
 #[derive(Debug)]
-struct Reluctant<P: Policy> {
+struct Reluctant {
     backend: Arc<dyn Backend>,
-    engine: OnceLock<std::sync::Weak<alloc_core::CachingAllocator<P>>>,
+    engine: OnceLock<std::sync::Weak<alloc_core::CachingAllocator>>,
     elsewhere: Stream,
     refusals: AtomicU64,
 }
 
 // SAFETY: it hands no fixed segments out.
-unsafe impl<P: Policy> SegmentSource for Reluctant<P> {
+unsafe impl SegmentSource for Reluctant {
     fn alloc(&self, _: u64, _: Stream) -> Option<DevicePtr> {
         None
     }
@@ -386,7 +382,7 @@ unsafe impl<P: Policy> SegmentSource for Reluctant<P> {
 }
 
 // SAFETY: handles that the device has just made, each handed out once.
-unsafe impl<P: Policy> PhysicalSource for Reluctant<P> {
+unsafe impl PhysicalSource for Reluctant {
     fn create(&self, device: DeviceIndex, bytes: u64) -> Option<PhysicalHandle> {
         self.backend.virtual_memory().unwrap().create_physical(device, bytes, HandleType::None).ok()
     }
@@ -420,13 +416,13 @@ fn a_source_takes_memory_back_later_without_a_lock<P: Policy>() {
 
 /// Something of the program's that uses the allocator when it is dropped.
 #[derive(Debug)]
-struct Foreign<P: Policy> {
-    allocator: Weak<CachingAllocator<P>>,
+struct Foreign {
+    allocator: Weak<CachingAllocator>,
     dropped: Arc<AtomicU64>,
 }
 
-impl<P: Policy> Foreign<P> {
-    fn new(allocator: &Allocator<P>, dropped: &Arc<AtomicU64>) -> Self {
+impl Foreign {
+    fn new(allocator: &Allocator, dropped: &Arc<AtomicU64>) -> Self {
         Self { allocator: Arc::downgrade(allocator), dropped: Arc::clone(dropped) }
     }
 
@@ -435,7 +431,7 @@ impl<P: Policy> Foreign<P> {
     }
 }
 
-impl<P: Policy> Drop for Foreign<P> {
+impl Drop for Foreign {
     fn drop(&mut self) {
         if let Some(allocator) = self.allocator.upgrade() {
             // Takes the lock of the pools, and that of every arena.
@@ -447,7 +443,7 @@ impl<P: Policy> Drop for Foreign<P> {
 }
 
 // SAFETY: it hands nothing out.
-unsafe impl<P: Policy> SegmentSource for Foreign<P> {
+unsafe impl SegmentSource for Foreign {
     fn alloc(&self, _: u64, _: Stream) -> Option<DevicePtr> {
         None
     }
@@ -479,14 +475,14 @@ fn filters_and_sources_may_use_the_allocator_when_they_are_dropped<P: Policy>() 
 
 /// Gets its memory from the allocator that asks for it, and fails where that fails.
 #[derive(Debug)]
-struct Circular<P: Policy> {
-    allocator: OnceLock<Weak<CachingAllocator<P>>>,
+struct Circular {
+    allocator: OnceLock<Weak<CachingAllocator>>,
     stream: Stream,
     refusals: AtomicU64,
 }
 
 // SAFETY: it gives memory that the allocator handed out and that nobody else has.
-unsafe impl<P: Policy> SegmentSource for Circular<P> {
+unsafe impl SegmentSource for Circular {
     fn alloc(&self, bytes: u64, _: Stream) -> Option<DevicePtr> {
         let allocator = self.allocator.get()?.upgrade()?;
         let given = allocator.malloc(bytes, self.stream);

@@ -48,19 +48,17 @@ impl Driver {
 }
 
 /// An allocator over a machine whose driver calls are counted.
-pub(crate) fn rig<P: Policy>(
-    config: OpenRegConfig,
-) -> (Arc<OpenReg>, Arc<Driver>, CachingAllocator<P>, Stream) {
+pub(crate) fn rig<P: Policy>(config: OpenRegConfig) -> (Arc<OpenReg>, Arc<Driver>, CachingAllocator, Stream) {
     let machine = OpenReg::new(config).unwrap();
     let driver = Arc::new(Driver::default());
     let backend = Arc::new(Interposed::new(machine.clone(), Watch(Arc::clone(&driver))));
     let stream = machine.default_stream(DEVICE);
-    (machine, driver, CachingAllocator::<P>::new(backend, Settings::default()).unwrap(), stream)
+    (machine, driver, granule_tests::made::<P>(backend, Settings::default()).unwrap(), stream)
 }
 
 /// Every call that can fail, and what it said.
-pub(crate) fn every_call<P: Policy>(
-    allocator: &CachingAllocator<P>,
+pub(crate) fn every_call(
+    allocator: &CachingAllocator,
     ptr: DevicePtr,
     stream: Stream,
     saved: &alloc_core::device::PoolCheckpoint,
@@ -91,8 +89,8 @@ pub(crate) fn every_call<P: Policy>(
 }
 
 /// Calls that give something back.
-pub(crate) fn releases<P: Policy>(
-    allocator: &CachingAllocator<P>,
+pub(crate) fn releases(
+    allocator: &CachingAllocator,
     ptr: DevicePtr,
     stream: Stream,
 ) -> Vec<(&'static str, std::result::Result<(), AllocError>)> {
@@ -112,8 +110,8 @@ pub(crate) fn releases<P: Policy>(
 }
 
 /// Calls that only look.
-pub(crate) fn looks<P: Policy>(
-    allocator: &CachingAllocator<P>,
+pub(crate) fn looks(
+    allocator: &CachingAllocator,
     ptr: DevicePtr,
 ) -> Vec<(&'static str, std::result::Result<(), AllocError>)> {
     let a = allocator;

@@ -2,6 +2,7 @@
 
 use crate::calls::{Driver, config, looks, releases, rig, unexpected};
 use alloc_core::config::Settings;
+use alloc_core::policy::PytorchPolicy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use granule_tests::alone::{child, is_child};
@@ -21,7 +22,7 @@ extern "C" fn at_exit() {
     wrong.extend(unexpected(vec![("malloc", allocator.malloc(512, stream).map(drop))], gone));
     wrong.extend(unexpected(looks(&allocator, ptr), |answer| !gone(answer)));
     let backend = Arc::clone(allocator.backend());
-    let late = CachingAllocator::<alloc_core::policy::PytorchPolicy>::new(backend, Settings::default());
+    let late = granule_tests::made::<alloc_core::policy::PytorchPolicy>(backend, Settings::default());
     wrong.extend(unexpected(vec![("new", late.map(drop))], gone));
     drop(allocator);
     wrong.extend((driver.calls() != before).then(|| "the driver was called".to_owned()));
@@ -41,7 +42,7 @@ fn process_that_exits() {
     }
     // SAFETY: the handler panics only where the test has failed.
     assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
-    let (_, driver, allocator, stream) = rig(config());
+    let (_, driver, allocator, stream) = rig::<PytorchPolicy>(config());
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     *LEFT.lock().unwrap() = Some((driver, allocator, ptr, stream));
     std::process::exit(0);

@@ -85,8 +85,8 @@ fn is_forked(answer: &std::result::Result<(), AllocError>) -> bool {
 }
 
 /// All that a child may try on its parent's allocator. The answers are what it complains about.
-fn misuse<P: Policy>(
-    allocator: &CachingAllocator<P>,
+fn misuse(
+    allocator: &CachingAllocator,
     ptr: DevicePtr,
     stream: Stream,
     saved: &alloc_core::device::PoolCheckpoint,
@@ -188,7 +188,7 @@ fn a_child_waits_for_no_lock_of_its_parents_threads<P: Policy>() {
                         allocator.stats(stream.device).unwrap();
                         let _ = allocator.snapshot(true);
                         allocator.free(ptr).unwrap();
-                        CachingAllocator::<alloc_core::policy::PytorchPolicy>::new(
+                        granule_tests::made::<alloc_core::policy::PytorchPolicy>(
                             allocator.backend().clone(),
                             Settings::default(),
                         )
@@ -216,8 +216,8 @@ fn a_child_makes_a_backend_of_its_own_and_its_children_cannot_use_that<P: Policy
     alone(|| {
         fn allocator_over<P: Policy>(
             backend: Arc<dyn Backend>,
-        ) -> std::result::Result<CachingAllocator<P>, AllocError> {
-            CachingAllocator::<P>::new(backend, Settings::default())
+        ) -> std::result::Result<CachingAllocator, AllocError> {
+            granule_tests::made::<P>(backend, Settings::default())
         }
         let (machine, driver, allocator, _) = rig::<P>(config());
         let before = driver.calls();

@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An allocator that has something cached, live and pending, whose driver is then gone by `goes`.
 fn after<P: Policy>(
-    goes: impl FnOnce(&Driver, &CachingAllocator<P>, Stream),
-    check: impl FnOnce(&Driver, CachingAllocator<P>, DevicePtr, Stream),
+    goes: impl FnOnce(&Driver, &CachingAllocator, Stream),
+    check: impl FnOnce(&Driver, CachingAllocator, DevicePtr, Stream),
 ) {
     let (machine, driver, allocator, stream) = rig::<P>(config());
     let other = machine.create_stream(DEVICE, 0).unwrap();
@@ -35,7 +35,7 @@ fn after<P: Policy>(
 
 fn everything_is_defined_without_a_driver<P: Policy>(
     driver: &Driver,
-    allocator: CachingAllocator<P>,
+    allocator: CachingAllocator,
     ptr: DevicePtr,
     stream: Stream,
 ) {
@@ -62,18 +62,18 @@ fn checkpoint_of_another<P: Policy>() -> alloc_core::device::PoolCheckpoint {
 }
 
 fn after_an_unload_that_a_request_notices_nothing_calls_the_driver<P: Policy>() {
-    let notice = |driver: &Driver, allocator: &CachingAllocator<P>, stream| {
+    let notice = |driver: &Driver, allocator: &CachingAllocator, stream| {
         driver.unloaded.store(true, Ordering::Relaxed);
         let noticed = allocator.malloc(50 * MIB, stream).unwrap_err();
         assert!(matches!(noticed, AllocError::Backend(e) if e.kind == ErrorKind::Unusable));
     };
-    after(notice, everything_is_defined_without_a_driver);
+    after::<P>(notice, everything_is_defined_without_a_driver::<P>);
 }
 
 fn an_abandoned_driver_is_not_called<P: Policy>() {
-    after(
-        |_, allocator: &CachingAllocator<P>, _| allocator.abandon(),
-        everything_is_defined_without_a_driver,
+    after::<P>(
+        |_, allocator: &CachingAllocator, _| allocator.abandon(),
+        everything_is_defined_without_a_driver::<P>,
     );
 }
 
@@ -162,7 +162,7 @@ fn events_are_destroyed_again_once_the_abandoned_allocator_is_gone<P: Policy>() 
     let destroyed = Arc::clone(&hook.0);
     let (machine, _, allocator, stream) = behind::<_, P>(mapped(64), Settings::default(), hook);
     let other = machine.create_stream(DEVICE, 0).unwrap();
-    let second = CachingAllocator::<P>::new(allocator.backend().clone(), Settings::default()).unwrap();
+    let second = granule_tests::made::<P>(allocator.backend().clone(), Settings::default()).unwrap();
     allocator.abandon();
     drop(allocator);
     let ptr: DevicePtr = second.malloc(1000, stream).unwrap();

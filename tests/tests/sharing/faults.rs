@@ -13,17 +13,17 @@ use granule_tests::{Allocator, with_policy};
 use std::cell::Cell;
 use std::sync::Arc;
 
-struct Side<P: Policy> {
+struct Side {
     machine: Arc<OpenReg>,
-    allocator: Allocator<P>,
+    allocator: Allocator,
     stream: Stream,
 }
 
-impl<P: Policy> Side<P> {
-    fn new(settings: &Settings) -> Self {
+impl Side {
+    fn new<P: Policy>(settings: &Settings) -> Self {
         let config = OpenRegConfig::default().devices(1).capacity(256 * MIB).memory(MemoryMode::Mapped);
         let (machine, allocator, stream) =
-            with_policy(config.clock(Clock::Virtual { lag: 3 }), settings.clone());
+            with_policy::<P>(config.clock(Clock::Virtual { lag: 3 }), settings.clone());
         Self { machine, allocator, stream }
     }
 
@@ -32,13 +32,13 @@ impl<P: Policy> Side<P> {
     }
 }
 
-struct Program<P: Policy> {
-    owner: Side<P>,
-    user: Side<P>,
+struct Program {
+    owner: Side,
+    user: Side,
     struck: Cell<u64>,
 }
 
-impl<P: Policy> Program<P> {
+impl Program {
     fn again<T>(&self, what: impl Fn() -> Result<T, AllocError>) -> T {
         what().unwrap_or_else(|error| {
             assert!(matches!(error, AllocError::Backend(_) | AllocError::OutOfMemory(_)), "{error}");
@@ -81,7 +81,7 @@ impl<P: Policy> Program<P> {
 /// Runs the program with call `k` of one side failing (0: none), where the owner has some pieces of free memory. Returns the
 /// calls of both, and how many operations failed.
 fn run<P: Policy>(settings: &Settings, count: u64, of_owner: bool, k: u64) -> ([u64; 2], u64) {
-    let (owner, user) = (Side::<P>::new(settings), Side::new(settings));
+    let (owner, user) = (Side::new::<P>(settings), Side::new::<P>(settings));
     let between = if count > 0 { pieces(&owner.allocator, owner.stream, count, 12) } else { Vec::new() };
     let program = Program { owner, user, struck: Cell::new(0) };
     let (owner, user) = (&program.owner, &program.user);

@@ -16,23 +16,23 @@ use granule_tests::rig::DEVICE;
 use granule_tests::{Allocator, with_policy};
 use std::sync::{Arc, Barrier};
 
-pub(crate) struct Side<P: Policy> {
+pub(crate) struct Side {
     pub(crate) machine: Arc<OpenReg>,
-    pub(crate) allocator: Allocator<P>,
+    pub(crate) allocator: Allocator,
     pub(crate) stream: Stream,
 }
 
 /// Two machines of this process stand for two processes.
-pub(crate) fn sides<P: Policy>(settings: Settings) -> (Side<P>, Side<P>) {
+pub(crate) fn sides<P: Policy>(settings: Settings) -> (Side, Side) {
     let side = || {
         let config = OpenRegConfig::default().devices(1).capacity(256 * MIB).memory(MemoryMode::Mapped);
-        let (machine, allocator, stream) = with_policy(config, settings.clone());
+        let (machine, allocator, stream) = with_policy::<P>(config, settings.clone());
         Side { machine, allocator, stream }
     };
     (side(), side())
 }
 
-impl<P: Policy> Side<P> {
+impl Side {
     pub(crate) fn shared(&self, bytes: u64) -> (DevicePtr, SharedBlock) {
         let block = self.allocator.malloc(bytes, self.stream).unwrap();
         (block, self.allocator.share(block).unwrap())

@@ -30,7 +30,7 @@ fn access(rig: &Rig, ptr: DevicePtr, device: DeviceIndex) -> Access {
 
 /// Copies 1 MiB from a block of the first device to one of the second on a stream of `on`; returns how many plain and peer
 /// copies the driver was asked for.
-fn copied<P: Policy>(rig: &Rig, allocator: &Allocator<P>, on: DeviceIndex) -> (u64, u64) {
+fn copied(rig: &Rig, allocator: &Allocator, on: DeviceIndex) -> (u64, u64) {
     let [from, to] = [DEVICE, OTHER].map(|device| {
         let stream = rig.backend.default_stream(device);
         (device, allocator.malloc(30 * MIB, stream).unwrap())
@@ -143,7 +143,7 @@ fn pytorch_196257_memory_waits_for_writers_on_other_devices<P: Policy>() {
 }
 
 /// Holds a thread up in the middle of taking memory until what is returned is dropped.
-fn hold_up_growth<P: Policy>(allocator: &Allocator<P>) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
+fn hold_up_growth(allocator: &Allocator) -> (mpsc::Receiver<()>, mpsc::Sender<()>) {
     let (taking, takes) = mpsc::channel();
     let (open, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
@@ -154,7 +154,7 @@ fn hold_up_growth<P: Policy>(allocator: &Allocator<P>) -> (mpsc::Receiver<()>, m
     (takes, open)
 }
 
-fn wait_until_known<P: Policy>(allocator: &Allocator<P>) {
+fn wait_until_known(allocator: &Allocator) {
     while !allocator.is_peer_access_enabled(OTHER, DEVICE).unwrap() {
         std::thread::yield_now();
     }

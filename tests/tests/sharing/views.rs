@@ -11,11 +11,11 @@ use granule_tests::rig::DEVICE;
 use granule_tests::views::{is_no_load, pieces};
 use std::sync::Arc;
 
-type Both = (Side<GranulePolicy>, Side<GranulePolicy>);
+type Both = (Side, Side);
 
 /// The owner shares a block of `mib` MiB that was free in pieces; also what keeps the pieces apart.
 fn shown(mib: u64) -> (Both, DevicePtr, SharedBlock, Vec<DevicePtr>) {
-    let (owner, user) = sides(Settings::default());
+    let (owner, user) = sides::<GranulePolicy>(Settings::default());
     let live = pieces(&owner.allocator, owner.stream, 3, 12);
     let used = owner.machine.used(DEVICE);
     let (block, shared) = owner.shared(mib * MIB);
@@ -23,7 +23,7 @@ fn shown(mib: u64) -> (Both, DevicePtr, SharedBlock, Vec<DevicePtr>) {
     ((owner, user), block, shared, live)
 }
 
-fn nothing_is_left(owner: &Side<GranulePolicy>, live: Vec<DevicePtr>) {
+fn nothing_is_left(owner: &Side, live: Vec<DevicePtr>) {
     live.into_iter().for_each(|ptr| owner.allocator.free(ptr).unwrap());
     owner.allocator.empty_cache().unwrap();
     owner.allocator.check_invariants();

@@ -42,7 +42,7 @@ struct Contents {
 }
 
 impl Contents {
-    fn fill<P: Policy>(rig: &Rig, allocator: &Allocator<P>, pool: &MemoryPool<P>) -> Self {
+    fn fill(rig: &Rig, allocator: &Allocator, pool: &MemoryPool) -> Self {
         let sizes = [700, 3 * MIB, 13 * MIB, 1, MIB, 64 * 1024];
         let blocks = (1..).zip(sizes).map(|(seed, bytes)| {
             let ptr = malloc_in(pool, allocator, bytes, rig.stream());
@@ -59,7 +59,7 @@ impl Contents {
         }
     }
 
-    fn free<P: Policy>(self, allocator: &Allocator<P>) {
+    fn free(self, allocator: &Allocator) {
         for (ptr, ..) in self.blocks {
             allocator.free(ptr).unwrap();
         }
@@ -364,7 +364,7 @@ fn a_machine_without_virtual_memory_refuses_and_fixed_segments_stay_awake() {
 }
 
 /// Puts all to sleep on another thread, and opens the gate once it is seen to wait.
-fn sleep_behind<P: Policy>(allocator: &Allocator<P>, gate: Gate) -> SleepReport {
+fn sleep_behind(allocator: &Allocator, gate: Gate) -> SleepReport {
     let (done, finished) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| done.send(allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap()).unwrap());

@@ -1,7 +1,6 @@
 //! Sleep and wake over the real backends on their lookalike drivers; with `GRANULE_REAL_DRIVERS`, over the drivers that the
 //! machine has. What the other tests show on the simulated machine itself goes through the driver's C functions here.
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
 use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
@@ -10,7 +9,6 @@ use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::MIB;
 use backend_cuda::Cuda;
 use backend_hip::Hip;
-use granule_tests::Allocator;
 use granule_tests::alone::over_drivers;
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::lookalike::real_drivers;
@@ -53,8 +51,7 @@ fn sleep_and_wake_over_drivers() {
 }
 
 fn cycles<P: Policy>(backend: Arc<dyn Backend>, directory: &Path) {
-    let allocator: Allocator<P> =
-        Arc::new(CachingAllocator::new(backend.clone(), Settings::default()).unwrap());
+    let allocator = Arc::new(granule_tests::made::<P>(backend.clone(), Settings::default()).unwrap());
     let stream = backend.create_stream(DEVICE, 0).unwrap();
     let options = PoolOptions { sleep_tag: Some(SleepTag::new("weights")), ..PoolOptions::default() };
     let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();

@@ -64,7 +64,7 @@ proptest! {
 fn play<P: Policy>(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let rig = Rig::openreg(machine());
     let allocator = rig.with_policy::<P>(Settings::default());
-    let pools: Vec<MemoryPool<P>> = TAGS.iter().map(|tag| tagged(&allocator, tag)).collect();
+    let pools: Vec<MemoryPool> = TAGS.iter().map(|tag| tagged(&allocator, tag)).collect();
     let streams = [rig.stream(), rig.new_stream()];
     let bytes_of = Bytes(&*rig.backend);
     let mut live: Vec<Live> = Vec::new();

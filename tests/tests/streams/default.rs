@@ -80,18 +80,18 @@ impl Hook for Names {
     }
 }
 
-struct Rig<P: Policy> {
+struct Rig {
     machine: Arc<OpenReg>,
     driver: Arc<Driver>,
-    allocator: CachingAllocator<P>,
+    allocator: CachingAllocator,
 }
 
-impl<P: Policy> Rig<P> {
-    fn new(kind: DeviceKind) -> Self {
+impl Rig {
+    fn new<P: Policy>(kind: DeviceKind) -> Self {
         let machine = OpenReg::new(config()).unwrap();
         let driver = Driver::new(kind);
         let backend = Arc::new(Interposed::new(machine.clone(), Names(Arc::clone(&driver))));
-        let allocator = CachingAllocator::<P>::new(backend, Settings::default()).unwrap();
+        let allocator = granule_tests::made::<P>(backend, Settings::default()).unwrap();
         Self { machine, driver, allocator }
     }
 
@@ -126,7 +126,7 @@ fn elsewhere<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 
 fn the_legacy_stream_is_the_default_stream<P: Policy>() {
     for kind in [DeviceKind::Cuda, DeviceKind::Hip] {
-        let rig = Rig::<P>::new(kind);
+        let rig = Rig::new::<P>(kind);
         let ptr = rig.malloc(0);
         rig.allocator.record_stream(ptr, rig.stream(LEGACY)).unwrap();
         rig.allocator.free(ptr).unwrap();
@@ -141,7 +141,7 @@ fn the_legacy_stream_is_the_default_stream<P: Policy>() {
 
 #[test]
 fn other_kinds_of_devices_may_number_their_streams_from_1() {
-    let rig = Rig::<PytorchPolicy>::new(DeviceKind::PrivateUse1);
+    let rig = Rig::new::<PytorchPolicy>(DeviceKind::PrivateUse1);
     let on_default = rig.malloc(0);
     rig.allocator.free(on_default).unwrap();
     let on_1 = rig.malloc(1);
@@ -155,7 +155,7 @@ fn other_kinds_of_devices_may_number_their_streams_from_1() {
 
 fn threads_do_not_share_their_default_streams_memory<P: Policy>() {
     for kind in [DeviceKind::Cuda, DeviceKind::Hip] {
-        let rig = Rig::<P>::new(kind);
+        let rig = Rig::new::<P>(kind);
         let mine = rig.malloc(PER_THREAD);
         rig.allocator.free(mine).unwrap();
         let (others, again) = elsewhere(|| {
@@ -178,7 +178,7 @@ fn threads_do_not_share_their_default_streams_memory<P: Policy>() {
 }
 
 fn a_thread_that_frees_what_its_own_default_stream_uses_records_an_event_there<P: Policy>() {
-    let rig = Rig::<P>::new(DeviceKind::Cuda);
+    let rig = Rig::new::<P>(DeviceKind::Cuda);
     let me = std::thread::current().id();
     let ptr = rig.malloc(0);
     rig.allocator.record_stream(ptr, rig.stream(PER_THREAD)).unwrap();
@@ -194,7 +194,7 @@ fn a_thread_that_frees_what_its_own_default_stream_uses_records_an_event_there<P
 
 fn a_free_on_another_thread_names_no_wrong_stream_and_waits_for_the_device<P: Policy>() {
     for kind in [DeviceKind::Cuda, DeviceKind::Hip] {
-        let rig = Rig::<P>::new(kind);
+        let rig = Rig::new::<P>(kind);
         let ptr = rig.malloc(0);
         rig.allocator.record_stream(ptr, rig.stream(PER_THREAD)).unwrap();
         let held = rig.hold(PER_THREAD);
@@ -219,7 +219,7 @@ fn a_free_on_another_thread_names_no_wrong_stream_and_waits_for_the_device<P: Po
 }
 
 fn another_threads_cached_memory_is_given_back_after_a_wait_for_the_device<P: Policy>() {
-    let rig = Rig::<P>::new(DeviceKind::Cuda);
+    let rig = Rig::new::<P>(DeviceKind::Cuda);
     let ptr = rig.malloc(PER_THREAD);
     rig.allocator.free(ptr).unwrap();
     let waits = rig.machine.calls().get(Call::SynchronizeDevice);
@@ -229,7 +229,7 @@ fn another_threads_cached_memory_is_given_back_after_a_wait_for_the_device<P: Po
 }
 
 fn a_thread_that_ends_passes_its_streams_memory_on<P: Policy>() {
-    let rig = Rig::<P>::new(DeviceKind::Cuda);
+    let rig = Rig::new::<P>(DeviceKind::Cuda);
     let (ptr, before) = elsewhere(|| {
         let ptr = rig.malloc(PER_THREAD);
         rig.allocator.free(ptr).unwrap();
@@ -244,7 +244,7 @@ fn a_thread_that_ends_passes_its_streams_memory_on<P: Policy>() {
 }
 
 fn scopes_for_a_threads_default_stream_serve_that_one_only<P: Policy>() {
-    let rig = Rig::<P>::new(DeviceKind::Cuda);
+    let rig = Rig::new::<P>(DeviceKind::Cuda);
     let pool = PoolId::fresh();
     rig.allocator.begin_pool(DEVICE, pool, Filter::Stream(rig.stream(PER_THREAD))).unwrap();
     rig.malloc(PER_THREAD);
@@ -267,7 +267,7 @@ fn scopes_for_a_threads_default_stream_serve_that_one_only<P: Policy>() {
 fn a_handle_that_comes_back_is_a_new_stream_in_every_pool<P: Policy>() {
     let machine =
         OpenReg::new(OpenRegConfig::default().devices(1).capacity(8 * GIB).reuse_handles(true)).unwrap();
-    let allocator = CachingAllocator::<P>::new(machine.clone(), Settings::default()).unwrap();
+    let allocator = granule_tests::made::<P>(machine.clone(), Settings::default()).unwrap();
     let pool = PoolId::fresh();
     let own = machine.default_stream(DEVICE);
     let old = machine.create_stream(DEVICE, 0).unwrap();

@@ -23,12 +23,7 @@ fn early() -> Settings {
 }
 
 /// `users` work on a block, which is freed meanwhile.
-fn use_and_free<P: Policy>(
-    rig: &Rig,
-    allocator: &Allocator<P>,
-    (ptr, bytes): (DevicePtr, u64),
-    users: &[Stream],
-) {
+fn use_and_free(rig: &Rig, allocator: &Allocator, (ptr, bytes): (DevicePtr, u64), users: &[Stream]) {
     for user in users {
         rig.use_memory(*user, ptr, bytes);
         allocator.record_stream(ptr, *user).unwrap();
@@ -37,19 +32,13 @@ fn use_and_free<P: Policy>(
 }
 
 /// A block of `stream` that was freed while `users` work on it.
-fn pending<P: Policy>(
-    rig: &Rig,
-    allocator: &Allocator<P>,
-    bytes: u64,
-    stream: Stream,
-    users: &[Stream],
-) -> DevicePtr {
+fn pending(rig: &Rig, allocator: &Allocator, bytes: u64, stream: Stream, users: &[Stream]) -> DevicePtr {
     let ptr = allocator.malloc(bytes, stream).unwrap();
     use_and_free(rig, allocator, (ptr, bytes), users);
     ptr
 }
 
-fn pending_bytes<P: Policy>(allocator: &Allocator<P>) -> i64 {
+fn pending_bytes(allocator: &Allocator) -> i64 {
     allocator.stats(DEVICE).unwrap().granule.pending_bytes
 }
 

@@ -1,6 +1,5 @@
 //! Streams that end: their memory stays usable, in order, and their handles are never named again.
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result};
 use alloc_core::config::{ReserveSize, Settings};
 use alloc_core::policy::{Policy, PytorchPolicy};
@@ -22,7 +21,7 @@ fn destroy(device: &OpenReg, stream: Stream) {
 }
 
 /// What is over without a live block is given back to the last byte, and no work was disturbed.
-fn nothing_is_left<P: Policy>(device: &OpenReg, allocator: &Allocator<P>) {
+fn nothing_is_left(device: &OpenReg, allocator: &Allocator) {
     allocator.check_invariants();
     allocator.empty_cache().unwrap();
     allocator.check_invariants();
@@ -397,7 +396,7 @@ fn threads_retire_streams_and_no_call_names_a_dead_one<P: Policy>() {
     for settings in both() {
         let device = OpenReg::new(one().capacity(GIB).clock(Clock::Workers)).unwrap();
         let backend = Arc::new(Interposed::new(device.clone(), Morgue::default()));
-        let allocator = Arc::new(CachingAllocator::<P>::new(backend.clone(), settings).unwrap());
+        let allocator = Arc::new(granule_tests::made::<P>(backend.clone(), settings).unwrap());
         // Each with the event behind its last use.
         let passed: Mutex<Vec<(DevicePtr, Event)>> = Mutex::new(Vec::new());
         std::thread::scope(|scope| {

@@ -1,7 +1,6 @@
 //! Retirement and adoption where calls fail, threads meet, and streams are captured; and the last resort, where
 //! threads meet over memory.
 
-use alloc_core::CachingAllocator;
 use alloc_core::backend::{
     Backend, BackendError, Capture, CaptureMode, CaptureStatus, ErrorKind, EventFlags, Readiness, Result,
 };
@@ -370,7 +369,7 @@ fn a_free_during_a_capture_names_no_retired_stream<P: Policy>() {
     for before in [true, false] {
         let device = OpenReg::new(one()).unwrap();
         let backend = Arc::new(Interposed::new(device.clone(), AskedStreams::default()));
-        let allocator = Arc::new(CachingAllocator::<P>::new(backend.clone(), settings.clone()).unwrap());
+        let allocator = Arc::new(granule_tests::made::<P>(backend.clone(), settings.clone()).unwrap());
         let [own, captured] = [(); 2].map(|()| device.create_stream(DEVICE, 0).unwrap());
         let ptr = allocator.malloc(30 * MIB, own).unwrap();
         let capture = device.capture().unwrap();

@@ -23,7 +23,7 @@ pub(crate) fn holding(bytes: u64) -> Settings {
     Settings { hardened_quarantine: bytes, ..hardened() }
 }
 
-pub(crate) fn stats<P: Policy>(allocator: &Allocator<P>) -> HardenedStats {
+pub(crate) fn stats(allocator: &Allocator) -> HardenedStats {
     allocator.hardened_stats(DEVICE).unwrap()
 }
 
@@ -43,7 +43,7 @@ fn read(rig: &Rig, ptr: DevicePtr, bytes: usize) -> Vec<u8> {
 }
 
 /// Nothing was found, nothing was overlooked, and everything is given back.
-pub(crate) fn all_is_well<P: Policy>(rig: &Rig, allocator: &Allocator<P>, frees: u64) {
+pub(crate) fn all_is_well(rig: &Rig, allocator: &Allocator, frees: u64) {
     rig.nothing_is_left(allocator);
     assert_eq!(stats(allocator), HardenedStats { checked: frees, ..HardenedStats::default() });
 }

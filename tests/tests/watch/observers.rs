@@ -38,7 +38,7 @@ fn take<T>(seen: &Seen<T>) -> Vec<T> {
 }
 
 /// Events, each with the bytes that the machine had in use and whether the memory was in the allocator's hands.
-fn watch<P: Policy>(rig: &Rig, allocator: &Allocator<P>) -> Seen<(SegmentEvent, u64, bool)> {
+fn watch(rig: &Rig, allocator: &Allocator) -> Seen<(SegmentEvent, u64, bool)> {
     let seen = Seen::default();
     let (heard, device, weak) = (Arc::clone(&seen), Arc::clone(&rig.device), Arc::downgrade(allocator));
     allocator.add_segment_observer(move |event| {

@@ -14,14 +14,14 @@ use std::sync::{Arc, Barrier};
 
 const STREAMS: usize = 3;
 
-type Scope<P> = alloc_core::allocator::StatScope<P>;
+type Scope = alloc_core::allocator::StatScope;
 
-fn machine<P: Policy>(settings: Settings) -> (Arc<OpenReg>, Arc<CachingAllocator<P>>, Vec<Stream>) {
+fn machine<P: Policy>(settings: Settings) -> (Arc<OpenReg>, Arc<CachingAllocator>, Vec<Stream>) {
     let clock = Clock::Virtual { lag: 3 };
     let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(4096 * MIB).clock(clock)).unwrap();
     let mut streams = vec![device.default_stream(DEVICE)];
     streams.extend((1..STREAMS).map(|_| device.create_stream(DEVICE, 0).unwrap()));
-    let allocator = CachingAllocator::<P>::new(device.clone(), settings).unwrap();
+    let allocator = granule_tests::made::<P>(device.clone(), settings).unwrap();
     (device, Arc::new(allocator), streams)
 }
 
@@ -107,19 +107,19 @@ fn levels(stats: &DeviceStats) -> [i64; 4] {
     ]
 }
 
-struct Model<P: Policy> {
+struct Model {
     device: Arc<OpenReg>,
-    allocator: Arc<CachingAllocator<P>>,
+    allocator: Arc<CachingAllocator>,
     streams: Vec<Stream>,
     live: Vec<(DevicePtr, u64, Stream)>,
-    scopes: Vec<(Scope<P>, Expected)>,
+    scopes: Vec<(Scope, Expected)>,
     /// The device's peaks since they were reset.
     peaks: [i64; 4],
     before: [i64; 4],
 }
 
-impl<P: Policy> Model<P> {
-    fn new(settings: Settings) -> Self {
+impl Model {
+    fn new<P: Policy>(settings: Settings) -> Self {
         let (device, allocator, streams) = machine::<P>(settings);
         let (live, scopes) = (Vec::new(), Vec::new());
         Self { device, allocator, streams, live, scopes, peaks: [0; 4], before: [0; 4] }
@@ -233,7 +233,7 @@ proptest! {
 }
 
 fn happened<P: Policy>(settings: Settings, ops: &[Op]) {
-    let mut model = Model::<P>::new(settings);
+    let mut model = Model::new::<P>(settings);
     ops.iter().for_each(|op| model.apply(op));
     for (scope, expected) in model.scopes.drain(..) {
         expected.check(&scope.finish().unwrap());

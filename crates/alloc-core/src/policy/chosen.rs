@@ -101,8 +101,11 @@ impl<P: Policy> Decisions for P {
 /// Makes an allocator's policy, for each device and whenever settings change.
 pub(crate) struct Maker {
     pub(crate) name: PolicyName,
-    make: Arc<dyn Fn(&Settings, bool) -> Chosen + Send + Sync>,
+    make: Arc<Make>,
 }
+
+/// What a device's policy is under settings, where there is virtual memory or not.
+type Make = dyn Fn(&Settings, bool) -> Chosen + Send + Sync;
 
 impl Maker {
     /// That of the policy which the settings name.

@@ -101,8 +101,9 @@ impl<P: Policy> Placing for Placed<P> {
     }
 }
 
-/// The free blocks of an arena.
+/// The free blocks of an arena. They lie in the arena itself, which is one load less on a hit.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)]
 pub(crate) enum Placement {
     Pytorch(Placed<PytorchPolicy>),
     Granule(Placed<GranulePolicy>),

@@ -2,7 +2,6 @@
 
 use crate::machine::{Machine, steps};
 use alloc_core::config::{PolicyName, Settings};
-use alloc_core::policy::PytorchPolicy;
 use alloc_core::snapshot::{Action, Snapshot};
 use analysis::inspect::{Comparison, When};
 use analysis::rules::Rules;
@@ -206,7 +205,7 @@ proptest! {
         let alone = look(&Run::of_trace(&trace), at);
         let options = ReplayOptions { capacity: Some(64 << 20), history: 4096, ..ReplayOptions::default() };
         // A trace that cannot be replayed is refused in words.
-        if let Ok(replayed) = replay::<PytorchPolicy>(&trace, &options, |_| {}) {
+        if let Ok(replayed) = replay(&trace, &options, |_| {}) {
             let run = Run::of_replay(&trace, &replayed.allocator.snapshot(true));
             prop_assert_eq!(run.refusals.len() as i64, replayed.result.num_ooms);
             let _ = Comparison::new(&alone, &look(&run, at));

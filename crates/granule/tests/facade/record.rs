@@ -6,7 +6,6 @@ use granule::config::Settings;
 use granule::files::trace::{Event, Trace};
 use granule::files::{Loaded, load};
 use granule::openreg::{OpenReg, OpenRegConfig};
-use granule::policy::PytorchPolicy;
 use granule::record::{RecordError, RecordOptions, Recorder};
 use granule::replay::{Replay, ReplayOptions, replay};
 use granule::stats::Stat;
@@ -50,7 +49,7 @@ fn traces(recorder: &Recorder) -> Vec<Trace> {
 }
 
 fn replayed(trace: &Trace) -> Replay {
-    replay::<PytorchPolicy>(trace, &ReplayOptions::default(), |_| ()).unwrap()
+    replay(trace, &ReplayOptions::default(), |_| ()).unwrap()
 }
 
 /// A program of one thread, with other streams, iterations and a flush: the replay gives all of its figures.
@@ -286,7 +285,7 @@ fn out_of_memory_leaves_a_snapshot_and_the_trace_up_to_there() {
     assert_eq!(trace.events[1..], [Event::Alloc { id: 1, size: 50 << 20, stream: 0 }, Event::Free { id: 1 }]);
     assert!(trace.reasons().any(|reason| reason.contains("not ended")));
     recorder.stop().unwrap();
-    let replay = replay::<PytorchPolicy>(
+    let replay = replay(
         &traces(&recorder)[0],
         &ReplayOptions { capacity: Some(64 << 20), ..ReplayOptions::default() },
         |_| (),

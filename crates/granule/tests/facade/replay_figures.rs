@@ -1,7 +1,6 @@
 //! What a replay says about driver calls, by iteration; every number follows from PyTorch's rules.
 
-use alloc_core::config::Settings;
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
+use alloc_core::config::{PolicyName, Settings};
 use granule::replay::{ReplayOptions, SimulatedFigures, min_capacity, replay};
 use snapshot::trace::Trace;
 
@@ -23,7 +22,7 @@ fn trace(lines: &str) -> Trace {
 }
 
 fn simulated(trace: &Trace, options: &ReplayOptions) -> SimulatedFigures {
-    let result = replay::<PytorchPolicy>(trace, options, |_| {}).unwrap().result;
+    let result = replay(trace, options, |_| {}).unwrap().result;
     assert_eq!(result.refused, 0);
     let figures = result.simulated.unwrap();
     assert_eq!(figures.traps, 0);
@@ -98,8 +97,7 @@ fn a_flush_waits_for_the_device() {
     );
     assert!(in_second.host_waits >= in_second.device_wide_waits);
     assert_eq!(in_second.modelled_driver_ns, 100_000);
-    let found =
-        min_capacity::<PytorchPolicy>(&trace(flushing), &options(false, ""), 2 * MIB, |_| {}).unwrap();
+    let found = min_capacity(&trace(flushing), &options(false, ""), 2 * MIB, |_| {}).unwrap();
     assert_eq!((found.min_capacity, found.retries_at_min_capacity), (80 * MIB, 1));
     assert_eq!((found.repeating_iterations, found.device_wide_waits_in_repeating_iterations), (2, 0));
 }
@@ -122,14 +120,14 @@ fn a_device_that_is_behind_is_waited_for() {
 
 /// Traps of a replay, under both policies and with growable segments or not.
 fn traps(trace: &Trace, lag: u64) -> Vec<u64> {
-    fn of<P: Policy>(trace: &Trace, options: &ReplayOptions) -> u64 {
-        replay::<P>(trace, options, |_| {}).unwrap().result.simulated.unwrap().traps
-    }
     let both = |growable| {
-        let options = ReplayOptions { lag, ..options(growable, "") };
-        [of::<PytorchPolicy>(trace, &options), of::<GranulePolicy>(trace, &options)]
+        PolicyName::ALL.iter().map(move |policy| {
+            let mut options = ReplayOptions { lag, ..options(growable, "") };
+            options.settings.policy = Some(*policy);
+            replay(trace, &options, |_| {}).unwrap().result.simulated.unwrap().traps
+        })
     };
-    [both(false), both(true)].concat()
+    both(false).chain(both(true)).collect()
 }
 
 #[test]
@@ -166,6 +164,6 @@ fn streams_that_prefetch_for_each_other_use_nothing_too_early() {
 fn iterations_without_end_are_cut_where_a_replay_stops() {
     let stopping = ReplayOptions { stop_on_oom: true, capacity: Some(50 * MIB), ..options(false, "") };
     let trace = trace("i 0; a 0 40 0; f 0; i 1; a 1 60 0; f 1; i 2; a 2 40 0");
-    let result = replay::<PytorchPolicy>(&trace, &stopping, |_| {}).unwrap().result;
+    let result = replay(&trace, &stopping, |_| {}).unwrap().result;
     assert_eq!((result.refused, result.simulated.unwrap().iterations.len()), (1, 2));
 }

@@ -1,6 +1,5 @@
 //! Replays on a device whose memory is given.
 
-use alloc_core::policy::PytorchPolicy;
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule::replay::{Replay, ReplayError, ReplayOptions, replay_on};
 use snapshot::trace::{Event, Trace};
@@ -13,7 +12,7 @@ fn replayed(devices: u16, capacity: Option<u64>) -> Result<Replay, ReplayError> 
     let config = OpenRegConfig::default().devices(devices).capacity(1024 * MIB);
     let options = ReplayOptions { capacity, ..ReplayOptions::default() };
     let trace = Trace { events, ..Trace::default() };
-    replay_on::<PytorchPolicy>(OpenReg::new(config)?, &trace, &options, |_| {})
+    replay_on(OpenReg::new(config)?, &trace, &options, |_| {})
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Plans, followed under the live allocator: what they save, how they are left, and that they never cost memory.
 
-use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
+use alloc_core::config::{PolicyName, Settings};
 use granule::replay::{PlanFigures, ReplayOptions, ReplayResult, replay};
 use planner::{CrossStream, Options, Pattern, Plan, Recording, Solver};
 use proptest::prelude::*;
@@ -85,9 +85,10 @@ fn plan(trace: &Trace, iteration: Option<u64>) -> Arc<Plan> {
     Arc::new(Plan::make("test", &pattern.unwrap(), 512, false, &options).unwrap().0)
 }
 
-fn run<P: Policy>(trace: &Trace, plan: Option<&Arc<Plan>>, lag: u64) -> ReplayResult {
-    let options = ReplayOptions { plan: plan.cloned(), lag, ..ReplayOptions::default() };
-    let replayed = replay::<P>(trace, &options, |_| {}).unwrap();
+fn run(policy: PolicyName, trace: &Trace, plan: Option<&Arc<Plan>>, lag: u64) -> ReplayResult {
+    let settings = Settings { policy: Some(policy), ..Settings::default() };
+    let options = ReplayOptions { settings, plan: plan.cloned(), lag, ..ReplayOptions::default() };
+    let replayed = replay(trace, &options, |_| {}).unwrap();
     replayed.allocator.check_invariants();
     let result = replayed.result;
     assert_eq!(result.refused, 0);
@@ -111,8 +112,8 @@ fn a_repeating_program_has_its_places_pass_after_pass() {
     let program = training(8);
     let plan = plan(&program.trace, Some(2));
     for lag in [0, 40] {
-        let without = run::<GranulePolicy>(&program.trace, None, lag);
-        let with = run::<GranulePolicy>(&program.trace, Some(&plan), lag);
+        let without = run(PolicyName::Granule, &program.trace, None, lag);
+        let with = run(PolicyName::Granule, &program.trace, Some(&plan), lag);
         let figures = figures(&with, program.requests());
         assert_eq!((figures.height, figures.requests), (plan.height, plan.steps().len()));
         assert_eq!(figures.pattern, format!("{:016x}", plan.pattern()));
@@ -144,7 +145,7 @@ fn a_repeating_program_has_its_places_pass_after_pass() {
 fn the_figures_of_equal_iterations_are_those_of_the_trace() {
     let program = training(4);
     let plan = plan(&program.trace, Some(2));
-    let with = run::<GranulePolicy>(&program.trace, Some(&plan), 0);
+    let with = run(PolicyName::Granule, &program.trace, Some(&plan), 0);
     let figures = figures(&with, program.requests());
     for equal in &figures.equal_iterations {
         assert_eq!(equal.requested_peak, plan.resident_bytes + peak_of_iteration(&program.trace, 2));
@@ -189,11 +190,11 @@ fn every_mismatch_is_counted_and_the_plan_found_again() {
         program.train(24, 9 * MIB, None);
     }
     let plan = plan(&program.trace, Some(2));
-    let with = run::<GranulePolicy>(&program.trace, Some(&plan), 0);
+    let with = run(PolicyName::Granule, &program.trace, Some(&plan), 0);
     let figures = figures(&with, program.requests());
     assert_eq!(figures.counts.mismatches, 1 + 4, "{figures:?}");
     assert_eq!(figures.entries, 1 + 1 + 4, "{figures:?}");
-    let without = run::<GranulePolicy>(&program.trace, None, 0);
+    let without = run(PolicyName::Granule, &program.trace, None, 0);
     assert!(with.reserved_bytes_peak <= without.reserved_bytes_peak, "{} {}", ratio(&with), ratio(&without));
 }
 
@@ -206,12 +207,12 @@ fn a_plan_of_another_program_changes_nothing() {
     }
     let plan = plan(&other.trace, Some(2));
     let program = training(4);
-    let with = run::<GranulePolicy>(&program.trace, Some(&plan), 0);
+    let with = run(PolicyName::Granule, &program.trace, Some(&plan), 0);
     let figures = figures(&with, program.requests());
     assert_eq!((figures.counts.placed, figures.layouts), (0, 0));
     assert_eq!(figures.counts.outside, program.requests());
     assert_eq!((figures.equal_iterations.len(), figures.reserved_over_requested), (0, None));
-    let without = run::<GranulePolicy>(&program.trace, None, 0);
+    let without = run(PolicyName::Granule, &program.trace, None, 0);
     assert_eq!(with.marks, without.marks);
     assert_eq!(with.simulated.unwrap().device_calls, without.simulated.unwrap().device_calls);
 }
@@ -228,7 +229,7 @@ fn another_streams_requests_are_left_to_the_allocator() {
         program.free(input);
     }
     let plan = plan(&program.trace, Some(2));
-    let with = run::<GranulePolicy>(&program.trace, Some(&plan), 0);
+    let with = run(PolicyName::Granule, &program.trace, Some(&plan), 0);
     let figures = figures(&with, program.requests());
     // Known to be in the plan behind the first eight requests.
     assert_eq!(figures.counts.other_streams, 5, "{figures:?}");
@@ -239,7 +240,7 @@ fn another_streams_requests_are_left_to_the_allocator() {
 fn a_plan_of_the_whole_run_needs_what_it_says() {
     let program = training(3);
     let plan = plan(&program.trace, None);
-    let with = run::<GranulePolicy>(&program.trace, Some(&plan), 0);
+    let with = run(PolicyName::Granule, &program.trace, Some(&plan), 0);
     let figures = figures(&with, program.requests());
     assert_eq!((figures.counts.mismatches, figures.counts.outside, figures.passes), (0, 0, 1), "{figures:?}");
     assert_eq!(figures.counts.occupied, 0, "{figures:?}");
@@ -258,7 +259,7 @@ fn a_plan_of_the_whole_run_needs_what_it_says() {
 fn the_other_policy_may_follow_a_plan_too() {
     let program = training(6);
     let plan = plan(&program.trace, Some(2));
-    let with = run::<PytorchPolicy>(&program.trace, Some(&plan), 0);
+    let with = run(PolicyName::Pytorch, &program.trace, Some(&plan), 0);
     figures(&with, program.requests());
 }
 
@@ -297,8 +298,8 @@ proptest! {
     fn a_plan_costs_no_more_than_some_granules(requests in programs(), odd in prop::option::of(3..6u64), lag in prop::sample::select(vec![0, 9])) {
         let program = repeat(&requests, 7, odd);
         let plan = plan(&program.trace, Some(2));
-        let without = run::<GranulePolicy>(&program.trace, None, lag);
-        let with = run::<GranulePolicy>(&program.trace, Some(&plan), lag);
+        let without = run(PolicyName::Granule, &program.trace, None, lag);
+        let with = run(PolicyName::Granule, &program.trace, Some(&plan), lag);
         figures(&with, program.requests());
         let (with, without) = (with.reserved_bytes_peak.unsigned_abs(), without.reserved_bytes_peak.unsigned_abs());
         let needed = plan.height + plan.resident_bytes;

@@ -160,15 +160,15 @@ struct Setting {
     filter: Option<Arc<Code>>,
 }
 
-type Install<P> = fn(&Allocator<P>, &Rig, &Arc<Code>, &mut Setting);
+type Install = fn(&Allocator, &Rig, &Arc<Code>, &mut Setting);
 
-fn with_contexts<P: Policy>(allocator: &Allocator<P>, place: impl Fn() -> Place + Send + Sync + 'static) {
+fn with_contexts(allocator: &Allocator, place: impl Fn() -> Place + Send + Sync + 'static) {
     let recorder = move || Some(Arc::new(place()) as Context);
     allocator.record_history(&HistoryOptions::newest(8).with_contexts(RecordContext::All, recorder));
 }
 
 /// All kinds.
-fn kinds<P: Policy>() -> Vec<(&'static str, Install<P>)> {
+fn kinds() -> Vec<(&'static str, Install)> {
     vec![
         ("segment observer", |allocator, _, code, _| {
             let code = Arc::clone(code);
@@ -246,15 +246,15 @@ fn machine() -> OpenRegConfig {
 }
 
 /// A program that survives what its own code does to its calls.
-struct Program<'r, P: Policy> {
+struct Program<'r> {
     rig: &'r Rig,
-    allocator: Allocator<P>,
+    allocator: Allocator,
     live: Vec<DevicePtr>,
     panics: u64,
 }
 
-impl<P: Policy> Program<'_, P> {
-    fn attempt<T>(&mut self, call: impl FnOnce(&Allocator<P>) -> T) -> Option<T> {
+impl Program<'_> {
+    fn attempt<T>(&mut self, call: impl FnOnce(&Allocator) -> T) -> Option<T> {
         let outcome = catch_unwind(AssertUnwindSafe(|| call(&self.allocator)));
         self.panics += u64::from(outcome.is_err());
         // Whatever happened, the allocator is in order at once.
@@ -335,7 +335,7 @@ impl<P: Policy> Program<'_, P> {
 
 /// Asks for memory on a stream of its own, and on that of the program, which a pool's own source may have to serve. Says
 /// whether it was served on its own.
-fn ask<P: Policy>(allocator: &Allocator<P>, rig: &Rig) -> Conduct {
+fn ask(allocator: &Allocator, rig: &Rig) -> Conduct {
     let (weak, program, own) = (Arc::downgrade(allocator), rig.stream(), rig.new_stream());
     Conduct::Asks(Box::new(move || {
         let Some(allocator) = weak.upgrade() else { return false };
@@ -356,8 +356,8 @@ fn ask<P: Policy>(allocator: &Allocator<P>, rig: &Rig) -> Conduct {
 /// Runs the program with foreign code of a kind; returns that, and how many calls of the program panicked.
 fn run<P: Policy>(
     rig: &Rig,
-    install: Install<P>,
-    conduct: impl FnOnce(&Allocator<P>, &Rig) -> Conduct,
+    install: Install,
+    conduct: impl FnOnce(&Allocator, &Rig) -> Conduct,
 ) -> (Arc<Code>, u64) {
     let mut setting = Setting { settings: Settings::default(), source: None, filter: None };
     let allocator = rig.with_policy::<P>(Settings::default());
@@ -382,7 +382,7 @@ fn run<P: Policy>(
 /// The n-th call of foreign code panics, for each n in turn: the call that led there panics, once it has done what it began.
 fn nothing_is_lost_where_foreign_code_panics<P: Policy>() {
     on_each(&machine(), |rig| {
-        for (kind, install) in kinds::<P>() {
+        for (kind, install) in kinds() {
             for at in 1.. {
                 let (code, panics) = run(rig, install, |_, _| Conduct::Panics { at });
                 if code.calls() < at {
@@ -399,8 +399,8 @@ fn nothing_is_lost_where_foreign_code_panics<P: Policy>() {
 /// It asks for memory whenever it is called.
 fn foreign_code_that_asks_for_memory_is_served<P: Policy>() {
     on_each(&machine(), |rig| {
-        for (kind, install) in kinds::<P>() {
-            let (code, panics) = run(rig, install, ask::<P>);
+        for (kind, install) in kinds() {
+            let (code, panics) = run(rig, install, ask);
             assert_eq!(panics, 0, "{kind}: nothing panics");
             assert!(code.served.load(Ordering::Relaxed) > 0, "{}: no {kind} was served", P::NAME);
         }
@@ -435,7 +435,7 @@ fn what_a_source_gave_stays_while_it_is_asked<P: Policy>() {
 }
 
 /// Blocks that were written after their free; returns the observer that hears of them.
-fn corrupt<P: Policy>(rig: &Rig, conduct: impl FnOnce(&Allocator<P>, &Rig) -> Conduct) -> Arc<Code> {
+fn corrupt<P: Policy>(rig: &Rig, conduct: impl FnOnce(&Allocator, &Rig) -> Conduct) -> Arc<Code> {
     let allocator = rig.with_policy::<P>(Settings { hardened: true, ..Settings::default() });
     let code = Code::new(conduct(&allocator, rig));
     let told = Arc::clone(&code);
@@ -456,7 +456,7 @@ fn observers_of_corruption_may_panic_and_ask_for_memory<P: Policy>() {
     on_each(&machine().memory(MemoryMode::Mapped), |rig| {
         let code = corrupt::<P>(rig, |_, _| Conduct::Panics { at: 1 });
         assert_eq!(code.calls(), 3, "it is told of each");
-        let code = corrupt::<P>(rig, ask::<P>);
+        let code = corrupt::<P>(rig, ask);
         assert!(code.served.load(Ordering::Relaxed) > 0);
     });
 }
