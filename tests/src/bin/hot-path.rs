@@ -6,7 +6,7 @@
 //! callgrind.
 
 use alloc_core::backend::Backend;
-use alloc_core::config::Settings;
+use alloc_core::config::{PolicyName, Settings};
 use alloc_core::types::{DeviceIndex, DeviceKind};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
@@ -45,10 +45,11 @@ fn main() -> ExitCode {
     let settings = match subject.as_str() {
         "hardened" => hardened,
         "hardened-growable" => Settings { expandable_segments: true, ..hardened },
+        "granule" => Settings { policy: Some(PolicyName::Granule), ..Settings::default() },
         _ => Settings::default(),
     };
     let backend = match subject.as_str() {
-        "bare" | "hardened" | "hardened-growable" => hip,
+        "bare" | "granule" | "hardened" | "hardened-growable" => hip,
         "masquerade" => match Masquerade::new(hip, Policy::Flip) {
             Ok(masquerade) => masquerade,
             Err(error) => return failed(&error),
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: hot-path bare|masquerade|hardened|hardened-growable PAIRS [BYTES]");
+    eprintln!("usage: hot-path bare|granule|masquerade|hardened|hardened-growable PAIRS [BYTES]");
     ExitCode::from(2)
 }
 
