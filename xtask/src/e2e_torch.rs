@@ -58,9 +58,9 @@ pub(crate) fn place(options: &Options) -> Result<Place> {
 /// Runs the tests; their closing lines are the last.
 pub(crate) fn test(place: &Place, options: &Options) -> Result<()> {
     println!("building granule");
-    process::cargo(&["build", "-p", "granule-cli"])?;
+    let granule = process::granule()?;
     let mut pytest = place.python();
-    pytest.env("GRANULE_COMMAND", target().join("debug/granule"));
+    pytest.env("GRANULE_COMMAND", granule);
     pytest.args(["-m", "pytest", TESTS, "-p", "no:cacheprovider", "-q", "-ra", "--durations=10"]);
     if options.long {
         pytest.arg("--long");

@@ -68,6 +68,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Run the engine's threads in chosen orders (shuttle), and its small kernels in all orders (loom)
     Schedules(schedules::Options),
+    /// Check every combination of features (CI checks pairs of them)
+    Features,
     /// Check the sizes of types, files, functions and folders, and that modules import nothing in circles
     Structure(structure::Options),
     /// Run real PyTorch programs on Granule, on the GPU-less rig (installs torch into target/e2e-torch the first time)
@@ -97,6 +99,7 @@ fn main() -> Result<()> {
         Task::Fuzz { cases } => fuzz(cases),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
+        Task::Features => ci::feature_combinations(true),
         Task::Structure(options) => structure::run(&options),
         Task::E2eTorch(options) => e2e_torch::run(&options),
         Task::Browser(options) => browser::run(&options),
@@ -107,8 +110,6 @@ fn main() -> Result<()> {
 }
 
 fn test(rest: &[String]) -> Result<()> {
-    // One source, built the other way, too.
-    cargo(&["test", "-p", "cuda-program", "--no-default-features", "--features", "hip-as-cuda"])?;
     if has_nextest() {
         // The runner's closing lines come last, so that whoever reads the end of the log sees the counts.
         cargo(&["test", "--workspace", "--doc"])?;

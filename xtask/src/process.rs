@@ -46,6 +46,13 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Runs cargo.
+/// Builds the command, and says where it is. With the features that the tests of the workspace have, so that nothing is built
+/// twice.
+pub(crate) fn granule() -> Result<PathBuf> {
+    cargo(&["build", "--workspace", "--bin", "granule"])?;
+    Ok(target().join("debug/granule"))
+}
+
 pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     run(command("cargo").args(arguments))
 }

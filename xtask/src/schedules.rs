@@ -36,7 +36,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 fn under(tool: &str, package: &str, only: &str, options: &Options) -> Result<()> {
     println!("-- {tool}");
     let mut command = process::command("cargo");
-    command.args(["test", "--lib", "--package", package]);
+    // Shuttle's atomics belong to one run, and some of the engine's are the process's: each test gets a process, or its turn.
+    let processes = tool == "shuttle" && process::has_nextest();
+    command.args(if processes { ["nextest", "run"].as_slice() } else { &["test"] });
+    command.args(["--lib", "--package", package]);
     command.env("RUSTFLAGS", format!("--cfg {tool}"));
     command.env("CARGO_TARGET_DIR", process::target().join("schedules").join(tool));
     // Enough for a backtrace, and quicker to build.
@@ -49,8 +52,7 @@ fn under(tool: &str, package: &str, only: &str, options: &Options) -> Result<()>
         command.env("GRANULE_SCHEDULE", encoded);
     }
     command.arg("--");
-    if tool == "shuttle" {
-        // Its atomics belong to one run, and some of the engine's are the process's: one run at a time.
+    if tool == "shuttle" && !processes {
         command.arg("--test-threads=1");
     }
     command.args(options.name.as_deref().or(Some(only)).filter(|name| !name.is_empty()));

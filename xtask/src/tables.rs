@@ -1,6 +1,6 @@
 //! The queries of docs/tables.md, run as they stand there by DuckDB on runs that `granule export` wrote.
 
-use crate::process::{self, cargo, command, root, target};
+use crate::process::{self, command, root, target};
 use crate::venv::Venv;
 use anyhow::Result;
 
@@ -9,11 +9,11 @@ const REQUIREMENTS: &str = "duckdb==2.0.0\n";
 
 pub(crate) fn run() -> Result<()> {
     let venv = Venv::prepare("tables/venv", REQUIREMENTS, None)?;
-    cargo(&["build", "-p", "granule-cli"])?;
+    let granule = process::granule()?;
     process::run(
         command(venv.python())
             .arg(root().join("tests/tables/queries.py"))
-            .arg(target().join("debug/granule"))
+            .arg(granule)
             .arg(target().join("tables/files")),
     )
 }

@@ -7,7 +7,7 @@ mod compare;
 mod rig;
 
 use crate::e2e_torch::Place;
-use crate::process::{self, cargo, command, root, target};
+use crate::process::{self, command, root};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use compare::{Compared, ratios};
@@ -72,10 +72,7 @@ pub(crate) fn run_in(place: &Place, options: &Options) -> Result<()> {
 fn run_on(rig: &Rig, options: &Options) -> Result<()> {
     let granule = match &options.granule {
         Some(path) => path.clone(),
-        None => {
-            cargo(&["build", "-p", "granule-cli"])?;
-            target().join("debug/granule")
-        }
+        None => process::granule()?,
     };
     let mut runs = Vec::new();
     for trace in traces(options)? {
