@@ -13,16 +13,17 @@ mod parked;
 mod pieces;
 mod place;
 pub(crate) mod pool;
+mod short;
 mod sleep;
 mod views;
 
 pub(crate) use pieces::Plan;
+pub(crate) use short::Short;
 pub(crate) use views::{Shown, Slot, SlotState, View, Views, side_by_side};
 
 use parked::Parked;
 
 use crate::base::ids::PoolSlot;
-use crate::base::round::SMALL_LIMIT;
 use crate::base::steps::Counted;
 use crate::lifetimes::epoch::Epochs;
 use crate::lifetimes::last_work::LastWork;
@@ -31,9 +32,9 @@ use crate::memory::address_map::{AddressMap, Location};
 use crate::memory::block::{Block, BlockId, BlockTable, NO_USES, SegmentId, State, Tier};
 use crate::memory::segment::{Segment, SegmentTable};
 use crate::memory::source::SegmentSource;
-use crate::policy::{Chosen, Placement, Request, Traits};
+use crate::policy::{Chosen, Placement, Placing, Traits};
 use crate::process::stream_identity::shown_raw;
-use crate::sync::{Arc, AtomicU64, Guard, Mutex, Ordering, Rank};
+use crate::sync::{Arc, AtomicU64, Guard, Mutex, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::counters::{Count, Counters};
 use crate::watch::history::{Owner, Recorder};
@@ -233,74 +234,10 @@ impl ArenaState {
         self.policy.grows() && !self.pool.fixed
     }
 
-    #[inline]
-    pub(crate) fn splits(&self, block: u64, request: &Request) -> bool {
-        self.placement.splits(block, request) && !self.pool.no_split
-    }
-
-    /// Takes the block that serves `request` out of the free ones.
-    #[inline(always)]
-    pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
-        if self.ages && self.pool.slot == PoolSlot::DEFAULT {
-            self.searches[request.tier as usize].fetch_add(1, Ordering::Relaxed);
-        }
-        self.find_again(request)
-    }
-
-    /// [`find`](Self::find) that does not age the free blocks.
-    #[inline(always)]
-    pub(crate) fn find_again(&mut self, request: &Request) -> Option<BlockId> {
-        let found = self.placement.take_fit(&self.blocks, &self.segments, request)?;
-        self.note_borders(found, BlockId::NONE);
-        Some(found)
-    }
-
-    /// Hands out a block that is in no index, cutting it if the policy says so. Returns its address.
-    #[inline(always)]
-    pub(crate) fn hand_out(&mut self, map: &AddressMap, id: BlockId, request: &Request) -> DevicePtr {
-        let block = &self.blocks[id];
-        let (was_split, whole, tier, segment) = (block.is_split(), block.size, block.tier, block.segment);
-        let cuts = self.splits(whole, request) && self.blocks.may_cut();
-        if cuts {
-            self.cut_above(id, request.size, State::Free);
-        }
-        if (cuts || was_split) && self.segments.is_fixed(segment) {
-            let change = match (cuts, was_split) {
-                (true, true) => (0, -signed(request.size)),
-                (true, false) => (1, signed(whole - request.size)),
-                (false, _) => (-1, -signed(whole)),
-            };
-            self.change_splits(tier, change);
-        }
-        let ptr = self.give(id, request.requested);
-        map.insert(ptr, self.location(id));
-        ptr
-    }
-
     /// Free blocks beside others in fixed segments became more or fewer: a number and bytes.
     fn change_splits(&mut self, tier: Tier, (blocks, bytes): (i64, i64)) {
         self.counters.change(tier, Count::InactiveSplit, blocks);
         self.counters.change(tier, Count::InactiveSplitBytes, bytes);
-    }
-
-    /// Gives a block that is in no index to the program, as it is. The address map is the caller's business.
-    #[inline(always)]
-    fn give(&mut self, id: BlockId, requested: u64) -> DevicePtr {
-        let block = &mut self.blocks[id];
-        block.state = State::Allocated;
-        block.requested = requested;
-        let (addr, tier, size) = (block.addr, block.tier, block.size);
-        self.counters.give(tier, size, requested);
-        if size >= self.oversize {
-            self.counters.change(tier, Count::OversizeAllocations, 1);
-        }
-        if self.traits.views && size > SMALL_LIMIT {
-            self.remember(id);
-        }
-        if self.history.is_on() {
-            self.note(id, Recorder::allocated);
-        }
-        DevicePtr(addr)
     }
 
     /// Hands out `size` bytes at `addr` of a free block, and what lies above them, too, unless `cuts_above`.
@@ -371,20 +308,6 @@ impl ArenaState {
         streams
     }
 
-    /// Takes a block back from the program.
-    #[inline(always)]
-    pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
-        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
-        let neighbours = self.free_neighbours(id);
-        map.remove(DevicePtr(self.blocks[id].addr));
-        if self.blocks[id].uses != NO_USES {
-            return FreeStep::Wait(self.suspend(id));
-        }
-        self.take_back(id);
-        self.join_freed(id, neighbours, (0, 0));
-        FreeStep::Done
-    }
-
     /// Takes back a block that others use.
     #[cold]
     fn suspend(&mut self, id: BlockId) -> SmallVec<[Use; 4]> {
@@ -393,17 +316,6 @@ impl ArenaState {
             self.note(id, Recorder::free_requested);
         }
         self.begin_pending(id)
-    }
-
-    /// Takes back a block that nobody else uses; where it goes is the caller's business.
-    #[inline(always)]
-    fn take_back(&mut self, id: BlockId) {
-        self.leave_program(id);
-        if self.history.is_on() {
-            self.note(id, Recorder::freed);
-        }
-        let Block { size, requested, tier, .. } = self.blocks[id];
-        self.counters.take_back(tier, size, requested);
     }
 
     /// Records something about a block. Off the hot path, which only asks whether anything is recorded.
@@ -447,7 +359,7 @@ impl ArenaState {
             self.note(id, Recorder::free_completed);
             let Block { size, requested, tier, .. } = self.blocks[id];
             self.counters.release(tier, size, requested);
-            self.join_freed(id, self.free_neighbours(id), (0, 0));
+            self.rejoin(id);
         }
     }
 
@@ -456,46 +368,6 @@ impl ArenaState {
         map.remove(DevicePtr(self.blocks[id].addr));
         self.take_back(id);
         self.make_dormant(id);
-    }
-
-    /// Returns a block to the free ones, joining it with free neighbours. `counted` is what it counts as among inactive
-    /// splits already.
-    #[inline(always)]
-    fn join_freed(
-        &mut self,
-        mut id: BlockId,
-        (below, above): (Option<BlockId>, Option<BlockId>),
-        counted: (i64, i64),
-    ) {
-        let Block { requested, tier, segment, .. } = self.blocks[id];
-        if self.traits.views && self.segments.is_view(segment) {
-            return self.end_loan(id);
-        }
-        let (mut blocks, mut bytes) = (-counted.0, -counted.1);
-        if let Some(below) = below {
-            blocks -= 1;
-            bytes -= signed(self.blocks[below].size);
-            self.take_from_index(below);
-            // The merged block is free: what it was last used for is the block's that was just freed.
-            self.blocks[below].requested = requested;
-            self.blocks.absorb_above(below, id);
-            id = below;
-        }
-        if let Some(above) = above {
-            blocks -= 1;
-            bytes -= signed(self.blocks[above].size);
-            self.take_from_index(above);
-            self.blocks.absorb_above(id, above);
-        }
-        self.insert_free(id);
-        if self.segments.is_fixed(segment) {
-            let block = &self.blocks[id];
-            if block.is_split() {
-                blocks += 1;
-                bytes += signed(block.size);
-            }
-            self.change_splits(tier, (blocks, bytes));
-        }
     }
 
     #[inline]
@@ -517,26 +389,6 @@ impl ArenaState {
     pub(crate) fn forget_uses(&mut self, id: BlockId) -> SmallVec<[Use; 4]> {
         let uses = std::mem::replace(&mut self.blocks[id].uses, NO_USES);
         self.uses.take(uses)
-    }
-
-    /// Puts a block that is in no index among the free ones, as it is.
-    #[inline(always)]
-    pub(crate) fn insert_free(&mut self, id: BlockId) {
-        let block = &mut self.blocks[id];
-        block.state = State::Free;
-        if self.ages {
-            block.born = self.searches[block.tier as usize].load(Ordering::Relaxed);
-        }
-        self.placement.insert(block, id);
-        self.note_borders(id, id);
-    }
-
-    /// Takes a free block out of its index; its state is the caller's business.
-    #[inline(always)]
-    pub(crate) fn take_from_index(&mut self, id: BlockId) {
-        let block = &self.blocks[id];
-        self.placement.remove(block, id);
-        self.note_borders(id, BlockId::NONE);
     }
 
     /// A new segment with one block that covers it, in state `state` and in no index.

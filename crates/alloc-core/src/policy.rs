@@ -14,7 +14,7 @@ pub(crate) use chosen::{Chosen, Maker, Traits};
 pub(crate) use fixed::choose;
 pub use fixed::{Growth, Situation};
 pub use granule::GranulePolicy;
-pub(crate) use placement::Placement;
+pub(crate) use placement::{Kind, Placement, Placing, Whichever};
 pub use pytorch::PytorchPolicy;
 
 use crate::config::Settings;

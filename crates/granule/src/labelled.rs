@@ -7,12 +7,14 @@ mod allocator;
 mod device;
 mod event;
 mod host;
+mod pool;
 mod stream;
 
 pub use allocator::{CachingAllocator, DeviceBuffer};
 pub use device::Device;
 pub use event::Event;
 pub use host::{HostAllocator, PinnedBuffer};
+pub use pool::{CapturedGraph, GraphCapture, MemoryPool};
 pub use stream::Stream;
 
 use alloc_core::backend::{Backend, Result};
@@ -67,6 +69,12 @@ macro_rules! module {
             pub type CachingAllocator = labelled::CachingAllocator<$label>;
             /// Memory that frees itself.
             pub type DeviceBuffer = labelled::DeviceBuffer<$label>;
+            /// A pool of the program's own.
+            pub type MemoryPool = labelled::MemoryPool<$label>;
+            /// A capture of a stream's work.
+            pub type GraphCapture = labelled::GraphCapture<$label>;
+            /// Work that can be launched again and again.
+            pub type CapturedGraph = labelled::CapturedGraph<$label>;
             /// The allocator of pinned host memory.
             pub type HostAllocator = labelled::HostAllocator<$label>;
             /// Pinned host memory that frees itself.

@@ -1,12 +1,14 @@
-//! Every CUDA device by name; then memory that travels between two streams of the first.
+//! Every CUDA device by name; then, on the first, memory that travels between two streams, a pool, and a graph.
 //!
 //! Built with the feature `cuda`, it runs on NVIDIA GPUs; with `hip-as-cuda` alone, the same source runs on AMD
 //! GPUs and cannot tell the difference.
 
 use anyhow::{Result, ensure};
-use granule::backend::EventFlags;
+use granule::backend::{CaptureMode, EventFlags};
 use granule::config::Settings;
-use granule::cuda::{CachingAllocator, Device, Event};
+use granule::cuda::{CachingAllocator, Device, Event, GraphCapture, HostAllocator, MemoryPool};
+use granule::host::HostOptions;
+use granule::pool::PoolOptions;
 use granule::types::DeviceKind;
 
 fn main() -> Result<()> {
@@ -35,7 +37,32 @@ fn main() -> Result<()> {
     let mut read = vec![0; 512];
     buffer.read(&mut read)?;
     ensure!(read[..256] == written && read[256..].iter().all(|byte| *byte == 7), "other bytes came back");
+    // A copy on another stream, in memory of a pool of its own.
+    let pool = MemoryPool::new(&allocator, device.index(), PoolOptions::default())?;
+    let scope = pool.enter()?;
+    let mut copy = allocator.allocate(4096, &consumer)?;
+    drop(scope);
+    allocator.copy(&mut copy, &buffer, &consumer)?;
     drop(buffer);
+    let mut pinned = HostAllocator::new(&Settings::default(), HostOptions::default())?.zeroed(256)?;
+    // SAFETY: nothing looks at it before the stream has been waited for.
+    unsafe { copy.read_async(&mut pinned)? };
+    consumer.synchronize()?;
+    ensure!(pinned.as_slice() == written, "other bytes were copied");
+    drop(copy);
+
+    // A graph that fills memory of its own, launched twice.
+    let capture = GraphCapture::begin(&allocator, &producer, CaptureMode::ThreadLocal, None)?;
+    let mut filled = allocator.allocate(512, &producer)?;
+    filled.fill(9)?;
+    let mut graph = capture.end()?;
+    for _ in 0..2 {
+        // SAFETY: all memory that it uses is of its own pool.
+        unsafe { graph.launch(&producer)? };
+    }
+    filled.read(&mut read)?;
+    ensure!(read == [9; 512], "the graph did not run");
+    drop(filled);
 
     consumer.synchronize()?;
     producer.synchronize()?;

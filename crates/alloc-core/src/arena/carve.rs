@@ -2,7 +2,7 @@
 //! [`State::Busy`], let the caller talk to the driver, then commit or undo.
 
 use super::ArenaState;
-use crate::memory::block::{Block, BlockId, NO_USES, SegmentId, State, Tier};
+use crate::memory::block::{Block, BlockId, SegmentId, State, Tier};
 use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
 use crate::policy::Holding;
@@ -39,31 +39,6 @@ impl Growth {
 }
 
 impl ArenaState {
-    /// Cuts a block after `size` bytes. The lower part keeps the record and the state; the upper part
-    /// gets `upper_state` and goes into the list of that state.
-    #[inline(always)]
-    pub(crate) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
-        let block = &mut self.blocks[id];
-        debug_assert!(size > 0 && size < block.size, "both parts keep something");
-        let upper = Block {
-            addr: block.addr + size,
-            size: block.size - size,
-            uses: NO_USES,
-            pending: 0,
-            state: State::Busy,
-            ..block.clone()
-        };
-        block.size = size;
-        let upper = self.blocks.add(upper);
-        self.blocks.link_above(id, upper);
-        match upper_state {
-            State::Free => self.insert_free(upper),
-            State::Unmapped => self.insert_unmapped(upper),
-            _ => self.blocks[upper].state = upper_state,
-        }
-        upper
-    }
-
     /// A growable segment got memory: the first operation that did so is where it came from.
     pub(crate) fn note_segment_context(&mut self, region: RegionId) {
         if let Some(call) = self.history.call() {

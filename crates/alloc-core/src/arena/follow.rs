@@ -9,9 +9,7 @@
 //! nothing is taken from the heap.
 
 use super::ArenaState;
-use crate::base::round::SMALL_LIMIT;
 use crate::memory::block::{BlockId, SegmentId};
-use crate::policy::Request;
 
 /// Requests that tell one passage from others. Layers of a model are alike: shorter passages are found in the wrong one.
 const WINDOW: usize = 64;
@@ -148,21 +146,8 @@ impl Follow {
 }
 
 impl ArenaState {
-    /// [`find`](Self::find) that looks where the request was served before, first: at home, or in a view. The block, in no
-    /// index, is as large as the request there.
-    #[inline]
-    pub(crate) fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
-        if self.traits.views
-            && request.size > SMALL_LIMIT
-            && let Some(found) = self.find_followed(request.size)
-        {
-            return Some(found);
-        }
-        self.find(request)
-    }
-
     #[inline(never)]
-    fn find_followed(&mut self, size: u64) -> Option<BlockId> {
+    pub(super) fn find_followed(&mut self, size: u64) -> Option<BlockId> {
         // Searches are counted, or blocks are handed out whole.
         if self.ages || self.pool.no_split {
             return None;

@@ -9,6 +9,7 @@ use crate::memory::address_map::AddressMap;
 use crate::memory::block::{BlockId, State, Tier};
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::Origin;
+use crate::policy::Placing;
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
 use std::collections::BTreeSet;

@@ -131,18 +131,6 @@ impl ArenaState {
         self.views.borders.remove(id);
     }
 
-    /// A block came into the index of free ones, or left it: `holder` is the block itself, or none.
-    #[inline(always)]
-    pub(crate) fn note_borders(&mut self, id: BlockId, holder: BlockId) {
-        if !self.traits.views {
-            return;
-        }
-        let block = &self.blocks[id];
-        if let Some(borders) = self.views.borders.get_mut(block.segment) {
-            borders.set(block, holder);
-        }
-    }
-
     /// What is free of a granule.
     pub(super) fn free_part(&self, borders: &Borders, number: usize) -> FreePart {
         let granule = borders.granule();

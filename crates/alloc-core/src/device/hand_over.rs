@@ -10,7 +10,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::region::{self, Failed};
 use crate::memory::segment::Origin;
-use crate::policy::Request;
+use crate::policy::{Placing, Request};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId};

@@ -14,7 +14,7 @@ use crate::lifetimes::last_work::wait_for_stream;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::region::{self, RegionId};
 use crate::memory::segment::Origin;
-use crate::policy::Request;
+use crate::policy::{Placing, Request};
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;

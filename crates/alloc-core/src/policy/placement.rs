@@ -3,7 +3,7 @@
 //! A request that is served from the cache, and a free, come here a few times each. The policies of the tree are told apart by
 //! a number, so that their code is called directly; one of a program's own is called through a table.
 
-use super::chosen::Decisions;
+use super::chosen::{Decisions, Traits};
 use super::{GranulePolicy, Policy, PytorchPolicy, Request};
 use crate::memory::block::{Block, BlockId, BlockTable, Tier};
 use crate::memory::index::PlacementIndex;
@@ -121,14 +121,14 @@ macro_rules! each {
     };
 }
 
-impl Placement {
+impl Placing for Placement {
     #[inline(always)]
-    pub(crate) fn request(&self, bytes: u64) -> Request {
+    fn request(&self, bytes: u64) -> Request {
         each!(self, placed => placed.request(bytes))
     }
 
     #[inline(always)]
-    pub(crate) fn take_fit(
+    fn take_fit(
         &mut self,
         blocks: &BlockTable,
         segments: &SegmentTable,
@@ -138,33 +138,93 @@ impl Placement {
     }
 
     #[inline(always)]
-    pub(crate) fn splits(&self, block: u64, request: &Request) -> bool {
+    fn splits(&self, block: u64, request: &Request) -> bool {
         each!(self, placed => placed.splits(block, request))
     }
 
     #[inline(always)]
-    pub(crate) fn insert(&mut self, block: &Block, id: BlockId) {
+    fn insert(&mut self, block: &Block, id: BlockId) {
         each!(self, placed => placed.insert(block, id));
     }
 
     #[inline(always)]
-    pub(crate) fn remove(&mut self, block: &Block, id: BlockId) {
+    fn remove(&mut self, block: &Block, id: BlockId) {
         each!(self, placed => placed.remove(block, id));
     }
 
-    pub(crate) fn at_least(&self, tier: Tier, bytes: u64) -> impl Iterator<Item = BlockId> + '_ {
+    fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_> {
         each!(self, placed => placed.at_least(tier, bytes))
     }
 
-    pub(crate) fn follow(&mut self, policy: &dyn Decisions) {
+    fn follow(&mut self, policy: &dyn Decisions) {
         each!(self, placed => placed.follow(policy));
     }
 
-    pub(crate) fn clear(&mut self) {
+    fn clear(&mut self) {
         each!(self, placed => placed.clear());
     }
 
-    pub(crate) fn check(&self, tier: Tier) {
+    fn check(&self, tier: Tier) {
         each!(self, placed => placed.check(tier));
+    }
+}
+
+/// A policy as code sees it that serves requests: known when that code is compiled, or [`Whichever`].
+pub(crate) trait Kind {
+    type Placed: Placing;
+
+    /// What an arena's policy says once and for all, which is `found` there.
+    fn traits(found: &Traits) -> Traits;
+
+    /// The free blocks of an arena of this kind.
+    fn of(placement: &mut Placement) -> &mut Self::Placed;
+}
+
+impl Kind for PytorchPolicy {
+    type Placed = Placed<Self>;
+
+    #[inline(always)]
+    fn traits(_: &Traits) -> Traits {
+        const { Traits::of::<Self>() }
+    }
+
+    #[inline(always)]
+    fn of(placement: &mut Placement) -> &mut Placed<Self> {
+        match placement {
+            Placement::Pytorch(placed) => placed,
+            _ => unreachable!("an arena keeps its policy"),
+        }
+    }
+}
+
+impl Kind for GranulePolicy {
+    type Placed = Placed<Self>;
+
+    #[inline(always)]
+    fn traits(_: &Traits) -> Traits {
+        const { Traits::of::<Self>() }
+    }
+
+    #[inline(always)]
+    fn of(placement: &mut Placement) -> &mut Placed<Self> {
+        match placement {
+            Placement::Granule(placed) => placed,
+            _ => unreachable!("an arena keeps its policy"),
+        }
+    }
+}
+
+/// Whichever policy it is.
+pub(crate) enum Whichever {}
+
+impl Kind for Whichever {
+    type Placed = Placement;
+
+    fn traits(found: &Traits) -> Traits {
+        *found
+    }
+
+    fn of(placement: &mut Placement) -> &mut Placement {
+        placement
     }
 }

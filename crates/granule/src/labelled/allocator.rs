@@ -1,6 +1,6 @@
 //! The allocator and its memory.
 
-use super::{Label, Stream};
+use super::{Label, PinnedBuffer, Stream};
 use alloc_core::allocator::CacheInfo;
 use alloc_core::backend::CopyKind;
 use alloc_core::config::Settings;
@@ -43,7 +43,21 @@ impl<L: Label> CachingAllocator<L> {
 }
 
 impl<L: Label> CachingAllocator<L> {
-    /// The engine itself, for what has no labelled form: pools, captures, checkpoints, observers. Its handles are plain ones
+    /// Copies all of `from` to the beginning of `to`, in the order of `stream`'s work, also from one device to another. Does not
+    /// block: neither buffer's memory is reused before the copy is done.
+    ///
+    /// # Errors
+    /// Those of [`alloc_core::CachingAllocator::copy_async`]; `InvalidValue` where `from` is longer than `to`.
+    pub fn copy(&self, to: &mut DeviceBuffer<L>, from: &DeviceBuffer<L>, stream: &Stream<L>) -> Result<()> {
+        to.holds(from.len())?;
+        to.record_stream(stream)?;
+        from.record_stream(stream)?;
+        let place = |buffer: &DeviceBuffer<L>| (buffer.stream.handle().device, buffer.ptr());
+        // SAFETY: rule 2: both are live, as long as this, and stay until the stream has passed the copy.
+        unsafe { self.inner.copy_async(place(to), place(from), from.len(), stream.handle()) }
+    }
+
+    /// The engine itself, for what has no labelled form: checkpoints, observers. Its handles are plain ones
     /// ([`Stream::handle`]). What its safe calls take away is never the memory of a live [`DeviceBuffer`].
     #[must_use]
     pub fn engine(&self) -> &Arc<alloc_core::CachingAllocator> {
@@ -241,8 +255,57 @@ impl<L: Label> DeviceBuffer<L> {
     /// # Errors
     /// What the driver says; `InvalidValue` where `bytes` are more than it holds.
     pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
-        self.holds(bytes.len())?;
+        self.holds(bytes.len() as u64)?;
         self.copy(bytes.to_vec(), CopyKind::HostToDevice).map(drop)
+    }
+
+    /// Copies all of `from` to its beginning, in the order of its stream's work. Does not block.
+    ///
+    /// # Errors
+    /// What the driver says; `InvalidValue` where `from` is longer.
+    ///
+    /// # Safety
+    /// Nobody writes `from` before the stream has passed the copy.
+    pub unsafe fn write_async(&mut self, from: &PinnedBuffer<L>) -> Result<()> {
+        self.holds(from.len())?;
+        from.record_stream(&self.stream)?;
+        let (to, stream) = (self.ptr(), self.stream.handle());
+        // SAFETY: rule 2: this buffer is freed in its stream's order, pinned memory is kept for the stream; the rest is the
+        // caller's promise.
+        unsafe { self.queue(to, from.ptr(), from.len(), CopyKind::HostToDevice, stream) }
+    }
+
+    /// Copies its beginning to all of `to`, in the order of its stream's work. Does not block.
+    ///
+    /// # Errors
+    /// What the driver says; `InvalidValue` where `to` is longer.
+    ///
+    /// # Safety
+    /// Nobody reads or writes `to` before the stream has passed the copy.
+    pub unsafe fn read_async(&self, to: &mut PinnedBuffer<L>) -> Result<()> {
+        self.holds(to.len())?;
+        to.record_stream(&self.stream)?;
+        let (from, stream) = (self.ptr(), self.stream.handle());
+        // SAFETY: as above.
+        unsafe { self.queue(to.ptr(), from, to.len(), CopyKind::DeviceToHost, stream) }
+    }
+
+    /// # Safety
+    /// That of `Backend::copy_async`.
+    unsafe fn queue(
+        &self,
+        to: DevicePtr,
+        from: DevicePtr,
+        bytes: u64,
+        kind: CopyKind,
+        stream: alloc_core::types::Stream,
+    ) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.stream.backend().copy_async(to, from, bytes, kind, stream)? };
+        Ok(())
     }
 
     /// Copies its beginning to `bytes`, in the order of its stream's work, and waits. **Blocks.**
@@ -250,15 +313,15 @@ impl<L: Label> DeviceBuffer<L> {
     /// # Errors
     /// What the driver says, and `bytes` are unchanged; `InvalidValue` where they are more than it holds.
     pub fn read(&self, bytes: &mut [u8]) -> Result<()> {
-        self.holds(bytes.len())?;
+        self.holds(bytes.len() as u64)?;
         let read = self.copy(vec![0; bytes.len()], CopyKind::DeviceToHost)?;
         bytes.copy_from_slice(&read);
         Ok(())
     }
 
-    fn holds(&self, bytes: usize) -> Result<()> {
+    fn holds(&self, bytes: u64) -> Result<()> {
         use alloc_core::backend::{BackendError, ErrorKind};
-        if bytes as u64 <= self.len() {
+        if bytes <= self.len() {
             return Ok(());
         }
         let detail = format!("{bytes} bytes do not fit into a buffer of {}", self.len());

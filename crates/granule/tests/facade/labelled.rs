@@ -3,7 +3,9 @@
 use conformance::interpose::{Hook, Interposed};
 use granule::backend::{Backend, BackendError, CaptureMode, CopyKind, ErrorKind, Result};
 use granule::config::Settings;
-use granule::labelled::{CachingAllocator, Device, Label};
+use granule::host::HostOptions;
+use granule::labelled::{CachingAllocator, Device, GraphCapture, HostAllocator, Label, MemoryPool};
+use granule::pool::PoolOptions;
 use granule::openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
 use granule::types::{DeviceIndex, DevicePtr, Stream};
 use std::cell::Cell;
@@ -144,13 +146,65 @@ fn a_buffers_memory_is_freed_by_the_buffer_alone() {
 }
 
 #[test]
-fn a_policy_that_the_labelled_allocator_does_not_have_is_refused() {
+fn the_labelled_allocator_has_the_policy_of_its_settings() {
     let granule = Settings::parse("policy:granule").unwrap();
-    let refused = CachingAllocator::<Simulated>::new(granule.clone()).unwrap_err();
-    assert!(refused.to_string().contains("leave policy out"), "{refused}");
+    let allocator = CachingAllocator::<Simulated>::new(granule.clone()).unwrap();
+    assert_eq!(allocator.engine().policy_name(), "granule");
+    let plain = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
+    let refused = plain.configure(granule).unwrap_err();
+    assert!(matches!(refused, granule::AllocError::PolicyFixed { .. }), "{refused}");
+    assert_eq!(plain.settings(), Settings::default());
+}
+
+#[test]
+fn copies_go_from_buffer_to_buffer_in_a_streams_order() {
+    let device = device();
     let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
-    assert!(allocator.configure(granule).is_err());
-    assert_eq!(allocator.settings(), Settings::default());
+    let (first, second) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
+    let mut source = allocator.allocate(4096, &first).unwrap();
+    source.fill(3).unwrap();
+    first.synchronize().unwrap();
+    let mut copy = allocator.allocate(8192, &second).unwrap();
+    allocator.copy(&mut copy, &source, &second).unwrap();
+    let freed = source.ptr();
+    drop(source);
+    assert_ne!(allocator.allocate(4096, &first).unwrap().ptr(), freed, "the copy still reads it");
+    let host = HostAllocator::<Simulated>::new(&Settings::default(), HostOptions::default()).unwrap();
+    let mut read = host.zeroed(4096).unwrap();
+    // SAFETY: nobody looks at it before the stream has been waited for.
+    unsafe { copy.read_async(&mut read) }.unwrap();
+    second.synchronize().unwrap();
+    assert_eq!(read.as_slice(), [3; 4096]);
+    let written = host.copied(&[8; 16]).unwrap();
+    // SAFETY: nobody writes it.
+    unsafe { copy.write_async(&written) }.unwrap();
+    let mut bytes = [0; 17];
+    copy.read(&mut bytes).unwrap();
+    assert_eq!((&bytes[..16], bytes[16]), ([8; 16].as_slice(), 3));
+    let mut short = allocator.allocate(512, &second).unwrap();
+    let refused = allocator.copy(&mut short, &copy, &second).unwrap_err().to_string();
+    assert!(refused.contains("8192 bytes do not fit"), "{refused}");
+}
+
+#[test]
+fn pools_and_graphs_have_a_label_too() {
+    let device = device();
+    let allocator = CachingAllocator::<Simulated>::new(Settings::default()).unwrap();
+    let stream = device.create_stream(0).unwrap();
+    let pool = MemoryPool::new(&allocator, device.index(), PoolOptions::default()).unwrap();
+    let scope = pool.enter().unwrap();
+    let own = allocator.allocate(4096, &stream).unwrap();
+    drop(scope);
+    assert_eq!(allocator.engine().pointer_pool(own.ptr()), Some(pool.id()));
+    let capture = GraphCapture::begin(&allocator, &stream, CaptureMode::ThreadLocal, None).unwrap();
+    let mut filled = allocator.allocate(512, &stream).unwrap();
+    filled.fill(6).unwrap();
+    let mut graph = capture.end().unwrap();
+    // SAFETY: all memory that it uses is of its own pool.
+    unsafe { graph.launch(&stream) }.unwrap();
+    let mut read = [0; 512];
+    filled.read(&mut read).unwrap();
+    assert_eq!(read, [6; 512]);
 }
 
 /// Names from before the contract was a crate of its own.

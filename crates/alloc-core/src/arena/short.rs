@@ -1,0 +1,366 @@
+//! Blocks handed out and taken back: what a request that is served from the cache goes through, and a free.
+//!
+//! All of it depends on the policy. Where the policy is known when the code is compiled, this is the short way, and nothing
+//! is asked twice; [`ArenaState`] has the same for [whichever](Whichever) policy the arena has.
+
+use super::{ArenaState, FreeStep, Parked, signed};
+use crate::base::ids::PoolSlot;
+use crate::base::round::SMALL_LIMIT;
+use crate::memory::address_map::AddressMap;
+use crate::memory::block::{Block, BlockId, NO_USES, State};
+use crate::policy::{Kind, Placing, Request, Traits, Whichever};
+use crate::sync::Ordering;
+use crate::types::DevicePtr;
+use crate::watch::counters::Count;
+use crate::watch::history::Recorder;
+use std::marker::PhantomData;
+
+/// An arena whose policy is of a kind.
+pub(crate) struct Short<'a, K> {
+    state: &'a mut ArenaState,
+    kind: PhantomData<K>,
+}
+
+impl<'a, K: Kind> Short<'a, K> {
+    #[inline(always)]
+    pub(crate) fn new(state: &'a mut ArenaState) -> Self {
+        Self { state, kind: PhantomData }
+    }
+
+    #[inline(always)]
+    fn traits(&self) -> Traits {
+        K::traits(&self.state.traits)
+    }
+
+    /// What serves a request of `bytes`.
+    #[inline(always)]
+    pub(crate) fn request(&mut self, bytes: u64) -> Request {
+        K::of(&mut self.state.placement).request(bytes)
+    }
+
+    /// Hands out a free block that serves the request.
+    #[inline(always)]
+    pub(crate) fn malloc(&mut self, map: &AddressMap, request: &Request) -> Option<DevicePtr> {
+        self.settle();
+        let block = self.find_remembered(request)?;
+        Some(self.hand_out(map, block, request))
+    }
+
+    #[inline(always)]
+    fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
+        if self.traits().views
+            && request.size > SMALL_LIMIT
+            && let Some(found) = self.state.find_followed(request.size)
+        {
+            return Some(found);
+        }
+        self.find(request)
+    }
+
+    #[inline(always)]
+    fn find(&mut self, request: &Request) -> Option<BlockId> {
+        let state = &*self.state;
+        if state.ages && state.pool.slot == PoolSlot::DEFAULT {
+            state.searches[request.tier as usize].fetch_add(1, Ordering::Relaxed);
+        }
+        self.find_again(request)
+    }
+
+    #[inline(always)]
+    fn find_again(&mut self, request: &Request) -> Option<BlockId> {
+        let state = &mut *self.state;
+        let found = K::of(&mut state.placement).take_fit(&state.blocks, &state.segments, request)?;
+        self.note_borders(found, BlockId::NONE);
+        Some(found)
+    }
+
+    #[inline(always)]
+    fn splits(&mut self, block: u64, request: &Request) -> bool {
+        let state = &mut *self.state;
+        K::of(&mut state.placement).splits(block, request) && !state.pool.no_split
+    }
+
+    #[inline(always)]
+    fn hand_out(&mut self, map: &AddressMap, id: BlockId, request: &Request) -> DevicePtr {
+        let block = &self.state.blocks[id];
+        let (was_split, whole, tier, segment) = (block.is_split(), block.size, block.tier, block.segment);
+        let cuts = self.splits(whole, request) && self.state.blocks.may_cut();
+        if cuts {
+            self.cut_above(id, request.size, State::Free);
+        }
+        if (cuts || was_split) && self.state.segments.is_fixed(segment) {
+            let change = match (cuts, was_split) {
+                (true, true) => (0, -signed(request.size)),
+                (true, false) => (1, signed(whole - request.size)),
+                (false, _) => (-1, -signed(whole)),
+            };
+            self.state.change_splits(tier, change);
+        }
+        let ptr = self.give(id, request.requested);
+        map.insert(ptr, self.state.location(id));
+        ptr
+    }
+
+    #[inline(always)]
+    fn give(&mut self, id: BlockId, requested: u64) -> DevicePtr {
+        let follows = self.traits().views;
+        let state = &mut *self.state;
+        let block = &mut state.blocks[id];
+        block.state = State::Allocated;
+        block.requested = requested;
+        let (addr, tier, size) = (block.addr, block.tier, block.size);
+        state.counters.give(tier, size, requested);
+        if size >= state.oversize {
+            state.counters.change(tier, Count::OversizeAllocations, 1);
+        }
+        if follows && size > SMALL_LIMIT {
+            state.remember(id);
+        }
+        if state.history.is_on() {
+            state.note(id, Recorder::allocated);
+        }
+        DevicePtr(addr)
+    }
+
+    /// Hands out the parked block, if it has exactly the size of `request`.
+    #[inline(always)]
+    pub(crate) fn hand_out_parked(&mut self, request: &Request) -> Option<DevicePtr> {
+        if !self.traits().parks || self.state.parked.size != request.size {
+            return None;
+        }
+        self.state.parked.size = 0;
+        let id = self.state.parked.block;
+        self.state.count_parked(id, -1);
+        Some(self.give(id, request.requested))
+    }
+
+    /// Takes a block back from the program, and parks it where the policy wants that.
+    #[inline(always)]
+    pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
+        // Ages of free blocks count from their free.
+        if !self.traits().parks || self.state.ages || self.state.blocks[id].uses != NO_USES {
+            return self.free_and_join(map, id);
+        }
+        self.settle();
+        self.state.take_back(id);
+        let state = &mut *self.state;
+        let block = &mut state.blocks[id];
+        block.state = State::Busy;
+        state.parked = Parked { size: block.size, block: id };
+        state.count_parked(id, 1);
+        FreeStep::Done
+    }
+
+    #[inline(always)]
+    fn free_and_join(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
+        // Both neighbours are looked at first: their records are cache misses that can be waited for together.
+        let neighbours = self.state.free_neighbours(id);
+        map.remove(DevicePtr(self.state.blocks[id].addr));
+        if self.state.blocks[id].uses != NO_USES {
+            return FreeStep::Wait(self.state.suspend(id));
+        }
+        self.state.take_back(id);
+        self.join_freed(id, neighbours, (0, 0));
+        FreeStep::Done
+    }
+
+    /// Joins what is parked with its neighbours.
+    #[inline(always)]
+    fn settle(&mut self) {
+        if self.traits().parks && self.state.parked.size != 0 {
+            self.join_parked();
+        }
+    }
+
+    #[inline(never)]
+    fn join_parked(&mut self) {
+        let state = &mut *self.state;
+        state.parked.size = 0;
+        let id = state.parked.block;
+        let neighbours = state.free_neighbours(id);
+        let Block { addr, size, segment, .. } = state.blocks[id];
+        state.map.remove(DevicePtr(addr));
+        let counts = state.segments.is_fixed(segment) && state.blocks[id].is_split();
+        let counted = if counts { (1, signed(size)) } else { (0, 0) };
+        self.join_freed(id, neighbours, counted);
+    }
+
+    /// Returns a block to the free ones, joining it with free neighbours. `counted` is what it counts as among inactive
+    /// splits already.
+    #[inline(always)]
+    fn join_freed(
+        &mut self,
+        mut id: BlockId,
+        (below, above): (Option<BlockId>, Option<BlockId>),
+        counted: (i64, i64),
+    ) {
+        let Block { requested, tier, segment, .. } = self.state.blocks[id];
+        if self.traits().views && self.state.segments.is_view(segment) {
+            return self.state.end_loan(id);
+        }
+        let (mut blocks, mut bytes) = (-counted.0, -counted.1);
+        if let Some(below) = below {
+            blocks -= 1;
+            bytes -= signed(self.state.blocks[below].size);
+            self.take_from_index(below);
+            // The merged block is free: what it was last used for is the block's that was just freed.
+            self.state.blocks[below].requested = requested;
+            self.state.blocks.absorb_above(below, id);
+            id = below;
+        }
+        if let Some(above) = above {
+            blocks -= 1;
+            bytes -= signed(self.state.blocks[above].size);
+            self.take_from_index(above);
+            self.state.blocks.absorb_above(id, above);
+        }
+        self.insert_free(id);
+        if self.state.segments.is_fixed(segment) {
+            let block = &self.state.blocks[id];
+            if block.is_split() {
+                blocks += 1;
+                bytes += signed(block.size);
+            }
+            self.state.change_splits(tier, (blocks, bytes));
+        }
+    }
+
+    #[inline(always)]
+    fn insert_free(&mut self, id: BlockId) {
+        let state = &mut *self.state;
+        let block = &mut state.blocks[id];
+        block.state = State::Free;
+        if state.ages {
+            block.born = state.searches[block.tier as usize].load(Ordering::Relaxed);
+        }
+        K::of(&mut state.placement).insert(block, id);
+        self.note_borders(id, id);
+    }
+
+    #[inline(always)]
+    fn take_from_index(&mut self, id: BlockId) {
+        let state = &mut *self.state;
+        K::of(&mut state.placement).remove(&state.blocks[id], id);
+        self.note_borders(id, BlockId::NONE);
+    }
+
+    #[inline(always)]
+    fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
+        let state = &mut *self.state;
+        let block = &mut state.blocks[id];
+        debug_assert!(size > 0 && size < block.size, "both parts keep something");
+        let upper = Block {
+            addr: block.addr + size,
+            size: block.size - size,
+            uses: NO_USES,
+            pending: 0,
+            state: State::Busy,
+            ..block.clone()
+        };
+        block.size = size;
+        let upper = state.blocks.add(upper);
+        state.blocks.link_above(id, upper);
+        match upper_state {
+            State::Free => self.insert_free(upper),
+            State::Unmapped => self.state.insert_unmapped(upper),
+            _ => self.state.blocks[upper].state = upper_state,
+        }
+        upper
+    }
+
+    /// A block came into the index of free ones, or left it: `holder` is the block itself, or none.
+    #[inline(always)]
+    fn note_borders(&mut self, id: BlockId, holder: BlockId) {
+        if !self.traits().views {
+            return;
+        }
+        let state = &mut *self.state;
+        let block = &state.blocks[id];
+        if let Some(borders) = state.views.borders.get_mut(block.segment) {
+            borders.set(block, holder);
+        }
+    }
+}
+
+impl ArenaState {
+    fn whichever(&mut self) -> Short<'_, Whichever> {
+        Short::new(self)
+    }
+
+    /// Takes the block that serves `request` out of the free ones.
+    pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
+        self.whichever().find(request)
+    }
+
+    /// [`find`](Self::find) that does not age the free blocks.
+    pub(crate) fn find_again(&mut self, request: &Request) -> Option<BlockId> {
+        self.whichever().find_again(request)
+    }
+
+    /// [`find`](Self::find) that looks where the request was served before, first: at home, or in a view. The block, in no
+    /// index, is as large as the request there.
+    pub(crate) fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
+        self.whichever().find_remembered(request)
+    }
+
+    /// Whether a block of `block` bytes is cut for `request`.
+    pub(crate) fn splits(&mut self, block: u64, request: &Request) -> bool {
+        self.whichever().splits(block, request)
+    }
+
+    /// Hands out a block that is in no index, cutting it if the policy says so. Returns its address.
+    pub(crate) fn hand_out(&mut self, map: &AddressMap, id: BlockId, request: &Request) -> DevicePtr {
+        self.whichever().hand_out(map, id, request)
+    }
+
+    /// Gives a block that is in no index to the program, as it is. The address map is the caller's business.
+    pub(super) fn give(&mut self, id: BlockId, requested: u64) -> DevicePtr {
+        self.whichever().give(id, requested)
+    }
+
+    /// Takes a block back from the program.
+    pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
+        self.whichever().free_and_join(map, id)
+    }
+
+    /// Joins what is parked with its neighbours.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self) {
+        if self.parked.size != 0 {
+            self.whichever().join_parked();
+        }
+    }
+
+    /// Returns a block to the free ones, joining it with free neighbours.
+    pub(super) fn rejoin(&mut self, id: BlockId) {
+        let neighbours = self.free_neighbours(id);
+        self.whichever().join_freed(id, neighbours, (0, 0));
+    }
+
+    /// Puts a block that is in no index among the free ones, as it is.
+    pub(crate) fn insert_free(&mut self, id: BlockId) {
+        self.whichever().insert_free(id);
+    }
+
+    /// Takes a free block out of its index; its state is the caller's business.
+    pub(crate) fn take_from_index(&mut self, id: BlockId) {
+        self.whichever().take_from_index(id);
+    }
+
+    /// Cuts a block after `size` bytes. The lower part keeps the record and the state; the upper part
+    /// gets `upper_state` and goes into the list of that state.
+    pub(crate) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
+        self.whichever().cut_above(id, size, upper_state)
+    }
+
+    /// Takes back a block that nobody else uses; where it goes is the caller's business.
+    #[inline(always)]
+    pub(super) fn take_back(&mut self, id: BlockId) {
+        self.leave_program(id);
+        if self.history.is_on() {
+            self.note(id, Recorder::freed);
+        }
+        let Block { size, requested, tier, .. } = self.blocks[id];
+        self.counters.take_back(tier, size, requested);
+    }
+}
