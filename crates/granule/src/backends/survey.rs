@@ -143,6 +143,7 @@ fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
     }
     vec![
         capability("virtual memory", backend.virtual_memory()),
+        capability("sharing of physical memory", backend.physical_sharing()),
         capability("IPC", backend.ipc()),
         capability("peer access", backend.peers()),
         capability("graph capture", backend.capture()),
