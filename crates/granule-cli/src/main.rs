@@ -14,6 +14,7 @@ mod refusal;
 mod result_file;
 mod signals;
 mod size;
+mod table;
 mod workload;
 
 use commands::{Cli, Outcome};
