@@ -2,10 +2,11 @@
 
 mod driver;
 mod plan;
+pub(crate) mod table;
 
 use crate::allocator_args::parse_recorded;
+use crate::compare::table::Table;
 use crate::console::{counted, format_time};
-use crate::table::Table;
 use crate::workload::{Origin, Workload};
 use granule::config::Settings;
 use granule::files::trace::{NativeResult, TraceHeader};

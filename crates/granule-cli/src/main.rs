@@ -14,7 +14,6 @@ mod refusal;
 mod result_file;
 mod signals;
 mod size;
-mod table;
 mod workload;
 
 use commands::{Cli, Outcome};

@@ -1,8 +1,8 @@
 //! `granule devices`: what this build can run on.
 
 use super::{Outcome, write_json};
+use crate::compare::table::Table;
 use crate::failure::Failure;
-use crate::table::Table;
 use granule::backends::{self, Name, Report, State};
 use granule::round::size_text;
 use serde::Serialize;

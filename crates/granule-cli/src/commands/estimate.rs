@@ -3,12 +3,12 @@
 mod needs;
 
 use super::{Outcome, write_json};
+use crate::compare::table::Table;
 use crate::console;
 use crate::failure::{Failure, Told, Wrong};
 use crate::result_file::ResultFile;
 use crate::signals::Signals;
 use crate::size::Size;
-use crate::table::Table;
 use estimate::{
     Drivers, Ended, EstimateError, Program, Recorded, Stopped, Torch, cache, find_program, python_of,
 };

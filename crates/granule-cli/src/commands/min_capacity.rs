@@ -2,11 +2,11 @@
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
+use crate::compare::table::Table;
 use crate::compare::{self, Mark};
 use crate::console;
 use crate::failure::Failure;
 use crate::size::Size;
-use crate::table::Table;
 use crate::workload::{Workload, WorkloadArgs};
 use granule::config::PolicyName;
 use granule::policy::{GranulePolicy, PytorchPolicy};

@@ -6,8 +6,8 @@ mod live;
 mod memory;
 
 use super::Inspected;
+use crate::compare::table::{GLUE, Table};
 use crate::console::{self, counted};
-use crate::table::{GLUE, Table};
 use analysis::inspect::{Caller, Held, Place, View};
 use granule::round::size_text;
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 
 use super::super::Inspected;
 use super::{figures, pool_text, stream_text};
-use crate::table::Table;
+use crate::compare::table::Table;
 use analysis::inspect::{Comparison, Figure, Function, GroupChange, Place};
 use granule::round::size_text;
 use std::fmt::Write as _;
