@@ -183,7 +183,13 @@ impl<'a, P: Policy> Run<'a, P> {
                 let (event, iteration) = (self.done, self.iteration);
                 self.first_refusal.get_or_insert_with(|| {
                     let report = match error {
-                        AllocError::OutOfMemory(report) => Some(report),
+                        AllocError::OutOfMemory(mut report) => {
+                            if self.program.is_some() {
+                                // Its backend's names mean nothing to who reads of a replay.
+                                (report.label, report.backend) = ("Simulated device", "simulated");
+                            }
+                            Some(report)
+                        }
                         _ => None,
                     };
                     Refusal { event, id, iteration, stream, requested: size, report }
