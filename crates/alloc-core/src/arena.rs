@@ -18,7 +18,6 @@ mod sleep;
 mod views;
 
 pub(crate) use pieces::Plan;
-pub(crate) use short::Short;
 pub(crate) use views::{Shown, Slot, SlotState, View, Views, side_by_side};
 
 use parked::Parked;
@@ -282,8 +281,7 @@ impl ArenaState {
     /// The block handed out at `ptr` that anyone may free, if the map's entry is still true.
     #[inline]
     pub(crate) fn handed_out(&self, ptr: DevicePtr, id: BlockId) -> Option<BlockId> {
-        let block = self.blocks.get(id)?;
-        (block.addr == ptr.0 && block.state == State::Allocated).then_some(id)
+        self.blocks.get(id)?.is_handed_out_at(ptr.0).then_some(id)
     }
 
     /// The block handed out at `ptr`, a value's or not, if the map's entry is still true.

@@ -12,6 +12,8 @@ pub struct Rules {
     fixed: Kind,
     /// In growable ones.
     growing: Kind,
+    /// Whether new segments are growable ones.
+    grows: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -27,10 +29,18 @@ impl Rules {
         let fixed = Settings { expandable_segments: false, ..settings.clone() };
         if settings.policy_name() == PolicyName::Granule {
             let fixed = GranulePolicy::new(&fixed, false);
-            return Self { growing: Kind::Granule(fixed.growing()), fixed: Kind::Granule(fixed) };
+            let growing = Kind::Granule(fixed.growing());
+            return Self { growing, fixed: Kind::Granule(fixed), grows: settings.expandable_segments };
         }
         let fixed = PytorchPolicy::new(&fixed, false);
-        Self { growing: Kind::Pytorch(fixed.growing()), fixed: Kind::Pytorch(fixed) }
+        let growing = Kind::Pytorch(fixed.growing());
+        Self { growing, fixed: Kind::Pytorch(fixed), grows: settings.expandable_segments }
+    }
+
+    /// Whether PyTorch's own policy makes fixed segments: expandable ones are news to it.
+    #[must_use]
+    pub const fn could_grow(&self) -> bool {
+        self.is_pytorch() && !self.grows
     }
 
     /// Whether they are PyTorch's.

@@ -18,11 +18,11 @@ pub enum CaptureStatus {
 /// What a thread may do while a capture is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CaptureMode {
-    /// Unsafe calls are refused in every thread (0).
+    /// Unsafe calls are refused in every thread.
     Global,
-    /// Unsafe calls are refused in this thread (1).
+    /// Unsafe calls are refused in this thread.
     ThreadLocal,
-    /// Unsafe calls are allowed (2).
+    /// Unsafe calls are allowed.
     Relaxed,
 }
 

@@ -7,14 +7,15 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The device has not that much memory left: the only kind on which the engine's ladder retries.
+    /// The device has not that much memory left: the only kind after which Granule frees
+    /// memory and tries again.
     OutOfMemory,
     /// A driver resource other than memory ran out (file descriptors, address space): emptying a cache
     /// does not help.
     ResourceLimit,
     /// An argument is wrong: unknown pointer, misaligned size, wrong device.
     InvalidValue,
-    /// This backend, driver or device cannot do that; `detail` says why.
+    /// This backend, driver or device cannot do that; the text of the failure says why.
     NotSupported,
     /// The driver library, or a symbol in it, is missing or too old.
     NoDriver,
@@ -28,7 +29,7 @@ pub enum ErrorKind {
     Timeout,
     /// The process is a fork of the one that initialised the driver, or the driver is unloading.
     Unusable,
-    /// Anything else; `code` and `detail` say what.
+    /// Anything else; the driver's number and text say what.
     Other,
 }
 

@@ -64,15 +64,15 @@ pub trait Peers: Debug + Send + Sync {
 /// A settable or readable number of a driver pool, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DriverPoolAttribute {
-    /// What the pool keeps instead of giving back at a synchronisation (4); settable.
+    /// What the pool keeps instead of giving back at a synchronisation; settable.
     ReleaseThreshold,
-    /// Held from the device now (5).
+    /// Held from the device now.
     ReservedCurrent,
-    /// Most held; setting it to 0 resets it (6).
+    /// Most held; setting it to 0 resets it.
     ReservedHigh,
-    /// Handed out now (7).
+    /// Handed out now.
     UsedCurrent,
-    /// Most handed out; setting it to 0 resets it (8).
+    /// Most handed out; setting it to 0 resets it.
     UsedHigh,
 }
 
@@ -133,7 +133,7 @@ pub trait HostRegistration: Debug + Send + Sync {
 
 /// Memory that migrates between host and devices.
 pub trait ManagedMemory: Debug + Send + Sync {
-    /// Takes managed memory; free it with [`Backend::free`](crate::Backend::free). May block.
+    /// Takes managed memory; free it with [`free`](crate::Backend::free). May block.
     /// CUDA `cuMemAllocManaged`, HIP `hipMallocManaged`.
     fn malloc_managed(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr>;
 

@@ -121,7 +121,7 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     /// which blocks. CUDA `cuCtxSetCurrent` with the primary context, HIP `hipSetDevice`, OpenReg `orSetDevice`.
     fn set_device(&self, device: DeviceIndex) -> Result<()>;
 
-    /// [`set_device`](Self::set_device) that returns the device before. Prefer a [`DeviceGuard`].
+    /// [`set_device`](Self::set_device) that returns the device before.
     fn exchange_device(&self, device: DeviceIndex) -> Result<DeviceIndex> {
         defaults::exchange_device(self, device)
     }
@@ -221,7 +221,7 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     /// Rule 1, and the handle is not used again.
     unsafe fn destroy_stream(&self, stream: Stream) -> Result<()>;
 
-    /// The priorities that make a difference, in this trait's sense. Does not block.
+    /// The priorities that make a difference, as [`create_stream`](Self::create_stream) takes them. Does not block.
     /// CUDA `cuCtxGetStreamPriorityRange`, HIP `hipDeviceGetStreamPriorityRange`, OpenReg `orDeviceGetStreamPriorityRange`.
     /// Without it: 0 to 0.
     fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange> {

@@ -83,7 +83,7 @@ pub trait VirtualMemory: Debug + Send + Sync {
     unsafe fn release_address(&self, base: DevicePtr, bytes: u64) -> Result<()>;
 
     /// Creates physical memory; `bytes` is a multiple of the granularity. Other handle types than
-    /// [`HandleType::None`] need [`PhysicalSharing`]. May block.
+    /// [`HandleType::None`] need the family that shares physical memory. May block.
     /// CUDA `cuMemCreate`, HIP `hipMemCreate`.
     fn create_physical(
         &self,
@@ -141,6 +141,9 @@ pub trait VirtualMemory: Debug + Send + Sync {
 }
 
 /// Physical memory that leaves the process. Without it, the one handle type is [`HandleType::None`].
+///
+/// File descriptors work where this is offered, unless [`Attribute::PosixFileDescriptorHandles`](crate::Attribute) is 0. Fabric
+/// handles are tried where [`Attribute::FabricHandles`](crate::Attribute) is 1.
 pub trait PhysicalSharing: VirtualMemory {
     /// Makes a handle that another process can import. CUDA `cuMemExportToShareableHandle`,
     /// HIP `hipMemExportToShareableHandle`.

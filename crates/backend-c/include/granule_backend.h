@@ -20,9 +20,7 @@
  *
  * The first argument is the table's `context`. `answer` is written where the function returns GRANULE_BACKEND_OK, and
  * only then. Memory handed out is aligned to 512 bytes, at least as large as asked, nobody else's, and below address
- * 2^57. Nothing
- * unwinds out of a function (C++ exceptions stay inside). The comments name an error by its kind: InvalidValue is
- * GRANULE_BACKEND_INVALID_VALUE.
+ * 2^57. Nothing unwinds out of a function (C++ exceptions stay inside).
  *
  * A driver error number and a text for a failure are optional: see `last_error`. So are `name` and `label`, by which
  * users know the backend.
@@ -62,14 +60,15 @@ enum {
     GRANULE_BACKEND_OK = 0,
     /* The answer of a query: something is still running. */
     GRANULE_BACKEND_NOT_READY = 1,
-    /* The device has not that much memory left: the only kind on which the engine's ladder retries. */
+    /* The device has not that much memory left: the only kind after which Granule frees memory and tries
+     * again. */
     GRANULE_BACKEND_OUT_OF_MEMORY = 2,
     /* A driver resource other than memory ran out (file descriptors, address space): emptying a cache does
      * not help. */
     GRANULE_BACKEND_RESOURCE_LIMIT = 3,
     /* An argument is wrong: unknown pointer, misaligned size, wrong device. */
     GRANULE_BACKEND_INVALID_VALUE = 4,
-    /* This backend, driver or device cannot do that; detail says why. */
+    /* This backend, driver or device cannot do that; the text of the failure says why. */
     GRANULE_BACKEND_NOT_SUPPORTED = 5,
     /* The driver library, or a symbol in it, is missing or too old. */
     GRANULE_BACKEND_NO_DRIVER = 6,
@@ -83,7 +82,7 @@ enum {
     GRANULE_BACKEND_TIMEOUT = 10,
     /* The process is a fork of the one that initialised the driver, or the driver is unloading. */
     GRANULE_BACKEND_UNUSABLE = 11,
-    /* Anything else; code and detail say what. */
+    /* Anything else; the driver's number and text say what. */
     GRANULE_BACKEND_OTHER = 12,
 };
 
@@ -178,26 +177,26 @@ enum {
 /* A settable or readable number of a driver pool, in bytes. */
 typedef int32_t granule_backend_driver_pool_attribute;
 enum {
-    /* What the pool keeps instead of giving back at a synchronisation (4); settable. */
+    /* What the pool keeps instead of giving back at a synchronisation; settable. */
     GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_RELEASE_THRESHOLD = 0,
-    /* Held from the device now (5). */
+    /* Held from the device now. */
     GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_RESERVED_CURRENT = 1,
-    /* Most held; setting it to 0 resets it (6). */
+    /* Most held; setting it to 0 resets it. */
     GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_RESERVED_HIGH = 2,
-    /* Handed out now (7). */
+    /* Handed out now. */
     GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_USED_CURRENT = 3,
-    /* Most handed out; setting it to 0 resets it (8). */
+    /* Most handed out; setting it to 0 resets it. */
     GRANULE_BACKEND_DRIVER_POOL_ATTRIBUTE_USED_HIGH = 4,
 };
 
 /* What a thread may do while a capture is under way. */
 typedef int32_t granule_backend_capture_mode;
 enum {
-    /* Unsafe calls are refused in every thread (0). */
+    /* Unsafe calls are refused in every thread. */
     GRANULE_BACKEND_CAPTURE_MODE_GLOBAL = 0,
-    /* Unsafe calls are refused in this thread (1). */
+    /* Unsafe calls are refused in this thread. */
     GRANULE_BACKEND_CAPTURE_MODE_THREAD_LOCAL = 1,
-    /* Unsafe calls are allowed (2). */
+    /* Unsafe calls are allowed. */
     GRANULE_BACKEND_CAPTURE_MODE_RELAXED = 2,
 };
 
@@ -207,7 +206,7 @@ enum {
     GRANULE_BACKEND_EVENT_FLAG_TIMING = 1,
     /* A thread that waits for it sleeps instead of spinning. */
     GRANULE_BACKEND_EVENT_FLAG_BLOCKING_SYNC = 2,
-    /* It can be opened by another process (not with TIMING). */
+    /* It can be opened by another process (not with GRANULE_BACKEND_EVENT_FLAG_TIMING). */
     GRANULE_BACKEND_EVENT_FLAG_INTERPROCESS = 4,
 };
 
@@ -355,7 +354,8 @@ typedef struct granule_backend_table {
         granule_backend_address *answer);
     /* Gives memory back. Null is fine. May block for all work of the device. During capture only under the
      * relaxed mode. Not stream-ordered. CUDA cuMemFree, HIP hipFree, OpenReg orFree. The caller promises:
-     * Rule 3. A pointer that is no live base is answered with InvalidValue, never undefined. */
+     * Rule 3. A pointer that is no live base is answered with GRANULE_BACKEND_INVALID_VALUE, never
+     * undefined. */
     granule_backend_status (*free)(void *context, granule_backend_device device, granule_backend_address ptr);
     /* Free and total bytes as the driver sees them, other processes included. Does not block. CUDA
      * cuMemGetInfo, HIP hipMemGetInfo, OpenReg: capacity and what is used of it. */
@@ -364,8 +364,8 @@ typedef struct granule_backend_table {
         granule_backend_device device,
         granule_backend_memory_info *answer);
     /* What kind of memory an address is, whose, and where its allocation begins. Any 64-bit value may be
-     * asked; unknown ones are PointerKind::Unmanaged. Does not block; legal during capture. CUDA
-     * cuPointerGetAttribute, HIP hipPointerGetAttributes, OpenReg orPointerGetAttributes. */
+     * asked; unknown ones are GRANULE_BACKEND_POINTER_KIND_UNMANAGED. Does not block; legal during
+     * capture. CUDA cuPointerGetAttribute, HIP hipPointerGetAttributes, OpenReg orPointerGetAttributes. */
     granule_backend_status (*pointer_info)(
         void *context,
         granule_backend_address ptr,
@@ -413,7 +413,7 @@ typedef struct granule_backend_table {
     /* Waits for all work queued so far. Blocks. Illegal while the stream is captured. CUDA
      * cuStreamSynchronize, HIP hipStreamSynchronize, OpenReg orStreamSynchronize. */
     granule_backend_status (*synchronize_stream)(void *context, granule_backend_stream stream);
-    /* Makes later work of stream wait for what event stands for *at this call*; a later re-record of the
+    /* Makes later work of stream wait for what event stands for at this call; a later re-record of the
      * event changes nothing. Does not block. Legal during capture. CUDA cuStreamWaitEvent, HIP
      * hipStreamWaitEvent, OpenReg orStreamWaitEvent. */
     granule_backend_status (*wait_event)(
@@ -439,8 +439,8 @@ typedef struct granule_backend_table {
      * again. */
     granule_backend_status (*destroy_event)(void *context, granule_backend_event event);
     /* Sets the event to the end of what is queued on stream now. Both are of one device, else
-     * InvalidValue. Does not block. Legal during capture (it then belongs to the graph). CUDA
-     * cuEventRecord, HIP hipEventRecord, OpenReg orEventRecord. */
+     * GRANULE_BACKEND_INVALID_VALUE. Does not block. Legal during capture (it then belongs to the graph).
+     * CUDA cuEventRecord, HIP hipEventRecord, OpenReg orEventRecord. */
     granule_backend_status (*record_event)(
         void *context,
         granule_backend_event event,
@@ -475,35 +475,33 @@ typedef struct granule_backend_table {
      * blocks. CUDA driver: nothing to do; HIP hipGetLastError; OpenReg: nothing to do. Where it is NULL:
      * nothing. */
     void (*clear_error)(void *context);
-    /* set_device that returns the device before. Prefer a DeviceGuard. Where it is NULL: current_device,
-     * then set_device where they differ. */
+    /* set_device that returns the device before. Where it is NULL: current_device, then set_device where
+     * they differ. */
     granule_backend_status (*exchange_device)(
         void *context,
         granule_backend_device device,
         granule_backend_device *answer);
     /* Whether the device's primary context exists; must not create it. Does not block. CUDA
-     * cuDevicePrimaryCtxGetState, HIP hipDevicePrimaryCtxGetState, OpenReg: always. Without it: yes,
-     * always. Where it is NULL: true. */
+     * cuDevicePrimaryCtxGetState, HIP hipDevicePrimaryCtxGetState, OpenReg: always. Where it is NULL:
+     * true. */
     granule_backend_status (*has_primary_context)(void *context, granule_backend_device device, bool *answer);
     /* One number about a device. Does not block; legal during capture. CUDA cuDeviceGetAttribute, HIP
-     * hipDeviceGetAttribute (other numbers), OpenReg: a table. NotSupported where it has no answer. Where
-     * it is NULL: GRANULE_BACKEND_NOT_SUPPORTED. */
+     * hipDeviceGetAttribute (other numbers), OpenReg: a table. GRANULE_BACKEND_NOT_SUPPORTED where it has
+     * no answer. Where it is NULL: GRANULE_BACKEND_NOT_SUPPORTED. */
     granule_backend_status (*attribute)(
         void *context,
         granule_backend_device device,
         granule_backend_attribute attribute,
         int64_t *answer);
     /* Name, ids and total memory. Does not block. CUDA cuDeviceGetName, cuDeviceGetUuid,
-     * cuDeviceGetPCIBusId, cuDeviceTotalMem; HIP hipDeviceGetName and so on; OpenReg: a table. Without it:
-     * the backend's name, and the total of memory_info. Where it is NULL: the backend's name, and the
-     * total of memory_info. */
+     * cuDeviceGetPCIBusId, cuDeviceTotalMem; HIP hipDeviceGetName and so on; OpenReg: a table. Where it is
+     * NULL: the backend's name, and the total of memory_info. */
     granule_backend_status (*properties)(
         void *context,
         granule_backend_device device,
         granule_backend_device_properties *answer);
     /* Copies and waits. Blocks. Illegal during capture. Host addresses are passed as their numeric value.
-     * CUDA cuMemcpyHtoD and so on, HIP hipMemcpy, OpenReg orMemcpy. Without it: queued on the default
-     * stream of the device whose memory it is, and waited for. The caller promises: Rule 2 for both
+     * CUDA cuMemcpyHtoD and so on, HIP hipMemcpy, OpenReg orMemcpy. The caller promises: Rule 2 for both
      * ranges; they do not overlap; kind says truly which side is host memory. Where it is NULL: copy_async
      * on the device's default stream, then synchronize_stream. */
     granule_backend_status (*copy)(
@@ -512,17 +510,16 @@ typedef struct granule_backend_table {
         granule_backend_address src,
         uint64_t bytes,
         granule_backend_copy_kind kind);
-    /* The priorities that make a difference, in this trait's sense. Does not block. CUDA
+    /* The priorities that make a difference, as create_stream takes them. Does not block. CUDA
      * cuCtxGetStreamPriorityRange, HIP hipDeviceGetStreamPriorityRange, OpenReg
-     * orDeviceGetStreamPriorityRange. Without it: 0 to 0. Where it is NULL: 0 to 0: priorities make no
-     * difference. */
+     * orDeviceGetStreamPriorityRange. Where it is NULL: 0 to 0: priorities make no difference. */
     granule_backend_status (*priority_range)(
         void *context,
         granule_backend_device device,
         granule_backend_priority_range *answer);
-    /* Milliseconds between two completed events made with EventFlags::TIMING; NotSupported without timing.
-     * Does not block. CUDA cuEventElapsedTime, HIP hipEventElapsedTime, OpenReg orEventElapsedTime. Where
-     * it is NULL: GRANULE_BACKEND_NOT_SUPPORTED. */
+    /* Milliseconds between two completed events made with GRANULE_BACKEND_EVENT_FLAG_TIMING;
+     * GRANULE_BACKEND_NOT_SUPPORTED without timing. Does not block. CUDA cuEventElapsedTime, HIP
+     * hipEventElapsedTime, OpenReg orEventElapsedTime. Where it is NULL: GRANULE_BACKEND_NOT_SUPPORTED. */
     granule_backend_status (*elapsed_ms)(
         void *context,
         granule_backend_event start,
@@ -547,14 +544,16 @@ typedef struct granule_backend_table {
         uint64_t alignment,
         granule_backend_address hint,
         granule_backend_address *answer);
-    /* Gives reserved addresses back; InvalidValue while something is mapped there. CUDA cuMemAddressFree,
-     * HIP hipMemAddressFree. The caller promises: Rule 3: base and size of one reservation. */
+    /* Gives reserved addresses back; GRANULE_BACKEND_INVALID_VALUE while something is mapped there. CUDA
+     * cuMemAddressFree, HIP hipMemAddressFree. The caller promises: Rule 3: base and size of one
+     * reservation. */
     granule_backend_status (*virtual_memory_release_address)(
         void *context,
         granule_backend_address base,
         uint64_t bytes);
     /* Creates physical memory; bytes is a multiple of the granularity. Other handle types than
-     * HandleType::None need PhysicalSharing. May block. CUDA cuMemCreate, HIP hipMemCreate. */
+     * GRANULE_BACKEND_HANDLE_TYPE_NONE need the family that shares physical memory. May block. CUDA
+     * cuMemCreate, HIP hipMemCreate. */
     granule_backend_status (*virtual_memory_create_physical)(
         void *context,
         granule_backend_device device,
@@ -630,8 +629,9 @@ typedef struct granule_backend_table {
 
     /* ---- Optional family: IPC ---------------------------------------------------------------------- */
 
-    /* A handle for a whole malloc allocation; ranges of virtual memory answer NotSupported. CUDA
-     * cuIpcGetMemHandle, HIP hipIpcGetMemHandle, OpenReg orGetIpcMemHandle. */
+    /* A handle for a whole malloc allocation; ranges of virtual memory answer
+     * GRANULE_BACKEND_NOT_SUPPORTED. CUDA cuIpcGetMemHandle, HIP hipIpcGetMemHandle, OpenReg
+     * orGetIpcMemHandle. */
     granule_backend_status (*ipc_export_memory)(
         void *context,
         granule_backend_address base,
@@ -646,7 +646,8 @@ typedef struct granule_backend_table {
     /* Gives one reference back. CUDA cuIpcCloseMemHandle, HIP hipIpcCloseMemHandle, OpenReg
      * orCloseIpcMemHandle. The caller promises: Rule 3: ptr came from open_memory. */
     granule_backend_status (*ipc_close_memory)(void *context, granule_backend_address ptr);
-    /* A handle for an event made with INTERPROCESS. CUDA cuIpcGetEventHandle, HIP hipIpcGetEventHandle. */
+    /* A handle for an event made with GRANULE_BACKEND_EVENT_FLAG_INTERPROCESS. CUDA cuIpcGetEventHandle,
+     * HIP hipIpcGetEventHandle. */
     granule_backend_status (*ipc_export_event)(
         void *context,
         granule_backend_event event,
@@ -697,8 +698,8 @@ typedef struct granule_backend_table {
         void *context,
         granule_backend_stream stream,
         granule_backend_capture_mode mode);
-    /* Ends the recording; CaptureViolation where it was invalidated. CUDA cuStreamEndCapture, HIP
-     * hipStreamEndCapture. */
+    /* Ends the recording; GRANULE_BACKEND_CAPTURE_VIOLATION where it was invalidated. CUDA
+     * cuStreamEndCapture, HIP hipStreamEndCapture. */
     granule_backend_status (*capture_end)(void *context, granule_backend_stream stream, uint64_t *answer);
     /* Queues a graph's work. Stream-ordered. CUDA cuGraphInstantiate and cuGraphLaunch, HIP
      * hipGraphInstantiate and hipGraphLaunch. The caller promises: Rule 2 for every address that the
@@ -779,8 +780,8 @@ typedef struct granule_backend_table {
         granule_backend_address ptr,
         uint64_t bytes,
         uint32_t flags);
-    /* Undoes it; null is InvalidValue. Blocks. CUDA cuMemHostUnregister, HIP hipHostUnregister. The caller
-     * promises: Rule 3. */
+    /* Undoes it; null is GRANULE_BACKEND_INVALID_VALUE. Blocks. CUDA cuMemHostUnregister, HIP
+     * hipHostUnregister. The caller promises: Rule 3. */
     granule_backend_status (*host_registration_unregister)(void *context, granule_backend_address ptr);
     /* The address under which device sees page-locked host memory. CUDA cuMemHostGetDevicePointer, HIP
      * hipHostGetDevicePointer. */
@@ -792,8 +793,7 @@ typedef struct granule_backend_table {
 
     /* ---- Optional family: managed memory ----------------------------------------------------------- */
 
-    /* Takes managed memory; free it with Backend::free. May block. CUDA cuMemAllocManaged, HIP
-     * hipMallocManaged. */
+    /* Takes managed memory; free it with free. May block. CUDA cuMemAllocManaged, HIP hipMallocManaged. */
     granule_backend_status (*managed_memory_malloc_managed)(
         void *context,
         granule_backend_device device,

@@ -141,18 +141,27 @@ impl Context {
         }
     }
 
-    /// Page-locked host memory, zeroed.
+    /// Host memory for copies, zeroed: page-locked where the backend has that, else the process's own.
     ///
     /// # Errors
     /// What the backend says.
     pub fn host_buffer(&self, bytes: usize) -> Result<HostBuffer, Stop> {
+        match self.backend.pinned_host() {
+            Ok(_) => self.pinned_buffer(bytes),
+            Err(_) => Ok(HostBuffer::of_the_process(self.shared(), bytes)),
+        }
+    }
+
+    /// Page-locked host memory, zeroed.
+    ///
+    /// # Errors
+    /// What the backend says. Skips where it has none.
+    pub fn pinned_buffer(&self, bytes: usize) -> Result<HostBuffer, Stop> {
         let ptr = self.backend.pinned_host()?.host_malloc(bytes as u64, HostFlags::empty())?;
         if ptr.is_null() {
             return Err(Stop::Failed(format!("{bytes} bytes of page-locked memory are at null")));
         }
-        let mut buffer = HostBuffer { backend: self.shared(), ptr, bytes };
-        buffer.bytes_mut().fill(0);
-        Ok(buffer)
+        Ok(HostBuffer::pinned(self.shared(), ptr, bytes))
     }
 
     /// A stream of the first device.

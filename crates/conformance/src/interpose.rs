@@ -136,6 +136,7 @@ mod tests {
         let real = machine();
         let backend = Interposed::new(real.clone(), NoVirtualMemory);
         assert_eq!(backend.virtual_memory().unwrap_err().reason, "hidden");
+        assert_eq!(backend.physical_sharing().unwrap_err().reason, "hidden", "it builds on virtual memory");
         let stream = backend.create_stream(DEVICE, 0).unwrap();
         assert!(real.query_stream(stream).unwrap().is_ready());
         assert_eq!((backend.id(), backend.kind(), backend.name()), (real.id(), real.kind(), real.name()));

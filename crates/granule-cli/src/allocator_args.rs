@@ -8,7 +8,7 @@ use granule::config::{ConfigError, Flavour, Parsed, PolicyName, Settings, Warnin
 /// The allocator.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AllocatorArgs {
-    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF [default: those of the environment, else those a snapshot was recorded with]
+    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF; GRANULE_CONF is read on top [default: those of the environment, else those a snapshot was recorded with]
     #[arg(long, value_name = "STR")]
     conf: Option<String>,
 
@@ -35,7 +35,7 @@ impl AllocatorArgs {
         let (mut settings, warnings) = match (&self.conf, recorded) {
             (Some(text), _) => from_text(text)?,
             (None, Some(text)) if used.is_empty() => from_recording(text, "; --conf overrides them"),
-            _ => from_environment(&used, "; --conf overrides them")?,
+            _ => from_environment(&used, beside_conf(&used))?,
         };
         if let Some(text) =
             recorded.filter(|text| *text != settings.text && !(used.is_empty() && self.conf.is_none()))
@@ -102,6 +102,16 @@ fn variables_used() -> Vec<&'static str> {
     let is_set = |name: &&'static str| std::env::var(name).is_ok();
     let pytorch = environment::PYTORCH_VARIABLES.into_iter().find(is_set);
     pytorch.into_iter().chain([environment::GRANULE_VARIABLE].into_iter().filter(is_set)).collect()
+}
+
+/// What `--conf` would do beside these variables.
+fn beside_conf(used: &[&str]) -> &'static str {
+    match used {
+        [] => "",
+        [environment::GRANULE_VARIABLE] => "; GRANULE_CONF is read on top of --conf, too",
+        [_] => "; --conf overrides them",
+        _ => "; --conf overrides PyTorch's, and GRANULE_CONF is read on top of it",
+    }
 }
 
 /// `more` is said behind where they come from.

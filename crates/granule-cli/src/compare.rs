@@ -2,11 +2,12 @@
 
 mod driver;
 mod plan;
+pub(crate) mod table;
 
 use crate::allocator_args::parse_recorded;
-use crate::console::{WIDTH, format_time};
+use crate::compare::table::Table;
+use crate::console::{counted, format_time};
 use crate::workload::{Origin, Workload};
-use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use granule::config::Settings;
 use granule::files::trace::{NativeResult, TraceHeader};
 use granule::replay::{CostModel, ReplayResult, native_driver_ns};
@@ -95,9 +96,9 @@ pub(crate) fn report(workload: &Workload, result: &ReplayResult, conditions: &Co
         format!("settings '{}'", result.conf)
     };
     let mut text = format!(
-        "{}: {} events on {} of {}, policy {}, {settings}\n",
+        "{}: {} on {} of {}, policy {}, {settings}\n",
         workload.name,
-        result.events,
+        counted(result.events, "event"),
         conditions.device,
         size_text(result.capacity),
         result.policy
@@ -240,8 +241,8 @@ fn differences(native: &NativeResult, result: &ReplayResult, conditions: &Condit
     }
     if conditions.lag != 0 {
         reasons.push(format!(
-            "native's device completed work at once, this one {} events later",
-            conditions.lag
+            "native's device completed work at once, this one {} later",
+            counted(conditions.lag, "event")
         ));
     }
     if let Some(factor) = conditions.scale {
@@ -376,17 +377,15 @@ fn table(result: &ReplayResult, conditions: &Conditions<'_>, native: Option<&Nat
     let ours = format!("granule {}", result.policy);
     let mut table = match native {
         Some(native) if native.comparable() => {
-            new_table(["figure", &ours, &native.title(result.capacity), ""])
+            Table::new(["figure", &ours, &native.title(result.capacity), ""])
         }
-        Some(native) => new_table(["figure", &ours, &native.title(result.capacity)]),
-        None => new_table(["figure", &ours]),
+        Some(native) => Table::new(["figure", &ours, &native.title(result.capacity)]),
+        None => Table::new(["figure", &ours]),
     };
-    let columns = table.column_count();
     for Row { name, ours, theirs, mark } in rows {
-        let cells = [name.into(), ours, theirs, mark];
-        table.add_row(cells.into_iter().take(columns).map(Cell::new));
+        table.row([name.into(), ours, theirs, mark]);
     }
-    align_right(&mut table, [1, 2]);
+    table.align_right([1, 2]);
     table
 }
 
@@ -406,23 +405,6 @@ fn iteration_marks(result: &ReplayResult, native: &NativeResult) -> Option<Row> 
 fn native_efficiency(native: &NativeResult) -> Option<f64> {
     let (requested, reserved) = (native.requested_bytes_peak?, native.reserved_bytes_peak?);
     (reserved > 0).then(|| requested as f64 / reserved as f64)
-}
-
-/// An empty table in this command's style.
-pub(crate) fn new_table(header: impl Into<comfy_table::Row>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(header);
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
-    table
-}
-
-/// Numbers stand to the right.
-pub(crate) fn align_right<const N: usize>(table: &mut Table, columns: [usize; N]) {
-    for column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
 }
 
 #[cfg(test)]

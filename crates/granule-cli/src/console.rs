@@ -5,12 +5,19 @@ use std::fmt::Display;
 use std::io::Write;
 use std::time::Duration;
 
-/// Columns that tables, help and long sentences are made to fit.
+/// Columns that help is made to fit, and what goes to no terminal.
 pub(crate) const WIDTH: u16 = 80;
+
+/// Columns that tables and long sentences are made to fit: those of the terminal.
+pub(crate) fn width() -> usize {
+    let columns = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col);
+    // A terminal that says 0 does not know.
+    if columns == 0 { WIDTH.into() } else { columns.into() }
+}
 
 /// Lines that fit a terminal.
 pub(crate) fn wrapped(text: &str) -> String {
-    textwrap::fill(text, usize::from(WIDTH))
+    textwrap::fill(text, width())
 }
 
 /// Something worth knowing.
@@ -69,6 +76,16 @@ fn style(template: &str, otherwise: ProgressStyle) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or(otherwise)
 }
 
+/// How many there are of something: "1 retry", "2 retries".
+pub(crate) fn counted(count: impl TryInto<u64>, one: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    match (count, one.strip_suffix("ry")) {
+        (1, _) => format!("1 {one}"),
+        (_, Some(stem)) => format!("{count} {stem}ries"),
+        (_, None) => format!("{count} {one}s"),
+    }
+}
+
 /// Nanoseconds in the unit that fits.
 pub(crate) fn format_time(ns: f64) -> String {
     match ns {
@@ -81,7 +98,13 @@ pub(crate) fn format_time(ns: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::format_time;
+    use super::{counted, format_time};
+
+    #[test]
+    fn one_is_one_and_more_are_many() {
+        let texts = [counted(1_u64, "entry"), counted(2_u32, "entry"), counted(0_usize, "replay")];
+        assert_eq!(texts, ["1 entry", "2 entries", "0 replays"]);
+    }
 
     #[test]
     fn times_get_the_unit_that_fits() {

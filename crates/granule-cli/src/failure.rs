@@ -1,6 +1,7 @@
 //! What ends a command early, in words a user can act on.
 
 use crate::commands::plan::Refusal;
+use crate::console::counted;
 use estimate::EstimateError;
 use granule::AllocError;
 use granule::backend::BackendError;
@@ -51,7 +52,7 @@ pub(crate) enum Failure {
     #[error("{0}: no request was refused, so that there is no such moment")]
     NothingRefused(String),
     /// A moment behind the end.
-    #[error("{name}: the history has {entries} entries, there is no moment {at}")]
+    #[error("{name}: the history has {}, there is no moment {at}", counted(*entries, "entry"))]
     BeyondTheEnd { name: String, at: u32, entries: u32 },
     /// Growth cannot be told.
     #[error("{0}: there are too few iterations to tell growth: two are left out, and two more are needed")]
@@ -108,7 +109,8 @@ impl Told {
     /// What is wrong with a command line, without its usage.
     pub(crate) fn usage(error: &clap::Error) -> Self {
         let text = error.render().to_string();
-        let message = text.split("\n\nUsage:").next().unwrap_or(&text);
+        let ends = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|end| text.find(end)).min();
+        let message = &text[..ends.unwrap_or(text.len())];
         let message = message.strip_prefix("error: ").unwrap_or(message).trim().to_owned();
         let exit_code = u8::try_from(error.exit_code()).unwrap_or(2);
         Self { error: Wrong { message, hint: Some("--help has all options".into()), exit_code } }

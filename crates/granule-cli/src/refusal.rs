@@ -1,6 +1,6 @@
 //! Refused requests, for people and as JSON.
 
-use crate::console;
+use crate::console::{self, counted};
 use granule::oom::{Blocker, OomReport, Remedy};
 use granule::replay::{Refusal, ReplayResult};
 use granule::round::size_text;
@@ -20,10 +20,10 @@ pub(crate) fn report(refusal: Option<&Refusal>, result: &ReplayResult, has_lines
     }
     match result.refused {
         0 => return,
-        1 => console::warning(format_args!("1 request was refused, of {} operations", result.ops)),
+        1 => console::warning(format_args!("1 request was refused, of {}", counted(result.ops, "operation"))),
         refused => console::warning(format_args!(
-            "{refused} requests were refused, of {} operations; {} after the first",
-            result.ops,
+            "{refused} requests were refused, of {}; {} after the first",
+            counted(result.ops, "operation"),
             refused - 1
         )),
     }

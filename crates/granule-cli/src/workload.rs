@@ -1,6 +1,6 @@
 //! What is replayed: a trace file, a snapshot's history, or the trace that comes with the command.
 
-use crate::console;
+use crate::console::{self, counted};
 use crate::failure::Failure;
 use clap::Args;
 use granule::config::environment::{GRANULE_VARIABLE, PYTORCH_VARIABLES};
@@ -125,9 +125,9 @@ impl Workload {
         }
         if trace.is_cut() {
             let cut = format!(
-                "holds {} of {} events; it was cut: figures in its header are those of the whole run",
+                "holds {} of {}; it was cut: figures in its header are those of the whole run",
                 trace.events.len(),
-                trace.header.events.unwrap_or_default()
+                counted(trace.header.events.unwrap_or_default(), "event")
             );
             console::warning(format_args!("{}: {cut}", path.display()));
             notes.push(cut);
@@ -180,10 +180,10 @@ impl Workload {
     fn say_what_it_became(&self) {
         if let Some(recording) = &self.recording {
             console::note(format_args!(
-                "{}: a snapshot; its history of device {} became {} events",
+                "{}: a snapshot; its history of device {} became {}",
                 self.name,
                 recording.device,
-                self.trace.events.len()
+                counted(self.trace.events.len(), "event")
             ));
         }
         for reason in &self.notes {

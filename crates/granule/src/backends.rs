@@ -287,8 +287,8 @@ fn passed_over(name: Name) -> Option<String> {
         return None;
     }
     Some(match name {
-        Name::HipAsCuda => "the same devices as hip; it is used where it is named".into(),
-        _ => "it is used where it is named".into(),
+        Name::HipAsCuda => "the same devices as hip; used only if you name it".into(),
+        _ => "used only if you name it".into(),
     })
 }
 

@@ -4,7 +4,7 @@
 use alloc_core::AllocError;
 use alloc_core::backend::{
     Attribute, Backend, BackendError, ErrorKind, HandleType, PhysicalSharing, Result as DriverResult,
-    ShareableHandle, VirtualMemory,
+    ShareableHandle, VirtualMemory, defaults,
 };
 use alloc_core::config::{Flavour, Settings, environment};
 use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
@@ -320,6 +320,33 @@ fn without_sharing_of_physical_memory_segments_still_grow_and_stay_here() {
     let refused = allocator.share(ptr).unwrap_err().to_string();
     assert!(refused.contains("offers neither file descriptors nor fabric handles"), "{refused}");
     allocator.free(ptr).unwrap();
+}
+
+/// A machine that says this of the descriptors of its physical memory, or answers no such question.
+#[derive(Debug)]
+struct Descriptors(Option<i64>);
+
+impl Hook for Descriptors {
+    fn attribute(&self, inner: &dyn Backend, device: DeviceIndex, attribute: Attribute) -> DriverResult<i64> {
+        match self.0 {
+            Some(value) if attribute == Attribute::PosixFileDescriptorHandles => Ok(value),
+            _ => defaults::attribute(inner, device, attribute),
+        }
+    }
+}
+
+/// A backend that has the family need not answer attributes: they only take away.
+#[test]
+fn sharing_of_physical_memory_works_where_its_family_is_there_unless_the_device_says_no() {
+    for (says, shares) in [(None, true), (Some(1), true), (Some(0), false)] {
+        let machine = OpenReg::new(machine()).unwrap();
+        let backend: Arc<dyn Backend> = Arc::new(Interposed::new(machine.clone(), Descriptors(says)));
+        let allocator: Allocator =
+            Arc::new(alloc_core::CachingAllocator::new(backend, settings(true)).unwrap());
+        let block = allocator.malloc(3 * MIB, machine.default_stream(DEVICE)).unwrap();
+        let shared = allocator.share(block);
+        assert_eq!(shared.is_ok(), shares, "the attribute is {says:?}: {shared:?}");
+    }
 }
 
 #[test]

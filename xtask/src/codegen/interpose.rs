@@ -61,9 +61,15 @@ fn hook_method(contract: &Contract, of: &Trait, method: &Method) -> TokenStream 
     let hook = hook_name(contract, of, method);
     let doc = format!(" Stands in for [`{owner}::{name}`].");
     if let Answer::Family(family) = &method.answer {
+        // Where one family is hidden, so are those that build on it.
+        let find = |name: &Ident| contract.traits.iter().find(|of| of.name == *name);
+        let below = find(family).into_iter().flat_map(|of| &of.builds_on);
+        let below =
+            below.filter_map(|name| find(name)?.accessor.as_ref()).map(|of| format_ident!("{of}_family"));
         return quote! {
             #[doc = #doc]
             fn #hook<'a>(&self, inner: &'a dyn Backend) -> std::result::Result<&'a dyn #family, Unsupported> {
+                #(self.#below(inner)?;)*
                 inner.#name()
             }
         };

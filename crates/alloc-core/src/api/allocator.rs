@@ -25,7 +25,7 @@ use crate::process::attention::Edge;
 use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
 use crate::sync::{Arc, Mutex, Rank};
-use crate::types::{DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
+use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
 use crate::watch::history::{Annotations, HistoryOptions};
 use crate::watch::stats::DeviceStats;
 
@@ -82,6 +82,8 @@ pub struct BaseAllocation {
 #[derive(Debug)]
 pub struct CachingAllocator {
     backend: Arc<dyn Backend>,
+    /// The backend's: asking for it is a virtual call.
+    id: BackendId,
     /// Bits of handles that may be a default stream's other names.
     alias_bits: u64,
     map: Arc<AddressMap>,
@@ -168,8 +170,18 @@ impl CachingAllocator {
         let configuring = Mutex::new(Rank::Settings, ());
         let annotations = Mutex::new(Rank::Registry, Annotations::default());
         let alias_bits = stream_identity::alias_bits(backend.kind());
-        let allocator =
-            Self { backend, alias_bits, map, foreign, devices, maker, settings, configuring, annotations };
+        let allocator = Self {
+            id: backend.id(),
+            backend,
+            alias_bits,
+            map,
+            foreign,
+            devices,
+            maker,
+            settings,
+            configuring,
+            annotations,
+        };
         if history > 0 {
             allocator.record_history(&HistoryOptions::newest(history));
         }
@@ -220,7 +232,7 @@ impl CachingAllocator {
 
     #[inline]
     fn is_own(&self, stream: Stream) -> Result<()> {
-        if stream.backend == self.backend.id() { Ok(()) } else { Err(AllocError::ForeignStream) }
+        if stream.backend == self.id { Ok(()) } else { Err(AllocError::ForeignStream) }
     }
 
     /// The engine's one name for a stream of this backend.

@@ -6,25 +6,35 @@
 use super::{ArenaState, FreeStep, Parked, signed};
 use crate::base::ids::PoolSlot;
 use crate::base::round::SMALL_LIMIT;
+use crate::lifetimes::uses::Use;
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{Block, BlockId, NO_USES, State};
-use crate::policy::{Kind, Placing, Request, Traits, Whichever};
+use crate::policy::{GranulePolicy, Kind, Placement, Placing, PytorchPolicy, Request, Traits, Whichever};
 use crate::sync::Ordering;
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
 use crate::watch::history::Recorder;
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 
 /// An arena whose policy is of a kind.
-pub(crate) struct Short<'a, K> {
+struct Short<'a, K> {
     state: &'a mut ArenaState,
     kind: PhantomData<K>,
 }
 
 impl<'a, K: Kind> Short<'a, K> {
+    /// # Safety
+    /// The arena's policy is of this kind.
     #[inline(always)]
-    pub(crate) fn new(state: &'a mut ArenaState) -> Self {
+    unsafe fn new(state: &'a mut ArenaState) -> Self {
         Self { state, kind: PhantomData }
+    }
+
+    #[inline(always)]
+    fn placed(placement: &mut Placement) -> &mut K::Placed {
+        // SAFETY: the promise that [`new`](Self::new) was given.
+        unsafe { K::of(placement) }
     }
 
     #[inline(always)]
@@ -32,15 +42,15 @@ impl<'a, K: Kind> Short<'a, K> {
         K::traits(&self.state.traits)
     }
 
-    /// What serves a request of `bytes`.
     #[inline(always)]
-    pub(crate) fn request(&mut self, bytes: u64) -> Request {
-        K::of(&mut self.state.placement).request(bytes)
+    fn malloc(&mut self, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
+        let request = Self::placed(&mut self.state.placement).request(bytes);
+        self.hand_out_parked(&request).or_else(|| self.malloc_from_index(map, &request))
     }
 
-    /// Hands out a free block that serves the request.
-    #[inline(always)]
-    pub(crate) fn malloc(&mut self, map: &AddressMap, request: &Request) -> Option<DevicePtr> {
+    /// Apart, so that a request that is served before keeps few registers.
+    #[inline(never)]
+    fn malloc_from_index(&mut self, map: &AddressMap, request: &Request) -> Option<DevicePtr> {
         self.settle();
         let block = self.find_remembered(request)?;
         Some(self.hand_out(map, block, request))
@@ -69,7 +79,7 @@ impl<'a, K: Kind> Short<'a, K> {
     #[inline(always)]
     fn find_again(&mut self, request: &Request) -> Option<BlockId> {
         let state = &mut *self.state;
-        let found = K::of(&mut state.placement).take_fit(&state.blocks, &state.segments, request)?;
+        let found = Self::placed(&mut state.placement).take_fit(&state.blocks, &state.segments, request)?;
         self.note_borders(found, BlockId::NONE);
         Some(found)
     }
@@ -77,7 +87,7 @@ impl<'a, K: Kind> Short<'a, K> {
     #[inline(always)]
     fn splits(&mut self, block: u64, request: &Request) -> bool {
         let state = &mut *self.state;
-        K::of(&mut state.placement).splits(block, request) && !state.pool.no_split
+        Self::placed(&mut state.placement).splits(block, request) && !state.pool.no_split
     }
 
     #[inline(always)]
@@ -124,7 +134,7 @@ impl<'a, K: Kind> Short<'a, K> {
 
     /// Hands out the parked block, if it has exactly the size of `request`.
     #[inline(always)]
-    pub(crate) fn hand_out_parked(&mut self, request: &Request) -> Option<DevicePtr> {
+    fn hand_out_parked(&mut self, request: &Request) -> Option<DevicePtr> {
         if !self.traits().parks || self.state.parked.size != request.size {
             return None;
         }
@@ -134,11 +144,10 @@ impl<'a, K: Kind> Short<'a, K> {
         Some(self.give(id, request.requested))
     }
 
-    /// Takes a block back from the program, and parks it where the policy wants that.
     #[inline(always)]
-    pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
+    fn free(&mut self, map: &AddressMap, id: BlockId) {
         // Ages of free blocks count from their free.
-        if !self.traits().parks || self.state.ages || self.state.blocks[id].uses != NO_USES {
+        if !self.traits().parks || self.state.ages {
             return self.free_and_join(map, id);
         }
         self.settle();
@@ -148,20 +157,15 @@ impl<'a, K: Kind> Short<'a, K> {
         block.state = State::Busy;
         state.parked = Parked { size: block.size, block: id };
         state.count_parked(id, 1);
-        FreeStep::Done
     }
 
     #[inline(always)]
-    fn free_and_join(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
+    fn free_and_join(&mut self, map: &AddressMap, id: BlockId) {
         // Both neighbours are looked at first: their records are cache misses that can be waited for together.
         let neighbours = self.state.free_neighbours(id);
         map.remove(DevicePtr(self.state.blocks[id].addr));
-        if self.state.blocks[id].uses != NO_USES {
-            return FreeStep::Wait(self.state.suspend(id));
-        }
         self.state.take_back(id);
         self.join_freed(id, neighbours, (0, 0));
-        FreeStep::Done
     }
 
     /// Joins what is parked with its neighbours.
@@ -233,14 +237,14 @@ impl<'a, K: Kind> Short<'a, K> {
         if state.ages {
             block.born = state.searches[block.tier as usize].load(Ordering::Relaxed);
         }
-        K::of(&mut state.placement).insert(block, id);
+        Self::placed(&mut state.placement).insert(block, id);
         self.note_borders(id, id);
     }
 
     #[inline(always)]
     fn take_from_index(&mut self, id: BlockId) {
         let state = &mut *self.state;
-        K::of(&mut state.placement).remove(&state.blocks[id], id);
+        Self::placed(&mut state.placement).remove(&state.blocks[id], id);
         self.note_borders(id, BlockId::NONE);
     }
 
@@ -283,8 +287,42 @@ impl<'a, K: Kind> Short<'a, K> {
 }
 
 impl ArenaState {
+    /// The short way of a request: hands out a free block for `bytes`, if one serves them.
+    #[inline(always)]
+    pub(crate) fn malloc(&mut self, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
+        // SAFETY: each is of the kind that was just found.
+        unsafe {
+            match self.placement {
+                Placement::Granule(_) => Short::<GranulePolicy>::new(self).malloc(map, bytes),
+                Placement::Pytorch(_) => Short::<PytorchPolicy>::new(self).malloc(map, bytes),
+                Placement::Custom(_) => self.whichever().malloc(map, bytes),
+            }
+        }
+    }
+
+    /// The short way of a free: takes a block back that nobody uses besides its stream, and parks it where the
+    /// policy wants that.
+    #[inline(always)]
+    pub(crate) fn free_unused(&mut self, map: &AddressMap, id: BlockId) {
+        // SAFETY: as above.
+        unsafe {
+            match self.placement {
+                Placement::Granule(_) => Short::<GranulePolicy>::new(self).free(map, id),
+                Placement::Pytorch(_) => Short::<PytorchPolicy>::new(self).free(map, id),
+                Placement::Custom(_) => self.whichever().free(map, id),
+            }
+        }
+    }
+
+    /// Takes a block back that others use, which it waits for.
+    pub(crate) fn free_and_wait(&mut self, map: &AddressMap, id: BlockId) -> SmallVec<[Use; 4]> {
+        map.remove(DevicePtr(self.blocks[id].addr));
+        self.suspend(id)
+    }
+
     fn whichever(&mut self) -> Short<'_, Whichever> {
-        Short::new(self)
+        // SAFETY: it is of some kind.
+        unsafe { Short::new(self) }
     }
 
     /// Takes the block that serves `request` out of the free ones.
@@ -320,7 +358,11 @@ impl ArenaState {
 
     /// Takes a block back from the program.
     pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
-        self.whichever().free_and_join(map, id)
+        if self.blocks[id].uses != NO_USES {
+            return FreeStep::Wait(self.free_and_wait(map, id));
+        }
+        self.whichever().free_and_join(map, id);
+        FreeStep::Done
     }
 
     /// Joins what is parked with its neighbours.

@@ -370,9 +370,14 @@ fn not_a_number(error: NotANumber, function: &str, token: &Token, option: &Optio
 fn unknown_key(key: &Token, owner: Owner) -> ConfigError {
     let parser = if owner == Owner::Device { "CUDA" } else { "Accelerator" };
     let text = format!("Unrecognized key '{}' in {parser} allocator config.", key.text);
-    let error = value_error(text, "there is no such option", key).meant(nearest(&key.text, Grammar::Pytorch));
-    match find(&key.text) {
-        Some(own) => error.because(format!("{} is Granule's own option; set it in GRANULE_CONF", own.name)),
-        None => error,
+    let error = value_error(text, "there is no such option", key);
+    if let Some(own) = find(&key.text) {
+        return error.because(format!("{} is Granule's own option; set it in GRANULE_CONF", own.name));
+    }
+    match (nearest(&key.text, Grammar::Pytorch), nearest(&key.text, Grammar::Granule)) {
+        (None, Some(own)) => error
+            .because("PyTorch has no such option, and Granule's own go into GRANULE_CONF")
+            .meant(Some(own)),
+        (near, _) => error.meant(near),
     }
 }

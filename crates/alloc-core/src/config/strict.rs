@@ -111,8 +111,13 @@ impl<'t> Reader<'t> {
             let key = self.word("an option name")?;
             let Some(option) = find(&key.text) else {
                 let error = ConfigError::strict("there is no such option").at(&key.text, key.start);
-                let names: Vec<_> = super::options().iter().map(|o| o.name).collect();
-                return Err(error.allowed(names.join(", ")).meant(nearest(&key.text, Grammar::Granule)));
+                // All names are many; they would hide the one that is meant.
+                return Err(match nearest(&key.text, Grammar::Granule) {
+                    Some(near) => error.meant(Some(near)),
+                    None => {
+                        error.allowed(super::options().iter().map(|o| o.name).collect::<Vec<_>>().join(", "))
+                    }
+                });
             };
             if entries.iter().any(|e| e.option.key == option.key) {
                 let error = ConfigError::strict("the option is given twice").of(option.name);

@@ -5,14 +5,15 @@
 
 use super::DeviceAllocator;
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::{ArenaPool, ArenaState, FreeStep, Short};
+use crate::arena::{ArenaPool, ArenaState, FreeStep};
 use crate::base::round::EXABYTE;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::{Call, Relaxed};
 use crate::lifetimes::pending::{Ask, Waiting};
 use crate::lifetimes::uses::Use;
 use crate::memory::address_map::Location;
-use crate::policy::{Drain, GranulePolicy, Kind, Placement, PytorchPolicy, Request, Whichever};
+use crate::memory::block::NO_USES;
+use crate::policy::Drain;
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Gathered};
 use crate::sync::{Guard, InTransit};
@@ -73,53 +74,24 @@ impl DeviceAllocator {
             return outcome;
         }
         // The short way: from the default pool, with nothing to look at besides.
-        let (arena, state) = match self.enter(PoolSlot::DEFAULT, stream) {
+        let (arena, mut state) = match self.enter(PoolSlot::DEFAULT, stream) {
             Some(entered) => entered,
             None => self.enter_slowly(&ArenaPool::DEFAULT, stream)?,
         };
-        match state.placement {
-            Placement::Pytorch(_) => self.malloc_shortly::<PytorchPolicy>(arena, state, bytes),
-            Placement::Granule(_) => self.malloc_shortly::<GranulePolicy>(arena, state, bytes),
-            Placement::Custom(_) => self.malloc_shortly::<Whichever>(arena, state, bytes),
-        }
-    }
-
-    #[inline(always)]
-    fn malloc_shortly<K: Kind>(
-        &self,
-        arena: &Arena,
-        mut state: Guard<'_, ArenaState>,
-        bytes: u64,
-    ) -> Result<DevicePtr> {
-        let mut short = Short::<K>::new(&mut state);
-        let request = short.request(bytes);
-        match short.hand_out_parked(&request) {
+        match state.malloc(&self.map, bytes) {
             Some(ptr) => {
                 self.leave(state);
                 Ok(ptr)
             }
-            None => self.malloc_from_index::<K>(arena, state, &request),
+            None => self.miss(arena, state, bytes),
         }
     }
 
-    /// The rest of the short way. Apart, so that a request that is served before keeps few registers.
-    #[inline(never)]
-    fn malloc_from_index<K: Kind>(
-        &self,
-        arena: &Arena,
-        mut state: Guard<'_, ArenaState>,
-        request: &Request,
-    ) -> Result<DevicePtr> {
-        match Short::<K>::new(&mut state).malloc(&self.map, request) {
-            Some(ptr) => {
-                self.leave(state);
-                Ok(ptr)
-            }
-            None => {
-                drop(state);
-                self.climb(arena, request, &Call::PLAIN)
-            }
-        }
+    #[cold]
+    fn miss(&self, arena: &Arena, state: Guard<'_, ArenaState>, bytes: u64) -> Result<DevicePtr> {
+        let request = state.policy.request(bytes);
+        drop(state);
+        self.climb(arena, &request, &Call::PLAIN)
     }
 
     /// `None` where pending frees were all there was to look at, and the short way will do.
@@ -233,27 +205,27 @@ impl DeviceAllocator {
     #[inline]
     pub(crate) fn free(&self, ptr: DevicePtr, location: Location) -> bool {
         let Some(arena) = self.arenas.get(location.arena) else { return false };
-        let state = arena.lock_shortly();
-        let Some(block) = state.handed_out(ptr, location.block) else { return false };
-        let waiting = Waiting { arena: location.arena, block };
-        match state.placement {
-            Placement::Pytorch(_) => self.free_shortly::<PytorchPolicy>(state, waiting),
-            Placement::Granule(_) => self.free_shortly::<GranulePolicy>(state, waiting),
-            Placement::Custom(_) => self.free_shortly::<Whichever>(state, waiting),
+        let mut state = arena.lock_shortly();
+        let Some(found) = state.blocks.get(location.block).filter(|block| block.is_handed_out_at(ptr.0))
+        else {
+            return false;
+        };
+        let block = location.block;
+        if found.uses == NO_USES {
+            state.free_unused(&self.map, block);
+            self.leave(state);
+        } else {
+            self.free_used(state, Waiting { arena: location.arena, block });
         }
         true
     }
 
-    #[inline(always)]
-    fn free_shortly<K: Kind>(&self, mut state: Guard<'_, ArenaState>, waiting: Waiting) {
-        match Short::<K>::new(&mut state).free(&self.map, waiting.block) {
-            FreeStep::Done => self.leave(state),
-            FreeStep::Wait(uses) => {
-                let _named = self.name(&uses);
-                self.leave(state);
-                self.wait_for_all(uses, waiting);
-            }
-        }
+    #[cold]
+    fn free_used(&self, mut state: Guard<'_, ArenaState>, waiting: Waiting) {
+        let uses = state.free_and_wait(&self.map, waiting.block);
+        let _named = self.name(&uses);
+        self.leave(state);
+        self.wait_for_all(uses, waiting);
     }
 
     pub(super) fn wait_for_all(&self, uses: SmallVec<[Use; 4]>, waiting: Waiting) {

@@ -353,7 +353,7 @@ impl DeviceAllocator {
                 .into(),
             );
         }
-        if matches!(handle.memory, Memory::Fabric(_)) && !self.offers(Attribute::FabricHandles) {
+        if matches!(handle.memory, Memory::Fabric(_)) && !self.offers(Attribute::FabricHandles, false) {
             let device = self.device;
             return refused(Problem::with_pytorch(
                 format!(
@@ -384,9 +384,9 @@ impl DeviceAllocator {
         let wanted = self.state.lock().settings.segments_ipc;
         let found = if !wanted || self.backend.physical_sharing().is_err() {
             HandleType::None
-        } else if self.offers(Attribute::FabricHandles) && self.has_fabric() {
+        } else if self.offers(Attribute::FabricHandles, false) && self.has_fabric() {
             HandleType::Fabric
-        } else if self.offers(Attribute::PosixFileDescriptorHandles) {
+        } else if self.offers(Attribute::PosixFileDescriptorHandles, true) {
             HandleType::PosixFd
         } else {
             HandleType::None
@@ -394,10 +394,12 @@ impl DeviceAllocator {
         *self.sharing.handle_type.get_or_init(|| found)
     }
 
-    fn offers(&self, attribute: Attribute) -> bool {
+    /// What an attribute says; `unsaid` where the backend answers no such question.
+    fn offers(&self, attribute: Attribute, unsaid: bool) -> bool {
         let ask = || self.backend.attribute(self.device, attribute);
         // A driver that fails once is survived.
-        let answer = ask().or_else(|error| if error.kind == ErrorKind::NotSupported { Ok(0) } else { ask() });
+        let answer = ask()
+            .or_else(|error| if error.kind == ErrorKind::NotSupported { Ok(unsaid.into()) } else { ask() });
         if answer.is_err() {
             self.backend.clear_error();
         }

@@ -149,6 +149,12 @@ impl Block {
         self.addr + self.size
     }
 
+    /// Whether anyone may free it by this address.
+    #[inline(always)]
+    pub(crate) fn is_handed_out_at(&self, addr: u64) -> bool {
+        self.addr == addr && self.state == State::Allocated
+    }
+
     /// Part of a segment that has other blocks too (PyTorch: `is_split`).
     #[must_use]
     pub fn is_split(&self) -> bool {

@@ -10,6 +10,7 @@ use crate::memory::index::PlacementIndex;
 use crate::memory::segment::SegmentTable;
 use std::any::Any;
 use std::fmt::Debug;
+use std::hint::unreachable_unchecked;
 
 /// A policy with its indexes, one for each tier.
 #[derive(Debug)]
@@ -104,6 +105,7 @@ impl<P: Policy> Placing for Placed<P> {
 /// The free blocks of an arena. They lie in the arena itself, which is one load less on a hit.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)]
+#[repr(u8)]
 pub(crate) enum Placement {
     Pytorch(Placed<PytorchPolicy>),
     Granule(Placed<GranulePolicy>),
@@ -177,7 +179,10 @@ pub(crate) trait Kind {
     fn traits(found: &Traits) -> Traits;
 
     /// The free blocks of an arena of this kind.
-    fn of(placement: &mut Placement) -> &mut Self::Placed;
+    ///
+    /// # Safety
+    /// The placement is of this kind: it was made by a policy of this type, which an allocator keeps.
+    unsafe fn of(placement: &mut Placement) -> &mut Self::Placed;
 }
 
 impl Kind for PytorchPolicy {
@@ -189,10 +194,11 @@ impl Kind for PytorchPolicy {
     }
 
     #[inline(always)]
-    fn of(placement: &mut Placement) -> &mut Placed<Self> {
+    unsafe fn of(placement: &mut Placement) -> &mut Placed<Self> {
         match placement {
             Placement::Pytorch(placed) => placed,
-            _ => unreachable!("an arena keeps its policy"),
+            // SAFETY: the caller's promise.
+            _ => unsafe { unreachable_unchecked() },
         }
     }
 }
@@ -206,10 +212,11 @@ impl Kind for GranulePolicy {
     }
 
     #[inline(always)]
-    fn of(placement: &mut Placement) -> &mut Placed<Self> {
+    unsafe fn of(placement: &mut Placement) -> &mut Placed<Self> {
         match placement {
             Placement::Granule(placed) => placed,
-            _ => unreachable!("an arena keeps its policy"),
+            // SAFETY: the caller's promise.
+            _ => unsafe { unreachable_unchecked() },
         }
     }
 }
@@ -224,7 +231,7 @@ impl Kind for Whichever {
         *found
     }
 
-    fn of(placement: &mut Placement) -> &mut Placement {
+    unsafe fn of(placement: &mut Placement) -> &mut Placement {
         placement
     }
 }

@@ -45,6 +45,9 @@ pub struct Refused {
     pub verdict: Verdict,
     /// Whether segments were fixed under PyTorch's own policy: expandable ones are a remedy then.
     pub fixed_segments: bool,
+    /// Free memory that expandable segments join: of all streams and kinds, that of private pools left out.
+    #[serde(skip)]
+    pub joinable: u64,
     /// Who had most live then, where that is recorded.
     pub most_live: Option<Group<Caller>>,
     /// Bytes that were missing even if all free memory of the process and the device had been in one piece; 0 under other
@@ -92,14 +95,19 @@ impl Verdict {
 }
 
 impl Refused {
+    /// Whether expandable segments would have served it: they are not on, and free memory that they join is enough.
+    #[must_use]
+    pub fn expandable_helps(&self) -> bool {
+        self.fixed_segments && self.joinable.saturating_add(self.device_free.unwrap_or(0)) >= self.block
+    }
+
     pub(super) fn new(context: &Context<'_>, refusal: &Refusal, layout: &Layout) -> Self {
         let rules = context.rules;
         // Whether it grows is told by what is there.
         let growable = layout.stretches.iter().any(|stretch| stretch.growable);
         let block = rules.block(refusal.size, growable);
         let small = rules.is_small(refusal.size, growable);
-        let (mut usable, mut other) = ((0u64, 0u64), (0u64, 0u64));
-        let mut waiting = 0u64;
+        let (mut usable, mut other, mut waiting) = ((0u64, 0u64), (0u64, 0u64), 0u64);
         let mut in_the_way = Vec::new();
         for stretch in &layout.stretches {
             let is_usable = stretch.stream == refusal.stream && stretch.small == small && stretch.pool == 0;
@@ -156,12 +164,18 @@ impl Refused {
             other_largest: other.1,
             waiting,
             verdict,
-            fixed_segments: !growable && rules.is_pytorch(),
+            fixed_segments: !growable && rules.could_grow(),
+            joinable: joinable(layout),
             most_live: most_live(context, refusal.at),
             missing,
             in_the_way: in_the_way.into_iter().map(blocker).collect(),
         }
     }
+}
+
+fn joinable(layout: &Layout) -> u64 {
+    let shared = layout.stretches.iter().filter(|stretch| stretch.pool == 0);
+    shared.flat_map(|stretch| stretch.gaps()).map(|gap| gap.size).sum()
 }
 
 /// The caller with most live; what has no stack has none.

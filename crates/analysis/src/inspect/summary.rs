@@ -110,7 +110,7 @@ fn refusals(figures: &Figures, refused: Option<&Refused>, lower_bounds: bool) ->
 fn help_for_refused(refused: &Refused, inspection: &Inspection) -> (Help, String) {
     match refused.verdict {
         Verdict::Fragmented | Verdict::SplitBetweenCacheAndDevice | Verdict::HeldElsewhere => {
-            if refused.fixed_segments {
+            if refused.expandable_helps() {
                 let text = "expandable_segments:True lets free memory be joined and change hands; granule whatif tries it.";
                 return (Help::ExpandableSegments, text.into());
             }

@@ -211,6 +211,27 @@ fn a_summary_says_the_peak_the_refusal_and_what_would_help() {
 }
 
 #[test]
+fn expandable_segments_are_advised_only_where_they_would_help() {
+    let a = 1 << 30;
+    let run = || fixed(&[(a, 20 * MIB)], &[(a + 8 * MIB, 2 * MIB)]);
+    // Free memory of another stream changes hands; that of a private pool and what waits for work do not.
+    let mut other_stream = run();
+    other_stream.spans[0].stream = 1;
+    assert_eq!(summary_of(other_stream, 12 * MIB, Some(MIB)).help, Help::ExpandableSegments);
+    let mut private = run();
+    private.spans[0].pool = 1;
+    private.pools.push(PoolId(1, 0));
+    let private = summary_of(private, 12 * MIB, Some(MIB));
+    assert_eq!((private.why, private.help), (Some(Verdict::HeldElsewhere), Help::OtherSettings));
+    assert!(!private.text.contains("expandable_segments"), "{}", private.text);
+    // They were on, and all that is there is of before.
+    let refusal = Refusal { at: 1, size: 12 * MIB, stream: 0, device_free: Some(MIB), frames: None };
+    let on = Rules::new(&Settings { expandable_segments: true, ..Settings::default() });
+    let inspection = Inspection::new(&Run { refusals: vec![refusal], ..run() }, &on, &[]);
+    assert_eq!(Summary::new(&inspection, None, false).help, Help::OneBlockLess);
+}
+
+#[test]
 fn a_summary_without_a_refusal_says_what_could_be_saved() {
     let a = 1 << 30;
     let of = |run: &Run, lower_bounds| Summary::new(&inspect(run, &[]), None, lower_bounds);

@@ -12,6 +12,8 @@ use backend_api::{
 checks! { Families;
     "families.absent_with_reason":
         "a family that is absent says why, and always the same" => absent_with_reason,
+    "families.sharing_needs_virtual_memory":
+        "sharing of physical memory builds on virtual memory, which is offered too" => sharing_needs_virtual_memory,
     "families.attributes_agree": "the attribute of a family that is offered is not 0" => attributes_agree,
     "families.registered_is_host":
         "registered memory is page-locked host memory until it is unregistered" => registered_is_host,
@@ -79,6 +81,14 @@ fn absent_with_reason(cx: &Context) -> Verdict {
     }
     ensure_eq!(ask(cx.backend()), first, "the second answer");
     Ok(())
+}
+
+fn sharing_needs_virtual_memory(cx: &Context) -> Verdict {
+    cx.backend().physical_sharing()?;
+    match cx.backend().virtual_memory() {
+        Ok(_) => Ok(()),
+        Err(absent) => Err(Stop::Failed(format!("physical memory is shared, and yet {absent}"))),
+    }
 }
 
 fn attributes_agree(cx: &Context) -> Verdict {

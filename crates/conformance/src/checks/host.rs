@@ -49,7 +49,7 @@ fn malloc_is_not_null(cx: &Context) -> Verdict {
 fn aligned(cx: &Context) -> Verdict {
     cx.device()?;
     for bytes in SIZES {
-        let buffer = cx.host_buffer(bytes)?;
+        let buffer = cx.pinned_buffer(bytes)?;
         ensure!(buffer.ptr().0.is_multiple_of(64), "{bytes} bytes are at {}", buffer.ptr());
     }
     Ok(())
@@ -58,7 +58,7 @@ fn aligned(cx: &Context) -> Verdict {
 fn the_host_writes_it(cx: &Context) -> Verdict {
     cx.device()?;
     for bytes in SIZES {
-        let mut buffer = cx.host_buffer(bytes)?;
+        let mut buffer = cx.pinned_buffer(bytes)?;
         let due = pattern(3, bytes);
         buffer.bytes_mut().copy_from_slice(&due);
         ensure!(buffer.bytes() == due, "{bytes} bytes of page-locked memory changed");
@@ -74,7 +74,7 @@ fn disjoint(cx: &Context) -> Verdict {
     cx.device()?;
     let mut held = Vec::new();
     for bytes in SIZES.into_iter().chain(SIZES) {
-        held.push((cx.host_buffer(bytes)?, bytes));
+        held.push((cx.pinned_buffer(bytes)?, bytes));
     }
     held.sort_by_key(|(buffer, _)| buffer.ptr());
     for pair in held.windows(2) {
@@ -103,7 +103,7 @@ fn works_after_refusal(cx: &Context) -> Verdict {
     let answer = cx.backend().pinned_host()?.host_malloc(1 << 56, HostFlags::empty());
     ensure!(answer.is_err(), "2^56 bytes were handed out");
     cx.backend().clear_error();
-    drop(cx.host_buffer(4096)?);
+    drop(cx.pinned_buffer(4096)?);
     drop(cx.stream()?);
     drop(cx.buffer(512)?);
     Ok(())
@@ -128,7 +128,7 @@ fn free_null(cx: &Context) -> Verdict {
 
 fn info_of_base(cx: &Context) -> Verdict {
     cx.device()?;
-    let buffer = cx.host_buffer(4096)?;
+    let buffer = cx.pinned_buffer(4096)?;
     let due = PointerInfo { kind: PointerKind::Host, device: None, base: buffer.ptr() };
     ensure_eq!(cx.backend().pointer_info(buffer.ptr())?, due, "pointer_info of page-locked memory");
     Ok(())
@@ -136,7 +136,7 @@ fn info_of_base(cx: &Context) -> Verdict {
 
 fn info_of_inside(cx: &Context) -> Verdict {
     cx.device()?;
-    let buffer = cx.host_buffer(100_003)?;
+    let buffer = cx.pinned_buffer(100_003)?;
     let due = PointerInfo { kind: PointerKind::Host, device: None, base: buffer.ptr() };
     for offset in [1, 4096, 100_002] {
         let info = cx.backend().pointer_info(buffer.ptr().add(offset))?;
@@ -161,7 +161,7 @@ fn copy(cx: &Context, to: DevicePtr, from: DevicePtr, bytes: usize, kind: CopyKi
 }
 
 fn copies_to_device(cx: &Context) -> Verdict {
-    let (device, mut host) = (cx.buffer(5000)?, cx.host_buffer(5000)?);
+    let (device, mut host) = (cx.buffer(5000)?, cx.pinned_buffer(5000)?);
     host.bytes_mut().copy_from_slice(&pattern(9, 5000));
     copy(cx, device.ptr(), host.ptr(), 5000, CopyKind::HostToDevice)?;
     ensure!(cx.read(device.ptr(), 5000)? == pattern(9, 5000), "other bytes arrived on the device");
@@ -169,7 +169,7 @@ fn copies_to_device(cx: &Context) -> Verdict {
 }
 
 fn copies_from_device(cx: &Context) -> Verdict {
-    let (device, host) = (cx.buffer(5000)?, cx.host_buffer(5000)?);
+    let (device, host) = (cx.buffer(5000)?, cx.pinned_buffer(5000)?);
     cx.write(device.ptr(), &pattern(9, 5000))?;
     copy(cx, host.ptr(), device.ptr(), 5000, CopyKind::DeviceToHost)?;
     ensure!(host.bytes() == pattern(9, 5000), "other bytes arrived in page-locked memory");
@@ -200,10 +200,10 @@ fn every_device_reaches_it(cx: &Context) -> Verdict {
 
 fn keeps_its_bytes(cx: &Context) -> Verdict {
     cx.device()?;
-    let mut kept = cx.host_buffer(5000)?;
+    let mut kept = cx.pinned_buffer(5000)?;
     kept.bytes_mut().copy_from_slice(&pattern(1, 5000));
     for bytes in SIZES {
-        let mut passing = cx.host_buffer(bytes)?;
+        let mut passing = cx.pinned_buffer(bytes)?;
         passing.bytes_mut().fill(0xEE);
     }
     ensure!(kept.bytes() == pattern(1, 5000), "page-locked memory changed");

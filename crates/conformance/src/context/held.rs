@@ -80,15 +80,36 @@ impl Drop for Buffer {
     }
 }
 
-/// Page-locked host memory that is freed when dropped.
+/// Host memory that is freed when dropped: page-locked, or the process's own.
 #[derive(Debug)]
 pub struct HostBuffer {
-    pub(super) backend: Arc<dyn Backend>,
-    pub(super) ptr: DevicePtr,
-    pub(super) bytes: usize,
+    backend: Arc<dyn Backend>,
+    ptr: DevicePtr,
+    bytes: usize,
+    /// What holds it, unless it is page-locked.
+    own: Option<Vec<Line>>,
 }
 
+/// Memory of the process, aligned as page-locked memory is.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
 impl HostBuffer {
+    /// Page-locked memory that the caller was handed, zeroed.
+    pub(super) fn pinned(backend: Arc<dyn Backend>, ptr: DevicePtr, bytes: usize) -> Self {
+        let mut buffer = Self { backend, ptr, bytes, own: None };
+        buffer.bytes_mut().fill(0);
+        buffer
+    }
+
+    /// Memory of the process, zeroed.
+    pub(super) fn of_the_process(backend: Arc<dyn Backend>, bytes: usize) -> Self {
+        let mut lines = vec![Line([0; 64]); bytes.div_ceil(size_of::<Line>())];
+        let ptr = DevicePtr(lines.as_mut_ptr().expose_provenance() as u64);
+        Self { backend, ptr, bytes, own: Some(lines) }
+    }
+
     /// Its address.
     #[must_use]
     pub fn ptr(&self) -> DevicePtr {
@@ -99,7 +120,7 @@ impl HostBuffer {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let address = std::ptr::with_exposed_provenance::<u8>(self.ptr.0 as usize);
-        // SAFETY: I1: page-locked memory of this size that lives as long as `self`; checks read it when the
+        // SAFETY: I1, or lines of this many bytes: memory that lives as long as `self`; checks read it when the
         // work is done.
         unsafe { std::slice::from_raw_parts(address, self.bytes) }
     }
@@ -108,7 +129,7 @@ impl HostBuffer {
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let address = std::ptr::with_exposed_provenance_mut::<u8>(self.ptr.0 as usize);
-        // SAFETY: I1, and `&mut self` makes it the only view; checks write it when no work is queued.
+        // SAFETY: as above, and `&mut self` makes it the only view; checks write it when no work is queued.
         unsafe { std::slice::from_raw_parts_mut(address, self.bytes) }
     }
 }
@@ -120,7 +141,9 @@ impl Drop for HostBuffer {
             for device in 0..self.backend.device_count().unwrap_or(0) {
                 let _ = self.backend.synchronize_device(DeviceIndex(device));
             }
-            if let Ok(pinned) = self.backend.pinned_host() {
+            if self.own.is_none()
+                && let Ok(pinned) = self.backend.pinned_host()
+            {
                 // SAFETY: rule 3: a live base, freed once; the devices have finished.
                 let _ = unsafe { pinned.host_free(self.ptr) };
             }

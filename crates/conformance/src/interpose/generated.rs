@@ -272,6 +272,7 @@ pub trait Hook: Debug + Send + Sync + 'static {
         &self,
         inner: &'a dyn Backend,
     ) -> std::result::Result<&'a dyn PhysicalSharing, Unsupported> {
+        self.virtual_memory_family(inner)?;
         inner.physical_sharing()
     }
 

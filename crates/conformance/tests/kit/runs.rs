@@ -3,7 +3,9 @@
 use crate::mutants::{self, hook, hooked};
 use crate::subjects::SETUPS;
 use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
-use backend_api::{Backend, ErrorKind, EventFlags, HostFlags, PinnedHost, Result};
+use backend_api::{
+    Attribute, Backend, CopyKind, ErrorKind, EventFlags, HostFlags, PinnedHost, Result, Unsupported, defaults,
+};
 use conformance::child::ChildCommand;
 use conformance::interpose::{Hook, Interposed};
 use conformance::{Options, Outcome, Progress, Scorecard, Subject, checks};
@@ -12,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-pub(crate) fn trials() -> [Trial; 7] {
+pub(crate) fn trials() -> [Trial; 9] {
     [
         Trial::test("runs::end_over_a_backend_that_stands_still", end_over_a_backend_that_stands_still),
         Trial::test("runs::end_over_host_functions_that_run_inline", end_over_inline_host_functions),
@@ -24,6 +26,8 @@ pub(crate) fn trials() -> [Trial; 7] {
             end_with_a_card_where_waits_return_early,
         ),
         Trial::test("runs::repeat_what_goes_wrong_now_and_then", repeat_what_goes_wrong_now_and_then),
+        Trial::test("runs::check_copies_without_pinned_memory", check_copies_without_pinned_memory),
+        Trial::test("runs::check_sharing_without_attributes", check_sharing_without_attributes),
     ]
 }
 
@@ -119,11 +123,19 @@ hook! { NeverWaits {
     }
 } }
 
+// A chip that answers no question about its numbers.
+hook! { NoAttributes {
+    fn attribute(&self, inner: &dyn Backend, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
+        defaults::attribute(inner, device, attribute)
+    }
+} }
+
 /// Subjects of this file that second processes find by name.
 pub(crate) fn subject(name: &str) -> Option<Subject> {
     let make: fn(Arc<dyn Backend>) -> Arc<dyn Backend> = match name {
         "runs.ends_the_process" => hooked::<EndsTheProcess>,
         "runs.never_waits" => hooked::<NeverWaits>,
+        "runs.no_attributes" => hooked::<NoAttributes>,
         _ => return None,
     };
     Some(Subject::new(name, move || Ok(make(SETUPS[0].open()?))))
@@ -158,6 +170,12 @@ fn end_with_a_card_where_waits_return_early() -> std::result::Result<(), Failed>
     if !caught || card.passed == 0 { Err(format!("{card}").into()) } else { Ok(()) }
 }
 
+/// The family says that physical memory is shared, attributes or not.
+fn check_sharing_without_attributes() -> std::result::Result<(), Failed> {
+    let card = run_apart("runs.no_attributes", &["ipc.physical_memory", "ipc.exported_memory"])?;
+    if card.passed == 3 && card.is_green() { Ok(()) } else { Err(format!("{card}").into()) }
+}
+
 /// Refuses its tenth event only.
 #[derive(Debug, Default)]
 struct TenthFails(AtomicU32);
@@ -182,6 +200,52 @@ fn repeat_what_goes_wrong_now_and_then() -> std::result::Result<(), Failed> {
         Ok(())
     } else {
         Err(format!("{once}\n{often}").into())
+    }
+}
+
+/// A chip without page-locked memory, whose queued copies may lose their last bytes.
+#[derive(Debug, Default)]
+struct NoPinnedHost {
+    lost: u64,
+}
+
+impl Hook for NoPinnedHost {
+    fn pinned_host_family<'a>(
+        &self,
+        _: &'a dyn Backend,
+    ) -> std::result::Result<&'a dyn PinnedHost, Unsupported> {
+        Err(Unsupported { family: "pinned host memory", reason: "hidden".into() })
+    }
+
+    unsafe fn copy_async(
+        &self,
+        inner: &dyn Backend,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: u64,
+        kind: CopyKind,
+        stream: Stream,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise, passed on for a part of the range.
+        unsafe { inner.copy_async(dst, src, bytes - self.lost.min(bytes), kind, stream) }
+    }
+}
+
+/// Copies are asked of every chip, page-locked memory is not.
+fn check_copies_without_pinned_memory() -> std::result::Result<(), Failed> {
+    let options = Options { only: vec!["copies.".into(), "host.".into()], ..Options::default() };
+    let over = |lost| {
+        let make = move |inner| Arc::new(Interposed::new(inner, NoPinnedHost { lost })) as Arc<dyn Backend>;
+        run_over(make, &options, |_| {})
+    };
+    let (right, wrong) = (over(0)?, over(1)?);
+    let passed = |name: &str| name.starts_with("copies.");
+    let as_due = right.checks.iter().all(|check| (check.outcome == Outcome::Passed) == passed(check.name));
+    let caught = |name| wrong.failures().any(|failed| failed == name);
+    if as_due && caught("copies.queued_to_device") && caught("copies.queued_from_device") {
+        Ok(())
+    } else {
+        Err(format!("{right}\n{wrong}").into())
     }
 }
 

@@ -1,9 +1,8 @@
 //! `granule devices`: what this build can run on.
 
 use super::{Outcome, write_json};
-use crate::compare::{self, new_table};
+use crate::compare::table::Table;
 use crate::failure::Failure;
-use comfy_table::Cell;
 use granule::backends::{self, Name, Report, State};
 use granule::round::size_text;
 use serde::Serialize;
@@ -41,29 +40,24 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
             State::Available => "available",
             State::Skipped => "skipped",
         };
-        writeln!(out, "{} ({}): {state}: {}", backend.name, backend.what, backend.reason)?;
+        // That it is available needs no reason; that it is not the one that is used does.
+        let between = if backend.state == State::Available { ";" } else { ":" };
+        writeln!(out, "{} ({}): {state}{between} {}", backend.name, backend.what, backend.reason)?;
         if backend.devices.is_empty() {
             continue;
         }
-        let mut devices = new_table(["device", "name", "memory", "free"]);
+        let mut devices = Table::new(["device", "name", "memory", "free"]);
         for device in &backend.devices {
-            devices.add_row([
-                Cell::new(device.index),
-                Cell::new(&device.name),
-                Cell::new(size_text(device.total_bytes)),
-                Cell::new(size_text(device.free_bytes)),
-            ]);
+            let (total, free) = (size_text(device.total_bytes), size_text(device.free_bytes));
+            devices.row([&device.index.to_string(), &device.name, &total, &free]);
         }
-        compare::align_right(&mut devices, [2, 3]);
+        devices.align_right([2, 3]);
         writeln!(out, "{devices}")?;
-        let mut capabilities = new_table(["capability", "available", "why not"]);
+        let mut capabilities = Table::new(["capability", "available", "why not"]);
         for capability in &backend.capabilities {
             let available = if capability.available { "yes" } else { "no" };
-            capabilities.add_row([
-                capability.name,
-                available,
-                capability.reason.as_deref().unwrap_or_default(),
-            ]);
+            let reason = capability.reason.as_deref().unwrap_or_default();
+            capabilities.row([capability.name, available, reason]);
         }
         writeln!(out, "{capabilities}")?;
     }

@@ -3,13 +3,12 @@
 mod needs;
 
 use super::{Outcome, write_json};
-use crate::compare::{align_right, new_table};
+use crate::compare::table::Table;
 use crate::console;
 use crate::failure::{Failure, Told, Wrong};
 use crate::result_file::ResultFile;
 use crate::signals::Signals;
 use crate::size::Size;
-use comfy_table::Cell;
 use estimate::{
     Drivers, Ended, EstimateError, Program, Recorded, Stopped, Torch, cache, find_program, python_of,
 };
@@ -315,24 +314,24 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
         };
         writeln!(
             out,
-            "{whose}peak requested {}; {} events, {} iterations, under torch {}",
+            "{whose}peak requested {}; {}, {}, under torch {}",
             size_text(one.requested_bytes_peak),
-            one.events,
-            one.iterations,
+            console::counted(one.events, "event"),
+            console::counted(one.iterations, "iteration"),
             torch.version
         )?;
         let mut table =
-            new_table(["allocator", "settings", "peak reserved", "smallest device", "fits on a card of"]);
+            Table::new(["allocator", "settings", "peak reserved", "smallest device", "fits on a card of"]);
         for need in &one.needs {
-            table.add_row([
-                Cell::new(need.allocator),
-                Cell::new(if need.conf.is_empty() { "default" } else { &need.conf }),
-                Cell::new(size_text(need.reserved_bytes_peak)),
-                Cell::new(size_text(need.min_capacity)),
-                Cell::new(card(need)),
+            table.row([
+                need.allocator,
+                if need.conf.is_empty() { "default" } else { &need.conf },
+                &size_text(need.reserved_bytes_peak),
+                &size_text(need.min_capacity),
+                &card(need),
             ]);
         }
-        align_right(&mut table, [2, 3]);
+        table.align_right([2, 3]);
         writeln!(out, "{table}")?;
     }
     writeln!(

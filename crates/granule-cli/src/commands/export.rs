@@ -2,14 +2,13 @@
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
-use crate::compare::{align_right, new_table};
+use crate::compare::table;
 use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::result_file::ResultFile;
 use crate::size::Size;
 use crate::workload::WorkloadArgs;
-use comfy_table::Cell;
 use export::parquet::Table;
 use export::perfetto::{self, Options, Written};
 use export::{Kind, Source};
@@ -195,9 +194,9 @@ fn written(path: &Path, entries: u64) -> File {
 fn say_what_is_left_out(about: &Written) {
     if about.slices < about.allocations {
         console::note(format_args!(
-            "the trace shows the {} largest of {} allocations one by one, those of {} and more; --slices changes that",
+            "the trace shows the {} largest of {} one by one, those of {} and more; --slices changes that",
             about.slices,
-            about.allocations,
+            console::counted(about.allocations, "allocation"),
             size_text(about.least)
         ));
     }
@@ -217,11 +216,11 @@ fn show(args: &Args, answer: &Answer<'_>, out: &mut dyn Write) -> Result<(), Fai
         return write_json(answer, out);
     }
     writeln!(out, "{} is run {} in:", answer.workload, answer.run)?;
-    let mut table = new_table(["file", "rows or slices", "size"]);
+    let mut table = table::Table::new(["file", "rows or slices", "size"]);
     for file in &answer.files {
-        table.add_row([Cell::new(&file.path), Cell::new(file.entries), Cell::new(size_text(file.bytes))]);
+        table.row([&file.path, &file.entries.to_string(), &size_text(file.bytes)]);
     }
-    align_right(&mut table, [1, 2]);
+    table.align_right([1, 2]);
     writeln!(out, "{table}")?;
     Ok(())
 }

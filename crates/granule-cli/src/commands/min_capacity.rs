@@ -2,12 +2,12 @@
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
-use crate::compare::{self, Mark, new_table};
+use crate::compare::table::Table;
+use crate::compare::{self, Mark};
 use crate::console;
 use crate::failure::Failure;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
-use comfy_table::Cell;
 use granule::replay::{MinCapacity, ReplayOptions, min_capacity, peak_live};
 use granule::round::size_text;
 use serde::Serialize;
@@ -152,8 +152,13 @@ fn print(
     comparable: bool,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    writeln!(out, "{name}: {} replays, exact to {}", found.replays, size_text(found.step))?;
-    let mut table = new_table(["figure", "granule", "PyTorch native", ""]);
+    writeln!(
+        out,
+        "{name}: {}, exact to {}",
+        console::counted(found.replays, "replay"),
+        size_text(found.step)
+    )?;
+    let mut table = Table::new(["figure", "granule", "PyTorch native", ""]);
     let mark = |ours: u64, theirs: Option<u64>, bytes: bool| match theirs {
         Some(theirs) if comparable => Mark::new(ours, theirs).text(bytes),
         // A search in other steps, or on a device that is behind, ends elsewhere.
@@ -161,35 +166,32 @@ fn print(
         None => String::new(),
     };
     let theirs = native.map(|n| n.min_capacity);
-    table.add_row([
-        Cell::new("smallest device"),
-        Cell::new(size_text(found.min_capacity)),
-        Cell::new(theirs.map(size_text).unwrap_or_default()),
-        Cell::new(mark(found.min_capacity, theirs, true)),
+    let native_text = |text: fn(u64) -> String, theirs: Option<u64>| theirs.map(text).unwrap_or_default();
+    table.row([
+        "smallest device",
+        &size_text(found.min_capacity),
+        &native_text(size_text, theirs),
+        &mark(found.min_capacity, theirs, true),
     ]);
-    table.add_row([
-        Cell::new("in bytes"),
-        Cell::new(found.min_capacity),
-        Cell::new(theirs.map(|bytes| bytes.to_string()).unwrap_or_default()),
-        Cell::new(""),
-    ]);
+    let bytes = found.min_capacity.to_string();
+    table.row(["in bytes", &bytes, &native_text(|bytes| bytes.to_string(), theirs), ""]);
     let theirs = native.and_then(|n| n.retries_at_min_capacity);
-    table.add_row([
-        Cell::new("retries on it"),
-        Cell::new(found.retries_at_min_capacity),
-        Cell::new(theirs.map(|count| count.to_string()).unwrap_or_default()),
-        Cell::new(mark(found.retries_at_min_capacity.unsigned_abs(), theirs, false)),
+    table.row([
+        "retries on it",
+        &found.retries_at_min_capacity.to_string(),
+        &native_text(|count| count.to_string(), theirs),
+        &mark(found.retries_at_min_capacity.unsigned_abs(), theirs, false),
     ]);
     let repeating = if found.repeating_iterations > 0 {
         found.device_wide_waits_in_repeating_iterations.to_string()
     } else {
         "none repeats".into()
     };
-    table.add_row(["device-wide waits in repeating iterations", &repeating, "", ""].map(Cell::new));
+    table.row(["device-wide waits in repeating iterations", &repeating, "", ""]);
     #[allow(clippy::cast_precision_loss)]
     let time = console::format_time(found.modelled_driver_ns as f64);
-    table.add_row(["modelled driver time on it", &time, "", ""].map(Cell::new));
-    compare::align_right(&mut table, [1, 2]);
+    table.row(["modelled driver time on it", &time, "", ""]);
+    table.align_right([1, 2]);
     writeln!(out, "{table}")?;
     if native.is_none() {
         writeln!(out, "The file has no result of PyTorch's native allocator under these settings.")?;

@@ -1,14 +1,13 @@
 //! `granule plan`: where to put a program's requests, worked out in advance.
 
 use super::{Outcome, write_json};
-use crate::compare::{align_right, new_table};
-use crate::console;
+use crate::compare::table;
+use crate::console::{self, counted};
 use crate::failure::Failure;
 use crate::result_file::ResultFile;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use clap::ValueEnum;
-use comfy_table::Cell;
 use granule::round::size_text;
 use planner::csv::{self, Table};
 use planner::{
@@ -209,7 +208,7 @@ fn run_table(
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let Table { ids, problem } = &table;
     let (solution, seconds) =
-        timed(format!("placing {} buffers", ids.len()), || solve(problem, &options(args)));
+        timed(format!("placing {}", counted(ids.len(), "buffer")), || solve(problem, &options(args)));
     let solution =
         solution.map_err(|error| Refusal::Plan { workload: name.clone(), error: PlanError::Solve(error) })?;
     let answer = Answer {
@@ -232,10 +231,10 @@ fn run_table(
         seconds,
         pattern: None,
     };
-    show(args, &answer, out)?;
     if let Some(result) = result {
         result.write(|file| csv::write(&table, &solution.placement, file))?;
     }
+    show(args, &answer, out)?;
     Ok(Outcome::Done)
 }
 
@@ -255,7 +254,7 @@ fn run_trace(
     };
     let pattern = pattern.map_err(refused)?;
     let make = || Plan::make(&workload.name, &pattern, args.alignment.0, args.across_streams, &options(args));
-    let (made, seconds) = timed(format!("placing {} requests", pattern.requests()), make);
+    let (made, seconds) = timed(format!("placing {}", counted(pattern.requests(), "request")), make);
     let (plan, solution) = made.map_err(|error| Refusal::Plan { workload: workload.name.clone(), error })?;
     let answer = Answer {
         workload: &workload.name,
@@ -277,10 +276,10 @@ fn run_trace(
         seconds,
         pattern: Some(format!("{:016x}", plan.pattern())),
     };
-    show(args, &answer, out)?;
     if let Some(result) = result {
         result.write(|file| plan.write(file))?;
     }
+    show(args, &answer, out)?;
     Ok(Outcome::Done)
 }
 
@@ -300,20 +299,22 @@ fn show(args: &Args, answer: &Answer<'_>, out: &mut dyn Write) -> Result<(), Fai
         (streams, true) => format!(", {streams} streams that wait for each other"),
         (streams, false) => format!(", {streams} streams"),
     };
-    writeln!(out, "{}{part}: {} requests{streams}", answer.workload, answer.requests)?;
-    let mut table = new_table(["figure", "", "in bytes"]);
+    writeln!(out, "{}{part}: {}{streams}", answer.workload, counted(answer.requests, "request"))?;
+    let mut table = table::Table::new(["figure", "", "in bytes"]);
     for (figure, bytes) in [
         ("live at once, at most", answer.max_load),
         ("planned memory", answer.height),
         ("held from before, unplanned", answer.resident_bytes),
     ] {
-        table.add_row([Cell::new(figure), Cell::new(size_text(bytes)), Cell::new(bytes)]);
+        table.row([figure, &size_text(bytes), &bytes.to_string()]);
     }
-    align_right(&mut table, [1, 2]);
+    table.align_right([1, 2]);
     writeln!(out, "{table}")?;
     let left = answer.requests - answer.planned;
     if left > 0 {
-        writeln!(out, "{left} requests have no place in the plan: they are held until they are made again.")?;
+        let (have, they_are) = if left == 1 { ("has", "it is") } else { ("have", "they are") };
+        let left = counted(left, "request");
+        writeln!(out, "{left} {have} no place in the plan: {they_are} held until made again.")?;
     }
     let best = if answer.optimal {
         "no placement is lower".into()

@@ -4,12 +4,13 @@ use super::{Outcome, plan, write_json};
 use crate::allocator_args::AllocatorArgs;
 use crate::backends::{self, Named};
 use crate::compare::{self, Conditions, NativeAnswer};
-use crate::console;
+use crate::console::{self, counted};
 use crate::failure::Failure;
 use crate::refusal::{self, FirstOom};
 use crate::result_file::ResultFile;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
+use granule::CachingAllocator;
 use granule::backends::Name;
 use granule::config::Settings;
 use granule::files::pickle::{self, Protocol};
@@ -201,7 +202,9 @@ pub(crate) fn run_on(
         whole: replayed.result.events == workload.trace.events.len() as u64 && !workload.trace.is_cut(),
         reserved_end: replayed.stats.reserved_bytes.all.current.unsigned_abs(),
     };
-    if json {
+    // Files are written whether or not anybody reads the figures, which are there whether or not a file can be written.
+    let written = write_files(metrics, file, &replayed.allocator);
+    let shown = if json {
         let answer = Answer {
             workload: &workload.name,
             file: workload.file.as_deref().map(Path::to_string_lossy),
@@ -212,18 +215,15 @@ pub(crate) fn run_on(
             first_oom: replayed.first_refusal.as_ref().map(FirstOom::from),
             native: compare::native_answer(workload, &replayed.result, &conditions),
         };
-        write_json(&answer, out)?;
+        write_json(&answer, out)
     } else {
-        writeln!(out, "{}", compare::report(workload, &replayed.result, &conditions))?;
-    }
-    // The figures come before the messages that explain them, and before what may still fail.
-    out.flush()?;
-    if let Some(metrics) = metrics {
-        metrics.write(|to| to.write_all(prometheus::text(&replayed.allocator).as_bytes()))?;
-    }
-    if let (Some(file), Some(path)) = (file, &args.snapshot) {
-        let snapshot = replayed.allocator.snapshot(true);
-        file.write(|to| pickle::write(&snapshot, to, Protocol::default()))?;
+        writeln!(out, "{}", compare::report(workload, &replayed.result, &conditions)).map_err(Failure::from)
+    };
+    // The figures come before the messages that explain them.
+    let shown = shown.and_then(|()| Ok(out.flush()?));
+    written?;
+    shown?;
+    if let Some(path) = &args.snapshot {
         console::note(format_args!(
             "the snapshot is in {}; https://pytorch.org/memory_viz opens it",
             path.display()
@@ -231,13 +231,28 @@ pub(crate) fn run_on(
     }
     if let Some(simulated) = replayed.result.simulated.as_ref().filter(|figures| figures.traps > 0) {
         console::warning(format_args!(
-            "the simulated device caught {} uses of memory after it had left; please report this",
-            simulated.traps
+            "the simulated device caught {} of memory after it had left; please report this",
+            counted(simulated.traps, "use")
         ));
     }
     refusal::report(replayed.first_refusal.as_ref(), &replayed.result, workload.recording.is_none());
     let stopped = options.stop_on_oom && replayed.result.refused > 0;
     Ok(if stopped { Outcome::StoppedOnOom } else { Outcome::Done })
+}
+
+fn write_files(
+    metrics: Option<ResultFile>,
+    snapshot: Option<ResultFile>,
+    allocator: &CachingAllocator,
+) -> Result<(), Failure> {
+    if let Some(metrics) = metrics {
+        metrics.write(|to| to.write_all(prometheus::text(allocator).as_bytes()))?;
+    }
+    if let Some(file) = snapshot {
+        let snapshot = allocator.snapshot(true);
+        file.write(|to| pickle::write(&snapshot, to, Protocol::default()))?;
+    }
+    Ok(())
 }
 
 fn parse_factor(text: &str) -> Result<f64, String> {

@@ -4,7 +4,7 @@ mod what_if;
 
 use super::{Outcome, write_json};
 use crate::allocator_args::AllocatorArgs;
-use crate::console;
+use crate::console::{self, counted};
 use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::result_file::ResultFile;
@@ -137,7 +137,12 @@ fn say(
         return write_json(&answer, out);
     }
     let size = size_text(bytes);
-    writeln!(out, "{file}: {size}, {} entries, {allocations} allocations", run.length)?;
+    writeln!(
+        out,
+        "{file}: {size}, {}, {}",
+        counted(run.length, "entry"),
+        counted(allocations, "allocation")
+    )?;
     writeln!(out, "open it in a browser: {}", address(&args.output))?;
     Ok(())
 }

@@ -1,8 +1,7 @@
 //! What the driver was asked: the whole run, and the iterations after the second.
 
-use super::{align_right, new_table};
+use crate::compare::table::Table;
 use crate::console::format_time;
-use comfy_table::{Cell, Table};
 use granule::replay::{DriverFigures, SimulatedFigures, Summary};
 use granule::round::size_text;
 
@@ -44,7 +43,7 @@ pub(super) fn table(figures: &SimulatedFigures) -> Table {
             Some(summary)
         })
         .collect();
-    let mut table = new_table(header);
+    let mut table = Table::new(header);
     for line in &LINES {
         #[allow(clippy::cast_precision_loss)]
         let show = |count: u64| (line.show)(count as f64);
@@ -52,9 +51,9 @@ pub(super) fn table(figures: &SimulatedFigures) -> Table {
         for summary in &summaries {
             cells.extend([(line.show)((line.mean)(&summary.mean)), show((line.count)(&summary.max))]);
         }
-        table.add_row(cells.into_iter().map(Cell::new));
+        table.row(cells);
     }
-    align_right(&mut table, [1, 2, 3, 4, 5]);
+    table.align_right(1..=5);
     table
 }
 

@@ -1,7 +1,7 @@
 //! What a plan did for a replay.
 
-use super::{align_right, new_table};
-use comfy_table::Cell;
+use crate::compare::table::Table;
+use crate::console::counted;
 use granule::replay::{EqualIteration, PlanFigures};
 use granule::round::size_text;
 
@@ -9,16 +9,16 @@ use granule::round::size_text;
 pub(super) fn report(figures: &PlanFigures) -> String {
     let of = figures.iteration.map_or_else(|| "the whole run".into(), |n| format!("iteration {n}"));
     let mut text = format!(
-        "Plan {} of {}, {of}: {} requests in {}, met as a whole {}.\n",
+        "Plan {} of {}, {of}: {} in {}, met as a whole {}.\n",
         figures.pattern,
         figures.workload,
-        figures.requests,
+        counted(figures.requests, "request"),
         size_text(figures.height),
         times(figures.passes),
     );
     let all = figures.program_requests();
     let counts = &figures.counts;
-    let mut table = new_table(["requests of the program", "", "share"]);
+    let mut table = Table::new(["requests of the program", "", "share"]);
     for (what, count) in [
         ("all", all),
         ("served where the plan said", counts.placed),
@@ -32,16 +32,14 @@ pub(super) fn report(figures: &PlanFigures) -> String {
     ] {
         #[allow(clippy::cast_precision_loss)]
         let share = format!("{:.2} %", 100.0 * count as f64 / all.max(1) as f64);
-        table.add_row([Cell::new(what), Cell::new(count), Cell::new(share)]);
+        table.row([what, &count.to_string(), &share]);
     }
-    align_right(&mut table, [1, 2]);
+    table.align_right([1, 2]);
     text.push_str(&table.to_string());
     text.push_str(&equal(figures));
     if counts.placed == 0 {
-        text.push_str(
-            "\nNothing was served where the plan said. A plan is laid out over memory that is free in one piece: that takes \
-             --policy granule and a device with virtual memory, and a program that makes the plan's requests.",
-        );
+        text.push_str("\nNothing was served where the plan said: ");
+        text.push_str(&why_not(figures));
     }
     if figures.height > figures.max_load + figures.max_load / 50 {
         text.push_str(&format!(
@@ -51,6 +49,27 @@ pub(super) fn report(figures: &PlanFigures) -> String {
         ));
     }
     text
+}
+
+/// Why a plan was of no use.
+fn why_not(figures: &PlanFigures) -> String {
+    if figures.entries == 0 {
+        return "the program does not make the plan's requests.".into();
+    }
+    let height = size_text(figures.height);
+    if figures.region_bytes > 0 {
+        return format!("what it asked for then had no place in the {height} of the plan.");
+    }
+    let remedy = match figures.iteration {
+        Some(_) => {
+            "A plan of the whole run (granule plan without --iteration) is laid out before anything is held."
+        }
+        None => "It takes the memory at the first request, if the device has it in one piece.",
+    };
+    format!(
+        "the plan was not laid out. Half of its {height} was not free in one piece, or more would have been held than without \
+         it; --policy granule with virtual memory joins free pieces. {remedy}"
+    )
 }
 
 /// The iterations equal to the plan; of several the one that needed most, for what was asked.

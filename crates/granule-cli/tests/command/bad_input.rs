@@ -148,6 +148,38 @@ fn settings_that_are_refused() {
     fails(&ran, &["--conf: max_split_size_mb: "]);
     let ran = place.run_with(&["replay", "t.gz"], &[("PYTORCH_CUDA_ALLOC_CONF", "nonsense:1")]);
     fails(&ran, &["PYTORCH_CUDA_ALLOC_CONF: ", "nonsense"]);
+    // What was probably meant comes before all that there is.
+    for (variable, conf, meant) in [
+        ("GRANULE_CONF", "memory_limt:1GiB", "got 'memory_limt' at byte 0; did you mean 'memory_limit'?"),
+        ("GRANULE_CONF", "polcy:granule", "got 'polcy' at byte 0; did you mean 'policy'?"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "memory_limt:1GiB", "at byte 0; did you mean 'memory_limit'?"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "memory_limt:1GiB", "Granule's own go into GRANULE_CONF"),
+    ] {
+        let ran = place.run_with(&["replay", "t.gz"], &[(variable, conf)]);
+        fails(&ran, &[variable, meant]);
+    }
+}
+
+/// `granule ... | head -0`: who reads has gone, and the file is what was asked for.
+#[test]
+fn files_are_written_where_nobody_reads_the_figures() {
+    let place = Place::new();
+    place.trace("t.gz", "a 0 512 0\n").file("t.csv", b"id,lower,upper,size\na,0,2,3\n");
+    for (file, args) in [
+        ("s.pickle", &["replay", "t.gz", "--snapshot", "s.pickle"][..]),
+        ("m.prom", &["replay", "t.gz", "--metrics", "m.prom"]),
+        ("j.pickle", &["replay", "t.gz", "--snapshot", "j.pickle", "--json"]),
+        ("p.gz", &["plan", "t.gz", "-o", "p.gz"]),
+        ("o.csv", &["plan", "t.csv", "-o", "o.csv"]),
+        ("r.html", &["report", "t.gz", "-o", "r.html"]),
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = super::granule(place.0.path());
+        let ran = super::ran(command.args(args).stdout(writer).output().unwrap());
+        assert_eq!(ran.code, 0, "{args:?}: {}", ran.err);
+        assert!(place.path(file).is_file(), "{args:?}: {}", ran.err);
+    }
 }
 
 #[test]

@@ -45,6 +45,39 @@ fn estimate() {
     }
 }
 
+/// "1 requests" is a figure that nobody looked at.
+#[test]
+fn one_of_a_thing_is_not_many() {
+    let place = crate::Place::new();
+    place.trace("t.gz", "a 0 512 0\n").file("t.csv", b"id,lower,upper,size\na,0,2,3\n");
+    for args in [
+        &["replay", "t.gz", "--snapshot", "s.pickle", "--lag", "1"][..],
+        &["replay", "s.pickle"],
+        &["plan", "t.gz", "-o", "p.gz"],
+        &["replay", "t.gz", "--plan", "p.gz", "--policy", "granule"],
+        &["plan", "t.csv"],
+        &["inspect", "t.gz"],
+        &["inspect", "s.pickle"],
+        &["whatif", "t.gz", "--capacity", "1GiB"],
+        &["min-capacity", "t.gz"],
+        &["report", "t.gz", "-o", "r.html"],
+        &["check", "t.gz", "--max-reserved", "1MiB"],
+        &["export", "t.gz", "--perfetto", "x.json"],
+        &["replay", "t.gz", "--capacity", "1MiB"],
+    ] {
+        let ran = place.run(args);
+        let text = ran.out + &ran.err;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let many = |pair: &&[&str]| {
+            pair[0].trim_start_matches('(') == "1"
+                && pair[1].trim_end_matches([',', ';', ':', '.', ')']).ends_with('s')
+                && !matches!(pair[1], "was" | "is" | "has")
+        };
+        let found: Vec<_> = words.windows(2).filter(many).collect();
+        assert!(found.is_empty(), "{args:?}: {found:?}");
+    }
+}
+
 #[test]
 fn every_help_fits_a_terminal() {
     let overview = help(&["--help"]);

@@ -42,6 +42,18 @@ fn place() -> Place {
 }
 
 #[test]
+fn what_is_wrong_with_the_command_line_is_said_without_a_word_about_help() {
+    let place = Place::new();
+    for args in [&["replay", "t.gz", "--capacity", "much", "--json"][..], &["replay", "--json"]] {
+        let ran = place.run(args);
+        let answer: Value = serde_json::from_str(&ran.out).unwrap();
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert_eq!((ran.code, message.contains("--help")), (2, false), "{message}");
+        assert!(!message.is_empty() && ran.err.contains("For more information, try '--help'"), "{}", ran.err);
+    }
+}
+
+#[test]
 fn every_answer_is_as_its_schema_says() {
     let place = place();
     let answers: &[(&str, &[&str])] = &[

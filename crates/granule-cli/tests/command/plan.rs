@@ -129,9 +129,29 @@ fn a_plan_of_another_workload_is_followed_nowhere() {
     let ran = place.run(&["replay", "b.gz", "--plan", "p.gz"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.contains("No iteration makes the plan's requests."), "{}", ran.out);
-    assert!(ran.out.contains("Nothing was served where the plan said."), "{}", ran.out);
+    let why = "Nothing was served where the plan said: the program does not make the plan's requests.";
+    assert!(ran.out.contains(why), "{}", ran.out);
     let plan = &place.run(&["replay", "b.gz", "--plan", "p.gz", "--json"]).json()["plan"];
     assert_eq!((plan["placed"].as_u64(), plan["layouts"].as_u64()), (Some(0), Some(0)));
+}
+
+/// As docs/tools.md has it.
+#[test]
+fn the_bundled_trace_follows_a_plan_of_the_whole_run_and_says_why_not_one_of_an_iteration() {
+    let place = Place::new();
+    place.file("t.gz", BUNDLED);
+    let replay = |plan: &[&str]| {
+        let made = place.run(&[&["plan", "t.gz", "--solver", "greedy", "-o", "p.gz"], plan].concat());
+        assert_eq!(made.code, 0, "{}", made.err);
+        place.run(&["replay", "t.gz", "--plan", "p.gz", "--policy", "granule"]).out
+    };
+    let whole = replay(&[]);
+    assert!(whole.contains("56.33 %") && !whole.contains("Nothing was served"), "{whole}");
+    let part = replay(&["--iteration", "2"]);
+    for says in ["Nothing was served where the plan said: the plan was not laid out.", "without --iteration"]
+    {
+        assert!(part.contains(says), "{part}");
+    }
 }
 
 #[test]

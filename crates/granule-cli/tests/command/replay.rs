@@ -74,7 +74,7 @@ fn other_conditions_are_labelled() {
         "{other_conf}"
     );
     let other_device = place.run(&["replay", "t.gz", "--capacity", "40GiB"]).out;
-    for part in ["PyTorch native on 80.00 GiB (not", "compared) │"] {
+    for part in ["PyTorch native on 80.00 GiB", "(not compared) │"] {
         assert!(other_device.contains(part), "{other_device}");
     }
     assert!(!other_device.contains("differs") && !other_device.contains("┆ same"), "{other_device}");
@@ -106,9 +106,25 @@ fn the_environment_counts_where_conf_is_not_given() {
     let answer = ran.json();
     assert_eq!(answer["conf"], EXPANDABLE);
     assert_eq!(answer["reserved_bytes_peak"], native("expandable")["reserved_bytes_peak"]);
+    assert!(ran.err.contains("; --conf overrides them\n"), "{}", ran.err);
     let ran = place.run_with(&["replay", "t.gz", "--json", "--conf", ""], &environment);
     assert_eq!(ran.err, "");
     assert_eq!(ran.json()["conf"], "");
+    // Granule's own variable is read on top of either.
+    let granule = ("GRANULE_CONF", "expandable_segments:True");
+    for (environment, says) in [
+        (&[granule][..], "; GRANULE_CONF is read on top of --conf, too\n"),
+        (&[environment[0], granule], "; --conf overrides PyTorch's, and GRANULE_CONF is read on top of it\n"),
+    ] {
+        let ran = place.run_with(&["replay", "t.gz", "--json"], environment);
+        assert!(ran.err.contains(says), "{}", ran.err);
+        let ran = place.run_with(&["replay", "t.gz", "--json", "--conf", ""], environment);
+        assert_eq!(ran.json()["conf"], "expandable_segments:True");
+    }
+}
+
+fn first_message(answer: &Value) -> &str {
+    answer["first_oom"]["message"].as_str().unwrap()
 }
 
 #[test]
@@ -122,6 +138,10 @@ fn refused_requests_are_counted_and_the_first_is_reported() {
     assert_eq!(ran.err.matches("out of memory. Tried to allocate").count(), 1, "{}", ran.err);
     assert!(ran.err.contains("has a total capacity of 4.00 GiB"), "{}", ran.err);
     assert!(ran.err.contains("which takes one block of"), "{}", ran.err);
+    for text in [ran.err.as_str(), first_message(&answer)] {
+        assert!(text.contains("Simulated device out of memory."), "{text}");
+        assert!(!text.contains("PrivateUse1") && !text.contains("openreg"), "{text}");
+    }
     let told =
         format!("{refused} requests were refused, of {} operations; {} after", answer["ops"], refused - 1);
     assert!(ran.err.contains(&told), "{}", ran.err);

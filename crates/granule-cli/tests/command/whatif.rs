@@ -236,7 +236,7 @@ fn cards_are_what_programs_get_of_them() {
     place.trace("t.gz", &format!("a 0 {} 0\n", 22_u64 << 30));
     let ran = place.run(&["whatif", "t.gz"]);
     assert!(
-        ran.out.contains("On a card of 40 GiB (38.86 GiB without the context): fits as it is"),
+        ran.out.contains("On a card of 40 GiB (38.86 GiB for the allocator): fits as it is"),
         "{}",
         ran.out
     );

@@ -88,10 +88,10 @@ pub fn survey() -> Result<Vec<Report>, ChoiceError> {
 fn place(name: Name, asked: Option<Name>, taken: bool) -> (State, String) {
     match (asked, passed_over(name)) {
         (Some(asked), _) if asked == name => (State::Chosen, format!("{VARIABLE}={asked} asks for it")),
-        (Some(asked), _) => (State::Available, format!("it works; {VARIABLE}={asked} asks for another")),
+        (Some(asked), _) => (State::Available, format!("{VARIABLE}={asked} asks for another")),
         (None, None) if !taken => (State::Chosen, "the first, by preference, that has a device".into()),
-        (None, None) => (State::Available, "it works; another comes first by preference".into()),
-        (None, Some(why)) => (State::Available, format!("it works; {why}")),
+        (None, None) => (State::Available, "another comes first by preference".into()),
+        (None, Some(why)) => (State::Available, why),
     }
 }
 
@@ -143,6 +143,7 @@ fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
     }
     vec![
         capability("virtual memory", backend.virtual_memory()),
+        capability("sharing of physical memory", backend.physical_sharing()),
         capability("IPC", backend.ipc()),
         capability("peer access", backend.peers()),
         capability("graph capture", backend.capture()),

@@ -182,7 +182,13 @@ impl<'a> Run<'a> {
                 let (event, iteration) = (self.done, self.iteration);
                 self.first_refusal.get_or_insert_with(|| {
                     let report = match error {
-                        AllocError::OutOfMemory(report) => Some(report),
+                        AllocError::OutOfMemory(mut report) => {
+                            if self.program.is_some() {
+                                // Its backend's names mean nothing to who reads of a replay.
+                                (report.label, report.backend) = ("Simulated device", "simulated");
+                            }
+                            Some(report)
+                        }
                         _ => None,
                     };
                     Refusal { event, id, iteration, stream, requested: size, report }

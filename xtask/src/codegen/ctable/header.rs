@@ -1,6 +1,6 @@
 //! The C header.
 
-use super::values::{self, Numbers};
+use super::values::{self, Entry, Numbers, Values};
 use super::{Function, functions};
 use crate::codegen::model::{Answer, Contract, documentation};
 use crate::codegen::text;
@@ -33,9 +33,7 @@ const OPENING: &str = "\
  *
  * The first argument is the table's `context`. `answer` is written where the function returns GRANULE_BACKEND_OK, and
  * only then. Memory handed out is aligned to 512 bytes, at least as large as asked, nobody else's, and below address
- * 2^57. Nothing
- * unwinds out of a function (C++ exceptions stay inside). The comments name an error by its kind: InvalidValue is
- * GRANULE_BACKEND_INVALID_VALUE.
+ * 2^57. Nothing unwinds out of a function (C++ exceptions stay inside).
  *
  * A driver error number and a text for a failure are optional: see `last_error`. So are `name` and `label`, by which
  * users know the backend.
@@ -107,24 +105,73 @@ const CLOSING: &str = "
 #endif
 ";
 
+/// The contract's enum that is the status of a call.
+const KINDS: &str = "ErrorKind";
+
+/// What C calls the named numbers of the contract, by how its documentation names them.
+struct Words(Vec<(String, String)>);
+
+impl Words {
+    fn of(values: &Values) -> Self {
+        let mut words = Vec::new();
+        for numbers in &values.enums {
+            for entry in &numbers.entries {
+                let name = in_enum(numbers, entry);
+                // Kinds of errors go by themselves.
+                let kind = (numbers.name == KINDS).then(|| (format!("`{}`", entry.name), name.clone()));
+                words.extend(kind);
+                words.push((format!("`{}::{}`", numbers.name, entry.name), name));
+            }
+        }
+        for numbers in &values.flags {
+            for entry in &numbers.entries {
+                let name = in_flags(numbers, entry);
+                words.push((format!("`{}`", entry.name), name.clone()));
+                words.push((format!("`{}::{}`", numbers.name, entry.name), name));
+            }
+        }
+        Self(words)
+    }
+
+    fn translate(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (rust, c)| text.replace(rust, &format!("`{c}`")))
+    }
+}
+
+/// A number of an enum, in C; kinds of errors have no prefix of their own.
+fn in_enum(numbers: &Numbers, entry: &Entry) -> String {
+    let entry = entry.name.to_string().to_shouty_snake_case();
+    match numbers.name.to_string() {
+        kinds if kinds == KINDS => format!("GRANULE_BACKEND_{entry}"),
+        name => format!("GRANULE_BACKEND_{}_{entry}", name.to_shouty_snake_case()),
+    }
+}
+
+/// A flag, in C.
+fn in_flags(numbers: &Numbers, entry: &Entry) -> String {
+    let prefix = numbers.name.to_string().trim_end_matches('s').to_shouty_snake_case();
+    format!("GRANULE_BACKEND_{prefix}_{}", entry.name)
+}
+
 pub(crate) fn emit(contract: &Contract) -> Result<String> {
     let values = values::read(&root().join("crates/backend-api/src"))?;
+    let words = Words::of(&values);
     let mut out = OPENING.to_owned();
     for numbers in &values.enums {
-        if numbers.name == "ErrorKind" {
-            statuses(&mut out, numbers)?;
+        if numbers.name == KINDS {
+            statuses(&mut out, numbers, &words)?;
         }
     }
     // What no function of the table takes or gives is left out.
-    let enums = values.enums.iter().filter(|e| e.name != "ErrorKind" && e.name != "Readiness");
+    let enums = values.enums.iter().filter(|e| e.name != KINDS && e.name != "Readiness");
     for numbers in enums {
-        enumeration(&mut out, numbers)?;
+        enumeration(&mut out, numbers, &words)?;
     }
     for numbers in &values.flags {
-        flags(&mut out, numbers)?;
+        flags(&mut out, numbers, &words)?;
     }
     for item in values::structs(&root().join("crates/backend-c/src/values.rs"))? {
-        structure(&mut out, &item)?;
+        structure(&mut out, &item, &words)?;
     }
     out.push_str(BEFORE_FUNCTIONS);
     let mut part = String::new();
@@ -138,61 +185,53 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
             writeln!(out, "\n    /* ---- {here} {} */\n", "-".repeat(90_usize.saturating_sub(here.len())))?;
             part = here;
         }
-        member(&mut out, &function)?;
+        member(&mut out, &function, &words)?;
     }
     out.push_str(CLOSING);
     Ok(out)
 }
 
-fn statuses(out: &mut String, kinds: &Numbers) -> Result<()> {
+fn statuses(out: &mut String, kinds: &Numbers, words: &Words) -> Result<()> {
     for (number, kind) in kinds.entries.iter().enumerate() {
-        comment(out, "    ", &kind.docs)?;
-        let name = kind.name.to_string().to_shouty_snake_case();
+        comment(out, "    ", &kind.docs, words)?;
         // After OK and NOT_READY.
-        writeln!(out, "    GRANULE_BACKEND_{name} = {},", number + 2)?;
+        writeln!(out, "    {} = {},", in_enum(kinds, kind), number + 2)?;
     }
     out.push_str("};\n\n");
     Ok(())
 }
 
-fn enumeration(out: &mut String, numbers: &Numbers) -> Result<()> {
+fn enumeration(out: &mut String, numbers: &Numbers, words: &Words) -> Result<()> {
     let name = numbers.name.to_string();
-    comment(out, "", &numbers.docs)?;
+    comment(out, "", &numbers.docs, words)?;
     writeln!(out, "typedef int32_t granule_backend_{};\nenum {{", name.to_snake_case())?;
     for entry in &numbers.entries {
-        comment(out, "    ", &entry.docs)?;
-        let entry_name = entry.name.to_string().to_shouty_snake_case();
-        writeln!(
-            out,
-            "    GRANULE_BACKEND_{}_{entry_name} = {},",
-            name.to_shouty_snake_case(),
-            entry.number
-        )?;
+        comment(out, "    ", &entry.docs, words)?;
+        writeln!(out, "    {} = {},", in_enum(numbers, entry), entry.number)?;
     }
     out.push_str("};\n\n");
     Ok(())
 }
 
-fn flags(out: &mut String, numbers: &Numbers) -> Result<()> {
-    let prefix = numbers.name.to_string().trim_end_matches('s').to_shouty_snake_case();
-    comment(out, "", &numbers.docs)?;
+fn flags(out: &mut String, numbers: &Numbers, words: &Words) -> Result<()> {
+    comment(out, "", &numbers.docs, words)?;
     out.push_str("enum {\n");
     for entry in &numbers.entries {
-        comment(out, "    ", &entry.docs)?;
-        writeln!(out, "    GRANULE_BACKEND_{prefix}_{} = {},", entry.name, entry.number)?;
+        comment(out, "    ", &entry.docs, words)?;
+        writeln!(out, "    {} = {},", in_flags(numbers, entry), entry.number)?;
     }
     out.push_str("};\n\n");
     Ok(())
 }
 
-fn structure(out: &mut String, item: &syn::ItemStruct) -> Result<()> {
+fn structure(out: &mut String, item: &syn::ItemStruct, words: &Words) -> Result<()> {
     let rust_name = item.ident.to_string();
     let name = format!("granule_backend_{}", rust_name.trim_start_matches("Raw").to_snake_case());
-    comment(out, "", &documentation(&item.attrs))?;
+    comment(out, "", &documentation(&item.attrs), words)?;
     writeln!(out, "typedef struct {name} {{")?;
     for field in &item.fields {
         let Some(field_name) = &field.ident else { bail!("{rust_name} has a field without a name") };
-        comment(out, "    ", &documentation(&field.attrs))?;
+        comment(out, "    ", &documentation(&field.attrs), words)?;
         let (ty, extent) = match &field.ty {
             syn::Type::Array(array) => {
                 let length = &array.len;
@@ -215,12 +254,14 @@ fn structure(out: &mut String, item: &syn::ItemStruct) -> Result<()> {
     Ok(())
 }
 
-fn member(out: &mut String, function: &Function<'_>) -> Result<()> {
+fn member(out: &mut String, function: &Function<'_>, words: &Words) -> Result<()> {
     let mut docs = function.method.docs.clone();
     if let Some(how) = function.derived {
+        // The same in Rust's words.
+        docs.retain(|line| !line.starts_with("Without it:"));
         docs.push(format!("Where it is NULL: {how}."));
     }
-    comment(out, "    ", &docs)?;
+    comment(out, "    ", &docs, words)?;
     let answer = match &function.method.answer {
         Answer::Nothing => "void ",
         Answer::Plain(_) => "const char *",
@@ -238,13 +279,12 @@ fn member(out: &mut String, function: &Function<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A C comment of documentation lines, without the marks of Rust's.
-fn comment(out: &mut String, indent: &str, docs: &[String]) -> Result<()> {
-    let text: Vec<String> = docs.iter().map(|line| plain(line)).collect();
-    let text = text.join(" ").replace("# Safety", "The caller promises:").replace("**", "");
-    let words = text.split_whitespace();
+/// A C comment of documentation lines, in C's names and without the marks of Rust's.
+fn comment(out: &mut String, indent: &str, docs: &[String], words: &Words) -> Result<()> {
+    let text: Vec<String> = docs.iter().map(|line| plain(&words.translate(line))).collect();
+    let text = text.join(" ").replace("# Safety", "The caller promises:").replace('*', "");
     let mut lines = vec![String::new()];
-    for word in words {
+    for word in text.split_whitespace() {
         let line = lines.last_mut().map_or(0, |line| line.len());
         if line > 0 && indent.len() + 3 + line + 1 + word.len() > 107 {
             lines.push(word.to_owned());
@@ -287,7 +327,34 @@ fn plain(line: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::plain;
+    use super::{emit, plain};
+    use crate::codegen::model::Contract;
+    use crate::process::root;
+
+    /// A comment is for those who write C: no path of Rust's, no type of it, and each default once.
+    #[test]
+    fn comments_speak_of_c() {
+        let contract = Contract::read(&root().join("crates/backend-api/src")).unwrap();
+        let header = emit(&contract).unwrap();
+        // Names of drivers and libraries.
+        let known = ["OpenReg", "GPUDirect", "StreamGetCaptureInfo"];
+        let two_humps = |word: &&str| {
+            word.starts_with(char::is_uppercase)
+                && !word.contains('_')
+                && word.contains(char::is_lowercase)
+                && word.chars().skip(1).any(char::is_uppercase)
+                && !known.contains(word)
+        };
+        let of_rust = |line: &&str| {
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            ["::", "Without it", " trait"].iter().any(|part| line.contains(part))
+                || words.any(|word| two_humps(&word))
+        };
+        // Past the heading, which names the trait that the file is made from.
+        let body = header.lines().skip_while(|line| !line.starts_with("#ifndef"));
+        let found: Vec<&str> = body.filter(of_rust).collect();
+        assert!(found.is_empty(), "{found:#?}");
+    }
 
     #[test]
     fn documentation_loses_its_links_and_keeps_intervals() {

@@ -114,10 +114,17 @@ fn queued_in_order(cx: &Context) -> Verdict {
 }
 
 fn copy_does_not_block(cx: &Context) -> Verdict {
-    let (device, host, stream) = (cx.buffer(512)?, cx.host_buffer(512)?, cx.stream()?);
+    let (from, to, stream) = (cx.buffer(512)?, cx.buffer(512)?, cx.stream()?);
+    // From pageable memory it may block.
+    let host = cx.backend().pinned_host().is_ok().then(|| cx.pinned_buffer(512)).transpose()?;
     let _gate = cx.close(stream.handle)?;
-    prompt("copy_async", || {
-        cx.queue_copy(device.ptr(), host.ptr(), 512, CopyKind::HostToDevice, stream.handle)
+    prompt("copy_async within a device", || {
+        cx.queue_copy(to.ptr(), from.ptr(), 512, CopyKind::DeviceToDevice, stream.handle)
+    })?;
+    host.as_ref().map_or(Ok(()), |host| {
+        prompt("copy_async from page-locked memory", || {
+            cx.queue_copy(to.ptr(), host.ptr(), 512, CopyKind::HostToDevice, stream.handle)
+        })
     })
 }
 

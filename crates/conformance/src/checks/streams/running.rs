@@ -214,7 +214,8 @@ fn host_function_when_reached(cx: &Context) -> Verdict {
 }
 
 fn host_function_sees_work(cx: &Context) -> Verdict {
-    let (device, host, stream) = (cx.buffer(512)?, cx.host_buffer(512)?, cx.stream()?);
+    // Behind a closed gate: a copy to pageable memory may block.
+    let (device, host, stream) = (cx.buffer(512)?, cx.pinned_buffer(512)?, cx.stream()?);
     let (at, seen) = (host.ptr().0 as usize, Arc::new(AtomicU32::new(0)));
     let gate = cx.close(stream.handle)?;
     cx.fill(device.ptr(), 0x42, 512, stream.handle)?;

@@ -14,6 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 mutants! {
     NoReason: "families.no_reason", "an absent family gives no reason" => "families.absent_with_reason",
+    SharingAlone: "families.sharing_alone",
+        "physical memory is shared where there is no virtual memory" => "families.sharing_needs_virtual_memory",
     NoAttributes: "families.no_attributes", "every attribute is 0" => "families.attributes_agree",
     RegisteredIsUnknown: "families.registered_is_unknown",
         "pointer_info does not know registered memory" => "families.registered_is_host",
@@ -66,6 +68,22 @@ hook! { NoReason {
         _: &'a dyn Backend,
     ) -> std::result::Result<&'a dyn Multicast, Unsupported> {
         Err(Unsupported { family: "multicast", reason: String::new() })
+    }
+} }
+
+hook! { SharingAlone {
+    fn virtual_memory_family<'a>(
+        &self,
+        _: &'a dyn Backend,
+    ) -> std::result::Result<&'a dyn VirtualMemory, Unsupported> {
+        Err(Unsupported { family: "virtual memory", reason: "hidden".into() })
+    }
+
+    fn physical_sharing_family<'a>(
+        &self,
+        inner: &'a dyn Backend,
+    ) -> std::result::Result<&'a dyn PhysicalSharing, Unsupported> {
+        inner.physical_sharing()
     }
 } }
 

@@ -6,10 +6,9 @@ mod live;
 mod memory;
 
 use super::Inspected;
-use crate::compare::{align_right, new_table};
-use crate::console;
+use crate::compare::table::{GLUE, Table};
+use crate::console::{self, counted};
 use analysis::inspect::{Caller, Held, Place, View};
-use comfy_table::{Cell, Table};
 use granule::round::size_text;
 use std::fmt::Write as _;
 
@@ -18,6 +17,12 @@ pub(super) fn report(inspected: &Inspected, top: usize) -> String {
     let mut text = console::wrapped(&inspected.summary.text);
     text.push_str("\n\n");
     head(inspected, &mut text);
+    let views = &inspected.inspection.moments;
+    if views.iter().any(|view| view.live.count > 0) && views.iter().all(|view| view.live.by_caller.is_empty())
+    {
+        let why = "Who asked is not known: the file has no call stacks, as no trace has. granule record writes a snapshot with them.";
+        let _ = writeln!(text, "\n{}", console::wrapped(why));
+    }
     for view in &inspected.inspection.moments {
         live::write(view, top, &mut text);
         memory::write(view, top, &mut text);
@@ -36,12 +41,17 @@ pub(super) fn report(inspected: &Inspected, top: usize) -> String {
 fn head(inspected: &Inspected, text: &mut String) {
     let run = &inspected.inspection.run;
     let least = if inspected.lower_bounds { " at least" } else { "" };
-    let mut line = format!("{}: {} entries, {} allocations", inspected.name, run.entries, run.allocations);
+    let mut line = format!(
+        "{}: {}, {}",
+        inspected.name,
+        counted(run.entries, "entry"),
+        counted(run.allocations, "allocation")
+    );
     if run.older > 0 {
         let _ = write!(line, " ({} of them older than the history)", run.older);
     }
     if run.iterations > 0 {
-        let _ = write!(line, ", {} iterations", run.iterations);
+        let _ = write!(line, ", {}", counted(run.iterations, "iteration"));
     }
     if let Some(conf) = inspected.conf.as_deref() {
         let _ = write!(line, ", settings '{conf}'");
@@ -59,8 +69,8 @@ fn head(inspected: &Inspected, text: &mut String) {
     if run.waited > 0 {
         let _ = writeln!(
             text,
-            "{} blocks waited for other streams once they were given back; at most {} at once, at entry {}",
-            run.waited,
+            "{} waited for other streams when given back; at most {} at once, at entry {}",
+            counted(run.waited, "block"),
             size_text(run.peak_waiting),
             run.peak_waiting_at
         );
@@ -74,11 +84,11 @@ fn head(inspected: &Inspected, text: &mut String) {
 fn overview(views: &[View]) -> Table {
     let mut header = vec!["memory".to_owned()];
     header.extend(views.iter().map(title));
-    let mut table = new_table(header);
+    let mut table = Table::new(header);
     let mut row = |name: &str, value: &dyn Fn(&View) -> String| {
         let mut row = vec![name.to_owned()];
         row.extend(views.iter().map(value));
-        table.add_row(row.into_iter().map(Cell::new));
+        table.row(row);
     };
     let bytes = |of: fn(&analysis::inspect::Memory) -> u64| {
         move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| size_text(of(memory)))
@@ -101,11 +111,7 @@ fn overview(views: &[View]) -> Table {
         };
         view.memory.as_ref().map_or_else(String::new, idle)
     });
-    for column in 1..=views.len() {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Right);
-        }
-    }
+    table.align_right(1..=views.len());
     table
 }
 
@@ -123,13 +129,11 @@ fn title(view: &View) -> String {
 
 /// A table whose first columns are figures.
 fn figures<const N: usize>(header: [&str; N], rows: Vec<[String; N]>, right: &[usize]) -> Table {
-    let mut table = new_table(header);
+    let mut table = Table::new(header);
     for row in rows {
-        table.add_row(row.map(Cell::new));
+        table.row(row);
     }
-    for column in right {
-        align_right(&mut table, [*column]);
-    }
+    table.align_right(right.iter().copied());
     table
 }
 
@@ -156,7 +160,8 @@ fn caller_text(caller: &Caller) -> String {
 
 /// A block in short: how large, since when, whose.
 fn held_text(block: &Held) -> String {
-    let mut text = format!("{} at {:#x}", size_text(block.size), block.address);
+    let mut text =
+        format!("{} at {:#x}", size_text(block.size), block.address).replace(' ', &GLUE.to_string());
     match block.since {
         0 => text.push_str(", older than the history"),
         since => {
@@ -180,7 +185,7 @@ fn held_text(block: &Held) -> String {
 
 #[allow(clippy::cast_precision_loss)]
 fn age_text(us: u64) -> String {
-    crate::console::format_time(us as f64 * 1e3)
+    console::format_time(us as f64 * 1e3).replace(' ', &GLUE.to_string())
 }
 
 /// What pool and stream are called.

@@ -23,7 +23,8 @@ pub(super) fn table(
     }
     if wanted.is_none() && events > UNASKED {
         console::note(format_args!(
-            "other settings are not tried: the history has {events} events; --whatif tries them"
+            "other settings are not tried: the history has {}; --whatif tries them",
+            console::counted(events, "event")
         ));
         return Ok(WhatIf::default());
     }

@@ -1,9 +1,8 @@
 //! The answer for people.
 
-use crate::compare::new_table;
-use crate::console::{self, format_time};
+use crate::compare::table::Table;
+use crate::console::{self, counted, format_time};
 use crate::failure::Failure;
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, Table, Width};
 use granule::replay::whatif::{
     Answer, Choice, Effect, Kind, Nearest, NotExact, Outcome, SmallestDevice, Tried, Verdict,
 };
@@ -19,11 +18,11 @@ pub(super) fn print(
 ) -> Result<(), Failure> {
     writeln!(
         out,
-        "{name}: {} events, up to {} requested at once; {} candidates, {} replays",
-        answer.events,
+        "{name}: {}, up to {} requested at once; {}, {}",
+        counted(answer.events, "event"),
         size_text(answer.peak_requested),
-        answer.candidates.len(),
-        answer.replays
+        counted(answer.candidates.len(), "candidate"),
+        counted(answer.replays, "replay")
     )?;
     let is_part = |why: &NotExact| matches!(why.effect, Effect::LowerBound | Effect::RightUntil);
     if not_exact.iter().any(is_part) {
@@ -99,7 +98,7 @@ pub(crate) fn device(verdict: &Verdict) -> String {
     let memory = size_text(verdict.capacity);
     verdict
         .card
-        .map_or(memory.clone(), |card| format!("a card of {} ({memory} without the context)", card.name))
+        .map_or(memory.clone(), |card| format!("a card of {} ({memory} for the allocator)", card.name))
 }
 
 fn headline(choice: &Choice) -> String {
@@ -161,29 +160,20 @@ fn smallest_line(who: &str, device: &SmallestDevice) -> String {
     format!("{who}: {} {retries}: {steps}", size_text(device.found.min_capacity))
 }
 
-/// What an option needs to stay in one piece, with the cell's margins.
-const LONGEST_WORD: u16 = 26;
-
 /// A line per candidate.
 fn table(answer: &Answer) -> Table {
     let mut header: Vec<String> = ["candidate", "reserved", "driver time"].map(ToOwned::to_owned).to_vec();
     header.extend(answer.verdicts.iter().map(|verdict| size_text(verdict.capacity)));
-    let mut table = new_table(header);
+    let columns = header.len();
+    let mut table = Table::new(header);
     for tried in &answer.candidates {
-        table.add_row(row(tried, answer));
+        table.row(row(tried, answer));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    if let Some(candidates) = table.column_mut(0) {
-        // Settings have no blanks at which they could be broken.
-        candidates.set_delimiter(',');
-        candidates.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(LONGEST_WORD)));
-    }
+    table.align_right(1..columns);
     table
 }
 
-fn row(tried: &Tried, answer: &Answer) -> Vec<Cell> {
+fn row(tried: &Tried, answer: &Answer) -> Vec<String> {
     let roomy = &tried.roomy;
     let mark = match tried.candidate.kind {
         Kind::Current => " (now)",
@@ -200,7 +190,7 @@ fn row(tried: &Tried, answer: &Answer) -> Vec<Cell> {
     ];
     let known = answer.verdicts.iter().map(|verdict| verdict.known);
     cells.extend(tried.outcomes.iter().zip(known).map(|(there, known)| outcome(there, known)));
-    cells.into_iter().map(Cell::new).collect()
+    cells
 }
 
 /// Whether more would have been taken, had there been more: the cache was flushed, or parts of it were given back where next to

@@ -2,6 +2,7 @@
 
 use super::super::Inspected;
 use super::{figures, pool_text, stream_text};
+use crate::compare::table::Table;
 use analysis::inspect::{Comparison, Figure, Function, GroupChange, Place};
 use granule::round::size_text;
 use std::fmt::Write as _;
@@ -43,7 +44,7 @@ pub(crate) fn report(files: [&Inspected; 2], comparison: &Comparison, top: usize
     text
 }
 
-fn table(what: &str, rows: &[Figure]) -> comfy_table::Table {
+fn table(what: &str, rows: &[Figure]) -> Table {
     let rows = rows.iter().map(|figure| {
         let text = |value: u64| if figure.bytes { size_text(value) } else { value.to_string() };
         let change = difference([figure.before, figure.after], figure.bytes);

@@ -2,6 +2,7 @@
 
 use super::super::Inspected;
 use super::{caller_text, figures, share};
+use crate::console::{counted, wrapped};
 use analysis::inspect::{Growth, Marks, Place, Step, Suspect};
 use granule::round::size_text;
 use std::fmt::Write as _;
@@ -13,7 +14,7 @@ pub(super) fn write(inspected: &Inspected, top: usize, text: &mut String) {
     if steps.len() < 2 {
         return;
     }
-    let _ = writeln!(text, "\nGrowth: {}\n", summary(growth));
+    let _ = writeln!(text, "\n{}\n", wrapped(&format!("Growth: {}", summary(growth))));
     let mut rows: Vec<_>;
     if steps.len() <= top + 1 {
         rows = steps.iter().map(row).collect();
@@ -36,20 +37,20 @@ fn summary(growth: &Growth) -> String {
     let marks = match growth.marks {
         Marks::Iterations => String::new(),
         Marks::Repetition => format!(
-            "there are no iteration marks; its {} requests repeat,\nwhich is taken for an iteration. ",
-            growth.period.unwrap_or_default()
+            "there are no iteration marks; its {} repeat, which is taken for an iteration. ",
+            counted(growth.period.unwrap_or_default(), "request")
         ),
         Marks::Slices => {
             // Where they begin within an iteration is chance: neither growth nor its absence follows.
-            return "there are no iteration marks and the requests do not repeat; these are equal\nparts, from which nothing follows about leaks."
+            return "there are no iteration marks and the requests do not repeat; these are equal parts, from which nothing follows about leaks."
                 .into();
         }
     };
     let change = match growth.per_step {
         None => "There are too few to tell growth from the beginning.".into(),
-        Some(0) => "What is live stays the same from one to the next.".into(),
+        Some(0) => "What is live stays the same from one iteration to the next.".into(),
         Some(by) => format!(
-            "What is live {} by {} from one to the next, on average.",
+            "What is live {} by {} from one iteration to the next, on average.",
             if by > 0 { "grows" } else { "shrinks" },
             size_text(by.unsigned_abs())
         ),
@@ -71,7 +72,7 @@ fn row(step: &Step) -> [String; 6] {
 fn suspects(growth: &Growth, top: usize, text: &mut String) {
     if growth.suspects.is_empty() {
         if growth.per_step.is_some() && growth.marks != Marks::Slices {
-            text.push_str("Nothing becomes more at most marks and never less: no leak is to be seen.\n");
+            text.push_str("No call site or size grows steadily: no sign of a leak.\n");
         }
         return;
     }
@@ -91,7 +92,7 @@ fn suspects(growth: &Growth, top: usize, text: &mut String) {
     if growth.suspects.len() > top {
         let others = &growth.suspects[top..];
         let grown = sum(others);
-        let name = format!("({} others)", others.len());
+        let name = format!("({})", counted(others.len(), "other"));
         rows.push([format!("+{}", size_text(grown)), share(grown, all), String::new(), String::new(), name]);
     }
     let header = ["grew by", "share", "blocks", "in steps", "what"];

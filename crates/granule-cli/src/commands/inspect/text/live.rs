@@ -1,6 +1,7 @@
 //! Tables of what was live.
 
 use super::{caller_text, figures, pool_text, share, stream_text, title};
+use crate::console::counted;
 use analysis::inspect::{Group, View};
 use granule::round::size_text;
 use std::fmt::Write as _;
@@ -8,7 +9,13 @@ use std::fmt::Write as _;
 /// Everything about what was live at a moment. Groups that say nothing, because there is only one, are left out.
 pub(super) fn write(view: &View, top: usize, text: &mut String) {
     let live = &view.live;
-    let _ = writeln!(text, "\nLive {}: {} in {} blocks\n", title(view), size_text(live.bytes), live.count);
+    let _ = writeln!(
+        text,
+        "\nLive {}: {} in {}\n",
+        title(view),
+        size_text(live.bytes),
+        counted(live.count, "block")
+    );
     let total = live.bytes;
     groups("who asked", &live.by_caller, total, top, text, |group| caller_text(&group.key));
     groups("label", &live.by_label, total, top, text, |group| match group.key.label.as_str() {

@@ -1,6 +1,7 @@
 //! Tables of how memory lay: what was free where, what kept it apart, what rounding cost, why a request was refused.
 
 use super::{caller_text, figures, held_text, pool_text, stream_text, title};
+use crate::console::counted;
 use analysis::inspect::{Blocker, Memory, PoolMemory, Refused, View, Waste};
 use granule::round::size_text;
 use std::fmt::Write as _;
@@ -41,7 +42,7 @@ fn pools(memory: &Memory, top: usize, text: &mut String) {
     if memory.by_pool.len() > top {
         let others = &memory.by_pool[top..];
         let sum = |of: fn(&PoolMemory) -> u64| others.iter().map(of).sum::<u64>();
-        let names = [format!("({} others)", others.len()), String::new(), String::new()];
+        let names = [format!("({})", counted(others.len(), "other")), String::new(), String::new()];
         let largest = others.iter().map(|group| group.largest_free).max().unwrap_or(0);
         let (reserved, free) = (sum(|group| group.reserved), sum(|group| group.free));
         rows.push(row(names, reserved, free, sum(|group| group.free_pieces), largest));
@@ -56,7 +57,7 @@ fn held_open(memory: &Memory, top: usize, text: &mut String) {
     }
     let _ = writeln!(
         text,
-        "\nSegments in use by a quarter or less: {}, which keep {} from the device\n",
+        "\nSegments in use by a quarter or less: {}, with {} kept from the device\n",
         memory.held_open_count,
         size_text(memory.held_open_free)
     );
@@ -64,7 +65,8 @@ fn held_open(memory: &Memory, top: usize, text: &mut String) {
         let named: Vec<_> = segment.blocks.iter().map(held_text).collect();
         let mut why = named.join("\n");
         if segment.block_count > named.len() as u64 {
-            let _ = write!(why, "\nand {} smaller ones", segment.block_count - named.len() as u64);
+            let _ =
+                write!(why, "\nand {}", counted(segment.block_count - named.len() as u64, "smaller block"));
         }
         [size_text(segment.size), size_text(segment.free), why]
     });
@@ -95,7 +97,7 @@ fn waste(waste: &[Waste], top: usize, text: &mut String) {
     if waste.len() > top {
         let others = &waste[top..];
         let sum = |of: fn(&Waste) -> u64| others.iter().map(of).sum::<u64>();
-        let name = format!("({} others)", others.len());
+        let name = format!("({})", counted(others.len(), "other"));
         rows.push(row(sum(|waste| waste.rounding), sum(|waste| waste.tails), sum(|waste| waste.count), name));
     }
     let header = ["wasted", "rounding", "tails", "blocks", "size of each"];
@@ -105,9 +107,11 @@ fn waste(waste: &[Waste], top: usize, text: &mut String) {
 /// The first refused request.
 pub(super) fn write_refused(refused: &Refused, count: u64, top: usize, text: &mut String) {
     let iteration = refused.iteration.map(|number| format!(", iteration {number}")).unwrap_or_default();
+    let which =
+        if count == 1 { "The refused request".to_owned() } else { format!("The first of {count} refused") };
     let _ = writeln!(
         text,
-        "\nThe first of {count} refused: {} at entry {}{iteration}, stream {}: {}\n",
+        "\n{which}: {} at entry {}{iteration}, stream {}: {}\n",
         size_text(refused.size),
         refused.at,
         stream_text(refused.stream),
