@@ -83,7 +83,7 @@ pub(crate) struct ArenaState {
     pub(crate) retired: Option<Arc<LastWork>>,
     pub(crate) policy: Chosen,
     /// What it says once and for all.
-    pub(crate) traits: Traits,
+    traits: Traits,
     /// From which size on a block is oversize.
     oversize: u64,
     map: Arc<AddressMap>,
@@ -92,7 +92,7 @@ pub(crate) struct ArenaState {
     pub(crate) segments: SegmentTable,
     pub(crate) placement: Placement,
     /// Address space without memory, by tier and address.
-    pub(crate) unmapped: [BTreeSet<(u64, BlockId)>; 2],
+    unmapped: [BTreeSet<(u64, BlockId)>; 2],
     pub(crate) counters: Counters,
     pub(crate) epochs: Epochs,
     pub(crate) history: Recorder,

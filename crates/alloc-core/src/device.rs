@@ -59,7 +59,7 @@ use crate::lifetimes::pending::PendingFrees;
 use crate::memory::address_map::AddressMap;
 use crate::memory::backup::Spares;
 use crate::memory::region::Regions;
-use crate::policy::{Maker, Traits};
+use crate::policy::Maker;
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::Foreign;
@@ -147,7 +147,6 @@ pub struct DeviceAllocator {
     foreign: Arc<Foreign>,
     total_memory: u64,
     virtual_memory: bool,
-    traits: Traits,
     attention: &'static Attention,
     arenas: Directory,
     pools: Mutex<Pools>,
@@ -203,17 +202,12 @@ impl DeviceAllocator {
         maker: &Maker,
     ) -> Result<Self> {
         let total_memory = backend.properties(device)?.total_memory;
-        let virtual_memory = match backend.virtual_memory() {
-            Ok(_) => true,
-            Err(reason) => {
-                if settings.expandable_segments {
-                    tracing::warn!(%reason, "expandable_segments is on and has no effect on this device");
-                }
-                false
-            }
-        };
+        let absent = backend.virtual_memory().err();
+        if let Some(reason) = absent.as_ref().filter(|_| settings.expandable_segments) {
+            tracing::warn!(%reason, "expandable_segments is on and has no effect on this device");
+        }
+        let virtual_memory = absent.is_none();
         let policy = maker.make(settings, virtual_memory);
-        let traits = policy.traits();
         let accounts = Accounts::new(total_memory, settings);
         let ages = policy.garbage_threshold(accounts.allowed()).is_some();
         let template = Template { policy, ages, history: HistoryTemplate::default() };
@@ -240,7 +234,6 @@ impl DeviceAllocator {
             foreign,
             total_memory,
             virtual_memory,
-            traits,
             attention,
             arenas,
             pools: Mutex::new(Rank::Registry, Pools::default()),
@@ -405,7 +398,7 @@ impl std::fmt::Debug for DeviceAllocator {
         f.debug_struct("DeviceAllocator")
             .field("backend", &self.backend.name())
             .field("device", &self.device)
-            .field("policy", &self.traits.name)
+            .field("policy", &self.arenas.traits().name)
             .finish_non_exhaustive()
     }
 }

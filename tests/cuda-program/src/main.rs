@@ -6,7 +6,9 @@
 use anyhow::{Result, ensure};
 use granule::backend::{CaptureMode, EventFlags};
 use granule::config::Settings;
-use granule::cuda::{CachingAllocator, Device, Event, GraphCapture, HostAllocator, MemoryPool};
+use granule::cuda::{
+    CachingAllocator, Device, DeviceBuffer, Event, GraphCapture, HostAllocator, MemoryPool, Stream,
+};
 use granule::host::HostOptions;
 use granule::pool::PoolOptions;
 use granule::types::DeviceKind;
@@ -37,32 +39,9 @@ fn main() -> Result<()> {
     let mut read = vec![0; 512];
     buffer.read(&mut read)?;
     ensure!(read[..256] == written && read[256..].iter().all(|byte| *byte == 7), "other bytes came back");
-    // A copy on another stream, in memory of a pool of its own.
-    let pool = MemoryPool::new(&allocator, device.index(), PoolOptions::default())?;
-    let scope = pool.enter()?;
-    let mut copy = allocator.allocate(4096, &consumer)?;
-    drop(scope);
-    allocator.copy(&mut copy, &buffer, &consumer)?;
+    copies(device, &allocator, &buffer, &consumer)?;
     drop(buffer);
-    let mut pinned = HostAllocator::new(&Settings::default(), HostOptions::default())?.zeroed(256)?;
-    // SAFETY: nothing looks at it before the stream has been waited for.
-    unsafe { copy.read_async(&mut pinned)? };
-    consumer.synchronize()?;
-    ensure!(pinned.as_slice() == written, "other bytes were copied");
-    drop(copy);
-
-    // A graph that fills memory of its own, launched twice.
-    let capture = GraphCapture::begin(&allocator, &producer, CaptureMode::ThreadLocal, None)?;
-    let mut filled = allocator.allocate(512, &producer)?;
-    filled.fill(9)?;
-    let mut graph = capture.end()?;
-    for _ in 0..2 {
-        // SAFETY: all memory that it uses is of its own pool.
-        unsafe { graph.launch(&producer)? };
-    }
-    filled.read(&mut read)?;
-    ensure!(read == [9; 512], "the graph did not run");
-    drop(filled);
+    graphs(&allocator, &producer)?;
 
     consumer.synchronize()?;
     producer.synchronize()?;
@@ -73,5 +52,41 @@ fn main() -> Result<()> {
         stats.reserved_bytes.all.current,
         stats.allocated_bytes.all.current
     );
+    Ok(())
+}
+
+/// A copy on another stream, in memory of a pool of its own.
+fn copies(
+    device: &Device,
+    allocator: &CachingAllocator,
+    buffer: &DeviceBuffer,
+    stream: &Stream,
+) -> Result<()> {
+    let pool = MemoryPool::new(allocator, device.index(), PoolOptions::default())?;
+    let scope = pool.enter()?;
+    let mut copy = allocator.allocate(4096, stream)?;
+    drop(scope);
+    allocator.copy(&mut copy, buffer, stream)?;
+    let mut pinned = HostAllocator::new(&Settings::default(), HostOptions::default())?.zeroed(256)?;
+    // SAFETY: nothing looks at it before the stream has been waited for.
+    unsafe { copy.read_async(&mut pinned)? };
+    stream.synchronize()?;
+    ensure!(pinned.as_slice().iter().copied().eq(0..=255), "other bytes were copied");
+    Ok(())
+}
+
+/// A graph that fills memory of its own, launched twice.
+fn graphs(allocator: &CachingAllocator, stream: &Stream) -> Result<()> {
+    let capture = GraphCapture::begin(allocator, stream, CaptureMode::ThreadLocal, None)?;
+    let mut filled = allocator.allocate(512, stream)?;
+    filled.fill(9)?;
+    let mut graph = capture.end()?;
+    for _ in 0..2 {
+        // SAFETY: all memory that it uses is of its own pool.
+        unsafe { graph.launch(stream)? };
+    }
+    let mut read = [0; 512];
+    filled.read(&mut read)?;
+    ensure!(read == [9; 512], "the graph did not run");
     Ok(())
 }

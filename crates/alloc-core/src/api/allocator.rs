@@ -96,6 +96,73 @@ pub struct CachingAllocator {
     annotations: Mutex<Annotations>,
 }
 
+#[cold]
+#[inline(never)]
+fn resolved(backend: &dyn Backend, stream: Stream) -> Stream {
+    stream_identity::resolve(stream, backend.kind())
+}
+
+/// An allocator whose devices have the policy that `maker` makes.
+fn made(backend: Arc<dyn Backend>, mut settings: Settings, maker: Maker) -> Result<CachingAllocator> {
+    if settings.backend == AllocatorBackend::DriverPools {
+        let reason = backend.driver_pools().err().map_or_else(
+            || "this engine is the caching one; take the driver's pools through Backend::driver_pools".into(),
+            |absent| absent.to_string(),
+        );
+        return Err(AllocError::Settings(format!(
+            "backend:cudaMallocAsync is not served by the caching engine ({reason}); remove it, or write \
+             backend:native"
+        )));
+    }
+    settings.validate().map_err(AllocError::Settings)?;
+    settings.policy = maker.shown(settings.policy);
+    crate::process::edges::admit(backend.id()).map_err(Edge::refusal)?;
+    let map = Arc::new(AddressMap::default());
+    let foreign = Arc::new(Foreign::default());
+    let count = backend.device_count()?;
+    if count > MAX_DEVICES {
+        let detail = format!(
+            "there are {count}, and the device contract allows {MAX_DEVICES}: let the driver show this process fewer"
+        );
+        return Err(BackendError::new(
+            ErrorKind::ResourceLimit,
+            0,
+            "device_count",
+            DeviceIndex(MAX_DEVICES),
+            detail,
+        )
+        .of(backend.name())
+        .into());
+    }
+    let devices = (0..count)
+        .map(|n| {
+            let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
+            DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings, &maker)
+        })
+        .collect::<Result<_>>()?;
+    let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
+    let settings = Mutex::new(Rank::Registry, settings);
+    let configuring = Mutex::new(Rank::Settings, ());
+    let annotations = Mutex::new(Rank::Registry, Annotations::default());
+    let alias_bits = stream_identity::alias_bits(backend.kind());
+    let allocator = CachingAllocator {
+        id: backend.id(),
+        backend,
+        alias_bits,
+        map,
+        foreign,
+        devices,
+        maker,
+        settings,
+        configuring,
+        annotations,
+    };
+    if history > 0 {
+        allocator.record_history(&HistoryOptions::newest(history));
+    }
+    Ok(allocator)
+}
+
 impl CachingAllocator {
     /// An allocator for all devices of `backend`, with the policy that the settings name. History is on from the start where the settings say so.
     ///
@@ -103,7 +170,7 @@ impl CachingAllocator {
     /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it cannot honour.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self> {
         let maker = Maker::built_in(&settings).map_err(AllocError::Settings)?;
-        Self::made(backend, settings, maker)
+        made(backend, settings, maker)
     }
 
     /// [`new`](Self::new) with a policy of the program's own. [`settings`](Self::settings) then name it: `custom:`, and
@@ -122,70 +189,7 @@ impl CachingAllocator {
                 "the settings name policy:{other}, and with_policy is given {name}: leave policy out of the settings"
             )));
         }
-        Self::made(backend, settings, Maker::custom(name, factory))
-    }
-
-    fn made(backend: Arc<dyn Backend>, mut settings: Settings, maker: Maker) -> Result<Self> {
-        if settings.backend == AllocatorBackend::DriverPools {
-            let reason = backend.driver_pools().err().map_or_else(
-                || {
-                    "this engine is the caching one; take the driver's pools through Backend::driver_pools"
-                        .into()
-                },
-                |absent| absent.to_string(),
-            );
-            return Err(AllocError::Settings(format!(
-                "backend:cudaMallocAsync is not served by the caching engine ({reason}); remove it, or write \
-                 backend:native"
-            )));
-        }
-        settings.validate().map_err(AllocError::Settings)?;
-        settings.policy = maker.shown(settings.policy);
-        crate::process::edges::admit(backend.id()).map_err(Edge::refusal)?;
-        let map = Arc::new(AddressMap::default());
-        let foreign = Arc::new(Foreign::default());
-        let count = backend.device_count()?;
-        if count > MAX_DEVICES {
-            let detail = format!(
-                "there are {count}, and the device contract allows {MAX_DEVICES}: let the driver show this process fewer"
-            );
-            return Err(BackendError::new(
-                ErrorKind::ResourceLimit,
-                0,
-                "device_count",
-                DeviceIndex(MAX_DEVICES),
-                detail,
-            )
-            .of(backend.name())
-            .into());
-        }
-        let devices = (0..count)
-            .map(|n| {
-                let (backend, map, foreign) = (Arc::clone(&backend), Arc::clone(&map), Arc::clone(&foreign));
-                DeviceAllocator::new(backend, DeviceIndex(n), map, foreign, &settings, &maker)
-            })
-            .collect::<Result<_>>()?;
-        let history = usize::try_from(settings.history_max_entries).unwrap_or(usize::MAX);
-        let settings = Mutex::new(Rank::Registry, settings);
-        let configuring = Mutex::new(Rank::Settings, ());
-        let annotations = Mutex::new(Rank::Registry, Annotations::default());
-        let alias_bits = stream_identity::alias_bits(backend.kind());
-        let allocator = Self {
-            id: backend.id(),
-            backend,
-            alias_bits,
-            map,
-            foreign,
-            devices,
-            maker,
-            settings,
-            configuring,
-            annotations,
-        };
-        if history > 0 {
-            allocator.record_history(&HistoryOptions::newest(history));
-        }
-        Ok(allocator)
+        made(backend, settings, Maker::custom(name, factory))
     }
 
     /// [`new`](Self::new) with the settings that the environment asks for: `PYTORCH_CUDA_ALLOC_CONF` and its like, then
@@ -251,18 +255,13 @@ impl CachingAllocator {
     #[inline]
     pub fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
         self.is_own(stream)?;
-        let stream = if stream.raw & self.alias_bits != 0 { self.resolved(stream) } else { stream };
+        let stream =
+            if stream.raw & self.alias_bits != 0 { resolved(&*self.backend, stream) } else { stream };
         let device = self.device_at(stream.device)?;
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
         device.malloc(bytes, stream)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn resolved(&self, stream: Stream) -> Stream {
-        stream_identity::resolve(stream, self.backend.kind())
     }
 
     /// Takes memory back, in the order of its stream's work. The null address is fine. Never asks the

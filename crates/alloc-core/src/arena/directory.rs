@@ -8,7 +8,7 @@ use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::last_work::LastWork;
 use crate::memory::address_map::AddressMap;
-use crate::policy::Chosen;
+use crate::policy::{Chosen, Traits};
 use crate::process::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, OnceLock, Ordering, Rank};
 use crate::types::{DeviceIndex, Stream};
@@ -78,6 +78,7 @@ struct Registry {
 #[derive(Debug)]
 pub(crate) struct Directory {
     device: DeviceIndex,
+    traits: Traits,
     map: Arc<AddressMap>,
     /// Most devices have no more arenas than those of the first chunk.
     first: Chunk,
@@ -96,6 +97,7 @@ fn new_chunk() -> Chunk {
 
 impl Directory {
     pub(crate) fn new(device: DeviceIndex, map: Arc<AddressMap>, template: Template) -> Self {
+        let traits = template.policy.traits();
         let registry = Registry {
             template,
             count: 0,
@@ -107,6 +109,7 @@ impl Directory {
         };
         Self {
             device,
+            traits,
             map,
             first: new_chunk(),
             further: Box::new(std::array::from_fn(|_| OnceLock::new())),
@@ -114,6 +117,11 @@ impl Directory {
             registry: Mutex::new(Rank::Registry, registry),
             searches: Arc::default(),
         }
+    }
+
+    /// What the policy says once and for all.
+    pub(crate) fn traits(&self) -> &Traits {
+        &self.traits
     }
 
     /// The arena with a number, if there is one.

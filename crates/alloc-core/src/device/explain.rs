@@ -118,6 +118,7 @@ impl DeviceAllocator {
         let (device_free, device_total) = memory.map_or((0, self.total_memory), |m| (m.free, m.total));
         let processes = self.process_memory(calls);
         let policy = self.arenas.with_template(|template| template.policy.clone());
+        let (traits, shows) = (self.arenas.traits(), self.arenas.traits().views);
         let private = self.pool_facts();
         self.with_all(|_, arenas| {
             let own = arenas.iter().find(|a| a.serves(slot, stream));
@@ -132,10 +133,10 @@ impl DeviceAllocator {
             let in_pieces = own.map_or(0, |own| free_bytes(own, request.tier)).saturating_sub(in_one_piece);
             // Budgets and `memory_limit` count what is really missing.
             let counts = self.has_budgets() || state.accounts.hard.is_some();
-            let exact = own.filter(|own| counts && own.grows() && !self.traits.views);
+            let exact = own.filter(|own| counts && own.grows() && !shows);
             let exact = exact.and_then(|own| own.missing_memory(request.tier, request.size, 0));
             let missing = own.map(|own| self.missing_for(own, request));
-            let wanted = exact.or(missing.filter(|_| self.traits.views)).unwrap_or(request.segment_bytes);
+            let wanted = exact.or(missing.filter(|_| shows)).unwrap_or(request.segment_bytes);
             let room = Room { device_free, limits: &limits, wanted };
             let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
             let pool_limit = refused(Shortage::Pool);
@@ -145,10 +146,9 @@ impl DeviceAllocator {
             let class_reserve = state.class_reserve(stream, self.total_memory);
             let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.total_memory, u64::MAX));
             // With views a large request gets a segment of its own size.
-            let reserve_too_small =
-                (policy.grows() && !self.traits.views && request.segment_bytes <= self.total_memory)
-                    .then_some(reserve)
-                    .filter(|reserve| *reserve < request.segment_bytes);
+            let reserve_too_small = (policy.grows() && !shows && request.segment_bytes <= self.total_memory)
+                .then_some(reserve)
+                .filter(|reserve| *reserve < request.segment_bytes);
             let mut remedies = Remedies { found: Vec::new() };
             let refusing: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
             let then = room.unlimited();
@@ -201,7 +201,7 @@ impl DeviceAllocator {
                 blockers: own.map_or_else(Vec::new, |a| blockers(a, request.tier)),
                 pools,
                 remedies: remedies.in_order(),
-                policy: self.traits.name,
+                policy: traits.name,
                 growable: policy.grows(),
                 reserve_too_small,
                 reserve_class: reserve_class.filter(|_| class_reserve.is_some()),

@@ -71,7 +71,7 @@ impl Drop for Intent<'_> {
 impl DeviceAllocator {
     /// The granules that new memory of an arena is made of, if `size` bytes are needed; 0 where any will do.
     pub(super) fn next_granule(&self, arena: &Arena, tier: Tier, size: u64) -> u64 {
-        if !self.traits.views || self.attention.has(Reason::HARDENED) {
+        if !self.arenas.traits().views || self.attention.has(Reason::HARDENED) {
             return 0;
         }
         let Some(minimum) = self.minimum_granule.get() else { return 0 };
@@ -124,7 +124,7 @@ impl DeviceAllocator {
         let granule = self.granule_for(arena, request, purpose);
         let (growable, pool, missing) = {
             let state = arena.lock();
-            let exact = is_retry || self.traits.views;
+            let exact = is_retry || self.arenas.traits().views;
             let missing = match purpose {
                 Purpose::Serve => state.missing_memory(request.tier, request.size, granule).filter(|_| exact),
                 Purpose::Stock { .. } => Some(request.size),
@@ -395,14 +395,14 @@ impl DeviceAllocator {
             let class = self.state.lock().class_reserve(state.id.stream, self.total_memory);
             let reserve = class.unwrap_or_else(|| state.policy.reserve(self.total_memory, granule));
             // Where regions are small, a large request has one of its own.
-            let reserve = if self.traits.views { reserve.max(request.size) } else { reserve };
+            let reserve = if self.arenas.traits().views { reserve.max(request.size) } else { reserve };
             (granule, reserve.next_multiple_of(granule))
         };
         if bytes < request.size {
             return Ok(false);
         }
         // Borders of granules are told by their addresses.
-        let alignment = if self.traits.views { SMALL_SEGMENT } else { 0 };
+        let alignment = if self.arenas.traits().views { SMALL_SEGMENT } else { 0 };
         let base = match vm.reserve_address(self.device, bytes, alignment, DevicePtr::NULL) {
             Ok(base) => base,
             // The ladder gives whole regions back, so a lack of addresses is no end.

@@ -37,7 +37,7 @@ impl DeviceAllocator {
 
     fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let mark = self.transit.now();
-        let served = match self.climb_once(self.traits.ladder.iter(), arena, request, call)? {
+        let served = match self.climb_once(self.arenas.traits().ladder.iter(), arena, request, call)? {
             Some(ptr) => Some(ptr),
             None => self.last_resort(arena, request, call, mark)?,
         };
@@ -104,7 +104,7 @@ impl DeviceAllocator {
             }
             mark = self.transit.now();
             // The program's own code may ask for memory itself, and has run.
-            let rungs = self.traits.ladder.iter().filter(|rung| !rung.runs_foreign_code());
+            let rungs = self.arenas.traits().ladder.iter().filter(|rung| !rung.runs_foreign_code());
             if let Some(ptr) = self.climb_once(rungs, arena, request, call)? {
                 return Ok(Some(ptr));
             }

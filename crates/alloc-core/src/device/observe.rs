@@ -120,7 +120,7 @@ impl DeviceAllocator {
 
     /// Before figures are read: what streams have finished is not pending any more, where the policy says so.
     pub(super) fn notice_finished(&self) {
-        if matches!(self.traits.drain, Drain::OnMissAndEvery(_))
+        if matches!(self.arenas.traits().drain, Drain::OnMissAndEvery(_))
             && self.edge().is_none()
             && let Err(error) = self.begin_call(None, RecordContext::All).and_then(|call| self.drain(&call))
         {

@@ -25,7 +25,7 @@ impl DeviceAllocator {
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        if !self.traits.replaces {
+        if !self.arenas.traits().replaces {
             return Ok(None);
         }
         let Some(growth) = self.plan_segment(arena, request) else { return Ok(None) };

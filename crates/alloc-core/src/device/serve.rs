@@ -147,7 +147,7 @@ impl DeviceAllocator {
     }
 
     fn drain_if_due(&self, call: &Call<'_>) -> Result<()> {
-        let due = match self.traits.drain {
+        let due = match self.arenas.traits().drain {
             Drain::EveryRequest => self.pending.any(),
             Drain::OnMissAndEvery(n) => self.pending.any_at_every(n),
         };
@@ -215,17 +215,12 @@ impl DeviceAllocator {
             state.free_unused(&self.map, block);
             self.leave(state);
         } else {
-            self.free_used(state, Waiting { arena: location.arena, block });
+            let uses = state.free_and_wait(&self.map, block);
+            let _named = self.name(&uses);
+            self.leave(state);
+            self.wait_for_all(uses, Waiting { arena: location.arena, block });
         }
         true
-    }
-
-    #[cold]
-    fn free_used(&self, mut state: Guard<'_, ArenaState>, waiting: Waiting) {
-        let uses = state.free_and_wait(&self.map, waiting.block);
-        let _named = self.name(&uses);
-        self.leave(state);
-        self.wait_for_all(uses, waiting);
     }
 
     pub(super) fn wait_for_all(&self, uses: SmallVec<[Use; 4]>, waiting: Waiting) {

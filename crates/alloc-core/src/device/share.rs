@@ -183,7 +183,7 @@ impl DeviceAllocator {
     /// Why growable memory stays in the process.
     fn why_private(&self) -> Problem {
         // With views memory is growable whatever the settings say.
-        let (what, instead, own) = if self.traits.views {
+        let (what, instead, own) = if self.arenas.traits().views {
             let instead = "use policy:pytorch without expandable_segments";
             ("growable memory", instead, instead)
         } else {

@@ -25,12 +25,12 @@ const TRIES: usize = 8;
 impl DeviceAllocator {
     /// Whether views may serve requests of this tier from this arena.
     pub(super) fn shows(&self, arena: &Arena, tier: Tier) -> bool {
-        self.traits.views && tier == Tier::Large && self.shows_from(&arena.lock(), tier)
+        self.arenas.traits().views && tier == Tier::Large && self.shows_from(&arena.lock(), tier)
     }
 
     /// The same of an arena that is locked.
     fn shows_from(&self, state: &ArenaState, tier: Tier) -> bool {
-        if !self.traits.views || tier != Tier::Large || self.views_refused.load(Ordering::Relaxed) {
+        if !self.arenas.traits().views || tier != Tier::Large || self.views_refused.load(Ordering::Relaxed) {
             return false;
         }
         // That mode takes the access to freed granules away, which they would keep in a view.
@@ -93,7 +93,7 @@ impl DeviceAllocator {
         if is_retry {
             self.state.lock().counters.alloc_retries += 1;
         }
-        if self.traits.views
+        if self.arenas.traits().views
             && let Ok(vm) = self.backend.virtual_memory()
         {
             // What follows counts in granules.
@@ -130,7 +130,7 @@ impl DeviceAllocator {
         // The request itself may be refused, and then was not needed.
         device.most_needed = device.most_needed.max(in_use);
         let most = device.most_needed.max(in_use.saturating_add(request.size));
-        device.accounts.held().saturating_add(missing) <= most + most / self.traits.slack
+        device.accounts.held().saturating_add(missing) <= most + most / self.arenas.traits().slack
     }
 
     /// Serves a request from a new view, taking what memory is missing.
@@ -298,7 +298,11 @@ impl DeviceAllocator {
     /// Gives up all that an arena's views show and no block uses, so that it may leave. Blocks until the device is done with it;
     /// during a capture everything stays of which that is not known.
     pub(super) fn drop_views(&self, arena: &Arena, vm: &dyn VirtualMemory, call: &Call<'_>) -> Result<()> {
-        if self.traits.views { self.drop_some_views(arena, u64::MAX, false, vm, call) } else { Ok(()) }
+        if self.arenas.traits().views {
+            self.drop_some_views(arena, u64::MAX, false, vm, call)
+        } else {
+            Ok(())
+        }
     }
 
     /// [`drop_views`](Self::drop_views) of what the device is known to be done with. Waits for nothing.

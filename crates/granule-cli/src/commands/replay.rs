@@ -16,7 +16,9 @@ use granule::config::Settings;
 use granule::files::pickle::{self, Protocol};
 use granule::files::trace::Trace;
 use granule::metrics::prometheus;
-use granule::replay::{BadCost, CostModel, ReplayOptions, ReplayResult, peak_live, replay, replay_on};
+use granule::replay::{
+    BadCost, CostModel, Replay, ReplayOptions, ReplayResult, peak_live, replay, replay_on,
+};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;
@@ -178,21 +180,7 @@ pub(crate) fn run_on(
         plan: args.plan.as_deref().map(plan::read).transpose()?.map(Arc::new),
         ..ReplayOptions::default()
     };
-    let backend = args.backend.open_real().map_err(|error| Failure::backend(args.backend.0, error))?;
-    if backend.is_some() && args.lag > 0 {
-        console::warning("--lag is ignored: a real device takes the time it takes");
-    }
-    if backend.is_some() && args.no_virtual_memory {
-        console::warning("--no-virtual-memory is ignored: a real device has what it has");
-    }
-    let bar = console::progress_bar(trace.events.len(), "replaying", "events");
-    let progress = |done| bar.set_position(done as u64);
-    let replayed = match backend {
-        Some(backend) => replay_on(backend, trace, &options, progress),
-        None => replay(trace, &options, progress),
-    };
-    console::leave(&bar);
-    let replayed = replayed.map_err(|error| Failure::replay(&workload.name, error))?;
+    let replayed = replayed(workload, trace, &options, args)?;
     let conditions = Conditions {
         settings: &options.settings,
         device: args.backend.device(),
@@ -238,6 +226,30 @@ pub(crate) fn run_on(
     refusal::report(replayed.first_refusal.as_ref(), &replayed.result, workload.recording.is_none());
     let stopped = options.stop_on_oom && replayed.result.refused > 0;
     Ok(if stopped { Outcome::StoppedOnOom } else { Outcome::Done })
+}
+
+/// The replay, on the simulated device or on a real one.
+fn replayed(
+    workload: &Workload,
+    trace: &Trace,
+    options: &ReplayOptions,
+    args: &RunArgs,
+) -> Result<Replay, Failure> {
+    let backend = args.backend.open_real().map_err(|error| Failure::backend(args.backend.0, error))?;
+    if backend.is_some() && args.lag > 0 {
+        console::warning("--lag is ignored: a real device takes the time it takes");
+    }
+    if backend.is_some() && args.no_virtual_memory {
+        console::warning("--no-virtual-memory is ignored: a real device has what it has");
+    }
+    let bar = console::progress_bar(trace.events.len(), "replaying", "events");
+    let progress = |done| bar.set_position(done as u64);
+    let replayed = match backend {
+        Some(backend) => replay_on(backend, trace, options, progress),
+        None => replay(trace, options, progress),
+    };
+    console::leave(&bar);
+    replayed.map_err(|error| Failure::replay(&workload.name, error))
 }
 
 fn write_files(
