@@ -44,16 +44,28 @@ impl<'a, K: Kind> Short<'a, K> {
 
     #[inline(always)]
     fn malloc(&mut self, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
-        let request = Self::placed(&mut self.state.placement).request(bytes);
-        self.hand_out_parked(&request).or_else(|| self.malloc_from_index(map, &request))
+        if self.traits().parks {
+            let size = Self::placed(&mut self.state.placement).request(bytes).size;
+            if self.state.parked.size == size {
+                return Some(self.hand_out_parked(bytes));
+            }
+        }
+        // SAFETY: this is of the kind.
+        unsafe { Self::malloc_from_index(self.state, map, bytes) }
     }
 
-    /// Apart, so that a request that is served before keeps few registers.
+    /// Apart, and of the arena alone, so that a request that is served before keeps few registers.
+    ///
+    /// # Safety
+    /// That of [`new`](Self::new).
     #[inline(never)]
-    fn malloc_from_index(&mut self, map: &AddressMap, request: &Request) -> Option<DevicePtr> {
-        self.settle();
-        let block = self.find_remembered(request)?;
-        Some(self.hand_out(map, block, request))
+    unsafe fn malloc_from_index(state: &mut ArenaState, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
+        // SAFETY: the caller's promise.
+        let mut short = unsafe { Short::<K>::new(state) };
+        let request = Self::placed(&mut short.state.placement).request(bytes);
+        short.settle();
+        let block = short.find_remembered(&request)?;
+        Some(short.hand_out(map, block, &request))
     }
 
     #[inline(always)]
@@ -118,7 +130,7 @@ impl<'a, K: Kind> Short<'a, K> {
         let block = &mut state.blocks[id];
         block.state = State::Allocated;
         block.requested = requested;
-        let (addr, tier, size) = (block.addr, block.tier, block.size);
+        let Block { addr, tier, size, .. } = *block;
         state.counters.give(tier, size, requested);
         if size >= state.oversize {
             state.counters.change(tier, Count::OversizeAllocations, 1);
@@ -132,16 +144,13 @@ impl<'a, K: Kind> Short<'a, K> {
         DevicePtr(addr)
     }
 
-    /// Hands out the parked block, if it has exactly the size of `request`.
+    /// Hands out the parked block.
     #[inline(always)]
-    fn hand_out_parked(&mut self, request: &Request) -> Option<DevicePtr> {
-        if !self.traits().parks || self.state.parked.size != request.size {
-            return None;
-        }
+    fn hand_out_parked(&mut self, requested: u64) -> DevicePtr {
         self.state.parked.size = 0;
         let id = self.state.parked.block;
         self.state.count_parked(id, -1);
-        Some(self.give(id, request.requested))
+        self.give(id, requested)
     }
 
     #[inline(always)]
@@ -151,12 +160,16 @@ impl<'a, K: Kind> Short<'a, K> {
             return self.free_and_join(map, id);
         }
         self.settle();
-        self.state.take_back(id);
         let state = &mut *self.state;
+        state.take_back(id);
         let block = &mut state.blocks[id];
         block.state = State::Busy;
         state.parked = Parked { size: block.size, block: id };
-        state.count_parked(id, 1);
+        if state.segments.is_fixed(block.segment) && block.is_split() {
+            let change = (1, signed(block.size));
+            let tier = block.tier;
+            state.change_splits(tier, change);
+        }
     }
 
     #[inline(always)]
@@ -172,13 +185,15 @@ impl<'a, K: Kind> Short<'a, K> {
     #[inline(always)]
     fn settle(&mut self) {
         if self.traits().parks && self.state.parked.size != 0 {
-            self.join_parked();
+            // SAFETY: this is of the kind.
+            unsafe { Self::join_parked(self.state) };
         }
     }
 
+    /// # Safety
+    /// That of [`new`](Self::new).
     #[inline(never)]
-    fn join_parked(&mut self) {
-        let state = &mut *self.state;
+    unsafe fn join_parked(state: &mut ArenaState) {
         state.parked.size = 0;
         let id = state.parked.block;
         let neighbours = state.free_neighbours(id);
@@ -186,7 +201,8 @@ impl<'a, K: Kind> Short<'a, K> {
         state.map.remove(DevicePtr(addr));
         let counts = state.segments.is_fixed(segment) && state.blocks[id].is_split();
         let counted = if counts { (1, signed(size)) } else { (0, 0) };
-        self.join_freed(id, neighbours, counted);
+        // SAFETY: the caller's promise.
+        unsafe { Short::<K>::new(state) }.join_freed(id, neighbours, counted);
     }
 
     /// Returns a block to the free ones, joining it with free neighbours. `counted` is what it counts as among inactive
@@ -290,13 +306,12 @@ impl ArenaState {
     /// The short way of a request: hands out a free block for `bytes`, if one serves them.
     #[inline(always)]
     pub(crate) fn malloc(&mut self, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
-        // SAFETY: each is of the kind that was just found.
-        unsafe {
-            match self.placement {
-                Placement::Granule(_) => Short::<GranulePolicy>::new(self).malloc(map, bytes),
-                Placement::Pytorch(_) => Short::<PytorchPolicy>::new(self).malloc(map, bytes),
-                Placement::Custom(_) => self.whichever().malloc(map, bytes),
-            }
+        match self.placement {
+            // SAFETY: it is of the kind that was just found.
+            Placement::Granule(_) => unsafe { Short::<GranulePolicy>::new(self) }.malloc(map, bytes),
+            // SAFETY: as above.
+            Placement::Pytorch(_) => unsafe { Short::<PytorchPolicy>::new(self) }.malloc(map, bytes),
+            Placement::Custom(_) => self.whichever().malloc(map, bytes),
         }
     }
 
@@ -304,13 +319,12 @@ impl ArenaState {
     /// policy wants that.
     #[inline(always)]
     pub(crate) fn free_unused(&mut self, map: &AddressMap, id: BlockId) {
-        // SAFETY: as above.
-        unsafe {
-            match self.placement {
-                Placement::Granule(_) => Short::<GranulePolicy>::new(self).free(map, id),
-                Placement::Pytorch(_) => Short::<PytorchPolicy>::new(self).free(map, id),
-                Placement::Custom(_) => self.whichever().free(map, id),
-            }
+        match self.placement {
+            // SAFETY: it is of the kind that was just found.
+            Placement::Granule(_) => unsafe { Short::<GranulePolicy>::new(self) }.free(map, id),
+            // SAFETY: as above.
+            Placement::Pytorch(_) => unsafe { Short::<PytorchPolicy>::new(self) }.free(map, id),
+            Placement::Custom(_) => self.whichever().free(map, id),
         }
     }
 
@@ -369,7 +383,8 @@ impl ArenaState {
     #[inline(always)]
     pub(crate) fn settle(&mut self) {
         if self.parked.size != 0 {
-            self.whichever().join_parked();
+            // SAFETY: it is of some kind.
+            unsafe { Short::<Whichever>::join_parked(self) };
         }
     }
 
@@ -398,11 +413,15 @@ impl ArenaState {
     /// Takes back a block that nobody else uses; where it goes is the caller's business.
     #[inline(always)]
     pub(super) fn take_back(&mut self, id: BlockId) {
-        self.leave_program(id);
         if self.history.is_on() {
             self.note(id, Recorder::freed);
         }
-        let Block { size, requested, tier, .. } = self.blocks[id];
+        let block = &mut self.blocks[id];
+        block.epoch = self.epochs.current();
+        let Block { size, requested, tier, .. } = *block;
+        if size >= self.oversize {
+            self.counters.change(tier, Count::OversizeAllocations, -1);
+        }
         self.counters.take_back(tier, size, requested);
     }
 }
