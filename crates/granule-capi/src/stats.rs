@@ -2,7 +2,6 @@
 
 use crate::allocator::granule_allocator;
 use crate::bytes::granule_bytes;
-#[cfg(feature = "metrics")]
 #[cfg(not(feature = "metrics"))]
 use crate::error::GRANULE_UNSUPPORTED;
 use crate::error::{Failure, granule_status};
