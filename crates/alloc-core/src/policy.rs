@@ -175,7 +175,8 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// Whether a block of `block` bytes is cut for `request`.
     fn splits(&self, block: u64, request: &Request) -> bool;
 
-    /// Blocks and segments of at least so many bytes count as oversize; none do by default.
+    /// Blocks and segments of at least so many bytes count as oversize; none do by default. The same for as long as the policy
+    /// lives.
     fn oversize(&self) -> u64 {
         u64::MAX
     }
@@ -189,7 +190,9 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
 }
 
 /// Makes the policy of a program's own, for each device, and again whenever settings change. A function of the settings, and of
-/// whether the device has virtual memory, is one.
+/// whether the device has virtual memory, is one: `|settings: &Settings, virtual_memory: bool| Own::new(settings)`.
+///
+/// It is called while an allocator is made, and while its settings change: it asks nothing of that allocator.
 pub trait PolicyFactory: Send + Sync + 'static {
     /// What it makes.
     type Policy: Policy;

@@ -14,7 +14,7 @@ fn main() -> Result<(), AllocError> {
     let machine = OpenReg::new(OpenRegConfig::default())?;
     // What `GRANULE_CONF` takes; an error names the word that is wrong, and what is allowed.
     let settings = Settings::parse("expandable_segments:True,memory_limit:4GiB")?;
-    let allocator = Arc::new(<CachingAllocator>::new(machine.clone(), settings)?);
+    let allocator = Arc::new(CachingAllocator::new(machine.clone(), settings)?);
 
     let stream = machine.create_stream(device, 0)?;
     let weights = DeviceBuffer::new(&allocator, 48 << 20, stream)?;

@@ -14,7 +14,7 @@
 //!     // The simulated accelerator. On a GPU: the backend of `granule::backends::choose(None)`.
 //!     let machine = OpenReg::new(OpenRegConfig::default())?;
 //!     let settings = Settings::parse("expandable_segments:True")?;
-//!     let allocator = Arc::new(<CachingAllocator>::new(machine.clone(), settings)?);
+//!     let allocator = Arc::new(CachingAllocator::new(machine.clone(), settings)?);
 //!
 //!     let stream = machine.create_stream(device, 0)?;
 //!     let batch = DeviceBuffer::new(&allocator, 48 << 20, stream)?;

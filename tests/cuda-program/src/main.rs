@@ -66,7 +66,8 @@ fn copies(
     let scope = pool.enter()?;
     let mut copy = allocator.allocate(4096, stream)?;
     drop(scope);
-    allocator.copy(&mut copy, buffer, stream)?;
+    // SAFETY: the stream has waited for what the buffer was given, and the buffer gets nothing more.
+    unsafe { allocator.copy(&mut copy, buffer, stream)? };
     let mut pinned = HostAllocator::new(&Settings::default(), HostOptions::default())?.zeroed(256)?;
     // SAFETY: nothing looks at it before the stream has been waited for.
     unsafe { copy.read_async(&mut pinned)? };

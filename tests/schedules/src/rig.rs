@@ -4,7 +4,6 @@ use alloc_core::CachingAllocator;
 use alloc_core::backend::{Backend, EventFlags};
 use alloc_core::config::Settings;
 use alloc_core::error::Result;
-use alloc_core::policy::PytorchPolicy;
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use shuttle::thread;

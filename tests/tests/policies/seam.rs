@@ -120,6 +120,7 @@ fn a_program_names_its_own_policy_once() {
     let (own, factory) = (allocator(&device), |_: &Settings, _| Contrary { grows: false });
     let policy = own.settings().policy.unwrap();
     assert_eq!((policy.to_string().as_str(), own.policy_name()), ("custom:contrary", "contrary"));
+    own.free(own.malloc(4096, device.default_stream(DEVICE)).unwrap()).unwrap();
     own.configure(own.settings()).unwrap();
     own.configure(Settings::default()).unwrap();
     assert_eq!(own.settings().policy, Some(policy), "it stays, where settings do not say");

@@ -1,5 +1,7 @@
 //! Those that look on while the allocator works: observers of segments, and trackers of entries.
 
+mod foreign;
+
 use SegmentChange::{Attached, Detaching};
 use alloc_core::backend::ErrorKind;
 use alloc_core::config::Settings;

@@ -101,6 +101,7 @@ impl<P: Policy> Decisions for P {
 /// Makes an allocator's policy, for each device and whenever settings change.
 pub(crate) struct Maker {
     pub(crate) name: PolicyName,
+    pub(crate) traits: Traits,
     make: Arc<Make>,
 }
 
@@ -123,7 +124,7 @@ impl Maker {
         let make = move |settings: &Settings, virtual_memory| -> Chosen {
             Arc::new(factory.make(settings, virtual_memory))
         };
-        Self { name, make: Arc::new(make) }
+        Self { name, traits: Traits::of::<F::Policy>(), make: Arc::new(make) }
     }
 
     /// What settings say of it, which said `given`: nothing only where it is the default.

@@ -48,12 +48,22 @@ impl<L: Label> CachingAllocator<L> {
     ///
     /// # Errors
     /// Those of [`alloc_core::CachingAllocator::copy_async`]; `InvalidValue` where `from` is longer than `to`.
-    pub fn copy(&self, to: &mut DeviceBuffer<L>, from: &DeviceBuffer<L>, stream: &Stream<L>) -> Result<()> {
+    ///
+    /// # Safety
+    /// Both are this allocator's. Where `stream` is not a buffer's own, it comes after what the buffer's stream was given for that
+    /// buffer, and that stream comes after the copy with what it is given from then on ([`Stream::wait`]).
+    pub unsafe fn copy(
+        &self,
+        to: &mut DeviceBuffer<L>,
+        from: &DeviceBuffer<L>,
+        stream: &Stream<L>,
+    ) -> Result<()> {
         to.holds(from.len())?;
         to.record_stream(stream)?;
         from.record_stream(stream)?;
         let place = |buffer: &DeviceBuffer<L>| (buffer.stream.handle().device, buffer.ptr());
-        // SAFETY: rule 2: both are live, as long as this, and stay until the stream has passed the copy.
+        // SAFETY: rule 2: both are live, as long as this, and stay until the stream has passed the copy; the rest is the caller's
+        // promise.
         unsafe { self.inner.copy_async(place(to), place(from), from.len(), stream.handle()) }
     }
 
@@ -265,7 +275,7 @@ impl<L: Label> DeviceBuffer<L> {
     /// What the driver says; `InvalidValue` where `from` is longer.
     ///
     /// # Safety
-    /// Nobody writes `from` before the stream has passed the copy.
+    /// Nobody writes `from` before the stream has passed the copy, nor while a graph that recorded it runs.
     pub unsafe fn write_async(&mut self, from: &PinnedBuffer<L>) -> Result<()> {
         self.holds(from.len())?;
         from.record_stream(&self.stream)?;
@@ -281,7 +291,7 @@ impl<L: Label> DeviceBuffer<L> {
     /// What the driver says; `InvalidValue` where `to` is longer.
     ///
     /// # Safety
-    /// Nobody reads or writes `to` before the stream has passed the copy.
+    /// Nobody reads or writes `to` before the stream has passed the copy, nor while a graph that recorded it runs.
     pub unsafe fn read_async(&self, to: &mut PinnedBuffer<L>) -> Result<()> {
         self.holds(to.len())?;
         to.record_stream(&self.stream)?;

@@ -101,7 +101,8 @@ impl<L: Label> CapturedGraph<L> {
     /// Those of [`alloc_core::graph::CapturedGraph::launch`].
     ///
     /// # Safety
-    /// As there: memory that its work uses, and that is not of its pools, lives until the launch is done.
+    /// As there: memory that its work uses, and that is not of its pools, lives until the launch is done; the memory of its pools
+    /// is used in the order of `stream`; host memory that it writes is not looked at before.
     pub unsafe fn launch(&mut self, stream: &Stream<L>) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.inner.launch(stream.handle()) }

@@ -3,6 +3,7 @@
 use super::series::{Series, create};
 use super::stopping::{Stoppable, at_exit};
 use super::{BadRecordOptions, RecordOptions, VARIABLE};
+use alloc_core::config::{PolicyName, Settings};
 use alloc_core::history::{CallLog, HistoryOptions};
 use alloc_core::oom::OomReport;
 use alloc_core::snapshot::Snapshot;
@@ -207,6 +208,17 @@ impl std::fmt::Debug for Recorder {
     }
 }
 
+/// The settings as a text that a replay reads: with the policy, where settings made in code name it. A program's own has no
+/// name there.
+fn conf(settings: &Settings) -> String {
+    match settings.policy {
+        None | Some(PolicyName::Pytorch | PolicyName::Custom(_)) => settings.text.clone(),
+        Some(_) if settings.text.contains("policy:") => settings.text.clone(),
+        Some(policy) if settings.text.is_empty() => format!("policy:{policy}"),
+        Some(policy) => format!("{},policy:{policy}", settings.text),
+    }
+}
+
 impl Recorder {
     /// Records what the program asks of all devices of `allocator`, from now on. What it has already is requested first.
     ///
@@ -223,11 +235,7 @@ impl Recorder {
             allocator.record_history(&HistoryOptions::newest(entries));
         }
         let settings = allocator.settings();
-        let conf = if settings.text.is_empty() && allocator.policy_name() != "pytorch" {
-            format!("policy:{}", allocator.policy_name())
-        } else {
-            settings.text.clone()
-        };
+        let conf = conf(&settings);
         let weak = Arc::downgrade(allocator);
         let mut devices: Vec<Arc<Device>> = Vec::new();
         let undo = |devices: &[Arc<Device>]| devices.iter().for_each(|device| weak.end_log(device));

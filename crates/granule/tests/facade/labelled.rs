@@ -165,10 +165,18 @@ fn copies_go_from_buffer_to_buffer_in_a_streams_order() {
     source.fill(3).unwrap();
     first.synchronize().unwrap();
     let mut copy = allocator.allocate(8192, &second).unwrap();
-    allocator.copy(&mut copy, &source, &second).unwrap();
+    // Held up, so that the copy is under way.
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let wait = Box::new(move || {
+        let _ = gate.recv();
+    });
+    Simulated::backend().unwrap().launch_host_function(second.handle(), wait).unwrap();
+    // SAFETY: the first stream was waited for, and gets nothing more for the source.
+    unsafe { allocator.copy(&mut copy, &source, &second) }.unwrap();
     let freed = source.ptr();
     drop(source);
     assert_ne!(allocator.allocate(4096, &first).unwrap().ptr(), freed, "the copy still reads it");
+    drop(open);
     let host = HostAllocator::<Simulated>::new(&Settings::default(), HostOptions::default()).unwrap();
     let mut read = host.zeroed(4096).unwrap();
     // SAFETY: nobody looks at it before the stream has been waited for.
@@ -182,7 +190,8 @@ fn copies_go_from_buffer_to_buffer_in_a_streams_order() {
     copy.read(&mut bytes).unwrap();
     assert_eq!((&bytes[..16], bytes[16]), ([8; 16].as_slice(), 3));
     let mut short = allocator.allocate(512, &second).unwrap();
-    let refused = allocator.copy(&mut short, &copy, &second).unwrap_err().to_string();
+    // SAFETY: all is one stream's.
+    let refused = unsafe { allocator.copy(&mut short, &copy, &second) }.unwrap_err().to_string();
     assert!(refused.contains("8192 bytes do not fit"), "{refused}");
 }
 

@@ -26,7 +26,7 @@ struct Program {
 impl Program {
     fn new(capacity: u64) -> Self {
         let machine = OpenReg::new(OpenRegConfig::default().devices(1).capacity(capacity)).unwrap();
-        let allocator = Arc::new(<CachingAllocator>::new(machine.clone(), Settings::default()).unwrap());
+        let allocator = Arc::new(CachingAllocator::new(machine.clone(), Settings::default()).unwrap());
         Self { machine, allocator, folder: TempDir::new().unwrap() }
     }
 

@@ -11,13 +11,13 @@ use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::snapshot::{Snapshot, Stack};
 use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{MemoryMode, OpenRegConfig};
-use granule_tests::{Allocator, pinned};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::one;
+use granule_tests::{Allocator, pinned};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// What foreign code does when it is called.
 enum Conduct {
@@ -384,7 +384,7 @@ fn nothing_is_lost_where_foreign_code_panics<P: Policy>() {
     on_each(&machine(), |rig| {
         for (kind, install) in kinds() {
             for at in 1.. {
-                let (code, panics) = run(rig, install, |_, _| Conduct::Panics { at });
+                let (code, panics) = run::<P>(rig, install, |_, _| Conduct::Panics { at });
                 if code.calls() < at {
                     assert!(at > 1, "{}: the program calls no {kind}", P::NAME);
                     break;
@@ -400,7 +400,7 @@ fn nothing_is_lost_where_foreign_code_panics<P: Policy>() {
 fn foreign_code_that_asks_for_memory_is_served<P: Policy>() {
     on_each(&machine(), |rig| {
         for (kind, install) in kinds() {
-            let (code, panics) = run(rig, install, ask);
+            let (code, panics) = run::<P>(rig, install, ask);
             assert_eq!(panics, 0, "{kind}: nothing panics");
             assert!(code.served.load(Ordering::Relaxed) > 0, "{}: no {kind} was served", P::NAME);
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Settings;
-use crate::policy::PytorchPolicy;
+use crate::policy::{Chosen, PytorchPolicy};
 use crate::sync::models;
 use crate::types::BackendId;
 
@@ -10,8 +10,8 @@ fn stream(raw: u64) -> Stream {
     Stream { raw, device: DeviceIndex(0), backend: BackendId(1) }
 }
 
-fn directory() -> Directory<PytorchPolicy> {
-    let policy = PytorchPolicy::new(&Settings::default(), false);
+fn directory() -> Directory {
+    let policy: Chosen = Arc::new(PytorchPolicy::new(&Settings::default(), false));
     Directory::new(
         DeviceIndex(0),
         Arc::default(),
@@ -20,7 +20,7 @@ fn directory() -> Directory<PytorchPolicy> {
 }
 
 /// The number of the arena that the table names for a stream.
-fn hinted(directory: &Directory<PytorchPolicy>, stream: Stream) -> Option<u16> {
+fn hinted(directory: &Directory, stream: Stream) -> Option<u16> {
     directory.hint(PoolSlot::DEFAULT, stream).map(|arena| arena.lock().id.number)
 }
 

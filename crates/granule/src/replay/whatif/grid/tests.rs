@@ -1,7 +1,6 @@
 use super::{Progress, Question, flushing};
 use crate::replay::whatif::Candidate;
 use crate::replay::{ReplayError, ReplayOptions, replay};
-use alloc_core::config::PolicyName;
 use alloc_core::types::MIB;
 use proptest::prelude::*;
 use snapshot::trace::{Event, Trace};
@@ -118,10 +117,7 @@ fn refused(trace: &Trace, candidate: &Candidate, capacity: u64) -> u64 {
     } else {
         trace
     };
-    match candidate.settings.policy_name() {
-        PolicyName::Granule => replay(trace, &options, |_| {}).unwrap().result.refused,
-        _ => replay(trace, &options, |_| {}).unwrap().result.refused,
-    }
+    replay(trace, &options, |_| {}).unwrap().result.refused
 }
 
 proptest! {
