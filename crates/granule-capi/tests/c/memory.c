@@ -130,8 +130,9 @@ int main(void) {
     OK(granule_configure_strictly(a, (const char *)text.data));
     granule_bytes_free(&text);
     ANSWERS(GRANULE_SETTINGS, granule_configure_strictly(a, "no_such_option:1"));
-    ANSWERS(GRANULE_SETTINGS, granule_configure(a, "early_reuze:True"));
     CHECK(strstr(granule_last_error(), "max_split_size_mb, ") && strstr(granule_last_error(), "early_reuse, "));
+    ANSWERS(GRANULE_SETTINGS, granule_configure(a, "early_reuze:True"));
+    CHECK(strstr(granule_last_error(), "did you mean 'early_reuse'?") != NULL);
     ANSWERS(GRANULE_SETTINGS, granule_configure(a, "backend:cudaMallocAsync"));
     OK(granule_check_settings(NULL));
     OK(granule_check_settings("early_reuse:True"));
