@@ -46,10 +46,9 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 }
 
 /// Runs cargo.
-/// Builds the command, and says where it is. With the features that the tests of the workspace have, so that nothing is built
-/// twice.
+/// Builds the command, and says where it is. As its tests do, with the features that they have, so that nothing is built twice.
 pub(crate) fn granule() -> Result<PathBuf> {
-    cargo(&["build", "--workspace", "--bin", "granule"])?;
+    cargo(&["test", "--workspace", "--no-run", "--test", "command"])?;
     Ok(target().join("debug/granule"))
 }
 
