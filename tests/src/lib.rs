@@ -21,7 +21,7 @@ pub mod views;
 
 use alloc_core::backend::Backend;
 use alloc_core::config::{PolicyName, Settings};
-use alloc_core::policy::{Policy, PytorchPolicy};
+use alloc_core::policy::Policy;
 use alloc_core::types::{DeviceIndex, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
@@ -52,7 +52,10 @@ macro_rules! for_each_policy {
 /// Where the set-up or the settings are refused.
 #[must_use]
 pub fn on(config: OpenRegConfig, settings: Settings) -> (Arc<OpenReg>, Allocator, Stream) {
-    with_policy::<PytorchPolicy>(config, settings)
+    let device = OpenReg::new(config).expect("the machine can be set up");
+    let stream = device.default_stream(DeviceIndex(0));
+    let allocator = CachingAllocator::new(device.clone(), settings).expect("the settings are valid");
+    (device, Arc::new(allocator), stream)
 }
 
 /// The same with another policy.
@@ -64,10 +67,7 @@ pub fn with_policy<P: Policy>(
     config: OpenRegConfig,
     settings: Settings,
 ) -> (Arc<OpenReg>, Allocator, Stream) {
-    let device = OpenReg::new(config).expect("the machine can be set up");
-    let stream = device.default_stream(DeviceIndex(0));
-    let allocator = made::<P>(device.clone(), settings).expect("the settings are valid");
-    (device, Arc::new(allocator), stream)
+    on(config, under::<P>(settings))
 }
 
 /// An allocator with the policy `P`, one of the tree's, whatever the settings name.

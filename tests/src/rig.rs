@@ -1,10 +1,11 @@
 //! Machines on which the behaviours of the checklist are shown: the simulated accelerator as it is, and the same one as
 //! HIP, seen as CUDA through the masquerade.
 
-use crate::{Allocator, made};
+use crate::{Allocator, made, under};
+use alloc_core::CachingAllocator;
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::{Policy as Decisions, PytorchPolicy};
+use alloc_core::policy::Policy as Decisions;
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr, Stream};
 use backend_openreg::{OpenReg, OpenRegConfig};
 use conformance::interpose::{Hook, Interposed};
@@ -64,7 +65,7 @@ impl Rig {
     /// Where the settings are refused.
     #[must_use]
     pub fn allocator(&self, settings: Settings) -> Allocator {
-        self.with_policy::<PytorchPolicy>(settings)
+        Arc::new(CachingAllocator::new(self.backend.clone(), settings).expect("the settings are valid"))
     }
 
     /// An allocator of any policy on it.
@@ -73,7 +74,7 @@ impl Rig {
     /// Where the settings are refused.
     #[must_use]
     pub fn with_policy<P: Decisions>(&self, settings: Settings) -> Allocator {
-        Arc::new(made::<P>(self.backend.clone(), settings).expect("the settings are valid"))
+        self.allocator(under::<P>(settings))
     }
 
     /// The default stream of the first device.

@@ -129,7 +129,9 @@ def test_settings_are_given_and_changed():
     assert kept.numel()
     granule_torch.configure("early_reuse:True")
     assert "Settings: expandable_segments:True,early_reuse:True\n" in granule_torch.report()
-    unknown = error(granule_torch.configure, "earlyreuse:True")
+    near = error(granule_torch.configure, "earlyreuse:True")
+    assert "there is no such option" in near and "early_reuse" in near and "max_split_size_mb" not in near
+    unknown = error(granule_torch.configure, "weather:True")
     assert "there is no such option" in unknown and "early_reuse, " in unknown and "max_split_size_mb, " in unknown
 
 

@@ -2,7 +2,7 @@
 //! masquerade before it, or in hardened mode. Says what the driver would have taken for it, by the simulated device's
 //! cost model.
 //!
-//! `hot-path bare|masquerade|hardened|hardened-growable PAIRS [BYTES]`; `cargo xtask bench masquerade` runs it under
+//! `hot-path bare|granule|masquerade|hardened|hardened-growable PAIRS [BYTES]`; `cargo xtask bench masquerade` runs it under
 //! callgrind.
 
 use alloc_core::backend::Backend;

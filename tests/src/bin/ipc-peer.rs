@@ -6,8 +6,7 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::config::Settings;
-use alloc_core::policy::Policy;
-use alloc_core::policy::{GranulePolicy, PytorchPolicy};
+use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
 use alloc_core::share::ImportedMemory;
 use alloc_core::types::{DevicePtr, MIB};
 use backend_cuda::Cuda;

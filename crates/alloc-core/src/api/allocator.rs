@@ -164,7 +164,8 @@ fn made(backend: Arc<dyn Backend>, mut settings: Settings, maker: Maker) -> Resu
 }
 
 impl CachingAllocator {
-    /// An allocator for all devices of `backend`, with the policy that the settings name. History is on from the start where the settings say so.
+    /// An allocator for all devices of `backend`, with the policy that the settings name. History is on from the start where
+    /// they say so.
     ///
     /// # Errors
     /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it cannot honour.

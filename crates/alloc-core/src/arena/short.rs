@@ -165,11 +165,7 @@ impl<'a, K: Kind> Short<'a, K> {
         let block = &mut state.blocks[id];
         block.state = State::Busy;
         state.parked = Parked { size: block.size, block: id };
-        if state.segments.is_fixed(block.segment) && block.is_split() {
-            let change = (1, signed(block.size));
-            let tier = block.tier;
-            state.change_splits(tier, change);
-        }
+        state.count_parked(id, 1);
     }
 
     #[inline(always)]
@@ -413,15 +409,11 @@ impl ArenaState {
     /// Takes back a block that nobody else uses; where it goes is the caller's business.
     #[inline(always)]
     pub(super) fn take_back(&mut self, id: BlockId) {
+        self.leave_program(id);
         if self.history.is_on() {
             self.note(id, Recorder::freed);
         }
-        let block = &mut self.blocks[id];
-        block.epoch = self.epochs.current();
-        let Block { size, requested, tier, .. } = *block;
-        if size >= self.oversize {
-            self.counters.change(tier, Count::OversizeAllocations, -1);
-        }
+        let Block { size, requested, tier, .. } = self.blocks[id];
         self.counters.take_back(tier, size, requested);
     }
 }

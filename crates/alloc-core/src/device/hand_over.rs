@@ -47,7 +47,7 @@ impl DeviceAllocator {
         let (stream, _named, sealed) = {
             let mut state = arena.lock();
             let finest = self.finest_granule().unwrap_or(0);
-            let has_granules = || state.placement.at_least(Tier::Large, finest).next().is_some();
+            let has_granules = || state.placement.has(Tier::Large, finest);
             // Who has nothing to give is not asked about, which would be a driver call.
             if state.retired.is_some() || !has_granules() {
                 return false;

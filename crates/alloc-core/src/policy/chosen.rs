@@ -102,7 +102,7 @@ impl<P: Policy> Decisions for P {
 pub(crate) struct Maker {
     pub(crate) name: PolicyName,
     pub(crate) traits: Traits,
-    make: Arc<Make>,
+    make: Box<Make>,
 }
 
 /// What a device's policy is under settings, where there is virtual memory or not.
@@ -124,7 +124,7 @@ impl Maker {
         let make = move |settings: &Settings, virtual_memory| -> Chosen {
             Arc::new(factory.make(settings, virtual_memory))
         };
-        Self { name, traits: Traits::of::<F::Policy>(), make: Arc::new(make) }
+        Self { name, traits: Traits::of::<F::Policy>(), make: Box::new(make) }
     }
 
     /// What settings say of it, which said `given`: nothing only where it is the default.

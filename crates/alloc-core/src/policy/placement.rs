@@ -40,6 +40,8 @@ pub(crate) trait Placing: Debug + Send {
     fn splits(&self, block: u64, request: &Request) -> bool;
     fn insert(&mut self, block: &Block, id: BlockId);
     fn remove(&mut self, block: &Block, id: BlockId);
+    /// Whether a free block has at least `bytes`.
+    fn has(&self, tier: Tier, bytes: u64) -> bool;
     /// Free blocks of at least `bytes`, in the index's order.
     fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_>;
     /// Decides as `policy`, which is of the same type, from here on.
@@ -79,6 +81,10 @@ impl<P: Policy> Placing for Placed<P> {
     #[inline(always)]
     fn remove(&mut self, block: &Block, id: BlockId) {
         self.free[block.tier as usize].remove(block, id);
+    }
+
+    fn has(&self, tier: Tier, bytes: u64) -> bool {
+        self.free[tier as usize].at_least(bytes).next().is_some()
     }
 
     fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_> {
@@ -152,6 +158,10 @@ impl Placing for Placement {
     #[inline(always)]
     fn remove(&mut self, block: &Block, id: BlockId) {
         each!(self, placed => placed.remove(block, id));
+    }
+
+    fn has(&self, tier: Tier, bytes: u64) -> bool {
+        each!(self, placed => placed.has(tier, bytes))
     }
 
     fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_> {

@@ -1,16 +1,21 @@
-//! Tables for people: columns as narrow as they must be, and words whole.
+//! Tables for people: comfy-table, with words whole and figures beside their units.
 
 use crate::console;
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Width};
 use std::fmt;
 use textwrap::core::display_width;
 
 /// Stays on its line with what is beside it.
 pub(crate) const GLUE: char = '\u{a0}';
 
-/// Rows under a heading. What does not fit is wrapped at blanks; a long word behind a comma or a slash.
+/// A longer word may be broken: a path, or settings.
+const LONGEST_WORD: usize = 33;
+
+/// Rows under a heading. What does not fit the terminal is wrapped at blanks.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// The heading comes first.
+    header: Vec<String>,
     rows: Vec<Vec<String>>,
     right: Vec<usize>,
     width: usize,
@@ -20,10 +25,10 @@ impl Table {
     /// An empty table as wide as the terminal at most.
     pub(crate) fn new<T: Into<String>>(header: impl IntoIterator<Item = T>) -> Self {
         let header = header.into_iter().map(Into::into).collect();
-        Self { rows: vec![header], right: Vec::new(), width: console::width() }
+        Self { header, rows: Vec::new(), right: Vec::new(), width: console::width() }
     }
 
-    /// Adds a row. It has a cell for every one of the heading; more are left out.
+    /// Adds a row, with a cell for every one of the heading; more are left out.
     pub(crate) fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
         self.rows.push(cells.into_iter().map(|cell| cell.to_string()).collect());
     }
@@ -32,165 +37,58 @@ impl Table {
     pub(crate) fn align_right(&mut self, columns: impl IntoIterator<Item = usize>) {
         self.right.extend(columns);
     }
-
-    /// A cell; a figure keeps its unit where it is `glued`.
-    fn cell(&self, row: usize, column: usize, glued: bool) -> String {
-        let text = self.rows[row].get(column).map_or("", String::as_str);
-        if glued && row > 0 && self.right.contains(&column) {
-            text.replace(' ', &GLUE.to_string())
-        } else {
-            text.to_owned()
-        }
-    }
-
-    /// The widest line of a column, as `of` measures it.
-    fn widest(&self, column: usize, glued: bool, of: fn(&str) -> usize) -> usize {
-        let cells = (0..self.rows.len()).map(|row| self.cell(row, column, glued));
-        cells.map(|cell| cell.lines().map(of).max().unwrap_or(0)).max().unwrap_or(0)
-    }
-
-    /// What fits: margins go first, then figures part from their units; words stay whole in any case.
-    fn layout(&self) -> Layout {
-        let columns = self.rows[0].len();
-        let least = |glued| (0..columns).map(|column| self.widest(column, glued, longest_piece)).collect();
-        let lines = |margin| (1 + 2 * margin) * columns + 1;
-        let fits = |(glued, margin)| {
-            let least: Vec<usize> = least(glued);
-            least.iter().sum::<usize>() + lines(margin) <= self.width
-        };
-        let ways = [(true, 1), (true, 0), (false, 1), (false, 0)];
-        let (glued, margin) = ways.into_iter().find(|&way| fits(way)).unwrap_or((false, 0));
-        let (least, most): (Vec<usize>, Vec<usize>) =
-            (least(glued), (0..columns).map(|column| self.widest(column, glued, display_width)).collect());
-        let mut widths = most.clone();
-        while widths.iter().sum::<usize>() + lines(margin) > self.width {
-            // The widest of those that can do with less.
-            let narrower = (0..columns).filter(|&column| widths[column] > least[column]);
-            let Some(column) = narrower.max_by_key(|&column| widths[column]) else { break };
-            widths[column] -= 1;
-        }
-        // What was wrapped may need less than it had, so that another column need not be wrapped.
-        let mut widths = used(&self.wrapped(&widths, glued));
-        let mut room = self.width.saturating_sub(widths.iter().sum::<usize>() + lines(margin));
-        for column in 0..columns {
-            let more = room.min(most[column] - widths[column]);
-            widths[column] += more;
-            room -= more;
-        }
-        let rows = self.wrapped(&widths, glued);
-        let widths = used(&rows);
-        Layout { rows, widths, margin: " ".repeat(margin) }
-    }
-
-    /// The lines of each cell.
-    fn wrapped(&self, widths: &[usize], glued: bool) -> Vec<Vec<Vec<String>>> {
-        let row = |row| {
-            let cell = |(column, width): (usize, &usize)| wrap(&self.cell(row, column, glued), *width);
-            widths.iter().enumerate().map(cell).collect()
-        };
-        (0..self.rows.len()).map(row).collect()
-    }
 }
 
-/// What the lines of each column need.
-fn used(rows: &[Vec<Vec<String>>]) -> Vec<usize> {
-    let lines = |column: usize| rows.iter().flat_map(move |row| &row[column]);
-    (0..rows[0].len())
-        .map(|column| lines(column).map(|line| display_width(line)).max().unwrap_or(0))
-        .collect()
-}
-
-/// A table as it is shown.
-struct Layout {
-    /// The lines of each cell.
-    rows: Vec<Vec<Vec<String>>>,
-    widths: Vec<usize>,
-    margin: String,
-}
-
-impl Layout {
-    fn rule(&self, left: &str, line: &str, between: &str, right: &str) -> String {
-        let parts = self.widths.iter().map(|width| line.repeat(width + 2 * self.margin.len()));
-        format!("{left}{}{right}", parts.collect::<Vec<_>>().join(between))
+impl Table {
+    /// A cell as comfy-table gets it; a figure may be one word.
+    fn cell(&self, column: usize, cell: &str, glued: bool) -> String {
+        let figure = glued && self.right.contains(&column);
+        if figure { cell.replace(' ', &GLUE.to_string()) } else { cell.to_owned() }
     }
 
-    /// One line of a row.
-    fn line(&self, row: &[Vec<String>], line: usize, right: &[usize]) -> String {
-        let part = |(column, width): (usize, &usize)| {
-            let text = row[column].get(line).map_or("", String::as_str);
-            let rest = " ".repeat(width.saturating_sub(display_width(text)));
-            let (before, after) =
-                if right.contains(&column) { (rest.as_str(), "") } else { ("", rest.as_str()) };
-            format!("{0}{before}{text}{after}{0}", self.margin).replace(GLUE, " ")
+    /// The widths of the columns' longest words, or of the first column's lines.
+    fn least(&self, whole: bool, glued: bool) -> Vec<usize> {
+        let least = |column: usize| {
+            let ends = if whole && column == 0 { ['\n'; 2] } else { [' ', '\n'] };
+            let longest = |cell: String| cell.split(ends).map(display_width).max().unwrap_or(0);
+            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            let widths = cells.map(|cell| longest(self.cell(column, cell, glued)));
+            widths.chain([longest(self.header[column].clone())]).max().unwrap_or(0).min(LONGEST_WORD)
         };
-        let parts: Vec<String> = self.widths.iter().enumerate().map(part).collect();
-        format!("│{}│", parts.join("┆"))
+        (0..self.header.len()).map(least).collect()
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let layout = self.layout();
-        writeln!(f, "{}", layout.rule("┌", "─", "┬", "┐"))?;
-        for (number, row) in layout.rows.iter().enumerate() {
-            for line in 0..row.iter().map(Vec::len).max().unwrap_or(0) {
-                writeln!(f, "{}", layout.line(row, line, &self.right))?;
-            }
-            if number == 0 {
-                writeln!(f, "{}", layout.rule("╞", "═", "╪", "╡"))?;
+        let columns = self.header.len();
+        let fits = |&(whole, glued, margin): &(bool, bool, usize)| {
+            self.least(whole, glued).iter().sum::<usize>() + (2 * margin + 1) * columns < self.width
+        };
+        // What names the rows stays whole where there is room. Where there is none, figures part from their units, and margins go.
+        let (whole, glued, margin) = [(true, true, 1), (false, true, 1), (false, false, 1)]
+            .into_iter()
+            .find(fits)
+            .unwrap_or((false, false, 0));
+        let least = self.least(whole, glued);
+        let mut shown = comfy_table::Table::new();
+        let width = |columns: usize| u16::try_from(columns).unwrap_or(u16::MAX);
+        shown.load_preset(UTF8_FULL_CONDENSED).set_header(&self.header);
+        shown.set_content_arrangement(ContentArrangement::Dynamic).set_width(width(self.width));
+        for row in &self.rows {
+            let cells = row.iter().enumerate().take(columns);
+            shown.add_row(cells.map(|(column, cell)| self.cell(column, cell, glued)));
+        }
+        for (number, (column, least)) in shown.column_iter_mut().zip(least).enumerate() {
+            column.set_padding((width(margin), width(margin)));
+            let least = Width::Fixed(width(least + 2 * margin));
+            column.set_constraint(ColumnConstraint::LowerBoundary(least));
+            if self.right.contains(&number) {
+                column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        write!(f, "{}", layout.rule("└", "─", "┴", "┘"))
+        f.write_str(&shown.to_string().replace(GLUE, " "))
     }
-}
-
-/// What a line is indented by, and the rest.
-fn indented(line: &str) -> (&str, &str) {
-    line.split_at(line.len() - line.trim_start_matches(' ').len())
-}
-
-/// Where a long word may end on its line.
-fn pieces(word: &str) -> impl Iterator<Item = &str> {
-    word.split_inclusive([',', '/'])
-}
-
-/// The width below which a line has a word too many.
-fn longest_piece(line: &str) -> usize {
-    let (indent, rest) = indented(line);
-    let piece = rest.split(' ').flat_map(pieces).map(display_width).max();
-    indent.len() + piece.unwrap_or(0)
-}
-
-/// A cell in lines; each keeps the indentation of the one that it comes from.
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    for line in text.lines() {
-        let (indent, rest) = indented(line);
-        let mut current = indent.to_owned();
-        let mut end = |current: &mut String| lines.push(std::mem::replace(current, indent.to_owned()));
-        for word in rest.split(' ') {
-            let room = |current: &str, text: &str| display_width(current) + display_width(text) <= width;
-            let fresh = current.len() == indent.len();
-            if !fresh && room(&current, &format!(" {word}")) {
-                current.push(' ');
-                current.push_str(word);
-                continue;
-            }
-            if !fresh {
-                end(&mut current);
-            }
-            // A word that fits is one piece.
-            let fits = room(&current, word);
-            for piece in pieces(word) {
-                if !fits && current.len() > indent.len() && !room(&current, piece) {
-                    end(&mut current);
-                }
-                current.push_str(piece);
-            }
-        }
-        end(&mut current);
-    }
-    lines
 }
 
 #[cfg(test)]
@@ -220,38 +118,24 @@ mod tests {
     }
 
     #[test]
-    fn wrapped_cells_keep_commas_words_units_and_indentation() {
-        let text = table(
-            34,
-            &[
-                ["16.00 MiB", "at 0x55555bfaba50, since entry 1\n  called by a/b.py:1 main"],
-                ["1.00 KiB", "a:True,b:False,c:1024,d:16"],
-            ],
-        );
+    fn wrapped_cells_keep_words_and_units() {
+        let text = table(34, &[["16.00 MiB", "at 0x55555bfaba50, since entry 1\ncalled by a/b.py:1 main"]]);
         let due = "
 ┌───────────┬────────────────────┐
 │      size ┆ what               │
 ╞═══════════╪════════════════════╡
 │ 16.00 MiB ┆ at 0x55555bfaba50, │
 │           ┆ since entry 1      │
-│           ┆   called by        │
-│           ┆   a/b.py:1 main    │
-│  1.00 KiB ┆ a:True,b:False,    │
-│           ┆ c:1024,d:16        │
+│           ┆ called by a/b.py:1 │
+│           ┆ main               │
 └───────────┴────────────────────┘
 ";
         assert_eq!(text, due);
     }
 
     #[test]
-    fn margins_go_before_words_are_cut() {
-        let text = table(30, &[["16.00 MiB", "0x55555bfaba50"]]);
-        assert!(text.contains("│ 16.00 MiB ┆ 0x55555bfaba50 │"), "{text}");
-        let text = table(27, &[["16.00 MiB", "0x55555bfaba50"]]);
-        assert!(text.contains("│16.00 MiB┆0x55555bfaba50│"), "{text}");
-        let text = table(25, &[["16.00 MiB", "0x55555bfaba50"]]);
-        assert!(text.contains("│16.00┆0x55555bfaba50│\n│  MiB┆"), "{text}");
+    fn a_narrow_terminal_cuts_no_word() {
         let text = table(5, &[["16.00 MiB", "0x55555bfaba50"]]);
-        assert!(text.contains("0x55555bfaba50"), "a narrow terminal cuts no word either: {text}");
+        assert!(text.contains("│16.00┆0x55555bfaba50│"), "{text}");
     }
 }

@@ -279,10 +279,9 @@ impl<L: Label> DeviceBuffer<L> {
     pub unsafe fn write_async(&mut self, from: &PinnedBuffer<L>) -> Result<()> {
         self.holds(from.len())?;
         from.record_stream(&self.stream)?;
-        let (to, stream) = (self.ptr(), self.stream.handle());
         // SAFETY: rule 2: this buffer is freed in its stream's order, pinned memory is kept for the stream; the rest is the
         // caller's promise.
-        unsafe { self.queue(to, from.ptr(), from.len(), CopyKind::HostToDevice, stream) }
+        unsafe { self.queue(self.ptr(), from.ptr(), from.len(), CopyKind::HostToDevice) }
     }
 
     /// Copies its beginning to all of `to`, in the order of its stream's work. Does not block.
@@ -295,26 +294,17 @@ impl<L: Label> DeviceBuffer<L> {
     pub unsafe fn read_async(&self, to: &mut PinnedBuffer<L>) -> Result<()> {
         self.holds(to.len())?;
         to.record_stream(&self.stream)?;
-        let (from, stream) = (self.ptr(), self.stream.handle());
         // SAFETY: as above.
-        unsafe { self.queue(to.ptr(), from, to.len(), CopyKind::DeviceToHost, stream) }
+        unsafe { self.queue(to.ptr(), self.ptr(), to.len(), CopyKind::DeviceToHost) }
     }
 
     /// # Safety
     /// That of `Backend::copy_async`.
-    unsafe fn queue(
-        &self,
-        to: DevicePtr,
-        from: DevicePtr,
-        bytes: u64,
-        kind: CopyKind,
-        stream: alloc_core::types::Stream,
-    ) -> Result<()> {
-        if bytes == 0 {
-            return Ok(());
+    unsafe fn queue(&self, to: DevicePtr, from: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()> {
+        if bytes > 0 {
+            // SAFETY: the caller's promise.
+            unsafe { self.stream.backend().copy_async(to, from, bytes, kind, self.stream.handle())? };
         }
-        // SAFETY: the caller's promise.
-        unsafe { self.stream.backend().copy_async(to, from, bytes, kind, stream)? };
         Ok(())
     }
 

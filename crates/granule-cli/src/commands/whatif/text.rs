@@ -183,7 +183,8 @@ fn row(tried: &Tried, answer: &Answer) -> Vec<String> {
     #[allow(clippy::cast_precision_loss)]
     let time = format_time(roomy.modelled_driver_ns as f64);
     let mut cells = vec![
-        format!("{}{mark}", tried.candidate.name),
+        // Blanks where a line may end.
+        format!("{}{mark}", tried.candidate.name.replace(',', ", ")),
         // On a device that was too small for it, it would be more.
         format!("{}{}", size_text(roomy.held()), if was_full(roomy) { " +" } else { "" }),
         time,
