@@ -55,7 +55,8 @@ impl Client {
     #[must_use]
     pub fn of(rig: &Rig, allocator: &Allocator, name: &str, budget: Budget) -> (Self, TenantId) {
         let client = Self::new(rig, allocator);
-        let tenant = allocator.create_tenant(DEVICE, name, &budget).expect("the budget can be given");
+        let tenant =
+            allocator.budgets().create_tenant(DEVICE, name, &budget).expect("the budget can be given");
         client.pool.join_tenant(tenant).expect("the pool is empty");
         (client, tenant)
     }

@@ -40,5 +40,5 @@ pub fn join(backend: &dyn Backend, from: Stream, to: Stream) {
 /// Whether the allocator has no pool of this name.
 #[must_use]
 pub fn is_unknown(allocator: &Allocator, pool: PoolId) -> bool {
-    matches!(allocator.pool_use_count(DEVICE, pool), Err(AllocError::UnknownPool { pool: found }) if found == pool)
+    matches!(allocator.pools().use_count(DEVICE, pool), Err(AllocError::UnknownPool { pool: found }) if found == pool)
 }

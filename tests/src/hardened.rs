@@ -16,7 +16,7 @@ pub fn hardened() -> Settings {
 pub fn reports(allocator: &Allocator) -> Arc<Mutex<Vec<CorruptionReport>>> {
     let reports: Arc<Mutex<Vec<CorruptionReport>>> = Arc::default();
     let seen = Arc::clone(&reports);
-    allocator.add_corruption_observer(move |report| {
+    allocator.hooks().on_corruption(move |report| {
         seen.lock().unwrap_or_else(PoisonError::into_inner).push(report.clone());
     });
     reports

@@ -6,19 +6,19 @@ use alloc_core::sleep::{Backup, SleepReport, Tags};
 use alloc_core::types::Stream;
 use alloc_core::{CachingAllocator, HostAllocator};
 
-/// [`CachingAllocator::sleep`] for tests.
+/// [`SleepMode::sleep`](alloc_core::allocator::SleepMode::sleep) for tests.
 pub trait Sleeps {
     /// Puts pools to sleep whose memory the test does not use before it wakes.
     ///
     /// # Errors
-    /// Those of [`CachingAllocator::sleep`].
+    /// Those of [`SleepMode::sleep`](alloc_core::allocator::SleepMode::sleep).
     fn put_to_sleep(&self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport>;
 }
 
 impl Sleeps for CachingAllocator {
     fn put_to_sleep(&self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
         // SAFETY: the tests queue no work that uses the memory while it sleeps, and have no values that would.
-        unsafe { self.sleep(tags, backup) }
+        unsafe { self.sleep_mode().sleep(tags, backup) }
     }
 }
 

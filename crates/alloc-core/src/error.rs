@@ -171,7 +171,7 @@ pub enum AllocError {
     )]
     DriverGone,
     /// What was asked needs memory that sleeps.
-    #[error("{what} sleeps: wake its tag first (CachingAllocator::wake)")]
+    #[error("{what} sleeps: wake its tag first (sleep_mode().wake)")]
     Asleep {
         /// A block or a pool.
         what: String,

@@ -82,7 +82,7 @@ impl granule_allocator {
     pub(crate) fn usable_device(&self, device: i32) -> Result<DeviceIndex, Failure> {
         let device = pass::device(device)?;
         // A device reaches itself, without asking the driver.
-        self.engine.can_access_peer(device, device)?;
+        self.engine.peers().can_access(device, device)?;
         Ok(device)
     }
 

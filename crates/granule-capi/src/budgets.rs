@@ -164,7 +164,7 @@ pub unsafe extern "C" fn granule_tenant_create(
     guard(|| {
         let (a, name, budget) = (given!(handle a), given!(text name), given!(sized budget));
         let tenant = given!(out tenant);
-        let made = a.engine.create_tenant(pass::device(device)?, name, &budget.marks())?;
+        let made = a.engine.budgets().create_tenant(pass::device(device)?, name, &budget.marks())?;
         tenant.set(a.tenants.number(made));
         Ok(())
     })
@@ -179,7 +179,7 @@ pub unsafe extern "C" fn granule_tenant_set_budget(
 ) -> granule_status {
     guard(|| {
         let (a, budget) = (given!(handle a), given!(sized budget));
-        Ok(a.engine.set_budget(a.tenants.tenant(tenant)?, &budget.marks())?)
+        Ok(a.engine.budgets().set(a.tenants.tenant(tenant)?, &budget.marks())?)
     })
 }
 
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn granule_tenant_join(
 ) -> granule_status {
     guard(|| {
         let a = given!(handle a);
-        Ok(a.engine.join_tenant(pool.into(), a.tenants.tenant(tenant)?)?)
+        Ok(a.engine.budgets().join(pool.into(), a.tenants.tenant(tenant)?)?)
     })
 }
 
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn granule_tenant_leave(
     device: i32,
     pool: granule_pool_id,
 ) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.leave_tenant(pass::device(device)?, pool.into())?))
+    guard(|| Ok(given!(handle a).engine.budgets().leave(pass::device(device)?, pool.into())?))
 }
 
 /// The tenant that a pool is part of; 0 where it is part of none.
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn granule_tenant_of(
 ) -> granule_status {
     guard(|| {
         let (a, tenant) = (given!(handle a), given!(out tenant));
-        let found = a.engine.tenant_of(pass::device(device)?, pool.into())?;
+        let found = a.engine.budgets().tenant_of(pass::device(device)?, pool.into())?;
         tenant.set(found.map_or(0, |found| a.tenants.number(found)));
         Ok(())
     })
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn granule_tenant_of(
 pub unsafe extern "C" fn granule_tenant_remove(a: *mut granule_allocator, tenant: u64) -> granule_status {
     guard(|| {
         let a = given!(handle a);
-        Ok(a.engine.remove_tenant(a.tenants.tenant(tenant)?)?)
+        Ok(a.engine.budgets().remove_tenant(a.tenants.tenant(tenant)?)?)
     })
 }
 
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn granule_tenant_list(
 ) -> granule_status {
     guard(|| {
         let (a, room, count) = (given!(handle a), given!(room out, capacity), given!(out count));
-        let tenants = a.engine.tenants(pass::device(device)?)?;
+        let tenants = a.engine.budgets().tenants(pass::device(device)?)?;
         count.set(room.fill(tenants.into_iter().map(|tenant| a.tenants.number(tenant))));
         Ok(())
     })
@@ -258,7 +258,7 @@ pub unsafe extern "C" fn granule_tenant_stats(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let stats = a.engine.tenant_stats(a.tenants.tenant(tenant)?)?;
+        let stats = a.engine.budgets().stats(a.tenants.tenant(tenant)?)?;
         out.set(granule_tenant_stats_t {
             size: 0,
             guarantee: stats.marks.guarantee,
@@ -284,7 +284,7 @@ pub unsafe extern "C" fn granule_tenant_name(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        let stats = a.engine.tenant_stats(a.tenants.tenant(tenant)?)?;
+        let stats = a.engine.budgets().stats(a.tenants.tenant(tenant)?)?;
         out.set(granule_bytes::new(stats.name.as_bytes()));
         Ok(())
     })
@@ -301,7 +301,7 @@ pub unsafe extern "C" fn granule_tenant_pools(
 ) -> granule_status {
     guard(|| {
         let (a, room, count) = (given!(handle a), given!(room out, capacity), given!(out count));
-        let stats = a.engine.tenant_stats(a.tenants.tenant(tenant)?)?;
+        let stats = a.engine.budgets().stats(a.tenants.tenant(tenant)?)?;
         count.set(room.fill(stats.pools.into_iter().map(granule_pool_id::from)));
         Ok(())
     })
@@ -361,7 +361,7 @@ pub unsafe extern "C" fn granule_add_budget_observer(
             // SAFETY: what callers promise: the function is good for this `user`; the event lives during the call.
             call(|| unsafe { observer(user.get(), &raw const event) });
         };
-        a.engine.add_budget_observer(told);
+        a.engine.hooks().on_budget(told);
         Ok(())
     })
 }
@@ -386,7 +386,7 @@ pub unsafe extern "C" fn granule_add_spill_hook(
             // SAFETY: what callers promise: the function is good for this `user`; the request lives during the call.
             call(|| unsafe { hook(user.get(), &raw const request) })
         };
-        a.engine.add_spill_hook(priority, asked);
+        a.engine.hooks().on_spill(priority, asked);
         Ok(())
     })
 }

@@ -46,13 +46,13 @@ pub unsafe extern "C" fn granule_mark_capture_begin(
     a: *mut granule_allocator,
     device: i32,
 ) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.mark_capture_begin(pass::device(device)?)?))
+    guard(|| Ok(given!(handle a).engine.pools().mark_capture_begin(pass::device(device)?)?))
 }
 
 /// Says that a capture has ended, well or not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_mark_capture_end(a: *mut granule_allocator, device: i32) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.mark_capture_end(pass::device(device)?)?))
+    guard(|| Ok(given!(handle a).engine.pools().mark_capture_end(pass::device(device)?)?))
 }
 
 /// Saves which blocks of a pool are live.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn granule_pool_checkpoint(
 ) -> granule_status {
     guard(|| {
         let (a, out): (_, Out<*mut granule_checkpoint>) = (given!(handle a), given!(out out));
-        let saved = a.engine.checkpoint(pass::device(device)?, pool.into())?;
+        let saved = a.engine.pools().checkpoint(pass::device(device)?, pool.into())?;
         out.set(Box::into_raw(Box::new(granule_checkpoint(saved))));
         Ok(())
     })
@@ -116,7 +116,7 @@ fn restore(
     stale: Option<&BTreeSet<DevicePtr>>,
     out: SizedOut<granule_delta>,
 ) -> Result<(), Failure> {
-    let CheckpointDelta { freed, allocated } = a.engine.restore_checkpoint(&c.0, stale)?;
+    let CheckpointDelta { freed, allocated } = a.engine.pools().restore(&c.0, stale)?;
     let pointers = |addresses: Vec<DevicePtr>| addresses.into_iter().map(pointer).collect();
     let arrays = Box::new(Arrays { freed: pointers(freed), allocated: pointers(allocated) });
     out.set(granule_delta {

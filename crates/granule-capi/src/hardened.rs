@@ -69,7 +69,7 @@ pub unsafe extern "C" fn granule_hardened_stats(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let stats = a.engine.hardened_stats(pass::device(device)?)?;
+        let stats = a.engine.statistics().hardened(pass::device(device)?)?;
         out.set(granule_hardened_stats_t {
             size: 0,
             quarantined: stats.quarantined,
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn granule_add_corruption_observer(
             // SAFETY: what callers promise: the function is good for this `user`; all of it lives during the call.
             call(|| unsafe { observer(user.get(), &raw const corruption) });
         };
-        a.engine.add_corruption_observer(told);
+        a.engine.hooks().on_corruption(told);
         Ok(())
     })
 }

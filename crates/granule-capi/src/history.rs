@@ -182,7 +182,7 @@ pub unsafe extern "C" fn granule_record_history(
 ) -> granule_status {
     guard(|| {
         let (a, h) = (given!(handle a), given!(sized h));
-        a.engine.record_history(&options(&h)?);
+        a.engine.history().record(&options(&h)?);
         Ok(())
     })
 }
@@ -195,7 +195,7 @@ pub unsafe extern "C" fn granule_is_history_enabled(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.is_history_enabled());
+        out.set(a.engine.history().is_enabled());
         Ok(())
     })
 }
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn granule_history_status(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let status = a.engine.history_status(pass::device(device)?)?;
+        let status = a.engine.history().status(pass::device(device)?)?;
         out.set(granule_history_status_t {
             size: 0,
             recorded: status.recorded,
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn granule_mark_range(
     guard(|| {
         let (a, name) = (given!(handle a), given!(text name));
         let stage = if start { Stage::Start } else { Stage::End };
-        a.engine.mark_range(stage, name, pass::device(device)?);
+        a.engine.history().mark_range(stage, name, pass::device(device)?);
         Ok(())
     })
 }
@@ -246,7 +246,7 @@ pub unsafe extern "C" fn granule_annotate(
 ) -> granule_status {
     guard(|| {
         let (a, text) = (given!(handle a), given!(text text));
-        Ok(a.engine.annotate(address(ptr), text)?)
+        Ok(a.engine.history().annotate(address(ptr), text)?)
     })
 }
 
@@ -299,7 +299,7 @@ pub unsafe extern "C" fn granule_context_of(
     guard(|| {
         let a = given!(handle a);
         let visit = visit.ok_or_else(|| Failure::argument("visit is null"))?;
-        let context = a.engine.context_of(address(ptr));
+        let context = a.engine.history().context_of(address(ptr));
         let object = object(context.as_ref());
         if !object.is_null() {
             // SAFETY: what callers promise: the function is good for this `user`.
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn granule_add_trace_tracker(
                 // SAFETY: what callers promise: the function is good for this `user`; the entry lives during the call.
                 call(|| unsafe { tracker(user.get(), &raw const entry) });
             };
-            a.engine.add_trace_tracker_on(DeviceIndex(device), told)?;
+            a.engine.hooks().on_trace_of(DeviceIndex(device), told)?;
         }
         Ok(())
     })

@@ -121,7 +121,11 @@ pub unsafe extern "C" fn granule_empty_pool(
 ) -> granule_status {
     guard(|| {
         let a = given!(handle a);
-        if pool.is_default() { Ok(a.engine.empty_cache()?) } else { Ok(a.engine.empty_pool(pool.into())?) }
+        if pool.is_default() {
+            Ok(a.engine.empty_cache()?)
+        } else {
+            Ok(a.engine.pools().empty(pool.into())?)
+        }
     })
 }
 
@@ -165,7 +169,7 @@ pub unsafe extern "C" fn granule_cache_info(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let info = a.engine.cache_info(pass::device(device)?)?;
+        let info = a.engine.statistics().cache_info(pass::device(device)?)?;
         out.set(granule_cache_info_t {
             size: 0,
             largest_cached: info.largest_cached,
@@ -185,7 +189,7 @@ pub unsafe extern "C" fn granule_largest_free_block(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.largest_free_block(pass::device(device)?)?);
+        out.set(a.engine.statistics().largest_free_block(pass::device(device)?)?);
         Ok(())
     })
 }

@@ -78,7 +78,7 @@ pub unsafe extern "C" fn granule_add_segment_observer(
             // SAFETY: what callers promise: the function is good for this `user`; the event lives during the call.
             call(|| unsafe { observer(user.get(), &raw const event) });
         };
-        a.engine.add_segment_observer(told);
+        a.engine.hooks().on_segment(told);
         Ok(())
     })
 }
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn granule_add_oom_observer(
             // SAFETY: what callers promise: the function is good for this `user`.
             call(|| unsafe { observer(user.get(), device, report.tried, total, report.device_free) });
         };
-        a.engine.add_out_of_memory_observer(told);
+        a.engine.hooks().on_out_of_memory(told);
         Ok(())
     })
 }
@@ -128,7 +128,7 @@ pub unsafe extern "C" fn granule_add_rejection_observer(
             // SAFETY: what callers promise: the function is good for this `user`.
             call(|| unsafe { observer(user.get(), i64::from(device.0), wanted, held, limit) });
         };
-        a.engine.add_rejection_observer(told);
+        a.engine.hooks().on_rejection(told);
         Ok(())
     })
 }
@@ -147,7 +147,7 @@ pub unsafe extern "C" fn granule_add_free_memory_callback(
             // SAFETY: what callers promise: the function is good for this `user`.
             call(|| unsafe { callback(user.get()) })
         };
-        a.engine.add_free_memory_callback(asked);
+        a.engine.hooks().on_low_memory(asked);
         Ok(())
     })
 }
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn granule_set_process_memory_source(
             let used = |entry: &granule_process_memory| ProcessMemory { pid: entry.pid, bytes: entry.bytes };
             entries.iter().filter(|entry| entry.bytes > 0).map(used).collect()
         };
-        a.engine.set_process_memory_source(asked);
+        a.engine.hooks().set_process_memory_source(asked);
         Ok(())
     })
 }

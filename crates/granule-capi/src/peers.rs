@@ -16,7 +16,7 @@ pub unsafe extern "C" fn granule_can_access_peer(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.can_access_peer(pass::device(from)?, pass::device(to)?)?);
+        out.set(a.engine.peers().can_access(pass::device(from)?, pass::device(to)?)?);
         Ok(())
     })
 }
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn granule_enable_peer_access(
     from: i32,
     to: i32,
 ) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.enable_peer_access(pass::device(from)?, pass::device(to)?)?))
+    guard(|| Ok(given!(handle a).engine.peers().enable(pass::device(from)?, pass::device(to)?)?))
 }
 
 /// Whether it may.
@@ -41,7 +41,7 @@ pub unsafe extern "C" fn granule_is_peer_access_enabled(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.is_peer_access_enabled(pass::device(from)?, pass::device(to)?)?);
+        out.set(a.engine.peers().is_enabled(pass::device(from)?, pass::device(to)?)?);
         Ok(())
     })
 }
@@ -65,6 +65,6 @@ pub unsafe extern "C" fn granule_copy_async(
         let from = (pass::device(src_device)?, address(src));
         let stream = a.stream(stream_device, stream)?;
         // SAFETY: rule 2, by what callers promise.
-        Ok(unsafe { a.engine.copy_async(to, from, bytes, stream) }?)
+        Ok(unsafe { a.engine.peers().copy_async(to, from, bytes, stream) }?)
     })
 }

@@ -161,13 +161,13 @@ pub unsafe extern "C" fn granule_pluggable_begin_pool(
 /// granule_pool_end of that allocator.
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_end_pool(device: c_int, pool: granule_pool_id) -> granule_status {
-    guard(|| Ok(shared()?.engine.end_pool(crate::pass::device(device)?, pool.into())?))
+    guard(|| Ok(shared()?.engine.pools().end(crate::pass::device(device)?, pool.into())?))
 }
 
 /// granule_pool_release of that allocator.
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_release_pool(device: c_int, pool: granule_pool_id) -> granule_status {
-    guard(|| Ok(shared()?.engine.release_pool(crate::pass::device(device)?, pool.into())?))
+    guard(|| Ok(shared()?.engine.pools().release(crate::pass::device(device)?, pool.into())?))
 }
 
 /// That allocator, for everything else: statistics, snapshots. It is borrowed, and never ended by the program.

@@ -214,7 +214,7 @@ pub(crate) fn begin_pool(
     user: User,
 ) -> Result<(), Failure> {
     let filter = filter(|raw| a.stream(device, raw), given, user)?;
-    Ok(a.engine.begin_pool(pass::device(device)?, pool.into(), filter)?)
+    Ok(a.engine.pools().begin(pass::device(device)?, pool.into(), filter)?)
 }
 
 /// A new id for a pool of the program: {0, n}.
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn granule_pool_create(
             Some((given, user)) => Some(Arc::new(Source::new(given, user, a)?) as Arc<dyn SegmentSource>),
             None => None,
         };
-        Ok(a.engine.create_pool(pass::device(device)?, pool.into(), source)?)
+        Ok(a.engine.pools().create(pass::device(device)?, pool.into(), source)?)
     })
 }
 
@@ -280,7 +280,7 @@ pub unsafe extern "C" fn granule_pool_end(
     device: i32,
     pool: granule_pool_id,
 ) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.end_pool(pass::device(device)?, pool.into())?))
+    guard(|| Ok(given!(handle a).engine.pools().end(pass::device(device)?, pool.into())?))
 }
 
 /// Takes a reference away. After the last one the pool serves nobody, and its cached memory goes with the next flush.
@@ -290,7 +290,7 @@ pub unsafe extern "C" fn granule_pool_release(
     device: i32,
     pool: granule_pool_id,
 ) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.release_pool(pass::device(device)?, pool.into())?))
+    guard(|| Ok(given!(handle a).engine.pools().release(pass::device(device)?, pool.into())?))
 }
 
 /// References to a pool.
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn granule_pool_use_count(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        let count = a.engine.pool_use_count(pass::device(device)?, pool.into())?;
+        let count = a.engine.pools().use_count(pass::device(device)?, pool.into())?;
         out.set(i32::try_from(count).unwrap_or(i32::MAX));
         Ok(())
     })
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn granule_pool_set_use_on_oom(
     pool: granule_pool_id,
     on: bool,
 ) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.set_use_on_oom(pass::device(device)?, pool.into(), on)?))
+    guard(|| Ok(given!(handle a).engine.pools().set_use_on_oom(pass::device(device)?, pool.into(), on)?))
 }
 
 /// The pool hands blocks out whole from here on, until it is released.
@@ -327,7 +327,7 @@ pub unsafe extern "C" fn granule_pool_set_no_split(
     device: i32,
     pool: granule_pool_id,
 ) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.set_no_split(pass::device(device)?, pool.into())?))
+    guard(|| Ok(given!(handle a).engine.pools().set_no_split(pass::device(device)?, pool.into())?))
 }
 
 /// Takes memory into a pool for requests of these sizes, all live at a time, for a stream.
@@ -342,7 +342,7 @@ pub unsafe extern "C" fn granule_pool_prime(
 ) -> granule_status {
     guard(|| {
         let (a, sizes) = (given!(handle a), given!(array sizes, count));
-        Ok(a.engine.prime_pool(pool.into(), a.stream(device, stream)?, sizes)?)
+        Ok(a.engine.pools().prime(pool.into(), a.stream(device, stream)?, sizes)?)
     })
 }
 
@@ -360,7 +360,7 @@ pub unsafe extern "C" fn granule_pool_has_live(
         let (a, out) = (given!(handle a), given!(out out));
         let expected: BTreeSet<DevicePtr> =
             given!(array pointers, count).iter().map(|ptr| address(*ptr)).collect();
-        out.set(a.engine.pool_has_live(pass::device(device)?, pool.into(), &expected)?);
+        out.set(a.engine.pools().has_live(pass::device(device)?, pool.into(), &expected)?);
         Ok(())
     })
 }
@@ -375,7 +375,7 @@ pub unsafe extern "C" fn granule_pool_stats(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(sized_out out));
-        let stats = a.engine.pool_stats(pass::device(device)?, pool.into())?;
+        let stats = a.engine.pools().stats(pass::device(device)?, pool.into())?;
         out.set(granule_pool_stats_t {
             size: 0,
             use_count: stats.use_count,
@@ -403,6 +403,6 @@ pub unsafe extern "C" fn granule_pool_set_limits(
 ) -> granule_status {
     guard(|| {
         let a = given!(handle a);
-        Ok(a.engine.set_pool_limits(pass::device(device)?, pool.into(), limit(hard), limit(soft))?)
+        Ok(a.engine.pools().set_limits(pass::device(device)?, pool.into(), limit(hard), limit(soft))?)
     })
 }

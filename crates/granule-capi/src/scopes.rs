@@ -92,7 +92,7 @@ pub unsafe extern "C" fn granule_scope_begin(
 ) -> granule_status {
     guard(|| {
         let (a, out): (_, Out<*mut granule_scope>) = (given!(handle a), given!(out out));
-        let scope = a.engine.stat_scope(pass::device(device)?)?;
+        let scope = StatScope::begin(&a.engine, pass::device(device)?)?;
         out.set(Box::into_raw(Box::new(granule_scope(scope))));
         Ok(())
     })

@@ -24,7 +24,7 @@ pub unsafe extern "C" fn granule_share(
 ) -> granule_status {
     guard(|| {
         let (a, handle, offset) = (given!(handle a), given!(out handle), given!(out offset));
-        let shared = a.engine.share(address(ptr))?;
+        let shared = a.engine.sharing().share(address(ptr))?;
         handle.set(granule_bytes::new(shared.handle));
         offset.set(shared.offset);
         Ok(())
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn granule_open_shared(
     guard(|| {
         let (a, handle) = (given!(handle a), given!(array handle, len));
         let out: Out<*mut granule_import> = given!(out out);
-        let opened = a.engine.open_shared(pass::device(device)?, handle)?;
+        let opened = a.engine.sharing().open(pass::device(device)?, handle)?;
         out.set(Box::into_raw(Box::new(granule_import(opened))));
         Ok(())
     })
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn granule_imported_bytes(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.imported_bytes(pass::device(device)?)?);
+        out.set(a.engine.sharing().imported_bytes(pass::device(device)?)?);
         Ok(())
     })
 }

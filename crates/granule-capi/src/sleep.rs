@@ -83,7 +83,7 @@ pub unsafe extern "C" fn granule_set_sleep_tag(
     guard(|| {
         let (a, tag) = (given!(handle a), given!(optional_text tag));
         let tag = tag.map(|name| SleepTag { priority, ..SleepTag::new(name) });
-        Ok(a.engine.set_sleep_tag(pass::device(device)?, pool.into(), tag)?)
+        Ok(a.engine.sleep_mode().set_tag(pass::device(device)?, pool.into(), tag)?)
     })
 }
 
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn granule_sleep(
         };
         let tags = names.as_deref().map_or(Tags::All, Tags::Only);
         // SAFETY: callers promise that no work which uses the memory is queued until it is awake again.
-        let report = unsafe { a.engine.sleep(tags, &backup) }?;
+        let report = unsafe { a.engine.sleep_mode().sleep(tags, &backup) }?;
         if let Some(out) = out {
             out.set(granule_sleep_report {
                 size: 0,
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn granule_wake(
         let (a, out) = (given!(handle a), given!(optional_sized_out out));
         // SAFETY: passed on.
         let names = unsafe { names(tags, tag_count) }?;
-        let report = a.engine.wake(names.as_deref().map_or(Tags::All, Tags::Only))?;
+        let report = a.engine.sleep_mode().wake(names.as_deref().map_or(Tags::All, Tags::Only))?;
         if let Some(out) = out {
             out.set(granule_wake_report {
                 size: 0,
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn granule_is_pool_asleep(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.is_pool_asleep(pass::device(device)?, pool.into())?);
+        out.set(a.engine.sleep_mode().is_pool_asleep(pass::device(device)?, pool.into())?);
         Ok(())
     })
 }
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn granule_is_asleep(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.is_asleep(address(ptr)).ok_or_else(|| no_block(ptr))?);
+        out.set(a.engine.sleep_mode().is_asleep(address(ptr)).ok_or_else(|| no_block(ptr))?);
         Ok(())
     })
 }
@@ -227,7 +227,7 @@ pub unsafe extern "C" fn granule_is_asleep(
 pub unsafe extern "C" fn granule_backup_bytes(a: *const granule_allocator, out: *mut u64) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.backup_bytes());
+        out.set(a.engine.sleep_mode().backup_bytes());
         Ok(())
     })
 }
@@ -236,7 +236,7 @@ pub unsafe extern "C" fn granule_backup_bytes(a: *const granule_allocator, out: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_drop_backups(a: *mut granule_allocator) -> granule_status {
     guard(|| {
-        given!(handle a).engine.drop_backups();
+        given!(handle a).engine.sleep_mode().drop_backups();
         Ok(())
     })
 }

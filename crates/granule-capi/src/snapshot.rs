@@ -197,7 +197,7 @@ pub unsafe extern "C" fn granule_snapshot_take(
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
         let pool = meant(given!(optional pool));
-        let (snapshot, contexts) = a.engine.snapshot_with_contexts(pool, traces);
+        let (snapshot, contexts) = a.engine.history().snapshot_with_contexts(pool, traces);
         out.set(Box::into_raw(Box::new(granule_snapshot::new(&snapshot, contexts))));
         Ok(())
     })
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn granule_snapshot_json(
 }
 
 fn whole(a: &granule_allocator, pool: Option<PoolId>, traces: bool) -> Snapshot {
-    pool.map_or_else(|| a.engine.snapshot(traces), |pool| a.engine.snapshot_pool(pool, traces))
+    pool.map_or_else(|| a.engine.snapshot(traces), |pool| a.engine.pools().snapshot(pool, traces))
 }
 
 fn unwritten(error: std::io::Error) -> Failure {

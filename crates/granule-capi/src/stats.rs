@@ -193,7 +193,7 @@ pub unsafe extern "C" fn granule_pools_reserved(
 /// All peaks become the current values.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_reset_peak_stats(a: *mut granule_allocator, device: i32) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.reset_peak_stats(pass::device(device)?)?))
+    guard(|| Ok(given!(handle a).engine.statistics().reset_peaks(pass::device(device)?)?))
 }
 
 /// Sums and counts begin anew.
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn granule_reset_accumulated_stats(
     a: *mut granule_allocator,
     device: i32,
 ) -> granule_status {
-    guard(|| Ok(given!(handle a).engine.reset_accumulated_stats(pass::device(device)?)?))
+    guard(|| Ok(given!(handle a).engine.statistics().reset_accumulated(pass::device(device)?)?))
 }
 
 /// What growable segments hold, by stream and tier: at most capacity entries are written, and count says how many there are.
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn granule_growable_sizes(
 ) -> granule_status {
     guard(|| {
         let (a, room, count) = (given!(handle a), given!(room out, capacity), given!(out count));
-        let sizes = a.engine.growable_sizes(pass::device(device)?)?.into_iter();
+        let sizes = a.engine.statistics().growable_sizes(pass::device(device)?)?.into_iter();
         count.set(room.fill(sizes.map(|size| granule_stream_segments {
             stream: size.stream,
             is_small_pool: size.is_small,

@@ -273,7 +273,7 @@ fn run(
         limited.map_err(failed(0))?;
     }
     if options.history > 0 {
-        allocator.record_history(&HistoryOptions::newest(options.history).deterministic());
+        allocator.history().record(&HistoryOptions::newest(options.history).deterministic());
     }
     let program = simulated.map(|device| Program::new(device, options));
     let plan = options.plan.as_ref().map(|plan| Planned::new(plan, trace, &allocator));

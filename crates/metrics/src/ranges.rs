@@ -126,13 +126,13 @@ impl MemoryRange {
     /// Opens a range on this thread, and a [`StatScope`].
     ///
     /// # Errors
-    /// Those of [`CachingAllocator::stat_scope`].
+    /// Those of [`StatScope::begin`].
     pub fn begin(
         allocator: &std::sync::Arc<CachingAllocator>,
         device: DeviceIndex,
         name: &str,
     ) -> Result<Self> {
-        let scope = allocator.stat_scope(device)?;
+        let scope = StatScope::begin(allocator, device)?;
         Ok(Self { scope, range: Range::push(name) })
     }
 

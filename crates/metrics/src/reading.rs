@@ -66,8 +66,8 @@ impl DeviceReading {
     #[must_use]
     pub fn of(allocator: &CachingAllocator, device: DeviceIndex) -> Option<Self> {
         let stats = allocator.stats(device).ok()?;
-        let history = allocator.history_status(device).ok()?;
-        let of_default = allocator.pool_stats(device, PoolId::DEFAULT).ok()?;
+        let history = allocator.history().status(device).ok()?;
+        let of_default = allocator.pools().stats(device, PoolId::DEFAULT).ok()?;
         let default = PoolReading {
             id: PoolId::DEFAULT,
             reserved_bytes: of_default.reserved_bytes,
@@ -76,18 +76,18 @@ impl DeviceReading {
         let private = stats.reserved_bytes_by_private_pools.iter().map(|(id, reserved)| PoolReading {
             id: *id,
             reserved_bytes: *reserved,
-            stats: allocator.pool_stats(device, *id).ok(),
+            stats: allocator.pools().stats(device, *id).ok(),
         });
         let pools = std::iter::once(default).chain(private).collect();
         // One that was removed meanwhile has nothing to say.
-        let tenants = allocator.tenants(device).ok()?.into_iter();
-        let tenants = tenants.filter_map(|tenant| allocator.tenant_stats(tenant).ok()).collect();
+        let tenants = allocator.budgets().tenants(device).ok()?.into_iter();
+        let tenants = tenants.filter_map(|tenant| allocator.budgets().stats(tenant).ok()).collect();
         Some(Self {
             device,
             kind: allocator.backend().kind(),
-            largest_free_block: allocator.largest_free_block(device).ok()?,
+            largest_free_block: allocator.statistics().largest_free_block(device).ok()?,
             history: history.recorded.then_some(history),
-            hardened: allocator.hardened_stats(device).ok().filter(|_| allocator.settings().hardened),
+            hardened: allocator.statistics().hardened(device).ok().filter(|_| allocator.settings().hardened),
             pools,
             tenants,
             stats,

@@ -145,8 +145,8 @@ pub extern "C" fn bm_empty_cache() {
 pub extern "C" fn bm_reset() {
     bm_empty_cache();
     if let Some(state) = STATE.get() {
-        let _ = state.allocator.reset_peak_stats(DEVICE);
-        let _ = state.allocator.reset_accumulated_stats(DEVICE);
+        let _ = state.allocator.statistics().reset_peaks(DEVICE);
+        let _ = state.allocator.statistics().reset_accumulated(DEVICE);
         state.device.reset_calls();
     }
 }

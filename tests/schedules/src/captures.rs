@@ -17,10 +17,10 @@ fn frees_wait_for_the_last_of_several_captures() {
         blocks.iter().for_each(|block| rig.use_on(*block, other));
         let with = |block| {
             move || {
-                rig.allocator.mark_capture_begin(DEVICE).unwrap();
+                rig.allocator.pools().mark_capture_begin(DEVICE).unwrap();
                 rig.give(block);
                 rig.churn(3 * MIB, home);
-                rig.allocator.mark_capture_end(DEVICE).unwrap();
+                rig.allocator.pools().mark_capture_end(DEVICE).unwrap();
             }
         };
         let asks = || {

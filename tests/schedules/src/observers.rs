@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 fn figures_and_snapshots_of_one_moment() {
     explore(256, |rig| {
         let streams = [rig.home(), rig.stream()];
-        rig.allocator.record_history(&HistoryOptions::newest(100).deterministic());
+        rig.allocator.history().record(&HistoryOptions::newest(100).deterministic());
         let works = || {
             let block = rig.take(3 * MIB, streams[0]);
             rig.use_on(block, streams[1]);
@@ -34,7 +34,7 @@ fn figures_and_snapshots_of_one_moment() {
                     let blocks: u64 = segment.blocks.iter().map(|block| block.size).sum();
                     assert_eq!(blocks, segment.total_size, "its blocks are the segment");
                 }
-                let pool = rig.allocator.snapshot_pool(PoolId::DEFAULT, false);
+                let pool = rig.allocator.pools().snapshot(PoolId::DEFAULT, false);
                 assert!(pool.segments.iter().all(|segment| segment.total_size > 0));
             }
         };
@@ -48,7 +48,7 @@ fn trackers_miss_nothing() {
     explore(256, |rig| {
         let seen: Arc<Mutex<Vec<(Action, u64)>>> = Arc::default();
         let notes = Arc::clone(&seen);
-        rig.allocator.add_trace_tracker(move |entry, _| {
+        rig.allocator.hooks().on_trace(move |entry, _| {
             notes.lock().unwrap().push((entry.action, entry.addr));
         });
         let streams = [rig.home(), rig.stream()];

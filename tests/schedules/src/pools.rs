@@ -12,19 +12,19 @@ fn a_pool_dies_while_requests_come() {
     explore(256, |rig| {
         let (pool, streams) = (PoolId::fresh(), [rig.home(), rig.stream()]);
         let owns = || {
-            rig.allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+            rig.allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
             let mine = rig.take(4 * MIB, streams[0]);
-            rig.allocator.end_pool(DEVICE, pool).unwrap();
-            rig.allocator.release_pool(DEVICE, pool).unwrap();
+            rig.allocator.pools().end(DEVICE, pool).unwrap();
+            rig.allocator.pools().release(DEVICE, pool).unwrap();
             rig.give(mine);
-            rig.allocator.empty_pool(pool).unwrap();
+            rig.allocator.pools().empty(pool).unwrap();
         };
         let asks = || {
             rig.churn(4 * MIB, streams[1]);
             rig.churn(700, streams[1]);
         };
         let empties = || {
-            rig.allocator.empty_pool(pool).unwrap();
+            rig.allocator.pools().empty(pool).unwrap();
             rig.allocator.empty_cache().unwrap();
         };
         rig.together(&[&owns, &asks, &empties]);
@@ -38,11 +38,11 @@ fn a_pool_dies_before_its_scope() {
     explore(256, |rig| {
         let (pool, home) = (PoolId::fresh(), rig.home());
         let owns = || {
-            rig.allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+            rig.allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
             rig.churn(4 * MIB, home);
-            rig.allocator.release_pool(DEVICE, pool).unwrap();
-            rig.allocator.empty_pool(pool).unwrap();
-            rig.allocator.end_pool(DEVICE, pool).unwrap();
+            rig.allocator.pools().release(DEVICE, pool).unwrap();
+            rig.allocator.pools().empty(pool).unwrap();
+            rig.allocator.pools().end(DEVICE, pool).unwrap();
         };
         let asks = || {
             for bytes in [4 * MIB, 700] {
@@ -63,16 +63,16 @@ fn a_pool_dies_before_its_scope() {
 fn a_pool_is_referenced_while_it_is_released() {
     explore(256, |rig| {
         let (pool, home) = (PoolId::fresh(), rig.home());
-        rig.allocator.create_pool(DEVICE, pool, None).unwrap();
+        rig.allocator.pools().create(DEVICE, pool, None).unwrap();
         let releases = || {
-            rig.allocator.release_pool(DEVICE, pool).unwrap();
-            rig.allocator.empty_pool(pool).unwrap();
+            rig.allocator.pools().release(DEVICE, pool).unwrap();
+            rig.allocator.pools().empty(pool).unwrap();
         };
-        let visits = || match rig.allocator.begin_pool(DEVICE, pool, Filter::this_thread()) {
+        let visits = || match rig.allocator.pools().begin(DEVICE, pool, Filter::this_thread()) {
             Ok(()) => {
                 rig.churn(3 * MIB, home);
-                rig.allocator.end_pool(DEVICE, pool).unwrap();
-                rig.allocator.release_pool(DEVICE, pool).unwrap();
+                rig.allocator.pools().end(DEVICE, pool).unwrap();
+                rig.allocator.pools().release(DEVICE, pool).unwrap();
             }
             // It came later than the last release, and before the pool's record went.
             Err(AllocError::DeadPool { .. }) => {}
@@ -92,14 +92,17 @@ fn a_pool_for_each_thread() {
         let pools = [PoolId::fresh(), PoolId::fresh()];
         let with = |pool| {
             move || {
-                rig.allocator.begin_pool(DEVICE, pool, Filter::this_thread()).unwrap();
+                rig.allocator.pools().begin(DEVICE, pool, Filter::this_thread()).unwrap();
                 let mine = rig.take(3 * MIB, home);
                 let live = [mine.ptr].into();
-                assert!(rig.allocator.pool_has_live(DEVICE, pool, &live).unwrap(), "mine, and nothing else");
-                rig.allocator.end_pool(DEVICE, pool).unwrap();
+                assert!(
+                    rig.allocator.pools().has_live(DEVICE, pool, &live).unwrap(),
+                    "mine, and nothing else"
+                );
+                rig.allocator.pools().end(DEVICE, pool).unwrap();
                 rig.give(mine);
-                assert!(rig.allocator.pool_has_live(DEVICE, pool, &[].into()).unwrap());
-                rig.allocator.release_pool(DEVICE, pool).unwrap();
+                assert!(rig.allocator.pools().has_live(DEVICE, pool, &[].into()).unwrap());
+                rig.allocator.pools().release(DEVICE, pool).unwrap();
             }
         };
         let asks = || rig.churn(3 * MIB, home);
@@ -114,22 +117,22 @@ fn a_checkpoint_among_other_traffic() {
     explore(256, |rig| {
         let (pool, home) = (PoolId::fresh(), rig.home());
         let saves = || {
-            rig.allocator.begin_pool(DEVICE, pool, Filter::this_thread()).unwrap();
+            rig.allocator.pools().begin(DEVICE, pool, Filter::this_thread()).unwrap();
             let before: [Block; 2] = [rig.take(3 * MIB, home), rig.take(700, home)];
-            let saved = rig.allocator.checkpoint(DEVICE, pool).unwrap();
+            let saved = rig.allocator.pools().checkpoint(DEVICE, pool).unwrap();
             before.into_iter().for_each(|block| rig.give(block));
             let after = rig.take(5 * MIB, home);
             rig.let_go(after);
-            let mut delta = rig.allocator.restore_checkpoint(&saved, Some(&[after.ptr].into())).unwrap();
+            let mut delta = rig.allocator.pools().restore(&saved, Some(&[after.ptr].into())).unwrap();
             assert_eq!(delta.freed, [after.ptr]);
             let mut restored = before.map(|block| block.ptr);
             restored.sort_unstable();
             delta.allocated.sort_unstable();
             assert_eq!(delta.allocated, restored);
             before.into_iter().for_each(|block| rig.hold(block));
-            rig.allocator.end_pool(DEVICE, pool).unwrap();
+            rig.allocator.pools().end(DEVICE, pool).unwrap();
             before.into_iter().for_each(|block| rig.give(block));
-            rig.allocator.release_pool(DEVICE, pool).unwrap();
+            rig.allocator.pools().release(DEVICE, pool).unwrap();
         };
         let asks = || {
             rig.churn(3 * MIB, home);
@@ -147,6 +150,6 @@ fn a_checkpoint_among_other_traffic() {
 /// Nothing of a pool is left, and there is no record of it after a flush.
 fn is_gone(rig: &Rig, pool: PoolId) {
     rig.allocator.empty_cache().unwrap();
-    let uses = rig.allocator.pool_use_count(DEVICE, pool);
+    let uses = rig.allocator.pools().use_count(DEVICE, pool);
     assert!(matches!(uses, Err(AllocError::UnknownPool { .. })), "{uses:?}");
 }

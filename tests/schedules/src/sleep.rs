@@ -9,27 +9,27 @@ use alloc_core::types::{DevicePtr, MIB, PoolId};
 /// A pool that can sleep, which serves everything from here on, with two blocks.
 fn sleeping_pool(rig: &Rig) -> (PoolId, [DevicePtr; 2]) {
     let pool = PoolId::fresh();
-    rig.allocator.create_pool(DEVICE, pool, None).unwrap();
-    rig.allocator.set_sleep_tag(DEVICE, pool, Some(SleepTag::new("weights"))).unwrap();
-    rig.allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    rig.allocator.pools().create(DEVICE, pool, None).unwrap();
+    rig.allocator.sleep_mode().set_tag(DEVICE, pool, Some(SleepTag::new("weights"))).unwrap();
+    rig.allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
     let blocks = [20 * MIB, 30 * MIB].map(|bytes| rig.allocator.malloc(bytes, rig.home()).unwrap());
     (pool, blocks)
 }
 
 fn release(rig: &Rig, pool: PoolId) {
-    rig.allocator.end_pool(DEVICE, pool).unwrap();
+    rig.allocator.pools().end(DEVICE, pool).unwrap();
     for _ in 0..2 {
-        rig.allocator.release_pool(DEVICE, pool).unwrap();
+        rig.allocator.pools().release(DEVICE, pool).unwrap();
     }
 }
 
 fn sleep(rig: &Rig) {
     // SAFETY: the scenarios queue no work that uses the memory.
-    unsafe { rig.allocator.sleep(Tags::All, &Backup::Discard) }.unwrap();
+    unsafe { rig.allocator.sleep_mode().sleep(Tags::All, &Backup::Discard) }.unwrap();
 }
 
 fn wake(rig: &Rig) {
-    rig.allocator.wake(Tags::All).unwrap();
+    rig.allocator.sleep_mode().wake(Tags::All).unwrap();
 }
 
 /// Each free is one, whichever side of the sleep it falls on, and requests get memory.
@@ -48,7 +48,7 @@ fn blocks_come_and_go_while_their_pool_sleeps_and_wakes() {
         };
         rig.together(&[&sleeps, &frees]);
         rig.allocator.check_invariants();
-        assert_eq!(rig.allocator.is_asleep(kept), Some(false), "all that slept is awake");
+        assert_eq!(rig.allocator.sleep_mode().is_asleep(kept), Some(false), "all that slept is awake");
         rig.allocator.free(kept).unwrap();
         release(rig, pool);
     });
@@ -67,7 +67,7 @@ fn several_threads_move_one_pool() {
         rig.together(&[&naps, &naps, &flushes]);
         wake(rig);
         for ptr in blocks {
-            assert_eq!(rig.allocator.is_asleep(ptr), Some(false));
+            assert_eq!(rig.allocator.sleep_mode().is_asleep(ptr), Some(false));
             rig.allocator.free(ptr).unwrap();
         }
         release(rig, pool);

@@ -77,7 +77,7 @@ fn churn(history: Option<HistoryOptions>, pairs: usize) -> Result<(), AllocError
         live.push(allocator.malloc(size(n), stream)?);
     }
     if let Some(history) = history {
-        allocator.record_history(&history);
+        allocator.history().record(&history);
     }
     free_and_allocate(&allocator, stream, &mut live, pairs)
 }
@@ -137,7 +137,7 @@ fn free_and_allocate(
 fn snapshots(blocks: usize, entries: usize) -> Result<(), AllocError> {
     let (allocator, stream) = allocator()?;
     if entries > 0 {
-        allocator.record_history(&HistoryOptions::newest(entries));
+        allocator.history().record(&HistoryOptions::newest(entries));
     }
     let mut live = Vec::with_capacity(2 * blocks);
     for n in 0..2 * blocks {

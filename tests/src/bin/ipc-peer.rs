@@ -88,11 +88,11 @@ impl Service {
             }
             ["free", at] => self.allocator.free(address(at)?).map(|()| String::new())?,
             ["share", at] => {
-                let shared = self.allocator.share(address(at)?)?;
+                let shared = self.allocator.sharing().share(address(at)?)?;
                 format!("{} {}", shared.offset, hex(&shared.handle))
             }
             ["open", handle] => {
-                let opened = self.allocator.open_shared(DEVICE, &unhex(handle).ok_or("no hex")?)?;
+                let opened = self.allocator.sharing().open(DEVICE, &unhex(handle).ok_or("no hex")?)?;
                 let base = opened.base().0;
                 self.imports.push(Some(opened));
                 format!("{} {base:x}", self.imports.len() - 1)
@@ -109,7 +109,7 @@ impl Service {
             ["read", at, count] => hex(&Bytes(&*self.backend).read(address(at)?, count.parse()?)),
             ["poll"] => self.allocator.poll(DEVICE).map(|()| String::new())?,
             ["empty"] => self.allocator.empty_cache().map(|()| String::new())?,
-            ["imported"] => self.allocator.imported_bytes(DEVICE)?.to_string(),
+            ["imported"] => self.allocator.sharing().imported_bytes(DEVICE)?.to_string(),
             ["device"] => {
                 let memory = self.backend.memory_info(DEVICE)?;
                 (memory.total - memory.free).to_string()

@@ -77,7 +77,7 @@ fn modelled(gib: u64) -> Result<(), AllocError> {
     let (sleep_ns, sleep_calls) = (program.machine.modelled_driver_time(), program.machine.calls().total());
     assert_eq!((program.machine.used(DEVICE), slept.slept), (0, held), "all of it sleeps");
     program.machine.reset_calls();
-    program.allocator.wake(Tags::All)?;
+    program.allocator.sleep_mode().wake(Tags::All)?;
     let (wake_ns, wake_calls) = (program.machine.modelled_driver_time(), program.machine.calls().total());
     assert_eq!(program.machine.used(DEVICE), held, "all of it is back");
     println!("| backup | slept | sleep, modelled | driver calls | wake, modelled | driver calls |");
@@ -126,14 +126,14 @@ fn bytes(gib: u64) -> Result<(), AllocError> {
         }
         if backup == Backup::HostPinned(Retention::Keep) {
             program.allocator.put_to_sleep(Tags::All, &backup)?;
-            program.allocator.wake(Tags::All)?;
+            program.allocator.sleep_mode().wake(Tags::All)?;
         }
         let start = Instant::now();
         let slept = program.allocator.put_to_sleep(Tags::All, &backup)?;
         let sleep_time = start.elapsed();
         assert_eq!(program.machine.used(DEVICE), 0, "all of it sleeps");
         let start = Instant::now();
-        program.allocator.wake(Tags::All)?;
+        program.allocator.sleep_mode().wake(Tags::All)?;
         let wake_time = start.elapsed();
         let mut read = vec![0u8; BLOCK as usize];
         let mut same = true;

@@ -111,7 +111,7 @@ fn snapshot(many: usize) -> Cost {
 fn history(many: usize) -> Cost {
     let machine = Machine::new::<PytorchPolicy>();
     let stream = machine.stream();
-    machine.allocator.record_history(&HistoryOptions::newest(many));
+    machine.allocator.history().record(&HistoryOptions::newest(many));
     let pair = |_| machine.free(machine.malloc(512, stream));
     (0..many / 3).for_each(pair);
     machine.cost(20_000, pair)
@@ -241,10 +241,10 @@ fn pools_cached(many: usize) -> Cost {
     let (allocator, stream) = (&machine.allocator, machine.stream());
     let release_one = |_| {
         let id = PoolId::fresh();
-        allocator.begin_pool(DEVICE, id, Filter::Always).expect("the id is fresh");
+        allocator.pools().begin(DEVICE, id, Filter::Always).expect("the id is fresh");
         machine.free(machine.malloc(512, stream));
-        allocator.end_pool(DEVICE, id).expect("it was begun");
-        allocator.release_pool(DEVICE, id).expect("it is there");
+        allocator.pools().end(DEVICE, id).expect("it was begun");
+        allocator.pools().release(DEVICE, id).expect("it is there");
     };
     (0..many).for_each(release_one);
     machine.cost(100, release_one)
@@ -257,7 +257,7 @@ fn empty_one(many: usize) -> Cost {
     machine.cost(100, |n| {
         let pool = &pools[n * 7 % many];
         machine.free(malloc_in(pool, &machine.allocator, 3 * MIB, stream));
-        machine.allocator.empty_pool(pool.id()).expect("the device takes it");
+        machine.allocator.pools().empty(pool.id()).expect("the device takes it");
     })
 }
 
@@ -270,7 +270,7 @@ fn sleep_one(many: usize) -> Cost {
     machine.cost(20, |_| {
         let backup = Backup::HostPinned(Retention::Keep);
         machine.allocator.put_to_sleep(Tags::Only(&["model"]), &backup).expect("it can sleep");
-        machine.allocator.wake(Tags::Only(&["model"])).expect("there is room");
+        machine.allocator.sleep_mode().wake(Tags::Only(&["model"])).expect("there is room");
     })
 }
 
@@ -288,16 +288,16 @@ fn released_within(many: usize) -> Cost {
     pass_a_peak(&machine, many, stream);
     let _pools: Vec<_> = (0..many).map(|_| used_pool(&machine, stream)).collect();
     let weak = Arc::downgrade(allocator);
-    allocator.add_segment_observer(move |event| {
+    allocator.hooks().on_segment(move |event| {
         if event.change == SegmentChange::Attached
             && let Some(allocator) = weak.upgrade()
-            && allocator.end_pool(DEVICE, event.pool).is_ok()
+            && allocator.pools().end(DEVICE, event.pool).is_ok()
         {
-            allocator.release_pool(DEVICE, event.pool).expect("it was begun");
+            allocator.pools().release(DEVICE, event.pool).expect("it was begun");
         }
     });
     machine.cost(100, |_| {
-        allocator.begin_pool(DEVICE, PoolId::fresh(), Filter::Always).expect("the id is fresh");
+        allocator.pools().begin(DEVICE, PoolId::fresh(), Filter::Always).expect("the id is fresh");
         machine.fill(15 * MIB, [stream]);
     })
 }

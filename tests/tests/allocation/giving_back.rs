@@ -53,7 +53,7 @@ fn c09_only_the_old_block_is_collected_however_the_threshold_was_set() {
         if by_configure {
             allocator.configure(gc).unwrap();
         }
-        allocator.record_history(&HistoryOptions::newest(1000).deterministic());
+        allocator.history().record(&HistoryOptions::newest(1000).deterministic());
         let old = allocator.malloc(100 * MIB, stream).unwrap();
         let busy = allocator.malloc(20 * MIB, stream).unwrap();
         let young = allocator.malloc(60 * MIB, stream).unwrap();
@@ -75,7 +75,7 @@ fn c09_only_the_old_block_is_collected_however_the_threshold_was_set() {
 #[test]
 fn emptying_gives_large_segments_back_first() {
     let (_device, allocator, stream) = with_policy::<PytorchPolicy>(of_bytes(GIB), Settings::default());
-    allocator.record_history(&HistoryOptions::newest(100).deterministic());
+    allocator.history().record(&HistoryOptions::newest(100).deterministic());
     for ptr in [1000, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).unwrap()) {
         allocator.free(ptr).unwrap();
     }

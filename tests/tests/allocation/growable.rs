@@ -47,7 +47,7 @@ fn e02_only_whole_free_granules_go_back_and_the_address_space_with_the_last() {
 #[test]
 fn a_growing_request_maps_in_one_step_up_to_a_granule() {
     let (_device, allocator, stream) = roomy::<PytorchPolicy>(growable());
-    allocator.record_history(&HistoryOptions::newest(100).deterministic());
+    allocator.history().record(&HistoryOptions::newest(100).deterministic());
     let ptr = allocator.malloc(30 * MIB, stream).unwrap();
     let small = allocator.malloc(700, stream).unwrap();
     allocator.free(ptr).unwrap();
@@ -99,7 +99,7 @@ fn a_growing_request_joins_the_mapped_block_above() {
     allocator.free(above).unwrap();
     assert_eq!(allocator.malloc(30 * MIB, stream).unwrap(), hole);
     allocator.check_invariants();
-    assert_eq!(allocator.cache_info(DEVICE).unwrap().largest_cached, 30 * MIB);
+    assert_eq!(allocator.statistics().cache_info(DEVICE).unwrap().largest_cached, 30 * MIB);
 }
 
 fn c07_streams_made_after_configure_follow_it<P: Policy>() {

@@ -125,25 +125,28 @@ fn a_pools_limit_concerns_that_pool_alone<P: Policy>() {
         on_each(&two(1000 * MIB), |rig| {
             let allocator = rig.with_policy::<P>(settings.clone());
             let pool = PoolId::fresh();
-            let unknown = allocator.set_pool_limit(DEVICE, pool, None).unwrap_err();
+            let unknown = allocator.pools().set_hard_limit(DEVICE, pool, None).unwrap_err();
             assert!(matches!(unknown, AllocError::UnknownPool { .. }), "{unknown}");
-            allocator.begin_pool(DEVICE, pool, Filter::this_thread()).unwrap();
-            allocator.set_pool_limit(DEVICE, pool, Some(MemoryLimit::Fraction(0.1))).unwrap();
+            allocator.pools().begin(DEVICE, pool, Filter::this_thread()).unwrap();
+            allocator.pools().set_hard_limit(DEVICE, pool, Some(MemoryLimit::Fraction(0.1))).unwrap();
             let fits = allocator.malloc(100 * MIB, rig.stream()).unwrap();
             let error = allocator.malloc(MIB, rig.stream()).unwrap_err();
             let AllocError::OutOfMemory(report) = &error else { panic!("{error}") };
             assert_eq!((report.pool, report.pool_limit, report.allowed), (pool, Some(100 * MIB), None));
             let line = format!("\n  pool {pool} may hold 100.00 MiB and no more");
             assert!(error.to_string().contains(&line), "{error}");
-            allocator.end_pool(DEVICE, pool).unwrap();
+            allocator.pools().end(DEVICE, pool).unwrap();
             let default = allocator.malloc(200 * MIB, rig.stream()).expect("the default pool has no limit");
 
-            allocator.set_pool_limit(DEVICE, PoolId::DEFAULT, Some(MemoryLimit::Bytes(240 * MIB))).unwrap();
+            allocator
+                .pools()
+                .set_hard_limit(DEVICE, PoolId::DEFAULT, Some(MemoryLimit::Bytes(240 * MIB)))
+                .unwrap();
             assert!(allocator.malloc(60 * MIB, rig.stream()).unwrap_err().is_out_of_memory());
-            allocator.set_pool_limit(DEVICE, PoolId::DEFAULT, None).unwrap();
+            allocator.pools().set_hard_limit(DEVICE, PoolId::DEFAULT, None).unwrap();
             let lifted = allocator.malloc(60 * MIB, rig.stream()).unwrap();
             free_all(&allocator, [fits, default, lifted]);
-            allocator.release_pool(DEVICE, pool).unwrap();
+            allocator.pools().release(DEVICE, pool).unwrap();
             rig.nothing_is_left(&allocator);
         });
     }

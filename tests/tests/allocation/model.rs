@@ -145,7 +145,7 @@ impl Model {
             Op::Fraction(fraction) => self.allocator.set_memory_fraction(fraction, DEVICE).unwrap(),
             Op::Advance(ticks) => self.device.advance(ticks),
             Op::ResetPeaks => {
-                self.allocator.reset_peak_stats(DEVICE).unwrap();
+                self.allocator.statistics().reset_peaks(DEVICE).unwrap();
                 self.requested_peak_at_least = 0;
             }
             Op::WrongFree(value) => {

@@ -84,7 +84,7 @@ fn pytorch_189504_pending_blocks_count_before_an_out_of_memory<P: Policy>() {
 fn finished_frees_complete_in_the_order_in_which_streams_were_recorded<P: Policy>() {
     let (device, allocator, home) =
         with_policy::<P>(of_bytes(GIB).clock(Clock::Virtual { lag: 50 }), Settings::default());
-    allocator.record_history(&HistoryOptions::newest(100).deterministic());
+    allocator.history().record(&HistoryOptions::newest(100).deterministic());
     let sides = [0; 2].map(|_| device.create_stream(DEVICE, 0).unwrap());
     let both = allocator.malloc(40 * MIB, home).unwrap();
     let each = [0; 2].map(|_| allocator.malloc(40 * MIB, home).unwrap());

@@ -47,7 +47,7 @@ fn base_allocation_and_cache_info_see_the_segment() {
     let base = allocator.base_allocation(second).unwrap();
     assert_eq!((base.base, base.bytes), (first, 20 * MIB));
     assert_eq!(device.pointer_info(second).unwrap().kind, PointerKind::Device);
-    let info = allocator.cache_info(DEVICE).unwrap();
+    let info = allocator.statistics().cache_info(DEVICE).unwrap();
     assert_eq!((info.largest_cached, info.device_free), (14 * MIB, 8 * GIB - 20 * MIB));
     assert_eq!(info.largest(), 8 * GIB - 20 * MIB);
     let grown = {
@@ -77,8 +77,8 @@ fn c08_oversize_counts_rise_and_fall() {
     assert_eq!(counts(), ([0, 1, 1], [1, 1, 0]), "the segment stays cached");
     allocator.empty_cache().unwrap();
     assert_eq!(counts(), ([0, 1, 1], [0, 1, 1]));
-    allocator.reset_peak_stats(DEVICE).unwrap();
-    allocator.reset_accumulated_stats(DEVICE).unwrap();
+    allocator.statistics().reset_peaks(DEVICE).unwrap();
+    allocator.statistics().reset_accumulated(DEVICE).unwrap();
     assert_eq!(counts(), ([0, 0, 0], [0, 0, 0]));
 }
 

@@ -57,7 +57,7 @@ fn a_double_free_of_memory_that_was_joined_or_given_back_is_known_from_the_histo
         allocator.empty_cache().unwrap();
         assert_eq!(problem(&allocator, high).problem, Problem::Foreign);
 
-        allocator.record_history(&HistoryOptions::newest(100).deterministic());
+        allocator.history().record(&HistoryOptions::newest(100).deterministic());
         let again = pair();
         assert_eq!(again, [low, high], "the simulated device repeats itself");
         for ptr in again {
@@ -81,7 +81,7 @@ fn a_double_free_of_memory_that_was_joined_or_given_back_is_known_from_the_histo
 fn the_history_in_an_error_is_short_and_newest<P: Policy>() {
     on_each(&machine(), |rig| {
         let allocator = rig.with_policy::<P>(Settings::default());
-        allocator.record_history(&HistoryOptions::newest(1000).deterministic());
+        allocator.history().record(&HistoryOptions::newest(1000).deterministic());
         let mut ptr = DevicePtr::NULL;
         for bytes in 1..=10 {
             ptr = allocator.malloc(bytes, rig.stream()).unwrap();
@@ -111,7 +111,7 @@ fn frames_are_looked_up_without_a_lock<P: Policy>() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let weak = Arc::downgrade(&allocator);
         let recorder = move || Some(Arc::new(Nosy(weak.clone())) as Context);
-        allocator.record_history(&HistoryOptions {
+        allocator.history().record(&HistoryOptions {
             max_entries: 100,
             contexts: RecordContext::All,
             recorder: Some(Arc::new(recorder)),
@@ -206,7 +206,7 @@ fn every_call_with_a_pointer_says_what_is_wrong<P: Policy>() {
         allocator.free(ptr).unwrap();
         let answers = [
             allocator.record_stream(ptr, rig.new_stream()),
-            allocator.annotate(ptr, "mine"),
+            allocator.history().annotate(ptr, "mine"),
             allocator.base_allocation(ptr).map(drop),
             allocator.free_on(ptr, DEVICE),
         ];
@@ -252,7 +252,7 @@ fn what_a_buffer_has_nobody_else_takes<P: Policy>() {
                 wrong.to_string().contains("drop the buffer, or take the address out (into_raw)"),
                 "{wrong}"
             );
-            for answer in [allocator.free_on(ptr, DEVICE), allocator.share(ptr).map(drop)] {
+            for answer in [allocator.free_on(ptr, DEVICE), allocator.sharing().share(ptr).map(drop)] {
                 let Err(AllocError::InvalidPointer(wrong)) = answer else { panic!("{answer:?}") };
                 assert_eq!((wrong.ptr, wrong.problem), (ptr, Problem::Owned));
             }

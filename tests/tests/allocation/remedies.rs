@@ -19,7 +19,7 @@ fn callbacks_run_before_the_device_is_asked<P: Policy>() {
         with_policy::<P>(OpenRegConfig::default().devices(1).capacity(64 * MIB), Settings::default());
     let kept = Arc::new(std::sync::Mutex::new(Some(allocator.malloc(40 * MIB, stream).unwrap())));
     let (weak, store) = (Arc::downgrade(&allocator), Arc::clone(&kept));
-    allocator.add_free_memory_callback(move || {
+    allocator.hooks().on_low_memory(move || {
         let Some(ptr) = store.lock().unwrap().take() else { return false };
         weak.upgrade().is_some_and(|allocator| allocator.free(ptr).is_ok())
     });
@@ -34,7 +34,7 @@ fn all_callbacks_run<P: Policy>() {
     let runs = Arc::new(AtomicU32::new(0));
     for _ in 0..2 {
         let runs = Arc::clone(&runs);
-        allocator.add_free_memory_callback(move || {
+        allocator.hooks().on_low_memory(move || {
             runs.fetch_add(1, Ordering::SeqCst);
             true
         });

@@ -174,8 +174,8 @@ fn a_thread_may_free_memory_to_its_very_end<P: Policy>() {
         let Last(allocator, ptr, stream) = *unsafe { Box::from_raw(last.cast::<Last>()) };
         allocator.free(ptr).unwrap();
         allocator.malloc(40 * MIB, stream).unwrap();
-        allocator.mark_capture_begin(DEVICE).unwrap();
-        allocator.mark_capture_end(DEVICE).unwrap();
+        allocator.pools().mark_capture_begin(DEVICE).unwrap();
+        allocator.pools().mark_capture_end(DEVICE).unwrap();
     }
 
     on_each(&mapped(64), |rig| {
@@ -194,7 +194,7 @@ fn a_thread_may_free_memory_to_its_very_end<P: Policy>() {
             scope.spawn(ends).join().unwrap();
         });
         allocator.synchronise(DEVICE).unwrap();
-        assert_eq!(allocator.hardened_stats(DEVICE).unwrap().checked, 1);
+        assert_eq!(allocator.statistics().hardened(DEVICE).unwrap().checked, 1);
         assert_eq!(allocator.stats(DEVICE).unwrap().allocation.all.current, 1);
     });
 }

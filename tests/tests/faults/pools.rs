@@ -88,22 +88,22 @@ impl Program<'_> {
     fn user_pool(&self, source: Option<Arc<dyn SegmentSource>>) {
         let pool = PoolId::fresh();
         let allocator = &self.allocator;
-        allocator.create_pool(DEVICE, pool, source).unwrap();
-        allocator.begin_pool(DEVICE, pool, Filter::Stream(self.stream)).unwrap();
-        self.again(|| allocator.prime_pool(pool, self.stream, &[4 * MIB]));
+        allocator.pools().create(DEVICE, pool, source).unwrap();
+        allocator.pools().begin(DEVICE, pool, Filter::Stream(self.stream)).unwrap();
+        self.again(|| allocator.pools().prime(pool, self.stream, &[4 * MIB]));
         let (small, large) = (self.malloc(3 * MIB, self.stream), self.malloc(40 * MIB, self.stream));
         self.write(self.side, small);
         allocator.record_stream(small, self.side).unwrap();
         self.free(small);
-        allocator.end_pool(DEVICE, pool).unwrap();
+        allocator.pools().end(DEVICE, pool).unwrap();
         for _ in 0..2 {
-            allocator.release_pool(DEVICE, pool).unwrap();
+            allocator.pools().release(DEVICE, pool).unwrap();
         }
-        self.again(|| allocator.empty_pool(pool));
+        self.again(|| allocator.pools().empty(pool));
         self.write(self.stream, large);
         self.free(large);
         self.again(|| allocator.empty_cache());
-        assert!(allocator.pool_use_count(DEVICE, pool).is_err(), "the pool is gone with its memory");
+        assert!(allocator.pools().use_count(DEVICE, pool).is_err(), "the pool is gone with its memory");
     }
 
     /// A capture with a side stream, replayed around a checkpoint.
@@ -112,9 +112,9 @@ impl Program<'_> {
         let capture = backend.capture().unwrap();
         let event = || self.again(|| backend.create_event(DEVICE, EventFlags::empty()));
         let (fork, join) = (event(), event());
-        allocator.begin_pool(DEVICE, pool, Filter::Stream(self.stream)).unwrap();
+        allocator.pools().begin(DEVICE, pool, Filter::Stream(self.stream)).unwrap();
         self.again(|| capture.begin(self.stream, CaptureMode::ThreadLocal));
-        allocator.mark_capture_begin(DEVICE).unwrap();
+        allocator.pools().mark_capture_begin(DEVICE).unwrap();
         let shared = self.malloc(5 * MIB, self.stream);
         self.write(self.stream, shared);
         self.again(|| backend.record_event(fork, self.stream));
@@ -128,20 +128,20 @@ impl Program<'_> {
         self.again(|| backend.record_event(join, self.side));
         self.again(|| backend.wait_event(self.stream, join));
         let graph = self.again(|| capture.end(self.stream));
-        allocator.mark_capture_end(DEVICE).unwrap();
-        allocator.end_pool(DEVICE, pool).unwrap();
+        allocator.pools().mark_capture_end(DEVICE).unwrap();
+        allocator.pools().end(DEVICE, pool).unwrap();
         let launch = || {
             // SAFETY: rule 2: the pool keeps the graph's memory while it is in use.
             self.again(|| unsafe { capture.launch(graph, self.stream) });
         };
         launch();
         self.again(|| allocator.synchronise(DEVICE));
-        let saved = self.again(|| allocator.checkpoint(DEVICE, pool));
+        let saved = self.again(|| allocator.pools().checkpoint(DEVICE, pool));
         self.free(kept);
-        allocator.begin_pool(DEVICE, pool, Filter::Stream(self.stream)).unwrap();
+        allocator.pools().begin(DEVICE, pool, Filter::Stream(self.stream)).unwrap();
         let other = self.malloc(30 * MIB, self.stream);
-        allocator.end_pool(DEVICE, pool).unwrap();
-        let delta = self.again(|| allocator.restore_checkpoint(&saved, None));
+        allocator.pools().end(DEVICE, pool).unwrap();
+        let delta = self.again(|| allocator.pools().restore(&saved, None));
         assert_eq!((delta.freed, delta.allocated), (vec![other], vec![kept]));
         launch();
         self.free(kept);
@@ -153,7 +153,7 @@ impl Program<'_> {
             self.again(|| unsafe { backend.destroy_event(event) });
         }
         for _ in 0..2 {
-            allocator.release_pool(DEVICE, pool).unwrap();
+            allocator.pools().release(DEVICE, pool).unwrap();
         }
     }
 }

@@ -58,19 +58,19 @@ impl Program<'_> {
         }
         assert_eq!(self.machine.used(), 0, "all of it sleeps");
         for (ptr, ..) in blocks {
-            assert_eq!(allocator.is_asleep(*ptr), Some(true), "its address is kept");
+            assert_eq!(allocator.sleep_mode().is_asleep(*ptr), Some(true), "its address is kept");
         }
         for spare in spares {
             allocator.free(spare).expect("free never fails");
         }
-        let woken = self.again(|| allocator.wake(Tags::All));
+        let woken = self.again(|| allocator.sleep_mode().wake(Tags::All));
         if !self.struck.get() {
             assert_eq!(woken.dropped, 2 * MIB, "what was freed is not woken");
         }
         allocator.check_invariants();
         self.check(blocks);
         self.again(|| allocator.put_to_sleep(Tags::All, backup));
-        self.again(|| allocator.wake(Tags::Only(TAG)));
+        self.again(|| allocator.sleep_mode().wake(Tags::Only(TAG)));
         self.check(blocks);
     }
 }
@@ -82,15 +82,15 @@ fn run<P: Policy>(k: u64, backup: &Backup) -> (u64, bool) {
     let allocator = granule_tests::made::<P>(machine.backend(), Settings::default()).unwrap();
     let stream = machine.device.default_stream(DEVICE);
     let pool = PoolId::fresh();
-    allocator.create_pool(DEVICE, pool, None).unwrap();
-    allocator.set_sleep_tag(DEVICE, pool, Some(SleepTag::new("weights"))).unwrap();
-    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    allocator.pools().create(DEVICE, pool, None).unwrap();
+    allocator.sleep_mode().set_tag(DEVICE, pool, Some(SleepTag::new("weights"))).unwrap();
+    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
     // Small ones, on granules of 2 MiB: the second granule is the spares' alone.
     let malloc = |bytes| allocator.malloc(bytes, stream).unwrap();
     let mut blocks: Vec<_> = [1, 2].map(|seed| (malloc(MIB), MIB, seed)).into();
     let spares = [malloc(MIB), malloc(MIB)];
     blocks.push((malloc(700), 700, 3));
-    allocator.end_pool(DEVICE, pool).unwrap();
+    allocator.pools().end(DEVICE, pool).unwrap();
     for (ptr, bytes, seed) in &blocks {
         Bytes(&*machine.device).write(*ptr, &pattern(*seed, *bytes));
     }
@@ -106,12 +106,12 @@ fn run<P: Policy>(k: u64, backup: &Backup) -> (u64, bool) {
         allocator.free(ptr).unwrap();
     }
     for _ in 0..2 {
-        allocator.release_pool(DEVICE, pool).unwrap();
+        allocator.pools().release(DEVICE, pool).unwrap();
     }
     allocator.empty_cache().unwrap();
-    allocator.drop_backups();
+    allocator.sleep_mode().drop_backups();
     allocator.check_invariants();
-    assert_eq!(allocator.backup_bytes(), 0, "call {k}: no backup is left");
+    assert_eq!(allocator.sleep_mode().backup_bytes(), 0, "call {k}: no backup is left");
     assert_eq!(machine.used(), 0, "call {k}: nothing is lost");
     assert_eq!(machine.traps(), 0, "call {k}: no work was disturbed");
     (calls, struck.get())

@@ -21,13 +21,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The pool was released, its memory can go, and its record with it; captures are no concern of later calls.
 pub(crate) fn nothing_remains(rig: &Rig, allocator: &Allocator, pool: PoolId, stream: Stream) {
     assert_eq!(rig.backend.capture().unwrap().status(stream), Ok(CaptureStatus::None));
-    if let Ok(uses) = allocator.pool_use_count(DEVICE, pool) {
+    if let Ok(uses) = allocator.pools().use_count(DEVICE, pool) {
         assert_eq!(uses, 0, "{}: the pool was released", rig.name);
     }
     rig.nothing_is_left(allocator);
-    assert!(matches!(allocator.pool_use_count(DEVICE, pool), Err(AllocError::UnknownPool { .. })));
-    assert!(matches!(allocator.end_pool(DEVICE, pool), Err(AllocError::Pool { .. })), "its scope is closed");
-    assert!(matches!(allocator.mark_capture_end(DEVICE), Err(AllocError::NoCapture { .. })));
+    assert!(matches!(allocator.pools().use_count(DEVICE, pool), Err(AllocError::UnknownPool { .. })));
+    assert!(
+        matches!(allocator.pools().end(DEVICE, pool), Err(AllocError::Pool { .. })),
+        "its scope is closed"
+    );
+    assert!(matches!(allocator.pools().mark_capture_end(DEVICE), Err(AllocError::NoCapture { .. })));
     let calls = rig.device.calls();
     let ptr = allocator.malloc(MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
@@ -189,7 +192,7 @@ fn no_call_of_the_allocator_breaks_a_capture<P: Policy>() {
         let (allocator, stream, home, user) =
             (rig.with_policy::<P>(Settings::default()), rig.new_stream(), rig.stream(), rig.new_stream());
         let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
-        let saved = allocator.checkpoint(DEVICE, pool.id()).unwrap();
+        let saved = allocator.pools().checkpoint(DEVICE, pool.id()).unwrap();
         let pend = || {
             let ptr = allocator.malloc(5 * MIB, home).unwrap();
             rig.device.use_memory(Stream { backend: rig.device.id(), ..user }, ptr, MIB).unwrap();
@@ -201,12 +204,12 @@ fn no_call_of_the_allocator_breaks_a_capture<P: Policy>() {
             ("malloc", &|| allocator.free(allocator.malloc(50 * MIB, home).unwrap()).unwrap()),
             ("poll", &|| allocator.poll(DEVICE).unwrap()),
             ("synchronise", &|| allocator.synchronise(DEVICE).unwrap()),
-            ("checkpoint", &|| drop(allocator.checkpoint(DEVICE, pool.id()).unwrap())),
-            ("restore", &|| drop(allocator.restore_checkpoint(&saved, None).unwrap())),
-            ("cache info", &|| assert!(allocator.cache_info(DEVICE).unwrap().largest() > 0)),
+            ("checkpoint", &|| drop(allocator.pools().checkpoint(DEVICE, pool.id()).unwrap())),
+            ("restore", &|| drop(allocator.pools().restore(&saved, None).unwrap())),
+            ("cache info", &|| assert!(allocator.statistics().cache_info(DEVICE).unwrap().largest() > 0)),
             ("stats", &|| drop(allocator.stats(DEVICE).unwrap())),
             ("snapshot", &|| drop(allocator.snapshot(true))),
-            ("prime", &|| allocator.prime_pool(pool.id(), home, &[60 * MIB]).unwrap()),
+            ("prime", &|| allocator.pools().prime(pool.id(), home, &[60 * MIB]).unwrap()),
             ("retire", &|| {
                 let short = rig.new_stream();
                 allocator.free(allocator.malloc(MIB, short).unwrap()).unwrap();
@@ -280,7 +283,7 @@ fn a_restore_keeps_no_events_for_uses_that_are_over() {
         let (allocator, stream, side) =
             (rig.allocator(Settings::default()), rig.new_stream(), rig.new_stream());
         let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
-        let empty = allocator.checkpoint(DEVICE, pool.id()).unwrap();
+        let empty = allocator.pools().checkpoint(DEVICE, pool.id()).unwrap();
         let mut made = Vec::new();
         for _ in 0..3 {
             let mut capture = begin(&allocator, stream);
@@ -293,7 +296,7 @@ fn a_restore_keeps_no_events_for_uses_that_are_over() {
             made.push(rig.device.calls().since(&before).get(Call::CreateEvent));
             join(&*rig.backend, side, stream);
             drop((scope, capture.end().unwrap()));
-            assert_eq!(allocator.restore_checkpoint(&empty, None).unwrap().freed, [shared]);
+            assert_eq!(allocator.pools().restore(&empty, None).unwrap().freed, [shared]);
         }
         assert_eq!(made[1..], [0, 0], "{}", rig.name);
         drop(pool);
@@ -309,7 +312,7 @@ fn a_capture_that_could_not_begin_can_be_begun_again_with_its_pool<P: Policy>() 
         rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::BeginCapture, 1, ErrorKind::Other));
         assert!(matches!(begin(), Err(AllocError::Backend(_))));
         rig.device.set_faults(FaultPlan::none());
-        assert!(matches!(allocator.pool_use_count(DEVICE, pool), Err(AllocError::UnknownPool { .. })));
+        assert!(matches!(allocator.pools().use_count(DEVICE, pool), Err(AllocError::UnknownPool { .. })));
         drop(begin().expect("nothing had changed"));
         rig.nothing_is_left(&allocator);
     });
@@ -333,7 +336,7 @@ fn a_captured_request_never_goes_astray<P: Policy>() {
                 ));
                 let outcome = allocator.malloc(MIB, stream);
                 rig.device.set_faults(FaultPlan::none());
-                let astray = allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap().allocation;
+                let astray = allocator.pools().stats(DEVICE, PoolId::DEFAULT).unwrap().allocation;
                 assert_eq!(astray, 0, "{}: question {k}: {outcome:?}", rig.name);
                 allocator.malloc(MIB, stream).expect("the call can be made again");
             }
@@ -371,7 +374,7 @@ fn a_capture_whose_end_panics_keeps_nothing<P: Policy>() {
     on_each(&of(100), |rig| {
         let settings = Settings { graph_capture_record_stream_reuse: true, ..Settings::default() };
         let (allocator, stream, side) = (rig.with_policy::<P>(settings), rig.new_stream(), rig.new_stream());
-        allocator.record_history(&HistoryOptions::newest(10));
+        allocator.history().record(&HistoryOptions::newest(10));
         let capture = begin(&allocator, stream);
         let pool = capture.pool();
         let shared = allocator.malloc(30 * MIB, stream).unwrap();
@@ -380,7 +383,7 @@ fn a_capture_whose_end_panics_keeps_nothing<P: Policy>() {
         allocator.free(shared).unwrap();
         join(&*rig.backend, side, stream);
         let told = AtomicBool::new(false);
-        allocator.add_trace_tracker(move |entry, _| {
+        allocator.hooks().on_trace(move |entry, _| {
             if entry.action == Action::FreeCompleted && !told.swap(true, Ordering::Relaxed) {
                 resume_unwind(Box::new("the tracker has a bug"));
             }
@@ -395,10 +398,10 @@ fn a_scope_whose_end_panics_is_over<P: Policy>() {
     on_each(&of(100), |rig| {
         let settings = Settings { graph_capture_record_stream_reuse: true, ..Settings::default() };
         let (allocator, stream, side) = (rig.with_policy::<P>(settings), rig.new_stream(), rig.new_stream());
-        allocator.record_history(&HistoryOptions::newest(10));
+        allocator.history().record(&HistoryOptions::newest(10));
         let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
         let capture = rig.backend.capture().unwrap();
-        allocator.mark_capture_begin(DEVICE).unwrap();
+        allocator.pools().mark_capture_begin(DEVICE).unwrap();
         capture.begin(stream, CaptureMode::Global).unwrap();
         let scope = pool.enter(Filter::this_thread()).unwrap();
         let shared = allocator.malloc(30 * MIB, stream).unwrap();
@@ -407,14 +410,14 @@ fn a_scope_whose_end_panics_is_over<P: Policy>() {
         allocator.free(shared).unwrap();
         join(&*rig.backend, side, stream);
         let graph = capture.end(stream).unwrap();
-        allocator.add_trace_tracker(|entry, _| {
+        allocator.hooks().on_trace(|entry, _| {
             if entry.action == Action::FreeCompleted {
                 resume_unwind(Box::new("the tracker has a bug"));
             }
         });
         catch_unwind(AssertUnwindSafe(move || drop(scope))).unwrap_err();
         assert_eq!(pool.use_count().unwrap(), 1, "{}: that of the pool", rig.name);
-        allocator.mark_capture_end(DEVICE).unwrap();
+        allocator.pools().mark_capture_end(DEVICE).unwrap();
         // SAFETY: rule 1: made above, and never launched.
         unsafe { capture.destroy_graph(graph) }.unwrap();
         drop(pool);

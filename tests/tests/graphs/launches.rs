@@ -104,25 +104,25 @@ fn a_values_references_are_not_released_by_id<P: Policy>() {
         let capture = begin(&allocator, stream);
         let pool = capture.pool();
         let ptr = allocator.malloc(30 * MIB, stream).unwrap();
-        stays(allocator.mark_capture_end(DEVICE));
-        stays(allocator.end_pool(DEVICE, pool));
-        stays(allocator.release_pool(DEVICE, pool));
+        stays(allocator.pools().mark_capture_end(DEVICE));
+        stays(allocator.pools().end(DEVICE, pool));
+        stays(allocator.pools().release(DEVICE, pool));
         let graph = capture.end().unwrap();
-        stays(allocator.release_pool(DEVICE, pool));
-        allocator.create_pool(DEVICE, pool, None).unwrap();
-        allocator.release_pool(DEVICE, pool).expect("the program's own reference");
+        stays(allocator.pools().release(DEVICE, pool));
+        allocator.pools().create(DEVICE, pool, None).unwrap();
+        allocator.pools().release(DEVICE, pool).expect("the program's own reference");
         allocator.free(ptr).unwrap();
         allocator.empty_cache().unwrap();
         assert!(
-            allocator.pool_stats(DEVICE, pool).unwrap().free_bytes >= 30 * MIB,
+            allocator.pools().stats(DEVICE, pool).unwrap().free_bytes >= 30 * MIB,
             "the graph keeps its memory"
         );
         drop(graph);
         nothing_remains(rig, &allocator, pool, stream);
         let kept = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
-        stays(allocator.release_pool(DEVICE, kept.id()));
+        stays(allocator.pools().release(DEVICE, kept.id()));
         let scope = kept.enter(Filter::Always).unwrap();
-        stays(allocator.end_pool(DEVICE, kept.id()));
+        stays(allocator.pools().end(DEVICE, kept.id()));
         drop((scope, kept));
         rig.nothing_is_left(&allocator);
     });
@@ -169,7 +169,7 @@ fn a_retained_pool_keeps_its_memory_for_the_graph<P: Policy>() {
         let mut graph = capture.end().unwrap();
         allocator.free(ptr).unwrap();
         assert!(take(&allocator, &pool, 250 * MIB, stream).unwrap_err().is_out_of_memory());
-        allocator.set_use_on_oom(DEVICE, pool.id(), true).unwrap();
+        allocator.pools().set_use_on_oom(DEVICE, pool.id(), true).unwrap();
         assert!(allocator.malloc(110 * MIB, stream).unwrap_err().is_out_of_memory());
         assert!(allocator.malloc(100 * MIB, stream).unwrap().0 != ptr.0, "it is lent to nobody");
         // SAFETY: the graph's pools keep its memory.

@@ -79,8 +79,8 @@ fn a_graph_is_replayed(backend: &dyn Backend, allocator: &Allocator, stream: Str
     // SAFETY: rule 2: a live block.
     unsafe { backend.memset_async(late, 9, BYTES, stream) }.unwrap();
     let mut graph = capture.end().unwrap();
-    assert_eq!(allocator.pool_stats(DEVICE, pool).unwrap().allocation, 3);
-    let territory = allocator.snapshot_pool(pool, false).segments;
+    assert_eq!(allocator.pools().stats(DEVICE, pool).unwrap().allocation, 3);
+    let territory = allocator.pools().snapshot(pool, false).segments;
     for round in 0..5 {
         let others = [BYTES, MIB + 1].map(|bytes| allocator.malloc(bytes, stream).unwrap());
         for other in others {
@@ -134,14 +134,14 @@ fn a_checkpoint_is_brought_back(allocator: &Allocator, stream: Stream) {
     let scope = pool.enter(Filter::Always).unwrap();
     let blocks = [0; 4].map(|_| allocator.malloc(3 * MIB, stream).unwrap());
     allocator.free(blocks[1]).unwrap();
-    let saved = allocator.checkpoint(DEVICE, pool.id()).unwrap();
+    let saved = allocator.pools().checkpoint(DEVICE, pool.id()).unwrap();
     allocator.free(blocks[2]).unwrap();
     let more = allocator.malloc(5 * MIB, stream).unwrap();
-    let delta = allocator.restore_checkpoint(&saved, None).unwrap();
+    let delta = allocator.pools().restore(&saved, None).unwrap();
     assert!(delta.freed.contains(&more));
     let kept = BTreeSet::from([blocks[0], blocks[2], blocks[3]]);
     assert_eq!(delta.allocated.into_iter().collect::<BTreeSet<_>>(), kept);
-    assert!(allocator.pool_has_live(DEVICE, pool.id(), &kept).unwrap());
+    assert!(allocator.pools().has_live(DEVICE, pool.id(), &kept).unwrap());
     kept.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
     drop((scope, pool));
 }

@@ -106,7 +106,7 @@ impl Program {
 
     /// Addresses that belong to the graph.
     fn territory(&self, allocator: &Allocator) -> Vec<Range<u64>> {
-        let segments = self.graph.pools().flat_map(|pool| allocator.snapshot_pool(pool, false).segments);
+        let segments = self.graph.pools().flat_map(|pool| allocator.pools().snapshot(pool, false).segments);
         segments.map(|segment| segment.address..segment.address + segment.total_size).collect()
     }
 }

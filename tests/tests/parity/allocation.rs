@@ -222,7 +222,7 @@ fn a09_threads_at_once_get_what_they_would_get_in_turn() {
                 rig.device.set_faults(slow);
                 let allocator = rig.allocator(settings.clone());
                 let pool = PoolId::fresh();
-                allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+                allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
                 let streams = [rig.new_stream(), rig.new_stream()];
                 let (start, blocks) = (Barrier::new(4), Mutex::new(Vec::new()));
                 std::thread::scope(|scope| {
@@ -238,12 +238,12 @@ fn a09_threads_at_once_get_what_they_would_get_in_turn() {
                 let mut blocks = blocks.into_inner().unwrap();
                 blocks.sort();
                 assert!(blocks.windows(2).all(|pair| pair[0].0 + bytes <= pair[1].0), "{blocks:?}");
-                let seen = allocator.snapshot_pool(pool, false).segments;
+                let seen = allocator.pools().snapshot(pool, false).segments;
                 assert_eq!(seen.len(), segments, "{bytes} bytes: {seen:?}");
                 let held: u64 = seen.iter().map(|segment| segment.total_size).sum();
                 assert_eq!(held, rig.used());
-                allocator.end_pool(DEVICE, pool).unwrap();
-                allocator.release_pool(DEVICE, pool).unwrap();
+                allocator.pools().end(DEVICE, pool).unwrap();
+                allocator.pools().release(DEVICE, pool).unwrap();
                 free_all(&allocator, blocks);
                 rig.nothing_is_left(&allocator);
             });

@@ -30,7 +30,7 @@ fn a13_with_caching_off_each_allocation_is_a_driver_call() {
     on_each(&machine(), |rig| {
         for variable in environment::BYPASS_VARIABLES {
             let allocator = rig.allocator(with(variable));
-            allocator.record_history(&HistoryOptions::newest(100));
+            allocator.history().record(&HistoryOptions::newest(100));
             assert!(!allocator.is_enabled(), "whoever builds on the cache can ask: {variable}");
             rig.device.reset_calls();
             let before = allocator.stats(DEVICE).unwrap();
@@ -72,14 +72,14 @@ fn a13_a_request_during_a_capture_is_refused_by_the_driver() {
         let early = allocator.malloc(512, rig.stream()).unwrap();
         let stream = rig.new_stream();
         let capture = rig.backend.capture().unwrap();
-        allocator.mark_capture_begin(DEVICE).unwrap();
+        allocator.pools().mark_capture_begin(DEVICE).unwrap();
         capture.begin(stream, CaptureMode::ThreadLocal).unwrap();
         let answer = allocator.malloc(512, stream);
         let Err(AllocError::Backend(error)) = answer else { panic!("{answer:?}") };
         assert_eq!(error.kind, ErrorKind::CaptureViolation, "its mode is not relaxed");
         // The attempt broke the capture, as PyTorch wants it.
         assert!(capture.end(stream).is_err());
-        allocator.mark_capture_end(DEVICE).unwrap();
+        allocator.pools().mark_capture_end(DEVICE).unwrap();
         allocator.free(early).unwrap();
         rig.nothing_is_left(&allocator);
     });

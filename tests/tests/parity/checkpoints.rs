@@ -22,7 +22,7 @@ impl<'r> Scene<'r> {
     fn new(rig: &'r Rig, settings: Settings) -> Self {
         let allocator = rig.allocator(settings);
         let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
-        allocator.begin_pool(DEVICE, pool.id(), Filter::Always).unwrap();
+        allocator.pools().begin(DEVICE, pool.id(), Filter::Always).unwrap();
         Self { rig, allocator, pool, home: rig.stream() }
     }
 
@@ -44,15 +44,15 @@ impl<'r> Scene<'r> {
 
     fn has_live(&self, expected: impl IntoIterator<Item = DevicePtr>) -> bool {
         let expected: BTreeSet<_> = expected.into_iter().collect();
-        self.allocator.pool_has_live(DEVICE, self.pool.id(), &expected).unwrap()
+        self.allocator.pools().has_live(DEVICE, self.pool.id(), &expected).unwrap()
     }
 
     /// Ends the scene with these blocks live.
     fn end(self, live: impl IntoIterator<Item = DevicePtr>) {
         self.give(live);
         let Self { rig, allocator, pool, .. } = self;
-        allocator.end_pool(DEVICE, pool.id()).unwrap();
-        allocator.release_pool(DEVICE, pool.id()).unwrap();
+        allocator.pools().end(DEVICE, pool.id()).unwrap();
+        allocator.pools().release(DEVICE, pool.id()).unwrap();
         drop(pool);
         rig.nothing_is_left(&allocator);
     }
@@ -78,15 +78,17 @@ fn k01_a_checkpoint_brings_live_set_and_layout_back() {
                     let blocks = [0; 8].map(|_| scene.take(bytes));
                     let kept: Vec<_> = live.iter().map(|n| blocks[*n]).collect();
                     scene.give(blocks.into_iter().filter(|ptr| !kept.contains(ptr)));
-                    let (saved, before) =
-                        (scene.allocator.checkpoint(DEVICE, scene.pool.id()).unwrap(), scene.layout());
+                    let (saved, before) = (
+                        scene.allocator.pools().checkpoint(DEVICE, scene.pool.id()).unwrap(),
+                        scene.layout(),
+                    );
                     assert_eq!(saved.live(), kept.iter().copied().collect());
                     let stats = scene.allocator.stats(DEVICE).unwrap();
                     // Extra frees, and blocks of other sizes where the freed ones were.
                     scene.give(kept.iter().copied().step_by(2));
                     let after = [bytes / 3 + 1, bytes, 512].map(|bytes| scene.take(bytes));
                     scene.allocator.free(after[1]).unwrap();
-                    let delta = scene.allocator.restore_checkpoint(&saved, None).unwrap();
+                    let delta = scene.allocator.pools().restore(&saved, None).unwrap();
                     assert_eq!(delta.allocated, kept, "{what}, {bytes} bytes");
                     let mut freed: Vec<_> = kept.iter().copied().skip(1).step_by(2).collect();
                     freed.extend([after[0], after[2]]);
@@ -117,15 +119,15 @@ fn k02_a_block_that_was_freed_since_is_live_again() {
     on_each(&of(200), |rig| {
         let scene = Scene::new(rig, Settings::default());
         let (kept, dead) = (scene.take(3 * MIB), scene.take(4 * MIB));
-        let saved = scene.allocator.checkpoint(DEVICE, scene.pool.id()).unwrap();
+        let saved = scene.allocator.pools().checkpoint(DEVICE, scene.pool.id()).unwrap();
         scene.allocator.free(dead).unwrap();
         assert!(matches!(scene.allocator.free(dead), Err(AllocError::InvalidPointer { .. })));
-        let delta = scene.allocator.restore_checkpoint(&saved, None).unwrap();
+        let delta = scene.allocator.pools().restore(&saved, None).unwrap();
         assert_eq!((delta.freed, delta.allocated), (vec![kept], vec![kept, dead]));
         assert_eq!(scene.allocator.block_size(dead), Some(4 * MIB));
         scene.allocator.free(dead).expect("its new owner frees it");
         // As often as one likes.
-        let delta = scene.allocator.restore_checkpoint(&saved, None).unwrap();
+        let delta = scene.allocator.pools().restore(&saved, None).unwrap();
         assert_eq!(delta.allocated, [kept, dead]);
         scene.end([kept, dead]);
     });
@@ -136,18 +138,18 @@ fn k03_a_live_block_that_was_not_passed_as_stale_is_an_error() {
     on_each(&of(200), |rig| {
         let scene = Scene::new(rig, Settings::default());
         let kept = scene.take(3 * MIB);
-        let saved = scene.allocator.checkpoint(DEVICE, scene.pool.id()).unwrap();
+        let saved = scene.allocator.pools().checkpoint(DEVICE, scene.pool.id()).unwrap();
         let (one, other) = (scene.take(3 * MIB), scene.take(MIB));
         let before = scene.layout();
         for stale in [vec![], vec![kept, one], vec![one, other]] {
             let stale: BTreeSet<_> = stale.into_iter().collect();
-            let refused = scene.allocator.restore_checkpoint(&saved, Some(&stale)).unwrap_err();
+            let refused = scene.allocator.pools().restore(&saved, Some(&stale)).unwrap_err();
             let text = refused.to_string();
             assert!(text.contains("Any stale tensors which are being manually freed"), "{text}");
             assert_eq!(scene.layout(), before, "nothing has changed");
         }
         let stale = BTreeSet::from([kept, one, other]);
-        let delta = scene.allocator.restore_checkpoint(&saved, Some(&stale)).unwrap();
+        let delta = scene.allocator.pools().restore(&saved, Some(&stale)).unwrap();
         assert_eq!(delta.freed.into_iter().collect::<BTreeSet<_>>(), stale);
         assert_eq!(delta.allocated, [kept]);
         assert!(
@@ -166,11 +168,11 @@ fn k04_a_segment_that_grew_since_is_restored_with_more_free_memory() {
         let sizes = |scene: &Scene<'_>| scene.layout().into_iter().map(|b| (b.1, b.2)).collect::<Vec<_>>();
         use BlockState::{ActiveAllocated, Inactive};
         assert_eq!(sizes(&scene), [(2 * MIB, ActiveAllocated), (18 * MIB, Inactive)]);
-        let saved = scene.allocator.checkpoint(DEVICE, scene.pool.id()).unwrap();
+        let saved = scene.allocator.pools().checkpoint(DEVICE, scene.pool.id()).unwrap();
         let large = scene.take(30 * MIB);
         assert_eq!(large, kept.add(2 * MIB), "in the same segment");
         assert_eq!(rig.used(), 40 * MIB);
-        let delta = scene.allocator.restore_checkpoint(&saved, None).unwrap();
+        let delta = scene.allocator.pools().restore(&saved, None).unwrap();
         assert_eq!((delta.freed, delta.allocated), (vec![kept, large], vec![kept]));
         assert_eq!(sizes(&scene), [(2 * MIB, ActiveAllocated), (38 * MIB, Inactive)]);
         assert_eq!(scene.take(38 * MIB), large, "all of it is usable");
@@ -192,15 +194,15 @@ fn k05_the_check_of_live_blocks_holds_for_exactly_the_live_set() {
         scene.allocator.free(two).unwrap();
         assert!(!scene.has_live([one, two, three]) && scene.has_live([one, three]));
         // Other pools do not count.
-        scene.allocator.end_pool(DEVICE, scene.pool.id()).unwrap();
+        scene.allocator.pools().end(DEVICE, scene.pool.id()).unwrap();
         let outside = scene.take(KIB);
         assert!(scene.has_live([one, three]) && !scene.has_live([one, three, outside]));
-        scene.allocator.begin_pool(DEVICE, scene.pool.id(), Filter::Always).unwrap();
+        scene.allocator.pools().begin(DEVICE, scene.pool.id(), Filter::Always).unwrap();
         let unknown = PoolId(0, u64::MAX);
-        let refused = scene.allocator.pool_has_live(DEVICE, unknown, &BTreeSet::new()).unwrap_err();
+        let refused = scene.allocator.pools().has_live(DEVICE, unknown, &BTreeSet::new()).unwrap_err();
         assert!(refused.to_string().contains("Could not find pool of id"), "{refused}");
         scene.allocator.free(outside).unwrap();
-        scene.allocator.release_pool(DEVICE, scene.pool.id()).unwrap();
+        scene.allocator.pools().release(DEVICE, scene.pool.id()).unwrap();
         scene.end([one, three]);
     });
 }
@@ -210,24 +212,25 @@ fn k05_the_check_of_live_blocks_holds_for_exactly_the_live_set() {
 fn k05_pending_blocks_do_not_count_and_cannot_be_saved() {
     on_each(&of(200).clock(backend_openreg::Clock::Workers), |rig| {
         let scene = Scene::new(rig, Settings::default());
-        let empty = scene.allocator.checkpoint(DEVICE, scene.pool.id()).unwrap();
+        let empty = scene.allocator.pools().checkpoint(DEVICE, scene.pool.id()).unwrap();
         let side = rig.new_stream();
         let gate = rig.hold(side);
         let ptr = scene.take(3 * MIB);
         scene.allocator.record_stream(ptr, side).unwrap();
-        let refused = scene.allocator.restore_checkpoint(&empty, None).unwrap_err();
+        let refused = scene.allocator.pools().restore(&empty, None).unwrap_err();
         assert!(refused.to_string().contains("Events should have synchronized when setting"), "{refused}");
         assert!(scene.has_live([ptr]), "nothing has changed");
         scene.allocator.free(ptr).unwrap();
         assert!(scene.has_live([]));
-        let refused = scene.allocator.checkpoint(DEVICE, scene.pool.id()).unwrap_err();
+        let refused = scene.allocator.pools().checkpoint(DEVICE, scene.pool.id()).unwrap_err();
         assert!(
             refused.to_string().contains("Events should have synchronized when checkpointing"),
             "{refused}"
         );
         gate.open();
         rig.backend.synchronize_stream(side).unwrap();
-        let saved = scene.allocator.checkpoint(DEVICE, scene.pool.id()).expect("the events have come");
+        let saved =
+            scene.allocator.pools().checkpoint(DEVICE, scene.pool.id()).expect("the events have come");
         assert_eq!(saved.live(), BTreeSet::new());
         scene.end([]);
     });
@@ -238,13 +241,13 @@ fn k05_pending_blocks_do_not_count_and_cannot_be_saved() {
 fn a_checkpoint_is_not_restored_over_what_a_buffer_has() {
     on_each(&of(200), |rig| {
         let scene = Scene::new(rig, Settings::default());
-        let saved = scene.allocator.checkpoint(DEVICE, scene.pool.id()).unwrap();
+        let saved = scene.allocator.pools().checkpoint(DEVICE, scene.pool.id()).unwrap();
         let buffer = DeviceBuffer::new(&scene.allocator, KIB, scene.home).unwrap();
-        let refused = scene.allocator.restore_checkpoint(&saved, None).unwrap_err();
+        let refused = scene.allocator.pools().restore(&saved, None).unwrap_err();
         assert!(refused.to_string().contains("drop the buffer, or take its address out"), "{refused}");
         assert!(scene.has_live([buffer.ptr()]), "nothing has changed");
         let raw = buffer.into_raw();
-        assert_eq!(scene.allocator.restore_checkpoint(&saved, None).unwrap().freed, [raw]);
+        assert_eq!(scene.allocator.pools().restore(&saved, None).unwrap().freed, [raw]);
         scene.end([]);
     });
 }
@@ -255,23 +258,23 @@ fn checkpoints_of_pools_that_are_gone_are_refused() {
         let scene = Scene::new(rig, Settings::default());
         let (allocator, id) = (scene.allocator.clone(), scene.pool.id());
         let ptr = scene.take(3 * MIB);
-        let saved = allocator.checkpoint(DEVICE, id).unwrap();
+        let saved = allocator.pools().checkpoint(DEVICE, id).unwrap();
         assert_eq!((saved.pool(), saved.device()), (id, DEVICE));
-        allocator.end_pool(DEVICE, id).unwrap();
-        allocator.release_pool(DEVICE, id).unwrap();
+        allocator.pools().end(DEVICE, id).unwrap();
+        allocator.pools().release(DEVICE, id).unwrap();
         drop(scene.pool);
-        assert!(matches!(allocator.restore_checkpoint(&saved, None), Err(AllocError::DeadPool { .. })));
+        assert!(matches!(allocator.pools().restore(&saved, None), Err(AllocError::DeadPool { .. })));
         allocator.free(ptr).unwrap();
         allocator.empty_cache().unwrap();
-        assert!(matches!(allocator.restore_checkpoint(&saved, None), Err(AllocError::UnknownPool { .. })));
-        assert!(matches!(allocator.checkpoint(DEVICE, id), Err(AllocError::UnknownPool { .. })));
+        assert!(matches!(allocator.pools().restore(&saved, None), Err(AllocError::UnknownPool { .. })));
+        assert!(matches!(allocator.pools().checkpoint(DEVICE, id), Err(AllocError::UnknownPool { .. })));
         // A later pool of the same id is another one.
-        allocator.create_pool(DEVICE, id, None).unwrap();
-        allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
-        assert!(matches!(allocator.restore_checkpoint(&saved, None), Err(AllocError::UnknownPool { .. })));
-        allocator.end_pool(DEVICE, id).unwrap();
+        allocator.pools().create(DEVICE, id, None).unwrap();
+        allocator.pools().begin(DEVICE, id, Filter::Always).unwrap();
+        assert!(matches!(allocator.pools().restore(&saved, None), Err(AllocError::UnknownPool { .. })));
+        allocator.pools().end(DEVICE, id).unwrap();
         for _ in 0..2 {
-            allocator.release_pool(DEVICE, id).unwrap();
+            allocator.pools().release(DEVICE, id).unwrap();
         }
         rig.nothing_is_left(&allocator);
     });
@@ -286,13 +289,13 @@ fn a_checkpoint_whose_memory_is_gone_is_refused() {
             let home = rig.stream();
             // The default pool: its memory may go while it is in use.
             let ptr = allocator.malloc(30 * MIB, home).unwrap();
-            let saved = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
+            let saved = allocator.pools().checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
             allocator.free(ptr).unwrap();
             allocator.empty_cache().unwrap();
-            let refused = allocator.restore_checkpoint(&saved, None).unwrap_err();
+            let refused = allocator.pools().restore(&saved, None).unwrap_err();
             assert!(matches!(refused, AllocError::Checkpoint { .. }), "{refused}");
             let live = allocator.malloc(KIB, home).unwrap();
-            assert!(allocator.restore_checkpoint(&saved, None).is_err());
+            assert!(allocator.pools().restore(&saved, None).is_err());
             assert_eq!(allocator.block_size(live), Some(KIB), "nothing has changed");
             allocator.free(live).unwrap();
             rig.nothing_is_left(&allocator);

@@ -37,7 +37,7 @@ fn held(snapshot: &Snapshot) -> (Vec<&str>, Vec<&str>) {
 fn work(rig: &Rig, allocator: &Allocator) -> DevicePtr {
     let first = at("first", || allocator.malloc(30 * MIB, rig.stream())).unwrap();
     let second = at("second", || allocator.malloc(1000, rig.stream())).unwrap();
-    at("note", || allocator.annotate(second, "text")).unwrap();
+    at("note", || allocator.history().annotate(second, "text")).unwrap();
     at("free", || allocator.free(first)).unwrap();
     at("empty", || allocator.empty_cache()).unwrap();
     second
@@ -56,7 +56,7 @@ fn h02_a_free_shows_where_its_block_was_allocated() {
     on_each(&one(), |rig| {
         for settings in both() {
             let allocator = rig.allocator(settings.clone());
-            allocator.record_history(&with(RecordContext::Alloc));
+            allocator.history().record(&with(RecordContext::Alloc));
             work(rig, &allocator);
             let [take, give] = taken_and_returned(&settings);
             let snapshot = allocator.snapshot(true);
@@ -83,7 +83,7 @@ fn h03_contexts_of_the_state_are_on_blocks_only() {
     on_each(&one(), |rig| {
         for settings in both() {
             let allocator = rig.allocator(settings);
-            allocator.record_history(&with(RecordContext::State));
+            allocator.history().record(&with(RecordContext::State));
             work(rig, &allocator);
             let snapshot = allocator.snapshot(true);
             assert_eq!(snapshot.device_traces[0].len(), 8);
@@ -99,7 +99,7 @@ fn h04_frees_show_who_freed() {
     on_each(&one(), |rig| {
         for settings in both() {
             let allocator = rig.allocator(settings.clone());
-            allocator.record_history(&with(RecordContext::All));
+            allocator.history().record(&with(RecordContext::All));
             let second = work(rig, &allocator);
             let [take, give] = taken_and_returned(&settings);
             at("larger than the device", || allocator.malloc(16 * GIB, rig.stream())).unwrap_err();
@@ -136,7 +136,7 @@ fn h04_a_late_completion_shows_who_noticed() {
     ] {
         on_each(&one().clock(Clock::Workers), |rig| {
             let allocator = rig.allocator(Settings::default());
-            allocator.record_history(&with(level));
+            allocator.history().record(&with(level));
             let (home, side) = (rig.stream(), rig.new_stream());
             let ptr = at("take", || allocator.malloc(MIB, home)).unwrap();
             let gate = rig.hold(side);
@@ -174,7 +174,7 @@ fn h04_without_contexts_nothing_is_gathered() {
             });
             let options =
                 HistoryOptions { contexts, recorder: Some(recorder), ..HistoryOptions::newest(100) };
-            allocator.record_history(&options);
+            allocator.history().record(&options);
             work(rig, &allocator);
             assert_eq!(asked.swap(0, Ordering::Relaxed), expected, "{contexts:?}");
             assert!(shown(&allocator.snapshot(true)).iter().all(|(_, name)| name.is_empty()));
@@ -190,10 +190,11 @@ fn h05_contexts_are_those_of_the_recorder_that_was_chosen() {
         let mut live = Vec::new();
         for language in ["py", "cpp"] {
             let recorder = Some(recorder_in(language));
-            allocator.record_history(&HistoryOptions { recorder, ..with(RecordContext::All) });
+            allocator.history().record(&HistoryOptions { recorder, ..with(RecordContext::All) });
             live.push(allocator.malloc(1000, rig.stream()).unwrap());
         }
-        let files = live.iter().map(|ptr| allocator.context_of(*ptr).unwrap().frames()[0].filename.clone());
+        let files =
+            live.iter().map(|ptr| allocator.history().context_of(*ptr).unwrap().frames()[0].filename.clone());
         assert_eq!(files.collect::<Vec<_>>(), ["program.py".into(), "program.cpp".into()]);
     });
 }
@@ -211,7 +212,7 @@ fn h01_blocks_carry_the_context_of_their_allocation() {
     }
     on_each(&one(), |rig| {
         let allocator = rig.allocator(Settings::default());
-        allocator.record_history(&with(RecordContext::Alloc));
+        allocator.history().record(&with(RecordContext::Alloc));
         let blocks = ["a", "b", "c"].map(|name| at(name, || allocator.malloc(1000, rig.stream())).unwrap());
         assert_eq!(held(&allocator.snapshot(true)).0, ["a", "b", "c"]);
         // Joining and cutting again gives no block another's.
@@ -225,7 +226,7 @@ fn h01_blocks_carry_the_context_of_their_allocation() {
         let shared: Context = Arc::new(Counted(Arc::clone(&times)));
         let recorder: alloc_core::history::ContextRecorder = Arc::new(move || Some(Arc::clone(&shared)));
         let fresh = rig.allocator(Settings::default());
-        fresh.record_history(&HistoryOptions { recorder: Some(recorder), ..with(RecordContext::All) });
+        fresh.history().record(&HistoryOptions { recorder: Some(recorder), ..with(RecordContext::All) });
         for _ in 0..5 {
             fresh.malloc(1000, rig.stream()).unwrap();
         }
@@ -240,7 +241,7 @@ fn h01_blocks_carry_the_context_of_their_allocation() {
 fn h09_entries_carry_the_compiled_region() {
     on_each(&one(), |rig| {
         let allocator = rig.allocator(Settings::default());
-        allocator.record_history(&HistoryOptions::newest(100).deterministic());
+        allocator.history().record(&HistoryOptions::newest(100).deterministic());
         let take = || allocator.malloc(1000, rig.stream()).unwrap();
         take();
         push_compile_context("Torch-Compiled Region: 0/0");
@@ -277,7 +278,7 @@ fn h09_entries_carry_the_compiled_region() {
 fn h10_metadata_is_the_threads_and_notes_have_their_own() {
     on_each(&one(), |rig| {
         let allocator = rig.allocator(Settings::default());
-        allocator.record_history(&HistoryOptions::newest(100).deterministic());
+        allocator.history().record(&HistoryOptions::newest(100).deterministic());
         let stream = rig.stream();
         set_user_metadata("step 1");
         let mine = allocator.malloc(1000, stream).unwrap();
@@ -286,7 +287,7 @@ fn h10_metadata_is_the_threads_and_notes_have_their_own() {
                 assert_eq!(&*user_metadata(), "");
                 let ptr = allocator.malloc(2000, stream).unwrap();
                 set_user_metadata("worker");
-                allocator.annotate(mine, "weights").unwrap();
+                allocator.history().annotate(mine, "weights").unwrap();
                 ptr
             });
             other.join().unwrap()
@@ -296,7 +297,7 @@ fn h10_metadata_is_the_threads_and_notes_have_their_own() {
         let seen = allocator.snapshot(true);
         set_user_metadata("");
         allocator.free(other).unwrap();
-        allocator.annotate(mine, "gone").unwrap_err();
+        allocator.history().annotate(mine, "gone").unwrap_err();
         let snapshot = allocator.snapshot(true);
         let texts: Vec<_> = snapshot.device_traces[0]
             .iter()
@@ -325,7 +326,7 @@ fn h10_metadata_is_the_threads_and_notes_have_their_own() {
 fn h11_frames_of_the_forward_pass_come_with_the_backward_one() {
     on_each(&one(), |rig| {
         let allocator = rig.allocator(Settings::default());
-        allocator.record_history(&with(RecordContext::All));
+        allocator.history().record(&with(RecordContext::All));
         allocator.malloc(1000, rig.stream()).unwrap();
         at("backward of linear", || allocator.malloc(1000, rig.stream())).unwrap();
         let snapshot = allocator.snapshot(true);
@@ -341,9 +342,10 @@ fn h15_the_context_of_a_live_block_is_found_by_its_address() {
         let allocator = rig.allocator(Settings::default());
         let stream = rig.stream();
         let before = allocator.malloc(1000, stream).unwrap();
-        allocator.record_history(&with(RecordContext::State));
+        allocator.history().record(&with(RecordContext::State));
         let ptr = at("here", || allocator.malloc(1000, stream)).unwrap();
-        let name = |ptr| allocator.context_of(ptr).map(|context| context.frames()[0].name.to_string());
+        let name =
+            |ptr| allocator.history().context_of(ptr).map(|context| context.frames()[0].name.to_string());
         assert_eq!(name(ptr).as_deref(), Some("here"));
         for unknown in [before, DevicePtr(ptr.0 + 512), DevicePtr::NULL, DevicePtr(u64::MAX)] {
             assert_eq!(name(unknown), None);
@@ -359,16 +361,16 @@ fn h03_switching_levels_keeps_the_contexts_of_live_blocks() {
     on_each(&one(), |rig| {
         let allocator = rig.allocator(Settings::default());
         let take = |name| at(name, || allocator.malloc(1000, rig.stream())).unwrap();
-        allocator.record_history(&with(RecordContext::All));
+        allocator.history().record(&with(RecordContext::All));
         let first = take("first");
-        allocator.record_history(&with(RecordContext::Never));
+        allocator.history().record(&with(RecordContext::Never));
         let second = take("second");
         assert_eq!(held(&allocator.snapshot(false)), (vec!["first"], vec!["first"]));
         at("free", || allocator.free(first)).unwrap();
         assert_eq!(held(&allocator.snapshot(false)), (vec![], vec!["first"]));
         let third = take("third");
         assert_eq!(
-            (third, allocator.context_of(third).is_none()),
+            (third, allocator.history().context_of(third).is_none()),
             (first, true),
             "the place is another block's"
         );
@@ -376,9 +378,9 @@ fn h03_switching_levels_keeps_the_contexts_of_live_blocks() {
         let frees: Vec<_> = shown(&snapshot).into_iter().filter(|(a, _)| *a == FreeRequested).collect();
         assert_eq!(frees, [(FreeRequested, "")], "none is shown where none is kept");
 
-        allocator.record_history(&with(RecordContext::Alloc));
+        allocator.history().record(&with(RecordContext::Alloc));
         take("fourth");
-        allocator.record_history(&HistoryOptions::newest(0));
+        allocator.history().record(&HistoryOptions::newest(0));
         assert_eq!(held(&allocator.snapshot(false)), (vec![], vec![""]), "off, all are forgotten");
         allocator.free(second).unwrap();
         allocator.check_invariants();
@@ -425,7 +427,7 @@ fn h04_contexts_are_dropped_without_a_lock_and_as_soon_as_nothing_shows_them() {
                 };
                 let options = HistoryOptions { recorder: Some(recorder), ..with(contexts) };
                 let options = HistoryOptions { max_entries: 5, ..options };
-                allocator.record_history(&options);
+                allocator.history().record(&options);
                 let streams = [rig.stream(), rig.new_stream()];
                 let alive = || made.load(Ordering::Relaxed) - gone.load(Ordering::Relaxed);
                 for n in 0..10 {
@@ -433,7 +435,7 @@ fn h04_contexts_are_dropped_without_a_lock_and_as_soon_as_nothing_shows_them() {
                     if n % 3 == 0 {
                         allocator.record_stream(ptr, streams[(n as usize + 1) % 2]).unwrap();
                     }
-                    allocator.annotate(ptr, "text").unwrap();
+                    allocator.history().annotate(ptr, "text").unwrap();
                     let gate = rig.hold(streams[(n as usize + 1) % 2]);
                     allocator.free(ptr).unwrap();
                     gate.open();
@@ -451,10 +453,10 @@ fn h04_contexts_are_dropped_without_a_lock_and_as_soon_as_nothing_shows_them() {
                 }
                 // Off and gone at once, also where the level was lowered before.
                 let live = allocator.malloc(MIB, streams[0]).unwrap();
-                allocator.record_history(&HistoryOptions { contexts: RecordContext::Never, ..options });
+                allocator.history().record(&HistoryOptions { contexts: RecordContext::Never, ..options });
                 allocator.malloc(MIB, streams[1]).unwrap();
                 allocator.free(live).unwrap();
-                allocator.record_history(&HistoryOptions::newest(0));
+                allocator.history().record(&HistoryOptions::newest(0));
                 assert_eq!(alive(), 0, "{contexts:?}");
             }
         }
@@ -467,23 +469,24 @@ fn h15_a_restored_block_has_its_own_context_again() {
     on_each(&one(), |rig| {
         for settings in both() {
             let allocator = rig.allocator(settings);
-            allocator.record_history(&with(RecordContext::State));
+            allocator.history().record(&with(RecordContext::State));
             let pool = alloc_core::types::PoolId::fresh();
-            allocator.create_pool(DEVICE, pool, None).unwrap();
-            allocator.begin_pool(DEVICE, pool, alloc_core::pool::Filter::Always).unwrap();
+            allocator.pools().create(DEVICE, pool, None).unwrap();
+            allocator.pools().begin(DEVICE, pool, alloc_core::pool::Filter::Always).unwrap();
             let take = |name, bytes| at(name, || allocator.malloc(bytes, rig.stream())).unwrap();
             let kept = [take("a", 1000), take("b", 2000), take("c", 30 * MIB)];
-            let saved = allocator.checkpoint(DEVICE, pool).unwrap();
+            let saved = allocator.pools().checkpoint(DEVICE, pool).unwrap();
             kept.iter().for_each(|ptr| allocator.free(*ptr).unwrap());
             let other = take("other", 3000);
             assert_eq!(other, kept[0]);
             let stale = [other].into();
-            let delta = at("restore", || allocator.restore_checkpoint(&saved, Some(&stale))).unwrap();
+            let delta = at("restore", || allocator.pools().restore(&saved, Some(&stale))).unwrap();
             assert_eq!(delta.allocated.len(), 3);
-            let names =
-                kept.map(|ptr| allocator.context_of(ptr).map(|context| context.frames()[0].name.to_string()));
+            let names = kept.map(|ptr| {
+                allocator.history().context_of(ptr).map(|context| context.frames()[0].name.to_string())
+            });
             assert_eq!(names, ["a", "b", "c"].map(|name| Some(name.to_owned())));
-            allocator.end_pool(DEVICE, pool).unwrap();
+            allocator.pools().end(DEVICE, pool).unwrap();
         }
     });
 }
@@ -502,7 +505,7 @@ fn h04_the_recorder_runs_without_a_lock() {
                 None
             })
         };
-        allocator.record_history(&HistoryOptions { recorder: Some(recorder), ..with(RecordContext::All) });
+        allocator.history().record(&HistoryOptions { recorder: Some(recorder), ..with(RecordContext::All) });
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 let stream = rig.new_stream();

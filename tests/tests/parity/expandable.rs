@@ -135,7 +135,7 @@ fn e07_beyond_the_reserve_is_out_of_memory_with_a_hint() {
         let allocator = rig.allocator(Settings { expandable_segments_reserve: reserve, ..growable() });
         let seen = Arc::new(Mutex::new(Vec::new()));
         let heard = Arc::clone(&seen);
-        allocator.add_out_of_memory_observer(move |report| {
+        allocator.hooks().on_out_of_memory(move |report| {
             heard.lock().unwrap().push((report.requested, report.reserve_too_small));
         });
         let live = allocator.malloc(60 * MIB, rig.stream()).unwrap();

@@ -48,10 +48,10 @@ fn g01_a_capture_allocates_from_its_pool_alone() {
             let (allocator, stream) = (rig.allocator(Settings::default()), rig.new_stream());
             let outside = allocator.malloc(3 * MIB, stream).unwrap();
             let before = allocator.stats(DEVICE).unwrap();
-            let default = allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap();
+            let default = allocator.pools().stats(DEVICE, PoolId::DEFAULT).unwrap();
             let capture = begin(&allocator, stream, None);
             let live = [0; 3].map(|_| allocator.malloc(bytes, stream).unwrap());
-            let pool = allocator.pool_stats(DEVICE, capture.pool()).unwrap();
+            let pool = allocator.pools().stats(DEVICE, capture.pool()).unwrap();
             assert_eq!((pool.segments, pool.reserved_bytes.all.current.unsigned_abs()), (segments, held));
             // A rest of a segment that is too small to be cut off goes with the block.
             let sizes = live.map(|ptr| allocator.block_size(ptr).unwrap());
@@ -62,7 +62,7 @@ fn g01_a_capture_allocates_from_its_pool_alone() {
             allocator.free(live[0]).unwrap();
             allocator.free(live[1]).unwrap();
             let graph = capture.end().unwrap();
-            let pool = allocator.pool_stats(DEVICE, own_pool(&graph)).unwrap();
+            let pool = allocator.pools().stats(DEVICE, own_pool(&graph)).unwrap();
             assert_eq!((pool.allocation, pool.allocated_bytes, pool.use_count), (1, bytes, 1));
             assert_eq!((pool.active_bytes, pool.free_bytes), (bytes, held - bytes));
             let after = allocator.stats(DEVICE).unwrap();
@@ -71,7 +71,7 @@ fn g01_a_capture_allocates_from_its_pool_alone() {
             assert_eq!(delta(after.segment.all.current, before.segment.all.current), segments);
             assert_eq!(delta(after.num_device_alloc, before.num_device_alloc), segments);
             assert_eq!(delta(after.allocation.all.allocated, before.allocation.all.allocated), 3);
-            assert_eq!(allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap(), default, "{bytes} bytes");
+            assert_eq!(allocator.pools().stats(DEVICE, PoolId::DEFAULT).unwrap(), default, "{bytes} bytes");
             allocator.free(live[2]).unwrap();
             allocator.free(outside).unwrap();
             drop(graph);
@@ -113,7 +113,7 @@ fn g03_a_block_used_across_streams_is_free_after_the_capture() {
         join(&*rig.backend, side, stream);
         let other = allocator.malloc(30 * MIB, stream).unwrap();
         assert_ne!(other, shared, "joined, but without the option only the end of the capture frees it");
-        assert_eq!(allocator.pool_stats(DEVICE, pool).unwrap().active_bytes, 60 * MIB);
+        assert_eq!(allocator.pools().stats(DEVICE, pool).unwrap().active_bytes, 60 * MIB);
         let calls = rig.device.calls();
         let graph = capture.end().unwrap();
         let calls = rig.device.calls().since(&calls);
@@ -122,7 +122,7 @@ fn g03_a_block_used_across_streams_is_free_after_the_capture() {
             (0, 0),
             "the graph orders it"
         );
-        assert_eq!(allocator.pool_stats(DEVICE, pool).unwrap().active_bytes, 30 * MIB, "free at the end");
+        assert_eq!(allocator.pools().stats(DEVICE, pool).unwrap().active_bytes, 30 * MIB, "free at the end");
         let second = begin(&allocator, stream, Some(pool));
         assert_eq!(allocator.malloc(30 * MIB, stream).unwrap(), shared, "the next capture gets it");
         drop(second.end().unwrap());
@@ -150,7 +150,7 @@ fn g04_two_streams_reuse_a_block_exactly_where_they_have_joined() {
         // The side stream's own requests get it in no case.
         let others = allocator.malloc(30 * MIB, side).unwrap();
         assert_ne!(others, shared);
-        let pool = allocator.pool_stats(DEVICE, capture.pool()).unwrap();
+        let pool = allocator.pools().stats(DEVICE, capture.pool()).unwrap();
         assert_eq!(pool.allocation, 2, "both streams are served by the capture's pool");
         join(&*rig.backend, side, stream);
         assert_eq!(allocator.malloc(30 * MIB, stream).unwrap(), shared);
@@ -211,7 +211,7 @@ fn g04_a_shared_pool_is_free_for_the_next_graph_at_the_end_of_the_scope() {
             graphs.push(capture.end().unwrap());
         }
         assert_eq!(addresses, [addresses[0]; 3]);
-        assert_eq!(allocator.pool_use_count(DEVICE, own_pool(&graphs[0])).unwrap(), 3);
+        assert_eq!(allocator.pools().use_count(DEVICE, own_pool(&graphs[0])).unwrap(), 3);
         graphs.clear();
         rig.nothing_is_left(&allocator);
     });
@@ -224,9 +224,9 @@ fn g04_a_use_from_before_the_capture_is_waited_for() {
         for settings in [Settings::default(), reusing()] {
             let (allocator, stream, side) = (rig.allocator(settings), rig.new_stream(), rig.new_stream());
             let id = PoolId::fresh();
-            allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
+            allocator.pools().begin(DEVICE, id, Filter::Always).unwrap();
             let shared = allocator.malloc(30 * MIB, stream).unwrap();
-            allocator.end_pool(DEVICE, id).unwrap();
+            allocator.pools().end(DEVICE, id).unwrap();
             let gate = rig.hold(side);
             work(rig, side, shared);
             allocator.record_stream(shared, side).unwrap();
@@ -236,13 +236,13 @@ fn g04_a_use_from_before_the_capture_is_waited_for() {
             assert_ne!(other, shared);
             let graph = capture.end().unwrap();
             allocator.poll(DEVICE).unwrap();
-            assert_eq!(allocator.pool_stats(DEVICE, id).unwrap().active_bytes, 60 * MIB, "still at work");
+            assert_eq!(allocator.pools().stats(DEVICE, id).unwrap().active_bytes, 60 * MIB, "still at work");
             gate.open();
             rig.backend.synchronize_stream(side).unwrap();
             allocator.poll(DEVICE).unwrap();
-            assert_eq!(allocator.pool_stats(DEVICE, id).unwrap().active_bytes, 30 * MIB);
+            assert_eq!(allocator.pools().stats(DEVICE, id).unwrap().active_bytes, 30 * MIB);
             allocator.free(other).unwrap();
-            allocator.release_pool(DEVICE, id).unwrap();
+            allocator.pools().release(DEVICE, id).unwrap();
             drop(graph);
             rig.nothing_is_left(&allocator);
         }
@@ -286,15 +286,15 @@ fn g06_a_pool_of_two_graphs_stays_until_both_are_gone() {
         };
         let (first, one) = capture_one(None);
         let pool = own_pool(&first);
-        assert_eq!(allocator.pool_use_count(DEVICE, pool).unwrap(), 1);
+        assert_eq!(allocator.pools().use_count(DEVICE, pool).unwrap(), 1);
         let (second, other) = capture_one(Some(pool));
         assert_eq!(one, other, "the second graph works in the first one's memory");
-        assert_eq!(allocator.pool_use_count(DEVICE, pool).unwrap(), 2);
+        assert_eq!(allocator.pools().use_count(DEVICE, pool).unwrap(), 2);
         drop(first);
         allocator.empty_cache().unwrap();
-        assert_eq!((rig.used(), allocator.pool_use_count(DEVICE, pool).unwrap()), (30 * MIB, 1));
+        assert_eq!((rig.used(), allocator.pools().use_count(DEVICE, pool).unwrap()), (30 * MIB, 1));
         drop(second);
-        assert_eq!(allocator.pool_use_count(DEVICE, pool).unwrap(), 0);
+        assert_eq!(allocator.pools().use_count(DEVICE, pool).unwrap(), 0);
         rig.nothing_is_left(&allocator);
         assert!(is_unknown(&allocator, pool));
     });
@@ -320,7 +320,7 @@ fn g07_a_pool_used_in_a_capture_is_held_by_its_graph() {
         assert_eq!(pool.use_count().unwrap(), 2);
         drop(pool);
         allocator.empty_cache().unwrap();
-        assert_eq!((rig.used(), allocator.pool_use_count(DEVICE, id).unwrap()), (30 * MIB, 1));
+        assert_eq!((rig.used(), allocator.pools().use_count(DEVICE, id).unwrap()), (30 * MIB, 1));
         drop(graph);
         rig.nothing_is_left(&allocator);
         assert!(is_unknown(&allocator, id) && is_unknown(&allocator, own));
@@ -356,7 +356,7 @@ fn g08_other_threads_allocate_from_the_default_pool_meanwhile() {
         let status = rig.backend.capture().unwrap().status(stream).unwrap();
         assert!(matches!(status, CaptureStatus::Active(_)), "the capture is whole: {status:?}");
         assert_eq!(
-            allocator.pool_stats(DEVICE, capture.pool()).unwrap().allocation,
+            allocator.pools().stats(DEVICE, capture.pool()).unwrap().allocation,
             1,
             "it got none of theirs"
         );

@@ -15,7 +15,7 @@ use snapshot::{json, pickle};
 use std::collections::BTreeMap;
 
 fn record(allocator: &Allocator, max_entries: usize) {
-    allocator.record_history(&HistoryOptions::newest(max_entries).deterministic());
+    allocator.history().record(&HistoryOptions::newest(max_entries).deterministic());
 }
 
 fn entries(snapshot: &Snapshot) -> &[TraceEntry] {
@@ -133,7 +133,7 @@ fn h01_the_two_steps_of_a_free_lie_apart_while_another_stream_uses_the_block() {
 fn h01_time_is_the_clocks() {
     on_each(&one(), |rig| {
         let allocator = rig.allocator(Settings::default());
-        allocator.record_history(&HistoryOptions::newest(100));
+        allocator.history().record(&HistoryOptions::newest(100));
         let now = || {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
             i64::try_from(now.as_micros()).unwrap()
@@ -155,12 +155,12 @@ fn h06_off_clears_and_stops_and_state_keeps_at_most_one() {
     on_each(&one(), |rig| {
         let allocator = rig.allocator(Settings::default());
         let streams = [rig.stream(), rig.new_stream()];
-        assert!(!allocator.is_history_enabled());
+        assert!(!allocator.history().is_enabled());
         record(&allocator, 100);
-        assert!(allocator.is_history_enabled());
+        assert!(allocator.history().is_enabled());
         allocator.malloc(1000, streams[0]).unwrap();
         record(&allocator, 0);
-        assert!(!allocator.is_history_enabled());
+        assert!(!allocator.history().is_enabled());
         allocator.malloc(1000, streams[0]).unwrap();
         let off = allocator.snapshot(true);
         assert_eq!((off.device_traces.len(), entries(&off).len()), (1, 0));
@@ -217,7 +217,7 @@ fn h07_the_newest_entries_stay_and_clearing_empties() {
         assert_eq!((history.overwritten, history.complete), (2 + 20 - 7, false));
 
         let clear = HistoryOptions { clear: true, ..HistoryOptions::newest(7).deterministic() };
-        allocator.record_history(&clear);
+        allocator.history().record(&clear);
         let cleared = allocator.snapshot(true);
         assert_eq!(sizes(&cleared), [0; 0]);
         let history = cleared.history.unwrap();
@@ -244,10 +244,10 @@ fn h08_exactly_the_skipped_actions_are_missing() {
             record(&full, 100);
             let skip =
                 HistoryOptions { skip: skipped.clone(), ..HistoryOptions::newest(100).deterministic() };
-            allocator.record_history(&skip);
+            allocator.history().record(&skip);
             let stories = [&allocator, &full].map(|allocator| {
                 let ptr = allocator.malloc(1000, rig.stream()).unwrap();
-                allocator.annotate(ptr, "note").unwrap();
+                allocator.history().annotate(ptr, "note").unwrap();
                 allocator.malloc(16 * GIB, rig.stream()).unwrap_err();
                 allocator.free(ptr).unwrap();
                 allocator.empty_cache().unwrap();
@@ -337,13 +337,13 @@ fn h14_entries_and_segments_have_their_pools_id() {
         assert!(pools[0].0 == 0 && pools[0].1 > 0 && pools[1].0 > 0 && pools[1].1 == 0, "{pools:?}");
         let mut live = vec![(PoolId::DEFAULT, allocator.malloc(1000, stream).unwrap())];
         for pool in pools {
-            allocator.create_pool(DEVICE, pool, None).unwrap();
-            allocator.begin_pool(DEVICE, pool, alloc_core::pool::Filter::Always).unwrap();
+            allocator.pools().create(DEVICE, pool, None).unwrap();
+            allocator.pools().begin(DEVICE, pool, alloc_core::pool::Filter::Always).unwrap();
             live.push((pool, allocator.malloc(1000, stream).unwrap()));
-            allocator.end_pool(DEVICE, pool).unwrap();
+            allocator.pools().end(DEVICE, pool).unwrap();
         }
         for (_, ptr) in &live {
-            allocator.annotate(*ptr, "").unwrap();
+            allocator.history().annotate(*ptr, "").unwrap();
             allocator.free(*ptr).unwrap();
         }
         let snapshot = allocator.snapshot(true);
@@ -354,10 +354,10 @@ fn h14_entries_and_segments_have_their_pools_id() {
             assert!(mine.iter().all(|entry| entry.labels.pool_id == Some(*pool)));
             let segment = snapshot.segments.iter().find(|segment| segment.address == ptr.0).unwrap();
             assert_eq!(segment.pool_id, *pool);
-            let of_pool = allocator.snapshot_pool(*pool, false);
+            let of_pool = allocator.pools().snapshot(*pool, false);
             assert_eq!(of_pool.segments, std::slice::from_ref(segment));
         }
-        assert_eq!(allocator.snapshot_pool(PoolId(7, 7), true).segments, []);
+        assert_eq!(allocator.pools().snapshot(PoolId(7, 7), true).segments, []);
         // Each snapshot left an entry, with the pool that was asked for.
         let asked: Vec<_> = entries(&allocator.snapshot(true))
             .iter()
@@ -484,9 +484,9 @@ fn h17_deterministic_histories_repeat() {
         let run = || {
             let allocator = rig.allocator(Settings::default());
             record(&allocator, 100);
-            allocator.mark_range(Stage::Start, "step", DEVICE);
+            allocator.history().mark_range(Stage::Start, "step", DEVICE);
             let ptr = allocator.malloc(MIB, rig.stream()).unwrap();
-            allocator.mark_range(Stage::End, "step", DEVICE);
+            allocator.history().mark_range(Stage::End, "step", DEVICE);
             allocator.free(ptr).unwrap();
             let snapshot = allocator.snapshot(true);
             let first = ptr.0;
@@ -510,11 +510,11 @@ fn text(value: &Value, key: &str) -> Value {
 fn h18_ranges_come_as_pairs_in_order() {
     on_each(&one().devices(2), |rig| {
         let allocator = rig.allocator(Settings::default());
-        allocator.mark_range(Stage::Start, "too early", DEVICE);
+        allocator.history().mark_range(Stage::Start, "too early", DEVICE);
         record(&allocator, 4);
         for name in ["forward", "backward", "optimiser"] {
-            allocator.mark_range(Stage::Start, name, DeviceIndex(1));
-            allocator.mark_range(Stage::End, name, DeviceIndex(1));
+            allocator.history().mark_range(Stage::Start, name, DeviceIndex(1));
+            allocator.history().mark_range(Stage::End, name, DeviceIndex(1));
         }
         let marks = allocator.snapshot(true).external_annotations;
         let shown: Vec<_> = marks.iter().map(|mark| (text(mark, "stage"), text(mark, "name"))).collect();
@@ -546,13 +546,13 @@ fn h06_what_was_missed_is_counted_once() {
         assert_eq!(missed(), 2);
         allocator.malloc(1000, rig.new_stream()).unwrap();
         record(&allocator, 50);
-        allocator.add_trace_tracker(|_, _| ());
+        allocator.hooks().on_trace(|_, _| ());
         assert_eq!(missed(), 2, "the same recording goes on");
-        allocator.record_history(&HistoryOptions::newest(50));
+        allocator.history().record(&HistoryOptions::newest(50));
         assert_eq!(missed(), 3, "another clock is another recording");
-        allocator.record_history(&HistoryOptions::newest(0));
+        allocator.history().record(&HistoryOptions::newest(0));
         allocator.malloc(1000, streams[0]).unwrap();
-        allocator.record_history(&HistoryOptions::newest(50));
+        allocator.history().record(&HistoryOptions::newest(50));
         assert_eq!(missed(), 4);
     });
 }

@@ -35,10 +35,10 @@ fn refusal(allocator: &Allocator, handle: &[u8]) -> String {
 }
 
 fn refused(allocator: &Allocator, handle: &[u8]) -> AllocError {
-    let before = allocator.imported_bytes(DEVICE).unwrap();
-    let refused = allocator.open_shared(DEVICE, handle).unwrap_err();
+    let before = allocator.sharing().imported_bytes(DEVICE).unwrap();
+    let refused = allocator.sharing().open(DEVICE, handle).unwrap_err();
     assert!(matches!(refused, AllocError::Open { .. }), "{refused:?}");
-    assert_eq!(allocator.imported_bytes(DEVICE).unwrap(), before, "nothing is mapped");
+    assert_eq!(allocator.sharing().imported_bytes(DEVICE).unwrap(), before, "nothing is mapped");
     refused
 }
 
@@ -65,19 +65,19 @@ fn e04_the_same_block_gives_the_same_bytes_on_every_call() {
         let (device, allocator, stream) = on(machine(), settings);
         let (one, other) =
             (allocator.malloc(3 * MIB, stream).unwrap(), allocator.malloc(3 * MIB, stream).unwrap());
-        let first = allocator.share(one).unwrap();
+        let first = allocator.sharing().share(one).unwrap();
         let calls = device.calls();
         for _ in 0..5 {
-            assert_eq!(allocator.share(one).unwrap(), first);
+            assert_eq!(allocator.sharing().share(one).unwrap(), first);
         }
         assert_eq!(device.calls(), calls, "the driver is asked once");
-        assert_ne!(allocator.share(other).unwrap().handle, first.handle);
+        assert_ne!(allocator.sharing().share(other).unwrap().handle, first.handle);
         allocator.free(one).unwrap();
         allocator.poll(DEVICE).unwrap();
         let again = allocator.malloc(3 * MIB, stream).unwrap();
         assert_eq!(again, one);
-        assert_ne!(allocator.share(again).unwrap().handle, first.handle, "another block");
-        let refused = allocator.share(DevicePtr(again.0 + 512)).unwrap_err();
+        assert_ne!(allocator.sharing().share(again).unwrap().handle, first.handle, "another block");
+        let refused = allocator.sharing().share(DevicePtr(again.0 + 512)).unwrap_err();
         assert!(matches!(refused, AllocError::InvalidPointer(_)), "{refused}");
     });
 }
@@ -88,27 +88,30 @@ fn e05_two_blocks_of_a_fixed_segment_share_one_mapping() {
     let blocks = [1, 2].map(|value| {
         let block = allocator.malloc(3 * MIB, stream).unwrap();
         Bytes(&*owner).write(block, &[value; 512]);
-        allocator.share(block).unwrap()
+        allocator.sharing().share(block).unwrap()
     });
     let (device, user, _) = on(machine(), settings(false));
-    let [one, other] = [0, 1].map(|n| user.open_shared(DEVICE, &blocks[n].handle).unwrap());
+    let [one, other] = [0, 1].map(|n| user.sharing().open(DEVICE, &blocks[n].handle).unwrap());
     assert_eq!((one.base(), one.bytes()), (other.base(), 20 * MIB));
     assert_eq!(device.calls().get(Call::OpenMemory), 1);
-    assert_eq!(user.imported_bytes(DEVICE).unwrap(), 20 * MIB);
+    assert_eq!(user.sharing().imported_bytes(DEVICE).unwrap(), 20 * MIB);
     let seen = |n: usize| Bytes(&*device).read(one.base().add(blocks[n].offset), 512);
     assert_eq!((seen(0), seen(1)), (vec![1; 512], vec![2; 512]));
     drop(other);
     assert_eq!(device.calls().get(Call::CloseMemory), 0, "the other block shows it");
     assert_eq!(Bytes(&*device).read(one.base(), 512), [1; 512]);
     drop(one);
-    assert_eq!((device.calls().get(Call::CloseMemory), user.imported_bytes(DEVICE).unwrap()), (1, 0));
+    assert_eq!(
+        (device.calls().get(Call::CloseMemory), user.sharing().imported_bytes(DEVICE).unwrap()),
+        (1, 0)
+    );
 }
 
 #[test]
 fn e06_a_handle_of_a_newer_version_is_refused_in_pytorchs_words() {
     both_kinds(|settings| {
         let (_owner, allocator, stream) = on(machine(), settings.clone());
-        let mut handle = allocator.share(allocator.malloc(MIB, stream).unwrap()).unwrap().handle;
+        let mut handle = allocator.sharing().share(allocator.malloc(MIB, stream).unwrap()).unwrap().handle;
         let (_device, user, _) = on(machine(), settings);
         handle[0] = 4;
         let refused = refused(&user, &handle);
@@ -125,7 +128,7 @@ fn what_is_no_handle_of_a_live_block_is_refused_with_a_reason() {
     both_kinds(|settings| {
         let (_owner, allocator, stream) = on(machine(), settings.clone());
         let block = allocator.malloc(3 * MIB, stream).unwrap();
-        let SharedBlock { handle, .. } = allocator.share(block).unwrap();
+        let SharedBlock { handle, .. } = allocator.sharing().share(block).unwrap();
         let (device, user, _) = on(machine(), settings.clone());
         let calls = device.calls();
         for at in 0..handle.len() {
@@ -174,7 +177,7 @@ impl Hook for OtherModel {
 #[test]
 fn another_backend_or_model_of_device_opens_nothing() {
     let (_owner, allocator, stream) = on(machine(), settings(false));
-    let handle = allocator.share(allocator.malloc(MIB, stream).unwrap()).unwrap().handle;
+    let handle = allocator.sharing().share(allocator.malloc(MIB, stream).unwrap()).unwrap().handle;
     let backends: [(Arc<dyn Backend>, &str); 2] = [
         (
             Arc::new(Interposed::new(OpenReg::new(machine()).unwrap(), OtherName)),
@@ -195,7 +198,7 @@ fn sharing_of_growable_memory_can_be_switched_off_as_in_pytorch() {
     assert!(!read.segments_ipc && settings(true).segments_ipc);
     let (_device, allocator, stream) = on(machine(), Settings { expandable_segments: true, ..read });
     let block = allocator.malloc(MIB, stream).unwrap();
-    let refused = allocator.share(block).unwrap_err();
+    let refused = allocator.sharing().share(block).unwrap_err();
     assert!(matches!(refused, AllocError::Share { ptr, .. } if ptr == block));
     let own = "growable memory cannot be shared: segments_ipc is off; set segments_ipc:True, or set expandable_segments:False";
     assert_eq!(refused.to_string(), own);
@@ -240,11 +243,13 @@ unsafe impl PhysicalSource for Own {
 fn memory_of_a_pools_own_source_stays_where_it_is_growable_and_says_so() {
     let (device, allocator, stream) = on(machine(), settings(true));
     let pool = PoolId::fresh();
-    allocator.create_pool(DEVICE, pool, Some(Arc::new(Own(device)))).unwrap();
-    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    allocator.pools().create(DEVICE, pool, Some(Arc::new(Own(device)))).unwrap();
+    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
     let block = allocator.malloc(3 * MIB, stream).unwrap();
-    allocator.end_pool(DEVICE, pool).unwrap();
-    assert!(allocator.share(block).unwrap_err().to_string().contains("own source of physical memory"));
+    allocator.pools().end(DEVICE, pool).unwrap();
+    assert!(
+        allocator.sharing().share(block).unwrap_err().to_string().contains("own source of physical memory")
+    );
     allocator.free(block).unwrap();
 }
 
@@ -317,7 +322,7 @@ fn without_sharing_of_physical_memory_segments_still_grow_and_stay_here() {
         alloc_core::CachingAllocator::new(machine.clone(), settings(true)).unwrap();
     let ptr = allocator.malloc(3 << 20, stream).unwrap();
     assert_ne!(machine.calls().get(Call::Map), 0, "the segment is growable");
-    let refused = allocator.share(ptr).unwrap_err().to_string();
+    let refused = allocator.sharing().share(ptr).unwrap_err().to_string();
     assert!(refused.contains("offers neither file descriptors nor fabric handles"), "{refused}");
     allocator.free(ptr).unwrap();
 }
@@ -344,7 +349,7 @@ fn sharing_of_physical_memory_works_where_its_family_is_there_unless_the_device_
         let allocator: Allocator =
             Arc::new(alloc_core::CachingAllocator::new(backend, settings(true)).unwrap());
         let block = allocator.malloc(3 * MIB, machine.default_stream(DEVICE)).unwrap();
-        let shared = allocator.share(block);
+        let shared = allocator.sharing().share(block);
         assert_eq!(shared.is_ok(), shares, "the attribute is {says:?}: {shared:?}");
     }
 }
@@ -363,10 +368,10 @@ fn a_fabric_is_used_where_it_works_and_needed_by_those_who_open() {
     let (owner, owners, stream) = over(fabric.clone());
     let block = owner.malloc(45 * MIB, stream).unwrap();
     Bytes(&*owners).write(block, &[6; 64]);
-    let shared = owner.share(block).unwrap();
+    let shared = owner.sharing().share(block).unwrap();
     assert_eq!(shared.handle[26], 2, "PyTorch's number of fabric handles");
     let (user, users, _) = over(fabric);
-    let opened = user.open_shared(DEVICE, &shared.handle).unwrap();
+    let opened = user.sharing().open(DEVICE, &shared.handle).unwrap();
     assert_eq!(Bytes(&*users).read(opened.base().add(shared.offset), 64), [6; 64]);
     let refused = refused(&on(machine(), settings(true)).1, &shared.handle);
     assert!(refused.to_string().contains("device 0 has no fabric"), "{refused}");
@@ -379,9 +384,9 @@ fn a_fabric_is_used_where_it_works_and_needed_by_those_who_open() {
     );
     // One that does not work is not used.
     let (owner, _, stream) = over(Fabric { broken: true, ..Fabric::default() });
-    let shared = owner.share(owner.malloc(MIB, stream).unwrap()).unwrap();
+    let shared = owner.sharing().share(owner.malloc(MIB, stream).unwrap()).unwrap();
     assert_eq!(shared.handle[26], 1, "descriptors");
-    assert!(user.open_shared(DEVICE, &shared.handle).is_ok());
+    assert!(user.sharing().open(DEVICE, &shared.handle).is_ok());
 }
 
 /// A receiver reserved 9/8 of the device for each handle, until there were no addresses left.
@@ -391,17 +396,17 @@ fn pytorch_186213_only_what_is_imported_is_reserved() {
     let config = || machine().capacity(4 * GIB);
     let (_owner, allocator, stream) = on(config(), settings(true));
     let blocks: Vec<_> = (0..200).map(|_| allocator.malloc(2 * MIB, stream).unwrap()).collect();
-    let shared: Vec<_> = blocks.iter().map(|block| allocator.share(*block).unwrap()).collect();
+    let shared: Vec<_> = blocks.iter().map(|block| allocator.sharing().share(*block).unwrap()).collect();
     let (_device, user, _) = on(config(), settings(true));
-    let opened: Vec<_> = shared.iter().map(|one| user.open_shared(DEVICE, &one.handle).unwrap()).collect();
+    let opened: Vec<_> = shared.iter().map(|one| user.sharing().open(DEVICE, &one.handle).unwrap()).collect();
     for (one, import) in shared.iter().zip(&opened) {
         assert!(import.bytes().is_multiple_of(20 * MIB) && import.bytes() <= 40 * MIB);
         assert!(one.offset + 2 * MIB <= import.bytes());
     }
     let all: u64 = opened.iter().map(|import| import.bytes()).sum();
-    assert_eq!(user.imported_bytes(DEVICE).unwrap(), all);
+    assert_eq!(user.sharing().imported_bytes(DEVICE).unwrap(), all);
     drop(opened);
-    assert_eq!(user.imported_bytes(DEVICE).unwrap(), 0);
+    assert_eq!(user.sharing().imported_bytes(DEVICE).unwrap(), 0);
 }
 
 /// The same block gave other bytes on every call, so the receiver's cache missed and it was mapped again and again.
@@ -411,10 +416,11 @@ fn pytorch_198305_the_same_block_is_mapped_once() {
         let (_owner, allocator, stream) = on(machine(), settings.clone());
         let block = allocator.malloc(45 * MIB, stream).unwrap();
         let (device, user, _) = on(machine(), settings);
-        let first = user.open_shared(DEVICE, &allocator.share(block).unwrap().handle).unwrap();
+        let first = user.sharing().open(DEVICE, &allocator.sharing().share(block).unwrap().handle).unwrap();
         let calls = device.calls();
         for _ in 0..10 {
-            let again = user.open_shared(DEVICE, &allocator.share(block).unwrap().handle).unwrap();
+            let again =
+                user.sharing().open(DEVICE, &allocator.sharing().share(block).unwrap().handle).unwrap();
             assert!(Arc::ptr_eq(&first, &again));
         }
         let since = device.calls().since(&calls);
@@ -431,7 +437,7 @@ fn pytorch_196257_writers_on_other_devices_are_waited_for() {
     both_kinds(|settings| {
         // Memory of its own.
         let (owner, allocator, stream) = on(config(), settings.clone());
-        allocator.enable_peer_access(other, DEVICE).unwrap();
+        allocator.peers().enable(other, DEVICE).unwrap();
         let writer = owner.create_stream(other, 0).unwrap();
         let block = allocator.malloc(45 * MIB, stream).unwrap();
         owner.use_memory(writer, block, MIB).unwrap();
@@ -442,13 +448,13 @@ fn pytorch_196257_writers_on_other_devices_are_waited_for() {
         assert_eq!(owner.traps(), Vec::new());
         // Memory of another process.
         let block = allocator.malloc(45 * MIB, stream).unwrap();
-        let shared = allocator.share(block).unwrap();
+        let shared = allocator.sharing().share(block).unwrap();
         let (device, user, _) = on(config(), settings);
-        user.enable_peer_access(other, DEVICE).unwrap();
-        let opened = user.open_shared(DEVICE, &shared.handle).unwrap();
+        user.peers().enable(other, DEVICE).unwrap();
+        let opened = user.sharing().open(DEVICE, &shared.handle).unwrap();
         let writer = device.create_stream(other, 0).unwrap();
         device.use_memory(writer, opened.base().add(shared.offset), MIB).unwrap();
         drop(opened);
-        assert_eq!((device.traps(), user.imported_bytes(DEVICE).unwrap()), (Vec::new(), 0));
+        assert_eq!((device.traps(), user.sharing().imported_bytes(DEVICE).unwrap()), (Vec::new(), 0));
     });
 }

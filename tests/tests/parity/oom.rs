@@ -28,9 +28,9 @@ fn remedies(report: &OomReport) -> Vec<(&str, u64, bool)> {
 
 /// Blocks of these sizes from a pool, which has one reference then.
 fn in_pool(allocator: &Allocator, rig: &Rig, pool: PoolId, sizes: &[u64]) -> Vec<DevicePtr> {
-    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
     let blocks = sizes.iter().map(|bytes| allocator.malloc(*bytes, rig.stream()).unwrap()).collect();
-    allocator.end_pool(DEVICE, pool).unwrap();
+    allocator.pools().end(DEVICE, pool).unwrap();
     blocks
 }
 
@@ -60,7 +60,7 @@ fn o01_the_message_has_every_part_and_figure() {
             ),
         );
         free_all(&allocator, [pooled.remove(0)]);
-        allocator.set_process_memory_source(|device| {
+        allocator.hooks().set_process_memory_source(|device| {
             assert_eq!(device, DEVICE);
             let own = std::process::id();
             [(own + 1, 2 * GIB), (own, 100 * MIB)].map(|(pid, bytes)| ProcessMemory { pid, bytes }).into()
@@ -82,7 +82,7 @@ fn o01_the_message_has_every_part_and_figure() {
         }
         blocks.append(&mut pooled);
         free_all(&allocator, blocks);
-        allocator.release_pool(DEVICE, pool).unwrap();
+        allocator.pools().release(DEVICE, pool).unwrap();
         rig.nothing_is_left(&allocator);
     });
 }
@@ -184,7 +184,7 @@ fn o05_the_observer_hears_of_each_error_once_and_first() {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let hears = Arc::clone(&heard);
         let weak = Arc::downgrade(&allocator);
-        allocator.add_out_of_memory_observer(move |report| {
+        allocator.hooks().on_out_of_memory(move |report| {
             let total = report.allowed.unwrap_or(report.device_total);
             hears.lock().unwrap().push((report.device, report.tried, total, report.device_free));
             // No lock is held: an observer may look around.
@@ -317,26 +317,26 @@ fn o08_a_pools_own_source_that_returns_null_is_named() {
             let source =
                 Arc::new(Budget { backend: rig.backend.clone(), left, asked: AtomicUsize::default() });
             let pool = PoolId::fresh();
-            allocator.create_pool(DEVICE, pool, Some(source.clone())).unwrap();
-            allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+            allocator.pools().create(DEVICE, pool, Some(source.clone())).unwrap();
+            allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
             let ptr = allocator.malloc(30 * MIB, rig.stream()).unwrap();
             let message = refused(&allocator, 40 * MIB, rig.stream()).pytorch_message();
             assert!(message.contains("of which 226.00 MiB is free"), "{message}");
             assert!(message.ends_with(SENTENCE), "{message}");
 
             // A limit refused, and the source was not asked.
-            allocator.set_pool_limit(DEVICE, pool, Some(MemoryLimit::Bytes(60 * MIB))).unwrap();
+            allocator.pools().set_hard_limit(DEVICE, pool, Some(MemoryLimit::Bytes(60 * MIB))).unwrap();
             let asked = source.asked.load(Ordering::SeqCst);
             let report = refused(&allocator, 40 * MIB, rig.stream());
             assert!(!report.pytorch_message().contains("nullptr"), "{report}");
             assert_eq!((report.pool, report.pool_limit), (pool, Some(60 * MIB)));
             assert_eq!(source.asked.load(Ordering::SeqCst), asked);
-            allocator.end_pool(DEVICE, pool).unwrap();
+            allocator.pools().end(DEVICE, pool).unwrap();
             let report = refused(&allocator, 300 * MIB, rig.stream());
             assert!(!report.pytorch_message().contains("nullptr"), "another pool's trouble: {report}");
             free_all(&allocator, [ptr]);
             for _ in 0..2 {
-                allocator.release_pool(DEVICE, pool).unwrap();
+                allocator.pools().release(DEVICE, pool).unwrap();
             }
             rig.nothing_is_left(&allocator);
             assert_eq!(source.left.load(Ordering::SeqCst), 50 * MIB);
@@ -369,12 +369,12 @@ fn pools_that_could_help_are_named_with_what_they_would_give() {
         assert_eq!(remedies(&report)[0], (opt_in.as_str(), 57 * MIB, true));
 
         // What is on already is not advised, and what was advised helps.
-        allocator.set_use_on_oom(DEVICE, pool, true).unwrap();
+        allocator.pools().set_use_on_oom(DEVICE, pool, true).unwrap();
         let lent = allocator.malloc(35 * MIB, rig.stream()).expect("as the report said");
         free_all(&allocator, [lent]);
         let report = refused(&allocator, 45 * MIB, rig.stream());
         assert_eq!(remedies(&report), [(release.as_str(), 40 * MIB, true)]);
-        allocator.release_pool(DEVICE, pool).unwrap();
+        allocator.pools().release(DEVICE, pool).unwrap();
         let ptr = allocator.malloc(45 * MIB, rig.stream()).expect("as the report said");
         free_all(&allocator, [live, pooled[1], ptr]);
         rig.nothing_is_left(&allocator);
@@ -396,7 +396,7 @@ fn limits_that_refuse_are_remedies_together_and_others_are_not() {
             allocator.set_memory_limits(DEVICE, Some(MemoryLimit::Bytes(hard * MIB)), None).unwrap();
             allocator.set_memory_fraction(fraction, DEVICE).unwrap();
             let of_pool = Some(MemoryLimit::Bytes(of_pool * MIB));
-            allocator.set_pool_limit(DEVICE, PoolId::DEFAULT, of_pool).unwrap();
+            allocator.pools().set_hard_limit(DEVICE, PoolId::DEFAULT, of_pool).unwrap();
             advice(&refused(&allocator, 100 * MIB, rig.stream()))
         };
         let raising = |what: &str, bytes: u64, enough| vec![(format!("raising {what}"), bytes * MIB, enough)];
@@ -424,11 +424,11 @@ fn what_a_capture_holds_up_is_named() {
         rig.use_memory(stream, cached, 40 * MIB);
         free_all(&allocator, [used, cached]);
         let capture = rig.backend.capture().unwrap();
-        allocator.mark_capture_begin(DEVICE).unwrap();
+        allocator.pools().mark_capture_begin(DEVICE).unwrap();
         capture.begin(stream, CaptureMode::Relaxed).unwrap();
         let report = refused(&allocator, 60 * MIB, stream);
         let graph = capture.end(stream).unwrap();
-        allocator.mark_capture_end(DEVICE).unwrap();
+        allocator.pools().mark_capture_end(DEVICE).unwrap();
         assert_eq!(report.pending, 30 * MIB);
         let found = remedies(&report);
         assert!(

@@ -24,7 +24,7 @@ fn take(allocator: &Allocator, pool: &MemoryPool, bytes: u64, stream: Stream) ->
 
 /// Segments of a pool: address, bytes, number of blocks.
 fn segments(allocator: &Allocator, pool: PoolId) -> Vec<(u64, u64, usize)> {
-    let segments = allocator.snapshot_pool(pool, false).segments;
+    let segments = allocator.pools().snapshot(pool, false).segments;
     assert!(segments.iter().all(|segment| segment.pool_id == pool));
     segments.iter().map(|s| (s.address, s.total_size, s.blocks.len())).collect()
 }
@@ -95,9 +95,9 @@ fn p02_ids_tell_user_pools_from_capture_pools() {
         let allocator = rig.allocator(Settings::default());
         let id = pool_of(&allocator, PoolOptions::default()).id();
         assert!(id.0 == 0 && id.1 > other.1, "never used before: {id}");
-        let refused = allocator.create_pool(DEVICE, PoolId::DEFAULT, None).unwrap_err();
+        let refused = allocator.pools().create(DEVICE, PoolId::DEFAULT, None).unwrap_err();
         assert!(matches!(refused, AllocError::Pool { pool: PoolId::DEFAULT, .. }));
-        let refused = allocator.begin_pool(DEVICE, PoolId::DEFAULT, Filter::Always).unwrap_err();
+        let refused = allocator.pools().begin(DEVICE, PoolId::DEFAULT, Filter::Always).unwrap_err();
         assert!(matches!(refused, AllocError::Pool { pool: PoolId::DEFAULT, .. }));
     });
 }
@@ -181,9 +181,9 @@ fn p05_an_opted_in_pool_lends_to_a_request_that_nothing_else_can_serve() {
             allocator.free(lent).unwrap();
             // Another stream gets none of it.
             assert!(allocator.malloc(60 * MIB, rig.new_stream()).unwrap_err().is_out_of_memory());
-            allocator.set_use_on_oom(DEVICE, pool.id(), false).unwrap();
+            allocator.pools().set_use_on_oom(DEVICE, pool.id(), false).unwrap();
             assert!(allocator.malloc(60 * MIB, home).unwrap_err().is_out_of_memory());
-            allocator.set_use_on_oom(DEVICE, pool.id(), true).unwrap();
+            allocator.pools().set_use_on_oom(DEVICE, pool.id(), true).unwrap();
             let again = allocator.malloc(60 * MIB, home).unwrap();
             assert_eq!(again, cached);
             drop(pool);
@@ -253,13 +253,13 @@ fn p06_a_no_split_pool_hands_out_whole_segments() {
         drop(pool);
         assert!(is_unknown(&allocator, id));
         // A pool of the same id is another one.
-        allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
+        allocator.pools().begin(DEVICE, id, Filter::Always).unwrap();
         let [one, two] = [KIB, KIB].map(|bytes| allocator.malloc(bytes, home).unwrap());
         assert_eq!((allocator.block_size(one), two), (Some(KIB), one.add(KIB)));
         allocator.free(one).unwrap();
         allocator.free(two).unwrap();
-        allocator.end_pool(DEVICE, id).unwrap();
-        allocator.release_pool(DEVICE, id).unwrap();
+        allocator.pools().end(DEVICE, id).unwrap();
+        allocator.pools().release(DEVICE, id).unwrap();
         rig.nothing_is_left(&allocator);
     });
 }
@@ -350,7 +350,7 @@ fn p09_emptying_the_cache_in_a_scope_leaves_the_pool_alone() {
             assert_eq!(pool.stats().unwrap().free_bytes, 20 * MIB);
             drop(scope);
             allocator.empty_cache().unwrap();
-            allocator.empty_pool(pool.id()).unwrap();
+            allocator.pools().empty(pool.id()).unwrap();
             assert_eq!(rig.used(), 20 * MIB, "also outside of it, while the pool is in use");
             drop(pool);
             assert_eq!(rig.used(), 0, "the pool's end gives it back");
@@ -374,7 +374,7 @@ fn p10_beginning_a_pool_twice_is_refused_and_leaks_nothing() {
         allocator.free(ptr).unwrap();
         drop(scope);
         assert_eq!(pool.use_count().unwrap(), 1);
-        let refused = allocator.end_pool(DEVICE, id).unwrap_err();
+        let refused = allocator.pools().end(DEVICE, id).unwrap_err();
         assert!(refused.to_string().contains("not currently recording to mempool_id"), "{refused}");
         drop(pool);
         assert!(is_unknown(&allocator, id), "no reference is left");
@@ -417,7 +417,7 @@ fn p12_a_growable_pool_survives_partial_frees_and_its_end() {
         allocator.free(parts[2]).unwrap();
         drop(pool);
         assert_eq!(rig.used(), 40 * MIB, "two live blocks keep a granule each");
-        assert!(matches!(allocator.create_pool(DEVICE, id, None), Err(AllocError::DeadPool { .. })));
+        assert!(matches!(allocator.pools().create(DEVICE, id, None), Err(AllocError::DeadPool { .. })));
         rig.device.use_memory(device_stream(home, rig), parts[1], 20 * MIB).unwrap();
         rig.device.use_memory(device_stream(home, rig), parts[3], 20 * MIB).unwrap();
         allocator.free(parts[1]).unwrap();

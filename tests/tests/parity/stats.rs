@@ -107,7 +107,7 @@ fn s03_the_keys_are_exactly_the_documented_ones() {
         assert_eq!(flat.keys().cloned().collect::<BTreeSet<_>>(), expected);
         assert_eq!((flat.len(), flat["max_split_size"]), (123, 64 * M));
         let pool = PoolId::fresh();
-        allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+        allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
         let ptr = allocator.malloc(KIB, rig.stream()).unwrap();
         array(&mut expected, &format!("reserved_bytes_by_private_pools.{}_{}", pool.0, pool.1));
         let flat = stats(&allocator).flatten();
@@ -152,14 +152,14 @@ fn s04_resets_change_their_part_and_nothing_else() {
         assert!(counts(&before).iter().all(|count| *count > 0), "{:?}", counts(&before));
         assert!(every_stat(&before).iter().any(|stat| stat.peak > stat.current));
 
-        allocator.reset_peak_stats(DEVICE).unwrap();
+        allocator.statistics().reset_peaks(DEVICE).unwrap();
         let after = stats(&allocator);
         for (before, after) in every_stat(&before).into_iter().zip(every_stat(&after)) {
             assert_eq!(after, Stat { peak: before.current, ..before });
         }
         assert_eq!(counts(&after), counts(&before));
 
-        allocator.reset_accumulated_stats(DEVICE).unwrap();
+        allocator.statistics().reset_accumulated(DEVICE).unwrap();
         let last = stats(&allocator);
         for (after, last) in every_stat(&after).into_iter().zip(every_stat(&last)) {
             assert_eq!(last, Stat { allocated: 0, freed: 0, ..after });
@@ -328,10 +328,10 @@ fn s11_rejections_are_counted_and_told_on_each_device_by_itself() {
         let allocator = rig.allocator(settings);
         let told = Arc::new(Mutex::new(Vec::new()));
         let told_here = Arc::clone(&told);
-        allocator.add_rejection_observer(move |device, wanted, held, limit| {
+        allocator.hooks().on_rejection(move |device, wanted, held, limit| {
             told_here.lock().unwrap().push((device.0, wanted, held, limit));
         });
-        allocator.add_out_of_memory_observer(|report| panic!("a rejection is no such error: {report}"));
+        allocator.hooks().on_out_of_memory(|report| panic!("a rejection is no such error: {report}"));
         let label = rig.backend.kind().label();
         for device in [DeviceIndex(0), DeviceIndex(1)] {
             let stream = rig.backend.default_stream(device);
@@ -395,10 +395,10 @@ fn s13_private_pools_have_their_own_reserved_bytes() {
         let by_pool = || stats(&allocator).reserved_bytes_by_private_pools;
         let mut blocks = vec![allocator.malloc(30 * MIB, rig.stream()).unwrap()];
         for (pool, bytes) in [(first, 40 * MIB), (second, KIB)] {
-            allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+            allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
             assert!(!by_pool().contains_key(&pool), "an entry comes with the first segment");
             blocks.push(allocator.malloc(bytes, rig.stream()).unwrap());
-            allocator.end_pool(DEVICE, pool).unwrap();
+            allocator.pools().end(DEVICE, pool).unwrap();
         }
         assert_eq!(by_pool().len(), 2);
         let held = |bytes| Stat { current: bytes, peak: bytes, allocated: bytes, freed: 0 };
@@ -409,14 +409,14 @@ fn s13_private_pools_have_their_own_reserved_bytes() {
 
         free_all(&allocator, blocks);
         for pool in [first, second] {
-            allocator.release_pool(DEVICE, pool).unwrap();
+            allocator.pools().release(DEVICE, pool).unwrap();
         }
         allocator.empty_cache().unwrap();
         let gone = Stat { current: 0, freed: 40 * M, ..held(40 * M) };
         assert_eq!(by_pool()[&first].all, gone);
-        allocator.reset_peak_stats(DEVICE).unwrap();
+        allocator.statistics().reset_peaks(DEVICE).unwrap();
         assert_eq!(by_pool()[&first].all, Stat { peak: 0, ..gone });
-        allocator.reset_accumulated_stats(DEVICE).unwrap();
+        allocator.statistics().reset_accumulated(DEVICE).unwrap();
         assert_eq!(by_pool()[&first], StatArray::default());
         assert_eq!(by_pool().len(), 2, "the entries stay");
         rig.nothing_is_left(&allocator);

@@ -133,7 +133,7 @@ fn a_pool_takes_what_its_limit_leaves() {
     let rig = Rig::openreg(of(1000));
     let (allocator, stream) = (allocator(&rig), rig.stream());
     let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
-    allocator.set_pool_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(100 * MIB))).unwrap();
+    allocator.pools().set_hard_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(100 * MIB))).unwrap();
     let _scope = pool.enter(Filter::Always).unwrap();
     let _first = allocator.malloc(40 * MIB, stream).unwrap();
     allocator.malloc(60 * MIB, stream).expect("the limit leaves 60 MiB");
@@ -265,12 +265,12 @@ fn switching_the_hardened_mode_on_while_memory_moves_ends() {
 fn the_default_pool_sleeps_with_all_its_blocks() {
     let rig = Rig::openreg(of(140));
     let (allocator, stream) = (allocator(&rig), rig.stream());
-    allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
+    allocator.sleep_mode().set_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
     let live = pieces(&allocator, stream, 3, 12);
     let wide = allocator.malloc(36 * MIB, stream).unwrap();
     allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
     assert_eq!(rig.used(), 0, "all of it sleeps");
-    allocator.wake(Tags::All).unwrap();
+    allocator.sleep_mode().wake(Tags::All).unwrap();
     for ptr in live.into_iter().chain([wide]) {
         allocator.free(ptr).unwrap();
     }
@@ -347,13 +347,13 @@ fn a_checkpoint_of_blocks_in_views_is_refused_and_one_of_blank_views_is_not() {
     let (allocator, stream) = (allocator(&rig), rig.stream());
     let live = pieces(&allocator, stream, 3, 12);
     let wide = allocator.malloc(36 * MIB, stream).unwrap();
-    let refused = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap_err();
+    let refused = allocator.pools().checkpoint(DEVICE, PoolId::DEFAULT).unwrap_err();
     assert!(matches!(refused, AllocError::Checkpoint { .. }), "{refused}");
     allocator.free(wide).unwrap();
-    let saved = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
+    let saved = allocator.pools().checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
     let _wide_again = allocator.malloc(36 * MIB, stream).unwrap();
     allocator.empty_cache().unwrap();
-    allocator.restore_checkpoint(&saved, None).unwrap();
+    allocator.pools().restore(&saved, None).unwrap();
     allocator.check_invariants();
     live.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
     rig.nothing_is_left(&allocator);
@@ -367,9 +367,9 @@ fn a_tag_closes_the_views_that_are_there() {
     let live = pieces(&allocator, stream, 3, 12);
     let wide = allocator.malloc(36 * MIB, stream).unwrap();
     allocator.free(wide).unwrap();
-    allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
+    allocator.sleep_mode().set_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
     assert!(allocator.malloc_at(MIB, wide.add(MIB), stream).is_err(), "not even by name");
-    allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, None).unwrap();
+    allocator.sleep_mode().set_tag(DEVICE, PoolId::DEFAULT, None).unwrap();
     let named = allocator.malloc_at(MIB, wide.add(MIB), stream).unwrap();
     for ptr in live.into_iter().chain([named]) {
         allocator.free(ptr).unwrap();

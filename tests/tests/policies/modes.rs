@@ -56,7 +56,7 @@ fn the_hardened_mode_may_come_and_go_while_blocks_lie_in_views() {
             let next = allocator.malloc(36 * MIB, stream).unwrap();
             allocator.check_invariants();
             end(rig, &allocator, live.into_iter().chain([own, next]));
-            let stats = allocator.hardened_stats(DEVICE).unwrap();
+            let stats = allocator.statistics().hardened(DEVICE).unwrap();
             assert_eq!(stats.corruptions, 0, "{}: nobody wrote where nobody may", rig.name);
             allocator.configure(hardened(false)).unwrap();
             allocator.check_invariants();
@@ -161,9 +161,14 @@ fn the_largest_cached_piece_is_there_and_a_segments_base_is_not_told_where_it_mo
                 rig.name
             );
         }
-        assert_eq!(allocator.cache_info(DEVICE).unwrap().largest_cached, 0, "{}: all is in use", rig.name);
+        assert_eq!(
+            allocator.statistics().cache_info(DEVICE).unwrap().largest_cached,
+            0,
+            "{}: all is in use",
+            rig.name
+        );
         allocator.free(view).unwrap();
-        let info = allocator.cache_info(DEVICE).unwrap();
+        let info = allocator.statistics().cache_info(DEVICE).unwrap();
         assert_eq!(info.device_free, device_free(rig));
         assert!(info.largest_cached >= 12 * MIB, "{}", rig.name);
         let used = rig.used();
@@ -181,7 +186,7 @@ fn a_block_that_stays_in_the_process_says_what_would_let_it_out() {
         let live = pieces(&allocator, rig.stream(), 3, 12);
         let view = allocator.malloc(36 * MIB, rig.stream()).unwrap();
         for ptr in [live[0], view] {
-            let text = allocator.share(ptr).unwrap_err().to_string();
+            let text = allocator.sharing().share(ptr).unwrap_err().to_string();
             assert!(text.contains("use policy:pytorch without expandable_segments"), "{}: {text}", rig.name);
         }
         end(rig, &allocator, live.into_iter().chain([view]));

@@ -149,9 +149,9 @@ fn its_pools_can_sleep() {
     let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(16 * MIB)).unwrap();
     let allocator = allocator(&device);
     let (home, pool) = (device.default_stream(DEVICE), PoolId::fresh());
-    allocator.create_pool(DEVICE, pool, None).unwrap();
-    allocator.set_sleep_tag(DEVICE, pool, Some(SleepTag::new("all"))).unwrap();
-    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    allocator.pools().create(DEVICE, pool, None).unwrap();
+    allocator.sleep_mode().set_tag(DEVICE, pool, Some(SleepTag::new("all"))).unwrap();
+    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
     let ptr = allocator.malloc(5 * MIB, home).unwrap();
     assert_eq!(
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap().slept,
@@ -159,7 +159,7 @@ fn its_pools_can_sleep() {
         "by granules of 2 MiB"
     );
     assert_eq!(device.used(DEVICE), 0);
-    allocator.wake(Tags::All).unwrap();
+    allocator.sleep_mode().wake(Tags::All).unwrap();
     allocator.free(ptr).unwrap();
     allocator.check_invariants();
 }

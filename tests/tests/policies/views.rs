@@ -331,7 +331,7 @@ fn a_block_in_a_view_that_another_stream_uses_keeps_its_home_until_that_is_done(
 fn snapshots_show_memory_where_it_is_used_and_add_up() {
     on_each(&of(100), |rig| {
         let (allocator, stream) = (allocator(rig), rig.stream());
-        allocator.record_history(&HistoryOptions::newest(1000).deterministic());
+        allocator.history().record(&HistoryOptions::newest(1000).deterministic());
         let adds_up = || {
             let snapshot = allocator.snapshot(true);
             let sum: u64 = snapshot.segments.iter().map(|segment| segment.total_size).sum();
@@ -434,7 +434,7 @@ fn a_peer_reaches_what_views_show() {
         let (allocator, stream) = (allocator(rig), rig.stream());
         let live = pieces(&allocator, stream, 3, 12);
         let before = in_view(rig, &allocator, stream, 14);
-        allocator.enable_peer_access(OTHER, DEVICE).unwrap();
+        allocator.peers().enable(OTHER, DEVICE).unwrap();
         let after = in_view(rig, &allocator, stream, 16);
         let vm = rig.backend.virtual_memory().unwrap();
         for (block, mib) in [(before, 14), (after, 16)] {

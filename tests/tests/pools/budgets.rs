@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 fn watch(allocator: &Allocator) -> Arc<Mutex<Vec<BudgetEvent>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let (log, weak) = (Arc::clone(&told), Arc::downgrade(allocator));
-    allocator.add_budget_observer(move |event| {
+    allocator.hooks().on_budget(move |event| {
         // It is called without a lock: the allocator can be used.
         let allocator = weak.upgrade().unwrap();
         let stats = allocator.stats(event.device).unwrap();
@@ -39,9 +39,9 @@ fn a_hard_limit_holds_to_the_byte_and_concerns_one_tenant<P: Policy>() {
             other.cache(60);
             let first = a.malloc(60).unwrap();
             let byte_less = Budget { hard: Some(MemoryLimit::Bytes(100 * MIB - 1)), ..Budget::default() };
-            allocator.set_budget(tenant, &byte_less).unwrap();
+            allocator.budgets().set(tenant, &byte_less).unwrap();
             assert!(a.malloc(40).unwrap_err().is_out_of_memory(), "a byte is missing");
-            allocator.set_budget(tenant, &budget(0, 0, 100)).unwrap();
+            allocator.budgets().set(tenant, &budget(0, 0, 100)).unwrap();
             let second = a.malloc(40).expect("up to the limit");
             let report = a.refused(20);
             let text = report.to_string();
@@ -66,12 +66,15 @@ fn a_hard_limit_holds_to_the_byte_and_concerns_one_tenant<P: Policy>() {
             let all = a.malloc(100).expect("its own pieces go back for it");
             assert_eq!((a.held(), other.held()), (100, 60));
             a.free([all]);
-            let stats = allocator.tenant_stats(tenant).unwrap();
+            let stats = allocator.budgets().stats(tenant).unwrap();
             assert_eq!((stats.held, stats.peak, stats.refusals), (100 * MIB, 100 * MIB, 2));
             assert_eq!(stats.pools, [a.pool.id()]);
             drop((a, other));
             rig.nothing_is_left(&allocator);
-            assert!(allocator.tenant_stats(tenant).unwrap().pools.is_empty(), "a pool that is gone has left");
+            assert!(
+                allocator.budgets().stats(tenant).unwrap().pools.is_empty(),
+                "a pool that is gone has left"
+            );
         });
     }
 }
@@ -86,7 +89,7 @@ fn whole_granules_count() {
         let report = a.refused(21);
         assert!(report.tenant.unwrap().refuses, "40 MiB would be taken");
         assert_eq!(a.held(), 0);
-        allocator.set_budget(tenant, &budget(0, 0, 40)).unwrap();
+        allocator.budgets().set(tenant, &budget(0, 0, 40)).unwrap();
         let block = a.malloc(21).unwrap();
         let rest = a.malloc(19).expect("from the granules that are there");
         assert_eq!(a.held(), 40);
@@ -138,12 +141,12 @@ fn a_soft_limit_trims_then_tells_once_for_each_crossing() {
             let again = BudgetEvent { held: 0, wanted: 160 * MIB, ..event };
             assert_eq!(told.lock().unwrap().last(), Some(&again));
             assert_eq!(
-                (allocator.tenant_stats(tenant).unwrap().soft_crossings, told.lock().unwrap().len()),
+                (allocator.budgets().stats(tenant).unwrap().soft_crossings, told.lock().unwrap().len()),
                 (2, 2)
             );
             // A limit that is lowered below what is held is crossed, too.
-            allocator.set_budget(tenant, &budget(0, 200, 400)).unwrap();
-            allocator.set_budget(tenant, &budget(0, 80, 400)).unwrap();
+            allocator.budgets().set(tenant, &budget(0, 200, 400)).unwrap();
+            allocator.budgets().set(tenant, &budget(0, 80, 400)).unwrap();
             let lowered = told.lock().unwrap().pop().unwrap();
             assert_eq!((lowered.held, lowered.wanted, lowered.soft), (160 * MIB, 0, 80 * MIB));
             a.free([fourth]);
@@ -161,7 +164,7 @@ fn a_pools_own_soft_limit_needs_no_tenant<P: Policy>() {
         let limit = |mib: u64| Some(MemoryLimit::Bytes(mib * MIB));
         a.pool.set_limits(limit(200), limit(50)).unwrap();
         // The hard limit alone: the soft one stays.
-        allocator.set_pool_limit(DEVICE, a.pool.id(), limit(100)).unwrap();
+        allocator.pools().set_hard_limit(DEVICE, a.pool.id(), limit(100)).unwrap();
         a.cache(40);
         let block = a.malloc(60).unwrap();
         assert_eq!(a.held(), 60, "what was cached went first");
@@ -187,7 +190,10 @@ fn a_pool_at_its_own_limit_gives_its_own_cache_and_no_other<P: Policy>() {
             let a = Client::new(rig, &allocator);
             let default = allocator.malloc(40 * MIB, rig.stream()).unwrap();
             allocator.free(default).unwrap();
-            allocator.set_pool_limit(DEVICE, a.pool.id(), Some(MemoryLimit::Bytes(100 * MIB))).unwrap();
+            allocator
+                .pools()
+                .set_hard_limit(DEVICE, a.pool.id(), Some(MemoryLimit::Bytes(100 * MIB)))
+                .unwrap();
             let pieces = [40, 60].map(|mib| a.malloc(mib).unwrap());
             a.free(pieces);
             let all = a.malloc(100).unwrap();
@@ -236,17 +242,15 @@ fn the_soft_limit_on_all_that_is_held_is_told_like_others() {
 fn what_cannot_be_is_refused_with_advice() {
     on_each(&device(1000), |rig| {
         let allocator = rig.with_policy::<PytorchPolicy>(Settings::default());
+        let (pools, budgets) = (allocator.pools(), allocator.budgets());
         let told = |error: AllocError, words: &str| {
             assert!(matches!(error, AllocError::Budget { .. }), "{error}");
             assert!(error.to_string().contains(words), "{error}");
         };
-        let create = |name, budget| allocator.create_tenant(DEVICE, name, &budget);
+        let create = |name, budget| budgets.create_tenant(DEVICE, name, &budget);
         for wrong in [MemoryLimit::Bytes(0), MemoryLimit::Fraction(1.5), MemoryLimit::Fraction(f64::NAN)] {
-            told(allocator.set_pool_limit(DEVICE, PoolId::DEFAULT, Some(wrong)).unwrap_err(), "it must be");
-            told(
-                allocator.set_pool_limits(DEVICE, PoolId::DEFAULT, None, Some(wrong)).unwrap_err(),
-                "soft is",
-            );
+            told(pools.set_hard_limit(DEVICE, PoolId::DEFAULT, Some(wrong)).unwrap_err(), "it must be");
+            told(pools.set_limits(DEVICE, PoolId::DEFAULT, None, Some(wrong)).unwrap_err(), "soft is");
             told(
                 create("x", Budget { guarantee: Some(wrong), ..Budget::default() }).unwrap_err(),
                 "guarantee is",
@@ -272,29 +276,26 @@ fn what_cannot_be_is_refused_with_advice() {
 
         let (client, elsewhere) = (
             Client::new(rig, &allocator),
-            allocator.create_tenant(DeviceIndex(1), "a", &Budget::default()).unwrap(),
+            budgets.create_tenant(DeviceIndex(1), "a", &Budget::default()).unwrap(),
         );
         client.pool.join_tenant(a).unwrap();
         told(client.pool.join_tenant(b).unwrap_err(), "let it leave first");
         told(client.pool.join_tenant(elsewhere).unwrap_err(), "another device's");
-        assert_eq!(allocator.tenant_of(DEVICE, client.pool.id()).unwrap(), Some(a));
+        assert_eq!(budgets.tenant_of(DEVICE, client.pool.id()).unwrap(), Some(a));
         let block = client.malloc(500).unwrap();
         told(client.pool.leave_tenant().unwrap_err(), "empty the pool first");
-        allocator.set_budget(a, &budget(100, 0, 0)).unwrap();
+        budgets.set(a, &budget(100, 0, 0)).unwrap();
         client.pool.leave_tenant().unwrap();
-        allocator.set_budget(b, &budget(400, 0, 450)).unwrap();
+        budgets.set(b, &budget(400, 0, 450)).unwrap();
         told(client.pool.join_tenant(b).unwrap_err(), "would pass its hard limit");
-        told(allocator.set_budget(a, &budget(101, 0, 0)).unwrap_err(), "free memory first");
+        told(budgets.set(a, &budget(101, 0, 0)).unwrap_err(), "free memory first");
         client.free([block]);
-        allocator.remove_tenant(a).unwrap();
-        for gone in [
-            allocator.remove_tenant(a),
-            allocator.set_budget(a, &Budget::default()),
-            client.pool.join_tenant(a),
-        ] {
+        budgets.remove_tenant(a).unwrap();
+        for gone in [budgets.remove_tenant(a), budgets.set(a, &Budget::default()), client.pool.join_tenant(a)]
+        {
             assert!(matches!(gone, Err(AllocError::UnknownTenant { tenant }) if tenant == a));
         }
-        let unknown = allocator.join_tenant(PoolId::fresh(), b).unwrap_err();
+        let unknown = budgets.join(PoolId::fresh(), b).unwrap_err();
         assert!(matches!(unknown, AllocError::UnknownPool { .. }), "{unknown}");
     });
 }
@@ -307,10 +308,10 @@ fn a_guarantee_is_kept_to_the_byte<P: Policy>() {
             let (b, other) = (Client::new(rig, &allocator), Client::new(rig, &allocator));
             let byte_more =
                 Budget { guarantee: Some(MemoryLimit::Bytes(300 * MIB + 1)), ..Budget::default() };
-            allocator.set_budget(tenant, &byte_more).unwrap();
+            allocator.budgets().set(tenant, &byte_more).unwrap();
             let kept = b.malloc(680).unwrap();
             assert!(other.malloc(20).unwrap_err().is_out_of_memory(), "a byte of it is kept");
-            allocator.set_budget(tenant, &budget(300, 0, 0)).unwrap();
+            allocator.budgets().set(tenant, &budget(300, 0, 0)).unwrap();
             let rest = other.malloc(20).unwrap();
             let report = other.refused(1);
             assert_eq!((report.kept_for_others, report.device_free), (Some(300 * MIB), 300 * MIB));
@@ -332,7 +333,7 @@ fn a_guarantee_is_kept_to_the_byte<P: Policy>() {
             let again = a.malloc(300).unwrap();
             a.free([again]);
             // Without its guarantee the memory is everybody's.
-            allocator.remove_tenant(tenant).unwrap();
+            allocator.budgets().remove_tenant(tenant).unwrap();
             other.free([rest]);
             let report = other.refused(320);
             assert!(report.tenant.is_none() && report.kept_for_others.is_none());
@@ -350,10 +351,10 @@ fn a_guarantee_is_given_out_of_what_can_be_given_back() {
         let (a, _) = Client::of(rig, &allocator, "a", Budget::default());
         a.cache(400);
         let block = allocator.malloc(500 * MIB, rig.stream()).unwrap();
-        let error = allocator.create_tenant(DEVICE, "late", &budget(501, 0, 0)).unwrap_err();
+        let error = allocator.budgets().create_tenant(DEVICE, "late", &budget(501, 0, 0)).unwrap_err();
         assert!(error.to_string().contains("500.00 MiB are in use or guaranteed"), "{error}");
         assert_eq!(a.held(), 0, "caches went for it");
-        allocator.create_tenant(DEVICE, "late", &budget(500, 0, 0)).unwrap();
+        allocator.budgets().create_tenant(DEVICE, "late", &budget(500, 0, 0)).unwrap();
         assert!(a.malloc(20).unwrap_err().is_out_of_memory());
         allocator.free(block).unwrap();
         a.cache(500);
@@ -376,7 +377,7 @@ fn under_pressure_those_above_their_marks_give_first<P: Policy>() {
             }
             let reserved = || {
                 let default =
-                    allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap().reserved_bytes.all.current;
+                    allocator.pools().stats(DEVICE, PoolId::DEFAULT).unwrap().reserved_bytes.all.current;
                 [a.held(), b.held(), c.held(), default.unsigned_abs() / MIB]
             };
             assert_eq!(reserved(), [240, 240, 120, 100]);
@@ -411,12 +412,12 @@ fn captured_pools_keep_their_memory<P: Policy>() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let hook = Arc::new(Mutex::new(0));
         let calls = Arc::clone(&hook);
-        allocator.add_spill_hook(0, move |_| {
+        allocator.hooks().on_spill(0, move |_| {
             *calls.lock().unwrap() += 1;
             0
         });
         let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
-        let tenant = allocator.create_tenant(DEVICE, "graphs", &budget(0, 40, 100)).unwrap();
+        let tenant = allocator.budgets().create_tenant(DEVICE, "graphs", &budget(0, 40, 100)).unwrap();
         pool.join_tenant(tenant).unwrap();
         let stream = rig.new_stream();
         let capture = GraphCapture::begin(&allocator, stream, CaptureMode::Global, Some(pool.id())).unwrap();

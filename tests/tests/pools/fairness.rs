@@ -26,7 +26,7 @@ fn device() -> OpenRegConfig {
 
 /// What a tenant holds, what it may, and what it is guaranteed.
 fn marks(allocator: &Allocator, tenant: TenantId) -> (u64, u64, u64) {
-    let stats = allocator.tenant_stats(tenant).unwrap();
+    let stats = allocator.budgets().stats(tenant).unwrap();
     (stats.held, stats.marks.hard.unwrap_or(u64::MAX), stats.marks.guarantee)
 }
 
@@ -74,9 +74,9 @@ fn greedy_threads_do_not_take_what_is_guaranteed<P: Policy>() {
                 result.unwrap();
             });
             assert!(rig.device.peak_used(DEVICE) <= CAPACITY * MIB);
-            let stats = allocator.tenant_stats(tenant).unwrap();
+            let stats = allocator.budgets().stats(tenant).unwrap();
             assert_eq!((stats.peak, stats.refusals), (300 * MIB, 0));
-            assert!(allocator.tenant_stats(rival_id).unwrap().peak <= 400 * MIB);
+            assert!(allocator.budgets().stats(rival_id).unwrap().peak <= 400 * MIB);
             drop((victim, rival, hogs));
             rig.nothing_is_left(&allocator);
         });
@@ -104,7 +104,7 @@ fn three_tenants_each_get_their_guarantee<P: Policy>() {
             });
             assert_eq!(hog.held(), 0, "everything is guaranteed to others");
             for (_, tenant) in &clients {
-                assert_eq!(allocator.tenant_stats(*tenant).unwrap().refusals, 0);
+                assert_eq!(allocator.budgets().stats(*tenant).unwrap().refusals, 0);
             }
             drop((clients, hog));
             rig.nothing_is_left(&allocator);
@@ -173,7 +173,7 @@ fn play<P: Policy>(rig: &Rig, settings: &Settings, steps: &[Step]) {
             Step::Free(_) => {}
             Step::Empty => allocator.empty_cache().unwrap(),
             Step::Soft(client, soft) => {
-                allocator.set_budget(tenants[client], &budget(GUARANTEES[client], soft, HARD)).unwrap();
+                allocator.budgets().set(tenants[client], &budget(GUARANTEES[client], soft, HARD)).unwrap();
             }
         }
         allocator.check_invariants();
@@ -209,8 +209,8 @@ fn the_default_pool_of_a_tenant_gives_in_its_turn<P: Policy>() {
         on_each(&device(), |rig| {
             let allocator = rig.with_policy::<P>(settings.clone());
             let (other, _) = Client::of(rig, &allocator, "other", budget(0, 300, 0));
-            let owner = allocator.create_tenant(DEVICE, "owner", &budget(0, 400, 0)).unwrap();
-            allocator.join_tenant(PoolId::DEFAULT, owner).unwrap();
+            let owner = allocator.budgets().create_tenant(DEVICE, "owner", &budget(0, 400, 0)).unwrap();
+            allocator.budgets().join(PoolId::DEFAULT, owner).unwrap();
             let block = allocator.malloc(400 * MIB, rig.stream()).unwrap();
             allocator.free(block).unwrap();
             other.cache(300);
@@ -291,9 +291,9 @@ fn tenants_with_hooks<P: Policy>(rig: &Rig, settings: &Settings, k: u64, kind: E
     let spare = Arc::new(Mutex::new(Vec::<DevicePtr>::new()));
     let crossed = Arc::new(Mutex::new(0));
     let (told, held, weak) = (Arc::clone(&crossed), Arc::clone(&spare), Arc::downgrade(&allocator));
-    allocator.add_budget_observer(move |_| *told.lock().unwrap() += 1);
+    allocator.hooks().on_budget(move |_| *told.lock().unwrap() += 1);
     let side = rig.new_stream();
-    allocator.add_spill_hook(0, move |request| {
+    allocator.hooks().on_spill(0, move |request| {
         let (allocator, spare) = (weak.upgrade().unwrap(), held.lock().unwrap().pop());
         // It may get memory or not; a failure here is its own business.
         if let Ok(own) = allocator.malloc(2 * MIB, side) {
@@ -318,8 +318,8 @@ fn tenants_with_hooks<P: Policy>(rig: &Rig, settings: &Settings, k: u64, kind: E
         spare.lock().unwrap().push(of_b);
         // Only the hook can make room for it.
         let large = program.again(|| a.malloc(200));
-        program.again(|| allocator.set_budget(tenant, &budget(40, 100, 500)));
-        program.again(|| allocator.set_budget(tenant, &budget(0, 100, 500)));
+        program.again(|| allocator.budgets().set(tenant, &budget(40, 100, 500)));
+        program.again(|| allocator.budgets().set(tenant, &budget(0, 100, 500)));
         a.free([first, second, large]);
         b.free(spare.lock().unwrap().drain(..));
         program.again(|| allocator.empty_cache());

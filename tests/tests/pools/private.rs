@@ -27,7 +27,7 @@ fn a_request_in_a_scope_reclaims_the_default_pools_cache<P: Policy>() {
             cached.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
             let pool = new_pool(&allocator);
             let ptr = take(&allocator, &pool, 80 * MIB, home).expect("80 MiB are cached");
-            let stats = allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap();
+            let stats = allocator.pools().stats(DEVICE, PoolId::DEFAULT).unwrap();
             assert_eq!(stats.reserved_bytes.all.current, 0);
             assert_eq!(allocator.stats(DEVICE).unwrap().num_alloc_retries, 1);
             allocator.free(ptr).unwrap();
@@ -42,7 +42,7 @@ fn a_pool_can_be_limited<P: Policy>() {
         for settings in both() {
             let (allocator, home) = (rig.with_policy::<P>(settings), rig.stream());
             let (pool, free) = (new_pool(&allocator), new_pool(&allocator));
-            allocator.set_pool_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(60 * MIB))).unwrap();
+            allocator.pools().set_hard_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(60 * MIB))).unwrap();
             let live = [40, 20].map(|n| take(&allocator, &pool, n * MIB, home).unwrap());
             let refused = take(&allocator, &pool, 20 * MIB, home).unwrap_err();
             assert!(refused.is_out_of_memory(), "{refused}");
@@ -51,13 +51,13 @@ fn a_pool_can_be_limited<P: Policy>() {
             let outside = take(&allocator, &free, 80 * MIB, home).unwrap();
             allocator.free(live[1]).unwrap();
             assert_eq!(take(&allocator, &pool, 20 * MIB, home).unwrap(), live[1]);
-            allocator.set_pool_limit(DEVICE, pool.id(), Some(MemoryLimit::Fraction(0.25))).unwrap();
+            allocator.pools().set_hard_limit(DEVICE, pool.id(), Some(MemoryLimit::Fraction(0.25))).unwrap();
             let more = take(&allocator, &pool, 40 * MIB, home).expect("a quarter of the device is 100 MiB");
             assert!(take(&allocator, &pool, 20 * MIB, home).is_err());
-            allocator.set_pool_limit(DEVICE, pool.id(), None).unwrap();
+            allocator.pools().set_hard_limit(DEVICE, pool.id(), None).unwrap();
             let last = take(&allocator, &pool, 20 * MIB, home).unwrap();
             [live[0], live[1], outside, more, last].into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
-            let unknown = allocator.set_pool_limit(DEVICE, PoolId(0, u64::MAX), None);
+            let unknown = allocator.pools().set_hard_limit(DEVICE, PoolId(0, u64::MAX), None);
             assert!(matches!(unknown, Err(AllocError::UnknownPool { .. })));
             drop((pool, free));
             rig.nothing_is_left(&allocator);
@@ -71,7 +71,7 @@ fn a_primed_pool_serves_a_capture_without_the_device<P: Policy>() {
             let (allocator, stream) = (rig.with_policy::<P>(settings), rig.new_stream());
             let pool = new_pool(&allocator);
             let sizes = [30 * MIB, 9 * MIB, 9 * MIB, 700 * KIB, KIB, 0];
-            allocator.prime_pool(pool.id(), stream, &sizes).unwrap();
+            allocator.pools().prime(pool.id(), stream, &sizes).unwrap();
             assert_eq!(pool.stats().unwrap().allocation, 0, "nothing of it is handed out");
             assert!(pool.stats().unwrap().free_bytes > 48 * MIB);
             let capture =
@@ -84,7 +84,7 @@ fn a_primed_pool_serves_a_capture_without_the_device<P: Policy>() {
             drop(capture.end().unwrap());
             // What does not fit is an error; what was taken until then stays cached.
             let before = pool.stats().unwrap();
-            let refused = allocator.prime_pool(pool.id(), stream, &[KIB, 1000 * MIB]).unwrap_err();
+            let refused = allocator.pools().prime(pool.id(), stream, &[KIB, 1000 * MIB]).unwrap_err();
             assert!(refused.is_out_of_memory());
             assert_eq!(pool.stats().unwrap().allocation, before.allocation);
             drop(pool);
@@ -99,24 +99,24 @@ fn emptying_a_pool_concerns_no_other<P: Policy>() {
         let [one, other] = [PoolId::fresh(), PoolId::fresh()];
         for pool in [one, other, PoolId::DEFAULT] {
             if pool != PoolId::DEFAULT {
-                allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+                allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
             }
             let ptr = allocator.malloc(20 * MIB, home).unwrap();
             allocator.free(ptr).unwrap();
             if pool != PoolId::DEFAULT {
-                allocator.end_pool(DEVICE, pool).unwrap();
+                allocator.pools().end(DEVICE, pool).unwrap();
             }
         }
-        allocator.empty_pool(one).unwrap();
+        allocator.pools().empty(one).unwrap();
         assert_eq!(rig.used(), 60 * MIB, "it is in use");
-        allocator.release_pool(DEVICE, one).unwrap();
-        allocator.release_pool(DEVICE, other).unwrap();
-        allocator.empty_pool(one).unwrap();
+        allocator.pools().release(DEVICE, one).unwrap();
+        allocator.pools().release(DEVICE, other).unwrap();
+        allocator.pools().empty(one).unwrap();
         assert_eq!(rig.used(), 40 * MIB);
-        assert!(matches!(allocator.pool_stats(DEVICE, one), Err(AllocError::UnknownPool { .. })));
-        allocator.empty_pool(one).expect("one that is gone is empty");
-        allocator.empty_pool(PoolId::DEFAULT).unwrap();
-        assert_eq!((rig.used(), allocator.pool_use_count(DEVICE, other).unwrap()), (20 * MIB, 0));
+        assert!(matches!(allocator.pools().stats(DEVICE, one), Err(AllocError::UnknownPool { .. })));
+        allocator.pools().empty(one).expect("one that is gone is empty");
+        allocator.pools().empty(PoolId::DEFAULT).unwrap();
+        assert_eq!((rig.used(), allocator.pools().use_count(DEVICE, other).unwrap()), (20 * MIB, 0));
         rig.nothing_is_left(&allocator);
     });
 }
@@ -147,7 +147,7 @@ fn the_figures_of_a_pool_are_its_own() {
         let by_pool = allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools;
         assert_eq!(by_pool.len(), 1);
         assert_eq!(by_pool[&pool.id()], reserved);
-        let default = allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap();
+        let default = allocator.pools().stats(DEVICE, PoolId::DEFAULT).unwrap();
         assert_eq!((default.allocation, default.allocated_bytes, default.segments), (1, 30 * MIB, 1));
         [outside, small, large].into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
         drop(pool);
@@ -159,32 +159,36 @@ fn a_dead_pool_serves_nobody<P: Policy>() {
     on_each(&of(100), |rig| {
         let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
         let id = PoolId::fresh();
-        allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
+        allocator.pools().begin(DEVICE, id, Filter::Always).unwrap();
         let live = allocator.malloc(3 * MIB, home).unwrap();
-        allocator.release_pool(DEVICE, id).unwrap();
+        allocator.pools().release(DEVICE, id).unwrap();
         let is_dead = |outcome: Result<(), AllocError>| {
             assert!(matches!(outcome, Err(AllocError::DeadPool { pool }) if pool == id), "{outcome:?}");
         };
         is_dead(allocator.malloc(KIB, home).map(drop));
-        is_dead(allocator.release_pool(DEVICE, id));
-        is_dead(allocator.create_pool(DEVICE, id, None));
-        is_dead(allocator.set_use_on_oom(DEVICE, id, true));
-        is_dead(allocator.set_no_split(DEVICE, id));
-        is_dead(allocator.prime_pool(id, home, &[KIB]));
-        allocator.end_pool(DEVICE, id).unwrap();
-        is_dead(allocator.begin_pool(DEVICE, id, Filter::Always));
-        assert_eq!(allocator.pool_use_count(DEVICE, id).unwrap(), 0);
+        is_dead(allocator.pools().release(DEVICE, id));
+        is_dead(allocator.pools().create(DEVICE, id, None));
+        is_dead(allocator.pools().set_use_on_oom(DEVICE, id, true));
+        is_dead(allocator.pools().set_no_split(DEVICE, id));
+        is_dead(allocator.pools().prime(id, home, &[KIB]));
+        allocator.pools().end(DEVICE, id).unwrap();
+        is_dead(allocator.pools().begin(DEVICE, id, Filter::Always));
+        assert_eq!(allocator.pools().use_count(DEVICE, id).unwrap(), 0);
         let outside = allocator.malloc(KIB, home).expect("its scope is closed");
-        assert_eq!(allocator.pool_stats(DEVICE, id).unwrap().allocated_bytes, 3 * MIB, "what is live stays");
+        assert_eq!(
+            allocator.pools().stats(DEVICE, id).unwrap().allocated_bytes,
+            3 * MIB,
+            "what is live stays"
+        );
         allocator.free(live).unwrap();
         allocator.free(outside).unwrap();
         rig.nothing_is_left(&allocator);
         let unknown = |outcome: Result<(), AllocError>| {
             assert!(matches!(outcome, Err(AllocError::UnknownPool { pool }) if pool == id), "{outcome:?}");
         };
-        unknown(allocator.release_pool(DEVICE, id));
-        unknown(allocator.set_no_split(DEVICE, id));
-        unknown(allocator.prime_pool(id, home, &[KIB]));
+        unknown(allocator.pools().release(DEVICE, id));
+        unknown(allocator.pools().set_no_split(DEVICE, id));
+        unknown(allocator.pools().prime(id, home, &[KIB]));
     });
 }
 
@@ -196,14 +200,14 @@ fn a_pool_that_is_gone_before_a_request_arrives_does_not_fail_it<P: Policy>() {
         let other = Arc::downgrade(&allocator);
         let ends_it = move |_: Stream| {
             let allocator = other.upgrade().unwrap();
-            allocator.end_pool(DEVICE, id).unwrap();
-            allocator.release_pool(DEVICE, id).unwrap();
-            allocator.empty_pool(id).unwrap();
+            allocator.pools().end(DEVICE, id).unwrap();
+            allocator.pools().release(DEVICE, id).unwrap();
+            allocator.pools().empty(id).unwrap();
             true
         };
-        allocator.begin_pool(DEVICE, id, Filter::Custom(Arc::new(ends_it))).unwrap();
+        allocator.pools().begin(DEVICE, id, Filter::Custom(Arc::new(ends_it))).unwrap();
         let served = allocator.malloc(KIB, home).expect("the default pool serves it");
-        assert_eq!(allocator.pool_stats(DEVICE, PoolId::DEFAULT).unwrap().allocation, 1);
+        assert_eq!(allocator.pools().stats(DEVICE, PoolId::DEFAULT).unwrap().allocation, 1);
         allocator.free(served).unwrap();
         rig.nothing_is_left(&allocator);
     });
@@ -247,10 +251,10 @@ fn pytorch_159674_a_pool_in_need_gets_what_the_default_pool_has_cached<P: Policy
         let cached = allocator.malloc(80 * MIB, stream).unwrap();
         allocator.free(cached).unwrap();
         let pool = PoolId::fresh();
-        allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+        allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
         let ptr = allocator.malloc(80 * MIB, stream).unwrap();
-        allocator.end_pool(DEVICE, pool).unwrap();
-        assert_eq!(allocator.pool_stats(DEVICE, pool).unwrap().allocated_bytes, 80 * MIB);
+        allocator.pools().end(DEVICE, pool).unwrap();
+        assert_eq!(allocator.pools().stats(DEVICE, pool).unwrap().allocated_bytes, 80 * MIB);
         assert!(device.used(DEVICE) <= 100 * MIB);
         allocator.free(ptr).unwrap();
     }
@@ -267,7 +271,7 @@ fn a_flush_spares_the_pool_that_got_an_arena_of_a_dead_one<P: Policy>() {
             drop(old);
             let (engine, young) = (Arc::downgrade(&allocator), Arc::new(OnceLock::new()));
             let made = Arc::clone(&young);
-            allocator.add_segment_observer(move |event: &SegmentEvent| {
+            allocator.hooks().on_segment(move |event: &SegmentEvent| {
                 let Some(allocator) = engine.upgrade() else { return };
                 if event.change == SegmentChange::Detaching && made.get().is_none() {
                     let pool = new_pool(&allocator);
@@ -287,14 +291,14 @@ fn a_checkpoint_of_another_allocator_is_refused<P: Policy>() {
     on_each(&of(400), |rig| {
         let (former, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
         let ptr = former.malloc(30 * MIB, home).unwrap();
-        let saved = former.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
+        let saved = former.pools().checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
         former.free(ptr).unwrap();
         drop(former);
         let allocator = rig.with_policy::<P>(Settings::default());
         let short = allocator.malloc(12 * MIB, home).unwrap();
         assert_eq!(short, ptr, "another segment, at the same place");
         allocator.free(short).unwrap();
-        let refused = allocator.restore_checkpoint(&saved, None).unwrap_err();
+        let refused = allocator.pools().restore(&saved, None).unwrap_err();
         assert!(matches!(refused, AllocError::Checkpoint { .. }), "{refused}");
         rig.nothing_is_left(&allocator);
     });
@@ -305,16 +309,16 @@ fn a_pools_limit_goes_with_the_pool<P: Policy>() {
         let (allocator, home, id) =
             (rig.with_policy::<P>(Settings::default()), rig.stream(), PoolId::fresh());
         let once = || {
-            allocator.begin_pool(DEVICE, id, Filter::Always).unwrap();
+            allocator.pools().begin(DEVICE, id, Filter::Always).unwrap();
             let outcome = allocator.malloc(40 * MIB, home).map(|ptr| allocator.free(ptr).unwrap());
-            allocator.end_pool(DEVICE, id).unwrap();
+            allocator.pools().end(DEVICE, id).unwrap();
             outcome
         };
-        allocator.create_pool(DEVICE, id, None).unwrap();
-        allocator.set_pool_limit(DEVICE, id, Some(MemoryLimit::Bytes(20 * MIB))).unwrap();
+        allocator.pools().create(DEVICE, id, None).unwrap();
+        allocator.pools().set_hard_limit(DEVICE, id, Some(MemoryLimit::Bytes(20 * MIB))).unwrap();
         assert!(once().unwrap_err().is_out_of_memory());
         for _ in 0..2 {
-            allocator.release_pool(DEVICE, id).unwrap();
+            allocator.pools().release(DEVICE, id).unwrap();
         }
         once().expect("a new pool with the same name");
     });
@@ -326,7 +330,7 @@ fn a_limit_counts_what_is_taken_and_not_what_is_there() {
     on_each(&of(400), |rig| {
         let (allocator, home) = (rig.with_policy::<PytorchPolicy>(growable()), rig.stream());
         let pool = new_pool(&allocator);
-        allocator.set_pool_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(100 * MIB))).unwrap();
+        allocator.pools().set_hard_limit(DEVICE, pool.id(), Some(MemoryLimit::Bytes(100 * MIB))).unwrap();
         let low = take(&allocator, &pool, 40 * MIB, home).unwrap();
         allocator.free(take(&allocator, &pool, 40 * MIB, home).unwrap()).unwrap();
         let too_much = take(&allocator, &pool, 61 * MIB, home).unwrap_err();

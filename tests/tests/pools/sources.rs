@@ -97,7 +97,7 @@ fn a_pool_with_a_physical_source_grows_its_segments() {
         drop(pool);
         assert_eq!(source.bytes_out(), 40 * MIB, "each granule has a part of the live block");
         allocator.free(second).unwrap();
-        allocator.empty_pool(id).unwrap();
+        allocator.pools().empty(id).unwrap();
         assert_eq!((source.bytes_out(), rig.used()), (0, 40 * MIB));
         allocator.free(outside).unwrap();
         rig.nothing_is_left(&allocator);
@@ -136,7 +136,7 @@ fn a_source_without_memory_has_the_whole_ladder() {
         assert_eq!(take(&allocator, &pool, 40 * MIB, home).unwrap(), held);
         // A callback that finds memory is heard.
         let generous = Arc::clone(&source);
-        allocator.add_free_memory_callback(Box::new(move || {
+        allocator.hooks().on_low_memory(Box::new(move || {
             generous.bytes.store(80 * MIB, Ordering::Relaxed);
             false
         }));
@@ -225,11 +225,11 @@ fn pytorch_147851_growable_segments_and_a_pools_own_functions_go_together() {
         let (device, allocator, stream) = with_policy::<PytorchPolicy>(of(1024), growable());
         let source = Counting::new(&device, grows);
         let pool = PoolId::fresh();
-        allocator.create_pool(DEVICE, pool, Some(source.clone())).unwrap();
+        allocator.pools().create(DEVICE, pool, Some(source.clone())).unwrap();
         let outside = allocator.malloc(30 * MIB, stream).unwrap();
-        allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+        allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
         let inside = allocator.malloc(30 * MIB, stream).unwrap();
-        allocator.end_pool(DEVICE, pool).unwrap();
+        allocator.pools().end(DEVICE, pool).unwrap();
         let snapshot = allocator.snapshot(false);
         let expandable =
             |id| snapshot.segments.iter().filter(move |s| s.pool_id == id).map(|s| s.is_expandable);
@@ -239,8 +239,8 @@ fn pytorch_147851_growable_segments_and_a_pools_own_functions_go_together() {
         assert_eq!(source.handles.load(Ordering::Relaxed), if grows { 2 } else { 0 }, "granules of 20 MiB");
         allocator.free(inside).unwrap();
         allocator.free(outside).unwrap();
-        allocator.release_pool(DEVICE, pool).unwrap();
-        allocator.release_pool(DEVICE, pool).unwrap();
+        allocator.pools().release(DEVICE, pool).unwrap();
+        allocator.pools().release(DEVICE, pool).unwrap();
         allocator.empty_cache().unwrap();
         assert_eq!((source.held.load(Ordering::Relaxed), source.handles.load(Ordering::Relaxed)), (0, 0));
         assert_eq!(device.used(DEVICE), 0);
@@ -253,14 +253,14 @@ fn pytorch_147851_growable_segments_and_a_pools_own_functions_go_together() {
 fn pytorch_168956_a_pools_figures_stay_right_when_its_memory_goes_in_pieces() {
     let (device, allocator, stream) = with_policy::<PytorchPolicy>(of(1024), growable());
     let pool = PoolId::fresh();
-    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
     let large = allocator.malloc(200 * MIB, stream).unwrap();
     allocator.free(large).unwrap();
     let pieces: Vec<_> = (0..4).map(|_| allocator.malloc(20 * MIB, stream).unwrap()).collect();
     allocator.free(pieces[0]).unwrap();
     allocator.free(pieces[2]).unwrap();
-    allocator.end_pool(DEVICE, pool).unwrap();
-    allocator.release_pool(DEVICE, pool).unwrap();
+    allocator.pools().end(DEVICE, pool).unwrap();
+    allocator.pools().release(DEVICE, pool).unwrap();
     let held = |allocator: &granule_tests::Allocator| {
         allocator.stats(DEVICE).unwrap().reserved_bytes_by_private_pools[&pool].all.current
     };
@@ -271,7 +271,7 @@ fn pytorch_168956_a_pools_figures_stay_right_when_its_memory_goes_in_pieces() {
     allocator.free(pieces[3]).unwrap();
     allocator.empty_cache().unwrap();
     assert_eq!(held(&allocator), 0);
-    assert!(matches!(allocator.pool_use_count(DEVICE, pool), Err(AllocError::UnknownPool { .. })));
+    assert!(matches!(allocator.pools().use_count(DEVICE, pool), Err(AllocError::UnknownPool { .. })));
     assert_eq!(device.used(DEVICE), 0);
     allocator.check_invariants();
 }
@@ -338,7 +338,7 @@ fn destructors_of_the_programs_objects_run_without_a_lock<P: Policy>() {
         let ran = |what, times| assert_eq!(count.swap(0, Ordering::Relaxed), times, "{}: {what}", rig.name);
 
         let pool = pool_over(&allocator, source());
-        assert!(allocator.create_pool(DEVICE, pool.id(), source()).is_err());
+        assert!(allocator.pools().create(DEVICE, pool.id(), source()).is_err());
         ran("a source that is refused", 1);
         let scope = pool.enter(filter()).unwrap();
         assert!(pool.enter(filter()).is_err());
@@ -354,8 +354,8 @@ fn destructors_of_the_programs_objects_run_without_a_lock<P: Policy>() {
         let options = HistoryOptions::newest(10);
         let recorder = Some(Arc::new(gather) as _);
         let contexts = RecordContext::All;
-        allocator.record_history(&HistoryOptions { contexts, recorder, ..options.clone() });
-        allocator.record_history(&HistoryOptions { max_entries: 0, ..options });
+        allocator.history().record(&HistoryOptions { contexts, recorder, ..options.clone() });
+        allocator.history().record(&HistoryOptions { max_entries: 0, ..options });
         ran("a recorder that is replaced", 1);
         rig.nothing_is_left(&allocator);
     });
@@ -435,7 +435,7 @@ impl Drop for Foreign {
     fn drop(&mut self) {
         if let Some(allocator) = self.allocator.upgrade() {
             // Takes the lock of the pools, and that of every arena.
-            assert!(allocator.pool_use_count(DEVICE, PoolId(0, u64::MAX)).is_err());
+            assert!(allocator.pools().use_count(DEVICE, PoolId(0, u64::MAX)).is_err());
             allocator.stats(DEVICE).unwrap();
         }
         self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -458,16 +458,16 @@ fn filters_and_sources_may_use_the_allocator_when_they_are_dropped<P: Policy>() 
         let dropped = Arc::new(AtomicU64::new(0));
         let so_far = || dropped.load(Ordering::Relaxed);
         let pool = PoolId::fresh();
-        allocator.begin_pool(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).unwrap();
-        assert!(allocator.begin_pool(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).is_err());
+        allocator.pools().begin(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).unwrap();
+        assert!(allocator.pools().begin(DEVICE, pool, Foreign::new(&allocator, &dropped).filter()).is_err());
         assert_eq!(so_far(), 1, "that of the refused scope");
         let source =
             || -> Option<Arc<dyn SegmentSource>> { Some(Arc::new(Foreign::new(&allocator, &dropped))) };
-        assert!(allocator.create_pool(DEVICE, pool, source()).is_err());
+        assert!(allocator.pools().create(DEVICE, pool, source()).is_err());
         assert_eq!(so_far(), 2, "the refused source");
-        allocator.end_pool(DEVICE, pool).unwrap();
+        allocator.pools().end(DEVICE, pool).unwrap();
         assert_eq!(so_far(), 3, "that of the scope that ended");
-        allocator.begin_pool(DEVICE, PoolId::fresh(), Foreign::new(&other, &dropped).filter()).unwrap();
+        allocator.pools().begin(DEVICE, PoolId::fresh(), Foreign::new(&other, &dropped).filter()).unwrap();
         drop(allocator);
         assert_eq!(so_far(), 4, "that of a scope that was open to the end");
     });
@@ -504,8 +504,8 @@ fn a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself<P: P
         Arc::new(Circular { allocator: OnceLock::new(), stream: other, refusals: AtomicU64::new(0) });
     source.allocator.set(Arc::downgrade(&allocator)).unwrap();
     let pool = PoolId::fresh();
-    allocator.create_pool(DEVICE, pool, Some(source.clone())).unwrap();
-    allocator.begin_pool(DEVICE, pool, Filter::Stream(home)).unwrap();
+    allocator.pools().create(DEVICE, pool, Some(source.clone())).unwrap();
+    allocator.pools().begin(DEVICE, pool, Filter::Stream(home)).unwrap();
     let live = allocator.malloc(600 * MIB, other).unwrap();
     let (answered, answers) = mpsc::channel();
     let thread = {
@@ -516,8 +516,8 @@ fn a_source_that_uses_the_allocator_is_refused_and_does_not_wait_for_itself<P: P
     assert!(matches!(answer, Err(AllocError::OutOfMemory(_))), "{answer:?}");
     thread.join().unwrap().unwrap();
     assert!(source.refusals.load(Ordering::Relaxed) > 0);
-    allocator.end_pool(DEVICE, pool).unwrap();
-    allocator.release_pool(DEVICE, pool).unwrap();
+    allocator.pools().end(DEVICE, pool).unwrap();
+    allocator.pools().release(DEVICE, pool).unwrap();
     allocator.free(live).unwrap();
     allocator.check_invariants();
 }

@@ -25,7 +25,7 @@ fn spill_hooks_make_room_in_their_order<P: Policy>() {
             let hook = |name: &'static str, priority, says: u64| {
                 let (asked, spare, weak) =
                     (Arc::clone(&asked), Arc::clone(&spare), Arc::downgrade(&allocator));
-                allocator.add_spill_hook(priority, move |request| {
+                allocator.hooks().on_spill(priority, move |request| {
                     asked.lock().unwrap().push((name, *request));
                     let spare = if name == "frees" { spare.lock().unwrap().pop() } else { None };
                     let allocator = weak.upgrade().unwrap();
@@ -54,7 +54,7 @@ fn spill_hooks_make_room_in_their_order<P: Policy>() {
                 shortage: Shortage::Device,
             };
             assert_eq!(asked.lock().unwrap()[0].1, expected);
-            let stats = allocator.tenant_stats(tenant).unwrap();
+            let stats = allocator.budgets().stats(tenant).unwrap();
             assert_eq!((stats.spills, stats.spilled_bytes), (1, u64::MAX));
             // At its own limit, only its own memory helps.
             asked.lock().unwrap().clear();
@@ -87,7 +87,7 @@ fn a_hook_that_asks_for_memory_is_not_asked_itself<P: Policy>() {
         let (weak, other, stream) = (Arc::downgrade(&allocator), rig.new_stream(), rig.stream());
         let elsewhere = rig.backend.default_stream(DeviceIndex(1));
         let (count, log, held) = (Arc::clone(&calls), Arc::clone(&inner), Arc::clone(&live));
-        allocator.add_spill_hook(0, move |request| {
+        allocator.hooks().on_spill(0, move |request| {
             *count.lock().unwrap() += 1;
             let allocator = weak.upgrade().unwrap();
             // Both devices are too small for these.
@@ -114,7 +114,7 @@ fn a_hook_of_a_wake_may_wait_for_other_threads<P: Policy>() {
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let other = Mutex::new(Some(allocator.malloc(180 * MIB, rig.stream()).unwrap()));
         let (weak, stream) = (Arc::downgrade(&allocator), rig.stream());
-        allocator.add_spill_hook(0, move |_| {
+        allocator.hooks().on_spill(0, move |_| {
             let Some(ptr) = other.lock().unwrap().take() else { return 0 };
             let allocator = weak.upgrade().unwrap();
             let helper = std::thread::spawn(move || {
@@ -124,7 +124,7 @@ fn a_hook_of_a_wake_may_wait_for_other_threads<P: Policy>() {
             helper.join().unwrap();
             180 * MIB
         });
-        assert_eq!(allocator.wake(Tags::All).unwrap().woken, 100 * MIB);
+        assert_eq!(allocator.sleep_mode().wake(Tags::All).unwrap().woken, 100 * MIB);
         allocator.free(block).unwrap();
         drop(pool);
         rig.nothing_is_left(&allocator);
@@ -139,8 +139,8 @@ fn a_hook_that_panics_in_a_wake_loses_nothing<P: Policy>() {
         let block = malloc_in(&pool, &allocator, 100 * MIB, rig.stream());
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let other = allocator.malloc(180 * MIB, rig.stream()).unwrap();
-        allocator.add_spill_hook(0, |_| panic!("the hook has a bug"));
-        let wake = || allocator.wake(Tags::All);
+        allocator.hooks().on_spill(0, |_| panic!("the hook has a bug"));
+        let wake = || allocator.sleep_mode().wake(Tags::All);
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(wake)).unwrap_err();
         allocator.check_invariants();
         allocator.free(other).unwrap();

@@ -71,20 +71,20 @@ pub(crate) fn every_call(
         ("record_stream", a.record_stream(ptr, stream)),
         ("poll", a.poll(DEVICE)),
         ("synchronise", a.synchronise(DEVICE)),
-        ("cache_info", a.cache_info(DEVICE).map(drop)),
+        ("cache_info", a.statistics().cache_info(DEVICE).map(drop)),
         ("set_memory_fraction", a.set_memory_fraction(0.5, DEVICE)),
         ("set_memory_limits", a.set_memory_limits(DEVICE, None, None)),
         ("set_reserve_class", a.set_reserve_class(stream, "none")),
-        ("annotate", a.annotate(ptr, "text")),
-        ("create_pool", a.create_pool(DEVICE, pool, None)),
-        ("begin_pool", a.begin_pool(DEVICE, pool, Filter::Always)),
-        ("set_use_on_oom", a.set_use_on_oom(DEVICE, PoolId::DEFAULT, true)),
-        ("set_no_split", a.set_no_split(DEVICE, PoolId::DEFAULT)),
-        ("set_pool_limit", a.set_pool_limit(DEVICE, PoolId::DEFAULT, None)),
-        ("prime_pool", a.prime_pool(PoolId::DEFAULT, stream, &[512])),
-        ("mark_capture_begin", a.mark_capture_begin(DEVICE)),
-        ("checkpoint", a.checkpoint(DEVICE, PoolId::DEFAULT).map(drop)),
-        ("restore_checkpoint", a.restore_checkpoint(saved, None).map(drop)),
+        ("annotate", a.history().annotate(ptr, "text")),
+        ("create_pool", a.pools().create(DEVICE, pool, None)),
+        ("begin_pool", a.pools().begin(DEVICE, pool, Filter::Always)),
+        ("set_use_on_oom", a.pools().set_use_on_oom(DEVICE, PoolId::DEFAULT, true)),
+        ("set_no_split", a.pools().set_no_split(DEVICE, PoolId::DEFAULT)),
+        ("set_pool_limit", a.pools().set_hard_limit(DEVICE, PoolId::DEFAULT, None)),
+        ("prime_pool", a.pools().prime(PoolId::DEFAULT, stream, &[512])),
+        ("mark_capture_begin", a.pools().mark_capture_begin(DEVICE)),
+        ("checkpoint", a.pools().checkpoint(DEVICE, PoolId::DEFAULT).map(drop)),
+        ("restore_checkpoint", a.pools().restore(saved, None).map(drop)),
     ]
 }
 
@@ -102,10 +102,10 @@ pub(crate) fn releases(
         ("free_on", a.free_on(ptr, DEVICE)),
         ("retire_stream", a.retire(stream)),
         ("empty_cache", a.empty_cache()),
-        ("empty_pool", a.empty_pool(PoolId::DEFAULT)),
-        ("end_pool", a.end_pool(DEVICE, PoolId::DEFAULT)),
-        ("release_pool", a.release_pool(DEVICE, PoolId::DEFAULT)),
-        ("mark_capture_end", a.mark_capture_end(DEVICE)),
+        ("empty_pool", a.pools().empty(PoolId::DEFAULT)),
+        ("end_pool", a.pools().end(DEVICE, PoolId::DEFAULT)),
+        ("release_pool", a.pools().release(DEVICE, PoolId::DEFAULT)),
+        ("mark_capture_end", a.pools().mark_capture_end(DEVICE)),
     ]
 }
 
@@ -117,13 +117,13 @@ pub(crate) fn looks(
     let a = allocator;
     vec![
         ("stats", a.stats(DEVICE).map(drop)),
-        ("reset_peak_stats", a.reset_peak_stats(DEVICE)),
-        ("reset_accumulated_stats", a.reset_accumulated_stats(DEVICE)),
+        ("reset_peak_stats", a.statistics().reset_peaks(DEVICE)),
+        ("reset_accumulated_stats", a.statistics().reset_accumulated(DEVICE)),
         ("memory_fraction", a.memory_fraction(DEVICE).map(drop)),
         ("base_allocation", a.base_allocation(ptr).map(drop)),
-        ("pool_use_count", a.pool_use_count(DEVICE, PoolId::DEFAULT).map(drop)),
-        ("pool_stats", a.pool_stats(DEVICE, PoolId::DEFAULT).map(drop)),
-        ("pool_has_live", a.pool_has_live(DEVICE, PoolId::DEFAULT, &BTreeSet::new()).map(drop)),
+        ("pool_use_count", a.pools().use_count(DEVICE, PoolId::DEFAULT).map(drop)),
+        ("pool_stats", a.pools().stats(DEVICE, PoolId::DEFAULT).map(drop)),
+        ("pool_has_live", a.pools().has_live(DEVICE, PoolId::DEFAULT, &BTreeSet::new()).map(drop)),
     ]
 }
 

@@ -95,20 +95,20 @@ fn misuse(
     wrong.extend(unexpected(releases(allocator, ptr, stream), is_forked));
     wrong.extend(unexpected(looks(allocator, ptr), is_forked));
     wrong.extend(unexpected(vec![("configure", allocator.configure(Settings::default()))], is_forked));
-    allocator.record_history(&HistoryOptions::newest(10));
-    allocator.mark_range(Stage::Start, "range", DEVICE);
-    allocator.add_trace_tracker(|_, _| ());
-    allocator.add_segment_observer(|_| ());
-    allocator.add_rejection_observer(|_, _, _, _| ());
-    allocator.add_out_of_memory_observer(|_| ());
-    allocator.add_free_memory_callback(|| false);
+    allocator.history().record(&HistoryOptions::newest(10));
+    allocator.history().mark_range(Stage::Start, "range", DEVICE);
+    allocator.hooks().on_trace(|_, _| ());
+    allocator.hooks().on_segment(|_| ());
+    allocator.hooks().on_rejection(|_, _, _, _| ());
+    allocator.hooks().on_out_of_memory(|_| ());
+    allocator.hooks().on_low_memory(|| false);
     allocator.enable(false);
     allocator.check_invariants();
     let answers = [
         ("block_size", allocator.block_size(ptr).is_none()),
-        ("context_of", allocator.context_of(ptr).is_none()),
+        ("context_of", allocator.history().context_of(ptr).is_none()),
         ("snapshot", allocator.snapshot(true).segments.is_empty()),
-        ("is_history_enabled", !allocator.is_history_enabled()),
+        ("is_history_enabled", !allocator.history().is_enabled()),
         ("is_enabled", allocator.is_enabled()),
         ("settings", allocator.settings() == Settings::default()),
     ];
@@ -121,7 +121,7 @@ fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffecte
         let (machine, driver, allocator, stream) = rig::<P>(config());
         let other = machine.create_stream(DEVICE, 0).unwrap();
         let ptr = allocator.malloc(3 * MIB, stream).unwrap();
-        let saved = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
+        let saved = allocator.pools().checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
         let shared = allocator.malloc(5 * MIB, stream).unwrap();
         allocator.record_stream(shared, other).unwrap();
         allocator.retire(other).unwrap();
@@ -166,7 +166,7 @@ fn a_child_waits_for_no_lock_of_its_parents_threads<P: Policy>() {
         let (machine, driver, allocator, stream) = rig::<P>(config().clock(Clock::Workers));
         let other = machine.create_stream(DEVICE, 0).unwrap();
         let ptr = allocator.malloc(3 * MIB, stream).unwrap();
-        let saved = allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
+        let saved = allocator.pools().checkpoint(DEVICE, PoolId::DEFAULT).unwrap();
         let pending = allocator.malloc(5 * MIB, stream).unwrap();
         allocator.record_stream(pending, other).unwrap();
         let (open, gate) = mpsc::channel::<()>();

@@ -58,7 +58,7 @@ fn everything_is_defined_without_a_driver<P: Policy>(
 /// A checkpoint to be refused.
 fn checkpoint_of_another<P: Policy>() -> alloc_core::device::PoolCheckpoint {
     let (_, _, allocator, _) = rig::<P>(config());
-    allocator.checkpoint(DEVICE, PoolId::DEFAULT).unwrap()
+    allocator.pools().checkpoint(DEVICE, PoolId::DEFAULT).unwrap()
 }
 
 fn after_an_unload_that_a_request_notices_nothing_calls_the_driver<P: Policy>() {

@@ -53,9 +53,9 @@ impl Program {
         let (owner, user) = (&self.owner.allocator, &self.user.allocator);
         let blocks = [3 * MIB, 3 * MIB, 45 * MIB, MIB]
             .map(|bytes| self.again(|| owner.malloc(bytes, self.owner.stream)));
-        let shared = blocks.map(|block| self.again(|| owner.share(block)));
+        let shared = blocks.map(|block| self.again(|| owner.sharing().share(block)));
         let [one, two, three, _] = &shared;
-        let opened = [one, two, three].map(|one| self.again(|| user.open_shared(DEVICE, &one.handle)));
+        let opened = [one, two, three].map(|one| self.again(|| user.sharing().open(DEVICE, &one.handle)));
         for (import, shared) in opened.iter().zip(&shared) {
             let at = import.base().add(shared.offset);
             let work = || Ok(self.user.machine.use_memory(self.user.stream, at, 512)?);
@@ -98,7 +98,7 @@ fn run<P: Policy>(settings: &Settings, count: u64, of_owner: bool, k: u64) -> ([
         between.into_iter().for_each(|ptr| owner.allocator.free(ptr).expect("free never fails"));
         owner.allocator.empty_cache().unwrap();
     }
-    assert_eq!(user.allocator.imported_bytes(DEVICE).unwrap(), 0, "all is closed: {what}");
+    assert_eq!(user.allocator.sharing().imported_bytes(DEVICE).unwrap(), 0, "all is closed: {what}");
     for side in [owner, user] {
         side.allocator.check_invariants();
         assert_eq!(side.machine.used(DEVICE), 0, "bytes return to the baseline: {what}");

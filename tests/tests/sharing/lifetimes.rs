@@ -35,11 +35,11 @@ pub(crate) fn sides<P: Policy>(settings: Settings) -> (Side, Side) {
 impl Side {
     pub(crate) fn shared(&self, bytes: u64) -> (DevicePtr, SharedBlock) {
         let block = self.allocator.malloc(bytes, self.stream).unwrap();
-        (block, self.allocator.share(block).unwrap())
+        (block, self.allocator.sharing().share(block).unwrap())
     }
 
     pub(crate) fn open(&self, shared: &SharedBlock) -> Arc<ImportedMemory> {
-        self.allocator.open_shared(DEVICE, &shared.handle).unwrap()
+        self.allocator.sharing().open(DEVICE, &shared.handle).unwrap()
     }
 
     /// Whether `block` is what the next request of its size gets.
@@ -68,7 +68,7 @@ fn threads_that_share_and_open_one_block_get_one_handle_and_one_mapping<P: Polic
             let seen: Vec<_> = std::thread::scope(|scope| {
                 let one = || {
                     barrier.wait();
-                    let shared = owner.allocator.share(block).unwrap();
+                    let shared = owner.allocator.sharing().share(block).unwrap();
                     let opened = user.open(&shared);
                     barrier.wait();
                     let seen = (shared, opened.base());
@@ -80,7 +80,7 @@ fn threads_that_share_and_open_one_block_get_one_handle_and_one_mapping<P: Polic
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });
             assert!(seen.windows(2).all(|two| two[0] == two[1]), "{seen:?}");
-            assert_eq!(user.allocator.imported_bytes(DEVICE).unwrap(), 0);
+            assert_eq!(user.allocator.sharing().imported_bytes(DEVICE).unwrap(), 0);
             owner.allocator.free(block).unwrap();
             assert!(owner.has_back(block, 45 * MIB));
         }
@@ -97,7 +97,10 @@ fn a_request_that_needs_the_memory_gets_it_as_soon_as_nobody_holds_it<P: Policy>
         owner.allocator.free(block).unwrap();
         let refused = owner.allocator.malloc(180 * MIB, owner.stream).unwrap_err();
         assert!(refused.is_out_of_memory());
-        assert!(user.allocator.open_shared(DEVICE, &shared.handle).is_ok(), "who has it open still has it");
+        assert!(
+            user.allocator.sharing().open(DEVICE, &shared.handle).is_ok(),
+            "who has it open still has it"
+        );
         drop(opened);
         owner.allocator.malloc(180 * MIB, owner.stream).unwrap();
     });
@@ -108,15 +111,15 @@ fn closing_waits_for_the_end_of_a_capture<P: Policy>() {
         let (owner, user) = sides::<P>(settings);
         let (block, shared) = owner.shared(3 * MIB);
         let opened = user.open(&shared);
-        user.allocator.mark_capture_begin(DEVICE).unwrap();
+        user.allocator.pools().mark_capture_begin(DEVICE).unwrap();
         let calls = user.machine.calls();
         drop(opened);
         assert_eq!(user.machine.calls(), calls, "a wait would break the capture");
         owner.allocator.free(block).unwrap();
         assert!(!owner.has_back(block, 3 * MIB), "held until it is closed");
-        user.allocator.mark_capture_end(DEVICE).unwrap();
+        user.allocator.pools().mark_capture_end(DEVICE).unwrap();
         user.allocator.poll(DEVICE).unwrap();
-        assert_eq!(user.allocator.imported_bytes(DEVICE).unwrap(), 0);
+        assert_eq!(user.allocator.sharing().imported_bytes(DEVICE).unwrap(), 0);
         assert!(owner.has_back(block, 3 * MIB));
     });
 }
@@ -149,18 +152,18 @@ fn shared_memory_sleeps_once_nobody_has_it_open_and_is_shared_anew_when_it_is_aw
     let report = owner.allocator.put_to_sleep(Tags::All, &backup).unwrap();
     let because: Vec<_> = report.kept.iter().map(|kept| kept.because).collect();
     assert_eq!((report.slept, because), (0, vec![KeptBecause::Shared]));
-    owner.allocator.wake(Tags::All).unwrap();
+    owner.allocator.sleep_mode().wake(Tags::All).unwrap();
     assert_eq!(Bytes(&*user.machine).read(opened.base().add(shared.offset), 64), [8; 64]);
-    assert_eq!(owner.allocator.share(block).unwrap(), shared, "still the same");
+    assert_eq!(owner.allocator.sharing().share(block).unwrap(), shared, "still the same");
     drop(opened);
     let report = owner.allocator.put_to_sleep(Tags::All, &backup).unwrap();
     assert_eq!((report.kept.len(), report.slept > 0), (0, true));
     owner.allocator.check_invariants();
-    let asleep = owner.allocator.share(block).unwrap_err();
+    let asleep = owner.allocator.sharing().share(block).unwrap_err();
     assert!(matches!(asleep, AllocError::Asleep { .. }), "{asleep}");
-    assert!(user.allocator.open_shared(DEVICE, &shared.handle).is_err());
-    owner.allocator.wake(Tags::All).unwrap();
-    let again = owner.allocator.share(block).unwrap();
+    assert!(user.allocator.sharing().open(DEVICE, &shared.handle).is_err());
+    owner.allocator.sleep_mode().wake(Tags::All).unwrap();
+    let again = owner.allocator.sharing().share(block).unwrap();
     assert_ne!(again.handle, shared.handle);
     let opened = user.open(&again);
     assert_eq!(Bytes(&*user.machine).read(opened.base().add(again.offset), 64), [8; 64]);
@@ -193,7 +196,7 @@ fn what_a_capture_kept_open_goes_with_the_allocator<P: Policy>() {
         let (owner, user) = sides::<P>(settings);
         let (_, shared) = owner.shared(3 * MIB);
         let opened = user.open(&shared);
-        user.allocator.mark_capture_begin(DEVICE).unwrap();
+        user.allocator.pools().mark_capture_begin(DEVICE).unwrap();
         drop(opened);
         drop(user.allocator);
         let closed = [Call::CloseMemory, Call::ReleaseAddress].map(|call| user.machine.calls().get(call));
@@ -235,8 +238,8 @@ fn without_a_driver_nothing_is_closed_and_nothing_opened<P: Policy>() {
     owner.allocator.abandon();
     let calls = user.machine.calls();
     drop(opened);
-    assert!(matches!(user.allocator.open_shared(DEVICE, &shared.handle), Err(AllocError::DriverGone)));
-    assert!(matches!(owner.allocator.share(DevicePtr(512)), Err(AllocError::DriverGone)));
+    assert!(matches!(user.allocator.sharing().open(DEVICE, &shared.handle), Err(AllocError::DriverGone)));
+    assert!(matches!(owner.allocator.sharing().share(DevicePtr(512)), Err(AllocError::DriverGone)));
     assert_eq!(user.machine.calls(), calls);
 }
 
@@ -253,9 +256,9 @@ fn a_forked_child_holds_nothing_and_lets_go_of_nothing<P: Policy>() {
         if child == 0 {
             // SAFETY: no handler is there: the alarm ends a child that hangs.
             unsafe { libc::alarm(30) };
-            let opens = user.allocator.open_shared(DEVICE, &shared.handle);
-            let shares = owner.allocator.share(block);
-            let imported = user.allocator.imported_bytes(DEVICE);
+            let opens = user.allocator.sharing().open(DEVICE, &shared.handle);
+            let shares = owner.allocator.sharing().share(block);
+            let imported = user.allocator.sharing().imported_bytes(DEVICE);
             drop(only);
             let refused = matches!(opens, Err(AllocError::Forked))
                 && matches!(shares, Err(AllocError::Forked))

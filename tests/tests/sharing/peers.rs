@@ -42,7 +42,7 @@ fn copied(rig: &Rig, allocator: &Allocator, on: DeviceIndex) -> (u64, u64) {
     let before = count();
     let stream = rig.backend.default_stream(on);
     // SAFETY: two live blocks, freed after the wait.
-    unsafe { allocator.copy_async(to, from, MIB, stream) }.unwrap();
+    unsafe { allocator.peers().copy_async(to, from, MIB, stream) }.unwrap();
     rig.backend.synchronize_stream(stream).unwrap();
     let after = count();
     assert!(bytes.read(to.1, MIB) == pattern(5, MIB), "{}: the contents arrived", rig.name);
@@ -60,11 +60,11 @@ fn copies_take_the_way_that_works() {
         assert_eq!(copied(rig, &fixed, DEVICE), (1, 0), "plain between what the driver's malloc gave");
         let growing = rig.with_policy::<P>(growable());
         assert_eq!(copied(rig, &growing, DEVICE), (0, 1), "the driver's peer copy for mapped memory");
-        growing.enable_peer_access(DEVICE, OTHER).unwrap();
+        growing.peers().enable(DEVICE, OTHER).unwrap();
         assert_eq!(copied(rig, &growing, DEVICE), (1, 0), "plain once the stream's device reaches both");
         assert_eq!(copied(rig, &growing, OTHER), (0, 1), "which is not so the other way round");
-        assert!(growing.is_peer_access_enabled(DEVICE, OTHER).unwrap());
-        assert!(!growing.is_peer_access_enabled(OTHER, DEVICE).unwrap());
+        assert!(growing.peers().is_enabled(DEVICE, OTHER).unwrap());
+        assert!(!growing.peers().is_enabled(OTHER, DEVICE).unwrap());
         drop(fixed);
         growing.empty_cache().unwrap();
     });
@@ -73,19 +73,19 @@ fn copies_take_the_way_that_works() {
 fn peers_reach_what_is_mapped_what_will_be_and_what_wakes<P: Policy>() {
     on_each(&machine(), |rig| {
         let allocator = rig.with_policy::<P>(growable());
-        allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
+        allocator.sleep_mode().set_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
         let before = allocator.malloc(30 * MIB, rig.stream()).unwrap();
         assert_eq!(access(rig, before, OTHER), Access::None);
-        assert!(allocator.can_access_peer(OTHER, DEVICE).unwrap());
+        assert!(allocator.peers().can_access(OTHER, DEVICE).unwrap());
         for _ in 0..2 {
-            allocator.enable_peer_access(OTHER, DEVICE).unwrap();
+            allocator.peers().enable(OTHER, DEVICE).unwrap();
         }
         let after = allocator.malloc(100 * MIB, rig.stream()).unwrap();
         for ptr in [before, before.add(29 * MIB), after, after.add(99 * MIB)] {
             assert_eq!(access(rig, ptr, OTHER), Access::ReadWrite, "{ptr}");
         }
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
-        allocator.wake(Tags::All).unwrap();
+        allocator.sleep_mode().wake(Tags::All).unwrap();
         assert_eq!(access(rig, after, OTHER), Access::ReadWrite, "also once it has slept");
         for ptr in [before, after] {
             allocator.free(ptr).unwrap();
@@ -97,17 +97,17 @@ fn peers_reach_what_is_mapped_what_will_be_and_what_wakes<P: Policy>() {
 fn what_cannot_be_reached_is_said_and_a_refused_grant_can_be_tried_again<P: Policy>() {
     on_each(&machine().devices(3).without_peer(OTHER, DEVICE), |rig| {
         let allocator = rig.with_policy::<P>(growable());
-        assert!(!allocator.can_access_peer(OTHER, DEVICE).unwrap());
-        allocator.enable_peer_access(OTHER, DEVICE).unwrap_err();
-        assert!(!allocator.is_peer_access_enabled(OTHER, DEVICE).unwrap());
+        assert!(!allocator.peers().can_access(OTHER, DEVICE).unwrap());
+        allocator.peers().enable(OTHER, DEVICE).unwrap_err();
+        assert!(!allocator.peers().is_enabled(OTHER, DEVICE).unwrap());
         let ptr = allocator.malloc(50 * MIB, rig.stream()).unwrap();
         let third = DeviceIndex(2);
         rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::SetAccess, 2, ErrorKind::Other));
-        allocator.enable_peer_access(third, DEVICE).unwrap_err();
+        allocator.peers().enable(third, DEVICE).unwrap_err();
         rig.device.set_faults(FaultPlan::none());
-        assert!(!allocator.is_peer_access_enabled(third, DEVICE).unwrap(), "not half of it");
+        assert!(!allocator.peers().is_enabled(third, DEVICE).unwrap(), "not half of it");
         allocator.check_invariants();
-        allocator.enable_peer_access(third, DEVICE).unwrap();
+        allocator.peers().enable(third, DEVICE).unwrap();
         for offset in [0, 20 * MIB, 49 * MIB] {
             assert_eq!(access(rig, ptr.add(offset), third), Access::ReadWrite);
         }
@@ -121,7 +121,7 @@ fn what_cannot_be_reached_is_said_and_a_refused_grant_can_be_tried_again<P: Poli
 fn pytorch_196257_memory_waits_for_writers_on_other_devices<P: Policy>() {
     on_each(&machine().clock(Clock::Workers), |rig| {
         let allocator = rig.with_policy::<P>(growable());
-        allocator.enable_peer_access(OTHER, DEVICE).unwrap();
+        allocator.peers().enable(OTHER, DEVICE).unwrap();
         let writer = rig.backend.create_stream(OTHER, 0).unwrap();
         let ptr = allocator.malloc(40 * MIB, rig.stream()).unwrap();
         let gate = rig.hold(writer);
@@ -147,7 +147,7 @@ fn hold_up_growth(allocator: &Allocator) -> (mpsc::Receiver<()>, mpsc::Sender<()
     let (taking, takes) = mpsc::channel();
     let (open, gate) = mpsc::channel::<()>();
     let gate = Mutex::new(gate);
-    allocator.add_segment_observer(move |_| {
+    allocator.hooks().on_segment(move |_| {
         let _ = taking.send(());
         let _ = gate.lock().unwrap().recv();
     });
@@ -155,7 +155,7 @@ fn hold_up_growth(allocator: &Allocator) -> (mpsc::Receiver<()>, mpsc::Sender<()
 }
 
 fn wait_until_known(allocator: &Allocator) {
-    while !allocator.is_peer_access_enabled(OTHER, DEVICE).unwrap() {
+    while !allocator.peers().is_enabled(OTHER, DEVICE).unwrap() {
         std::thread::yield_now();
     }
 }
@@ -171,10 +171,10 @@ fn who_opens_a_device_that_another_thread_is_opening_returns_once_it_is_open<P: 
             let allocator = &allocator;
             scope.spawn(move || allocator.malloc(3 * MIB, other).unwrap());
             takes.recv().unwrap();
-            scope.spawn(|| allocator.enable_peer_access(OTHER, DEVICE).unwrap());
+            scope.spawn(|| allocator.peers().enable(OTHER, DEVICE).unwrap());
             wait_until_known(allocator);
             scope.spawn(move || {
-                allocator.enable_peer_access(OTHER, DEVICE).unwrap();
+                allocator.peers().enable(OTHER, DEVICE).unwrap();
                 let _ = opened.send(access(rig, ptr, OTHER));
             });
             let early = opens.recv_timeout(Duration::from_millis(50));
@@ -192,13 +192,13 @@ fn observers_that_open_devices_are_refused_rather_than_made_to_wait_for_each_oth
         let both = Barrier::new(2);
         let next = AtomicU16::new(1);
         let (said, says) = mpsc::channel();
-        allocator.add_segment_observer(move |event| {
+        allocator.hooks().on_segment(move |event| {
             let Some(allocator) = weak.upgrade().filter(|_| event.change == SegmentChange::Attached) else {
                 return;
             };
             let peer = DeviceIndex(next.fetch_add(1, Ordering::SeqCst));
             both.wait();
-            let _ = said.send(allocator.enable_peer_access(peer, DEVICE));
+            let _ = said.send(allocator.peers().enable(peer, DEVICE));
         });
         std::thread::scope(|scope| {
             for stream in [rig.stream(), rig.new_stream()] {
@@ -237,7 +237,7 @@ fn what_was_to_sleep_and_stays_awake_is_open_to_a_device_that_came_meanwhile<P: 
     let hook = NoBackups { asked: Mutex::new(asked), answer: Mutex::new(answer) };
     let rig = Rig { name: "openreg", backend: Arc::new(Interposed::new(device.clone(), hook)), device };
     let allocator = rig.with_policy::<P>(growable());
-    allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
+    allocator.sleep_mode().set_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap();
     let ptr = allocator.malloc(50 * MIB, rig.stream()).unwrap();
     let (takes, open) = hold_up_growth(&allocator);
     let other = rig.new_stream();
@@ -245,7 +245,7 @@ fn what_was_to_sleep_and_stays_awake_is_open_to_a_device_that_came_meanwhile<P: 
         let allocator = &allocator;
         scope.spawn(move || allocator.malloc(3 * MIB, other).unwrap());
         takes.recv().unwrap();
-        let opening = scope.spawn(|| allocator.enable_peer_access(OTHER, DEVICE).unwrap());
+        let opening = scope.spawn(|| allocator.peers().enable(OTHER, DEVICE).unwrap());
         wait_until_known(allocator);
         // It waits for the growth, and not for what begins later.
         std::thread::sleep(Duration::from_millis(50));
@@ -257,7 +257,7 @@ fn what_was_to_sleep_and_stays_awake_is_open_to_a_device_that_came_meanwhile<P: 
         drop(say);
         sleeping.join().unwrap().unwrap_err();
     });
-    assert_eq!(allocator.is_asleep(ptr), Some(false));
+    assert_eq!(allocator.sleep_mode().is_asleep(ptr), Some(false));
     assert_eq!(access(&rig, ptr, OTHER), Access::ReadWrite);
 }
 

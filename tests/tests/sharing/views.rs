@@ -41,7 +41,7 @@ fn all_of_a_block_is_seen_and_what_it_does_not_touch_is_not_mapped() {
     assert_eq!(Bytes(&*user.machine).read(there, 30 * MIB), pattern(5, 30 * MIB));
     Bytes(&*user.machine).write(there, &pattern(6, 30 * MIB));
     assert_eq!(bytes.read(block, 30 * MIB), pattern(6, 30 * MIB));
-    assert_eq!(owner.allocator.share(block).unwrap(), shared, "the same bytes on every call");
+    assert_eq!(owner.allocator.sharing().share(block).unwrap(), shared, "the same bytes on every call");
     drop(opened);
     assert_eq!(user.machine.traps(), Vec::new());
     nothing_is_left(&owner, live.into_iter().chain([block]).collect());
@@ -85,7 +85,8 @@ fn a_granule_is_shared_by_blocks_at_home_and_in_views_at_the_same_time() {
     let live = pieces(&owner.allocator, owner.stream, 3, 6);
     // The granules at the ends of holes are their neighbours', too.
     let views: Vec<_> = [9, 8].map(|mib| owner.shared(mib * MIB)).into_iter().collect();
-    let homes: Vec<_> = live.iter().map(|ptr| (*ptr, owner.allocator.share(*ptr).unwrap())).collect();
+    let homes: Vec<_> =
+        live.iter().map(|ptr| (*ptr, owner.allocator.sharing().share(*ptr).unwrap())).collect();
     let all: Vec<_> = views.into_iter().chain(homes).collect();
     let bytes = Bytes(&*owner.machine);
     let mut opened: Vec<_> = (1..)
@@ -135,7 +136,7 @@ fn granules_of_several_sizes_are_shared_side_by_side() {
     let opened = user.open(&shared);
     let there = opened.base().add(shared.offset);
     assert_eq!(Bytes(&*user.machine).read(there, 40 * MIB), pattern(8, 40 * MIB));
-    assert!(Arc::ptr_eq(&opened, &user.open(&owner.allocator.share(block).unwrap())));
+    assert!(Arc::ptr_eq(&opened, &user.open(&owner.allocator.sharing().share(block).unwrap())));
     owner.allocator.free(block).unwrap();
     drop(opened);
     let live = live.into_iter().map(|(_, ptr)| ptr).chain(later).collect();

@@ -87,7 +87,7 @@ fn contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byt
                 let stats = allocator.stats(DEVICE).unwrap();
                 assert_eq!(stats.granule.asleep_bytes, slept.slept as i64);
                 assert_eq!(stats.allocated_bytes.all.current, before.2.all.current, "blocks stay live");
-                let woken = allocator.wake(Tags::All).unwrap();
+                let woken = allocator.sleep_mode().wake(Tags::All).unwrap();
                 allocator.check_invariants();
                 assert_eq!((woken.woken, woken.restored), (slept.slept, slept.slept));
                 assert_eq!((reserved(&allocator), rig.used()), (before.0, before.1));
@@ -96,10 +96,10 @@ fn contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byt
                 }
             }
             contents.check(rig);
-            let kept = allocator.backup_bytes();
+            let kept = allocator.sleep_mode().backup_bytes();
             assert_eq!(kept > 0, backup == Backup::HostPinned(Retention::Keep), "{backup:?} keeps {kept}");
-            allocator.drop_backups();
-            assert_eq!(allocator.backup_bytes(), 0);
+            allocator.sleep_mode().drop_backups();
+            assert_eq!(allocator.sleep_mode().backup_bytes(), 0);
             contents.free(&allocator);
             drop(pool);
             rig.nothing_is_left(&allocator);
@@ -114,10 +114,10 @@ fn discarded_contents_cost_no_host_memory_and_addresses_stay<P: Policy>() {
         let ptr = malloc_in(&pool, &allocator, 40 * MIB, rig.stream());
         let slept = allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         assert_eq!((slept.slept, slept.backed_up, slept.backup_held), (40 * MIB, 0, 0));
-        assert_eq!(allocator.is_asleep(ptr), Some(true));
-        let woken = allocator.wake(Tags::All).unwrap();
+        assert_eq!(allocator.sleep_mode().is_asleep(ptr), Some(true));
+        let woken = allocator.sleep_mode().wake(Tags::All).unwrap();
         assert_eq!((woken.woken, woken.restored), (40 * MIB, 0));
-        assert_eq!(allocator.is_asleep(ptr), Some(false));
+        assert_eq!(allocator.sleep_mode().is_asleep(ptr), Some(false));
         Bytes(&*rig.backend).write(ptr, &pattern(1, 40 * MIB));
         allocator.free(ptr).unwrap();
         drop(pool);
@@ -137,21 +137,21 @@ fn tags_sleep_apart_and_wake_in_the_order_of_their_priority<P: Policy>() {
         });
         let untagged = allocator.malloc(20 * MIB, rig.stream()).unwrap();
         allocator.put_to_sleep(Tags::Only(&["cache", "scratch"]), &Backup::Discard).unwrap();
-        let asleep = || pools.each_ref().map(|(_, ptr)| allocator.is_asleep(*ptr).unwrap());
+        let asleep = || pools.each_ref().map(|(_, ptr)| allocator.sleep_mode().is_asleep(*ptr).unwrap());
         assert_eq!(asleep(), [false, true, true]);
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
-        assert_eq!((asleep(), allocator.is_asleep(untagged)), ([true; 3], Some(false)));
-        allocator.wake(Tags::Only(&["cache"])).unwrap();
+        assert_eq!((asleep(), allocator.sleep_mode().is_asleep(untagged)), ([true; 3], Some(false)));
+        allocator.sleep_mode().wake(Tags::Only(&["cache"])).unwrap();
         assert_eq!(asleep(), [true, false, true]);
         // Memory for one pool only: the one of the highest priority gets it.
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let limit = MemoryLimit::Bytes(reserved(&allocator) as u64 + 20 * MIB);
         allocator.set_memory_limits(DEVICE, Some(limit), None).unwrap();
-        let refusal = allocator.wake(Tags::All).unwrap_err();
+        let refusal = allocator.sleep_mode().wake(Tags::All).unwrap_err();
         assert!(refusal.is_out_of_memory(), "{refusal}");
         assert_eq!(asleep(), [true, true, false]);
         allocator.set_memory_limits(DEVICE, None, None).unwrap();
-        allocator.wake(Tags::All).unwrap();
+        allocator.sleep_mode().wake(Tags::All).unwrap();
         assert_eq!(asleep(), [false; 3]);
         allocator.free(untagged).unwrap();
         for (pool, ptr) in pools {
@@ -184,10 +184,10 @@ fn vllm_36651_sleeping_twice_and_frees_during_sleep_release_nothing_twice() {
         allocator.check_invariants();
         assert!(matches!(allocator.free(second), Err(AllocError::InvalidPointer(_))), "and only once");
         assert_eq!(allocator.stats(DEVICE).unwrap().allocated_bytes.all.current, 50 * MIB as i64);
-        let woken = allocator.wake(Tags::All).unwrap();
+        let woken = allocator.sleep_mode().wake(Tags::All).unwrap();
         // Its 50 MiB lie on granules of 20 MiB: two of them are all its own.
         assert_eq!((woken.dropped, woken.woken), (40 * MIB, 60 * MIB));
-        assert_eq!(allocator.wake(Tags::All).unwrap().woken, 0, "nothing is left to wake");
+        assert_eq!(allocator.sleep_mode().wake(Tags::All).unwrap().woken, 0, "nothing is left to wake");
         assert!(Bytes(&*rig.backend).read(third, 30 * MIB) == contents);
         allocator.check_invariants();
         for ptr in [first, third] {
@@ -213,12 +213,13 @@ fn vllm_21336_nothing_is_lost_over_cycles_with_work_in_between<P: Policy>() {
                 .unwrap();
             allocator.put_to_sleep(Tags::Only(&["cache"]), &Backup::Discard).unwrap();
             assert_eq!(rig.used(), 0);
-            allocator.wake(Tags::Only(&["weights"])).unwrap();
+            allocator.sleep_mode().wake(Tags::Only(&["weights"])).unwrap();
             assert_eq!(rig.used(), baseline, "the weights, and nothing else");
             for ptr in blocks {
                 allocator.free(ptr).unwrap();
             }
-            assert_eq!(allocator.wake(Tags::All).unwrap().woken, 0, "what was freed is not woken");
+            let woken = allocator.sleep_mode().wake(Tags::All).unwrap().woken;
+            assert_eq!(woken, 0, "what was freed is not woken");
             allocator.check_invariants();
         }
         contents.check(rig);
@@ -239,7 +240,7 @@ fn requests_during_sleep_get_memory_that_is_awake() {
         Bytes(&*rig.backend).write(old, &pattern(1, 5 * MIB));
         allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
         let new = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
-        assert_eq!(allocator.is_asleep(new), Some(false));
+        assert_eq!(allocator.sleep_mode().is_asleep(new), Some(false));
         Bytes(&*rig.backend).write(new, &pattern(2, 5 * MIB));
         allocator.check_invariants();
         assert_eq!(
@@ -247,7 +248,7 @@ fn requests_during_sleep_get_memory_that_is_awake() {
             20 * MIB,
             "the new ones, too"
         );
-        allocator.wake(Tags::All).unwrap();
+        allocator.sleep_mode().wake(Tags::All).unwrap();
         assert!(Bytes(&*rig.backend).read(old, 5 * MIB) == pattern(1, 5 * MIB), "its backup was kept");
         for ptr in [old, new] {
             allocator.free(ptr).unwrap();
@@ -268,14 +269,15 @@ fn what_sleeps_is_refused_where_it_would_be_used<P: Policy>() {
             let refusal = allocator.record_stream(at, side).unwrap_err();
             assert!(refusal.to_string().contains("wake its tag first"), "{refusal}");
         }
-        assert!(matches!(allocator.checkpoint(DEVICE, pool.id()), Err(AllocError::Checkpoint { .. })));
+        let saved = allocator.pools().checkpoint(DEVICE, pool.id());
+        assert!(matches!(saved, Err(AllocError::Checkpoint { .. })));
         assert_eq!(allocator.block_size(ptr), Some(5 * MIB), "it is known as before");
-        assert!(allocator.pool_has_live(DEVICE, pool.id(), &[ptr].into()).unwrap());
-        let segments = allocator.snapshot_pool(pool.id(), false).segments;
+        assert!(allocator.pools().has_live(DEVICE, pool.id(), &[ptr].into()).unwrap());
+        let segments = allocator.pools().snapshot(pool.id(), false).segments;
         assert_eq!(segments[0].blocks[0].extra[0].0.as_ref(), "asleep");
         let refusal = allocator.put_to_sleep(Tags::Only(&["wieghts"]), &Backup::Discard).unwrap_err();
         assert!(refusal.to_string().contains("(tags: weights)"), "{refusal}");
-        allocator.wake(Tags::All).unwrap();
+        allocator.sleep_mode().wake(Tags::All).unwrap();
         allocator.record_stream(ptr, side).unwrap();
         allocator.free(ptr).unwrap();
         drop(pool);
@@ -293,10 +295,10 @@ fn the_out_of_memory_report_does_not_count_what_sleeps_and_a_tag_stays_until_its
         let AllocError::OutOfMemory(report) = &refusal else { panic!("{refusal}") };
         assert_eq!((report.asleep, report.shortfall()), (200 * MIB, 44 * MIB));
         assert!(refusal.to_string().contains("200.00 MiB of what is allocated sleep"), "{refusal}");
-        let refusal = allocator.set_sleep_tag(DEVICE, pool.id(), None).unwrap_err();
+        let refusal = allocator.sleep_mode().set_tag(DEVICE, pool.id(), None).unwrap_err();
         assert!(refusal.to_string().contains("wake it first"), "{refusal}");
-        allocator.wake(Tags::All).unwrap();
-        allocator.set_sleep_tag(DEVICE, pool.id(), None).unwrap();
+        allocator.sleep_mode().wake(Tags::All).unwrap();
+        allocator.sleep_mode().set_tag(DEVICE, pool.id(), None).unwrap();
         allocator.free(ptr).unwrap();
         drop(pool);
         rig.nothing_is_left(&allocator);
@@ -318,10 +320,10 @@ fn a_pool_that_goes_while_it_sleeps_leaves_nothing<P: Policy>() {
         allocator.put_to_sleep(Tags::All, &backup).unwrap();
         allocator.free(freed).unwrap();
         drop(pool);
-        assert!(allocator.backup_bytes() > 0, "one block lives on");
+        assert!(allocator.sleep_mode().backup_bytes() > 0, "one block lives on");
         allocator.free(kept).unwrap();
         allocator.empty_cache().unwrap();
-        assert_eq!(allocator.backup_bytes(), 0);
+        assert_eq!(allocator.sleep_mode().backup_bytes(), 0);
         assert!(
             allocator.put_to_sleep(Tags::Only(&["weights"]), &backup).is_err(),
             "the tag went with the pool"
@@ -345,18 +347,18 @@ fn a_machine_without_virtual_memory_refuses_and_fixed_segments_stay_awake() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let pool = MemoryPool::new(&allocator, DEVICE, PoolOptions::default()).unwrap();
         let fixed = malloc_in(&pool, &allocator, 5 * MIB, rig.stream());
-        allocator.set_sleep_tag(DEVICE, pool.id(), Some(SleepTag::new("late"))).unwrap();
+        allocator.sleep_mode().set_tag(DEVICE, pool.id(), Some(SleepTag::new("late"))).unwrap();
         let growable = malloc_in(&pool, &allocator, 40 * MIB, rig.stream());
         let report = allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         assert_eq!(report.slept, 40 * MIB);
         assert_eq!((report.kept[0].bytes, report.kept[0].because), (20 * MIB, KeptBecause::Fixed));
-        assert_eq!(allocator.is_asleep(fixed), Some(false));
-        allocator.wake(Tags::All).unwrap();
+        assert_eq!(allocator.sleep_mode().is_asleep(fixed), Some(false));
+        allocator.sleep_mode().wake(Tags::All).unwrap();
         for ptr in [fixed, growable] {
             allocator.free(ptr).unwrap();
         }
         let refusal =
-            allocator.set_sleep_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap_err();
+            allocator.sleep_mode().set_tag(DEVICE, PoolId::DEFAULT, Some(SleepTag::new("all"))).unwrap_err();
         assert!(refusal.to_string().contains("expandable_segments:True"), "{refusal}");
         drop(pool);
         rig.nothing_is_left(&allocator);
@@ -417,7 +419,7 @@ fn a_block_that_is_half_asleep_is_freed_to_the_byte<P: Policy>() {
         rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::Unmap, 3, ErrorKind::Other));
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap_err();
         rig.device.set_faults(FaultPlan::none());
-        assert_eq!(allocator.is_asleep(ptr), Some(true));
+        assert_eq!(allocator.sleep_mode().is_asleep(ptr), Some(true));
         allocator.free(ptr).unwrap();
         drop(pool);
         rig.nothing_is_left(&allocator);
@@ -431,14 +433,14 @@ fn invariants_hold_while_memory_falls_asleep_and_wakes<P: Policy>() {
         let ptr = malloc_in(&pool, &allocator, 80 * MIB, rig.stream());
         let weak = Arc::downgrade(&allocator);
         let (looked, looks) = mpsc::channel();
-        allocator.add_segment_observer(move |event| {
+        allocator.hooks().on_segment(move |event| {
             if let Some(allocator) = weak.upgrade() {
                 allocator.check_invariants();
                 looked.send(event.change).unwrap();
             }
         });
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
-        allocator.wake(Tags::All).unwrap();
+        allocator.sleep_mode().wake(Tags::All).unwrap();
         assert!(looks.try_iter().count() >= 2, "it was looked at in between");
         allocator.free(ptr).unwrap();
         drop(pool);
@@ -451,7 +453,7 @@ fn captures_on_a_device_that_reaches_the_memory_are_not_broken<P: Policy>() {
     on_each(&machine(), |rig| {
         let allocator = rig.with_policy::<P>(Settings::default());
         let other = DeviceIndex(1);
-        allocator.enable_peer_access(other, DEVICE).unwrap();
+        allocator.peers().enable(other, DEVICE).unwrap();
         let pool = tagged(&allocator, "weights");
         let ptr = malloc_in(&pool, &allocator, 80 * MIB, rig.stream());
         let stream = rig.backend.create_stream(other, 0).unwrap();
@@ -507,7 +509,7 @@ fn graphs_replay_after_their_pool_has_slept<P: Policy>() {
             // SAFETY: as above.
             let refusal = unsafe { graph.launch(stream) }.unwrap_err();
             assert!(matches!(refusal, AllocError::Asleep { .. }), "{refusal}");
-            assert_eq!(allocator.wake(Tags::All).unwrap().woken, held, "and wakes");
+            assert_eq!(allocator.sleep_mode().wake(Tags::All).unwrap().woken, held, "and wakes");
             let read = bytes.read(result, 4 * MIB);
             assert!(read == vec![7; 4 * MIB as usize], "{}: round {round}", rig.name);
             bytes.write(result, &pattern(3, 4 * MIB));
@@ -530,14 +532,18 @@ fn waking_gives_cached_memory_of_others_back_and_asks_callbacks<P: Policy>() {
         let ptr = malloc_in(&pool, &allocator, 60 * MIB, rig.stream());
         allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
         let other = allocator.malloc(100 * MIB, rig.stream()).unwrap();
-        let refusal = allocator.wake(Tags::All).unwrap_err();
+        let refusal = allocator.sleep_mode().wake(Tags::All).unwrap_err();
         assert!(
             refusal.is_out_of_memory() && refusal.to_string().contains("keeps its contents"),
             "{refusal}"
         );
         allocator.check_invariants();
         allocator.free(other).unwrap();
-        assert_eq!(allocator.wake(Tags::All).unwrap().woken, 60 * MIB, "its cached memory was in the way");
+        assert_eq!(
+            allocator.sleep_mode().wake(Tags::All).unwrap().woken,
+            60 * MIB,
+            "its cached memory was in the way"
+        );
         allocator.free(ptr).unwrap();
         drop(pool);
         rig.nothing_is_left(&allocator);
@@ -563,7 +569,7 @@ fn a_buffer_keeps_its_memory_over_sleep_and_wake<P: Policy>() {
         buffers.iter().for_each(|buffer| refused(buffer.ptr()));
         let [drops_asleep, wakes] = buffers;
         drop(drops_asleep);
-        allocator.wake(Tags::All).unwrap();
+        allocator.sleep_mode().wake(Tags::All).unwrap();
         refused(wakes.ptr());
         drop(wakes);
         drop(pool);

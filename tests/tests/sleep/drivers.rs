@@ -77,7 +77,7 @@ fn cycles<P: Policy>(backend: Arc<dyn Backend>, directory: &Path) {
             assert_eq!(slept.device_free_gained, slept.freed as i64, "{}", backend.name());
         }
         assert_eq!(allocator.stats(DEVICE).unwrap().reserved_bytes.all.current, 0);
-        let woken = allocator.wake(Tags::Only(&["weights"])).unwrap();
+        let woken = allocator.sleep_mode().wake(Tags::Only(&["weights"])).unwrap();
         assert_eq!((woken.woken, woken.restored), (slept.slept, slept.slept));
         for (seed, (ptr, size)) in (1..).zip(blocks) {
             assert!(
@@ -91,7 +91,7 @@ fn cycles<P: Policy>(backend: Arc<dyn Backend>, directory: &Path) {
         allocator.free(ptr).unwrap();
     }
     drop(pool);
-    allocator.drop_backups();
+    allocator.sleep_mode().drop_backups();
     allocator.empty_cache().unwrap();
     allocator.check_invariants();
     assert_eq!(allocator.stats(DEVICE).unwrap().reserved_bytes.all.current, 0);

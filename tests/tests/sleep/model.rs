@@ -64,6 +64,7 @@ proptest! {
 fn play<P: Policy>(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let rig = Rig::openreg(machine());
     let allocator = rig.with_policy::<P>(Settings::default());
+    let sleep_mode = allocator.sleep_mode();
     let pools: Vec<MemoryPool> = TAGS.iter().map(|tag| tagged(&allocator, tag)).collect();
     let streams = [rig.stream(), rig.new_stream()];
     let bytes_of = Bytes(&*rig.backend);
@@ -86,26 +87,26 @@ fn play<P: Policy>(steps: Vec<Step>) -> Result<(), TestCaseError> {
             Step::Sleep { tags, backup } => {
                 let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
                 for block in live.iter_mut().filter(|block| tags >> block.pool & 1 == 1) {
-                    block.lost |= !backup && allocator.is_asleep(block.ptr) == Some(false);
+                    block.lost |= !backup && sleep_mode.is_asleep(block.ptr) == Some(false);
                 }
                 let backup = if backup { Backup::HostPinned(Retention::Keep) } else { Backup::Discard };
                 let report = allocator.put_to_sleep(Tags::Only(&meant), &backup).unwrap();
                 prop_assert_eq!(report.kept_bytes(), 0);
                 for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
-                    prop_assert_eq!(allocator.is_asleep(block.ptr), Some(true));
+                    prop_assert_eq!(sleep_mode.is_asleep(block.ptr), Some(true));
                 }
             }
             Step::Wake { tags } => {
                 let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
-                allocator.wake(Tags::Only(&meant)).unwrap();
+                sleep_mode.wake(Tags::Only(&meant)).unwrap();
                 for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
-                    prop_assert_eq!(allocator.is_asleep(block.ptr), Some(false));
+                    prop_assert_eq!(sleep_mode.is_asleep(block.ptr), Some(false));
                 }
             }
             Step::EmptyCache => allocator.empty_cache().unwrap(),
         }
         allocator.check_invariants();
-        for block in live.iter().filter(|block| !block.lost && allocator.is_asleep(block.ptr) == Some(false))
+        for block in live.iter().filter(|block| !block.lost && sleep_mode.is_asleep(block.ptr) == Some(false))
         {
             let expected = pattern(block.seed, edge(block.bytes));
             prop_assert!(bytes_of.read(block.ptr, edge(block.bytes)) == expected);
@@ -117,8 +118,8 @@ fn play<P: Policy>(steps: Vec<Step>) -> Result<(), TestCaseError> {
         allocator.free(block.ptr).unwrap();
     }
     drop(pools);
-    allocator.drop_backups();
-    prop_assert_eq!(allocator.backup_bytes(), 0);
+    sleep_mode.drop_backups();
+    prop_assert_eq!(sleep_mode.backup_bytes(), 0);
     rig.nothing_is_left(&allocator);
     Ok(())
 }

@@ -246,11 +246,11 @@ fn a_thread_that_ends_passes_its_streams_memory_on<P: Policy>() {
 fn scopes_for_a_threads_default_stream_serve_that_one_only<P: Policy>() {
     let rig = Rig::new::<P>(DeviceKind::Cuda);
     let pool = PoolId::fresh();
-    rig.allocator.begin_pool(DEVICE, pool, Filter::Stream(rig.stream(PER_THREAD))).unwrap();
+    rig.allocator.pools().begin(DEVICE, pool, Filter::Stream(rig.stream(PER_THREAD))).unwrap();
     rig.malloc(PER_THREAD);
     elsewhere(|| rig.malloc(PER_THREAD));
-    rig.allocator.end_pool(DEVICE, pool).unwrap();
-    assert_eq!(rig.allocator.pool_stats(DEVICE, pool).unwrap().allocation, 1);
+    rig.allocator.pools().end(DEVICE, pool).unwrap();
+    assert_eq!(rig.allocator.pools().stats(DEVICE, pool).unwrap().allocation, 1);
 
     let asked = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&asked);
@@ -258,7 +258,7 @@ fn scopes_for_a_threads_default_stream_serve_that_one_only<P: Policy>() {
         noted.lock().unwrap().push(stream.raw);
         false
     }));
-    rig.allocator.begin_pool(DEVICE, pool, custom).unwrap();
+    rig.allocator.pools().begin(DEVICE, pool, custom).unwrap();
     rig.malloc(PER_THREAD);
     assert_eq!(*asked.lock().unwrap(), [PER_THREAD], "filters see streams as the program names them");
 }
@@ -272,7 +272,7 @@ fn a_handle_that_comes_back_is_a_new_stream_in_every_pool<P: Policy>() {
     let own = machine.default_stream(DEVICE);
     let old = machine.create_stream(DEVICE, 0).unwrap();
     let outside = allocator.malloc(40 * MIB, old).unwrap();
-    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
     let inside = allocator.malloc(40 * MIB, old).unwrap();
     let used = allocator.malloc(30 * MIB, own).unwrap();
     allocator.record_stream(used, old).unwrap();
@@ -291,7 +291,7 @@ fn a_handle_that_comes_back_is_a_new_stream_in_every_pool<P: Policy>() {
         calls.get(Call::WaitEvent) + 1,
         "after the old stream's end"
     );
-    allocator.end_pool(DEVICE, pool).unwrap();
+    allocator.pools().end(DEVICE, pool).unwrap();
     assert_eq!(
         allocator.malloc(40 * MIB, new).unwrap(),
         outside,
@@ -307,7 +307,7 @@ fn a_handle_that_comes_back_is_a_new_stream_in_every_pool<P: Policy>() {
 
     allocator.free(inside).unwrap();
     allocator.free(outside).unwrap();
-    allocator.release_pool(DEVICE, pool).unwrap();
+    allocator.pools().release(DEVICE, pool).unwrap();
     allocator.empty_cache().unwrap();
     allocator.check_invariants();
     assert_eq!((machine.used(DEVICE), machine.traps()), (0, Vec::new()));

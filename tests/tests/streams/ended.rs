@@ -191,7 +191,7 @@ fn retiring_twice_or_what_was_never_used_does_nothing<P: Policy>() {
 fn live_blocks_outlive_their_stream_and_names_in_the_history_stay<P: Policy>() {
     for settings in both() {
         let (device, allocator, _) = with_policy::<P>(one(), settings);
-        allocator.record_history(&HistoryOptions::newest(100).deterministic());
+        allocator.history().record(&HistoryOptions::newest(100).deterministic());
         let old = device.create_stream(DEVICE, 0).unwrap();
         let [one, two] = [(); 2].map(|()| allocator.malloc(30 * MIB, old).unwrap());
         allocator.retire(old).unwrap();

@@ -23,7 +23,7 @@ fn a_stream_that_is_refused_on_one_device_is_retired_on_none<P: Policy>() {
     for first_to_fail in [1, 2] {
         let lagging = one().devices(2).clock(Clock::Virtual { lag: 1000 });
         let (device, allocator, home) = with_policy::<P>(lagging, Settings::default());
-        allocator.enable_peer_access(DeviceIndex(1), DEVICE).unwrap();
+        allocator.peers().enable(DeviceIndex(1), DEVICE).unwrap();
         let user = device.create_stream(DeviceIndex(1), 0).unwrap();
         let own = allocator.malloc(30 * MIB, user).unwrap();
         let shared = allocator.malloc(30 * MIB, home).unwrap();
@@ -374,7 +374,7 @@ fn a_free_during_a_capture_names_no_retired_stream<P: Policy>() {
         let ptr = allocator.malloc(30 * MIB, own).unwrap();
         let capture = device.capture().unwrap();
         capture.begin(captured, CaptureMode::Relaxed).unwrap();
-        allocator.mark_capture_begin(DEVICE).unwrap();
+        allocator.pools().mark_capture_begin(DEVICE).unwrap();
         allocator.record_stream(ptr, captured).unwrap();
         let retire = || {
             allocator.retire(own).unwrap();
@@ -391,7 +391,7 @@ fn a_free_during_a_capture_names_no_retired_stream<P: Policy>() {
         let other = allocator.malloc(MIB, captured).unwrap();
         assert!(asked(captured) && !asked(own));
         let graph = capture.end(captured).unwrap();
-        allocator.mark_capture_end(DEVICE).unwrap();
+        allocator.pools().mark_capture_end(DEVICE).unwrap();
         // SAFETY: rule 1: not used again.
         unsafe { capture.destroy_graph(graph) }.unwrap();
         allocator.free(other).unwrap();

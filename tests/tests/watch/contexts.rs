@@ -51,12 +51,12 @@ fn a_snapshot_has_its_contexts_place_by_place() {
     on_each(&two(), |rig| {
         let allocator = rig.allocator(Settings::default());
         let (made, ended) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        allocator.record_history(&recording(&made, &ended));
+        allocator.history().record(&recording(&made, &ended));
         let first = allocator.malloc(3 * MIB, rig.stream()).unwrap();
         let second = allocator.malloc(3 * MIB, rig.stream()).unwrap();
         allocator.free(first).unwrap();
 
-        let (snapshot, contexts) = allocator.snapshot_with_contexts(None, true);
+        let (snapshot, contexts) = allocator.history().snapshot_with_contexts(None, true);
         assert_eq!((snapshot.segments.len(), contexts.segments.len()), (1, 1));
         let blocks: Vec<_> = contexts.segments[0].blocks.iter().map(|block| number(block.as_ref())).collect();
         assert_eq!(number(contexts.segments[0].segment.as_ref()), Some(0), "the first request took it");
@@ -77,7 +77,7 @@ fn a_snapshot_has_its_contexts_place_by_place() {
         assert_eq!((snapshot.device_traces.len(), contexts.traces.len()), (2, 2));
 
         // They live as long as somebody has them.
-        allocator.record_history(&HistoryOptions::default());
+        allocator.history().record(&HistoryOptions::default());
         assert_eq!(ended.load(Ordering::Relaxed), 0);
         drop(contexts);
         assert_eq!(ended.load(Ordering::Relaxed), 3);
@@ -90,13 +90,14 @@ fn a_snapshot_of_one_pool_or_without_traces_has_only_contexts_of_those() {
     on_each(&two(), |rig| {
         let allocator = rig.allocator(Settings::default());
         let (made, ended) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        allocator.record_history(&recording(&made, &ended));
+        allocator.history().record(&recording(&made, &ended));
         let ptr = allocator.malloc(3 * MIB, rig.stream()).unwrap();
-        let (snapshot, contexts) = allocator.snapshot_with_contexts(None, false);
+        let (snapshot, contexts) = allocator.history().snapshot_with_contexts(None, false);
         assert_eq!((snapshot.device_traces, contexts.traces.len()), (vec![], 0));
         assert_eq!(contexts.segments.len(), 1);
         let nobodys = alloc_core::types::PoolId::fresh();
-        let (Snapshot { segments, .. }, contexts) = allocator.snapshot_with_contexts(Some(nobodys), true);
+        let (Snapshot { segments, .. }, contexts) =
+            allocator.history().snapshot_with_contexts(Some(nobodys), true);
         assert_eq!((segments.len(), contexts.segments.len()), (0, 0));
         assert!(!contexts.traces[0].is_empty(), "the history is that of all pools");
         allocator.free(ptr).unwrap();
@@ -113,12 +114,12 @@ fn a_tracker_of_one_device_sees_no_other() {
             let note = move |entry: &alloc_core::snapshot::TraceEntry, _: Option<&Context>| {
                 seen.lock().unwrap().push((device, entry.action));
             };
-            allocator.add_trace_tracker_on(device, note).unwrap();
+            allocator.hooks().on_trace_of(device, note).unwrap();
         }
         let ptr = allocator.malloc(512, rig.stream()).unwrap();
         assert_eq!(*seen.lock().unwrap(), [(DEVICE, Action::SegmentAlloc), (DEVICE, Action::Alloc)]);
         allocator.free(ptr).unwrap();
-        assert!(allocator.add_trace_tracker_on(DeviceIndex(2), |_, _| ()).is_err());
+        assert!(allocator.hooks().on_trace_of(DeviceIndex(2), |_, _| ()).is_err());
     });
 }
 
@@ -127,20 +128,27 @@ fn growable_sizes_are_bytes_with_memory_by_stream_and_tier() {
     on_each(&two(), |rig| {
         let growable = Settings { expandable_segments: true, ..Settings::default() };
         let allocator = rig.allocator(growable);
-        assert_eq!(allocator.growable_sizes(DEVICE).unwrap(), []);
+        assert_eq!(allocator.statistics().growable_sizes(DEVICE).unwrap(), []);
         let stream = rig.stream();
         let small = allocator.malloc(512, stream).unwrap();
         let large = allocator.malloc(30 * MIB, stream).unwrap();
         let size = |is_small, bytes| GrowableSize { stream: stream.raw, is_small, bytes };
-        assert_eq!(allocator.growable_sizes(DEVICE).unwrap(), [size(false, 40 * MIB), size(true, 2 * MIB)]);
+        assert_eq!(
+            allocator.statistics().growable_sizes(DEVICE).unwrap(),
+            [size(false, 40 * MIB), size(true, 2 * MIB)]
+        );
         allocator.free(large).unwrap();
-        assert_eq!(allocator.growable_sizes(DEVICE).unwrap()[0], size(false, 40 * MIB), "cached");
+        assert_eq!(
+            allocator.statistics().growable_sizes(DEVICE).unwrap()[0],
+            size(false, 40 * MIB),
+            "cached"
+        );
         allocator.empty_cache().unwrap();
-        assert_eq!(allocator.growable_sizes(DEVICE).unwrap(), [size(true, 2 * MIB)]);
-        assert_eq!(allocator.growable_sizes(DeviceIndex(1)).unwrap(), []);
+        assert_eq!(allocator.statistics().growable_sizes(DEVICE).unwrap(), [size(true, 2 * MIB)]);
+        assert_eq!(allocator.statistics().growable_sizes(DeviceIndex(1)).unwrap(), []);
         let fixed = rig.allocator(Settings::default());
         let ptr = fixed.malloc(512, stream).unwrap();
-        assert_eq!(fixed.growable_sizes(DEVICE).unwrap(), [], "fixed segments do not grow");
+        assert_eq!(fixed.statistics().growable_sizes(DEVICE).unwrap(), [], "fixed segments do not grow");
         fixed.free(ptr).unwrap();
         allocator.free(small).unwrap();
     });

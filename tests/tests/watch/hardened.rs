@@ -24,7 +24,7 @@ pub(crate) fn holding(bytes: u64) -> Settings {
 }
 
 pub(crate) fn stats(allocator: &Allocator) -> HardenedStats {
-    allocator.hardened_stats(DEVICE).unwrap()
+    allocator.statistics().hardened(DEVICE).unwrap()
 }
 
 /// Writes on the device, whosever memory it is.
@@ -85,7 +85,7 @@ fn a_write_past_the_end_is_reported<P: Policy>() {
     on_each(&mapped(64), |rig| {
         let allocator = rig.with_policy::<P>(hardened());
         let reports = reports(&allocator);
-        allocator.record_history(&HistoryOptions::newest(100).deterministic());
+        allocator.history().record(&HistoryOptions::newest(100).deterministic());
         let sizes = [1, 496, 497, 511, 512, 513, 5000, MIB, 2 * MIB, 3 * MIB + 7];
         for (found, requested) in (1..).zip(sizes) {
             let ptr = allocator.malloc(requested, rig.stream()).unwrap();
@@ -179,8 +179,8 @@ fn during_a_capture_nothing_is_waited_for_and_graphs_are_left_alone<P: Policy>()
         let stream = rig.new_stream();
         let pool = PoolId(1, 0);
         let capture = rig.backend.capture().unwrap();
-        allocator.begin_pool(DEVICE, pool, Filter::Stream(stream)).unwrap();
-        allocator.mark_capture_begin(DEVICE).unwrap();
+        allocator.pools().begin(DEVICE, pool, Filter::Stream(stream)).unwrap();
+        allocator.pools().mark_capture_begin(DEVICE).unwrap();
         capture.begin(stream, CaptureMode::Global).unwrap();
         let of_graph = allocator.malloc(1000, stream).unwrap();
         write(rig, stream, of_graph, 3, 1000);
@@ -199,8 +199,8 @@ fn during_a_capture_nothing_is_waited_for_and_graphs_are_left_alone<P: Policy>()
             "the graph's is not held back"
         );
         let graph = capture.end(stream).unwrap();
-        allocator.mark_capture_end(DEVICE).unwrap();
-        allocator.end_pool(DEVICE, pool).unwrap();
+        allocator.pools().mark_capture_end(DEVICE).unwrap();
+        allocator.pools().end(DEVICE, pool).unwrap();
         // The graph's block may be the pool's next, and a replay writes to it: both are right.
         let ptr = allocator.malloc(1000, rig.stream()).unwrap();
         allocator.free(ptr).unwrap();
@@ -214,7 +214,7 @@ fn during_a_capture_nothing_is_waited_for_and_graphs_are_left_alone<P: Policy>()
         rig.backend.synchronize_stream(stream).unwrap();
         // SAFETY: rule 1: not used again.
         unsafe { capture.destroy_graph(graph) }.unwrap();
-        allocator.release_pool(DEVICE, pool).unwrap();
+        allocator.pools().release(DEVICE, pool).unwrap();
         rig.nothing_is_left(&allocator);
         assert_eq!(stats(&allocator).corruptions, 0);
     });

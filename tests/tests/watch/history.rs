@@ -23,7 +23,7 @@ fn h01_history_is_in_order_and_says_whether_it_is_complete() {
         OpenRegConfig::default().devices(1).capacity(64 * MIB),
         Settings::default(),
     );
-    allocator.record_history(&HistoryOptions::newest(100).deterministic());
+    allocator.history().record(&HistoryOptions::newest(100).deterministic());
     let a = allocator.malloc(1000, stream).unwrap();
     let b = allocator.malloc(3 * MIB, stream).unwrap();
     allocator.free(a).unwrap();
@@ -50,7 +50,7 @@ fn h01_history_is_in_order_and_says_whether_it_is_complete() {
     );
     let history = snapshot.history.unwrap();
     assert!(history.complete && history.recorded);
-    allocator.record_history(&HistoryOptions { clear: true, ..HistoryOptions::newest(2).deterministic() });
+    allocator.history().record(&HistoryOptions { clear: true, ..HistoryOptions::newest(2).deterministic() });
     for _ in 0..2 {
         allocator.free(allocator.malloc(1000, stream).unwrap()).unwrap();
     }
@@ -61,16 +61,16 @@ fn h01_history_is_in_order_and_says_whether_it_is_complete() {
 
 fn h10_annotations_are_entries_with_text_and_go_with_the_ring<P: Policy>() {
     let (_device, allocator, stream) = roomy::<P>(Settings::default());
-    allocator.record_history(&HistoryOptions::newest(4).deterministic());
+    allocator.history().record(&HistoryOptions::newest(4).deterministic());
     let ptr = allocator.malloc(1000, stream).unwrap();
-    allocator.annotate(ptr, "weights").unwrap();
-    assert!(allocator.annotate(DevicePtr(12345), "nothing").is_err());
+    allocator.history().annotate(ptr, "weights").unwrap();
+    assert!(allocator.history().annotate(DevicePtr(12345), "nothing").is_err());
     let entries = allocator.snapshot(true).device_traces.remove(0);
     let note = entries.last().unwrap();
     assert_eq!((note.action, note.addr, note.size), (Action::Annotate, ptr.0, 1000));
     assert_eq!(note.labels.user_metadata.as_deref(), Some("weights"));
     for _ in 0..3 {
-        allocator.annotate(ptr, "later").unwrap();
+        allocator.history().annotate(ptr, "later").unwrap();
     }
     let newest = allocator.snapshot(true).device_traces.remove(0);
     let texts: Vec<_> = newest.iter().filter_map(|e| e.labels.user_metadata.as_deref()).collect();
@@ -105,7 +105,7 @@ fn a_snapshot_lists_blocks_by_address_with_their_states<P: Policy>() {
 fn h01_a_history_begun_late_says_so<P: Policy>() {
     let (_device, allocator, stream) = with_policy::<P>(of_bytes(GIB), Settings::default());
     allocator.malloc(1000, stream).unwrap();
-    allocator.record_history(&HistoryOptions::newest(100).deterministic());
+    allocator.history().record(&HistoryOptions::newest(100).deterministic());
     let history = allocator.snapshot(true).history.unwrap();
     assert_eq!((history.complete, history.before_recording), (false, 1));
 }
@@ -114,7 +114,7 @@ fn h01_a_history_begun_late_says_so<P: Policy>() {
 fn the_history_clock_can_be_changed<P: Policy>() {
     let (_device, allocator, home) = with_policy::<P>(of(100), Settings::default());
     for deterministic in [true, false, true] {
-        allocator.record_history(&HistoryOptions { deterministic, ..HistoryOptions::newest(100) });
+        allocator.history().record(&HistoryOptions { deterministic, ..HistoryOptions::newest(100) });
         for _ in 0..5 {
             let ptr = allocator.malloc(100, home).unwrap();
             allocator.free(ptr).unwrap();
@@ -156,7 +156,7 @@ fn a_segments_end_is_recorded_before_its_address_can_come_back() {
     let taken = Arc::new(TakenAtOnce::default());
     let (machine, _, allocator, stream) =
         behind::<_, PytorchPolicy>(mapped(64), Settings::default(), Watch(Arc::clone(&taken)));
-    allocator.record_history(&HistoryOptions::newest(100).deterministic());
+    allocator.history().record(&HistoryOptions::newest(100).deterministic());
     let other = machine.create_stream(DEVICE, 0).unwrap();
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
@@ -194,7 +194,7 @@ fn a_refused_release_leaves_the_history_with_the_segment() {
     }
     let (_machine, _, allocator, stream) =
         behind::<_, PytorchPolicy>(mapped(64), Settings::default(), Refuses);
-    allocator.record_history(&HistoryOptions::newest(100).deterministic());
+    allocator.history().record(&HistoryOptions::newest(100).deterministic());
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
     assert!(allocator.empty_cache().is_err());
@@ -212,7 +212,7 @@ fn a_refused_release_leaves_the_history_with_the_segment() {
 fn a_history_of_many_streams_is_read_quickly<P: Policy>() {
     const STREAMS: usize = 30_000;
     let (device, allocator, _) = with_policy::<P>(one(), Settings::default());
-    allocator.record_history(&HistoryOptions::newest(1_000_000).deterministic());
+    allocator.history().record(&HistoryOptions::newest(1_000_000).deterministic());
     let mut raws = Vec::new();
     let begun = std::time::Instant::now();
     for _ in 0..STREAMS {

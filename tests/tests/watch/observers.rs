@@ -43,7 +43,7 @@ fn take<T>(seen: &Seen<T>) -> Vec<T> {
 fn watch(rig: &Rig, allocator: &Allocator) -> Seen<(SegmentEvent, u64, bool)> {
     let seen = Seen::default();
     let (heard, device, weak) = (Arc::clone(&seen), Arc::clone(&rig.device), Arc::downgrade(allocator));
-    allocator.add_segment_observer(move |event| {
+    allocator.hooks().on_segment(move |event| {
         // No lock is held: an observer may ask anything.
         let Some(allocator) = weak.upgrade() else { return };
         allocator.stats(DEVICE).unwrap();
@@ -63,7 +63,7 @@ fn segments_are_attached_before_they_are_used_and_detached_before_they_go<P: Pol
             let pool = PoolId::fresh();
             for pool in [PoolId::DEFAULT, pool] {
                 if pool != PoolId::DEFAULT {
-                    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+                    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
                 }
                 let stream = rig.new_stream();
                 let ptr = allocator.malloc(30 * MIB, stream).unwrap();
@@ -82,8 +82,8 @@ fn segments_are_attached_before_they_are_used_and_detached_before_they_go<P: Pol
                 allocator.free(ptr).unwrap();
                 assert_eq!(take(&seen), [], "the device was not asked");
                 if pool != PoolId::DEFAULT {
-                    allocator.end_pool(DEVICE, pool).unwrap();
-                    allocator.release_pool(DEVICE, pool).unwrap();
+                    allocator.pools().end(DEVICE, pool).unwrap();
+                    allocator.pools().release(DEVICE, pool).unwrap();
                 }
                 allocator.empty_cache().unwrap();
                 assert_eq!(take(&seen), [(event(Detaching), bytes, false)]);
@@ -141,7 +141,7 @@ fn observers_are_told_in_the_order_in_which_they_came<P: Policy>() {
         let told = Seen::default();
         for n in 0..3 {
             let told = Arc::clone(&told);
-            allocator.add_segment_observer(move |event| told.lock().unwrap().push((n, event.change)));
+            allocator.hooks().on_segment(move |event| told.lock().unwrap().push((n, event.change)));
         }
         let ptr = allocator.malloc(MIB, rig.stream()).unwrap();
         allocator.free(ptr).unwrap();
@@ -159,17 +159,17 @@ fn trackers_see_every_entry_in_order<P: Policy>() {
             if recorded {
                 let skip = vec![Action::Alloc, Action::FreeRequested];
                 let options = HistoryOptions { skip, ..HistoryOptions::newest(100).deterministic() };
-                allocator.record_history(&options);
+                allocator.history().record(&options);
             }
             let seen = Seen::default();
             let heard = Arc::clone(&seen);
-            allocator.add_trace_tracker(move |entry, context| {
+            allocator.hooks().on_trace(move |entry, context| {
                 assert!(context.is_none());
                 heard.lock().unwrap().push((entry.action, entry.addr, entry.size));
             });
             let side = rig.new_stream();
             let ptr = allocator.malloc(1000, rig.stream()).unwrap();
-            allocator.annotate(ptr, "text").unwrap();
+            allocator.history().annotate(ptr, "text").unwrap();
             allocator.record_stream(ptr, side).unwrap();
             let gate = rig.hold(side);
             allocator.free(ptr).unwrap();
@@ -198,7 +198,7 @@ fn trackers_may_use_the_allocator<P: Policy>() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let (weak, stream, seen) = (Arc::downgrade(&allocator), rig.stream(), Seen::default());
         let heard = Arc::clone(&seen);
-        allocator.add_trace_tracker(move |entry, _| {
+        allocator.hooks().on_trace(move |entry, _| {
             heard.lock().unwrap().push((entry.action, entry.size));
             if entry.action == Action::Alloc && entry.size < 3000 {
                 let allocator = weak.upgrade().unwrap();
@@ -225,10 +225,10 @@ fn trackers_get_the_context<P: Policy>() {
             recorder: Some(recorder()),
             ..HistoryOptions::newest(10)
         };
-        allocator.record_history(&options);
+        allocator.history().record(&options);
         let seen = Seen::default();
         let heard = Arc::clone(&seen);
-        allocator.add_trace_tracker(move |entry, context| {
+        allocator.hooks().on_trace(move |entry, context| {
             let name = context.unwrap().frames()[0].name.to_string();
             heard.lock().unwrap().push((entry.action, name));
         });
@@ -250,7 +250,7 @@ fn trackers_hear_of_all_threads<P: Policy>() {
         let allocator = rig.with_policy::<P>(Settings::default());
         let seen = Seen::default();
         let heard = Arc::clone(&seen);
-        allocator.add_trace_tracker(move |entry, _| {
+        allocator.hooks().on_trace(move |entry, _| {
             if entry.action != taken::<P>() {
                 heard.lock().unwrap().push((entry.stream, entry.action, entry.size));
             }

@@ -21,7 +21,7 @@ fn o01_the_message_has_pytorchs_words_and_figures() {
     let held = allocator.malloc(30 * MIB, stream).unwrap();
     let seen = Arc::new(AtomicU32::new(0));
     let observer = Arc::clone(&seen);
-    allocator.add_out_of_memory_observer(move |report| {
+    allocator.hooks().on_out_of_memory(move |report| {
         assert_eq!(report.tried, 50 * MIB);
         observer.fetch_add(1, Ordering::SeqCst);
     });

@@ -235,11 +235,11 @@ fn hardened_mode_names_a_threads_default_stream_as_the_driver_knows_it<P: Policy
     let ptr = allocator.malloc(1000, mine).unwrap();
     allocator.free(ptr).unwrap();
     allocator.synchronise(DEVICE).unwrap();
-    assert_eq!(allocator.hardened_stats(DEVICE).unwrap().checked, 1);
+    assert_eq!(allocator.statistics().hardened(DEVICE).unwrap().checked, 1);
     let ptr = allocator.malloc(1000, mine).unwrap();
     std::thread::scope(|scope| scope.spawn(|| allocator.free(ptr).unwrap()).join().unwrap());
     allocator.synchronise(DEVICE).unwrap();
-    let stats = allocator.hardened_stats(DEVICE).unwrap();
+    let stats = allocator.statistics().hardened(DEVICE).unwrap();
     assert_eq!((stats.checked, stats.unchecked), (1, 1), "nobody else can poison on this thread's stream");
     let named = std::mem::take(&mut *named.lock().unwrap());
     assert!(named.len() >= 4, "canaries, poison, an event: {named:?}");
@@ -252,13 +252,13 @@ fn a_corruption_observer_may_change_settings_also_when_the_mode_is_switched_off<
         let allocator = rig.with_policy::<P>(hardened());
         let seen = Arc::new(AtomicU64::new(0));
         let (count, weak) = (Arc::clone(&seen), Arc::downgrade(&allocator));
-        allocator.add_corruption_observer(move |_| {
+        allocator.hooks().on_corruption(move |_| {
             count.fetch_add(1, Ordering::Relaxed);
-            weak.upgrade().unwrap().record_history(&HistoryOptions::newest(10));
+            weak.upgrade().unwrap().history().record(&HistoryOptions::newest(10));
         });
         let completed = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&completed);
-        allocator.add_trace_tracker(move |entry, _| {
+        allocator.hooks().on_trace(move |entry, _| {
             count.fetch_add(u64::from(entry.action == Action::FreeCompleted), Ordering::Relaxed);
         });
         let ptr = allocator.malloc(1000, rig.stream()).unwrap();
@@ -278,22 +278,22 @@ fn checkpoints_and_exact_addresses_find_what_is_in_quarantine<P: Policy>() {
     on_each(&mapped(64), |rig| {
         let allocator = rig.with_policy::<P>(hardened());
         let pool = PoolId::fresh();
-        allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+        allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
         let [kept, freed] = [1000, 1000].map(|bytes| allocator.malloc(bytes, rig.stream()).unwrap());
         allocator.free(freed).unwrap();
-        let saved = allocator.checkpoint(DEVICE, pool).unwrap();
+        let saved = allocator.pools().checkpoint(DEVICE, pool).unwrap();
         assert_eq!(saved.live().into_iter().collect::<Vec<_>>(), [kept]);
         let later = allocator.malloc(1000, rig.stream()).unwrap();
         allocator.free(later).unwrap();
-        let delta = allocator.restore_checkpoint(&saved, None).unwrap();
+        let delta = allocator.pools().restore(&saved, None).unwrap();
         assert_eq!((delta.freed, delta.allocated), (vec![kept], vec![kept]));
         allocator.free(kept).unwrap();
         assert_eq!(allocator.malloc_at(1000, kept, rig.stream()).unwrap(), kept);
         allocator.free(kept).unwrap();
-        allocator.end_pool(DEVICE, pool).unwrap();
-        allocator.release_pool(DEVICE, pool).unwrap();
+        allocator.pools().end(DEVICE, pool).unwrap();
+        allocator.pools().release(DEVICE, pool).unwrap();
         rig.nothing_is_left(&allocator);
-        assert_eq!(allocator.hardened_stats(DEVICE).unwrap().corruptions, 0);
+        assert_eq!(allocator.statistics().hardened(DEVICE).unwrap().corruptions, 0);
     });
 }
 

@@ -1,6 +1,7 @@
 //! Statistics of parts of a program: whatever scopes are open, in whichever order they end, each says exactly what
 //! happened in it, and the device's own statistics are what they are without scopes.
 
+use alloc_core::allocator::StatScope;
 use alloc_core::backend::Backend;
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::policy::{GranulePolicy, Policy, PytorchPolicy};
@@ -183,15 +184,15 @@ impl Model {
             Op::EmptyCache => self.allocator.empty_cache().unwrap(),
             Op::Advance(ticks) => self.device.advance(ticks),
             Op::ResetPeaks => {
-                self.allocator.reset_peak_stats(DEVICE).unwrap();
+                self.allocator.statistics().reset_peaks(DEVICE).unwrap();
                 self.peaks = levels(&self.stats());
             }
             Op::ResetAccumulated => {
-                self.allocator.reset_accumulated_stats(DEVICE).unwrap();
+                self.allocator.statistics().reset_accumulated(DEVICE).unwrap();
                 self.before = [0; 4];
             }
             Op::Open => {
-                let scope = self.allocator.stat_scope(DEVICE).unwrap();
+                let scope = StatScope::begin(&self.allocator, DEVICE).unwrap();
                 let expected = Expected { levels: Vec::new(), allocations: 0, frees: 0, events: [0; 4] };
                 self.scopes.push((scope, expected));
             }
@@ -249,13 +250,13 @@ fn nested_and_overlapping_scopes_keep_their_own_peaks<P: Policy>() {
     let (_, allocator, streams) = machine::<P>(Settings::default());
     let request = |bytes| allocator.malloc(bytes, streams[0]).unwrap();
     let base = request(4 * MIB);
-    let outer = allocator.stat_scope(DEVICE).unwrap();
+    let outer = StatScope::begin(&allocator, DEVICE).unwrap();
     allocator.free(request(40 * MIB)).unwrap();
-    let inner = allocator.stat_scope(DEVICE).unwrap();
+    let inner = StatScope::begin(&allocator, DEVICE).unwrap();
     allocator.free(request(30 * MIB)).unwrap();
-    let overlapping = allocator.stat_scope(DEVICE).unwrap();
+    let overlapping = StatScope::begin(&allocator, DEVICE).unwrap();
     let kept = request(8 * MIB);
-    allocator.reset_peak_stats(DEVICE).unwrap();
+    allocator.statistics().reset_peaks(DEVICE).unwrap();
     assert_eq!(outer.peaks().unwrap().allocated_bytes, bytes(4 * MIB, 12 * MIB, 44 * MIB));
     assert_eq!(outer.finish().unwrap().allocated_bytes, bytes(4 * MIB, 12 * MIB, 44 * MIB));
     allocator.free(kept).unwrap();
@@ -270,23 +271,23 @@ fn nested_and_overlapping_scopes_keep_their_own_peaks<P: Policy>() {
 
 fn a_scope_counts_retries_and_refusals_and_keeps_them_through_a_reset<P: Policy>() {
     let (_, allocator, streams) = machine::<P>(Settings::default());
-    let scope = allocator.stat_scope(DEVICE).unwrap();
+    let scope = StatScope::begin(&allocator, DEVICE).unwrap();
     allocator.set_memory_limits(DEVICE, Some(MemoryLimit::Bytes(64 * MIB)), None).unwrap();
     let refused = allocator.malloc(100 * MIB, streams[0]);
     assert!(matches!(refused, Err(AllocError::OutOfMemory(_))));
-    allocator.reset_accumulated_stats(DEVICE).unwrap();
+    allocator.statistics().reset_accumulated(DEVICE).unwrap();
     assert_eq!(allocator.stats(DEVICE).unwrap().num_ooms, 0);
     let stats = scope.finish().unwrap();
     assert_eq!((stats.num_ooms, stats.num_alloc_retries, stats.num_allocations), (1, 1, 0));
     assert_eq!(stats.reserved_bytes, ScopeBytes::default());
     assert!((stats.efficiency() - 1.0).abs() < f64::EPSILON);
-    assert!(allocator.stat_scope(DeviceIndex(9)).is_err());
+    assert!(StatScope::begin(&allocator, DeviceIndex(9)).is_err());
 }
 
 fn scopes_of_many_threads_see_the_whole_device<P: Policy>() {
     const THREADS: u64 = 4;
     let (device, allocator, _) = machine::<P>(Settings::default());
-    let outer = allocator.stat_scope(DEVICE).unwrap();
+    let outer = StatScope::begin(&allocator, DEVICE).unwrap();
     let barrier = Barrier::new(usize::try_from(THREADS).unwrap());
     std::thread::scope(|threads| {
         for n in 0..THREADS {
@@ -295,7 +296,7 @@ fn scopes_of_many_threads_see_the_whole_device<P: Policy>() {
                 let stream = device.create_stream(DEVICE, 0).unwrap();
                 for round in 0..50 {
                     barrier.wait();
-                    let mine = allocator.stat_scope(DEVICE).unwrap();
+                    let mine = StatScope::begin(allocator, DEVICE).unwrap();
                     barrier.wait();
                     let ptr = allocator.malloc((n + 1) * MIB, stream).unwrap();
                     barrier.wait();
@@ -319,7 +320,7 @@ fn scopes_of_many_threads_see_the_whole_device<P: Policy>() {
 
 fn a_scope_ends_on_another_thread_and_after_its_allocators_last_owner<P: Policy>() {
     let (_, allocator, streams) = machine::<P>(Settings::default());
-    let scope = allocator.stat_scope(DEVICE).unwrap();
+    let scope = StatScope::begin(&allocator, DEVICE).unwrap();
     allocator.free(allocator.malloc(MIB, streams[0]).unwrap()).unwrap();
     drop(allocator);
     let stats = std::thread::spawn(move || scope.finish().unwrap()).join().unwrap();

@@ -12,10 +12,10 @@ fn s04_resets_touch_their_part_only() {
     let (_device, allocator, stream) = roomy::<PytorchPolicy>(Settings::default());
     let ptr = allocator.malloc(3 * MIB, stream).unwrap();
     allocator.free(ptr).unwrap();
-    allocator.reset_peak_stats(DEVICE).unwrap();
+    allocator.statistics().reset_peaks(DEVICE).unwrap();
     let stats = allocator.stats(DEVICE).unwrap();
     assert_eq!((stats.allocated_bytes.all.peak, stats.allocated_bytes.all.allocated), (0, 3 * 1024 * 1024));
-    allocator.reset_accumulated_stats(DEVICE).unwrap();
+    allocator.statistics().reset_accumulated(DEVICE).unwrap();
     let stats = allocator.stats(DEVICE).unwrap();
     assert_eq!((stats.allocated_bytes.all.allocated, stats.allocated_bytes.all.freed), (0, 0));
     assert_eq!((stats.num_device_alloc, stats.reserved_bytes.all.current), (0, 20 * 1024 * 1024));
@@ -33,7 +33,7 @@ fn s04_event_counts_are_reset<P: Policy>() {
         [s.num_alloc_retries, s.num_ooms, s.num_oom_rejections, s.num_sync_all_streams]
     };
     assert!(counts().iter().all(|n| *n > 0), "{:?}", counts());
-    allocator.reset_accumulated_stats(DEVICE).unwrap();
+    allocator.statistics().reset_accumulated(DEVICE).unwrap();
     assert_eq!(counts(), [0; 4]);
 }
 

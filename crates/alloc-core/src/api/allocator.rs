@@ -4,20 +4,30 @@
 mod budgets;
 mod caching;
 mod edges;
+mod history;
+mod hooks;
 mod peers;
 mod pointers;
 mod pools;
 mod scopes;
-mod share;
-mod sleep;
-mod watch;
+mod sharing;
+mod sleep_mode;
+mod statistics;
 
+pub use budgets::Budgets;
 pub use caching::CachingOff;
+pub use history::History;
+pub use hooks::Hooks;
+pub use peers::Peers;
+pub use pools::Pools;
 pub use scopes::StatScope;
+pub use sharing::Sharing;
+pub use sleep_mode::SleepMode;
+pub use statistics::{CacheInfo, Statistics};
 
 use crate::backend::{Backend, BackendError, ErrorKind, MAX_DEVICES};
 use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings, environment};
-use crate::device::{DeviceAllocator, Flush, FreeMemoryCallback};
+use crate::device::{DeviceAllocator, Flush};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::{AddressMap, Location};
 use crate::policy::{Maker, Policy, PolicyFactory};
@@ -26,25 +36,9 @@ use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
-use crate::watch::history::{Annotations, HistoryOptions};
+use crate::watch::history::{Annotations, HistoryOptions, resolve};
+use crate::watch::snapshot::Snapshot;
 use crate::watch::stats::DeviceStats;
-
-/// How much could be had in one piece, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CacheInfo {
-    /// The largest free block in the cache.
-    pub largest_cached: u64,
-    /// What the driver has free.
-    pub device_free: u64,
-}
-
-impl CacheInfo {
-    /// PyTorch's `cacheInfo`: the larger of the two.
-    #[must_use]
-    pub fn largest(self) -> u64 {
-        self.largest_cached.max(self.device_free)
-    }
-}
 
 /// The segment that holds a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +152,7 @@ fn made(backend: Arc<dyn Backend>, mut settings: Settings, maker: Maker) -> Resu
         annotations,
     };
     if history > 0 {
-        allocator.record_history(&HistoryOptions::newest(history));
+        allocator.history().record(&HistoryOptions::newest(history));
     }
     Ok(allocator)
 }
@@ -391,34 +385,6 @@ impl CachingAllocator {
         Ok(self.seen_device(device)?.stats())
     }
 
-    /// All peaks become the current values. PyTorch: `resetPeakStats`.
-    ///
-    /// # Errors
-    /// [`AllocError::InvalidDevice`].
-    pub fn reset_peak_stats(&self, device: DeviceIndex) -> Result<()> {
-        self.seen_device(device)?.reset_peak_stats();
-        Ok(())
-    }
-
-    /// Sums and event counters begin anew. PyTorch: `resetAccumulatedStats`.
-    ///
-    /// # Errors
-    /// [`AllocError::InvalidDevice`].
-    pub fn reset_accumulated_stats(&self, device: DeviceIndex) -> Result<()> {
-        self.seen_device(device)?.reset_accumulated_stats();
-        Ok(())
-    }
-
-    /// The largest pieces to be had. Asks the driver. PyTorch: `cacheInfo`.
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn cache_info(&self, device: DeviceIndex) -> Result<CacheInfo> {
-        let engine = self.device(device)?;
-        let memory = engine.noticing(self.backend.memory_info(device).map_err(AllocError::Backend))?;
-        Ok(CacheInfo { largest_cached: engine.largest_free_block(), device_free: memory.free })
-    }
-
     /// The segment that holds a live block. PyTorch: `getBaseAllocation`.
     ///
     /// # Errors
@@ -553,15 +519,65 @@ impl CachingAllocator {
         self.settings.lock().clone()
     }
 
-    /// Runs `callback` when memory is short, before the device is asked for more. It may free memory through this
-    /// allocator; it returns whether it did. PyTorch: `FreeMemoryCallback`.
-    pub fn add_free_memory_callback(&self, callback: impl Fn() -> bool + Send + Sync + 'static) {
-        let callback = Arc::new(callback);
-        for device in self.reachable() {
-            let callback = Arc::clone(&callback);
-            let boxed: FreeMemoryCallback = Box::new(move || callback());
-            device.add_free_memory_callback(boxed);
-        }
+    /// What is held and what was done, for PyTorch's tools; nothing in a forked child. Without `traces` the history is left out, and the cost
+    /// depends on the blocks alone.
+    #[must_use]
+    pub fn snapshot(&self, traces: bool) -> Snapshot {
+        self.snapshot_of(None, traces)
+    }
+
+    fn snapshot_of(&self, pool: Option<PoolId>, traces: bool) -> Snapshot {
+        let (mut snapshot, contexts) = self.history().snapshot_with_contexts(pool, traces);
+        resolve(&mut snapshot, contexts, &self.foreign.calls());
+        snapshot
+    }
+
+    /// Private pools, captures and checkpoints.
+    #[must_use]
+    pub fn pools(&self) -> Pools<'_> {
+        Pools::of(self)
+    }
+
+    /// Tenants and their budgets.
+    #[must_use]
+    pub fn budgets(&self) -> Budgets<'_> {
+        Budgets::of(self)
+    }
+
+    /// The program's code that is called when something happens.
+    #[must_use]
+    pub fn hooks(&self) -> Hooks<'_> {
+        Hooks::of(self)
+    }
+
+    /// Peaks, sums and what could be had.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics<'_> {
+        Statistics::of(self)
+    }
+
+    /// What is recorded for snapshots.
+    #[must_use]
+    pub fn history(&self) -> History<'_> {
+        History::of(self)
+    }
+
+    /// Sleep and wake.
+    #[must_use]
+    pub fn sleep_mode(&self) -> SleepMode<'_> {
+        SleepMode::of(self)
+    }
+
+    /// Memory that other processes use.
+    #[must_use]
+    pub fn sharing(&self) -> Sharing<'_> {
+        Sharing::of(self)
+    }
+
+    /// Devices that reach each other's memory.
+    #[must_use]
+    pub fn peers(&self) -> Peers<'_> {
+        Peers::of(self)
     }
 
     /// Walks every structure of every device. For tests; it locks everything.

@@ -67,12 +67,12 @@ impl DeviceBuffer {
         self.allocator.record_stream(self.ptr, stream)
     }
 
-    /// Lets other processes open it; see [`CachingAllocator::share`].
+    /// Lets other processes open it; see [`Sharing::share`](crate::allocator::Sharing::share).
     ///
     /// # Errors
-    /// Those of [`CachingAllocator::share`].
+    /// Those of [`Sharing::share`](crate::allocator::Sharing::share).
     pub fn share(&self) -> Result<SharedBlock> {
-        self.allocator.share_held_by(self.ptr, true)
+        self.allocator.sharing().share_held_by(self.ptr, true)
     }
 
     /// Gives the memory up without freeing it; free the address through the allocator.

@@ -35,7 +35,7 @@ impl GraphCapture {
     /// [`MemoryPool`](crate::pool::MemoryPool)'s, or else one of its own.
     ///
     /// # Errors
-    /// Those of [`CachingAllocator::begin_pool`]; [`AllocError::Backend`] where the driver
+    /// Those of [`Pools::begin`](crate::allocator::Pools::begin); [`AllocError::Backend`] where the driver
     /// refuses. Nothing has changed then.
     pub fn begin(
         allocator: &Arc<CachingAllocator>,
@@ -67,9 +67,9 @@ impl GraphCapture {
         let Mark { allocator, device } = &self.mark;
         if pool != self.scope.pool() && self.retained.iter().all(|retained| retained.pool != pool) {
             // Only one that exists: a reference would make it.
-            allocator.pool_use_count(*device, pool)?;
+            allocator.pools().use_count(*device, pool)?;
             let retained = PoolReference::to(allocator, *device, pool, None)?;
-            allocator.note_captured(*device, pool)?;
+            allocator.pools().note_captured(*device, pool)?;
             self.retained.push(retained);
         }
         Ok(())
@@ -127,7 +127,7 @@ impl CapturedGraph {
             return Err(AllocError::ForeignStream);
         }
         for PoolReference { allocator, device, pool } in &self.pools {
-            if allocator.is_pool_asleep(*device, *pool)? {
+            if allocator.sleep_mode().is_pool_asleep(*device, *pool)? {
                 return Err(AllocError::Asleep { what: format!("pool {pool}, which the graph uses,") });
             }
         }
@@ -145,7 +145,7 @@ impl Drop for CapturedGraph {
     fn drop(&mut self) {
         let launches: Vec<_> = self.launches.drain().map(|(_, launch)| launch).collect();
         for PoolReference { allocator, device, pool } in self.pools.iter().filter(|_| !launches.is_empty()) {
-            let kept = allocator.keep_pool_for(*device, *pool, &launches);
+            let kept = allocator.pools().keep_pool_for(*device, *pool, &launches);
             log_end(kept, "a graph's pool is gone before the graph");
         }
     }
@@ -160,14 +160,14 @@ struct Mark {
 
 impl Mark {
     fn begin(allocator: &Arc<CachingAllocator>, device: DeviceIndex) -> Result<Self> {
-        allocator.mark_begin(device, Holder::Value)?;
+        allocator.pools().mark_begin(device, Holder::Value)?;
         Ok(Self { allocator: Arc::clone(allocator), device })
     }
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        let marked = self.allocator.mark_end(self.device, Holder::Value);
+        let marked = self.allocator.pools().mark_end(self.device, Holder::Value);
         log_end(marked, "a capture's end could not be marked");
     }
 }

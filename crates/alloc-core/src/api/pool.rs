@@ -46,14 +46,14 @@ impl PoolReference {
         pool: PoolId,
         source: Option<Arc<dyn SegmentSource>>,
     ) -> Result<Self> {
-        allocator.reference_pool(device, pool, source, Holder::Value)?;
+        allocator.pools().reference_pool(device, pool, source, Holder::Value)?;
         Ok(Self { allocator: Arc::clone(allocator), device, pool })
     }
 }
 
 impl Drop for PoolReference {
     fn drop(&mut self) {
-        let released = self.allocator.unreference_pool(self.device, self.pool, Holder::Value);
+        let released = self.allocator.pools().unreference_pool(self.device, self.pool, Holder::Value);
         log_end(released, "a pool could not be released");
     }
 }
@@ -77,13 +77,13 @@ impl MemoryPool {
         let id = PoolId::fresh();
         let reference = PoolReference::to(allocator, device, id, options.source)?;
         if options.sleep_tag.is_some() {
-            allocator.set_sleep_tag(device, id, options.sleep_tag)?;
+            allocator.sleep_mode().set_tag(device, id, options.sleep_tag)?;
         }
         if options.use_on_oom {
-            allocator.set_use_on_oom(device, id, true)?;
+            allocator.pools().set_use_on_oom(device, id, true)?;
         }
         if options.no_split {
-            allocator.set_no_split(device, id)?;
+            allocator.pools().set_no_split(device, id)?;
         }
         Ok(Self { reference: Some(reference), allocator: Arc::clone(allocator), device, id })
     }
@@ -105,7 +105,7 @@ impl MemoryPool {
     /// # Errors
     /// [`AllocError::Forked`](crate::AllocError::Forked).
     pub fn use_count(&self) -> Result<u32> {
-        self.allocator.pool_use_count(self.device, self.id)
+        self.allocator.pools().use_count(self.device, self.id)
     }
 
     /// What it holds.
@@ -113,41 +113,41 @@ impl MemoryPool {
     /// # Errors
     /// As for [`use_count`](Self::use_count).
     pub fn stats(&self) -> Result<PoolStats> {
-        self.allocator.pool_stats(self.device, self.id)
+        self.allocator.pools().stats(self.device, self.id)
     }
 
-    /// Limits what it may hold; see [`CachingAllocator::set_pool_limits`].
+    /// Limits what it may hold; see [`Pools::set_limits`](crate::allocator::Pools::set_limits).
     ///
     /// # Errors
-    /// Those of [`CachingAllocator::set_pool_limits`].
+    /// Those of [`Pools::set_limits`](crate::allocator::Pools::set_limits).
     pub fn set_limits(&self, hard: Option<MemoryLimit>, soft: Option<MemoryLimit>) -> Result<()> {
-        self.allocator.set_pool_limits(self.device, self.id, hard, soft)
+        self.allocator.pools().set_limits(self.device, self.id, hard, soft)
     }
 
-    /// Makes it part of a tenant; see [`CachingAllocator::join_tenant`].
+    /// Makes it part of a tenant; see [`Budgets::join`](crate::allocator::Budgets::join).
     ///
     /// # Errors
-    /// Those of [`CachingAllocator::join_tenant`].
+    /// Those of [`Budgets::join`](crate::allocator::Budgets::join).
     pub fn join_tenant(&self, tenant: TenantId) -> Result<()> {
         if tenant.device() != self.device {
             let problem = format!("tenant {tenant} is another device's; make one on device {}", self.device);
             return Err(AllocError::Budget { owner: format!("pool {}", self.id), problem });
         }
-        self.allocator.join_tenant(self.id, tenant)
+        self.allocator.budgets().join(self.id, tenant)
     }
 
-    /// Takes it out of its tenant; see [`CachingAllocator::leave_tenant`].
+    /// Takes it out of its tenant; see [`Budgets::leave`](crate::allocator::Budgets::leave).
     ///
     /// # Errors
-    /// Those of [`CachingAllocator::leave_tenant`].
+    /// Those of [`Budgets::leave`](crate::allocator::Budgets::leave).
     pub fn leave_tenant(&self) -> Result<()> {
-        self.allocator.leave_tenant(self.device, self.id)
+        self.allocator.budgets().leave(self.device, self.id)
     }
 
     /// Its segments, and the device's history if `traces`.
     #[must_use]
     pub fn snapshot(&self, traces: bool) -> Snapshot {
-        self.allocator.snapshot_pool(self.id, traces)
+        self.allocator.pools().snapshot(self.id, traces)
     }
 
     /// Sends requests that `filter` accepts to this pool while the answer lives.
@@ -161,9 +161,9 @@ impl MemoryPool {
 
 impl Drop for MemoryPool {
     fn drop(&mut self) {
-        let outcome = self.allocator.set_use_on_oom(self.device, self.id, false);
+        let outcome = self.allocator.pools().set_use_on_oom(self.device, self.id, false);
         drop(self.reference.take());
-        let emptied = outcome.and_then(|()| self.allocator.empty_pool(self.id));
+        let emptied = outcome.and_then(|()| self.allocator.pools().empty(self.id));
         log_end(emptied, "a pool's cached memory could not be given back; the next flush tries again");
     }
 }
@@ -180,14 +180,14 @@ impl PoolScope {
     /// Opens a scope of a pool, which gets a reference more, and is made if there is none.
     ///
     /// # Errors
-    /// Those of [`CachingAllocator::begin_pool`].
+    /// Those of [`Pools::begin`](crate::allocator::Pools::begin).
     pub fn new(
         allocator: &Arc<CachingAllocator>,
         device: DeviceIndex,
         pool: PoolId,
         filter: Filter,
     ) -> Result<Self> {
-        allocator.open_scope(device, pool, filter, Holder::Value)?;
+        allocator.pools().open_scope(device, pool, filter, Holder::Value)?;
         Ok(Self { allocator: Arc::clone(allocator), device, pool })
     }
 
@@ -203,8 +203,9 @@ impl Drop for PoolScope {
         let Self { allocator, device, pool } = self;
         let calls = allocator.foreign.calls();
         // A tracker that panics does so after the scope's end.
-        let ended = calls.catch(|| allocator.close_scope(*device, *pool, Holder::Value)).unwrap_or(Ok(()));
-        let released = ended.and_then(|()| allocator.unreference_pool(*device, *pool, Holder::Value));
+        let ended =
+            calls.catch(|| allocator.pools().close_scope(*device, *pool, Holder::Value)).unwrap_or(Ok(()));
+        let released = ended.and_then(|()| allocator.pools().unreference_pool(*device, *pool, Holder::Value));
         log_end(released, "a pool's scope could not be ended");
     }
 }

@@ -6,14 +6,14 @@
 /// ```
 /// fn calm(allocator: &alloc_core::CachingAllocator) {
 ///     use alloc_core::sleep::{Backup, Tags};
-///     let _ = unsafe { allocator.sleep(Tags::All, &Backup::Discard) };
+///     let _ = unsafe { allocator.sleep_mode().sleep(Tags::All, &Backup::Discard) };
 /// }
 /// ```
 ///
 /// ```compile_fail,E0133
 /// fn calm(allocator: &alloc_core::CachingAllocator) {
 ///     use alloc_core::sleep::{Backup, Tags};
-///     let _ = allocator.sleep(Tags::All, &Backup::Discard);
+///     let _ = allocator.sleep_mode().sleep(Tags::All, &Backup::Discard);
 /// }
 /// ```
 mod sleep {}

@@ -76,7 +76,7 @@ impl DeviceAllocator {
         self.attention.has(Reason::CAPTURE) && self.captures.lock().open.iter().any(|(by, _)| *by == thread)
     }
 
-    /// See [`CachingAllocator::mark_capture_begin`](crate::allocator::CachingAllocator::mark_capture_begin).
+    /// See [`Pools::mark_capture_begin`](crate::allocator::Pools::mark_capture_begin).
     pub(crate) fn mark_capture_begin(&self, holder: Holder) -> Result<()> {
         if let Err(absent) = self.backend.capture() {
             let text = absent.to_string();
@@ -88,7 +88,7 @@ impl DeviceAllocator {
         Ok(())
     }
 
-    /// See [`CachingAllocator::mark_capture_end`](crate::allocator::CachingAllocator::mark_capture_end).
+    /// See [`Pools::mark_capture_end`](crate::allocator::Pools::mark_capture_end).
     pub(crate) fn mark_capture_end(&self, holder: Holder) -> Result<()> {
         {
             let thread = this_thread();

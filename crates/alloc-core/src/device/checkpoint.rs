@@ -76,7 +76,7 @@ pub struct CheckpointDelta {
 }
 
 impl DeviceAllocator {
-    /// See [`CachingAllocator::checkpoint`](crate::allocator::CachingAllocator::checkpoint).
+    /// See [`Pools::checkpoint`](crate::allocator::Pools::checkpoint).
     pub(crate) fn checkpoint(&self, pool: PoolId) -> Result<PoolCheckpoint> {
         let slot = self.slot_of(pool)?;
         let _trackers = self.outbox.deliver_at_end(&self.foreign);
@@ -115,7 +115,7 @@ impl DeviceAllocator {
         })
     }
 
-    /// See [`CachingAllocator::restore_checkpoint`](crate::allocator::CachingAllocator::restore_checkpoint).
+    /// See [`Pools::restore`](crate::allocator::Pools::restore).
     pub(crate) fn restore(
         &self,
         saved: &PoolCheckpoint,

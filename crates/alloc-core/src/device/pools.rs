@@ -101,7 +101,7 @@ impl DeviceAllocator {
         Ok(Visit { device: self, id, pool })
     }
 
-    /// See [`CachingAllocator::create_pool`](crate::allocator::CachingAllocator::create_pool).
+    /// See [`Pools::create`](crate::allocator::Pools::create).
     pub(crate) fn create_pool(
         &self,
         id: PoolId,
@@ -118,7 +118,7 @@ impl DeviceAllocator {
         self.pools.lock().create_or_reference(id, source.as_ref(), fixed, holder)
     }
 
-    /// See [`CachingAllocator::begin_pool`](crate::allocator::CachingAllocator::begin_pool).
+    /// See [`Pools::begin`](crate::allocator::Pools::begin).
     pub(crate) fn begin_pool(&self, id: PoolId, filter: Filter, holder: Holder) -> Result<()> {
         let mut pools = self.pools.lock();
         pools.begin(id, &filter, holder)?;
@@ -126,7 +126,7 @@ impl DeviceAllocator {
         Ok(())
     }
 
-    /// See [`CachingAllocator::end_pool`](crate::allocator::CachingAllocator::end_pool).
+    /// See [`Pools::end`](crate::allocator::Pools::end).
     pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
         let (pool, scope) = {
             let mut pools = self.pools.lock();
@@ -145,7 +145,7 @@ impl DeviceAllocator {
         Ok(())
     }
 
-    /// See [`CachingAllocator::release_pool`](crate::allocator::CachingAllocator::release_pool).
+    /// See [`Pools::release`](crate::allocator::Pools::release).
     pub(crate) fn release_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
         let (last, slot) = {
             let mut pools = self.pools.lock();

@@ -109,7 +109,7 @@ const LOG_EVERY: Duration = Duration::from_secs(60);
 
 impl DeviceAllocator {
     /// Turns history on or off; see
-    /// [`CachingAllocator::record_history`](crate::allocator::CachingAllocator::record_history).
+    /// [`History::record`](crate::allocator::History::record).
     pub(crate) fn record_history(&self, options: &HistoryOptions) {
         let alone = self.configuring.lock();
         let on = options.max_entries > 0;
@@ -229,7 +229,7 @@ impl DeviceAllocator {
         self.foreign.end(given_up);
     }
 
-    /// See [`CachingAllocator::log_calls`](crate::allocator::CachingAllocator::log_calls).
+    /// See [`History::log_calls`](crate::allocator::History::log_calls).
     pub(crate) fn log_calls(&self) -> Option<Arc<CallLog>> {
         let alone = self.configuring.lock();
         let log = Arc::new(CallLog::new());

@@ -97,7 +97,7 @@ impl Place {
 }
 
 impl DeviceAllocator {
-    /// See [`CachingAllocator::share`](crate::CachingAllocator::share). `Ok(None)` where `ptr` is no live block, or is a
+    /// See [`Sharing::share`](crate::allocator::Sharing::share). `Ok(None)` where `ptr` is no live block, or is a
     /// value's and should not be, or the other way round.
     pub(crate) fn share(
         &self,
@@ -329,7 +329,7 @@ impl DeviceAllocator {
         self.sharing.ledger.lock().as_ref().is_some_and(|ledger| ledger.nonce() == nonce)
     }
 
-    /// See [`CachingAllocator::open_shared`](crate::CachingAllocator::open_shared).
+    /// See [`Sharing::open`](crate::allocator::Sharing::open).
     pub(crate) fn open_shared(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
         let refused = |problem: Problem| Err(AllocError::Open { problem });
         let (theirs, ours) = (handle.exporter.backend, self.backend_tag());

@@ -84,7 +84,7 @@ pub(crate) struct Sleeper {
 }
 
 impl DeviceAllocator {
-    /// See [`CachingAllocator::set_sleep_tag`](crate::allocator::CachingAllocator::set_sleep_tag).
+    /// See [`SleepMode::set_tag`](crate::allocator::SleepMode::set_tag).
     pub(crate) fn set_sleep_tag(&self, id: PoolId, tag: Option<SleepTag>) -> Result<()> {
         if tag.is_some() && !self.virtual_memory {
             let reason = self.backend.virtual_memory().err().map_or_else(String::new, |why| why.to_string());

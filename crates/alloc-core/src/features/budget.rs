@@ -22,11 +22,11 @@
 //!         soft: Some(MemoryLimit::Bytes(30 * GIB)),
 //!         hard: Some(MemoryLimit::Fraction(0.5)),
 //!     };
-//!     let tenant = allocator.create_tenant(device, "serving", &budget)?;
-//!     allocator.join_tenant(serving, tenant)?;
-//!     allocator.add_budget_observer(|event| println!("{:?} holds {} bytes", event.owner, event.held));
+//!     let tenant = allocator.budgets().create_tenant(device, "serving", &budget)?;
+//!     allocator.budgets().join(serving, tenant)?;
+//!     allocator.hooks().on_budget(|event| println!("{:?} holds {} bytes", event.owner, event.held));
 //!     // Called before a request is refused: frees things, and says how many bytes.
-//!     allocator.add_spill_hook(0, |request| drop_something(request.missing));
+//!     allocator.hooks().on_spill(0, |request| drop_something(request.missing));
 //!     Ok(())
 //! }
 //! # fn drop_something(bytes: u64) -> u64 { 0 }

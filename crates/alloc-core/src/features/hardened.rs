@@ -12,7 +12,7 @@
 //!   share granules and are only poisoned.
 //!
 //! Both patterns are checked when a block leaves the quarantine; what differs is reported to
-//! [observers](crate::CachingAllocator::add_corruption_observer), counted, and logged.
+//! [observers](crate::allocator::Hooks::on_corruption), counted, and logged.
 //!
 //! **A free may wait for the device**: for the block's own stream where memory is protected, and for the oldest blocks where
 //! the quarantine is full. While a capture is under way on the device nothing is waited for: no block is protected, the

@@ -19,7 +19,7 @@
 //!
 //! /// In the process that has the block; what it gives is sent to the other one.
 //! fn give(allocator: &CachingAllocator, block: DevicePtr) -> Result<SharedBlock, AllocError> {
-//!     allocator.share(block)
+//!     allocator.sharing().share(block)
 //! }
 //!
 //! /// In the other process. The block is there while the memory is kept.
@@ -27,7 +27,7 @@
 //!     allocator: &CachingAllocator,
 //!     sent: &SharedBlock,
 //! ) -> Result<(Arc<ImportedMemory>, DevicePtr), AllocError> {
-//!     let memory = allocator.open_shared(DeviceIndex(0), &sent.handle)?;
+//!     let memory = allocator.sharing().open(DeviceIndex(0), &sent.handle)?;
 //!     let block = memory.base().add(sent.offset);
 //!     Ok((memory, block))
 //! }
@@ -49,7 +49,7 @@ use ledger::{Ledger, Ticket};
 /// A block as another process can open it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct SharedBlock {
-    /// What [`open_shared`](crate::CachingAllocator::open_shared) takes in the other process. The same bytes as long as the
+    /// What [`open`](crate::allocator::Sharing::open) takes in the other process. The same bytes as long as the
     /// block lives.
     pub handle: Vec<u8>,
     /// Where the block begins, in bytes from the address that the other process gets.

@@ -1,8 +1,8 @@
 //! Sleep and wake: pools give their physical memory up and keep their addresses.
 //!
-//! A pool that has a [`SleepTag`] takes growable memory. [`CachingAllocator::sleep`](crate::CachingAllocator::sleep) waits for
+//! A pool that has a [`SleepTag`] takes growable memory. [`SleepMode::sleep`](crate::allocator::SleepMode::sleep) waits for
 //! the device, copies contents away if asked to ([`Backup`]), and unmaps. Pointers, views, captured graphs stay valid as
-//! addresses; nobody may use them until [`CachingAllocator::wake`](crate::CachingAllocator::wake) has put memory behind
+//! addresses; nobody may use them until [`SleepMode::wake`](crate::allocator::SleepMode::wake) has put memory behind
 //! them again, with the same contents where there is a backup.
 //!
 //! What happens to a pool that sleeps:
@@ -107,7 +107,7 @@ pub struct Kept {
     pub because: KeptBecause,
 }
 
-/// What a call of [`sleep`](crate::CachingAllocator::sleep) did. Bytes.
+/// What a call of [`sleep`](crate::allocator::SleepMode::sleep) did. Bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SleepReport {
     /// Put to sleep: unmapped, with the addresses kept.
@@ -134,7 +134,7 @@ impl SleepReport {
     }
 }
 
-/// What a call of [`wake`](crate::CachingAllocator::wake) did. Bytes.
+/// What a call of [`wake`](crate::allocator::SleepMode::wake) did. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeReport {
     /// Awake again.

@@ -26,7 +26,7 @@ pub enum Retention {
     #[default]
     Release,
     /// It is kept for the next sleep, which then needs no page-locking, until
-    /// [`drop_backups`](crate::CachingAllocator::drop_backups).
+    /// [`drop_backups`](crate::allocator::SleepMode::drop_backups).
     Keep,
 }
 

@@ -148,7 +148,7 @@ pub struct OomReport {
     /// Given back and waiting for other streams.
     pub pending: u64,
     /// Memory of the device by process; empty where nobody tells
-    /// ([`set_process_memory_source`](crate::allocator::CachingAllocator::set_process_memory_source)).
+    /// ([`set_process_memory_source`](crate::allocator::Hooks::set_process_memory_source)).
     pub processes: Vec<ProcessMemory>,
     /// Bytes of live memory that sleep: they take none of the device.
     pub asleep: u64,

@@ -304,7 +304,7 @@ fn history_is_complete(cx: &Context) -> Verdict {
     let options = |max_entries| HistoryOptions::newest(max_entries).deterministic();
     let mut told = Vec::new();
     for max_entries in [100, 2] {
-        allocator.record_history(&options(max_entries));
+        allocator.history().record(&options(max_entries));
         for _ in 0..3 {
             let ptr = done(allocator.malloc(MIB, stream.handle))?;
             free(&allocator, ptr)?;
@@ -315,7 +315,7 @@ fn history_is_complete(cx: &Context) -> Verdict {
         let count = |action| trace.iter().filter(|entry| entry.action == action).count();
         let counts = [Action::SegmentAlloc, Action::SegmentFree, Action::Alloc].map(count);
         told.push((snapshot.history.map(|history| (history.recorded, history.complete)), counts));
-        allocator.record_history(&options(0));
+        allocator.history().record(&options(0));
     }
     ensure_eq!(told[0], (Some((true, true)), [1, 1, 3]), "a long history and what is in it");
     ensure_eq!(told[1].0, Some((true, false)), "whether a short history is recorded and complete");

@@ -1,12 +1,10 @@
 //! The allocator and its memory.
 
 use super::{Label, PinnedBuffer, Stream};
-use alloc_core::allocator::CacheInfo;
+use alloc_core::allocator::{History, Hooks, Statistics};
 use alloc_core::backend::CopyKind;
 use alloc_core::config::Settings;
 use alloc_core::error::{AllocError, Result};
-use alloc_core::history::HistoryOptions;
-use alloc_core::oom::OomReport;
 use alloc_core::share::SharedBlock;
 use alloc_core::snapshot::Snapshot;
 use alloc_core::stats::DeviceStats;
@@ -47,7 +45,7 @@ impl<L: Label> CachingAllocator<L> {
     /// block: neither buffer's memory is reused before the copy is done.
     ///
     /// # Errors
-    /// Those of [`alloc_core::CachingAllocator::copy_async`]; `InvalidValue` where `from` is longer than `to`.
+    /// Those of [`Peers::copy_async`](alloc_core::allocator::Peers::copy_async); `InvalidValue` where `from` is longer than `to`.
     ///
     /// # Safety
     /// Both are this allocator's. Where `stream` is not a buffer's own, it comes after what the buffer's stream was given for that
@@ -64,7 +62,7 @@ impl<L: Label> CachingAllocator<L> {
         let place = |buffer: &DeviceBuffer<L>| (buffer.stream.handle().device, buffer.ptr());
         // SAFETY: rule 2: both are live, as long as this, and stay until the stream has passed the copy; the rest is the caller's
         // promise.
-        unsafe { self.inner.copy_async(place(to), place(from), from.len(), stream.handle()) }
+        unsafe { self.inner.peers().copy_async(place(to), place(from), from.len(), stream.handle()) }
     }
 
     /// The engine itself, for what has no labelled form: checkpoints, observers. Its handles are plain ones
@@ -129,30 +127,6 @@ impl<L: Label> CachingAllocator<L> {
         self.inner.stats(device)
     }
 
-    /// All peaks become the current values.
-    ///
-    /// # Errors
-    /// [`AllocError::InvalidDevice`].
-    pub fn reset_peak_stats(&self, device: DeviceIndex) -> Result<()> {
-        self.inner.reset_peak_stats(device)
-    }
-
-    /// Sums and event counters begin anew.
-    ///
-    /// # Errors
-    /// [`AllocError::InvalidDevice`].
-    pub fn reset_accumulated_stats(&self, device: DeviceIndex) -> Result<()> {
-        self.inner.reset_accumulated_stats(device)
-    }
-
-    /// The largest pieces to be had. Asks the driver.
-    ///
-    /// # Errors
-    /// What the driver answers.
-    pub fn cache_info(&self, device: DeviceIndex) -> Result<CacheInfo> {
-        self.inner.cache_info(device)
-    }
-
     /// Limits what is held on a device to a share of its memory; 1 lifts the limit.
     ///
     /// # Errors
@@ -175,25 +149,28 @@ impl<L: Label> CachingAllocator<L> {
         self.inner.settings()
     }
 
-    /// Keeps the newest operations of each device for snapshots; 0 turns history off and forgets it.
-    pub fn record_history(&self, options: &HistoryOptions) {
-        self.inner.record_history(options);
-    }
-
     /// What is held and what was done, for PyTorch's tools. Without `traces` the history is left out.
     #[must_use]
     pub fn snapshot(&self, traces: bool) -> Snapshot {
         self.inner.snapshot(traces)
     }
 
-    /// Runs `callback` when memory is short, before the device is asked for more; it returns whether it freed memory.
-    pub fn add_free_memory_callback(&self, callback: impl Fn() -> bool + Send + Sync + 'static) {
-        self.inner.add_free_memory_callback(callback);
+    /// What is recorded for snapshots.
+    #[must_use]
+    pub fn history(&self) -> History<'_> {
+        self.inner.history()
     }
 
-    /// Runs `observer` with the report before an out-of-memory error is returned.
-    pub fn add_out_of_memory_observer(&self, observer: impl Fn(&OomReport) + Send + Sync + 'static) {
-        self.inner.add_out_of_memory_observer(observer);
+    /// Peaks, sums and what could be had.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics<'_> {
+        self.inner.statistics()
+    }
+
+    /// The program's code that is called when something happens.
+    #[must_use]
+    pub fn hooks(&self) -> Hooks<'_> {
+        self.inner.hooks()
     }
 }
 
@@ -238,10 +215,10 @@ impl<L: Label> DeviceBuffer<L> {
         self.memory.record_stream(stream.handle())
     }
 
-    /// Lets other processes open it; see [`alloc_core::CachingAllocator::share`].
+    /// Lets other processes open it; see [`Sharing::share`](alloc_core::allocator::Sharing::share).
     ///
     /// # Errors
-    /// Those of [`alloc_core::CachingAllocator::share`].
+    /// Those of [`Sharing::share`](alloc_core::allocator::Sharing::share).
     pub fn share(&self) -> Result<SharedBlock> {
         self.memory.share()
     }

@@ -74,7 +74,7 @@ trait Recorded: Send + Sync {
 impl Recorded for Weak<CachingAllocator> {
     fn end_log(&self, device: &Device) {
         if let Some(allocator) = self.upgrade() {
-            let _ = allocator.end_call_log(device.index, &device.log);
+            let _ = allocator.history().end_call_log(device.index, &device.log);
         }
     }
 
@@ -231,8 +231,8 @@ impl Recorder {
         // Programs change their directory.
         let directory = options.directory.canonicalize().map_err(failed)?;
         let options = RecordOptions { directory, ..options };
-        if let Some(entries) = options.max_entries.filter(|_| !allocator.is_history_enabled()) {
-            allocator.record_history(&HistoryOptions::newest(entries));
+        if let Some(entries) = options.max_entries.filter(|_| !allocator.history().is_enabled()) {
+            allocator.history().record(&HistoryOptions::newest(entries));
         }
         let settings = allocator.settings();
         let conf = conf(&settings);
@@ -240,7 +240,7 @@ impl Recorder {
         let mut devices: Vec<Arc<Device>> = Vec::new();
         let undo = |devices: &[Arc<Device>]| devices.iter().for_each(|device| weak.end_log(device));
         for index in (0..allocator.device_count()).map(DeviceIndex) {
-            let begun = allocator.log_calls(index);
+            let begun = allocator.history().log_calls(index);
             let Some(log) = begun.inspect_err(|_| undo(&devices))? else {
                 undo(&devices);
                 return Err(RecordError::AlreadyRecording);
@@ -271,7 +271,7 @@ impl Recorder {
             is_stopped: Mutex::new(false),
         });
         let observer = Arc::downgrade(&shared);
-        allocator.add_out_of_memory_observer(move |report| {
+        allocator.hooks().on_out_of_memory(move |report| {
             if let Some(shared) = observer.upgrade() {
                 shared.out_of_memory(report);
             }

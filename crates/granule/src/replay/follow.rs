@@ -105,7 +105,7 @@ impl<'a> Follower<'a> {
         let large = left_out.map(|step| step.size).filter(|size| *size > SMALL_LIMIT);
         let unplanned = large.fold(0, u64::saturating_add);
         Ok(Self {
-            scope: Some(allocator.stat_scope(DEVICE)?),
+            scope: Some(StatScope::begin(allocator, DEVICE)?),
             peaks: Peaks::default(),
             allocator,
             main,
@@ -138,7 +138,7 @@ impl<'a> Follower<'a> {
     }
 
     fn resume(&mut self) -> Result<()> {
-        self.scope = Some(self.allocator.stat_scope(DEVICE)?);
+        self.scope = Some(StatScope::begin(self.allocator, DEVICE)?);
         Ok(())
     }
 
@@ -241,11 +241,15 @@ impl<'a> Follower<'a> {
         let piece = if plan.repeats {
             let is_worth_it =
                 plan.height >= reserved / WORTH && need.saturating_add(self.unplanned) <= most.max(reserved);
-            let piece = self.allocator.largest_in_one_piece(on)?.min(plan.height);
+            let piece = self.allocator.statistics().largest_in_one_piece(on)?.min(plan.height);
             if is_worth_it && piece >= plan.height / PIECE { piece } else { 0 }
         } else {
             // A whole run begins where there is nothing yet. The memory it needs is taken at once, if it is there.
-            if self.allocator.cache_info(DEVICE)?.largest() < plan.height { 0 } else { plan.height }
+            if self.allocator.statistics().cache_info(DEVICE)?.largest() < plan.height {
+                0
+            } else {
+                plan.height
+            }
         };
         if piece <= SMALL_LIMIT {
             return Ok(());

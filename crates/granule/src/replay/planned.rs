@@ -110,7 +110,7 @@ impl<'a> Planned<'a> {
 
     fn begin(&mut self, iteration: Option<u64>) -> Result<()> {
         if let Some(index) = self.equal.iter().position(|equal| equal.iteration == iteration) {
-            self.current = Some((index, self.allocator.stat_scope(DEVICE)?));
+            self.current = Some((index, StatScope::begin(self.allocator, DEVICE)?));
         }
         Ok(())
     }

@@ -51,9 +51,9 @@ fn labels_of_a_registry_tell_two_allocators_apart() {
 fn tenants_are_told_apart_by_their_names() {
     let (allocator, _) = program();
     let budget = Budget { soft: Some(MemoryLimit::Bytes(100 * MIB)), ..Budget::default() };
-    let tenant = allocator.create_tenant(DEVICE, "the \"first\"\\\n", &budget).unwrap();
-    allocator.create_tenant(DEVICE, "second", &Budget::default()).unwrap();
-    allocator.join_tenant(PoolId::DEFAULT, tenant).unwrap();
+    let tenant = allocator.budgets().create_tenant(DEVICE, "the \"first\"\\\n", &budget).unwrap();
+    allocator.budgets().create_tenant(DEVICE, "second", &Budget::default()).unwrap();
+    allocator.budgets().join(PoolId::DEFAULT, tenant).unwrap();
     let text = text(&allocator);
     let of_tenants: Vec<_> = text.lines().filter(|line| line.starts_with("granule_tenant_")).collect();
     let line = |name: &str, tenant: &str, value: u64| {
@@ -61,7 +61,7 @@ fn tenants_are_told_apart_by_their_names() {
         assert!(of_tenants.contains(&&*format!("granule_tenant_{name}{labels} {value}")), "{of_tenants:#?}");
     };
     let first = r#"the \"first\"\\\n"#;
-    line("held_bytes", first, allocator.tenant_stats(tenant).unwrap().held);
+    line("held_bytes", first, allocator.budgets().stats(tenant).unwrap().held);
     line("soft_limit_bytes", first, 100 * MIB);
     line("refusals_total", "second", 0);
     line("spilled_bytes_total", "second", 0);

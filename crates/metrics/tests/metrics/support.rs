@@ -17,7 +17,7 @@ pub(crate) fn program() -> (Arc<CachingAllocator>, DevicePtr) {
     let device = OpenReg::new(config).unwrap();
     let (stream, other) = (device.default_stream(DEVICE), device.create_stream(DEVICE, 0).unwrap());
     let allocator: CachingAllocator = CachingAllocator::new(device.clone(), Settings::default()).unwrap();
-    allocator.record_history(&HistoryOptions::newest(2));
+    allocator.history().record(&HistoryOptions::newest(2));
     let kept = allocator.malloc(3 * MIB, stream).unwrap();
     let small = allocator.malloc(1000, stream).unwrap();
     allocator.free(small).unwrap();
@@ -26,9 +26,9 @@ pub(crate) fn program() -> (Arc<CachingAllocator>, DevicePtr) {
     allocator.record_stream(shared, other).unwrap();
     allocator.free(shared).unwrap();
     let pool = PoolId(0, 424_242);
-    allocator.begin_pool(DEVICE, pool, Filter::Always).unwrap();
+    allocator.pools().begin(DEVICE, pool, Filter::Always).unwrap();
     let private = allocator.malloc(24 * MIB, stream).unwrap();
-    allocator.end_pool(DEVICE, pool).unwrap();
+    allocator.pools().end(DEVICE, pool).unwrap();
     allocator.free(private).unwrap();
     assert!(allocator.malloc(1024 * MIB, stream).is_err());
     (Arc::new(allocator), kept)

@@ -164,7 +164,7 @@ type Install = fn(&Allocator, &Rig, &Arc<Code>, &mut Setting);
 
 fn with_contexts(allocator: &Allocator, place: impl Fn() -> Place + Send + Sync + 'static) {
     let recorder = move || Some(Arc::new(place()) as Context);
-    allocator.record_history(&HistoryOptions::newest(8).with_contexts(RecordContext::All, recorder));
+    allocator.history().record(&HistoryOptions::newest(8).with_contexts(RecordContext::All, recorder));
 }
 
 /// All kinds.
@@ -172,44 +172,44 @@ fn kinds() -> Vec<(&'static str, Install)> {
     vec![
         ("segment observer", |allocator, _, code, _| {
             let code = Arc::clone(code);
-            allocator.add_segment_observer(move |_| code.run());
+            allocator.hooks().on_segment(move |_| code.run());
         }),
         ("tracker", |allocator, _, code, _| {
             let code = Arc::clone(code);
-            allocator.add_trace_tracker(move |_, _| code.run());
+            allocator.hooks().on_trace(move |_, _| code.run());
         }),
         ("free-memory callback", |allocator, _, code, _| {
             let code = Arc::clone(code);
-            allocator.add_free_memory_callback(move || {
+            allocator.hooks().on_low_memory(move || {
                 code.run();
                 true
             });
         }),
         ("out-of-memory observer", |allocator, _, code, _| {
             let code = Arc::clone(code);
-            allocator.add_out_of_memory_observer(move |_| code.run());
+            allocator.hooks().on_out_of_memory(move |_| code.run());
         }),
         ("rejection observer", |allocator, _, code, setting| {
             setting.settings.throw_on_oom = true;
             let code = Arc::clone(code);
-            allocator.add_rejection_observer(move |_, _, _, _| code.run());
+            allocator.hooks().on_rejection(move |_, _, _, _| code.run());
         }),
         ("source of processes", |allocator, _, code, _| {
             let code = Arc::clone(code);
-            allocator.set_process_memory_source(move |_| {
+            allocator.hooks().set_process_memory_source(move |_| {
                 code.run();
                 Vec::new()
             });
         }),
         ("budget observer", |allocator, _, code, _| {
             let soft = Some(MemoryLimit::Bytes(30 * MIB));
-            allocator.set_pool_limits(DEVICE, PoolId::DEFAULT, None, soft).unwrap();
+            allocator.pools().set_limits(DEVICE, PoolId::DEFAULT, None, soft).unwrap();
             let code = Arc::clone(code);
-            allocator.add_budget_observer(move |_| code.run());
+            allocator.hooks().on_budget(move |_| code.run());
         }),
         ("spill hook", |allocator, _, code, _| {
             let code = Arc::clone(code);
-            allocator.add_spill_hook(0, move |_| {
+            allocator.hooks().on_spill(0, move |_| {
                 code.run();
                 0
             });
@@ -303,9 +303,9 @@ impl Program<'_> {
         let scope = pool.enter(filter).unwrap();
         let (one, other) = (self.malloc(3 * MIB, stream), self.malloc(3 * MIB, stream));
         self.attempt(move |_| drop(scope));
-        self.attempt(|allocator| allocator.prime_pool(id, stream, &[4 * MIB, 4 * MIB]));
+        self.attempt(|allocator| allocator.pools().prime(id, stream, &[4 * MIB, 4 * MIB]));
         self.attempt(|allocator| allocator.put_to_sleep(Tags::All, &Backup::Discard));
-        self.attempt(|allocator| allocator.wake(Tags::All));
+        self.attempt(|allocator| allocator.sleep_mode().wake(Tags::All));
         self.free(one);
         self.free(other);
         self.attempt(move |_| drop(pool));
@@ -322,7 +322,7 @@ impl Program<'_> {
 
     /// Without foreign code that does anything everything comes back, and nothing is left.
     fn end(mut self) {
-        self.allocator.wake(Tags::All).unwrap();
+        self.allocator.sleep_mode().wake(Tags::All).unwrap();
         for ptr in std::mem::take(&mut self.live) {
             self.allocator.free(ptr).unwrap();
         }
@@ -422,7 +422,7 @@ fn what_a_source_gave_stays_while_it_is_asked<P: Policy>() {
         *code.conduct.lock().unwrap() = Arc::new(Conduct::Asks(Box::new(move || {
             let Some(allocator) = weak.upgrade() else { return false };
             // What the pool has cached is above that, and goes with the next request that misses.
-            allocator.set_pool_limits(DEVICE, id, None, Some(MemoryLimit::Bytes(MIB))).unwrap();
+            allocator.pools().set_limits(DEVICE, id, None, Some(MemoryLimit::Bytes(MIB))).unwrap();
             allocator.malloc(30 * MIB, stream).is_err()
         })));
         let more = allocator.malloc(20 * MIB, stream).unwrap();
@@ -439,14 +439,14 @@ fn corrupt<P: Policy>(rig: &Rig, conduct: impl FnOnce(&Allocator, &Rig) -> Condu
     let allocator = rig.with_policy::<P>(Settings { hardened: true, ..Settings::default() });
     let code = Code::new(conduct(&allocator, rig));
     let told = Arc::clone(&code);
-    allocator.add_corruption_observer(move |_| told.run());
+    allocator.hooks().on_corruption(move |_| told.run());
     for ptr in [0; 3].map(|_| allocator.malloc(1000, rig.stream()).unwrap()) {
         allocator.free(ptr).unwrap();
         // SAFETY: rule 2 is broken on purpose, within memory that the engine holds.
         unsafe { rig.backend.memset_async(ptr, 7, 1, rig.stream()) }.unwrap();
     }
     let _ = catch_unwind(AssertUnwindSafe(|| allocator.synchronise(DEVICE)));
-    assert_eq!(allocator.hardened_stats(DEVICE).unwrap().corruptions, 3);
+    assert_eq!(allocator.statistics().hardened(DEVICE).unwrap().corruptions, 3);
     code.rest();
     rig.nothing_is_left(&allocator);
     code

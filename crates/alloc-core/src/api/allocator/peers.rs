@@ -6,15 +6,23 @@ use crate::error::{AllocError, Result};
 use crate::process::stream_identity::named;
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 
-impl CachingAllocator {
+/// Which devices reach the memory of which: [`CachingAllocator::peers`].
+#[derive(Clone, Copy, Debug)]
+pub struct Peers<'a>(&'a CachingAllocator);
+
+impl<'a> Peers<'a> {
+    pub(super) fn of(allocator: &'a CachingAllocator) -> Self {
+        Self(allocator)
+    }
+
     /// Whether `from` could reach the memory of `to`. Does not block. PyTorch: `canDeviceAccessPeer`.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`]; what the driver answers.
-    pub fn can_access_peer(&self, from: DeviceIndex, to: DeviceIndex) -> Result<bool> {
-        self.device(from)?;
-        self.device(to)?;
-        match self.backend.peers() {
+    pub fn can_access(self, from: DeviceIndex, to: DeviceIndex) -> Result<bool> {
+        self.0.device(from)?;
+        self.0.device(to)?;
+        match self.0.backend.peers() {
             Ok(peers) if from != to => Ok(peers.can_access(from, to)?),
             _ => Ok(from == to),
         }
@@ -26,13 +34,13 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::InvalidDevice`]; [`AllocError::Limit`] where the backend has no peers; what the driver answers: then
     /// nothing has changed for memory that will be taken, and the call can be made again.
-    pub fn enable_peer_access(&self, from: DeviceIndex, to: DeviceIndex) -> Result<()> {
-        self.device(from)?;
-        let owner = self.device(to)?;
+    pub fn enable(self, from: DeviceIndex, to: DeviceIndex) -> Result<()> {
+        self.0.device(from)?;
+        let owner = self.0.device(to)?;
         if from == to {
             return Ok(());
         }
-        let peers = self.backend.peers().map_err(|_| {
+        let peers = self.0.backend.peers().map_err(|_| {
             AllocError::Limit(
                 "this backend's devices cannot reach each other's memory; copy through copy_async",
             )
@@ -41,13 +49,13 @@ impl CachingAllocator {
         owner.noticing(owner.open_to(from))
     }
 
-    /// Whether work of `from` may use memory of `to`, through [`enable_peer_access`](Self::enable_peer_access).
+    /// Whether work of `from` may use memory of `to`, through [`enable`](Self::enable).
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`].
-    pub fn is_peer_access_enabled(&self, from: DeviceIndex, to: DeviceIndex) -> Result<bool> {
-        self.device(from)?;
-        Ok(self.device(to)?.is_reached_by(from))
+    pub fn is_enabled(self, from: DeviceIndex, to: DeviceIndex) -> Result<bool> {
+        self.0.device(from)?;
+        Ok(self.0.device(to)?.is_reached_by(from))
     }
 
     /// Queues a copy between two devices, or within one, by the way that works: a plain copy where the stream's device
@@ -60,25 +68,25 @@ impl CachingAllocator {
     /// # Safety
     /// Both ranges are device memory of the devices named, and stay so until `stream` has passed the copy.
     pub unsafe fn copy_async(
-        &self,
+        self,
         dst: (DeviceIndex, DevicePtr),
         src: (DeviceIndex, DevicePtr),
         bytes: u64,
         stream: Stream,
     ) -> Result<()> {
-        let stream = named(self.own(stream)?)?;
-        let sides = [self.device(dst.0)?, self.device(src.0)?];
+        let stream = named(self.0.own(stream)?)?;
+        let sides = [self.0.device(dst.0)?, self.0.device(src.0)?];
         if bytes == 0 {
             return Ok(());
         }
         let direct = dst.0 == src.0 && dst.0 == stream.device
             || sides.iter().all(|side| side.is_reached_by(stream.device))
             || sides.iter().all(|side| !side.has_growable_memory());
-        let queued = match self.backend.peers() {
+        let queued = match self.0.backend.peers() {
             // SAFETY: rule 2, by this function's contract.
             Ok(peers) if !direct => unsafe { peers.copy_peer_async(dst, src, bytes, stream) },
             // SAFETY: as above.
-            _ => unsafe { self.backend.copy_async(dst.1, src.1, bytes, CopyKind::DeviceToDevice, stream) },
+            _ => unsafe { self.0.backend.copy_async(dst.1, src.1, bytes, CopyKind::DeviceToDevice, stream) },
         };
         sides[0].noticing(queued.map_err(AllocError::Backend))
     }

@@ -81,7 +81,7 @@ impl CachingAllocator {
         if self.devices.iter().any(|device| device.record_uncached(ptr, stream)) {
             return Ok(());
         }
-        if self.is_asleep(ptr) == Some(true) {
+        if self.sleep_mode().is_asleep(ptr) == Some(true) {
             return Err(AllocError::Asleep { what: format!("the block at {ptr}") });
         }
         // A use of a part, of a view for example, is a use of the block.
@@ -106,5 +106,23 @@ impl CachingAllocator {
             None => Problem::Foreign,
         };
         AllocError::InvalidPointer(Box::new(BadPointer { ptr, problem, history }))
+    }
+
+    /// A free that found no block awake.
+    #[cold]
+    pub(super) fn free_sleeping(&self, ptr: DevicePtr) -> Result<()> {
+        let calls = self.foreign.calls();
+        // It may wake, or fall asleep, between two looks.
+        while let Some(at) = self.map.get(ptr) {
+            let device = &self.devices[at.device.0 as usize];
+            match device.sleeps(ptr, at) {
+                Some(_) if device.is_owned(ptr, at) => break,
+                Some(true) if device.free_asleep(ptr, at) => return Ok(()),
+                Some(false) if device.free_attentively(ptr, at, &calls) => return Ok(()),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        Err(self.bad_pointer(ptr))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::CachingAllocator;
 use crate::arena::pool::{Filter, Holder, PoolStats};
+use crate::config::MemoryLimit;
 use crate::device::{CheckpointDelta, Flush, PoolCheckpoint};
 #[cfg(doc)]
 use crate::error::AllocError;
@@ -11,6 +12,7 @@ use crate::memory::source::SegmentSource;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Ordering};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::watch::snapshot::Snapshot;
 use std::collections::BTreeSet;
 
 /// Numbers of pools that programs make, and of those that captures make; shared by all allocators of the process.
@@ -31,15 +33,23 @@ impl PoolId {
     }
 }
 
-impl CachingAllocator {
+/// Private pools of an allocator, captures and checkpoints: [`CachingAllocator::pools`].
+#[derive(Clone, Copy, Debug)]
+pub struct Pools<'a>(&'a CachingAllocator);
+
+impl<'a> Pools<'a> {
+    pub(super) fn of(allocator: &'a CachingAllocator) -> Self {
+        Self(allocator)
+    }
+
     /// Makes a pool with one reference, or adds a reference to it. Its memory comes from `source`, if one is given
     /// when the pool is made. PyTorch: `createOrIncrefPool`.
     ///
     /// # Errors
     /// [`AllocError::DeadPool`] for a pool that was released by everyone; [`AllocError::Pool`] for the default pool, and
     /// for a source given to a pool that exists.
-    pub fn create_pool(
-        &self,
+    pub fn create(
+        self,
         device: DeviceIndex,
         pool: PoolId,
         source: Option<Arc<dyn SegmentSource>>,
@@ -48,13 +58,13 @@ impl CachingAllocator {
     }
 
     pub(crate) fn reference_pool(
-        &self,
+        self,
         device: DeviceIndex,
         pool: PoolId,
         source: Option<Arc<dyn SegmentSource>>,
         holder: Holder,
     ) -> Result<()> {
-        self.device(device)?.create_pool(pool, source, holder)
+        self.0.device(device)?.create_pool(pool, source, holder)
     }
 
     /// Sends requests that `filter` accepts to the pool, which gets a reference more, and is made if there is none. Of
@@ -62,42 +72,42 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// [`AllocError::Pool`] where a scope of the pool is open already; [`AllocError::DeadPool`]. Nothing has changed then.
-    pub fn begin_pool(&self, device: DeviceIndex, pool: PoolId, filter: Filter) -> Result<()> {
+    pub fn begin(self, device: DeviceIndex, pool: PoolId, filter: Filter) -> Result<()> {
         self.open_scope(device, pool, filter, Holder::Program)
     }
 
     pub(crate) fn open_scope(
-        &self,
+        self,
         device: DeviceIndex,
         pool: PoolId,
         filter: Filter,
         holder: Holder,
     ) -> Result<()> {
         let filter = match filter {
-            Filter::Stream(stream) => Filter::Stream(self.own(stream)?),
-            Filter::CaptureOf(stream) => Filter::CaptureOf(self.own(stream)?),
+            Filter::Stream(stream) => Filter::Stream(self.0.own(stream)?),
+            Filter::CaptureOf(stream) => Filter::CaptureOf(self.0.own(stream)?),
             other => other,
         };
-        self.device(device)?.begin_pool(pool, filter, holder)
+        self.0.device(device)?.begin_pool(pool, filter, holder)
     }
 
-    /// Ends the pool's scope. Its references stay: [`release_pool`](Self::release_pool) takes the one of
-    /// [`begin_pool`](Self::begin_pool) away. PyTorch: `endAllocateToPool`.
+    /// Ends the pool's scope. Its references stay: [`release`](Self::release) takes the one of
+    /// [`begin`](Self::begin) away. PyTorch: `endAllocateToPool`.
     ///
     /// # Errors
     /// [`AllocError::Pool`] where no scope of the pool is open, or a value ([`PoolScope`], [`GraphCapture`]) has it open.
     ///
     /// [`PoolScope`]: crate::pool::PoolScope
     /// [`GraphCapture`]: crate::graph::GraphCapture
-    pub fn end_pool(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
+    pub fn end(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
         self.close_scope(device, pool, Holder::Program)
     }
 
-    pub(crate) fn close_scope(&self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
-        self.give_back(device, |device| device.end_pool(pool, holder))
+    pub(crate) fn close_scope(self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
+        self.0.give_back(device, |device| device.end_pool(pool, holder))
     }
 
-    /// Takes a reference of [`create_pool`](Self::create_pool) or [`begin_pool`](Self::begin_pool) away; those of values
+    /// Takes a reference of [`create`](Self::create) or [`begin`](Self::begin) away; those of values
     /// ([`MemoryPool`](crate::pool::MemoryPool), [`PoolScope`], [`GraphCapture`],
     /// [`CapturedGraph`](crate::graph::CapturedGraph)) go with the values. After the last one the pool's cached memory goes with the next flush, and the rest when it
     /// is free; the pool serves nobody any more. PyTorch: `releasePool`.
@@ -107,35 +117,35 @@ impl CachingAllocator {
     ///
     /// [`PoolScope`]: crate::pool::PoolScope
     /// [`GraphCapture`]: crate::graph::GraphCapture
-    pub fn release_pool(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
+    pub fn release(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
         self.unreference_pool(device, pool, Holder::Program)
     }
 
-    pub(crate) fn unreference_pool(&self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
-        self.give_back(device, |device| device.release_pool(pool, holder))
+    pub(crate) fn unreference_pool(self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
+        self.0.give_back(device, |device| device.release_pool(pool, holder))
     }
 
     /// A graph knows addresses of the pool: nothing of it leaves while it is in use.
-    pub(crate) fn note_captured(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.device(device)?.note_captured(pool)
+    pub(crate) fn note_captured(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
+        self.0.device(device)?.note_captured(pool)
     }
 
     /// Keeps a pool's memory until `launches` are done, also when nobody uses the pool any more.
     pub(crate) fn keep_pool_for(
-        &self,
+        self,
         device: DeviceIndex,
         pool: PoolId,
         launches: &[Arc<LastWork>],
     ) -> Result<()> {
-        self.give_back(device, |device| device.keep_pool_for(pool, launches))
+        self.0.give_back(device, |device| device.keep_pool_for(pool, launches))
     }
 
     /// References to a pool. PyTorch: `getPoolUseCount`.
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`].
-    pub fn pool_use_count(&self, device: DeviceIndex, pool: PoolId) -> Result<u32> {
-        self.seen_device(device)?.pool_use_count(pool)
+    pub fn use_count(self, device: DeviceIndex, pool: PoolId) -> Result<u32> {
+        self.0.seen_device(device)?.pool_use_count(pool)
     }
 
     /// Whether requests to the default pool that cannot be served otherwise may take what this pool has cached.
@@ -143,16 +153,16 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
-    pub fn set_use_on_oom(&self, device: DeviceIndex, pool: PoolId, on: bool) -> Result<()> {
-        self.device(device)?.set_use_on_oom(pool, on)
+    pub fn set_use_on_oom(self, device: DeviceIndex, pool: PoolId, on: bool) -> Result<()> {
+        self.0.device(device)?.set_use_on_oom(pool, on)
     }
 
     /// The pool hands blocks out whole from here on, until it is released. PyTorch: `setNoSplit`.
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
-    pub fn set_no_split(&self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.device(device)?.set_no_split(pool)
+    pub fn set_no_split(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
+        self.0.device(device)?.set_no_split(pool)
     }
 
     /// Gives the cached memory of one pool back on every device that has it, if nobody uses the pool any more; one in
@@ -160,8 +170,8 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// The first driver error; what could not be given back stays cached.
-    pub fn empty_pool(&self, pool: PoolId) -> Result<()> {
-        self.each_device(|device| match device.slot_of(pool) {
+    pub fn empty(self, pool: PoolId) -> Result<()> {
+        self.0.each_device(|device| match device.slot_of(pool) {
             Ok(slot) => device.empty_cache(Flush::Pool(slot)),
             // Another device's, or gone with its memory.
             Err(_) => Ok(()),
@@ -172,18 +182,18 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`].
-    pub fn pool_stats(&self, device: DeviceIndex, pool: PoolId) -> Result<PoolStats> {
-        self.seen_device(device)?.pool_stats(pool)
+    pub fn stats(self, device: DeviceIndex, pool: PoolId) -> Result<PoolStats> {
+        self.0.seen_device(device)?.pool_stats(pool)
     }
 
     /// Takes memory into a pool for requests of these sizes in bytes, all live at a time, for `stream`: they need nothing
     /// from the device then. For a capture, which begins with an empty pool.
     ///
     /// # Errors
-    /// Those of [`malloc`](Self::malloc); what was taken until then stays cached.
-    pub fn prime_pool(&self, pool: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
-        let stream = self.own(stream)?;
-        self.device(stream.device)?.prime_pool(pool, stream, sizes)
+    /// Those of [`malloc`](CachingAllocator::malloc); what was taken until then stays cached.
+    pub fn prime(self, pool: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
+        let stream = self.0.own(stream)?;
+        self.0.device(stream.device)?.prime_pool(pool, stream, sizes)
     }
 
     /// Whether the live blocks of a pool are exactly `expected`; pending ones do not count.
@@ -191,13 +201,8 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`].
-    pub fn pool_has_live(
-        &self,
-        device: DeviceIndex,
-        pool: PoolId,
-        expected: &BTreeSet<DevicePtr>,
-    ) -> Result<bool> {
-        self.seen_device(device)?.pool_has_live(pool, expected)
+    pub fn has_live(self, device: DeviceIndex, pool: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
+        self.0.seen_device(device)?.pool_has_live(pool, expected)
     }
 
     /// Says that a stream of `device` is being captured from here on, until
@@ -205,12 +210,12 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// [`AllocError::Backend`] where the backend has no graph capture.
-    pub fn mark_capture_begin(&self, device: DeviceIndex) -> Result<()> {
+    pub fn mark_capture_begin(self, device: DeviceIndex) -> Result<()> {
         self.mark_begin(device, Holder::Program)
     }
 
-    pub(crate) fn mark_begin(&self, device: DeviceIndex, holder: Holder) -> Result<()> {
-        self.device(device)?.mark_capture_begin(holder)
+    pub(crate) fn mark_begin(self, device: DeviceIndex, holder: Holder) -> Result<()> {
+        self.0.device(device)?.mark_capture_begin(holder)
     }
 
     /// Says that a capture has ended, well or not, whose begin was [marked](Self::mark_capture_begin): that of a
@@ -221,20 +226,20 @@ impl CachingAllocator {
     /// [`AllocError::NoCapture`] where none is under way.
     ///
     /// [`GraphCapture`]: crate::graph::GraphCapture
-    pub fn mark_capture_end(&self, device: DeviceIndex) -> Result<()> {
+    pub fn mark_capture_end(self, device: DeviceIndex) -> Result<()> {
         self.mark_end(device, Holder::Program)
     }
 
-    pub(crate) fn mark_end(&self, device: DeviceIndex, holder: Holder) -> Result<()> {
-        self.give_back(device, |device| device.mark_capture_end(holder))
+    pub(crate) fn mark_end(self, device: DeviceIndex, holder: Holder) -> Result<()> {
+        self.0.give_back(device, |device| device.mark_capture_end(holder))
     }
 
     /// Saves which blocks of a pool are live. PyTorch: `getCheckpointState`.
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`]; [`AllocError::Checkpoint`] while blocks wait for streams.
-    pub fn checkpoint(&self, device: DeviceIndex, pool: PoolId) -> Result<PoolCheckpoint> {
-        self.device(device)?.checkpoint(pool)
+    pub fn checkpoint(self, device: DeviceIndex, pool: PoolId) -> Result<PoolCheckpoint> {
+        self.0.device(device)?.checkpoint(pool)
     }
 
     /// Makes exactly those blocks of the pool live that were when `saved` was made; memory that came since stays as free
@@ -244,11 +249,43 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::Checkpoint`] where that is not possible, [`AllocError::DeadPool`], [`AllocError::UnknownPool`].
     /// Nothing has changed then.
-    pub fn restore_checkpoint(
-        &self,
+    pub fn restore(
+        self,
         saved: &PoolCheckpoint,
         stale: Option<&BTreeSet<DevicePtr>>,
     ) -> Result<CheckpointDelta> {
-        self.device(saved.device())?.restore(saved, stale)
+        self.0.device(saved.device())?.restore(saved, stale)
+    }
+
+    /// Limits what a pool, the default one included, may hold: beyond `soft` its cached memory goes back before more is
+    /// taken, and observers are told; beyond `hard` nothing is taken. `None` lifts a limit. What the pool holds already it
+    /// keeps.
+    ///
+    /// # Errors
+    /// [`AllocError::UnknownPool`]; [`AllocError::Budget`] for a limit of nothing, over the whole device, or a soft limit
+    /// above the hard one.
+    pub fn set_limits(
+        self,
+        device: DeviceIndex,
+        pool: PoolId,
+        hard: Option<MemoryLimit>,
+        soft: Option<MemoryLimit>,
+    ) -> Result<()> {
+        self.0.device(device)?.set_pool_limits(pool, hard, Some(soft))
+    }
+
+    /// [`set_limits`](Self::set_limits) for the hard limit alone; the soft one stays as it is.
+    ///
+    /// # Errors
+    /// Those of [`set_limits`](Self::set_limits).
+    pub fn set_hard_limit(self, device: DeviceIndex, pool: PoolId, limit: Option<MemoryLimit>) -> Result<()> {
+        self.0.device(device)?.set_pool_limits(pool, limit, None)
+    }
+
+    /// [`snapshot`](CachingAllocator::snapshot) of one pool's segments; none where there is no such pool. The history is that of
+    /// all pools, as in PyTorch. (PyTorch takes the id of the default pool for all pools: that is `snapshot`.)
+    #[must_use]
+    pub fn snapshot(self, pool: PoolId, traces: bool) -> Snapshot {
+        self.0.snapshot_of(Some(pool), traces)
     }
 }

@@ -12,8 +12,8 @@ use crate::watch::stats::ScopeStats;
 /// Statistics of a device while a part of the program runs: a request, a step, a layer.
 ///
 /// Scopes nest and overlap, on one thread or on many, and end in any order. They see what every thread does on the
-/// device. Neither [`reset_peak_stats`](CachingAllocator::reset_peak_stats) nor
-/// [`reset_accumulated_stats`](CachingAllocator::reset_accumulated_stats) changes what a scope says, and no scope changes
+/// device. Neither [`reset_peaks`](crate::allocator::Statistics::reset_peaks) nor
+/// [`reset_accumulated`](crate::allocator::Statistics::reset_accumulated) changes what a scope says, and no scope changes
 /// the device's own statistics.
 ///
 /// Requests and frees cost what they cost without a scope, but a request that raises the most of the newest scope
@@ -21,10 +21,10 @@ use crate::watch::stats::ScopeStats;
 ///
 /// ```
 /// # fn main() -> Result<(), alloc_core::AllocError> {
-/// # use alloc_core::{CachingAllocator, types::{DeviceIndex, Stream}};
+/// # use alloc_core::{CachingAllocator, allocator::StatScope, types::{DeviceIndex, Stream}};
 /// # use std::sync::Arc;
 /// fn step(allocator: &Arc<CachingAllocator>, stream: Stream) -> Result<(), alloc_core::AllocError> {
-///     let scope = allocator.stat_scope(stream.device)?;
+///     let scope = StatScope::begin(allocator, stream.device)?;
 ///     let ptr = allocator.malloc(1 << 20, stream)?;
 ///     allocator.free(ptr)?;
 ///     let stats = scope.finish()?;
@@ -42,18 +42,16 @@ pub struct StatScope {
     id: ScopeId,
 }
 
-impl CachingAllocator {
+impl StatScope {
     /// Begins statistics of a part of the program; they end with the answer. Does not block.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::Forked`].
-    pub fn stat_scope(self: &Arc<Self>, device: DeviceIndex) -> Result<StatScope> {
-        let id = self.seen_device(device)?.begin_scope();
-        Ok(StatScope { allocator: Arc::clone(self), device, id })
+    pub fn begin(allocator: &Arc<CachingAllocator>, device: DeviceIndex) -> Result<Self> {
+        let id = allocator.seen_device(device)?.begin_scope();
+        Ok(Self { allocator: Arc::clone(allocator), device, id })
     }
-}
 
-impl StatScope {
     /// The device.
     #[must_use]
     pub fn device(&self) -> DeviceIndex {

@@ -69,7 +69,7 @@ struct State {
 }
 
 /// The calls of one device that nobody has read yet. See
-/// [`CachingAllocator::log_calls`](crate::CachingAllocator::log_calls).
+/// [`History::log_calls`](crate::allocator::History::log_calls).
 #[derive(Debug)]
 pub struct CallLog {
     state: Mutex<State>,

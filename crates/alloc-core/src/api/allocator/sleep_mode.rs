@@ -6,15 +6,23 @@ use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, SleepReport, SleepTag, Tags, WakeReport};
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
 
-impl CachingAllocator {
+/// What sleeps and wakes of an allocator: [`CachingAllocator::sleep_mode`].
+#[derive(Clone, Copy, Debug)]
+pub struct SleepMode<'a>(&'a CachingAllocator);
+
+impl<'a> SleepMode<'a> {
+    pub(super) fn of(allocator: &'a CachingAllocator) -> Self {
+        Self(allocator)
+    }
+
     /// Gives a pool a sleep tag, or takes it away: from here on it takes growable memory, whatever the settings say. Fixed
     /// segments that it has already stay awake.
     ///
     /// # Errors
     /// [`AllocError::Sleep`] where the device has no virtual memory, with the reason, and for the default pool without
     /// `expandable_segments`; [`AllocError::UnknownPool`].
-    pub fn set_sleep_tag(&self, device: DeviceIndex, pool: PoolId, tag: Option<SleepTag>) -> Result<()> {
-        self.device(device)?.set_sleep_tag(pool, tag)
+    pub fn set_tag(self, device: DeviceIndex, pool: PoolId, tag: Option<SleepTag>) -> Result<()> {
+        self.0.device(device)?.set_sleep_tag(pool, tag)
     }
 
     /// Puts the pools with these tags to sleep, on all devices: waits for all work of all devices that may use their
@@ -29,11 +37,11 @@ impl CachingAllocator {
     /// [`AllocError::Sleep`] for a tag that no pool has, during a capture on a device that may use the memory, and from within
     /// a callback of the same pool; what the driver or the system answers. Then some of the memory sleeps, the rest is as it was, and the call can be made
     /// again, or [`wake`](Self::wake).
-    pub unsafe fn sleep(&self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
+    pub unsafe fn sleep(self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
         let pools = self.tagged(tags)?;
         for (device, pool) in &pools {
             // To wait for a device would break its captures.
-            device.users_of(pool).into_iter().try_for_each(|user| self.device(user)?.refuse_capture())?;
+            device.users_of(pool).into_iter().try_for_each(|user| self.0.device(user)?.refuse_capture())?;
         }
         let free = |devices: &[&DeviceAllocator]| -> i128 {
             devices.iter().filter_map(|device| device.device_free()).map(i128::from).sum()
@@ -61,7 +69,7 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// [`AllocError::Sleep`] as for [`sleep`](Self::sleep); [`AllocError::NoRoomToWake`]; what the driver answers. Then what is awake is awake, the rest sleeps on with its contents, and the call can be made again.
-    pub fn wake(&self, tags: Tags<'_>) -> Result<WakeReport> {
+    pub fn wake(self, tags: Tags<'_>) -> Result<WakeReport> {
         let mut pools = self.tagged(tags)?;
         pools.sort_by_key(|(_, pool)| std::cmp::Reverse(pool.priority));
         let mut report = WakeReport::default();
@@ -73,12 +81,12 @@ impl CachingAllocator {
     }
 
     /// The pools that are meant; an unknown tag is an error, not nothing.
-    fn tagged(&self, tags: Tags<'_>) -> Result<Vec<(&DeviceAllocator, Sleeper)>> {
-        if let Some(edge) = self.edge() {
+    fn tagged(self, tags: Tags<'a>) -> Result<Vec<(&'a DeviceAllocator, Sleeper)>> {
+        if let Some(edge) = self.0.edge() {
             return Err(edge.refusal());
         }
         if let Tags::Only(names) = tags {
-            let known: Vec<SleepTag> = self.devices.iter().flat_map(DeviceAllocator::sleep_tags).collect();
+            let known: Vec<SleepTag> = self.0.devices.iter().flat_map(DeviceAllocator::sleep_tags).collect();
             if let Some(unknown) = names.iter().find(|name| !known.iter().any(|tag| &*tag.name == **name)) {
                 let mut names: Vec<&str> = known.iter().map(|tag| &*tag.name).collect();
                 names.sort_unstable();
@@ -91,53 +99,35 @@ impl CachingAllocator {
         }
         let of =
             |device| DeviceAllocator::sleepers_of(device, tags).into_iter().map(move |pool| (device, pool));
-        Ok(self.devices.iter().flat_map(of).collect())
+        Ok(self.0.devices.iter().flat_map(of).collect())
     }
 
     /// Whether some memory of the pool sleeps.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::UnknownPool`].
-    pub fn is_pool_asleep(&self, device: DeviceIndex, pool: PoolId) -> Result<bool> {
-        self.seen_device(device)?.is_pool_asleep(pool)
+    pub fn is_pool_asleep(self, device: DeviceIndex, pool: PoolId) -> Result<bool> {
+        self.0.seen_device(device)?.is_pool_asleep(pool)
     }
 
     /// Whether the block at `ptr` sleeps; `None` where that is no live block.
     #[must_use]
-    pub fn is_asleep(&self, ptr: DevicePtr) -> Option<bool> {
-        let at = self.map.get(ptr).filter(|_| !self.is_forked())?;
-        self.devices[at.device.0 as usize].sleeps(ptr, at)
+    pub fn is_asleep(self, ptr: DevicePtr) -> Option<bool> {
+        let at = self.0.map.get(ptr).filter(|_| !self.0.is_forked())?;
+        self.0.devices[at.device.0 as usize].sleeps(ptr, at)
     }
 
     /// Bytes of host memory, or of files, that backups hold now, those kept for later sleeps included.
     #[must_use]
-    pub fn backup_bytes(&self) -> u64 {
-        self.reachable().map(DeviceAllocator::backup_bytes).sum()
+    pub fn backup_bytes(self) -> u64 {
+        self.0.reachable().map(DeviceAllocator::backup_bytes).sum()
     }
 
     /// Gives back host memory that [`Retention::Keep`](crate::sleep::Retention::Keep) kept and that no sleeping memory
     /// needs.
-    pub fn drop_backups(&self) {
-        for device in self.reachable() {
+    pub fn drop_backups(self) {
+        for device in self.0.reachable() {
             device.drop_backups();
         }
-    }
-
-    /// A free that found no block awake.
-    #[cold]
-    pub(super) fn free_sleeping(&self, ptr: DevicePtr) -> Result<()> {
-        let calls = self.foreign.calls();
-        // It may wake, or fall asleep, between two looks.
-        while let Some(at) = self.map.get(ptr) {
-            let device = &self.devices[at.device.0 as usize];
-            match device.sleeps(ptr, at) {
-                Some(_) if device.is_owned(ptr, at) => break,
-                Some(true) if device.free_asleep(ptr, at) => return Ok(()),
-                Some(false) if device.free_attentively(ptr, at, &calls) => return Ok(()),
-                Some(_) => {}
-                None => break,
-            }
-        }
-        Err(self.bad_pointer(ptr))
     }
 }

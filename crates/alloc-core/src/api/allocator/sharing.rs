@@ -8,7 +8,15 @@ use crate::features::share::{ImportedMemory, SharedBlock};
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr};
 
-impl CachingAllocator {
+/// What an allocator shares with other processes: [`CachingAllocator::sharing`].
+#[derive(Clone, Copy, Debug)]
+pub struct Sharing<'a>(&'a CachingAllocator);
+
+impl<'a> Sharing<'a> {
+    pub(super) fn of(allocator: &'a CachingAllocator) -> Self {
+        Self(allocator)
+    }
+
     /// Lets other processes open the live block at `ptr`. The handle is the same bytes on every call as long as the block
     /// lives and does not sleep, and opens nothing afterwards. A free does not wait for those who have it open: the block stays pending
     /// until they have closed it or have ended, which is noticed by later calls like other pending frees. Blocks.
@@ -18,31 +26,31 @@ impl CachingAllocator {
     /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a
     /// [`DeviceBuffer`](crate::DeviceBuffer) has, which shares it itself; [`AllocError::Share`] where its memory cannot leave the
     /// process; [`AllocError::Asleep`]; [`AllocError::Backend`] for driver errors. The call can be made again.
-    pub fn share(&self, ptr: DevicePtr) -> Result<SharedBlock> {
+    pub fn share(self, ptr: DevicePtr) -> Result<SharedBlock> {
         self.share_held_by(ptr, false)
     }
 
     /// [`share`](Self::share) of a block that a value has, or that none has.
-    pub(crate) fn share_held_by(&self, ptr: DevicePtr, owned: bool) -> Result<SharedBlock> {
-        if let Some(edge) = self.edge() {
+    pub(crate) fn share_held_by(self, ptr: DevicePtr, owned: bool) -> Result<SharedBlock> {
+        if let Some(edge) = self.0.edge() {
             return Err(edge.refusal());
         }
-        let shared = match self.map.get(ptr) {
+        let shared = match self.0.map.get(ptr) {
             Some(at) => {
-                let device = self.device(at.device)?;
+                let device = self.0.device(at.device)?;
                 device.noticing(device.share(ptr, at, owned))?
             }
             None => self.share_uncached(ptr, owned)?,
         };
-        shared.ok_or_else(|| match self.is_asleep(ptr) {
+        shared.ok_or_else(|| match self.0.sleep_mode().is_asleep(ptr) {
             Some(true) => AllocError::Asleep { what: format!("the block at {ptr}") },
-            _ => self.bad_pointer(ptr),
+            _ => self.0.bad_pointer(ptr),
         })
     }
 
-    fn share_uncached(&self, ptr: DevicePtr, owned: bool) -> Result<Option<SharedBlock>> {
+    fn share_uncached(self, ptr: DevicePtr, owned: bool) -> Result<Option<SharedBlock>> {
         let is_there = |device: &&DeviceAllocator| device.is_uncached_owned(ptr) == Some(owned);
-        let Some(device) = self.devices.iter().find(is_there) else { return Ok(None) };
+        let Some(device) = self.0.devices.iter().find(is_there) else { return Ok(None) };
         device.noticing(device.share_uncached(ptr))
     }
 
@@ -54,10 +62,10 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::Open`] says why the handle cannot be opened; [`AllocError::Backend`] for driver errors. Nothing is
     /// left open, and the call can be made again.
-    pub fn open_shared(&self, device: DeviceIndex, handle: &[u8]) -> Result<Arc<ImportedMemory>> {
-        let device = self.device(device)?;
+    pub fn open(self, device: DeviceIndex, handle: &[u8]) -> Result<Arc<ImportedMemory>> {
+        let device = self.0.device(device)?;
         let read = Handle::from_bytes(handle).map_err(|problem| AllocError::Open { problem })?;
-        if self.devices.iter().any(|device| device.is_exporter(read.exporter.nonce)) {
+        if self.0.devices.iter().any(|device| device.is_exporter(read.exporter.nonce)) {
             let problem = "the block is this process's own, as long as it is not freed: use the address it was allocated at".into();
             return Err(AllocError::Open { problem });
         }
@@ -68,7 +76,7 @@ impl CachingAllocator {
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`].
-    pub fn imported_bytes(&self, device: DeviceIndex) -> Result<u64> {
-        Ok(self.seen_device(device)?.imported_bytes())
+    pub fn imported_bytes(self, device: DeviceIndex) -> Result<u64> {
+        Ok(self.0.seen_device(device)?.imported_bytes())
     }
 }

@@ -1,0 +1,98 @@
+//! Figures beyond the statistics of a device.
+
+use super::CachingAllocator;
+use crate::device::GrowableSize;
+use crate::error::{AllocError, Result};
+use crate::features::hardened::HardenedStats;
+use crate::types::{DeviceIndex, Stream};
+
+/// How much could be had in one piece, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheInfo {
+    /// The largest free block in the cache.
+    pub largest_cached: u64,
+    /// What the driver has free.
+    pub device_free: u64,
+}
+
+impl CacheInfo {
+    /// PyTorch's `cacheInfo`: the larger of the two.
+    #[must_use]
+    pub fn largest(self) -> u64 {
+        self.largest_cached.max(self.device_free)
+    }
+}
+
+/// Figures of an allocator beyond [`CachingAllocator::stats`]: [`CachingAllocator::statistics`].
+#[derive(Clone, Copy, Debug)]
+pub struct Statistics<'a>(&'a CachingAllocator);
+
+impl<'a> Statistics<'a> {
+    pub(super) fn of(allocator: &'a CachingAllocator) -> Self {
+        Self(allocator)
+    }
+
+    /// All peaks become the current values. PyTorch: `resetPeakStats`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`].
+    pub fn reset_peaks(self, device: DeviceIndex) -> Result<()> {
+        self.0.seen_device(device)?.reset_peak_stats();
+        Ok(())
+    }
+
+    /// Sums and event counters begin anew. PyTorch: `resetAccumulatedStats`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`].
+    pub fn reset_accumulated(self, device: DeviceIndex) -> Result<()> {
+        self.0.seen_device(device)?.reset_accumulated_stats();
+        Ok(())
+    }
+
+    /// The largest pieces to be had. Asks the driver. PyTorch: `cacheInfo`.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn cache_info(self, device: DeviceIndex) -> Result<CacheInfo> {
+        let engine = self.0.device(device)?;
+        let memory = engine.noticing(self.0.backend.memory_info(device).map_err(AllocError::Backend))?;
+        Ok(CacheInfo { largest_cached: engine.largest_free_block(), device_free: memory.free })
+    }
+
+    /// What hardened mode has done on a device.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn hardened(self, device: DeviceIndex) -> Result<HardenedStats> {
+        Ok(self.0.seen_device(device)?.hardened_stats())
+    }
+
+    /// The largest free block that a device has cached, in bytes. Takes time with the number of blocks.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn largest_free_block(self, device: DeviceIndex) -> Result<u64> {
+        Ok(self.0.seen_device(device)?.largest_free_block())
+    }
+
+    /// The most bytes, above 1 MiB, that a stream could be given in one piece from what it has free in the default pool, in
+    /// bytes: with a policy that shows free memory side by side more than the largest free block. 0 where it has none. Takes
+    /// time with the number of blocks and granules; calls no driver.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn largest_in_one_piece(self, stream: Stream) -> Result<u64> {
+        let stream = self.0.own(stream)?;
+        Ok(self.0.seen_device(stream.device)?.largest_in_one_piece(stream))
+    }
+
+    /// What growable segments hold, by stream and tier. Takes time with the number of blocks.
+    /// PyTorch: `getExpandableSegmentSizes`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
+    pub fn growable_sizes(self, device: DeviceIndex) -> Result<Vec<GrowableSize>> {
+        Ok(self.0.seen_device(device)?.growable_sizes())
+    }
+}
