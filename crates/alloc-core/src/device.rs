@@ -34,14 +34,16 @@ mod serve;
 mod share;
 mod sleep;
 mod tenants;
-mod uncached;
 mod views;
 mod wake;
 
+pub use crate::watch::observers::{
+    FreeMemoryCallback, OutOfMemoryObserver, ProcessMemorySource, RejectionObserver, SegmentChange,
+    SegmentEvent, SegmentObserver,
+};
 pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
 pub use observe::GrowableSize;
 pub(crate) use observe::Observation;
-pub use record::{ProcessMemorySource, RejectionObserver, SegmentChange, SegmentEvent, SegmentObserver};
 pub(crate) use release::Flush;
 pub(crate) use scopes::ScopeId;
 pub(crate) use sleep::Sleeper;
@@ -54,6 +56,7 @@ use crate::base::steps::Counted;
 use crate::config::Settings;
 use crate::error::{AllocError, Result};
 use crate::features::hardened::Quarantine;
+use crate::features::uncached::Uncached;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::PendingFrees;
 use crate::memory::address_map::AddressMap;
@@ -64,27 +67,19 @@ use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::Foreign;
 use crate::sync::{Arc, AtomicBool, Claims, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
-use crate::types::{DeviceIndex, DevicePtr, Stream};
+use crate::types::{DeviceIndex, Stream};
 use crate::watch::counters::{Counters, Peaks};
 use crate::watch::history::{HistoryOptions, HistoryTemplate, Outbox, Recorder};
-use crate::watch::oom::OomReport;
+use crate::watch::observers::Observers;
 use crate::watch::stats::{Stat, StatArray};
 use accounts::Accounts;
 use budgets::Budgets;
 use capture::Captures;
-use record::{Observers, Recording};
+use record::{Gathering, Recording};
 use rustc_hash::FxHashMap;
 use scopes::{Events, Scopes};
 use share::Sharing;
 use smallvec::SmallVec;
-use uncached::Uncached;
-
-/// Called when memory is short; returns whether it freed something through this allocator.
-/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
-pub type FreeMemoryCallback = Box<dyn Fn() -> bool + Send + Sync>;
-/// Called with the report before an out-of-memory error is returned.
-/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
-pub type OutOfMemoryObserver = Box<dyn Fn(&OomReport) + Send + Sync>;
 
 /// What is counted under the device's lock.
 #[derive(Debug, Default)]
@@ -174,13 +169,10 @@ pub struct DeviceAllocator {
     configuring: Mutex<()>,
     /// Held while the memory is opened to another device.
     opening_to_peers: Mutex<()>,
-    callbacks: Mutex<Vec<Arc<FreeMemoryCallback>>>,
-    observers: Mutex<Observers>,
+    observers: Observers,
+    gathering: Mutex<Gathering>,
     budgets: Budgets,
-    /// What came straight from the driver, while caching was off.
-    uncached: Mutex<FxHashMap<DevicePtr, Uncached>>,
-    /// What was freed of it while other processes had it.
-    parked: Mutex<Vec<uncached::Parked>>,
+    uncached: Uncached,
     sharing: Sharing,
     quarantine: Mutex<Quarantine>,
     /// The unit of its virtual memory, once hardened mode has asked for it.
@@ -212,6 +204,8 @@ impl DeviceAllocator {
         let ages = policy.garbage_threshold(accounts.allowed()).is_some();
         let template = Template { policy, ages, history: HistoryTemplate::default() };
         let attention = edges::lend(backend.id());
+        let observers = Observers::new(device, Arc::clone(&foreign));
+        let uncached = Uncached::new(Arc::clone(&backend), device, attention);
         let sharing = Sharing::new(Arc::clone(&backend), device, attention);
         let state = DeviceState {
             settings: settings.clone(),
@@ -252,11 +246,10 @@ impl DeviceAllocator {
             retrying: Mutex::new(Rank::Synchronisation, ()),
             configuring: Mutex::new(Rank::LastResort, ()),
             opening_to_peers: Mutex::new(Rank::LastResort, ()),
-            callbacks: Mutex::new(Rank::Registry, Vec::new()),
-            observers: Mutex::new(Rank::Registry, Observers::default()),
+            observers,
+            gathering: Mutex::new(Rank::Registry, Gathering::default()),
             budgets: Budgets::default(),
-            uncached: Mutex::new(Rank::Registry, FxHashMap::default()),
-            parked: Mutex::new(Rank::Registry, Vec::new()),
+            uncached,
             sharing,
             quarantine: Mutex::new(Rank::Registry, Quarantine::default()),
             minimum_granule: OnceLock::new(),
@@ -264,7 +257,7 @@ impl DeviceAllocator {
             default_has_tag: AtomicBool::new(false),
             outbox: Arc::default(),
         };
-        allocator.set_uncached(!settings.caching);
+        allocator.uncached.set(!settings.caching);
         allocator.configure_hardened(settings);
         Ok(allocator)
     }
@@ -362,8 +355,14 @@ impl DeviceAllocator {
         }
     }
 
-    pub(crate) fn add_free_memory_callback(&self, callback: FreeMemoryCallback) {
-        self.callbacks.lock().push(Arc::new(callback));
+    /// What came straight from the driver.
+    pub(crate) fn uncached(&self) -> &Uncached {
+        &self.uncached
+    }
+
+    /// Whom it tells and asks.
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.observers
     }
 
     /// Why the driver may not be called any more, if that is so.

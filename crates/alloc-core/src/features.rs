@@ -4,3 +4,4 @@ pub mod budget;
 pub mod hardened;
 pub mod share;
 pub mod sleep;
+pub(crate) mod uncached;

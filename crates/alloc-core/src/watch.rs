@@ -2,6 +2,7 @@
 
 pub(crate) mod counters;
 pub mod history;
+pub(crate) mod observers;
 pub mod oom;
 pub mod pointer;
 pub mod snapshot;

@@ -71,6 +71,7 @@ fn play<P: Policy>(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let mut live: Vec<Live> = Vec::new();
     // Ends of each block carry its seed: enough to notice another's contents.
     let edge = |bytes: u64| bytes.min(600);
+    let meant = |tags| -> Vec<&str> { (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect() };
     for (seed, step) in (1u64..).zip(steps) {
         match step {
             Step::Malloc { pool, stream, bytes } => {
@@ -80,25 +81,22 @@ fn play<P: Policy>(steps: Vec<Step>) -> Result<(), TestCaseError> {
                 live.push(Live { ptr, bytes, seed, pool, lost: bytes <= 1200 });
             }
             Step::Free(n) if !live.is_empty() => {
-                let gone = live.swap_remove(n % live.len());
-                allocator.free(gone.ptr).unwrap();
+                allocator.free(live.swap_remove(n % live.len()).ptr).unwrap();
             }
             Step::Free(_) => {}
             Step::Sleep { tags, backup } => {
-                let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
                 for block in live.iter_mut().filter(|block| tags >> block.pool & 1 == 1) {
                     block.lost |= !backup && sleep_mode.is_asleep(block.ptr) == Some(false);
                 }
                 let backup = if backup { Backup::HostPinned(Retention::Keep) } else { Backup::Discard };
-                let report = allocator.put_to_sleep(Tags::Only(&meant), &backup).unwrap();
+                let report = allocator.put_to_sleep(Tags::Only(&meant(tags)), &backup).unwrap();
                 prop_assert_eq!(report.kept_bytes(), 0);
                 for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
                     prop_assert_eq!(sleep_mode.is_asleep(block.ptr), Some(true));
                 }
             }
             Step::Wake { tags } => {
-                let meant: Vec<&str> = (0..3).filter(|n| tags >> n & 1 == 1).map(|n| TAGS[n]).collect();
-                sleep_mode.wake(Tags::Only(&meant)).unwrap();
+                sleep_mode.wake(Tags::Only(&meant(tags))).unwrap();
                 for block in live.iter().filter(|block| tags >> block.pool & 1 == 1) {
                     prop_assert_eq!(sleep_mode.is_asleep(block.ptr), Some(false));
                 }

@@ -19,7 +19,7 @@ type Found = (u64, TraceEntry, Option<Context>);
 impl DeviceAllocator {
     /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
     pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
-        if let Some(problem) = self.diagnose_uncached(ptr) {
+        if let Some(problem) = self.uncached.diagnose(ptr) {
             return Some(problem);
         }
         let quarantined = self.is_quarantined(ptr);

@@ -116,7 +116,7 @@ impl DeviceAllocator {
             self.backend.clear_error();
         }
         let (device_free, device_total) = memory.map_or((0, self.total_memory), |m| (m.free, m.total));
-        let processes = self.process_memory(calls);
+        let processes = self.observers.process_memory(calls);
         let policy = self.arenas.with_template(|template| template.policy.clone());
         let (traits, shows) = (self.arenas.traits(), self.arenas.traits().views);
         let private = self.pool_facts();

@@ -1,7 +1,7 @@
 //! Taking memory from the device: fixed segments, and mapping into growable ones.
 
 use super::accounts::Asked;
-use super::{DeviceAllocator, DeviceState, SegmentChange, SegmentEvent};
+use super::{DeviceAllocator, DeviceState};
 use crate::arena::ArenaPool;
 use crate::arena::directory::Arena;
 use crate::backend::{BackendError, ErrorKind, Granularity, VirtualMemory};
@@ -19,6 +19,7 @@ use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::counters::Count;
+use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
 
 /// What memory is taken for.
@@ -176,7 +177,7 @@ impl DeviceAllocator {
             }
         };
         let event = self.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false);
-        self.tell(event, &calls);
+        self.observers.tell(event, &calls);
         let mut state = self.attend(arena, call);
         let oversize = bytes >= state.policy.oversize();
         let registration = {
@@ -331,7 +332,7 @@ impl DeviceAllocator {
             for (addr, bytes) in &maps[..done] {
                 let at = DevicePtr(*addr);
                 let event = self.segment_event(SegmentChange::Attached, pool.id, stream, at, *bytes, true);
-                self.tell(event, &calls);
+                self.observers.tell(event, &calls);
             }
             let mut state = self.attend(arena, call);
             {

@@ -2,7 +2,7 @@
 //!
 //! Only what the device is known to be done with moves, and nothing is waited for to learn that.
 
-use super::{DeviceAllocator, SegmentChange};
+use super::DeviceAllocator;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{Readiness, VirtualMemory};
 use crate::error::{AllocError, Result};
@@ -14,6 +14,7 @@ use crate::policy::{Placing, Request};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId};
+use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
 
 impl DeviceAllocator {
@@ -175,14 +176,15 @@ impl DeviceAllocator {
         let mut handles: Vec<_> = handles.into_iter().flatten().collect();
         let at = DevicePtr(addr);
         let event = self.segment_event(SegmentChange::Detaching, PoolId::DEFAULT, stream, at, bytes, true);
-        self.tell(event, calls);
+        self.observers.tell(event, calls);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, and its stream was seen to be
         // idle after it was freed.
         let (count, outcome) = unsafe { region::lift(vm, at, granule, handles.len()) };
         let lifted = count as u64 * granule;
         if lifted < bytes {
             let (addr, bytes) = (at.add(lifted), bytes - lifted);
-            self.tell(super::SegmentEvent { change: SegmentChange::Attached, addr, bytes, ..event }, calls);
+            self.observers
+                .tell(SegmentEvent { change: SegmentChange::Attached, addr, bytes, ..event }, calls);
         }
         let mut state = self.attend(arena, call);
         {
@@ -245,7 +247,7 @@ impl DeviceAllocator {
         if put.is_ok() {
             let at = DevicePtr(addr);
             let event = self.segment_event(SegmentChange::Attached, PoolId::DEFAULT, stream, at, bytes, true);
-            self.tell(event, calls);
+            self.observers.tell(event, calls);
         }
         let mut state = self.attend(arena, call);
         let region = growth.region;

@@ -1,13 +1,12 @@
 //! The ladder: what is done, in order, for a request that found no block.
 
+use super::DeviceAllocator;
 use super::release::Flush;
-use super::{DeviceAllocator, FreeMemoryCallback};
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::policy::{Request, Rung};
-use crate::process::foreign::Kind;
-use crate::sync::{Arc, InTransit, Mark, ThreadId, this_thread};
+use crate::sync::{InTransit, Mark, ThreadId, this_thread};
 use crate::types::DevicePtr;
 use crate::watch::snapshot::Action;
 
@@ -184,7 +183,7 @@ impl DeviceAllocator {
                 Outcome::Changed
             }
             Rung::Views => served(self.search_views(arena, request, call)),
-            Rung::Callbacks => changed(self.call_back()),
+            Rung::Callbacks => changed(self.observers.free_memory()),
             Rung::CollectGarbage => changed(self.collect_garbage(call)?),
             Rung::ReuseEarly => changed(self.reuse_early(arena, request, call)),
             Rung::Grow => {
@@ -221,16 +220,6 @@ impl DeviceAllocator {
         })
     }
 
-    /// Runs all free-memory callbacks, whatever the first ones say. Whether one freed something.
-    pub(super) fn call_back(&self) -> bool {
-        let callbacks = self.callbacks.lock().clone();
-        let calls = self.foreign.calls();
-        let freed = |callback: &Arc<FreeMemoryCallback>| {
-            calls.call(Kind::FreeMemoryCallback, || callback()) == Some(true)
-        };
-        callbacks.iter().fold(false, |any, callback| freed(callback) | any)
-    }
-
     fn out_of_memory(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> AllocError {
         let (slot, pool, stream) = {
             let state = arena.lock();
@@ -246,10 +235,7 @@ impl DeviceAllocator {
         self.state.lock().counters.ooms += 1;
         self.note_refusal(pool);
         self.outbox.deliver(&calls);
-        let observers = self.observers.lock().out_of_memory.clone();
-        for observer in &observers {
-            calls.call(Kind::OutOfMemoryObserver, || observer(&report));
-        }
+        self.observers.tell_out_of_memory(&report, &calls);
         AllocError::OutOfMemory(Box::new(report))
     }
 }

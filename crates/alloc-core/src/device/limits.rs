@@ -7,6 +7,7 @@ use crate::config::{MemoryLimit, Settings};
 use crate::error::{AllocError, Result};
 use crate::policy::Request;
 use crate::types::PoolId;
+use crate::watch::observers::Rejection;
 
 impl DeviceAllocator {
     /// Applies the limits to what is to be taken. What is admitted counts as held from then on, as an intent, until it is
@@ -50,8 +51,9 @@ impl DeviceAllocator {
         state.counters.oom_rejections += 1;
         let held = state.accounts.held();
         drop(state);
-        self.tell_rejected(request, held, limit);
-        AllocError::Rejected { label: self.backend.label(), requested: request.requested }
+        let requested = request.requested;
+        self.observers.tell_rejected(Rejection { requested, wanted: request.segment_bytes, held, limit });
+        AllocError::Rejected { label: self.backend.label(), requested }
     }
 
     /// Whether `request` would take the device over its soft limit.

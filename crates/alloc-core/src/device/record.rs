@@ -1,66 +1,20 @@
 //! Who looks on: history and its contexts, trackers, and observers of segments and failures.
 
-use super::{DeviceAllocator, DeviceState, OutOfMemoryObserver};
+use super::{DeviceAllocator, DeviceState};
 use crate::arena::ArenaState;
-use crate::policy::Request;
 use crate::process::attention::Reason;
-use crate::process::foreign::{Calls, Gathered, Kind};
+use crate::process::foreign::{Calls, Gathered};
 use crate::sync::Arc;
-use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::types::PoolId;
 use crate::watch::history::{
     CallLog, Context, ContextRecorder, HistoryOptions, HistoryTemplate, ProgramCall, RecordContext, Stamps,
     TraceTracker,
 };
-use crate::watch::oom::ProcessMemory;
 use crate::watch::snapshot::HistoryStatus;
-use std::time::{Duration, Instant};
 
-/// What happens to a range of device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SegmentChange {
-    /// It was taken from the device and has not been handed out yet.
-    Attached,
-    /// It is about to be given back: the device is done with it, and nobody else has it.
-    Detaching,
-}
-
-/// Memory that comes or goes, as a library that registers memory (NCCL, RDMA) needs to know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SegmentEvent {
-    /// What happens.
-    pub change: SegmentChange,
-    /// The device.
-    pub device: DeviceIndex,
-    /// The pool.
-    pub pool: PoolId,
-    /// The stream it serves.
-    pub stream: Stream,
-    /// First address.
-    pub addr: DevicePtr,
-    /// Length in bytes.
-    pub bytes: u64,
-    /// Part of a growable segment.
-    pub growable: bool,
-}
-
-/// Sees memory come and go. Called before the memory is used or leaves; it may call the driver. Must not wait for a thread
-/// that may be inside the allocator (one that has the interpreter's lock, say): others may be waiting for the memory that moves.
-/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
-pub type SegmentObserver = Arc<dyn Fn(&SegmentEvent) + Send + Sync>;
-/// Sees a request that was refused before the driver was asked: device, bytes wanted, bytes held, the limit.
-/// PyTorch: `OomRejectionObserver`. It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
-pub type RejectionObserver = Arc<dyn Fn(DeviceIndex, u64, u64, u64) + Send + Sync>;
-/// Says which processes use how much of a device's memory.
-/// It may panic and use the allocator: see [code of the program](crate#code-of-the-program).
-pub type ProcessMemorySource = Arc<dyn Fn(DeviceIndex) -> Vec<ProcessMemory> + Send + Sync>;
-
-/// All that look on.
+/// What is gathered for the history, and who reads it as it is made.
 #[derive(Default)]
-pub(super) struct Observers {
-    pub(super) out_of_memory: Vec<Arc<OutOfMemoryObserver>>,
-    rejections: Vec<RejectionObserver>,
-    segments: Arc<Vec<SegmentObserver>>,
-    processes: Option<ProcessMemorySource>,
+pub(super) struct Gathering {
     contexts: RecordContext,
     recorder: Option<ContextRecorder>,
     /// Contexts were gathered since history was last off: blocks or entries may have some.
@@ -69,8 +23,6 @@ pub(super) struct Observers {
     tracked: bool,
     /// Where the program's calls are noted.
     calls: Option<Arc<CallLog>>,
-    /// When a rejection was last logged.
-    logged: Option<Instant>,
 }
 
 /// How history is being recorded.
@@ -104,9 +56,6 @@ impl Recording {
     }
 }
 
-/// Rejections are logged at most this often.
-const LOG_EVERY: Duration = Duration::from_secs(60);
-
 impl DeviceAllocator {
     /// Turns history on or off; see
     /// [`History::record`](crate::allocator::History::record).
@@ -116,11 +65,11 @@ impl DeviceAllocator {
         let contexts = if on { options.contexts } else { RecordContext::Never };
         let recorder = options.recorder.clone().filter(|_| on);
         let former = {
-            let mut observers = self.observers.lock();
-            observers.contexts = contexts;
+            let mut gathering = self.gathering.lock();
+            gathering.contexts = contexts;
             let gathers = contexts > RecordContext::Never && recorder.is_some();
-            observers.gathered = on && (observers.gathered || gathers);
-            std::mem::replace(&mut observers.recorder, recorder)
+            gathering.gathered = on && (gathering.gathered || gathers);
+            std::mem::replace(&mut gathering.recorder, recorder)
         };
         let stamps = self.state.lock().recording.as_ref().map(|recording| Arc::clone(&recording.stamps));
         let stamps = stamps.filter(|stamps| stamps.is_deterministic() == options.deterministic);
@@ -143,9 +92,9 @@ impl DeviceAllocator {
     /// Changes how every journal is kept, at one moment. What is returned is to be dropped without a lock.
     fn apply_history(&self, mut template: HistoryTemplate, clear: bool) -> Vec<Context> {
         let (tracked, gathered) = {
-            let observers = self.observers.lock();
-            template.calls.clone_from(&observers.calls);
-            (observers.tracked, observers.gathered)
+            let gathering = self.gathering.lock();
+            template.calls.clone_from(&gathering.calls);
+            (gathering.tracked, gathering.gathered)
         };
         template.outbox = tracked.then(|| Arc::clone(&self.outbox));
         let attentive = tracked || gathered;
@@ -213,8 +162,8 @@ impl DeviceAllocator {
         calls: &Calls<'a>,
     ) -> Option<Gathered<'a, Context>> {
         let recorder = {
-            let observers = self.observers.lock();
-            observers.recorder.clone().filter(|_| observers.contexts >= level)
+            let gathering = self.gathering.lock();
+            gathering.recorder.clone().filter(|_| gathering.contexts >= level)
         }?;
         calls.gather(|| recorder())
     }
@@ -222,7 +171,7 @@ impl DeviceAllocator {
     pub(crate) fn add_trace_tracker(&self, tracker: TraceTracker) {
         let alone = self.configuring.lock();
         self.outbox.add_tracker(tracker);
-        self.observers.lock().tracked = true;
+        self.gathering.lock().tracked = true;
         let template = self.arenas.with_template(|all| all.history.clone());
         let given_up = self.apply_history(template, false);
         drop(alone);
@@ -233,11 +182,11 @@ impl DeviceAllocator {
     pub(crate) fn log_calls(&self) -> Option<Arc<CallLog>> {
         let alone = self.configuring.lock();
         let log = Arc::new(CallLog::new());
-        let former = self.observers.lock().calls.clone();
+        let former = self.gathering.lock().calls.clone();
         if former.is_some_and(|former| !former.has_ended()) {
             return None;
         }
-        self.observers.lock().calls = Some(Arc::clone(&log));
+        self.gathering.lock().calls = Some(Arc::clone(&log));
         let template = self.arenas.with_template(|all| all.history.clone());
         let given_up = self.apply_history(template, false);
         self.attention.set(Reason::LOGGED, true);
@@ -250,7 +199,7 @@ impl DeviceAllocator {
     pub(crate) fn end_log(&self, log: &Arc<CallLog>) {
         let alone = self.configuring.lock();
         log.end();
-        if self.observers.lock().calls.take_if(|current| Arc::ptr_eq(current, log)).is_none() {
+        if self.gathering.lock().calls.take_if(|current| Arc::ptr_eq(current, log)).is_none() {
             return;
         }
         self.attention.set(Reason::LOGGED, false);
@@ -263,7 +212,7 @@ impl DeviceAllocator {
     /// Notes that the program empties the cache.
     pub(super) fn note_empty_cache(&self) {
         if self.attention.has(Reason::LOGGED) {
-            let log = self.observers.lock().calls.clone();
+            let log = self.gathering.lock().calls.clone();
             if let Some(log) = log {
                 log.push(ProgramCall::EmptyCache);
             }
@@ -274,73 +223,16 @@ impl DeviceAllocator {
     #[inline]
     pub(super) fn make_room(&self) {
         if self.attention.has(Reason::LOGGED) {
-            let log = self.observers.lock().calls.clone();
+            let log = self.gathering.lock().calls.clone();
             if let Some(log) = log {
                 log.make_room();
             }
         }
     }
 
-    pub(crate) fn add_out_of_memory_observer(&self, observer: OutOfMemoryObserver) {
-        self.observers.lock().out_of_memory.push(Arc::new(observer));
-    }
-
-    pub(crate) fn add_rejection_observer(&self, observer: RejectionObserver) {
-        self.observers.lock().rejections.push(observer);
-    }
-
-    pub(crate) fn set_process_memory_source(&self, source: ProcessMemorySource) {
-        let former = self.observers.lock().processes.replace(source);
-        self.foreign.end(former);
-    }
-
-    /// Memory of the device by process, where somebody tells. Hold no lock.
-    pub(super) fn process_memory(&self, calls: &Calls<'_>) -> Vec<ProcessMemory> {
-        let source = self.observers.lock().processes.clone();
-        let told = source.and_then(|source| calls.call(Kind::ProcessSource, || source(self.device)));
-        told.unwrap_or_default()
-    }
-
-    pub(crate) fn add_segment_observer(&self, observer: SegmentObserver) {
-        Arc::make_mut(&mut self.observers.lock().segments).push(observer);
-    }
-
-    /// Tells observers that memory comes or goes. Hold no lock.
-    pub(super) fn tell(&self, event: SegmentEvent, calls: &Calls<'_>) {
-        let observers = Arc::clone(&self.observers.lock().segments);
-        for observer in observers.iter() {
-            calls.call(Kind::SegmentObserver, || observer(&event));
-        }
-    }
-
     /// Hands over to trackers what the call has recorded. Hold no lock.
     pub(super) fn tell_trackers(&self) {
         self.outbox.deliver(&self.foreign.calls());
-    }
-
-    /// Tells observers of a request that was refused before the driver was asked. Hold no lock.
-    pub(super) fn tell_rejected(&self, request: &Request, held: u64, limit: u64) {
-        let (observers, log) = {
-            let mut observers = self.observers.lock();
-            let log = observers.logged.is_none_or(|last| last.elapsed() >= LOG_EVERY);
-            if log {
-                observers.logged = Some(Instant::now());
-            }
-            (observers.rejections.clone(), log)
-        };
-        if log {
-            tracing::warn!(
-                requested = request.requested,
-                held,
-                limit,
-                "request rejected before the driver was asked; set throw_on_cudamalloc_oom:False to disable"
-            );
-        }
-        let calls = self.foreign.calls();
-        for observer in observers {
-            let tell = || observer(self.device, request.segment_bytes, held, limit);
-            calls.call(Kind::RejectionObserver, tell);
-        }
     }
 }
 

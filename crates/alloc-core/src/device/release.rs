@@ -4,7 +4,7 @@
 //! the driver is called without a lock, then the outcome is committed. What the driver refuses to take
 //! stays cached.
 
-use super::{DeviceAllocator, SegmentChange, SegmentEvent};
+use super::DeviceAllocator;
 use crate::arena::ArenaState;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::VirtualMemory;
@@ -21,6 +21,7 @@ use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard, assert_unlocked};
 use crate::types::DevicePtr;
 use crate::watch::history::RecordContext;
+use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
 
 /// What is to be given back.
@@ -236,7 +237,7 @@ impl DeviceAllocator {
                     bytes,
                     false,
                 );
-                self.tell(event, &calls);
+                self.observers.tell(event, &calls);
                 assert_unlocked();
                 let freed = match &pool.source {
                     // SAFETY: rule 3: the base of a whole segment, taken out of the index above by this thread
@@ -251,7 +252,7 @@ impl DeviceAllocator {
                 };
                 if let Err(error) = freed {
                     note(Action::SegmentAlloc, segment, addr, bytes);
-                    self.tell(SegmentEvent { change: SegmentChange::Attached, ..event }, &calls);
+                    self.observers.tell(SegmentEvent { change: SegmentChange::Attached, ..event }, &calls);
                     outcome = Err(error.into());
                 }
             }
@@ -388,7 +389,7 @@ impl DeviceAllocator {
         debug_assert_eq!(handles.len() as u64 * granule, bytes, "free memory is backed throughout");
         let event =
             self.segment_event(SegmentChange::Detaching, pool.id, stream, DevicePtr(addr), bytes, true);
-        self.tell(event, calls);
+        self.observers.tell(event, calls);
         let at = DevicePtr(addr);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
         let (count, leftovers, outcome) =
@@ -397,7 +398,7 @@ impl DeviceAllocator {
         if vacated < bytes {
             let addr = at.add(vacated);
             let (change, bytes) = (SegmentChange::Attached, bytes - vacated);
-            self.tell(SegmentEvent { change, addr, bytes, ..event }, calls);
+            self.observers.tell(SegmentEvent { change, addr, bytes, ..event }, calls);
         }
         let mut state = self.attend(arena, call);
         {

@@ -108,7 +108,7 @@ impl DeviceAllocator {
             return Err(edge.refusal());
         }
         if self.attention.has(Reason::UNCACHED) {
-            return self.noticing(self.malloc_uncached(bytes));
+            return self.noticing(self.uncached.malloc(bytes));
         }
         self.make_room();
         let calls = self.foreign.calls();

@@ -279,7 +279,7 @@ impl DeviceAllocator {
             self.event_done(waiting, call);
         });
         if ask == Ask::Now {
-            self.free_parked();
+            self.uncached.free_unshared();
         }
     }
 
@@ -310,10 +310,10 @@ impl DeviceAllocator {
 
     /// Lets other processes open memory that came straight from the driver. `Ok(None)` where `ptr` is none.
     pub(crate) fn share_uncached(&self, ptr: DevicePtr) -> Result<Option<SharedBlock>> {
-        if !self.is_uncached(ptr) {
+        if !self.uncached.has(ptr) {
             return Ok(None);
         }
-        if let Some(shared) = self.uncached_share(ptr) {
+        if let Some(shared) = self.uncached.share(ptr) {
             return Ok(Some(shared.block.clone()));
         }
         let bytes = self.backend.address_range(ptr).inspect_err(|_| self.backend.clear_error())?.bytes;
@@ -321,7 +321,7 @@ impl DeviceAllocator {
         let place = Place::Fixed { base: ptr.0, bytes, registration };
         let memory = self.export(ptr, &place)?;
         let share = Arc::new(self.describe(ptr, bytes, &place, memory)?);
-        Ok(self.note_uncached_share(ptr, share).map(|share| share.block.clone()))
+        Ok(self.uncached.note_share(ptr, share).map(|share| share.block.clone()))
     }
 
     /// Whether a handle is of a block of this very allocator.

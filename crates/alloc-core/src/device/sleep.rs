@@ -4,7 +4,7 @@
 //! lock is dropped, and the outcome is committed granule by granule, so that an error leaves each awake or asleep.
 
 use super::release::Flush;
-use super::{DeviceAllocator, DeviceState, SegmentChange};
+use super::{DeviceAllocator, DeviceState};
 use crate::arena::ArenaState;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{BackendError, VirtualMemory};
@@ -21,6 +21,7 @@ use crate::process::foreign::Calls;
 use crate::sync::{Arc, Claim, Ordering, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
 use crate::watch::history::RecordContext;
+use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -334,7 +335,7 @@ impl DeviceAllocator {
         };
         let has_backup = saved.iter().any(Option::is_some);
         let event = |change| self.segment_event(change, pool.id, run.stream, run.at(), run.bytes(), true);
-        self.tell(event(SegmentChange::Detaching), calls);
+        self.observers.tell(event(SegmentChange::Detaching), calls);
         // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
         // that may use them are done.
         let (count, leftovers, outcome) =
@@ -343,7 +344,7 @@ impl DeviceAllocator {
         if slept < run.bytes() {
             let mut rest = event(SegmentChange::Attached);
             (rest.addr, rest.bytes) = (run.at().add(slept), run.bytes() - slept);
-            self.tell(rest, calls);
+            self.observers.tell(rest, calls);
         }
         let mut saved = saved;
         let _dropped_without_a_lock = saved.split_off(count);

@@ -1,7 +1,7 @@
 //! Memory that lies in pieces, shown in one: see `arena/views.rs`.
 
+use super::DeviceAllocator;
 use super::grow::Purpose;
-use super::{DeviceAllocator, SegmentChange};
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Plan, Shown, side_by_side};
 use crate::backend::{Access, VirtualMemory};
@@ -14,6 +14,7 @@ use crate::policy::{Holding, Request};
 use crate::process::attention::Reason;
 use crate::sync::{Ordering, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId};
+use crate::watch::observers::{SegmentChange, SegmentEvent};
 
 /// Views show at most this many times what the device holds.
 const MOST_SHOWN: u64 = 4;
@@ -176,7 +177,7 @@ impl DeviceAllocator {
                 let bytes = mapped.iter().map(|(_, bytes)| bytes).sum();
                 let pool = PoolId::DEFAULT;
                 let event = self.segment_event(SegmentChange::Attached, pool, stream, base, bytes, true);
-                self.tell(event, &calls);
+                self.observers.tell(event, &calls);
                 let mut state = self.attend(arena, call);
                 let registration = {
                     let mut device = self.state.lock();
@@ -363,13 +364,13 @@ impl DeviceAllocator {
             let unmapped = matches!(quiet, Ok(true)) && {
                 let event =
                     self.segment_event(SegmentChange::Detaching, PoolId::DEFAULT, stream, at, bytes, true);
-                self.tell(event, &calls);
+                self.observers.tell(event, &calls);
                 // SAFETY: rule 3: adjacent mappings in which no block lives, and whose last use is past.
                 let outcome = unsafe { vm.unmap(at, bytes) };
                 if let Err(error) = &outcome {
                     self.backend.clear_error();
                     tracing::error!(%error, %at, bytes, "part of a view could not be unmapped; it stays");
-                    self.tell(super::SegmentEvent { change: SegmentChange::Attached, ..event }, &calls);
+                    self.observers.tell(SegmentEvent { change: SegmentChange::Attached, ..event }, &calls);
                 }
                 outcome.is_ok()
             };

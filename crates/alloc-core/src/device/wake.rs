@@ -3,7 +3,6 @@
 use super::DeviceAllocator;
 use super::grow::Intent;
 use super::reclaim::Need;
-use super::record::SegmentChange;
 use super::sleep::{Run, Sleeper};
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{BackendError, VirtualMemory};
@@ -15,6 +14,7 @@ use crate::memory::region::{self, Backing, Leftovers};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, InTransit, ThreadId};
 use crate::types::{DevicePtr, PhysicalHandle};
+use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
 /// Memory for a run, on its way.
@@ -129,7 +129,8 @@ impl DeviceAllocator {
             }
         };
         let (at, bytes) = (run.at(), run.bytes());
-        self.tell(self.segment_event(SegmentChange::Attached, pool.id, run.stream, at, bytes, true), calls);
+        self.observers
+            .tell(self.segment_event(SegmentChange::Attached, pool.id, run.stream, at, bytes, true), calls);
         let forgotten = {
             let mut state = self.attend(arena, call);
             let mut device = self.state.lock();
@@ -189,7 +190,7 @@ impl DeviceAllocator {
         if let Some(given) = attempt()? {
             return Ok(given);
         }
-        self.call_back();
+        self.observers.free_memory();
         let need = Need { pool: pool.id, stream: run.stream, bytes: run.bytes() };
         if let Some(given) = self.reclaim_until(&need, call, &mut attempt)? {
             return Ok(given);

@@ -1,16 +1,16 @@
 //! The program's code that an allocator calls.
 
 use super::CachingAllocator;
-use crate::device::{
-    FreeMemoryCallback, OutOfMemoryObserver, ProcessMemorySource, RejectionObserver, SegmentEvent,
-    SegmentObserver,
-};
 use crate::error::Result;
 use crate::features::budget::{BudgetEvent, BudgetObserver, SpillHook, SpillRequest};
 use crate::features::hardened::{CorruptionObserver, CorruptionReport};
 use crate::sync::Arc;
 use crate::types::DeviceIndex;
 use crate::watch::history::{Context, TraceTracker};
+use crate::watch::observers::{
+    FreeMemoryCallback, OutOfMemoryObserver, ProcessMemorySource, RejectionObserver, SegmentEvent,
+    SegmentObserver,
+};
 use crate::watch::oom::ProcessMemory;
 use crate::watch::snapshot::TraceEntry;
 
@@ -26,11 +26,9 @@ impl<'a> Hooks<'a> {
     /// Runs `callback` when memory is short, before the device is asked for more. It may free memory through this
     /// allocator; it returns whether it did. PyTorch: `FreeMemoryCallback`.
     pub fn on_low_memory(self, callback: impl Fn() -> bool + Send + Sync + 'static) {
-        let callback = Arc::new(callback);
+        let callback: FreeMemoryCallback = Arc::new(callback);
         for device in self.0.reachable() {
-            let callback = Arc::clone(&callback);
-            let boxed: FreeMemoryCallback = Box::new(move || callback());
-            device.add_free_memory_callback(boxed);
+            device.observers().add_low_memory(Arc::clone(&callback));
         }
     }
 
@@ -88,7 +86,7 @@ impl<'a> Hooks<'a> {
     pub fn on_segment(self, observer: impl Fn(&SegmentEvent) + Send + Sync + 'static) {
         let observer: SegmentObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            device.add_segment_observer(Arc::clone(&observer));
+            device.observers().add_segment(Arc::clone(&observer));
         }
     }
 
@@ -97,7 +95,7 @@ impl<'a> Hooks<'a> {
     pub fn on_rejection(self, observer: impl Fn(DeviceIndex, u64, u64, u64) + Send + Sync + 'static) {
         let observer: RejectionObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            device.add_rejection_observer(Arc::clone(&observer));
+            device.observers().add_rejection(Arc::clone(&observer));
         }
     }
 
@@ -113,11 +111,9 @@ impl<'a> Hooks<'a> {
     /// Runs `observer` with the report before an out-of-memory error is returned.
     /// PyTorch: `attachOutOfMemoryObserver`.
     pub fn on_out_of_memory(self, observer: impl Fn(&crate::watch::oom::OomReport) + Send + Sync + 'static) {
-        let observer = Arc::new(observer);
+        let observer: OutOfMemoryObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            let observer = Arc::clone(&observer);
-            let boxed: OutOfMemoryObserver = Box::new(move |report| observer(report));
-            device.add_out_of_memory_observer(boxed);
+            device.observers().add_out_of_memory(Arc::clone(&observer));
         }
     }
 
@@ -129,7 +125,7 @@ impl<'a> Hooks<'a> {
     ) {
         let source: ProcessMemorySource = Arc::new(source);
         for device in self.0.reachable() {
-            device.set_process_memory_source(Arc::clone(&source));
+            device.observers().set_process_source(Arc::clone(&source));
         }
     }
 }

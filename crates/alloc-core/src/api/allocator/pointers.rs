@@ -31,7 +31,7 @@ impl CachingAllocator {
         }
         let is_live = |at: &Location| self.devices[at.device.0 as usize].sleeps(ptr, *at).is_some();
         self.map.get(ptr).filter(is_live).map(|at| at.device).or_else(|| {
-            let index = self.devices.iter().position(|device| device.is_uncached(ptr))?;
+            let index = self.devices.iter().position(|device| device.uncached().has(ptr))?;
             u16::try_from(index).ok().map(DeviceIndex)
         })
     }
@@ -50,7 +50,7 @@ impl CachingAllocator {
         }
         let changed = match self.map.get(ptr) {
             Some(at) => self.devices[at.device.0 as usize].set_owned(ptr, at, owned),
-            None => self.devices.iter().any(|device| device.set_uncached_owned(ptr, owned)),
+            None => self.devices.iter().any(|device| device.uncached().set_owned(ptr, owned)),
         };
         if changed { Ok(()) } else { Err(self.bad_pointer(ptr)) }
     }
@@ -65,7 +65,7 @@ impl CachingAllocator {
             if let Some(edge) = device.edge() {
                 return edge.of_release();
             }
-            let freed = device.noticing(device.free_uncached(ptr));
+            let freed = device.noticing(device.uncached().free(ptr));
             match (freed, device.edge()) {
                 (Ok(false), _) => {}
                 (Err(_), Some(edge)) => return edge.of_release(),
@@ -78,7 +78,7 @@ impl CachingAllocator {
     /// Notes a use of what the address map does not know.
     #[cold]
     pub(super) fn record_unknown(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
-        if self.devices.iter().any(|device| device.record_uncached(ptr, stream)) {
+        if self.devices.iter().any(|device| device.uncached().record_stream(ptr, stream)) {
             return Ok(());
         }
         if self.sleep_mode().is_asleep(ptr) == Some(true) {

@@ -49,7 +49,7 @@ impl<'a> Sharing<'a> {
     }
 
     fn share_uncached(self, ptr: DevicePtr, owned: bool) -> Result<Option<SharedBlock>> {
-        let is_there = |device: &&DeviceAllocator| device.is_uncached_owned(ptr) == Some(owned);
+        let is_there = |device: &&DeviceAllocator| device.uncached().is_owned(ptr) == Some(owned);
         let Some(device) = self.0.devices.iter().find(is_there) else { return Ok(None) };
         device.noticing(device.share_uncached(ptr))
     }

@@ -1,18 +1,19 @@
 //! Caching off: every request goes straight to the driver, every free straight back. What was made which way is
 //! remembered, so the switch may be used between an allocation and its free.
 
-use super::DeviceAllocator;
+use crate::backend::Backend;
 use crate::error::Result;
 use crate::features::share::Share;
-use crate::process::attention::Reason;
-use crate::sync::{Arc, assert_unlocked};
+use crate::process::attention::{Attention, Reason};
+use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 use crate::watch::pointer::Problem;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// A live allocation that came straight from the driver.
 #[derive(Debug, Default)]
-pub(super) struct Uncached {
+struct Memory {
     /// Devices besides its own whose streams use it.
     users: SmallVec<[DeviceIndex; 1]>,
     /// A value has it, and frees it.
@@ -22,41 +23,62 @@ pub(super) struct Uncached {
 }
 
 /// Memory that was freed and that other processes still have: the driver's free would take it from them.
-pub(super) type Parked = (DevicePtr, Arc<Share>);
+type Freed = (DevicePtr, Arc<Share>);
 
-impl DeviceAllocator {
+/// What came straight from the driver, while caching was off.
+#[derive(Debug)]
+pub(crate) struct Uncached {
+    backend: Arc<dyn Backend>,
+    device: DeviceIndex,
+    attention: &'static Attention,
+    live: Mutex<FxHashMap<DevicePtr, Memory>>,
+    /// What was freed of it while other processes had it.
+    freed: Mutex<Vec<Freed>>,
+}
+
+impl Uncached {
+    pub(crate) fn new(backend: Arc<dyn Backend>, device: DeviceIndex, attention: &'static Attention) -> Self {
+        Self {
+            backend,
+            device,
+            attention,
+            live: Mutex::new(Rank::Registry, FxHashMap::default()),
+            freed: Mutex::new(Rank::Registry, Vec::new()),
+        }
+    }
+
     /// Whether requests go straight to the driver from here on.
-    pub(crate) fn set_uncached(&self, on: bool) {
+    pub(crate) fn set(&self, on: bool) {
         self.attention.set(Reason::UNCACHED, on);
     }
 
     /// Takes memory from the driver, whatever is cached, and without relaxing the thread's capture mode.
-    pub(super) fn malloc_uncached(&self, bytes: u64) -> Result<DevicePtr> {
+    pub(crate) fn malloc(&self, bytes: u64) -> Result<DevicePtr> {
         assert_unlocked();
         let take = || self.backend.malloc(self.device, bytes).inspect_err(|_| self.backend.clear_error());
         let ptr = take().or_else(|error| {
-            let waits = !self.parked.lock().is_empty() && !self.attention.has(Reason::CAPTURE);
+            let waits = !self.freed.lock().is_empty() && !self.attention.has(Reason::CAPTURE);
             if !error.is_out_of_memory() || !waits {
                 return Err(error);
             }
             // Other processes may have let go of some.
-            self.free_parked();
+            self.free_unshared();
             take()
         })?;
-        self.uncached.lock().insert(ptr, Uncached::default());
+        self.live.lock().insert(ptr, Memory::default());
         Ok(ptr)
     }
 
     /// Gives memory back to the driver, once all work of the devices that use it is done: drivers' own frees wait, the
     /// contract's need not. Blocks. `Ok(false)` where `ptr` is no such memory, or a value's; after an error it is as before.
-    pub(crate) fn free_uncached(&self, ptr: DevicePtr) -> Result<bool> {
-        let Some(mut memory) = self.take_uncached(ptr) else { return Ok(false) };
+    pub(crate) fn free(&self, ptr: DevicePtr) -> Result<bool> {
+        let Some(mut memory) = self.take(ptr) else { return Ok(false) };
         assert_unlocked();
         let mut devices = std::iter::once(self.device).chain(memory.users.iter().copied());
         let waited = devices.try_for_each(|device| self.backend.synchronize_device(device));
         let given = waited.and_then(|()| match memory.share.take() {
             Some(share) if share.is_held_once_closed() => {
-                self.park(ptr, share);
+                self.keep(ptr, share);
                 Ok(())
             }
             // SAFETY: rule 3: the base of memory from `malloc`, taken out of the table by this thread only; all devices that
@@ -65,32 +87,32 @@ impl DeviceAllocator {
         });
         if let Err(error) = given {
             self.backend.clear_error();
-            self.uncached.lock().insert(ptr, memory);
+            self.live.lock().insert(ptr, memory);
             return Err(error.into());
         }
         Ok(true)
     }
 
-    fn take_uncached(&self, ptr: DevicePtr) -> Option<Uncached> {
-        let mut uncached = self.uncached.lock();
-        if uncached.get(&ptr)?.owned { None } else { uncached.remove(&ptr) }
+    fn take(&self, ptr: DevicePtr) -> Option<Memory> {
+        let mut live = self.live.lock();
+        if live.get(&ptr)?.owned { None } else { live.remove(&ptr) }
     }
 
     /// A value takes such memory, or gives it up. `false` where it has it, or not, already, or `ptr` is none.
-    pub(crate) fn set_uncached_owned(&self, ptr: DevicePtr, owned: bool) -> bool {
-        let mut uncached = self.uncached.lock();
-        uncached.get_mut(&ptr).is_some_and(|memory| std::mem::replace(&mut memory.owned, owned) != owned)
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: bool) -> bool {
+        let mut live = self.live.lock();
+        live.get_mut(&ptr).is_some_and(|memory| std::mem::replace(&mut memory.owned, owned) != owned)
     }
 
     /// Whether a value has such memory; `None` where `ptr` is none.
-    pub(crate) fn is_uncached_owned(&self, ptr: DevicePtr) -> Option<bool> {
-        self.uncached.lock().get(&ptr).map(|memory| memory.owned)
+    pub(crate) fn is_owned(&self, ptr: DevicePtr) -> Option<bool> {
+        self.live.lock().get(&ptr).map(|memory| memory.owned)
     }
 
     /// Notes that `stream` uses memory that came straight from the driver. `false` where `ptr` is none.
-    pub(crate) fn record_uncached(&self, ptr: DevicePtr, stream: Stream) -> bool {
-        let mut uncached = self.uncached.lock();
-        let Some(memory) = uncached.get_mut(&ptr) else { return false };
+    pub(crate) fn record_stream(&self, ptr: DevicePtr, stream: Stream) -> bool {
+        let mut live = self.live.lock();
+        let Some(memory) = live.get_mut(&ptr) else { return false };
         if stream.device != self.device && !memory.users.contains(&stream.device) {
             memory.users.push(stream.device);
         }
@@ -98,31 +120,31 @@ impl DeviceAllocator {
     }
 
     /// What other processes were given of live memory that came straight from the driver.
-    pub(super) fn uncached_share(&self, ptr: DevicePtr) -> Option<Arc<Share>> {
-        self.uncached.lock().get(&ptr)?.share.clone()
+    pub(crate) fn share(&self, ptr: DevicePtr) -> Option<Arc<Share>> {
+        self.live.lock().get(&ptr)?.share.clone()
     }
 
     /// Notes that such memory was shared; returns what counts where another thread was first, and `None` where it was freed.
-    pub(super) fn note_uncached_share(&self, ptr: DevicePtr, share: Arc<Share>) -> Option<Arc<Share>> {
-        let mut uncached = self.uncached.lock();
-        let known = &mut uncached.get_mut(&ptr)?.share;
+    pub(crate) fn note_share(&self, ptr: DevicePtr, share: Arc<Share>) -> Option<Arc<Share>> {
+        let mut live = self.live.lock();
+        let known = &mut live.get_mut(&ptr)?.share;
         if known.is_none() {
             *known = Some(Arc::clone(&share));
         }
         known.clone()
     }
 
-    fn park(&self, ptr: DevicePtr, share: Arc<Share>) {
+    fn keep(&self, ptr: DevicePtr, share: Arc<Share>) {
         self.attention.add_pending();
-        self.parked.lock().push((ptr, share));
+        self.freed.lock().push((ptr, share));
     }
 
     /// Gives memory back to the driver that other processes had and do not have any more. May block.
-    pub(super) fn free_parked(&self) {
-        let parked = std::mem::take(&mut *self.parked.lock());
-        let (held, over): (Vec<Parked>, Vec<Parked>) =
-            parked.into_iter().partition(|(_, share)| share.is_held_once_closed());
-        self.parked.lock().extend(held);
+    pub(crate) fn free_unshared(&self) {
+        let freed = std::mem::take(&mut *self.freed.lock());
+        let (held, over): (Vec<Freed>, Vec<Freed>) =
+            freed.into_iter().partition(|(_, share)| share.is_held_once_closed());
+        self.freed.lock().extend(held);
         for (ptr, share) in over {
             assert_unlocked();
             // SAFETY: rule 3: the base of memory from `malloc`, taken out of the list by this thread only; its devices finished
@@ -130,7 +152,7 @@ impl DeviceAllocator {
             if let Err(error) = unsafe { self.backend.free(self.device, ptr) } {
                 self.backend.clear_error();
                 tracing::warn!(%error, "memory that other processes had could not be freed; it is tried again later");
-                self.parked.lock().push((ptr, share));
+                self.freed.lock().push((ptr, share));
             } else {
                 self.attention.remove_pending();
             }
@@ -138,12 +160,12 @@ impl DeviceAllocator {
     }
 
     /// Whether `ptr` is live memory that came straight from the driver.
-    pub(crate) fn is_uncached(&self, ptr: DevicePtr) -> bool {
-        self.uncached.lock().contains_key(&ptr)
+    pub(crate) fn has(&self, ptr: DevicePtr) -> bool {
+        self.live.lock().contains_key(&ptr)
     }
 
-    pub(super) fn diagnose_uncached(&self, ptr: DevicePtr) -> Option<Problem> {
-        let owned = self.is_uncached_owned(ptr)?;
+    pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
+        let owned = self.is_owned(ptr)?;
         Some(if owned { Problem::Owned } else { Problem::NotCached })
     }
 }
