@@ -56,6 +56,7 @@ use crate::base::steps::Counted;
 use crate::config::Settings;
 use crate::error::{AllocError, Result};
 use crate::features::hardened::Quarantine;
+use crate::features::share::exchange::Exchange;
 use crate::features::uncached::Uncached;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::PendingFrees;
@@ -78,7 +79,6 @@ use capture::Captures;
 use record::{Gathering, Recording};
 use rustc_hash::FxHashMap;
 use scopes::{Events, Scopes};
-use share::Sharing;
 use smallvec::SmallVec;
 
 /// What is counted under the device's lock.
@@ -119,6 +119,22 @@ struct DeviceState {
 }
 
 impl DeviceState {
+    fn new(settings: &Settings, accounts: Accounts) -> Self {
+        Self {
+            settings: settings.clone(),
+            accounts,
+            regions: Regions::default(),
+            peers: SmallVec::new(),
+            counters: DeviceCounters::default(),
+            next_registration: 0,
+            most_needed: 0,
+            max_split_size: i64::try_from(settings.max_split_size).unwrap_or(-1),
+            reserve_classes: FxHashMap::default(),
+            history: Recorder::default(),
+            recording: None,
+        }
+    }
+
     /// What the stream's reserve class says about a growable segment, on a device with `total` bytes.
     fn class_reserve(&self, stream: Stream, total: u64) -> Option<u64> {
         let class = self.reserve_classes.get(&stream.raw)?;
@@ -173,7 +189,7 @@ pub struct DeviceAllocator {
     gathering: Mutex<Gathering>,
     budgets: Budgets,
     uncached: Uncached,
-    sharing: Sharing,
+    sharing: Exchange,
     quarantine: Mutex<Quarantine>,
     /// The unit of its virtual memory, once hardened mode has asked for it.
     minimum_granule: OnceLock<u64>,
@@ -206,20 +222,8 @@ impl DeviceAllocator {
         let attention = edges::lend(backend.id());
         let observers = Observers::new(device, Arc::clone(&foreign));
         let uncached = Uncached::new(Arc::clone(&backend), device, attention);
-        let sharing = Sharing::new(Arc::clone(&backend), device, attention);
-        let state = DeviceState {
-            settings: settings.clone(),
-            accounts,
-            regions: Regions::default(),
-            peers: SmallVec::new(),
-            counters: DeviceCounters::default(),
-            next_registration: 0,
-            most_needed: 0,
-            max_split_size: i64::try_from(settings.max_split_size).unwrap_or(-1),
-            reserve_classes: FxHashMap::default(),
-            history: Recorder::default(),
-            recording: None,
-        };
+        let sharing = Exchange::new(Arc::clone(&backend), device, attention);
+        let state = DeviceState::new(settings, accounts);
         let arenas = Directory::new(device, Arc::clone(&map), template);
         let allocator = Self {
             backend,
@@ -411,7 +415,7 @@ impl Drop for DeviceAllocator {
         if let Err(error) = self.noticing(self.release_everything()) {
             tracing::warn!(%error, device = %self.device, "cached memory could not be given back");
         }
-        self.sharing.imports.orphan();
+        self.sharing.imports().orphan();
         edges::take_back(self.attention);
     }
 }

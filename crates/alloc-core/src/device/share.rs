@@ -3,98 +3,20 @@
 use super::DeviceAllocator;
 use crate::arena::directory::Arena;
 use crate::arena::{ArenaState, Shown};
-use crate::backend::{
-    Attribute, Backend, BackendError, ErrorKind, Granularity, HandleType, IpcMemoryHandle, ShareableHandle,
-};
+use crate::backend::{BackendError, HandleType, ShareableHandle};
 use crate::error::{AllocError, Problem, Result};
-use crate::features::share::handle::{Exporter, Handle, Memory};
-use crate::features::share::import::Imports;
-use crate::features::share::ledger::Ledger;
-use crate::features::share::{ImportedMemory, Share, SharedBlock, bytes};
+use crate::features::share::exchange::{Exchange, Place, in_handle};
+use crate::features::share::handle::{Handle, Memory};
+use crate::features::share::{ImportedMemory, Share, SharedBlock};
 use crate::lifetimes::call::{Call, Relaxed};
 use crate::lifetimes::pending::Ask;
 use crate::memory::address_map::Location;
 use crate::memory::block::{Block, BlockId};
 use crate::memory::region::{GranuleState, Piece, ToExport};
 use crate::memory::segment::{Origin, Segment};
-use crate::process::attention::{Attention, Reason};
-use crate::sync::{Arc, Mutex, OnceLock, Rank, assert_unlocked};
-use crate::types::{DeviceIndex, DevicePtr};
-use rustc_hash::FxHashMap;
-use std::os::fd::AsRawFd;
-
-/// What a device has to do with other processes.
-#[derive(Debug)]
-pub(super) struct Sharing {
-    /// Made when the first block is shared.
-    ledger: Mutex<Option<Arc<Ledger>>>,
-    /// The driver's handles of fixed segments, by base and registration.
-    segments: Mutex<FxHashMap<u64, (u32, IpcMemoryHandle)>>,
-    /// How physical memory is made, once the driver was asked.
-    handle_type: OnceLock<HandleType>,
-    /// What tells models of devices apart, once the driver was asked.
-    model: OnceLock<u64>,
-    pub(super) imports: Arc<Imports>,
-}
-
-impl Sharing {
-    pub(super) fn new(backend: Arc<dyn Backend>, device: DeviceIndex, attention: &'static Attention) -> Self {
-        Self {
-            ledger: Mutex::new(Rank::Registry, None),
-            segments: Mutex::new(Rank::Registry, FxHashMap::default()),
-            handle_type: OnceLock::new(),
-            model: OnceLock::new(),
-            imports: Arc::new(Imports::new(backend, device, attention)),
-        }
-    }
-
-    fn ledger(&self) -> std::io::Result<Arc<Ledger>> {
-        if let Some(ledger) = &*self.ledger.lock() {
-            return Ok(Arc::clone(ledger));
-        }
-        let made = Arc::new(Ledger::new()?);
-        Ok(Arc::clone(self.ledger.lock().get_or_insert(made)))
-    }
-}
-
-/// Where a block lies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
-    Fixed {
-        base: u64,
-        bytes: u64,
-        registration: u32,
-    },
-    /// Granules that are shown one after another from `base` on.
-    Granules {
-        base: u64,
-        pieces: Vec<Piece>,
-        registration: u32,
-    },
-}
-
-impl Place {
-    /// First address and bytes of what other processes map.
-    fn whole(&self) -> (u64, u64) {
-        match self {
-            Self::Fixed { base, bytes, .. } => (*base, *bytes),
-            Self::Granules { base, pieces, .. } => (*base, pieces.iter().map(Piece::bytes).sum()),
-        }
-    }
-
-    fn registration(&self) -> u32 {
-        match self {
-            Self::Fixed { registration, .. } | Self::Granules { registration, .. } => *registration,
-        }
-    }
-
-    fn granules(&self) -> &[Piece] {
-        match self {
-            Self::Fixed { .. } => &[],
-            Self::Granules { pieces, .. } => pieces,
-        }
-    }
-}
+use crate::process::attention::Reason;
+use crate::sync::{Arc, assert_unlocked};
+use crate::types::DevicePtr;
 
 impl DeviceAllocator {
     /// See [`Sharing::share`](crate::allocator::Sharing::share). `Ok(None)` where `ptr` is no live block, or is a
@@ -118,7 +40,7 @@ impl DeviceAllocator {
         let capture = self.backend.capture().ok().filter(|_| self.attention.has(Reason::CAPTURE));
         let _relaxed = capture.map(Relaxed::enter).transpose()?;
         let export = self.export(ptr, &place)?;
-        let share = match self.describe(ptr, size, &place, export) {
+        let share = match self.sharing.describe(ptr, size, &place, export) {
             Ok(share) => Arc::new(share),
             Err(error) => {
                 self.end_export(place.granules());
@@ -154,17 +76,7 @@ impl DeviceAllocator {
         assert_unlocked();
         match place {
             Place::Fixed { base, registration, .. } => {
-                let known = self.sharing.segments.lock().get(base).copied();
-                if let Some((_, handle)) = known.filter(|(of, _)| of == registration) {
-                    return Ok(Memory::Fixed(handle));
-                }
-                let ipc = self
-                    .backend
-                    .ipc()
-                    .map_err(|absent| AllocError::Share { ptr, problem: absent.to_string().into() })?;
-                let handle =
-                    ipc.export_memory(DevicePtr(*base)).inspect_err(|_| self.backend.clear_error())?;
-                self.sharing.segments.lock().insert(*base, (*registration, handle));
+                let handle = self.sharing.segment(ptr, *base, *registration)?;
                 Ok(Memory::Fixed(handle))
             }
             Place::Granules { pieces, .. } => {
@@ -193,9 +105,7 @@ impl DeviceAllocator {
                 "set expandable_segments:False",
             )
         };
-        if self.state.lock().settings.segments_ipc
-            && self.sharing.handle_type.get() == Some(&HandleType::None)
-        {
+        if self.state.lock().settings.segments_ipc && self.sharing.cannot_share_growable() {
             let lacks =
                 format!("device {} offers neither file descriptors nor fabric handles for it", self.device);
             return Problem::with_pytorch(
@@ -223,53 +133,27 @@ impl DeviceAllocator {
         Ok(self.state.lock().regions.commit_export(granules))
     }
 
-    /// What goes over the wire, with the block open in the ledger.
-    fn describe(&self, ptr: DevicePtr, size: u64, place: &Place, memory: Memory) -> Result<Share> {
-        let refused = |problem: String| AllocError::Share { ptr, problem: problem.into() };
-        let ledger = self.sharing.ledger().map_err(|error| {
-            refused(format!(
-                "the page that says who uses shared blocks could not be made: {error} (is /proc mounted?)"
-            ))
-        })?;
-        let exporter = Exporter {
-            backend: self.backend_tag(),
-            model: self.model()?,
-            process: ledger.exporter(),
-            ledger: ledger.descriptor(),
-            nonce: ledger.nonce(),
-        };
-        let ticket = ledger.open().ok_or_else(|| {
-            refused(
-                "65536 blocks of this device are shared already; free some, or share fewer and larger ones"
-                    .into(),
-            )
-        })?;
-        let (base, whole) = place.whole();
-        let (registration, offset) = (place.registration(), ptr.0 - base);
-        let handle = Handle { memory, exporter, ticket, registration, whole, offset, bytes: size };
-        let block = SharedBlock { handle: handle.to_bytes(), offset };
-        Ok(Share::new(block, place.granules().to_vec(), ledger, ticket))
-    }
-
-    fn backend_tag(&self) -> [u8; 16] {
-        let mut tag = [0; 16];
-        tag.iter_mut().zip(self.backend.name().bytes()).for_each(|(to, from)| *to = from);
-        tag
-    }
-
-    /// What devices of one model have in common. The driver is asked once.
-    fn model(&self) -> Result<u64> {
-        if let Some(known) = self.sharing.model.get() {
-            return Ok(*known);
-        }
-        let properties = self.backend.properties(self.device).inspect_err(|_| self.backend.clear_error())?;
-        Ok(*self.sharing.model.get_or_init(|| bytes::checksum(properties.name.as_bytes())))
-    }
-
     fn end_export(&self, granules: &[Piece]) {
         let ended = self.state.lock().regions.end_export(granules);
         // Descriptors are closed without a lock.
         drop(ended);
+    }
+
+    /// See [`Exchange::handle_type`].
+    pub(super) fn handle_type(&self) -> HandleType {
+        self.sharing.handle_type(|| self.state.lock().settings.segments_ipc)
+    }
+
+    /// See [`Sharing::open`](crate::allocator::Sharing::open).
+    pub(crate) fn open_shared(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
+        let capture = self.backend.capture().ok().filter(|_| self.attention.has(Reason::CAPTURE));
+        let _relaxed = capture.map(Relaxed::enter).transpose()?;
+        self.sharing.open(bytes, handle)
+    }
+
+    /// What it has to do with other processes.
+    pub(crate) fn sharing(&self) -> &Exchange {
+        &self.sharing
     }
 
     /// Takes blocks back that no other process holds any more.
@@ -320,109 +204,8 @@ impl DeviceAllocator {
         let registration = self.state.lock().register();
         let place = Place::Fixed { base: ptr.0, bytes, registration };
         let memory = self.export(ptr, &place)?;
-        let share = Arc::new(self.describe(ptr, bytes, &place, memory)?);
+        let share = Arc::new(self.sharing.describe(ptr, bytes, &place, memory)?);
         Ok(self.uncached.note_share(ptr, share).map(|share| share.block.clone()))
-    }
-
-    /// Whether a handle is of a block of this very allocator.
-    pub(crate) fn is_exporter(&self, nonce: u64) -> bool {
-        self.sharing.ledger.lock().as_ref().is_some_and(|ledger| ledger.nonce() == nonce)
-    }
-
-    /// See [`Sharing::open`](crate::allocator::Sharing::open).
-    pub(crate) fn open_shared(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
-        let refused = |problem: Problem| Err(AllocError::Open { problem });
-        let (theirs, ours) = (handle.exporter.backend, self.backend_tag());
-        if theirs != ours {
-            let name = |tag: [u8; 16]| String::from_utf8_lossy(&tag).trim_end_matches('\0').to_owned();
-            return refused(format!(
-                "the block is memory of backend {:?} and cannot be opened by {:?}: use one backend in both processes",
-                name(theirs),
-                name(ours)
-            )
-            .into());
-        }
-        let capture = self.backend.capture().ok().filter(|_| self.attention.has(Reason::CAPTURE));
-        let _relaxed = capture.map(Relaxed::enter).transpose()?;
-        if handle.exporter.model != self.model()? {
-            return refused(
-                format!(
-                    "the block is on another model of device than device {}: open it on the device it is on",
-                    self.device
-                )
-                .into(),
-            );
-        }
-        if matches!(handle.memory, Memory::Fabric(_)) && !self.offers(Attribute::FabricHandles, false) {
-            let device = self.device;
-            return refused(Problem::with_pytorch(
-                format!(
-                    "the block goes by a fabric handle, and device {device} has no fabric: open it on a device that has, or \
-                     use policy:pytorch with expandable_segments:False in the process that shares"
-                ),
-                format!(
-                    "expandable_segments IPC: received FABRIC handle from producer but consumer device {device} does not \
-                     support fabric access. Configure PYTORCH_CUDA_ALLOC_CONF=expandable_segments_handle_type:posix_fd on the \
-                     producer, or disable expandable_segments."
-                ),
-            ));
-        }
-        self.sharing.imports.open(bytes, handle)
-    }
-
-    /// Bytes of address space that show other processes' memory.
-    pub(crate) fn imported_bytes(&self) -> u64 {
-        self.sharing.imports.bytes()
-    }
-
-    /// How the physical memory of this device is made, so that other processes can be given it. The driver is asked once.
-    pub(super) fn handle_type(&self) -> HandleType {
-        if let Some(known) = self.sharing.handle_type.get() {
-            return *known;
-        }
-        assert_unlocked();
-        let wanted = self.state.lock().settings.segments_ipc;
-        let found = if !wanted || self.backend.physical_sharing().is_err() {
-            HandleType::None
-        } else if self.offers(Attribute::FabricHandles, false) && self.has_fabric() {
-            HandleType::Fabric
-        } else if self.offers(Attribute::PosixFileDescriptorHandles, true) {
-            HandleType::PosixFd
-        } else {
-            HandleType::None
-        };
-        *self.sharing.handle_type.get_or_init(|| found)
-    }
-
-    /// What an attribute says; `unsaid` where the backend answers no such question.
-    fn offers(&self, attribute: Attribute, unsaid: bool) -> bool {
-        let ask = || self.backend.attribute(self.device, attribute);
-        // A driver that fails once is survived.
-        let answer = ask()
-            .or_else(|error| if error.kind == ErrorKind::NotSupported { Ok(unsaid.into()) } else { ask() });
-        if answer.is_err() {
-            self.backend.clear_error();
-        }
-        answer.is_ok_and(|offered| offered != 0)
-    }
-
-    /// Devices say that they have a fabric where nothing runs that would make it work: one cycle tells.
-    fn has_fabric(&self) -> bool {
-        let Ok(vm) = self.backend.physical_sharing() else { return false };
-        let cycle = || {
-            let bytes = vm.granularity(self.device, Granularity::Minimum)?;
-            let handle = vm.create_physical(self.device, bytes, HandleType::Fabric)?;
-            let exported = vm.export_physical(handle, HandleType::Fabric);
-            // SAFETY: rule 1: made just now, mapped nowhere.
-            let released = unsafe { vm.release_physical(handle) };
-            exported.map(drop).and(released)
-        };
-        let works: crate::backend::Result<()> = cycle();
-        if let Err(error) = &works {
-            self.backend.clear_error();
-            tracing::debug!(%error, device = %self.device, "fabric handles do not work; memory is shared by descriptors");
-        }
-        works.is_ok()
     }
 }
 
@@ -469,18 +252,4 @@ fn not_there(ptr: DevicePtr, state: GranuleState) -> AllocError {
     let problem =
         format!("the block's memory is being put to sleep or woken ({state:?}); share it afterwards");
     AllocError::Share { ptr, problem: problem.into() }
-}
-
-fn in_handle(granules: &[ToExport]) -> Memory {
-    let (mut numbers, mut handles) = (Vec::new(), Vec::new());
-    for granule in granules {
-        match granule.shared.as_deref() {
-            Some(ShareableHandle::PosixFd(descriptor)) => {
-                numbers.push((granule.bytes, descriptor.as_raw_fd()));
-            }
-            Some(ShareableHandle::Fabric(handle)) => handles.push((granule.bytes, *handle)),
-            None => {}
-        }
-    }
-    if handles.is_empty() { Memory::Descriptors(numbers) } else { Memory::Fabric(handles) }
 }

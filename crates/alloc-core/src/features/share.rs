@@ -34,6 +34,7 @@
 //! ```
 
 pub(crate) mod bytes;
+pub(crate) mod exchange;
 pub(crate) mod handle;
 pub(crate) mod import;
 pub(crate) mod ledger;
