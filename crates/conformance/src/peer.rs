@@ -1,36 +1,34 @@
-//! The second process: this program again, over a backend of its own.
+//! The second process, as the first one has it: this program again, over a backend of its own.
 //!
 //! Parent and child talk over a socket that the child has as its standard input, so that whatever a driver or
 //! a test harness prints does not disturb them. The parent sends one request at a time, the child does it
 //! and sends an answer; a file descriptor may travel with either.
 
 mod link;
-mod service;
 
-pub(crate) use link::{Answer, Request};
+pub(crate) use link::{Answer, Link, Request};
 
-use crate::scorecard::Outcome;
-use crate::{Options, Stop, Subject};
-use link::Link;
+use crate::{Outcome, Stop};
 use std::os::fd::OwnedFd;
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 const MARK: &str = "GRANULE_CONFORMANCE_CHILD";
 
-/// How to start this program again so that it reaches [`serve`].
+/// How to start this program again so that it reaches [`serve`](crate::child::serve).
 #[derive(Clone, Debug)]
 pub struct ChildCommand {
     arguments: Vec<String>,
 }
 
 impl ChildCommand {
-    /// This program without arguments: for a `main` that calls [`serve`] when [`is_child`].
+    /// This program without arguments: for a `main` that calls [`serve`](crate::child::serve) when [`is_child`].
     #[must_use]
     pub fn this_program() -> Self {
         Self::with_arguments([])
     }
 
-    /// This program with arguments that lead it to [`serve`] with the same subject.
+    /// This program with arguments that lead it to [`serve`](crate::child::serve) with the same subject.
     pub fn with_arguments(arguments: impl IntoIterator<Item = String>) -> Self {
         Self { arguments: arguments.into_iter().collect() }
     }
@@ -52,22 +50,6 @@ impl ChildCommand {
 #[must_use]
 pub fn is_child() -> bool {
     std::env::var_os(MARK).is_some()
-}
-
-/// Does what the parent asks for, over a backend of its own, until the parent has gone.
-pub fn serve(subject: &Subject) -> ExitCode {
-    let Ok(link) = Link::standard_input() else { return ExitCode::FAILURE };
-    let backend = match subject.open() {
-        Ok(backend) => backend,
-        Err(error) => {
-            eprintln!("{} did not start in the second process: {error}", subject.name());
-            return ExitCode::FAILURE;
-        }
-    };
-    match service::run(&link, &backend) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE,
-    }
 }
 
 /// The parent's end of the conversation. The child is killed when this is dropped.
@@ -101,13 +83,14 @@ impl Peer {
     pub(crate) fn check(
         mut self,
         name: &str,
-        options: &Options,
+        deadline: Duration,
+        patience: Duration,
         command: &ChildCommand,
     ) -> (Outcome, Option<Self>) {
         let request = Request::Check {
             name: name.to_owned(),
-            deadline: options.deadline,
-            patience: options.patience,
+            deadline,
+            patience,
             arguments: command.arguments.clone(),
         };
         match self.exchange(&request, None) {

@@ -1,6 +1,6 @@
 //! Messages between two processes.
 
-use crate::scorecard::Outcome;
+use crate::Outcome;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -77,7 +77,7 @@ pub(crate) enum Answer {
 
 /// One end of a conversation.
 #[derive(Debug)]
-pub(super) struct Link(OwnedFd);
+pub(crate) struct Link(OwnedFd);
 
 impl Link {
     /// Both ends; the second is for the child.
@@ -88,12 +88,12 @@ impl Link {
     }
 
     /// The child's end.
-    pub(super) fn standard_input() -> io::Result<Self> {
+    pub(crate) fn standard_input() -> io::Result<Self> {
         io::stdin().as_fd().try_clone_to_owned().map(Self)
     }
 
     /// Sends a message.
-    pub(super) fn send(&self, message: &impl Serialize, descriptor: Option<&OwnedFd>) -> io::Result<()> {
+    pub(crate) fn send(&self, message: &impl Serialize, descriptor: Option<&OwnedFd>) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut along = SendAncillaryBuffer::new(&mut space);
@@ -107,7 +107,7 @@ impl Link {
     }
 
     /// Waits for a message; `None` where the other process has gone.
-    pub(super) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
+    pub(crate) fn receive<T: DeserializeOwned>(&self) -> io::Result<Option<(T, Option<OwnedFd>)>> {
         let mut bytes = vec![0; LONGEST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut along = RecvAncillaryBuffer::new(&mut space);

@@ -1,14 +1,14 @@
 //! What the second process does.
 
-use super::ChildCommand;
-use super::link::{Answer, Link, Request};
 use crate::context::pattern;
+use crate::peer::{Answer, ChildCommand, Link, Request};
 use crate::runner::run_one;
-use crate::{Options, checks};
+use crate::{Options, Subject, checks};
 use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_api::*;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -17,8 +17,24 @@ const DEVICE: DeviceIndex = DeviceIndex(0);
 /// A parent that forgot the gate must not hold the driver's thread for ever.
 const LONGEST_HOLD: Duration = Duration::from_secs(20);
 
+/// Does what the parent asks for, over a backend of its own, until the parent has gone.
+pub fn serve(subject: &Subject) -> ExitCode {
+    let Ok(link) = Link::standard_input() else { return ExitCode::FAILURE };
+    let backend = match subject.open() {
+        Ok(backend) => backend,
+        Err(error) => {
+            eprintln!("{} did not start in the second process: {error}", subject.name());
+            return ExitCode::FAILURE;
+        }
+    };
+    match run(&link, &backend) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
 /// Answers until the parent has gone. What was taken ends with the process.
-pub(super) fn run(link: &Link, backend: &Arc<dyn Backend>) -> io::Result<()> {
+fn run(link: &Link, backend: &Arc<dyn Backend>) -> io::Result<()> {
     let mut service = Service { backend, stream: None, event: None, gate: None };
     while let Some((request, descriptor)) = link.receive()? {
         let (answer, back) = service
@@ -79,20 +95,9 @@ impl Service<'_> {
                 unsafe { backend.ipc()?.close_memory(DevicePtr(*at))? };
                 Answer::Done
             }
-            Request::ExportEvent => {
-                let event = backend.create_event(DEVICE, EventFlags::INTERPROCESS)?;
-                self.event = Some(event);
-                Answer::Handle(backend.ipc()?.export_event(event)?.0.to_vec())
-            }
+            Request::ExportEvent => Answer::Handle(self.export_event()?.0.to_vec()),
             Request::RecordBehindGate => {
-                let (stream, event) = (self.stream()?, self.event()?);
-                let (gate, held) = channel();
-                let hold = move || {
-                    let _ = held.recv_timeout(LONGEST_HOLD);
-                };
-                backend.launch_host_function(stream, Box::new(hold))?;
-                self.gate = Some(gate);
-                backend.record_event(event, stream)?;
+                self.record_behind_gate()?;
                 Answer::Done
             }
             Request::OpenGate => {
@@ -106,28 +111,48 @@ impl Service<'_> {
             }
             Request::QueryEvent => Answer::Holds(backend.query_event(self.event()?)?.is_ready()),
             Request::FillAfterEvent { at, value, bytes } => {
-                let (stream, event) = (self.stream()?, self.event()?);
-                backend.wait_event(stream, event)?;
-                // SAFETY: rule 2: the parent names memory that it keeps until the stream is done.
-                unsafe { backend.memset_async(DevicePtr(*at), *value, *bytes, stream)? };
+                self.fill_after_event(DevicePtr(*at), *value, *bytes)?;
                 Answer::Done
             }
-            Request::QueryStream => {
-                let stream = self.stream()?;
-                Answer::Holds(backend.query_stream(stream)?.is_ready())
-            }
+            Request::QueryStream => Answer::Holds(backend.query_stream(self.stream()?)?.is_ready()),
             Request::ExportPhysical { granules, seed } => return self.export_physical(*granules, *seed),
             Request::ImportPhysical { bytes } => self.import_physical(*bytes, descriptor)?,
             Request::Check { name, deadline, patience, arguments } => {
-                let check = checks::all().find(|check| check.name == name);
-                let check = check.ok_or_else(|| wrong("no such check: this is another program"))?;
                 let child = Some(ChildCommand::with_arguments(arguments.clone()));
                 let (deadline, patience) = (*deadline, *patience);
-                let options = Options { deadline, patience, child, ..Options::default() };
-                Answer::Ended(run_one(*check, self.backend, &options))
+                self.check(name, &Options { deadline, patience, child, ..Options::default() })?
             }
         };
         Ok((answer, None))
+    }
+
+    fn export_event(&mut self) -> Result<IpcEventHandle> {
+        let event = *self.event.insert(self.backend.create_event(DEVICE, EventFlags::INTERPROCESS)?);
+        self.backend.ipc()?.export_event(event)
+    }
+
+    fn record_behind_gate(&mut self) -> Result<()> {
+        let (stream, event) = (self.stream()?, self.event()?);
+        let (gate, held) = channel();
+        let hold = move || {
+            let _ = held.recv_timeout(LONGEST_HOLD);
+        };
+        self.backend.launch_host_function(stream, Box::new(hold))?;
+        self.gate = Some(gate);
+        self.backend.record_event(event, stream)
+    }
+
+    fn fill_after_event(&mut self, at: DevicePtr, value: u8, bytes: u64) -> Result<()> {
+        let (stream, event) = (self.stream()?, self.event()?);
+        self.backend.wait_event(stream, event)?;
+        // SAFETY: rule 2: the parent names memory that it keeps until the stream is done.
+        unsafe { self.backend.memset_async(at, value, bytes, stream) }
+    }
+
+    fn check(&self, name: &str, options: &Options) -> Result<Answer> {
+        let check = checks::all().find(|check| check.name == name);
+        let check = check.ok_or_else(|| wrong("no such check: this is another program"))?;
+        Ok(Answer::Ended(run_one(*check, self.backend, options)))
     }
 
     fn export_physical(&self, granules: u64, seed: u8) -> Result<(Answer, Option<OwnedFd>)> {
