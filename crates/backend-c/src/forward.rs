@@ -1,685 +1,13 @@
-//! The table of functions, and the backend that calls through it.
+//! Every method of the contract, as a call through the table.
 //!
 //! Generated from the `Backend` trait by `cargo xtask codegen`. Do not edit.
 
 use crate::backend::CBackend;
-use crate::host_function::{HandedOver, HostCallback, run_on_host};
+use crate::call::Call;
+use crate::host_function::{HandedOver, run_on_host};
 use crate::values::*;
 use backend_api::types::*;
 use backend_api::*;
-use std::ffi::{c_char, c_void};
-
-/// A backend's functions. The C header says what each does; `granule_backend_table` is its name there.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Table {
-    /// `sizeof(granule_backend_table)` when the vendor compiled it.
-    pub size: u64,
-    /// [`VERSION`](crate::VERSION).
-    pub version: u64,
-    /// First argument of every function.
-    pub context: *mut c_void,
-    /// What the driver said of the calling thread's last failure. May be `None`.
-    pub last_error:
-        Option<unsafe extern "C" fn(context: *mut c_void, code: *mut i32, text: *mut c_char, capacity: u64)>,
-    /// [`Backend::device_count`].
-    pub device_count:
-        Option<unsafe extern "C" fn(context: *mut c_void, answer: *mut <u16 as Value>::Raw) -> i32>,
-    /// [`Backend::current_device`].
-    pub current_device:
-        Option<unsafe extern "C" fn(context: *mut c_void, answer: *mut <DeviceIndex as Value>::Raw) -> i32>,
-    /// [`Backend::set_device`].
-    pub set_device: Option<unsafe extern "C" fn(context: *mut c_void, device: u16) -> i32>,
-    /// [`Backend::synchronize_device`].
-    pub synchronize_device: Option<unsafe extern "C" fn(context: *mut c_void, device: u16) -> i32>,
-    /// [`Backend::malloc`].
-    pub malloc: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            bytes: u64,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Backend::free`].
-    pub free: Option<unsafe extern "C" fn(context: *mut c_void, device: u16, ptr: u64) -> i32>,
-    /// [`Backend::memory_info`].
-    pub memory_info: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            answer: *mut <MemoryInfo as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Backend::pointer_info`].
-    pub pointer_info: Option<
-        unsafe extern "C" fn(context: *mut c_void, ptr: u64, answer: *mut <PointerInfo as Value>::Raw) -> i32,
-    >,
-    /// [`Backend::address_range`].
-    pub address_range: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            ptr: u64,
-            answer: *mut <AddressRange as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Backend::copy_async`].
-    pub copy_async: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            dst: u64,
-            src: u64,
-            bytes: u64,
-            kind: i32,
-            stream: RawStream,
-        ) -> i32,
-    >,
-    /// [`Backend::memset_async`].
-    pub memset_async: Option<
-        unsafe extern "C" fn(context: *mut c_void, dst: u64, value: u8, bytes: u64, stream: RawStream) -> i32,
-    >,
-    /// [`Backend::create_stream`].
-    pub create_stream: Option<
-        unsafe extern "C" fn(context: *mut c_void, device: u16, priority: i32, answer: *mut u64) -> i32,
-    >,
-    /// [`Backend::destroy_stream`].
-    pub destroy_stream: Option<unsafe extern "C" fn(context: *mut c_void, stream: RawStream) -> i32>,
-    /// [`Backend::query_stream`].
-    pub query_stream: Option<unsafe extern "C" fn(context: *mut c_void, stream: RawStream) -> i32>,
-    /// [`Backend::synchronize_stream`].
-    pub synchronize_stream: Option<unsafe extern "C" fn(context: *mut c_void, stream: RawStream) -> i32>,
-    /// [`Backend::wait_event`].
-    pub wait_event:
-        Option<unsafe extern "C" fn(context: *mut c_void, stream: RawStream, event: RawEvent) -> i32>,
-    /// [`Backend::launch_host_function`].
-    pub launch_host_function: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            stream: RawStream,
-            function: HostCallback,
-            argument: *mut c_void,
-        ) -> i32,
-    >,
-    /// [`Backend::create_event`].
-    pub create_event:
-        Option<unsafe extern "C" fn(context: *mut c_void, device: u16, flags: u32, answer: *mut u64) -> i32>,
-    /// [`Backend::destroy_event`].
-    pub destroy_event: Option<unsafe extern "C" fn(context: *mut c_void, event: RawEvent) -> i32>,
-    /// [`Backend::record_event`].
-    pub record_event:
-        Option<unsafe extern "C" fn(context: *mut c_void, event: RawEvent, stream: RawStream) -> i32>,
-    /// [`Backend::query_event`].
-    pub query_event: Option<unsafe extern "C" fn(context: *mut c_void, event: RawEvent) -> i32>,
-    /// [`Backend::synchronize_event`].
-    pub synchronize_event: Option<unsafe extern "C" fn(context: *mut c_void, event: RawEvent) -> i32>,
-    /// [`PinnedHost::host_malloc`].
-    pub host_malloc: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            bytes: u64,
-            flags: u32,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`PinnedHost::host_free`].
-    pub host_free: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
-    /// [`Backend::error_name`].
-    pub error_name: Option<unsafe extern "C" fn(context: *mut c_void, code: i32) -> *const c_char>,
-    /// [`Backend::clear_error`].
-    pub clear_error: Option<unsafe extern "C" fn(context: *mut c_void)>,
-    /// [`Backend::exchange_device`].
-    pub exchange_device: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            answer: *mut <DeviceIndex as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Backend::has_primary_context`].
-    pub has_primary_context: Option<
-        unsafe extern "C" fn(context: *mut c_void, device: u16, answer: *mut <bool as Value>::Raw) -> i32,
-    >,
-    /// [`Backend::attribute`].
-    pub attribute: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            attribute: i32,
-            answer: *mut <i64 as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Backend::properties`].
-    pub properties: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            answer: *mut <DeviceProperties as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Backend::copy`].
-    pub copy:
-        Option<unsafe extern "C" fn(context: *mut c_void, dst: u64, src: u64, bytes: u64, kind: i32) -> i32>,
-    /// [`Backend::priority_range`].
-    pub priority_range: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            answer: *mut <PriorityRange as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Backend::elapsed_ms`].
-    pub elapsed_ms: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            start: RawEvent,
-            end: RawEvent,
-            answer: *mut <f32 as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`VirtualMemory::granularity`].
-    pub virtual_memory_granularity: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            which: i32,
-            answer: *mut <u64 as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`VirtualMemory::reserve_address`].
-    pub virtual_memory_reserve_address: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            bytes: u64,
-            alignment: u64,
-            hint: u64,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`VirtualMemory::release_address`].
-    pub virtual_memory_release_address:
-        Option<unsafe extern "C" fn(context: *mut c_void, base: u64, bytes: u64) -> i32>,
-    /// [`VirtualMemory::create_physical`].
-    pub virtual_memory_create_physical: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            bytes: u64,
-            handle_type: i32,
-            answer: *mut u64,
-        ) -> i32,
-    >,
-    /// [`VirtualMemory::release_physical`].
-    pub virtual_memory_release_physical:
-        Option<unsafe extern "C" fn(context: *mut c_void, handle: u64) -> i32>,
-    /// [`VirtualMemory::map`].
-    pub virtual_memory_map:
-        Option<unsafe extern "C" fn(context: *mut c_void, at: u64, bytes: u64, handle: u64) -> i32>,
-    /// [`VirtualMemory::unmap`].
-    pub virtual_memory_unmap: Option<unsafe extern "C" fn(context: *mut c_void, at: u64, bytes: u64) -> i32>,
-    /// [`VirtualMemory::set_access`].
-    pub virtual_memory_set_access: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            at: u64,
-            bytes: u64,
-            devices: *const u16,
-            device_count: u64,
-            access: i32,
-        ) -> i32,
-    >,
-    /// [`VirtualMemory::access`].
-    pub virtual_memory_access: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            at: u64,
-            device: u16,
-            answer: *mut <Access as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`PhysicalSharing::export_physical`].
-    pub virtual_memory_export_physical: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            handle: u64,
-            handle_type: i32,
-            answer: *mut <ShareableHandle as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`PhysicalSharing::import_physical`].
-    pub virtual_memory_import_physical: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            shared: *const RawShareableHandle,
-            answer: *mut u64,
-        ) -> i32,
-    >,
-    /// [`VirtualMemory::retain_physical`].
-    pub virtual_memory_retain_physical:
-        Option<unsafe extern "C" fn(context: *mut c_void, at: u64, answer: *mut u64) -> i32>,
-    /// [`VirtualMemory::physical_properties`].
-    pub virtual_memory_physical_properties: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            handle: u64,
-            answer: *mut <PhysicalProperties as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Ipc::export_memory`].
-    pub ipc_export_memory: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            base: u64,
-            answer: *mut <IpcMemoryHandle as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Ipc::open_memory`].
-    pub ipc_open_memory: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            handle: *const RawIpcHandle,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Ipc::close_memory`].
-    pub ipc_close_memory: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
-    /// [`Ipc::export_event`].
-    pub ipc_export_event: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            event: RawEvent,
-            answer: *mut <IpcEventHandle as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Ipc::open_event`].
-    pub ipc_open_event: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            handle: *const RawIpcHandle,
-            answer: *mut u64,
-        ) -> i32,
-    >,
-    /// [`Peers::can_access`].
-    pub peers_can_access: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            from: u16,
-            to: u16,
-            answer: *mut <bool as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Peers::enable_access`].
-    pub peers_enable_access: Option<unsafe extern "C" fn(context: *mut c_void, from: u16, to: u16) -> i32>,
-    /// [`Peers::copy_peer_async`].
-    pub peers_copy_peer_async: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            dst_device: u16,
-            dst: u64,
-            src_device: u16,
-            src: u64,
-            bytes: u64,
-            stream: RawStream,
-        ) -> i32,
-    >,
-    /// [`Capture::status`].
-    pub capture_status: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            stream: RawStream,
-            answer: *mut <CaptureStatus as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Capture::begin`].
-    pub capture_begin:
-        Option<unsafe extern "C" fn(context: *mut c_void, stream: RawStream, mode: i32) -> i32>,
-    /// [`Capture::end`].
-    pub capture_end:
-        Option<unsafe extern "C" fn(context: *mut c_void, stream: RawStream, answer: *mut u64) -> i32>,
-    /// [`Capture::launch`].
-    pub capture_launch:
-        Option<unsafe extern "C" fn(context: *mut c_void, graph: u64, stream: RawStream) -> i32>,
-    /// [`Capture::destroy_graph`].
-    pub capture_destroy_graph: Option<unsafe extern "C" fn(context: *mut c_void, graph: u64) -> i32>,
-    /// [`Capture::exchange_mode`].
-    pub capture_exchange_mode: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            mode: i32,
-            answer: *mut <CaptureMode as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Capture::frontier`].
-    pub capture_frontier: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            stream: RawStream,
-            answer: *mut u64,
-            capacity: u64,
-            count: *mut u64,
-        ) -> i32,
-    >,
-    /// [`Capture::dependencies`].
-    pub capture_dependencies: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            stream: RawStream,
-            node: u64,
-            answer: *mut u64,
-            capacity: u64,
-            count: *mut u64,
-        ) -> i32,
-    >,
-    /// [`Capture::retain_until_graph_ends`].
-    pub capture_retain_until_graph_ends: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            stream: RawStream,
-            release: HostCallback,
-            argument: *mut c_void,
-        ) -> i32,
-    >,
-    /// [`DriverPools::malloc_async`].
-    pub driver_pools_malloc_async: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            bytes: u64,
-            stream: RawStream,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`DriverPools::free_async`].
-    pub driver_pools_free_async:
-        Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64, stream: RawStream) -> i32>,
-    /// [`DriverPools::trim`].
-    pub driver_pools_trim: Option<unsafe extern "C" fn(context: *mut c_void, device: u16, keep: u64) -> i32>,
-    /// [`DriverPools::pool_attribute`].
-    pub driver_pools_pool_attribute: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            which: i32,
-            answer: *mut <u64 as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`DriverPools::set_pool_attribute`].
-    pub driver_pools_set_pool_attribute:
-        Option<unsafe extern "C" fn(context: *mut c_void, device: u16, which: i32, value: u64) -> i32>,
-    /// [`HostRegistration::register`].
-    pub host_registration_register:
-        Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64, bytes: u64, flags: u32) -> i32>,
-    /// [`HostRegistration::unregister`].
-    pub host_registration_unregister: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
-    /// [`HostRegistration::device_pointer`].
-    pub host_registration_device_pointer: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            ptr: u64,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`ManagedMemory::malloc_managed`].
-    pub managed_memory_malloc_managed: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            bytes: u64,
-            answer: *mut <DevicePtr as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`ManagedMemory::prefetch_async`].
-    pub managed_memory_prefetch_async: Option<
-        unsafe extern "C" fn(context: *mut c_void, ptr: u64, bytes: u64, to: i32, stream: RawStream) -> i32,
-    >,
-    /// [`StreamMemory::write_value32`].
-    pub stream_memory_write_value32:
-        Option<unsafe extern "C" fn(context: *mut c_void, stream: RawStream, at: u64, value: u32) -> i32>,
-    /// [`Multicast::multicast_granularity`].
-    pub multicast_granularity: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            devices: u32,
-            bytes: u64,
-            answer: *mut <u64 as Value>::Raw,
-        ) -> i32,
-    >,
-    /// [`Multicast::create`].
-    pub multicast_create:
-        Option<unsafe extern "C" fn(context: *mut c_void, devices: u32, bytes: u64, answer: *mut u64) -> i32>,
-    /// [`Multicast::add_device`].
-    pub multicast_add_device:
-        Option<unsafe extern "C" fn(context: *mut c_void, object: u64, device: u16) -> i32>,
-    /// [`Multicast::bind`].
-    pub multicast_bind: Option<
-        unsafe extern "C" fn(context: *mut c_void, object: u64, offset: u64, memory: u64, bytes: u64) -> i32,
-    >,
-    /// [`Multicast::unbind`].
-    pub multicast_unbind: Option<
-        unsafe extern "C" fn(context: *mut c_void, object: u64, device: u16, offset: u64, bytes: u64) -> i32,
-    >,
-    /// [`HostAccess::unprotect`].
-    pub host_access_unprotect: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
-    /// [`HostAccess::protect`].
-    pub host_access_protect: Option<unsafe extern "C" fn(context: *mut c_void, ptr: u64) -> i32>,
-    /// [`HostAccess::host_access_of`].
-    pub host_access_of: Option<
-        unsafe extern "C" fn(context: *mut c_void, ptr: u64, answer: *mut <Access as Value>::Raw) -> i32,
-    >,
-    /// [`HostAccess::accounted`].
-    pub host_access_accounted: Option<
-        unsafe extern "C" fn(
-            context: *mut c_void,
-            device: u16,
-            answer: *mut <MemoryInfo as Value>::Raw,
-        ) -> i32,
-    >,
-    /// What users call it, in small letters. May be null.
-    pub name: *const c_char,
-    /// What errors call its devices. May be null.
-    pub label: *const c_char,
-}
-
-impl Table {
-    /// A table without functions.
-    pub const EMPTY: Self = Self {
-        size: size_of::<Self>() as u64,
-        version: crate::VERSION,
-        context: std::ptr::null_mut(),
-        last_error: None,
-        device_count: None,
-        current_device: None,
-        set_device: None,
-        synchronize_device: None,
-        malloc: None,
-        free: None,
-        memory_info: None,
-        pointer_info: None,
-        address_range: None,
-        copy_async: None,
-        memset_async: None,
-        create_stream: None,
-        destroy_stream: None,
-        query_stream: None,
-        synchronize_stream: None,
-        wait_event: None,
-        launch_host_function: None,
-        create_event: None,
-        destroy_event: None,
-        record_event: None,
-        query_event: None,
-        synchronize_event: None,
-        host_malloc: None,
-        host_free: None,
-        error_name: None,
-        clear_error: None,
-        exchange_device: None,
-        has_primary_context: None,
-        attribute: None,
-        properties: None,
-        copy: None,
-        priority_range: None,
-        elapsed_ms: None,
-        virtual_memory_granularity: None,
-        virtual_memory_reserve_address: None,
-        virtual_memory_release_address: None,
-        virtual_memory_create_physical: None,
-        virtual_memory_release_physical: None,
-        virtual_memory_map: None,
-        virtual_memory_unmap: None,
-        virtual_memory_set_access: None,
-        virtual_memory_access: None,
-        virtual_memory_export_physical: None,
-        virtual_memory_import_physical: None,
-        virtual_memory_retain_physical: None,
-        virtual_memory_physical_properties: None,
-        ipc_export_memory: None,
-        ipc_open_memory: None,
-        ipc_close_memory: None,
-        ipc_export_event: None,
-        ipc_open_event: None,
-        peers_can_access: None,
-        peers_enable_access: None,
-        peers_copy_peer_async: None,
-        capture_status: None,
-        capture_begin: None,
-        capture_end: None,
-        capture_launch: None,
-        capture_destroy_graph: None,
-        capture_exchange_mode: None,
-        capture_frontier: None,
-        capture_dependencies: None,
-        capture_retain_until_graph_ends: None,
-        driver_pools_malloc_async: None,
-        driver_pools_free_async: None,
-        driver_pools_trim: None,
-        driver_pools_pool_attribute: None,
-        driver_pools_set_pool_attribute: None,
-        host_registration_register: None,
-        host_registration_unregister: None,
-        host_registration_device_pointer: None,
-        managed_memory_malloc_managed: None,
-        managed_memory_prefetch_async: None,
-        stream_memory_write_value32: None,
-        multicast_granularity: None,
-        multicast_create: None,
-        multicast_add_device: None,
-        multicast_bind: None,
-        multicast_unbind: None,
-        host_access_unprotect: None,
-        host_access_protect: None,
-        host_access_of: None,
-        host_access_accounted: None,
-        name: std::ptr::null(),
-        label: std::ptr::null(),
-    };
-}
-
-/// Every function that must be there, and whether it is.
-pub(crate) fn required(table: &Table) -> impl Iterator<Item = (&'static str, bool)> {
-    [
-        ("device_count", table.device_count.is_some()),
-        ("current_device", table.current_device.is_some()),
-        ("set_device", table.set_device.is_some()),
-        ("synchronize_device", table.synchronize_device.is_some()),
-        ("malloc", table.malloc.is_some()),
-        ("free", table.free.is_some()),
-        ("memory_info", table.memory_info.is_some()),
-        ("pointer_info", table.pointer_info.is_some()),
-        ("address_range", table.address_range.is_some()),
-        ("copy_async", table.copy_async.is_some()),
-        ("memset_async", table.memset_async.is_some()),
-        ("create_stream", table.create_stream.is_some()),
-        ("destroy_stream", table.destroy_stream.is_some()),
-        ("query_stream", table.query_stream.is_some()),
-        ("synchronize_stream", table.synchronize_stream.is_some()),
-        ("wait_event", table.wait_event.is_some()),
-        ("launch_host_function", table.launch_host_function.is_some()),
-        ("create_event", table.create_event.is_some()),
-        ("destroy_event", table.destroy_event.is_some()),
-        ("record_event", table.record_event.is_some()),
-        ("query_event", table.query_event.is_some()),
-        ("synchronize_event", table.synchronize_event.is_some()),
-    ]
-    .into_iter()
-}
-
-impl Value for ErrorKind {
-    type Raw = i32;
-    const BLANK: i32 = -1;
-    fn read(raw: i32) -> Option<Self> {
-        match raw {
-            0 => Some(Self::OutOfMemory),
-            1 => Some(Self::ResourceLimit),
-            2 => Some(Self::InvalidValue),
-            3 => Some(Self::NotSupported),
-            4 => Some(Self::NoDriver),
-            5 => Some(Self::NoDevice),
-            6 => Some(Self::DeviceLost),
-            7 => Some(Self::CaptureViolation),
-            8 => Some(Self::Timeout),
-            9 => Some(Self::Unusable),
-            10 => Some(Self::Other),
-            _ => None,
-        }
-    }
-}
-
-impl Value for PointerKind {
-    type Raw = i32;
-    const BLANK: i32 = -1;
-    fn read(raw: i32) -> Option<Self> {
-        match raw {
-            0 => Some(Self::Unmanaged),
-            1 => Some(Self::Host),
-            2 => Some(Self::Device),
-            3 => Some(Self::Managed),
-            _ => None,
-        }
-    }
-}
-
-impl Value for HandleType {
-    type Raw = i32;
-    const BLANK: i32 = -1;
-    fn read(raw: i32) -> Option<Self> {
-        match raw {
-            0 => Some(Self::None),
-            1 => Some(Self::PosixFd),
-            2 => Some(Self::Fabric),
-            _ => None,
-        }
-    }
-}
-
-impl Value for Access {
-    type Raw = i32;
-    const BLANK: i32 = -1;
-    fn read(raw: i32) -> Option<Self> {
-        match raw {
-            0 => Some(Self::None),
-            1 => Some(Self::Read),
-            2 => Some(Self::ReadWrite),
-            _ => None,
-        }
-    }
-}
-
-impl Value for CaptureMode {
-    type Raw = i32;
-    const BLANK: i32 = -1;
-    fn read(raw: i32) -> Option<Self> {
-        match raw {
-            0 => Some(Self::Global),
-            1 => Some(Self::ThreadLocal),
-            2 => Some(Self::Relaxed),
-            _ => None,
-        }
-    }
-}
 
 // SAFETY: I1 to I4 are the table's; who called `from_table` promised them.
 unsafe impl Backend for CBackend {
@@ -716,7 +44,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn device_count(&self) -> Result<u16> {
-        let call = self.call("device_count", DeviceIndex(0));
+        let call = Call::new(self, "device_count", DeviceIndex(0));
         let entry = call.function(self.table.device_count)?;
         let mut answer = <u16 as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -725,7 +53,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn current_device(&self) -> Result<DeviceIndex> {
-        let call = self.call("current_device", DeviceIndex(0));
+        let call = Call::new(self, "current_device", DeviceIndex(0));
         let entry = call.function(self.table.current_device)?;
         let mut answer = <DeviceIndex as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -734,7 +62,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn set_device(&self, device: DeviceIndex) -> Result<()> {
-        let call = self.call("set_device", device);
+        let call = Call::new(self, "set_device", device);
         let entry = call.function(self.table.set_device)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, call.device(device)?) };
@@ -742,7 +70,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn exchange_device(&self, device: DeviceIndex) -> Result<DeviceIndex> {
-        let call = self.call("exchange_device", device);
+        let call = Call::new(self, "exchange_device", device);
         let Some(entry) = self.table.exchange_device else {
             return defaults::exchange_device(self, device);
         };
@@ -753,7 +81,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
-        let call = self.call("has_primary_context", device);
+        let call = Call::new(self, "has_primary_context", device);
         let Some(entry) = self.table.has_primary_context else {
             return defaults::has_primary_context(self, device);
         };
@@ -764,7 +92,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
-        let call = self.call("attribute", device);
+        let call = Call::new(self, "attribute", device);
         let Some(entry) = self.table.attribute else {
             return defaults::attribute(self, device, attribute);
         };
@@ -776,7 +104,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties> {
-        let call = self.call("properties", device);
+        let call = Call::new(self, "properties", device);
         let Some(entry) = self.table.properties else {
             return defaults::properties(self, device);
         };
@@ -787,7 +115,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn synchronize_device(&self, device: DeviceIndex) -> Result<()> {
-        let call = self.call("synchronize_device", device);
+        let call = Call::new(self, "synchronize_device", device);
         let entry = call.function(self.table.synchronize_device)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, call.device(device)?) };
@@ -795,7 +123,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn malloc(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
-        let call = self.call("malloc", device);
+        let call = Call::new(self, "malloc", device);
         let entry = call.function(self.table.malloc)?;
         let mut answer = <DevicePtr as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -805,7 +133,7 @@ unsafe impl Backend for CBackend {
     }
 
     unsafe fn free(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
-        let call = self.call("free", device);
+        let call = Call::new(self, "free", device);
         let entry = call.function(self.table.free)?;
         if ptr.is_null() {
             return Ok(());
@@ -816,7 +144,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn memory_info(&self, device: DeviceIndex) -> Result<MemoryInfo> {
-        let call = self.call("memory_info", device);
+        let call = Call::new(self, "memory_info", device);
         let entry = call.function(self.table.memory_info)?;
         let mut answer = <MemoryInfo as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -825,7 +153,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn pointer_info(&self, ptr: DevicePtr) -> Result<PointerInfo> {
-        let call = self.call("pointer_info", DeviceIndex(0));
+        let call = Call::new(self, "pointer_info", DeviceIndex(0));
         let entry = call.function(self.table.pointer_info)?;
         let mut answer = <PointerInfo as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -834,7 +162,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn address_range(&self, ptr: DevicePtr) -> Result<AddressRange> {
-        let call = self.call("address_range", DeviceIndex(0));
+        let call = Call::new(self, "address_range", DeviceIndex(0));
         let entry = call.function(self.table.address_range)?;
         let mut answer = <AddressRange as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -843,7 +171,7 @@ unsafe impl Backend for CBackend {
     }
 
     unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()> {
-        let call = self.call("copy", DeviceIndex(0));
+        let call = Call::new(self, "copy", DeviceIndex(0));
         let Some(entry) = self.table.copy else {
             // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
             return unsafe { defaults::copy(self, dst, src, bytes, kind) };
@@ -861,7 +189,7 @@ unsafe impl Backend for CBackend {
         kind: CopyKind,
         stream: Stream,
     ) -> Result<()> {
-        let call = self.call("copy_async", stream.device);
+        let call = Call::new(self, "copy_async", stream.device);
         let entry = call.function(self.table.copy_async)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -871,7 +199,7 @@ unsafe impl Backend for CBackend {
     }
 
     unsafe fn memset_async(&self, dst: DevicePtr, value: u8, bytes: u64, stream: Stream) -> Result<()> {
-        let call = self.call("memset_async", stream.device);
+        let call = Call::new(self, "memset_async", stream.device);
         let entry = call.function(self.table.memset_async)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -880,7 +208,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn create_stream(&self, device: DeviceIndex, priority: i32) -> Result<Stream> {
-        let call = self.call("create_stream", device);
+        let call = Call::new(self, "create_stream", device);
         let entry = call.function(self.table.create_stream)?;
         let mut answer = 0;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -890,7 +218,7 @@ unsafe impl Backend for CBackend {
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) -> Result<()> {
-        let call = self.call("destroy_stream", stream.device);
+        let call = Call::new(self, "destroy_stream", stream.device);
         let entry = call.function(self.table.destroy_stream)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -899,7 +227,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange> {
-        let call = self.call("priority_range", device);
+        let call = Call::new(self, "priority_range", device);
         let Some(entry) = self.table.priority_range else {
             return defaults::priority_range(self, device);
         };
@@ -910,7 +238,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn query_stream(&self, stream: Stream) -> Result<Readiness> {
-        let call = self.call("query_stream", stream.device);
+        let call = Call::new(self, "query_stream", stream.device);
         let entry = call.function(self.table.query_stream)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -919,7 +247,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<()> {
-        let call = self.call("synchronize_stream", stream.device);
+        let call = Call::new(self, "synchronize_stream", stream.device);
         let entry = call.function(self.table.synchronize_stream)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -928,7 +256,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn wait_event(&self, stream: Stream, event: Event) -> Result<()> {
-        let call = self.call("wait_event", stream.device);
+        let call = Call::new(self, "wait_event", stream.device);
         let entry = call.function(self.table.wait_event)?;
         let stream = call.stream(stream)?;
         let event = call.event(event)?;
@@ -938,7 +266,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn launch_host_function(&self, stream: Stream, function: HostFunction) -> Result<()> {
-        let call = self.call("launch_host_function", stream.device);
+        let call = Call::new(self, "launch_host_function", stream.device);
         let entry = call.function(self.table.launch_host_function)?;
         let stream = call.stream(stream)?;
         let work = HandedOver::new(function);
@@ -948,7 +276,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn create_event(&self, device: DeviceIndex, flags: EventFlags) -> Result<Event> {
-        let call = self.call("create_event", device);
+        let call = Call::new(self, "create_event", device);
         let entry = call.function(self.table.create_event)?;
         let mut answer = 0;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -959,7 +287,7 @@ unsafe impl Backend for CBackend {
     }
 
     unsafe fn destroy_event(&self, event: Event) -> Result<()> {
-        let call = self.call("destroy_event", event.device);
+        let call = Call::new(self, "destroy_event", event.device);
         let entry = call.function(self.table.destroy_event)?;
         let event = call.event(event)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -968,7 +296,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn record_event(&self, event: Event, stream: Stream) -> Result<()> {
-        let call = self.call("record_event", event.device);
+        let call = Call::new(self, "record_event", event.device);
         let entry = call.function(self.table.record_event)?;
         call.of_one_device(event, stream)?;
         let event = call.event(event)?;
@@ -979,7 +307,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn query_event(&self, event: Event) -> Result<Readiness> {
-        let call = self.call("query_event", event.device);
+        let call = Call::new(self, "query_event", event.device);
         let entry = call.function(self.table.query_event)?;
         let event = call.event(event)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -988,7 +316,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn synchronize_event(&self, event: Event) -> Result<()> {
-        let call = self.call("synchronize_event", event.device);
+        let call = Call::new(self, "synchronize_event", event.device);
         let entry = call.function(self.table.synchronize_event)?;
         let event = call.event(event)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -997,7 +325,7 @@ unsafe impl Backend for CBackend {
     }
 
     fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32> {
-        let call = self.call("elapsed_ms", start.device);
+        let call = Call::new(self, "elapsed_ms", start.device);
         let Some(entry) = self.table.elapsed_ms else {
             return defaults::elapsed_ms(self, start, end);
         };
@@ -1174,7 +502,7 @@ unsafe impl Backend for CBackend {
 
 impl PinnedHost for CBackend {
     fn host_malloc(&self, bytes: u64, flags: HostFlags) -> Result<DevicePtr> {
-        let call = self.call("host_malloc", DeviceIndex(0));
+        let call = Call::new(self, "host_malloc", DeviceIndex(0));
         let entry = call.function(self.table.host_malloc)?;
         let mut answer = <DevicePtr as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1183,7 +511,7 @@ impl PinnedHost for CBackend {
     }
 
     unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
-        let call = self.call("host_free", DeviceIndex(0));
+        let call = Call::new(self, "host_free", DeviceIndex(0));
         let entry = call.function(self.table.host_free)?;
         if ptr.is_null() {
             return Ok(());
@@ -1196,7 +524,7 @@ impl PinnedHost for CBackend {
 
 impl VirtualMemory for CBackend {
     fn granularity(&self, device: DeviceIndex, which: Granularity) -> Result<u64> {
-        let call = self.call("virtual_memory_granularity", device);
+        let call = Call::new(self, "virtual_memory_granularity", device);
         let entry = call.function(self.table.virtual_memory_granularity)?;
         let mut answer = <u64 as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1212,7 +540,7 @@ impl VirtualMemory for CBackend {
         alignment: u64,
         hint: DevicePtr,
     ) -> Result<DevicePtr> {
-        let call = self.call("virtual_memory_reserve_address", device);
+        let call = Call::new(self, "virtual_memory_reserve_address", device);
         let entry = call.function(self.table.virtual_memory_reserve_address)?;
         let mut answer = <DevicePtr as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1230,7 +558,7 @@ impl VirtualMemory for CBackend {
     }
 
     unsafe fn release_address(&self, base: DevicePtr, bytes: u64) -> Result<()> {
-        let call = self.call("virtual_memory_release_address", DeviceIndex(0));
+        let call = Call::new(self, "virtual_memory_release_address", DeviceIndex(0));
         let entry = call.function(self.table.virtual_memory_release_address)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, base.0, call.size(bytes)?) };
@@ -1243,7 +571,7 @@ impl VirtualMemory for CBackend {
         bytes: u64,
         handle_type: HandleType,
     ) -> Result<PhysicalHandle> {
-        let call = self.call("virtual_memory_create_physical", device);
+        let call = Call::new(self, "virtual_memory_create_physical", device);
         let entry = call.function(self.table.virtual_memory_create_physical)?;
         let mut answer = 0;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1261,7 +589,7 @@ impl VirtualMemory for CBackend {
     }
 
     unsafe fn release_physical(&self, handle: PhysicalHandle) -> Result<()> {
-        let call = self.call("virtual_memory_release_physical", DeviceIndex(0));
+        let call = Call::new(self, "virtual_memory_release_physical", DeviceIndex(0));
         let entry = call.function(self.table.virtual_memory_release_physical)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, call.handle(handle.raw, handle.backend)?) };
@@ -1269,7 +597,7 @@ impl VirtualMemory for CBackend {
     }
 
     unsafe fn map(&self, at: DevicePtr, bytes: u64, handle: PhysicalHandle) -> Result<()> {
-        let call = self.call("virtual_memory_map", DeviceIndex(0));
+        let call = Call::new(self, "virtual_memory_map", DeviceIndex(0));
         let entry = call.function(self.table.virtual_memory_map)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe {
@@ -1279,7 +607,7 @@ impl VirtualMemory for CBackend {
     }
 
     unsafe fn unmap(&self, at: DevicePtr, bytes: u64) -> Result<()> {
-        let call = self.call("virtual_memory_unmap", DeviceIndex(0));
+        let call = Call::new(self, "virtual_memory_unmap", DeviceIndex(0));
         let entry = call.function(self.table.virtual_memory_unmap)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, at.0, call.size(bytes)?) };
@@ -1293,7 +621,7 @@ impl VirtualMemory for CBackend {
         devices: &[DeviceIndex],
         access: Access,
     ) -> Result<()> {
-        let call = self.call("virtual_memory_set_access", DeviceIndex(0));
+        let call = Call::new(self, "virtual_memory_set_access", DeviceIndex(0));
         let entry = call.function(self.table.virtual_memory_set_access)?;
         let devices = call.devices(devices)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1311,7 +639,7 @@ impl VirtualMemory for CBackend {
     }
 
     fn access(&self, at: DevicePtr, device: DeviceIndex) -> Result<Access> {
-        let call = self.call("virtual_memory_access", device);
+        let call = Call::new(self, "virtual_memory_access", device);
         let entry = call.function(self.table.virtual_memory_access)?;
         let mut answer = <Access as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1320,7 +648,7 @@ impl VirtualMemory for CBackend {
     }
 
     fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
-        let call = self.call("virtual_memory_retain_physical", DeviceIndex(0));
+        let call = Call::new(self, "virtual_memory_retain_physical", DeviceIndex(0));
         let entry = call.function(self.table.virtual_memory_retain_physical)?;
         let mut answer = 0;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1330,7 +658,7 @@ impl VirtualMemory for CBackend {
     }
 
     fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
-        let call = self.call("virtual_memory_physical_properties", DeviceIndex(0));
+        let call = Call::new(self, "virtual_memory_physical_properties", DeviceIndex(0));
         let entry = call.function(self.table.virtual_memory_physical_properties)?;
         let mut answer = <PhysicalProperties as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1342,7 +670,7 @@ impl VirtualMemory for CBackend {
 
 impl PhysicalSharing for CBackend {
     fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
-        let call = self.call("virtual_memory_export_physical", DeviceIndex(0));
+        let call = Call::new(self, "virtual_memory_export_physical", DeviceIndex(0));
         let entry = call.function(self.table.virtual_memory_export_physical)?;
         let mut answer = <ShareableHandle as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1358,7 +686,7 @@ impl PhysicalSharing for CBackend {
     }
 
     fn import_physical(&self, device: DeviceIndex, shared: &ShareableHandle) -> Result<PhysicalHandle> {
-        let call = self.call("virtual_memory_import_physical", device);
+        let call = Call::new(self, "virtual_memory_import_physical", device);
         let entry = call.function(self.table.virtual_memory_import_physical)?;
         let shared = RawShareableHandle::lent(shared);
         let mut answer = 0;
@@ -1372,7 +700,7 @@ impl PhysicalSharing for CBackend {
 
 impl Ipc for CBackend {
     fn export_memory(&self, base: DevicePtr) -> Result<IpcMemoryHandle> {
-        let call = self.call("ipc_export_memory", DeviceIndex(0));
+        let call = Call::new(self, "ipc_export_memory", DeviceIndex(0));
         let entry = call.function(self.table.ipc_export_memory)?;
         let mut answer = <IpcMemoryHandle as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1381,7 +709,7 @@ impl Ipc for CBackend {
     }
 
     fn open_memory(&self, device: DeviceIndex, handle: &IpcMemoryHandle) -> Result<DevicePtr> {
-        let call = self.call("ipc_open_memory", device);
+        let call = Call::new(self, "ipc_open_memory", device);
         let entry = call.function(self.table.ipc_open_memory)?;
         let handle = RawIpcHandle { bytes: handle.0 };
         let mut answer = <DevicePtr as Value>::BLANK;
@@ -1392,7 +720,7 @@ impl Ipc for CBackend {
     }
 
     unsafe fn close_memory(&self, ptr: DevicePtr) -> Result<()> {
-        let call = self.call("ipc_close_memory", DeviceIndex(0));
+        let call = Call::new(self, "ipc_close_memory", DeviceIndex(0));
         let entry = call.function(self.table.ipc_close_memory)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, ptr.0) };
@@ -1400,7 +728,7 @@ impl Ipc for CBackend {
     }
 
     fn export_event(&self, event: Event) -> Result<IpcEventHandle> {
-        let call = self.call("ipc_export_event", event.device);
+        let call = Call::new(self, "ipc_export_event", event.device);
         let entry = call.function(self.table.ipc_export_event)?;
         let event = call.event(event)?;
         let mut answer = <IpcEventHandle as Value>::BLANK;
@@ -1410,7 +738,7 @@ impl Ipc for CBackend {
     }
 
     fn open_event(&self, device: DeviceIndex, handle: &IpcEventHandle) -> Result<Event> {
-        let call = self.call("ipc_open_event", device);
+        let call = Call::new(self, "ipc_open_event", device);
         let entry = call.function(self.table.ipc_open_event)?;
         let handle = RawIpcHandle { bytes: handle.0 };
         let mut answer = 0;
@@ -1424,7 +752,7 @@ impl Ipc for CBackend {
 
 impl Peers for CBackend {
     fn can_access(&self, from: DeviceIndex, to: DeviceIndex) -> Result<bool> {
-        let call = self.call("peers_can_access", from);
+        let call = Call::new(self, "peers_can_access", from);
         let entry = call.function(self.table.peers_can_access)?;
         let mut answer = <bool as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1434,7 +762,7 @@ impl Peers for CBackend {
     }
 
     fn enable_access(&self, from: DeviceIndex, to: DeviceIndex) -> Result<()> {
-        let call = self.call("peers_enable_access", from);
+        let call = Call::new(self, "peers_enable_access", from);
         let entry = call.function(self.table.peers_enable_access)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, call.device(from)?, call.device(to)?) };
@@ -1448,7 +776,7 @@ impl Peers for CBackend {
         bytes: u64,
         stream: Stream,
     ) -> Result<()> {
-        let call = self.call("peers_copy_peer_async", stream.device);
+        let call = Call::new(self, "peers_copy_peer_async", stream.device);
         let entry = call.function(self.table.peers_copy_peer_async)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1469,7 +797,7 @@ impl Peers for CBackend {
 
 impl Capture for CBackend {
     fn status(&self, stream: Stream) -> Result<CaptureStatus> {
-        let call = self.call("capture_status", stream.device);
+        let call = Call::new(self, "capture_status", stream.device);
         let entry = call.function(self.table.capture_status)?;
         let stream = call.stream(stream)?;
         let mut answer = <CaptureStatus as Value>::BLANK;
@@ -1479,7 +807,7 @@ impl Capture for CBackend {
     }
 
     fn begin(&self, stream: Stream, mode: CaptureMode) -> Result<()> {
-        let call = self.call("capture_begin", stream.device);
+        let call = Call::new(self, "capture_begin", stream.device);
         let entry = call.function(self.table.capture_begin)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1488,7 +816,7 @@ impl Capture for CBackend {
     }
 
     fn end(&self, stream: Stream) -> Result<Graph> {
-        let call = self.call("capture_end", stream.device);
+        let call = Call::new(self, "capture_end", stream.device);
         let entry = call.function(self.table.capture_end)?;
         let stream = call.stream(stream)?;
         let mut answer = 0;
@@ -1499,7 +827,7 @@ impl Capture for CBackend {
     }
 
     unsafe fn launch(&self, graph: Graph, stream: Stream) -> Result<()> {
-        let call = self.call("capture_launch", stream.device);
+        let call = Call::new(self, "capture_launch", stream.device);
         let entry = call.function(self.table.capture_launch)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1508,7 +836,7 @@ impl Capture for CBackend {
     }
 
     unsafe fn destroy_graph(&self, graph: Graph) -> Result<()> {
-        let call = self.call("capture_destroy_graph", DeviceIndex(0));
+        let call = Call::new(self, "capture_destroy_graph", DeviceIndex(0));
         let entry = call.function(self.table.capture_destroy_graph)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, call.handle(graph.raw, graph.backend)?) };
@@ -1516,7 +844,7 @@ impl Capture for CBackend {
     }
 
     fn exchange_mode(&self, mode: CaptureMode) -> Result<CaptureMode> {
-        let call = self.call("capture_exchange_mode", DeviceIndex(0));
+        let call = Call::new(self, "capture_exchange_mode", DeviceIndex(0));
         let entry = call.function(self.table.capture_exchange_mode)?;
         let mut answer = <CaptureMode as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1525,7 +853,7 @@ impl Capture for CBackend {
     }
 
     fn frontier(&self, stream: Stream) -> Result<Vec<CaptureNode>> {
-        let call = self.call("capture_frontier", stream.device);
+        let call = Call::new(self, "capture_frontier", stream.device);
         let entry = call.function(self.table.capture_frontier)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1535,7 +863,7 @@ impl Capture for CBackend {
     }
 
     fn dependencies(&self, stream: Stream, node: CaptureNode) -> Result<Vec<CaptureNode>> {
-        let call = self.call("capture_dependencies", stream.device);
+        let call = Call::new(self, "capture_dependencies", stream.device);
         let entry = call.function(self.table.capture_dependencies)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1545,7 +873,7 @@ impl Capture for CBackend {
     }
 
     fn retain_until_graph_ends(&self, stream: Stream, release: HostFunction) -> Result<()> {
-        let call = self.call("capture_retain_until_graph_ends", stream.device);
+        let call = Call::new(self, "capture_retain_until_graph_ends", stream.device);
         let entry = call.function(self.table.capture_retain_until_graph_ends)?;
         let stream = call.stream(stream)?;
         let work = HandedOver::new(release);
@@ -1557,7 +885,7 @@ impl Capture for CBackend {
 
 impl DriverPools for CBackend {
     fn malloc_async(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        let call = self.call("driver_pools_malloc_async", stream.device);
+        let call = Call::new(self, "driver_pools_malloc_async", stream.device);
         let entry = call.function(self.table.driver_pools_malloc_async)?;
         let stream = call.stream(stream)?;
         let mut answer = <DevicePtr as Value>::BLANK;
@@ -1567,7 +895,7 @@ impl DriverPools for CBackend {
     }
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
-        let call = self.call("driver_pools_free_async", stream.device);
+        let call = Call::new(self, "driver_pools_free_async", stream.device);
         let entry = call.function(self.table.driver_pools_free_async)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1576,7 +904,7 @@ impl DriverPools for CBackend {
     }
 
     fn trim(&self, device: DeviceIndex, keep: u64) -> Result<()> {
-        let call = self.call("driver_pools_trim", device);
+        let call = Call::new(self, "driver_pools_trim", device);
         let entry = call.function(self.table.driver_pools_trim)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, call.device(device)?, keep) };
@@ -1584,7 +912,7 @@ impl DriverPools for CBackend {
     }
 
     fn pool_attribute(&self, device: DeviceIndex, which: DriverPoolAttribute) -> Result<u64> {
-        let call = self.call("driver_pools_pool_attribute", device);
+        let call = Call::new(self, "driver_pools_pool_attribute", device);
         let entry = call.function(self.table.driver_pools_pool_attribute)?;
         let mut answer = <u64 as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1594,7 +922,7 @@ impl DriverPools for CBackend {
     }
 
     fn set_pool_attribute(&self, device: DeviceIndex, which: DriverPoolAttribute, value: u64) -> Result<()> {
-        let call = self.call("driver_pools_set_pool_attribute", device);
+        let call = Call::new(self, "driver_pools_set_pool_attribute", device);
         let entry = call.function(self.table.driver_pools_set_pool_attribute)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, call.device(device)?, which as i32, value) };
@@ -1604,7 +932,7 @@ impl DriverPools for CBackend {
 
 impl HostRegistration for CBackend {
     unsafe fn register(&self, ptr: DevicePtr, bytes: u64, flags: HostFlags) -> Result<()> {
-        let call = self.call("host_registration_register", DeviceIndex(0));
+        let call = Call::new(self, "host_registration_register", DeviceIndex(0));
         let entry = call.function(self.table.host_registration_register)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, ptr.0, call.size(bytes)?, flags.bits()) };
@@ -1612,7 +940,7 @@ impl HostRegistration for CBackend {
     }
 
     unsafe fn unregister(&self, ptr: DevicePtr) -> Result<()> {
-        let call = self.call("host_registration_unregister", DeviceIndex(0));
+        let call = Call::new(self, "host_registration_unregister", DeviceIndex(0));
         let entry = call.function(self.table.host_registration_unregister)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, ptr.0) };
@@ -1620,7 +948,7 @@ impl HostRegistration for CBackend {
     }
 
     fn device_pointer(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<DevicePtr> {
-        let call = self.call("host_registration_device_pointer", device);
+        let call = Call::new(self, "host_registration_device_pointer", device);
         let entry = call.function(self.table.host_registration_device_pointer)?;
         let mut answer = <DevicePtr as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1631,7 +959,7 @@ impl HostRegistration for CBackend {
 
 impl ManagedMemory for CBackend {
     fn malloc_managed(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
-        let call = self.call("managed_memory_malloc_managed", device);
+        let call = Call::new(self, "managed_memory_malloc_managed", device);
         let entry = call.function(self.table.managed_memory_malloc_managed)?;
         let mut answer = <DevicePtr as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1647,7 +975,7 @@ impl ManagedMemory for CBackend {
         to: Option<DeviceIndex>,
         stream: Stream,
     ) -> Result<()> {
-        let call = self.call("managed_memory_prefetch_async", stream.device);
+        let call = Call::new(self, "managed_memory_prefetch_async", stream.device);
         let entry = call.function(self.table.managed_memory_prefetch_async)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1659,7 +987,7 @@ impl ManagedMemory for CBackend {
 
 impl StreamMemory for CBackend {
     unsafe fn write_value32(&self, stream: Stream, at: DevicePtr, value: u32) -> Result<()> {
-        let call = self.call("stream_memory_write_value32", stream.device);
+        let call = Call::new(self, "stream_memory_write_value32", stream.device);
         let entry = call.function(self.table.stream_memory_write_value32)?;
         let stream = call.stream(stream)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1670,7 +998,7 @@ impl StreamMemory for CBackend {
 
 impl Multicast for CBackend {
     fn multicast_granularity(&self, devices: u32, bytes: u64) -> Result<u64> {
-        let call = self.call("multicast_granularity", DeviceIndex(0));
+        let call = Call::new(self, "multicast_granularity", DeviceIndex(0));
         let entry = call.function(self.table.multicast_granularity)?;
         let mut answer = <u64 as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1679,7 +1007,7 @@ impl Multicast for CBackend {
     }
 
     fn create(&self, devices: u32, bytes: u64) -> Result<MulticastHandle> {
-        let call = self.call("multicast_create", DeviceIndex(0));
+        let call = Call::new(self, "multicast_create", DeviceIndex(0));
         let entry = call.function(self.table.multicast_create)?;
         let mut answer = 0;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1689,7 +1017,7 @@ impl Multicast for CBackend {
     }
 
     fn add_device(&self, object: MulticastHandle, device: DeviceIndex) -> Result<()> {
-        let call = self.call("multicast_add_device", device);
+        let call = Call::new(self, "multicast_add_device", device);
         let entry = call.function(self.table.multicast_add_device)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe {
@@ -1705,7 +1033,7 @@ impl Multicast for CBackend {
         memory: PhysicalHandle,
         bytes: u64,
     ) -> Result<()> {
-        let call = self.call("multicast_bind", DeviceIndex(0));
+        let call = Call::new(self, "multicast_bind", DeviceIndex(0));
         let entry = call.function(self.table.multicast_bind)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe {
@@ -1727,7 +1055,7 @@ impl Multicast for CBackend {
         offset: u64,
         bytes: u64,
     ) -> Result<()> {
-        let call = self.call("multicast_unbind", device);
+        let call = Call::new(self, "multicast_unbind", device);
         let entry = call.function(self.table.multicast_unbind)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe {
@@ -1745,7 +1073,7 @@ impl Multicast for CBackend {
 
 impl HostAccess for CBackend {
     unsafe fn unprotect(&self, ptr: DevicePtr) -> Result<()> {
-        let call = self.call("host_access_unprotect", DeviceIndex(0));
+        let call = Call::new(self, "host_access_unprotect", DeviceIndex(0));
         let entry = call.function(self.table.host_access_unprotect)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, ptr.0) };
@@ -1753,7 +1081,7 @@ impl HostAccess for CBackend {
     }
 
     unsafe fn protect(&self, ptr: DevicePtr) -> Result<()> {
-        let call = self.call("host_access_protect", DeviceIndex(0));
+        let call = Call::new(self, "host_access_protect", DeviceIndex(0));
         let entry = call.function(self.table.host_access_protect)?;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
         let status = unsafe { entry(self.table.context, ptr.0) };
@@ -1761,7 +1089,7 @@ impl HostAccess for CBackend {
     }
 
     fn host_access_of(&self, ptr: DevicePtr) -> Result<Access> {
-        let call = self.call("host_access_of", DeviceIndex(0));
+        let call = Call::new(self, "host_access_of", DeviceIndex(0));
         let entry = call.function(self.table.host_access_of)?;
         let mut answer = <Access as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
@@ -1770,7 +1098,7 @@ impl HostAccess for CBackend {
     }
 
     fn accounted(&self, device: DeviceIndex) -> Result<MemoryInfo> {
-        let call = self.call("host_access_accounted", device);
+        let call = Call::new(self, "host_access_accounted", device);
         let entry = call.function(self.table.host_access_accounted)?;
         let mut answer = <MemoryInfo as Value>::BLANK;
         // SAFETY: the table keeps its header's word (`from_table`), and the caller's promise is passed on.
