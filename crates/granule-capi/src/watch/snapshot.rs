@@ -1,14 +1,14 @@
 //! Snapshots: what an allocator holds and what it did.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::contexts::object;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, given};
+use crate::boundary::texts::Texts;
 use crate::bytes::granule_bytes;
-use crate::contexts::object;
 use crate::error::{Failure, GRANULE_DRIVER, granule_status};
-use crate::guard::guard;
-use crate::history::granule_trace_entry;
-use crate::pass::{self, given};
-use crate::pools::granule_pool_id;
-use crate::texts::Texts;
+use crate::pool_id::granule_pool_id;
+use crate::watch::history::granule_trace_entry;
 use granule::history::{SegmentContexts, SnapshotContexts};
 use granule::snapshot::{BlockState, SegmentInfo, Snapshot, Value};
 use granule::types::PoolId;

@@ -1,14 +1,12 @@
 //! Sleep and wake: pools give their memory up and keep their addresses.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, address, given, growing};
+use crate::boundary::report;
 use crate::bytes::granule_bytes;
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::memory::no_block;
-use crate::pass::{self, address, given};
-use crate::pools::granule_pool_id;
-use crate::report;
-use crate::sized::growing;
+use crate::pool_id::granule_pool_id;
 use granule::sleep::{Backup, Kept, Retention, SleepTag, Tags};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -217,7 +215,7 @@ pub unsafe extern "C" fn granule_is_asleep(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(a.engine.is_asleep(address(ptr)).ok_or_else(|| no_block(ptr))?);
+        out.set(a.engine.is_asleep(address(ptr)).ok_or_else(|| Failure::no_block(ptr))?);
         Ok(())
     })
 }

@@ -1,11 +1,10 @@
 //! Captures of graphs, and checkpoints of the pools that they use.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, Out, SizedOut, address, given, growing, pointer};
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::pass::{self, Out, address, given, pointer};
-use crate::pools::granule_pool_id;
-use crate::sized::{SizedOut, growing};
+use crate::pool_id::granule_pool_id;
 use granule::device::{CheckpointDelta, PoolCheckpoint};
 use granule::types::DevicePtr;
 use std::collections::BTreeSet;

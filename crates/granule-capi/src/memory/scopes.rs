@@ -1,10 +1,9 @@
 //! Statistics of a part of the program.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, Out, given, growing};
 use crate::error::granule_status;
-use crate::guard::guard;
-use crate::pass::{self, Out, given};
-use crate::sized::growing;
 use granule::allocator::StatScope;
 use granule::stats::{ScopeBytes, ScopeStats};
 

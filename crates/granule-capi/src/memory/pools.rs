@@ -1,29 +1,18 @@
 //! Private pools: who they serve, and where their memory comes from.
 
 use crate::allocator::granule_allocator;
-use crate::callback::{User, call};
+use crate::boundary::callback::{User, call};
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, address, given, growing, limit, pointer};
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::memory::limit;
-use crate::pass::{self, address, given, pointer};
-use crate::sized::growing;
-use crate::stats::granule_stat_array;
+use crate::pool_id::granule_pool_id;
+use crate::watch::stats::granule_stat_array;
 use granule::CachingAllocator;
 use granule::pool::{Filter, SegmentSource};
 use granule::types::{DevicePtr, PoolId, Stream};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::{Arc, Weak};
-
-/// A pool's id, PyTorch's MempoolId_t. {0, 0} is the default pool.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct granule_pool_id {
-    /// Not 0 for the pool of a capture.
-    pub first: u64,
-    /// Not 0 for a pool of the program.
-    pub second: u64,
-}
 
 /// Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
 /// allocator; in one of them no source is asked.
@@ -111,24 +100,6 @@ pub struct granule_pool_stats_t {
 }
 
 growing!(granule_pool_stats_t);
-
-impl granule_pool_id {
-    pub(crate) fn is_default(self) -> bool {
-        PoolId::from(self) == PoolId::DEFAULT
-    }
-}
-
-impl From<granule_pool_id> for PoolId {
-    fn from(id: granule_pool_id) -> Self {
-        Self(id.first, id.second)
-    }
-}
-
-impl From<PoolId> for granule_pool_id {
-    fn from(id: PoolId) -> Self {
-        Self { first: id.0, second: id.1 }
-    }
-}
 
 /// A source of C's.
 struct Source {

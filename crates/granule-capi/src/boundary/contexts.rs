@@ -1,6 +1,6 @@
 //! Call contexts that the program gathers: objects of C's behind the engine's [`Context`].
 
-use crate::callback::{call, call_at_end};
+use crate::boundary::callback::{call, call_at_end};
 use granule::history::{CallContext, Context};
 use granule::snapshot::Stack;
 use std::any::Any;

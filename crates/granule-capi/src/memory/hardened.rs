@@ -1,11 +1,10 @@
 //! The hardened mode: what it found.
 
 use crate::allocator::granule_allocator;
-use crate::callback::{User, call};
+use crate::boundary::callback::{User, call};
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, given, growing};
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::pass::{self, given};
-use crate::sized::growing;
 use granule::hardened::{Corruption, CorruptionReport};
 use std::ffi::{CString, c_char, c_void};
 

@@ -1,11 +1,11 @@
 //! Those who are told, and asked, while the allocator works.
 
 use crate::allocator::granule_allocator;
-use crate::callback::{User, call};
+use crate::boundary::callback::{User, call};
+use crate::boundary::guard::guard;
+use crate::boundary::pass::given;
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::pass::given;
-use crate::pools::granule_pool_id;
+use crate::pool_id::granule_pool_id;
 use granule::device::{SegmentChange, SegmentEvent};
 use granule::oom::{OomReport, ProcessMemory};
 use granule::types::DeviceIndex;

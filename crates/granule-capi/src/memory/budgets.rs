@@ -1,18 +1,16 @@
 //! Budgets of tenants, and who is told and asked about them.
 
 use crate::allocator::granule_allocator;
+use crate::allocator::tenants::Tenants;
+use crate::boundary::callback::{User, call};
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, given, growing, limit};
 use crate::bytes::granule_bytes;
-use crate::callback::{User, call};
-use crate::error::{Failure, GRANULE_BUDGET, granule_status};
-use crate::guard::guard;
-use crate::memory::limit;
-use crate::pass::{self, given};
-use crate::pools::granule_pool_id;
-use crate::sized::growing;
-use granule::budget::{Budget, BudgetEvent, BudgetOwner, Shortage, SpillRequest, TenantId};
+use crate::error::{Failure, granule_status};
+use crate::pool_id::granule_pool_id;
+use granule::budget::{Budget, BudgetEvent, BudgetOwner, Shortage, SpillRequest};
 use granule::types::PoolId;
 use std::ffi::{c_char, c_void};
-use std::sync::{Mutex, PoisonError};
 
 /// What a tenant may hold of its device, in bytes; UINT64_MAX is no mark. No mark is above the next one.
 #[repr(C)]
@@ -118,32 +116,6 @@ pub struct granule_spill_request {
     pub missing: u64,
     /// Why: one of GRANULE_SHORTAGE_...
     pub shortage: i32,
-}
-
-/// The tenants that C knows, by number: 1 for the first.
-#[derive(Default)]
-pub(crate) struct Tenants(Mutex<Vec<TenantId>>);
-
-impl Tenants {
-    pub(crate) fn number(&self, tenant: TenantId) -> u64 {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = known.iter().position(|known| *known == tenant).unwrap_or_else(|| {
-            known.push(tenant);
-            known.len() - 1
-        });
-        at as u64 + 1
-    }
-
-    fn tenant(&self, number: u64) -> Result<TenantId, Failure> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = number.checked_sub(1).and_then(|at| usize::try_from(at).ok());
-        at.and_then(|at| known.get(at)).copied().ok_or_else(|| {
-            Failure::own(
-                GRANULE_BUDGET,
-                format!("there is no tenant {number}: granule_tenant_create makes one"),
-            )
-        })
-    }
 }
 
 impl granule_budget {

@@ -1,7 +1,7 @@
 //! Structs that may grow: they begin with the size that the caller compiled.
 
+use super::handle;
 use crate::error::{Failure, GRANULE_ABI};
-use crate::pass::handle;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
@@ -18,7 +18,7 @@ pub(crate) unsafe trait Growing: Copy {
 macro_rules! growing {
     ($($name:ty),+ $(,)?) => {$(
         // SAFETY: `repr(C)` with the size first; figures, nullable pointers and functions, which may all be zero.
-        unsafe impl crate::sized::Growing for $name {
+        unsafe impl crate::boundary::pass::Growing for $name {
             const LEAST: usize = size_of::<Self>();
         }
     )+};

@@ -1,14 +1,13 @@
 //! Statistics.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, given, growing};
 use crate::bytes::granule_bytes;
 #[cfg(not(feature = "metrics"))]
 use crate::error::GRANULE_UNSUPPORTED;
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::pass::{self, given};
-use crate::pools::granule_pool_id;
-use crate::sized::growing;
+use crate::pool_id::granule_pool_id;
 use granule::stats::{DeviceStats, Stat, StatArray};
 
 /// One quantity over time.

@@ -1,9 +1,9 @@
 //! Devices that reach each other's memory.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, address, given};
 use crate::error::granule_status;
-use crate::guard::guard;
-use crate::pass::{self, address, given};
 use std::ffi::c_void;
 
 /// Whether one device could reach the memory of another.

@@ -1,10 +1,10 @@
 //! Blocks that other processes use.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::guard::{guard, or};
+use crate::boundary::pass::{self, Out, address, given, pointer};
 use crate::bytes::granule_bytes;
 use crate::error::granule_status;
-use crate::guard::{guard, or};
-use crate::pass::{self, Out, address, given, pointer};
 use granule::share::ImportedMemory;
 use std::ffi::c_void;
 use std::ptr::null_mut;

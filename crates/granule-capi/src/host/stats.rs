@@ -1,11 +1,10 @@
 //! Figures of pinned host memory.
 
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{given, growing};
 use crate::error::granule_status;
-use crate::guard::guard;
 use crate::host::granule_host_allocator;
-use crate::pass::given;
-use crate::sized::growing;
-use crate::stats::granule_stat;
+use crate::watch::stats::granule_stat;
 use granule::host::{DurationStat, HostStats};
 
 /// How long calls took, in microseconds.

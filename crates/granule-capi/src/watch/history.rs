@@ -1,15 +1,14 @@
 //! The history: who took and gave back what, and who sees it happen.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::callback::{User, call};
+use crate::boundary::contexts::{Gather, Recorder, Release, object};
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, address, given, growing};
+use crate::boundary::texts::Texts;
 use crate::bytes::granule_bytes;
-use crate::callback::{User, call};
-use crate::contexts::{Gather, Recorder, Release, object};
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::pass::{self, address, given};
-use crate::pools::granule_pool_id;
-use crate::sized::growing;
-use crate::texts::Texts;
+use crate::pool_id::granule_pool_id;
 use granule::history::{self, Context, HistoryOptions, RecordContext, Stage};
 use granule::snapshot::{Action, TraceEntry, Value};
 use granule::types::{DeviceIndex, PoolId};

@@ -1,6 +1,9 @@
 //! What C passes: pointers, texts, arrays, places for answers. The only module that trusts a pointer.
 
+mod sized;
+
 use crate::error::{Failure, GRANULE_INVALID_DEVICE};
+use granule::config::MemoryLimit;
 use granule::types::{DeviceIndex, DevicePtr};
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
@@ -9,18 +12,18 @@ use std::ptr::NonNull;
 macro_rules! given {
     ($way:ident $argument:ident) => {{
         // SAFETY: what callers promise.
-        let given = unsafe { crate::pass::$way($argument, stringify!($argument)) };
+        let given = unsafe { crate::boundary::pass::$way($argument, stringify!($argument)) };
         given?
     }};
     ($way:ident $argument:ident, $length:ident) => {{
         // SAFETY: what callers promise.
-        let given = unsafe { crate::pass::$way($argument, $length, stringify!($argument)) };
+        let given = unsafe { crate::boundary::pass::$way($argument, $length, stringify!($argument)) };
         given?
     }};
 }
 pub(crate) use given;
 
-pub(crate) use crate::sized::{optional_sized_out, sized, sized_out};
+pub(crate) use sized::{Growing, SizedOut, growing, optional_sized_out, sized, sized_out};
 
 /// A place for an answer. It is written where all went well, and only then.
 pub(crate) struct Out<T>(NonNull<T>);
@@ -194,4 +197,9 @@ pub(crate) fn address(ptr: *const c_void) -> DevicePtr {
 #[inline(always)]
 pub(crate) fn pointer(address: DevicePtr) -> *mut c_void {
     std::ptr::with_exposed_provenance_mut(address.0 as usize)
+}
+
+/// A limit in bytes, where `u64::MAX` is none.
+pub(crate) fn limit(bytes: u64) -> Option<MemoryLimit> {
+    (bytes != u64::MAX).then_some(MemoryLimit::Bytes(bytes))
 }

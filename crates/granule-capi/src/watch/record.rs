@@ -1,48 +1,13 @@
 //! Recording what the program asks, as traces that Granule's tools read.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::given;
 use crate::bytes::granule_bytes;
-use crate::error::{Failure, GRANULE_RECORDING, GRANULE_SETTINGS, granule_status};
-use crate::guard::guard;
-use crate::pass::given;
-use granule::CachingAllocator;
+use crate::error::granule_status;
 use granule::record::{RecordError, RecordOptions, Recorder};
 use serde_json::json;
 use std::ffi::c_char;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// An allocator's recording; it stays after its end, to be asked about.
-#[derive(Default)]
-pub(crate) struct Recording(Mutex<Option<Recorder>>);
-
-impl Recording {
-    /// What GRANULE_RECORD asks for. A text that is not understood is a failure; where nothing can be recorded, the program goes
-    /// on without, and the log says why.
-    pub(crate) fn from_env(engine: &Arc<CachingAllocator>) -> Result<Self, Failure> {
-        match Recorder::from_env(engine) {
-            Ok(recorder) => Ok(Self(Mutex::new(recorder))),
-            Err(error @ RecordError::Options(_)) => Err(error.into()),
-            Err(error) => {
-                tracing::warn!(%error, "nothing is recorded");
-                Ok(Self::default())
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Recorder>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl From<RecordError> for Failure {
-    fn from(error: RecordError) -> Self {
-        match error {
-            RecordError::Allocator(error) => Self::Engine(error),
-            RecordError::Options(_) => Self::own(GRANULE_SETTINGS, error.to_string()),
-            _ => Self::own(GRANULE_RECORDING, error.to_string()),
-        }
-    }
-}
 
 /// Records what the program asks of all devices, from now on: `DIRECTORY[,rotate=SIZE][,keep=N][,max_entries=N][,on_oom=True]`, as
 /// in the variable GRANULE_RECORD, which starts a recording when an allocator is made. Ends with granule_record_stop, with the

@@ -21,50 +21,6 @@ pub(crate) fn pool(pool: PoolId) -> Value {
 
 /// The report. Sizes are bytes, addresses are numbers.
 pub(crate) fn out_of_memory(report: &OomReport) -> Value {
-    let tenant = report.tenant.as_ref().map(|tenant| {
-        json!({
-            "name": &*tenant.name,
-            "held": tenant.held,
-            "guarantee": tenant.marks.guarantee,
-            "soft": tenant.marks.soft,
-            "hard": tenant.marks.hard,
-            "refuses": tenant.refuses,
-        })
-    });
-    let processes: Vec<Value> = report
-        .processes
-        .iter()
-        .map(|process| json!({ "pid": process.pid, "bytes": process.bytes }))
-        .collect();
-    let pools: Vec<Value> = report
-        .pools
-        .iter()
-        .map(|cache| {
-            json!({
-                "pool": pool(cache.pool),
-                "free": cache.free,
-                "largest": cache.largest,
-                "releasable": cache.releasable,
-            })
-        })
-        .collect();
-    let blockers: Vec<Value> = report
-        .blockers
-        .iter()
-        .map(|blocker| {
-            json!({
-                "address": blocker.ptr.0,
-                "size": blocker.size,
-                "beside": blocker.beside,
-                "would_free": blocker.would_free(),
-            })
-        })
-        .collect();
-    let remedies: Vec<Value> = report
-        .remedies
-        .iter()
-        .map(|remedy| json!({ "what": remedy.what, "bytes": remedy.bytes, "enough": remedy.enough }))
-        .collect();
     json!({
         "text": report.to_string(),
         "label": report.label,
@@ -87,15 +43,64 @@ pub(crate) fn out_of_memory(report: &OomReport) -> Value {
         "largest_fit": report.largest_fit,
         "largest_anywhere": report.largest_anywhere,
         "pool_limit": report.pool_limit,
-        "tenant": tenant,
+        "tenant": tenant(report),
         "kept_for_others": report.kept_for_others,
         "source_refused": report.source_refused,
         "growable": report.growable,
         "reserve_too_small": report.reserve_too_small,
         "reserve_class": report.reserve_class,
-        "processes": processes,
-        "pools": pools,
-        "blockers": blockers,
-        "remedies": remedies,
+        "processes": processes(report),
+        "pools": pools(report),
+        "blockers": blockers(report),
+        "remedies": remedies(report),
     })
+}
+
+fn tenant(report: &OomReport) -> Option<Value> {
+    report.tenant.as_ref().map(|tenant| {
+        json!({
+            "name": &*tenant.name,
+            "held": tenant.held,
+            "guarantee": tenant.marks.guarantee,
+            "soft": tenant.marks.soft,
+            "hard": tenant.marks.hard,
+            "refuses": tenant.refuses,
+        })
+    })
+}
+
+fn processes(report: &OomReport) -> Vec<Value> {
+    let processes = report.processes.iter();
+    processes.map(|process| json!({ "pid": process.pid, "bytes": process.bytes })).collect()
+}
+
+fn pools(report: &OomReport) -> Vec<Value> {
+    let pools = report.pools.iter().map(|cache| {
+        json!({
+            "pool": pool(cache.pool),
+            "free": cache.free,
+            "largest": cache.largest,
+            "releasable": cache.releasable,
+        })
+    });
+    pools.collect()
+}
+
+fn blockers(report: &OomReport) -> Vec<Value> {
+    let blockers = report.blockers.iter().map(|blocker| {
+        json!({
+            "address": blocker.ptr.0,
+            "size": blocker.size,
+            "beside": blocker.beside,
+            "would_free": blocker.would_free(),
+        })
+    });
+    blockers.collect()
+}
+
+fn remedies(report: &OomReport) -> Vec<Value> {
+    let remedies = report.remedies.iter();
+    remedies
+        .map(|remedy| json!({ "what": remedy.what, "bytes": remedy.bytes, "enough": remedy.enough }))
+        .collect()
 }

@@ -1,10 +1,10 @@
 //! Graphs that own their memory, for programs that capture through the library.
 
 use crate::allocator::granule_allocator;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{Out, given};
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::pass::{Out, given};
-use crate::pools::granule_pool_id;
+use crate::pool_id::granule_pool_id;
 use granule::backend::CaptureMode;
 use granule::graph::{CapturedGraph, GraphCapture};
 use granule::types::{BackendId, PoolId, Stream};
@@ -121,7 +121,8 @@ pub unsafe extern "C" fn granule_graph_launch(
 ) -> granule_status {
     guard(|| {
         let g = given!(handle g);
-        let stream = Stream { raw: stream, device: crate::pass::device(device)?, backend: g.backend };
+        let stream =
+            Stream { raw: stream, device: crate::boundary::pass::device(device)?, backend: g.backend };
         let mut graph = g.graph.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: what callers promise of memory that is not of the graph's pools.
         Ok(unsafe { graph.launch(stream) }?)

@@ -1,10 +1,10 @@
 //! Streams and events of the device, for shims of accelerators that have no runtime of their own in the program.
 
 use crate::allocator::granule_allocator;
-use crate::callback::{User, call_at_end};
+use crate::boundary::callback::{User, call_at_end};
+use crate::boundary::guard::{answer, guard};
+use crate::boundary::pass::given;
 use crate::error::{Failure, GRANULE_NOT_READY, GRANULE_OK, granule_status};
-use crate::guard::{answer, guard};
-use crate::pass::given;
 use granule::backend::{EventFlags, Readiness};
 use granule::types::{Event, Stream};
 use std::ffi::c_void;
