@@ -1,6 +1,6 @@
 //! `granule.h`, the header of the C ABI, from the sources of `crates/granule-capi`.
 //!
-//! Modules stand in the header in the order in which `lib.rs` names them.
+//! Modules stand in the header in the order in which they are named, each before those within it.
 
 use crate::process::root;
 use anyhow::{Context, Result, bail};
@@ -65,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 fn generate(folder: &Path) -> Result<String> {
     let mut builder = Builder::new().with_config(config());
-    for module in modules(&folder.join("src"))? {
+    for module in modules(&folder.join("src"), "lib.rs")? {
         builder = builder.with_src(module);
     }
     let bindings = builder.generate().context("cbindgen could not read the sources of the C ABI")?;
@@ -117,18 +117,23 @@ fn config() -> Config {
     }
 }
 
-/// The files of the crate's modules, in the order in which `lib.rs` names them.
-fn modules(folder: &Path) -> Result<Vec<PathBuf>> {
-    let lib = folder.join("lib.rs");
-    let text = std::fs::read_to_string(&lib).with_context(|| format!("could not read {}", lib.display()))?;
-    let file = syn::parse_file(&text)?;
-    let public = file.items.iter().filter_map(|item| match item {
-        syn::Item::Mod(module) if matches!(module.vis, syn::Visibility::Public(_)) => {
-            Some(module.ident.to_string())
+/// The files of the public modules that the file `name` of `folder` names, in its order, each with those within it.
+fn modules(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
+    let file = folder.join(name);
+    let text =
+        std::fs::read_to_string(&file).with_context(|| format!("could not read {}", file.display()))?;
+    let within = if name == "lib.rs" { folder.to_owned() } else { file.with_extension("") };
+    let mut found = Vec::new();
+    for item in syn::parse_file(&text)?.items {
+        if let syn::Item::Mod(module) = item
+            && matches!(module.vis, syn::Visibility::Public(_))
+        {
+            let name = format!("{}.rs", module.ident);
+            found.push(within.join(&name));
+            found.extend(modules(&within, &name)?);
         }
-        _ => None,
-    });
-    Ok(public.map(|name| folder.join(name).with_extension("rs")).collect())
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod error;
 mod limit;
 mod number;
 mod options;
+mod plain;
 pub mod pytorch;
 pub mod strict;
 mod text;

@@ -1,10 +1,9 @@
 //! The backend over a table, and the check of the table.
 
 use crate::VERSION;
-use crate::call::Call;
-use crate::generated::{self, Table};
 use crate::names;
-use backend_api::types::{BackendId, DeviceIndex, DeviceKind};
+use crate::table::{self, Table};
+use backend_api::types::{BackendId, DeviceKind};
 use backend_api::{Backend, LabelOwner, LabelTaken, Result, Unsupported};
 use std::ffi::{CStr, c_char};
 use std::mem::{MaybeUninit, offset_of};
@@ -82,7 +81,7 @@ impl CBackend {
         // SAFETY: the caller's promise is passed on.
         let table = unsafe { read(table)? };
         let missing: Vec<_> =
-            generated::required(&table).filter(|(_, there)| !there).map(|(name, _)| name).collect();
+            table::required(&table).filter(|(_, there)| !there).map(|(name, _)| name).collect();
         if !missing.is_empty() {
             return Err(TableError::Missing(missing));
         }
@@ -102,10 +101,6 @@ impl CBackend {
         };
         let id = BackendId::fresh();
         Ok(Arc::new(Self { id, kind, name, label, table, devices: OnceLock::new(), _owner: owner }))
-    }
-
-    pub(crate) fn call(&self, name: &'static str, device: DeviceIndex) -> Call<'_> {
-        Call { backend: self, name, device }
     }
 
     /// How many devices there are; asked once.

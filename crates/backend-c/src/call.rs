@@ -16,14 +16,18 @@ const FIRST_ERROR: i32 = 2;
 /// A call under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call<'b> {
-    pub(crate) backend: &'b CBackend,
+    backend: &'b CBackend,
     /// The table's function.
-    pub(crate) name: &'static str,
+    name: &'static str,
     /// The device it is about.
-    pub(crate) device: DeviceIndex,
+    device: DeviceIndex,
 }
 
-impl Call<'_> {
+impl<'b> Call<'b> {
+    pub(crate) fn new(backend: &'b CBackend, name: &'static str, device: DeviceIndex) -> Self {
+        Self { backend, name, device }
+    }
+
     // --- before ---------------------------------------------------------------------------------
 
     pub(crate) fn function<F>(&self, function: Option<F>) -> Result<F> {

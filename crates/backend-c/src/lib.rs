@@ -10,14 +10,15 @@
 
 mod backend;
 mod call;
-mod generated;
+mod forward;
 mod host_function;
 mod names;
+mod table;
 mod values;
 
 pub use backend::{CBackend, TableError};
-pub use generated::Table;
 pub use host_function::HostCallback;
+pub use table::Table;
 pub use values::{
     RawAddressRange, RawCaptureStatus, RawDeviceProperties, RawEvent, RawIpcHandle, RawMemoryInfo,
     RawPhysicalProperties, RawPointerInfo, RawPriorityRange, RawShareableHandle, RawStream, Value,

@@ -1,6 +1,5 @@
 //! Captures under way, and the graphs they leave.
 
-use crate::queue::Member;
 use crate::slab::Slab;
 use crate::work::{Spans, Work};
 use backend_api::{CaptureMode, HostFunction};
@@ -86,6 +85,13 @@ impl CaptureState {
     pub(crate) fn into_body(self) -> GraphBody {
         GraphBody { nodes: self.nodes, releases: self.releases }
     }
+}
+
+/// A stream that takes part in a capture.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(crate) capture: u64,
+    pub(crate) frontier: Vec<u64>,
 }
 
 /// All captures and graphs of a machine.

@@ -1,11 +1,12 @@
 //! Streams and events: what is queued where, and how far each stream has come.
 
 use crate::config::{Clock, OpenRegConfig};
-use crate::graph::GraphBody;
+use crate::graph::{GraphBody, Member};
 use crate::os::SharedFlag;
 use crate::refusal::{Answer, Refusal};
 use crate::slab::Slab;
-use crate::work::{Point, Span, Spans, Work};
+use crate::space::Span;
+use crate::work::{Point, Spans, Work};
 use backend_api::EventFlags;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar};
@@ -21,13 +22,6 @@ pub(crate) struct Operation {
     pub(crate) work: Work,
     /// The graph it was launched with, kept alive until it is done.
     pub(crate) graph: Option<Arc<GraphBody>>,
-}
-
-/// A stream that takes part in a capture.
-#[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) capture: u64,
-    pub(crate) frontier: Vec<u64>,
 }
 
 #[derive(Debug)]

@@ -1,6 +1,26 @@
-//! Addresses: which are free, and the lowest place where a range fits.
+//! Addresses: ranges of them, which are free, and the lowest place where a range fits.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU64;
+
+/// A range of addresses that an operation uses; empty where `start == end`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Span {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Who uses it, where the program told: two users of one place must be ordered.
+    pub(crate) user: Option<NonZeroU64>,
+}
+
+impl Span {
+    pub(crate) const fn new(at: u64, bytes: u64) -> Self {
+        Self { start: at, end: at.saturating_add(bytes), user: None }
+    }
+
+    pub(crate) const fn overlaps(self, other: Self) -> bool {
+        self.start < other.end && other.start < self.end
+    }
+}
 
 /// Free ranges of one address window.
 ///

@@ -2,9 +2,9 @@
 
 use crate::memory::Extent;
 use crate::os::SharedFlag;
+use crate::space::Span;
 use backend_api::HostFunction;
 use std::io;
-use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,25 +13,6 @@ use std::time::Duration;
 pub(crate) struct Point {
     pub(crate) stream: u64,
     pub(crate) sequence: u64,
-}
-
-/// A range of addresses that an operation uses; empty where `start == end`.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Span {
-    pub(crate) start: u64,
-    pub(crate) end: u64,
-    /// Who uses it, where the program told: two users of one place must be ordered.
-    pub(crate) user: Option<NonZeroU64>,
-}
-
-impl Span {
-    pub(crate) const fn new(at: u64, bytes: u64) -> Self {
-        Self { start: at, end: at.saturating_add(bytes), user: None }
-    }
-
-    pub(crate) const fn overlaps(self, other: Self) -> bool {
-        self.start < other.end && other.start < self.end
-    }
 }
 
 /// The ranges one operation uses.

@@ -1,7 +1,6 @@
-//! What a check is, and how it ends.
+//! What a check is, and the words that checks are written in.
 
-use crate::Context;
-use backend_api::{BackendError, Unsupported};
+use crate::{Context, Verdict};
 use serde::Serialize;
 
 /// The part of the contract that a check belongs to; the first part of its name.
@@ -62,39 +61,6 @@ impl Check {
     pub fn matches(&self, part: &str) -> bool {
         let what = self.name.split_once('.').map_or(self.name, |(_, what)| what);
         self.name.starts_with(part) || what.contains(part)
-    }
-}
-
-/// How a check ends: `Ok` where the rule holds.
-pub type Verdict = std::result::Result<(), Stop>;
-
-/// Why a check ended early.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// The rule is broken.
-    Failed(String),
-    /// The rule does not apply here, and why.
-    Skipped(String),
-}
-
-/// A driver call that should have worked did not.
-impl From<BackendError> for Stop {
-    fn from(error: BackendError) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-/// A family that is absent has nothing to check.
-impl From<Unsupported> for Stop {
-    fn from(absent: Unsupported) -> Self {
-        Self::Skipped(absent.to_string())
-    }
-}
-
-/// Something around the check went wrong: a pipe, a child process.
-impl From<std::io::Error> for Stop {
-    fn from(error: std::io::Error) -> Self {
-        Self::Failed(error.to_string())
     }
 }
 

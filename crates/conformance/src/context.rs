@@ -6,7 +6,7 @@ mod held;
 pub(crate) use held::clean_up;
 pub use held::{Buffer, Gate, HostBuffer, LocalEvent, LocalStream};
 
-use crate::child::ChildCommand;
+use crate::peer::ChildCommand;
 use crate::{Options, Stop, Verdict};
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{Backend, BackendError, CopyKind, ErrorKind, EventFlags, HostFlags, Readiness};

@@ -30,16 +30,29 @@
 
 mod check;
 pub mod checks;
-pub mod child;
 mod context;
 mod guide;
 pub mod interpose;
+mod options;
+mod peer;
 mod program;
 mod runner;
 mod scorecard;
+mod service;
+mod subject;
+mod verdict;
 
-pub use check::{Area, Check, Stop, Verdict};
+pub use check::{Area, Check};
 pub use context::{Buffer, Context, Gate, HostBuffer, LocalEvent, LocalStream};
+pub use options::Options;
 pub use program::main;
-pub use runner::{Options, Progress, Subject, run};
-pub use scorecard::{Outcome, Scorecard, Scored};
+pub use runner::{Progress, run};
+pub use scorecard::{Scorecard, Scored};
+pub use subject::Subject;
+pub use verdict::{Outcome, Stop, Verdict};
+
+/// The second process: this program again, over a backend of its own.
+pub mod child {
+    pub use crate::peer::{ChildCommand, is_child};
+    pub use crate::service::serve;
+}

@@ -1,95 +1,13 @@
 //! Runs checks, each on a thread of its own and with a deadline.
 
-use crate::child::{ChildCommand, Peer};
-use crate::context::Context;
-use crate::scorecard::{Outcome, Scorecard, Scored};
-use crate::{Check, Stop, checks, guide};
+use crate::peer::{ChildCommand, Peer};
+use crate::scorecard::{Scorecard, Scored};
+use crate::{Check, Context, Options, Outcome, Stop, Subject, checks, guide};
 use backend_api::{Backend, Result};
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
-
-/// What is checked: a backend by name, and how to start it.
-pub struct Subject {
-    name: String,
-    open: Box<dyn Fn() -> Result<Arc<dyn Backend>> + Send + Sync>,
-}
-
-impl fmt::Debug for Subject {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subject").field("name", &self.name).finish_non_exhaustive()
-    }
-}
-
-impl Subject {
-    /// A subject; `open` is called once here and once in each child process.
-    pub fn new(
-        name: impl Into<String>,
-        open: impl Fn() -> Result<Arc<dyn Backend>> + Send + Sync + 'static,
-    ) -> Self {
-        Self { name: name.into(), open: Box::new(open) }
-    }
-
-    /// Its name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Starts the backend.
-    ///
-    /// # Errors
-    /// What the backend says.
-    pub fn open(&self) -> Result<Arc<dyn Backend>> {
-        (self.open)()
-    }
-}
-
-/// How a run is done.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Only checks that one of these parts of names selects ([`Check::matches`]); all where empty.
-    pub only: Vec<String>,
-    /// How long one check may take before it counts as failed.
-    pub deadline: Duration,
-    /// How long a check waits for what must happen soon.
-    pub patience: Duration,
-    /// After so many checks that did not end in time, the rest is skipped: a backend that stands still would
-    /// take the deadline for each of them.
-    pub hangs: usize,
-    /// How often each check runs; it has failed where one run did. For what goes wrong now and then.
-    pub repeat: u32,
-    /// How a second process is started. All checks run in one then, so that no backend ends the run. `None` runs them here,
-    /// and skips those that need another process.
-    pub child: Option<ChildCommand>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            only: Vec::new(),
-            deadline: Duration::from_secs(20),
-            patience: Duration::from_secs(10),
-            hangs: 3,
-            repeat: 1,
-            child: None,
-        }
-    }
-}
-
-impl Options {
-    /// When a closed gate gives up: a check that died must not hold the driver's thread for ever.
-    pub(crate) fn gate_limit(&self) -> Duration {
-        self.patience * 2
-    }
-
-    /// How long a check takes where the backend stands still: until its gate gives up, or the deadline.
-    fn standstill(&self) -> Duration {
-        self.deadline.min(self.gate_limit())
-    }
-}
+use std::time::Instant;
 
 /// What a run tells as it goes.
 #[derive(Clone, Copy, Debug)]
@@ -157,7 +75,7 @@ impl Place<'_> {
             None => command.start(),
         };
         let (outcome, left) = match started {
-            Ok(started) => started.check(check.name, options, command),
+            Ok(started) => started.check(check.name, options.deadline, options.patience, command),
             Err(Stop::Failed(why) | Stop::Skipped(why)) => (Outcome::Failed(why), None),
         };
         // What a broken check left behind must not disturb the next.

@@ -1,20 +1,8 @@
 //! The result of a run, as text and as JSON.
 
-use crate::Area;
-use serde::{Deserialize, Serialize};
+use crate::{Area, Outcome};
+use serde::Serialize;
 use std::fmt;
-
-/// How one check ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", content = "why", rename_all = "snake_case")]
-pub enum Outcome {
-    /// The rule holds.
-    Passed,
-    /// The rule is broken, and how.
-    Failed(String),
-    /// The rule does not apply, and why.
-    Skipped(String),
-}
 
 /// One check and how it ended.
 #[derive(Clone, Debug, Serialize)]

@@ -7,7 +7,7 @@ mod slices;
 
 use crate::Source;
 use crate::clock::Clock;
-use analysis::run::Moment;
+use analysis::run::{Moment, Run};
 use packet::{Args, Packet, Phase, Track};
 use serde_json::json;
 use std::io::{self, Write};
@@ -64,59 +64,13 @@ pub fn write(source: &Source<'_>, options: &Options, output: impl Write) -> io::
             trace.packet(&Packet::counter(&counter.name, time, value))?;
         }
     }
-
-    let figures = run.iteration_figures();
-    for figures in &figures {
-        trace.packet(&Packet {
-            phase: Phase::Complete,
-            name: &format!("iteration {}", figures.number),
-            category: "iteration",
-            time: clock.on_axis(figures.begin),
-            duration: Some(length(&clock, figures.begin, figures.end)),
-            track: Track::Iterations,
-            args: slices::iteration(figures),
-            ..Packet::default()
-        })?;
-    }
-    for refusal in &run.refusals {
-        trace.packet(&Packet {
-            phase: Phase::Instant,
-            name: "out of memory",
-            category: "oom",
-            time: clock.on_axis(refusal.at),
-            scope: Some("p"),
-            track: Track::Happenings,
-            args: slices::refusal(run, refusal),
-            ..Packet::default()
-        })?;
-    }
-    let notes = run.notes.iter().map(|(at, text)| (*at, &**text, "note"));
-    let flushes = run.flushes.iter().map(|at| (*at, "empty_cache", "flush"));
-    for (at, name, category) in notes.chain(flushes) {
-        let (time, track) = (clock.on_axis(at), Track::Happenings);
-        let instant = Packet { phase: Phase::Instant, name, category, time, track, ..Packet::default() };
-        trace.packet(&Packet { scope: Some("t"), ..instant })?;
-    }
+    trace.iterations(run, &clock)?;
+    trace.happenings(run, &clock)?;
 
     let largest = slices::largest(run, options.slices);
     written.slices = largest.len();
     written.least = largest.iter().map(|index| run.allocations[*index].size).min().unwrap_or_default();
-    for index in largest {
-        let life = &run.allocations[index];
-        let begin = Packet {
-            phase: Phase::AsyncBegin,
-            name: slices::name(run, life),
-            category: "allocation",
-            id: Some(index),
-            time: clock.on_axis(life.begin),
-            args: slices::allocation(run, life),
-            ..Packet::default()
-        };
-        let time = clock.on_axis(life.end.min(run.length)).max(begin.time);
-        let end = Packet { phase: Phase::AsyncEnd, time, args: Args::new(), ..begin.clone() };
-        trace.packet(&begin)?;
-        trace.packet(&end)?;
-    }
+    trace.allocations(run, &clock, &largest)?;
     trace.finish(source, &written)?;
     Ok(written)
 }
@@ -157,6 +111,67 @@ impl<W: Write> Trace<W> {
     fn raw(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         self.output.write_all(b"\n")?;
         serde_json::to_writer(&mut self.output, packet)?;
+        Ok(())
+    }
+
+    fn iterations(&mut self, run: &Run, clock: &Clock) -> io::Result<()> {
+        for figures in &run.iteration_figures() {
+            self.packet(&Packet {
+                phase: Phase::Complete,
+                name: &format!("iteration {}", figures.number),
+                category: "iteration",
+                time: clock.on_axis(figures.begin),
+                duration: Some(length(clock, figures.begin, figures.end)),
+                track: Track::Iterations,
+                args: slices::iteration(figures),
+                ..Packet::default()
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Refused requests, notes, flushes.
+    fn happenings(&mut self, run: &Run, clock: &Clock) -> io::Result<()> {
+        for refusal in &run.refusals {
+            self.packet(&Packet {
+                phase: Phase::Instant,
+                name: "out of memory",
+                category: "oom",
+                time: clock.on_axis(refusal.at),
+                scope: Some("p"),
+                track: Track::Happenings,
+                args: slices::refusal(run, refusal),
+                ..Packet::default()
+            })?;
+        }
+        let notes = run.notes.iter().map(|(at, text)| (*at, &**text, "note"));
+        let flushes = run.flushes.iter().map(|at| (*at, "empty_cache", "flush"));
+        for (at, name, category) in notes.chain(flushes) {
+            let (time, track) = (clock.on_axis(at), Track::Happenings);
+            let instant = Packet { phase: Phase::Instant, name, category, time, track, ..Packet::default() };
+            self.packet(&Packet { scope: Some("t"), ..instant })?;
+        }
+        Ok(())
+    }
+
+    /// The lives of these allocations, as slices.
+    fn allocations(&mut self, run: &Run, clock: &Clock, indices: &[usize]) -> io::Result<()> {
+        for &index in indices {
+            let life = &run.allocations[index];
+            let begin = Packet {
+                phase: Phase::AsyncBegin,
+                name: slices::name(run, life),
+                category: "allocation",
+                id: Some(index),
+                time: clock.on_axis(life.begin),
+                args: slices::allocation(run, life),
+                ..Packet::default()
+            };
+            let time = clock.on_axis(life.end.min(run.length)).max(begin.time);
+            let end = Packet { phase: Phase::AsyncEnd, time, args: Args::new(), ..begin.clone() };
+            self.packet(&begin)?;
+            self.packet(&end)?;
+        }
         Ok(())
     }
 

@@ -38,6 +38,33 @@ struct granule_backend_table;
  */
 #define GRANULE_ABI_VERSION 1
 
+/** The limit of all that is held on the device. */
+#define GRANULE_OWNER_DEVICE 0
+
+/** A pool's own limit. */
+#define GRANULE_OWNER_POOL 1
+
+/** A tenant's. */
+#define GRANULE_OWNER_TENANT 2
+
+/** The pool is at its own limit. */
+#define GRANULE_SHORTAGE_POOL 0
+
+/** The tenant is at its hard limit. */
+#define GRANULE_SHORTAGE_TENANT 1
+
+/** What is left is guaranteed to other tenants. */
+#define GRANULE_SHORTAGE_GUARANTEES 2
+
+/** The device is full, or a limit on all that is held is reached. */
+#define GRANULE_SHORTAGE_DEVICE 3
+
+/** The program wrote past the end of a block. */
+#define GRANULE_CORRUPTION_OVERFLOW 0
+
+/** The program wrote to a block after its free. */
+#define GRANULE_CORRUPTION_USE_AFTER_FREE 1
+
 /** All requests. */
 #define GRANULE_FILTER_ALWAYS 0
 
@@ -52,6 +79,18 @@ struct granule_backend_table;
 
 /** Those that a function accepts. It is called with no lock held, at every request; it may use the allocator. */
 #define GRANULE_FILTER_CUSTOM 4
+
+/** Contents are lost. */
+#define GRANULE_BACKUP_DISCARD 0
+
+/** In page-locked host memory, given back after the wake. */
+#define GRANULE_BACKUP_PINNED 1
+
+/** In page-locked host memory that is kept for the next sleep. */
+#define GRANULE_BACKUP_PINNED_KEEP 2
+
+/** In a file without a name in a directory. */
+#define GRANULE_BACKUP_FILE 3
 
 /** Contexts are never gathered. */
 #define GRANULE_CONTEXT_NEVER 0
@@ -103,45 +142,6 @@ struct granule_backend_table;
 
 /** Given back, waiting for other streams. */
 #define GRANULE_BLOCK_PENDING 2
-
-/** Contents are lost. */
-#define GRANULE_BACKUP_DISCARD 0
-
-/** In page-locked host memory, given back after the wake. */
-#define GRANULE_BACKUP_PINNED 1
-
-/** In page-locked host memory that is kept for the next sleep. */
-#define GRANULE_BACKUP_PINNED_KEEP 2
-
-/** In a file without a name in a directory. */
-#define GRANULE_BACKUP_FILE 3
-
-/** The limit of all that is held on the device. */
-#define GRANULE_OWNER_DEVICE 0
-
-/** A pool's own limit. */
-#define GRANULE_OWNER_POOL 1
-
-/** A tenant's. */
-#define GRANULE_OWNER_TENANT 2
-
-/** The pool is at its own limit. */
-#define GRANULE_SHORTAGE_POOL 0
-
-/** The tenant is at its hard limit. */
-#define GRANULE_SHORTAGE_TENANT 1
-
-/** What is left is guaranteed to other tenants. */
-#define GRANULE_SHORTAGE_GUARANTEES 2
-
-/** The device is full, or a limit on all that is held is reached. */
-#define GRANULE_SHORTAGE_DEVICE 3
-
-/** The program wrote past the end of a block. */
-#define GRANULE_CORRUPTION_OVERFLOW 0
-
-/** The program wrote to a block after its free. */
-#define GRANULE_CORRUPTION_USE_AFTER_FREE 1
 
 /** As PyTorch rounds: powers of two. */
 #define GRANULE_SIZING_PYTORCH 0
@@ -292,6 +292,176 @@ typedef struct granule_cache_info_t {
     uint64_t largest;
 } granule_cache_info_t;
 
+/** What a tenant may hold of its device, in bytes; UINT64_MAX is no mark. No mark is above the next one. */
+typedef struct granule_budget {
+    /** sizeof(granule_budget). */
+    uint32_t size;
+    /** What it can always have, whatever others do. */
+    uint64_t guarantee;
+    /** Beyond it, its cached memory goes back before more is taken. */
+    uint64_t soft;
+    /** Beyond it nothing is taken. */
+    uint64_t hard;
+} granule_budget;
+
+/** What a tenant holds, and what became of its requests. Bytes, but for counts. */
+typedef struct granule_tenant_stats_t {
+    /** sizeof(granule_tenant_stats_t). */
+    uint32_t size;
+    /** Guaranteed to it. */
+    uint64_t guarantee;
+    /** Its soft limit; UINT64_MAX where it has none. */
+    uint64_t soft;
+    /** Its hard limit; UINT64_MAX where it has none. */
+    uint64_t hard;
+    /** Held from the device. */
+    uint64_t held;
+    /** The most it held. */
+    uint64_t peak;
+    /** Requests that ended for want of memory. */
+    uint64_t refusals;
+    /** How often it crossed its soft limit upwards. */
+    uint64_t soft_crossings;
+    /** How often a spill hook made room for one of its requests. */
+    uint64_t spills;
+    /** Bytes that hooks said they had freed for it. */
+    uint64_t spilled_bytes;
+} granule_tenant_stats_t;
+
+/** A soft limit was crossed, upwards. */
+typedef struct granule_budget_event {
+    /** What the library has written: a later one may write more. */
+    uint32_t size;
+    /** The device. */
+    int32_t device;
+    /** Whose limit it is: one of GRANULE_OWNER_... */
+    int32_t owner;
+    /** The pool for which memory was taken, or whose limit it is; {0, 0} also where there is none. */
+    struct granule_pool_id pool;
+    /** The tenant whose limit it is; 0 where it is nobody's. */
+    uint64_t tenant;
+    /** Bytes that the owner held before. */
+    uint64_t held;
+    /** Bytes that were taken. */
+    uint64_t wanted;
+    /** The soft limit in bytes. */
+    uint64_t soft;
+    /** The hard limit in bytes; UINT64_MAX where there is none. */
+    uint64_t hard;
+} granule_budget_event;
+
+/** A request that would be refused unless the program makes room. */
+typedef struct granule_spill_request {
+    /** What the library has written: a later one may write more. */
+    uint32_t size;
+    /** The device. */
+    int32_t device;
+    /** The stream of the request. */
+    uint64_t stream;
+    /** The pool that the memory is for. */
+    struct granule_pool_id pool;
+    /** The pool's tenant; 0 where it has none. */
+    uint64_t tenant;
+    /** Bytes that the request takes from the device. */
+    uint64_t wanted;
+    /** Bytes that are missing for that. */
+    uint64_t missing;
+    /** Why: one of GRANULE_SHORTAGE_... */
+    int32_t shortage;
+} granule_spill_request;
+
+/** What bringing a checkpoint back did. The arrays are good until granule_delta_free. */
+typedef struct granule_delta {
+    /** sizeof(granule_delta). */
+    uint32_t size;
+    /** Blocks that were freed: all that were live before. */
+    void *const *freed;
+    /** How many. */
+    uint64_t freed_count;
+    /** Blocks that are live now. */
+    void *const *allocated;
+    /** How many. */
+    uint64_t allocated_count;
+    /** The library's. */
+    void *owner;
+} granule_delta;
+
+/** What the hardened mode has done on a device. */
+typedef struct granule_hardened_stats_t {
+    /** sizeof(granule_hardened_stats_t). */
+    uint32_t size;
+    /** Blocks in quarantine. */
+    uint64_t quarantined;
+    /** Their bytes. */
+    uint64_t quarantined_bytes;
+    /** Bytes of them that the device cannot access. */
+    uint64_t protected_bytes;
+    /** Blocks that were checked. */
+    uint64_t checked;
+    /** Freed blocks that were not. */
+    uint64_t unchecked;
+    /** Corruptions found. */
+    uint64_t corruptions;
+} granule_hardened_stats_t;
+
+/** Memory that was written by somebody who must not. */
+typedef struct granule_corruption {
+    /** What the library has written: a later one may write more. */
+    uint32_t size;
+    /** What happened: one of GRANULE_CORRUPTION_... */
+    int32_t kind;
+    /** The device. */
+    int32_t device;
+    /** What the first changed byte is now. */
+    uint8_t found;
+    /** The block's first address. */
+    uint64_t addr;
+    /** Its bytes as requested. */
+    uint64_t requested;
+    /** The first byte that was changed. */
+    uint64_t at;
+    /** Bytes that were changed. */
+    uint64_t bytes;
+    /** All of it for people, with what the history says about the block. Good during the call. */
+    const char *text;
+} granule_corruption;
+
+/**
+ * Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
+ * allocator; in one of them no source is asked.
+ */
+typedef struct granule_segment_source {
+    /** sizeof(granule_segment_source). */
+    uint32_t size;
+    /** The first argument of the functions. */
+    void *user;
+    /**
+     * A segment of so many bytes, aligned to 512 bytes; null where there is no room. It is asked again after memory was
+     * given back. Memory that this same allocator has handed out is not a segment: it goes back to free, and counts as no room.
+     */
+    void *(*alloc)(void *user, uint64_t bytes, int32_t device, uint64_t stream);
+    /** Takes back what alloc gave. */
+    void (*free)(void *user, void *ptr, uint64_t bytes, int32_t device, uint64_t stream);
+    /** The last use is over. May be null. */
+    void (*drop)(void *user);
+} granule_segment_source;
+
+/** Which requests a scope sends to its pool. */
+typedef struct granule_filter {
+    /** sizeof(granule_filter). */
+    uint32_t size;
+    /** One of GRANULE_FILTER_... */
+    int32_t kind;
+    /** The stream, where the kind has one. */
+    uint64_t stream;
+    /** The function's, where the kind has one. */
+    void *user;
+    /** Whether a request for a stream goes to the pool. */
+    bool (*accepts)(void *user, uint64_t stream);
+    /** The library lets go of user: the scope is over, or could not be opened, or its kind has no use for it. May be null. */
+    void (*drop)(void *user);
+} granule_filter;
+
 /** One quantity over time. */
 typedef struct granule_stat {
     /** Now. */
@@ -314,73 +484,27 @@ typedef struct granule_stat_array {
     struct granule_stat large_pool;
 } granule_stat_array;
 
-/** All statistics of a device, private pools included; names and meaning are PyTorch's. */
-typedef struct granule_device_stats {
-    /** sizeof(granule_device_stats). */
+/** What a pool holds and who uses it. Bytes, but for counts. */
+typedef struct granule_pool_stats_t {
+    /** sizeof(granule_pool_stats_t). */
     uint32_t size;
-    /** Failed attempts after which the cache was flushed and the driver asked again. */
-    int64_t num_alloc_retries;
-    /** Out-of-memory errors. */
-    int64_t num_ooms;
-    /** max_split_size in bytes; -1 where unlimited. */
-    int64_t max_split_size;
-    /** Passes that waited for everything. */
-    int64_t num_sync_all_streams;
-    /** Segments taken from the device, and map steps. */
-    int64_t num_device_alloc;
-    /** Segments given back, and unmap steps. */
-    int64_t num_device_free;
-    /** Requests refused before the driver was asked. */
-    int64_t num_oom_rejections;
+    /** References to it. */
+    uint32_t use_count;
+    /** Held from the device. */
+    struct granule_stat_array reserved_bytes;
     /** Blocks in the program's hands. */
-    struct granule_stat_array allocation;
-    /** Fixed segments held. */
-    struct granule_stat_array segment;
-    /** Blocks handed out or pending. */
-    struct granule_stat_array active;
-    /** Free blocks of segments that are split. */
-    struct granule_stat_array inactive_split;
-    /** Bytes in the program's hands, rounded. */
-    struct granule_stat_array allocated_bytes;
-    /** Bytes held from the device. */
-    struct granule_stat_array reserved_bytes;
-    /** Bytes handed out or pending, rounded. */
-    struct granule_stat_array active_bytes;
-    /** Bytes of free blocks of segments that are split. */
-    struct granule_stat_array inactive_split_bytes;
-    /** Bytes handed out or pending, as requested. */
-    struct granule_stat_array requested_bytes;
-    /** Blocks of max_split_size and more. */
-    struct granule_stat oversize_allocations;
-    /** Segments of max_split_size and more. */
-    struct granule_stat oversize_segments;
-    /** Granule's own: bytes given back that wait for other streams. */
-    int64_t pending_bytes;
-    /** Frees whose event could not be recorded. */
-    int64_t unrecorded_frees;
-    /** Granules that got another address: shown in a view, or handed over to another stream. */
-    int64_t granules_moved;
-    /** Bytes whose memory was given up and whose addresses are kept. */
-    int64_t asleep_bytes;
-} granule_device_stats;
-
-/** What a private pool holds. */
-typedef struct granule_pool_reserved {
-    /** The pool. */
-    struct granule_pool_id pool;
-    /** Bytes held from the device. */
-    struct granule_stat_array reserved_bytes;
-} granule_pool_reserved;
-
-/** What the growable segments of a stream and a tier hold. */
-typedef struct granule_stream_segments {
-    /** The stream. */
-    uint64_t stream;
-    /** Whether they serve small requests. */
-    bool is_small_pool;
-    /** Bytes with memory behind them. */
-    uint64_t total_size;
-} granule_stream_segments;
+    uint64_t allocation;
+    /** Their bytes, rounded. */
+    uint64_t allocated_bytes;
+    /** Handed out or pending, rounded. */
+    uint64_t active_bytes;
+    /** Handed out or pending, as requested. */
+    uint64_t requested_bytes;
+    /** Cached: free and backed by memory. */
+    uint64_t free_bytes;
+    /** Segments: fixed ones, and growable ones that have memory. */
+    uint64_t segments;
+} granule_pool_stats_t;
 
 /** A quantity of bytes while a scope lasted. */
 typedef struct granule_scope_bytes {
@@ -422,79 +546,39 @@ typedef struct granule_scope_stats {
     int64_t num_oom_rejections;
 } granule_scope_stats;
 
-/**
- * Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
- * allocator; in one of them no source is asked.
- */
-typedef struct granule_segment_source {
-    /** sizeof(granule_segment_source). */
+/** What a sleep did. Bytes. */
+typedef struct granule_sleep_report {
+    /** sizeof(granule_sleep_report). */
     uint32_t size;
-    /** The first argument of the functions. */
-    void *user;
-    /**
-     * A segment of so many bytes, aligned to 512 bytes; null where there is no room. It is asked again after memory was
-     * given back. Memory that this same allocator has handed out is not a segment: it goes back to free, and counts as no room.
-     */
-    void *(*alloc)(void *user, uint64_t bytes, int32_t device, uint64_t stream);
-    /** Takes back what alloc gave. */
-    void (*free)(void *user, void *ptr, uint64_t bytes, int32_t device, uint64_t stream);
-    /** The last use is over. May be null. */
-    void (*drop)(void *user);
-} granule_segment_source;
+    /** Put to sleep. */
+    uint64_t slept;
+    /** Cached memory of these pools that was given back. */
+    uint64_t uncached;
+    /** Given back to the device in all. */
+    uint64_t freed;
+    /** By how much the driver's figure of free memory grew. */
+    int64_t device_free_gained;
+    /** Contents copied away by this call. */
+    uint64_t backed_up;
+    /** Held by backups on the host now. */
+    uint64_t backup_held;
+    /** What stayed awake; granule_sleep_report_json says why. */
+    uint64_t kept;
+} granule_sleep_report;
 
-/** Which requests a scope sends to its pool. */
-typedef struct granule_filter {
-    /** sizeof(granule_filter). */
+/** What a wake did. Bytes. */
+typedef struct granule_wake_report {
+    /** sizeof(granule_wake_report). */
     uint32_t size;
-    /** One of GRANULE_FILTER_... */
-    int32_t kind;
-    /** The stream, where the kind has one. */
-    uint64_t stream;
-    /** The function's, where the kind has one. */
-    void *user;
-    /** Whether a request for a stream goes to the pool. */
-    bool (*accepts)(void *user, uint64_t stream);
-    /** The library lets go of user: the scope is over, or could not be opened, or its kind has no use for it. May be null. */
-    void (*drop)(void *user);
-} granule_filter;
-
-/** What a pool holds and who uses it. Bytes, but for counts. */
-typedef struct granule_pool_stats_t {
-    /** sizeof(granule_pool_stats_t). */
-    uint32_t size;
-    /** References to it. */
-    uint32_t use_count;
-    /** Held from the device. */
-    struct granule_stat_array reserved_bytes;
-    /** Blocks in the program's hands. */
-    uint64_t allocation;
-    /** Their bytes, rounded. */
-    uint64_t allocated_bytes;
-    /** Handed out or pending, rounded. */
-    uint64_t active_bytes;
-    /** Handed out or pending, as requested. */
-    uint64_t requested_bytes;
-    /** Cached: free and backed by memory. */
-    uint64_t free_bytes;
-    /** Segments: fixed ones, and growable ones that have memory. */
-    uint64_t segments;
-} granule_pool_stats_t;
-
-/** What bringing a checkpoint back did. The arrays are good until granule_delta_free. */
-typedef struct granule_delta {
-    /** sizeof(granule_delta). */
-    uint32_t size;
-    /** Blocks that were freed: all that were live before. */
-    void *const *freed;
-    /** How many. */
-    uint64_t freed_count;
-    /** Blocks that are live now. */
-    void *const *allocated;
-    /** How many. */
-    uint64_t allocated_count;
-    /** The library's. */
-    void *owner;
-} granule_delta;
+    /** Awake again. */
+    uint64_t woken;
+    /** Restored from backups. */
+    uint64_t restored;
+    /** Not woken, because all that was in it had been freed. */
+    uint64_t dropped;
+    /** Held by backups on the host now. */
+    uint64_t backup_held;
+} granule_wake_report;
 
 /** How history is kept. */
 typedef struct granule_history {
@@ -644,157 +728,73 @@ typedef struct granule_range_mark {
     const char *name;
 } granule_range_mark;
 
-/** What a sleep did. Bytes. */
-typedef struct granule_sleep_report {
-    /** sizeof(granule_sleep_report). */
+/** All statistics of a device, private pools included; names and meaning are PyTorch's. */
+typedef struct granule_device_stats {
+    /** sizeof(granule_device_stats). */
     uint32_t size;
-    /** Put to sleep. */
-    uint64_t slept;
-    /** Cached memory of these pools that was given back. */
-    uint64_t uncached;
-    /** Given back to the device in all. */
-    uint64_t freed;
-    /** By how much the driver's figure of free memory grew. */
-    int64_t device_free_gained;
-    /** Contents copied away by this call. */
-    uint64_t backed_up;
-    /** Held by backups on the host now. */
-    uint64_t backup_held;
-    /** What stayed awake; granule_sleep_report_json says why. */
-    uint64_t kept;
-} granule_sleep_report;
+    /** Failed attempts after which the cache was flushed and the driver asked again. */
+    int64_t num_alloc_retries;
+    /** Out-of-memory errors. */
+    int64_t num_ooms;
+    /** max_split_size in bytes; -1 where unlimited. */
+    int64_t max_split_size;
+    /** Passes that waited for everything. */
+    int64_t num_sync_all_streams;
+    /** Segments taken from the device, and map steps. */
+    int64_t num_device_alloc;
+    /** Segments given back, and unmap steps. */
+    int64_t num_device_free;
+    /** Requests refused before the driver was asked. */
+    int64_t num_oom_rejections;
+    /** Blocks in the program's hands. */
+    struct granule_stat_array allocation;
+    /** Fixed segments held. */
+    struct granule_stat_array segment;
+    /** Blocks handed out or pending. */
+    struct granule_stat_array active;
+    /** Free blocks of segments that are split. */
+    struct granule_stat_array inactive_split;
+    /** Bytes in the program's hands, rounded. */
+    struct granule_stat_array allocated_bytes;
+    /** Bytes held from the device. */
+    struct granule_stat_array reserved_bytes;
+    /** Bytes handed out or pending, rounded. */
+    struct granule_stat_array active_bytes;
+    /** Bytes of free blocks of segments that are split. */
+    struct granule_stat_array inactive_split_bytes;
+    /** Bytes handed out or pending, as requested. */
+    struct granule_stat_array requested_bytes;
+    /** Blocks of max_split_size and more. */
+    struct granule_stat oversize_allocations;
+    /** Segments of max_split_size and more. */
+    struct granule_stat oversize_segments;
+    /** Granule's own: bytes given back that wait for other streams. */
+    int64_t pending_bytes;
+    /** Frees whose event could not be recorded. */
+    int64_t unrecorded_frees;
+    /** Granules that got another address: shown in a view, or handed over to another stream. */
+    int64_t granules_moved;
+    /** Bytes whose memory was given up and whose addresses are kept. */
+    int64_t asleep_bytes;
+} granule_device_stats;
 
-/** What a wake did. Bytes. */
-typedef struct granule_wake_report {
-    /** sizeof(granule_wake_report). */
-    uint32_t size;
-    /** Awake again. */
-    uint64_t woken;
-    /** Restored from backups. */
-    uint64_t restored;
-    /** Not woken, because all that was in it had been freed. */
-    uint64_t dropped;
-    /** Held by backups on the host now. */
-    uint64_t backup_held;
-} granule_wake_report;
-
-/** What a tenant may hold of its device, in bytes; UINT64_MAX is no mark. No mark is above the next one. */
-typedef struct granule_budget {
-    /** sizeof(granule_budget). */
-    uint32_t size;
-    /** What it can always have, whatever others do. */
-    uint64_t guarantee;
-    /** Beyond it, its cached memory goes back before more is taken. */
-    uint64_t soft;
-    /** Beyond it nothing is taken. */
-    uint64_t hard;
-} granule_budget;
-
-/** What a tenant holds, and what became of its requests. Bytes, but for counts. */
-typedef struct granule_tenant_stats_t {
-    /** sizeof(granule_tenant_stats_t). */
-    uint32_t size;
-    /** Guaranteed to it. */
-    uint64_t guarantee;
-    /** Its soft limit; UINT64_MAX where it has none. */
-    uint64_t soft;
-    /** Its hard limit; UINT64_MAX where it has none. */
-    uint64_t hard;
-    /** Held from the device. */
-    uint64_t held;
-    /** The most it held. */
-    uint64_t peak;
-    /** Requests that ended for want of memory. */
-    uint64_t refusals;
-    /** How often it crossed its soft limit upwards. */
-    uint64_t soft_crossings;
-    /** How often a spill hook made room for one of its requests. */
-    uint64_t spills;
-    /** Bytes that hooks said they had freed for it. */
-    uint64_t spilled_bytes;
-} granule_tenant_stats_t;
-
-/** A soft limit was crossed, upwards. */
-typedef struct granule_budget_event {
-    /** What the library has written: a later one may write more. */
-    uint32_t size;
-    /** The device. */
-    int32_t device;
-    /** Whose limit it is: one of GRANULE_OWNER_... */
-    int32_t owner;
-    /** The pool for which memory was taken, or whose limit it is; {0, 0} also where there is none. */
+/** What a private pool holds. */
+typedef struct granule_pool_reserved {
+    /** The pool. */
     struct granule_pool_id pool;
-    /** The tenant whose limit it is; 0 where it is nobody's. */
-    uint64_t tenant;
-    /** Bytes that the owner held before. */
-    uint64_t held;
-    /** Bytes that were taken. */
-    uint64_t wanted;
-    /** The soft limit in bytes. */
-    uint64_t soft;
-    /** The hard limit in bytes; UINT64_MAX where there is none. */
-    uint64_t hard;
-} granule_budget_event;
+    /** Bytes held from the device. */
+    struct granule_stat_array reserved_bytes;
+} granule_pool_reserved;
 
-/** A request that would be refused unless the program makes room. */
-typedef struct granule_spill_request {
-    /** What the library has written: a later one may write more. */
-    uint32_t size;
-    /** The device. */
-    int32_t device;
-    /** The stream of the request. */
+/** What the growable segments of a stream and a tier hold. */
+typedef struct granule_stream_segments {
+    /** The stream. */
     uint64_t stream;
-    /** The pool that the memory is for. */
-    struct granule_pool_id pool;
-    /** The pool's tenant; 0 where it has none. */
-    uint64_t tenant;
-    /** Bytes that the request takes from the device. */
-    uint64_t wanted;
-    /** Bytes that are missing for that. */
-    uint64_t missing;
-    /** Why: one of GRANULE_SHORTAGE_... */
-    int32_t shortage;
-} granule_spill_request;
-
-/** What the hardened mode has done on a device. */
-typedef struct granule_hardened_stats_t {
-    /** sizeof(granule_hardened_stats_t). */
-    uint32_t size;
-    /** Blocks in quarantine. */
-    uint64_t quarantined;
-    /** Their bytes. */
-    uint64_t quarantined_bytes;
-    /** Bytes of them that the device cannot access. */
-    uint64_t protected_bytes;
-    /** Blocks that were checked. */
-    uint64_t checked;
-    /** Freed blocks that were not. */
-    uint64_t unchecked;
-    /** Corruptions found. */
-    uint64_t corruptions;
-} granule_hardened_stats_t;
-
-/** Memory that was written by somebody who must not. */
-typedef struct granule_corruption {
-    /** What the library has written: a later one may write more. */
-    uint32_t size;
-    /** What happened: one of GRANULE_CORRUPTION_... */
-    int32_t kind;
-    /** The device. */
-    int32_t device;
-    /** What the first changed byte is now. */
-    uint8_t found;
-    /** The block's first address. */
-    uint64_t addr;
-    /** Its bytes as requested. */
-    uint64_t requested;
-    /** The first byte that was changed. */
-    uint64_t at;
-    /** Bytes that were changed. */
-    uint64_t bytes;
-    /** All of it for people, with what the history says about the block. Good during the call. */
-    const char *text;
-} granule_corruption;
+    /** Whether they serve small requests. */
+    bool is_small_pool;
+    /** Bytes with memory behind them. */
+    uint64_t total_size;
+} granule_stream_segments;
 
 /** How a host allocator is made. All zero is the usual way. */
 typedef struct granule_host_options {
@@ -1172,56 +1172,143 @@ granule_status granule_set_reserve_class(struct granule_allocator *a,
                                          uint64_t stream,
                                          const char *name);
 
-/** Statistics of a device: exact, and of one moment. */
-granule_status granule_stats(struct granule_allocator *a, int32_t device, struct granule_device_stats *out);
+/** Makes a tenant of a device, without pools; tenant is its number, never 0. May block while memory is given back for its guarantee. */
+granule_status granule_tenant_create(struct granule_allocator *a,
+                                     int32_t device,
+                                     const char *name,
+                                     const struct granule_budget *budget,
+                                     uint64_t *tenant);
 
-/** What each private pool of a device holds: at most capacity entries are written, and count says how many there are. */
-granule_status granule_pools_reserved(struct granule_allocator *a,
-                                      int32_t device,
-                                      struct granule_pool_reserved *out,
-                                      uint64_t capacity,
-                                      uint64_t *count);
+/** Changes a tenant's budget. What it holds already it keeps. */
+granule_status granule_tenant_set_budget(struct granule_allocator *a,
+                                         uint64_t tenant,
+                                         const struct granule_budget *budget);
 
-/** All peaks become the current values. */
-granule_status granule_reset_peak_stats(struct granule_allocator *a, int32_t device);
+/** Makes a pool, the default one included, part of a tenant, with what it holds. */
+granule_status granule_tenant_join(struct granule_allocator *a, uint64_t tenant, struct granule_pool_id pool);
 
-/** Sums and counts begin anew. */
-granule_status granule_reset_accumulated_stats(struct granule_allocator *a, int32_t device);
+/** Takes a pool out of its tenant, if it has one. */
+granule_status granule_tenant_leave(struct granule_allocator *a, int32_t device, struct granule_pool_id pool);
 
-/** What growable segments hold, by stream and tier: at most capacity entries are written, and count says how many there are. */
-granule_status granule_growable_sizes(struct granule_allocator *a,
-                                      int32_t device,
-                                      struct granule_stream_segments *out,
-                                      uint64_t capacity,
-                                      uint64_t *count);
+/** The tenant that a pool is part of; 0 where it is part of none. */
+granule_status granule_tenant_of(struct granule_allocator *a,
+                                 int32_t device,
+                                 struct granule_pool_id pool,
+                                 uint64_t *tenant);
 
-/** What a device's memory is used for, as a table for people; abbreviated without its rows by tier. */
-granule_status granule_memory_summary(struct granule_allocator *a,
-                                      int32_t device,
-                                      bool abbreviated,
-                                      struct granule_bytes *out);
-
-/** PyTorch's memory_stats() of a device, as a JSON object: every figure under its flat key ("allocated_bytes.all.peak"). */
-granule_status granule_stats_json(struct granule_allocator *a,
-                                  int32_t device,
-                                  struct granule_bytes *out);
-
-/** All figures of the allocator as OpenMetrics text, for Prometheus. GRANULE_UNSUPPORTED where the library was built without. */
-granule_status granule_prometheus(struct granule_allocator *a,
-                                  struct granule_bytes *out);
-
-/** Begins statistics of a part of the program. Scopes nest and overlap, and no reset changes them. */
-granule_status granule_scope_begin(struct granule_allocator *a, int32_t device, struct granule_scope **out);
-
-/** What happened since the scope began: exact, and of one moment. It goes on. */
-granule_status granule_scope_peaks(struct granule_scope *s, struct granule_scope_stats *out);
+/** Removes a tenant. Its pools stay, with what they hold, and are part of none. */
+granule_status granule_tenant_remove(struct granule_allocator *a, uint64_t tenant);
 
 /**
- * Ends a scope, and says what happened in it, where out is not null. A null scope is fine. The handle ends with the call, unless
- * that says that out is wrong.
+ * The tenants of a device, in the order in which they were made: at most capacity entries are written, and count says how many
+ * there are.
  */
-granule_status granule_scope_end(struct granule_scope *s,
-                                 struct granule_scope_stats *out);
+granule_status granule_tenant_list(struct granule_allocator *a,
+                                   int32_t device,
+                                   uint64_t *out,
+                                   uint64_t capacity,
+                                   uint64_t *count);
+
+/** What a tenant holds, and what became of its requests. */
+granule_status granule_tenant_stats(struct granule_allocator *a,
+                                    uint64_t tenant,
+                                    struct granule_tenant_stats_t *out);
+
+/** A tenant's name. */
+granule_status granule_tenant_name(struct granule_allocator *a, uint64_t tenant, struct granule_bytes *out);
+
+/** A tenant's pools: at most capacity entries are written, and count says how many there are. */
+granule_status granule_tenant_pools(struct granule_allocator *a,
+                                    uint64_t tenant,
+                                    struct granule_pool_id *out,
+                                    uint64_t capacity,
+                                    uint64_t *count);
+
+/** Tells observer of soft limits of pools and tenants that are crossed, once for each crossing, with no lock held. */
+granule_status granule_add_budget_observer(struct granule_allocator *a,
+                                           void (*observer)(void *user,
+                                                            const struct granule_budget_event *event),
+                                           void *user);
+
+/**
+ * Asks hook to make room, by freeing things or putting them to sleep, when a request would be refused otherwise. Hooks of a
+ * lower priority are asked first. It returns how many bytes it made free.
+ */
+granule_status granule_add_spill_hook(struct granule_allocator *a,
+                                      int32_t priority,
+                                      uint64_t (*hook)(void *user, const struct granule_spill_request *request),
+                                      void *user);
+
+/** Says that a stream of the device is being captured from here on, until granule_mark_capture_end. */
+granule_status granule_mark_capture_begin(struct granule_allocator *a, int32_t device);
+
+/** Says that a capture has ended, well or not. */
+granule_status granule_mark_capture_end(struct granule_allocator *a, int32_t device);
+
+/** Saves which blocks of a pool are live. */
+granule_status granule_pool_checkpoint(struct granule_allocator *a,
+                                       int32_t device,
+                                       struct granule_pool_id pool,
+                                       struct granule_checkpoint **out);
+
+/** Frees a checkpoint; null is fine. The pool stays as it is. */
+void granule_checkpoint_free(struct granule_checkpoint *c);
+
+/**
+ * Makes exactly those blocks of the pool live that were when the checkpoint was taken. Every block that is live now is freed
+ * first. Where the call fails, nothing has changed.
+ */
+granule_status granule_pool_restore(struct granule_allocator *a,
+                                    const struct granule_checkpoint *c,
+                                    struct granule_delta *out);
+
+/** granule_pool_restore that is refused unless every block that is live now is among these. */
+granule_status granule_pool_restore_stale(struct granule_allocator *a,
+                                          const struct granule_checkpoint *c,
+                                          void *const *stale,
+                                          uint64_t count,
+                                          struct granule_delta *out);
+
+/** Frees what is in a delta and empties it, so that freeing it again is fine. Null is fine. */
+void granule_delta_free(struct granule_delta *d);
+
+/** What the hardened mode has done on a device. */
+granule_status granule_hardened_stats(struct granule_allocator *a,
+                                      int32_t device,
+                                      struct granule_hardened_stats_t *out);
+
+/** Tells observer of memory that was written by somebody who must not, with no lock held. */
+granule_status granule_add_corruption_observer(struct granule_allocator *a,
+                                               void (*observer)(void *user,
+                                                                const struct granule_corruption *corruption),
+                                               void *user);
+
+/** Whether one device could reach the memory of another. */
+granule_status granule_can_access_peer(struct granule_allocator *a, int32_t from, int32_t to, bool *out);
+
+/** Lets work of one device use what this allocator holds, and will hold, on another, growable segments included. */
+granule_status granule_enable_peer_access(struct granule_allocator *a,
+                                          int32_t from,
+                                          int32_t to);
+
+/** Whether it may. */
+granule_status granule_is_peer_access_enabled(struct granule_allocator *a,
+                                              int32_t from,
+                                              int32_t to,
+                                              bool *out);
+
+/**
+ * Queues a copy between two devices, or within one, by the way that works. Both ranges stay allocated until the stream has
+ * passed the copy.
+ */
+granule_status granule_copy_async(struct granule_allocator *a,
+                                  void *dst,
+                                  int32_t dst_device,
+                                  const void *src,
+                                  int32_t src_device,
+                                  uint64_t bytes,
+                                  int32_t stream_device,
+                                  uint64_t stream);
 
 /** A new id for a pool of the program: {0, n}. */
 struct granule_pool_id granule_pool_fresh(void);
@@ -1306,193 +1393,18 @@ granule_status granule_pool_set_limits(struct granule_allocator *a,
                                        uint64_t hard,
                                        uint64_t soft);
 
-/** Says that a stream of the device is being captured from here on, until granule_mark_capture_end. */
-granule_status granule_mark_capture_begin(struct granule_allocator *a, int32_t device);
+/** Begins statistics of a part of the program. Scopes nest and overlap, and no reset changes them. */
+granule_status granule_scope_begin(struct granule_allocator *a, int32_t device, struct granule_scope **out);
 
-/** Says that a capture has ended, well or not. */
-granule_status granule_mark_capture_end(struct granule_allocator *a, int32_t device);
-
-/** Saves which blocks of a pool are live. */
-granule_status granule_pool_checkpoint(struct granule_allocator *a,
-                                       int32_t device,
-                                       struct granule_pool_id pool,
-                                       struct granule_checkpoint **out);
-
-/** Frees a checkpoint; null is fine. The pool stays as it is. */
-void granule_checkpoint_free(struct granule_checkpoint *c);
+/** What happened since the scope began: exact, and of one moment. It goes on. */
+granule_status granule_scope_peaks(struct granule_scope *s, struct granule_scope_stats *out);
 
 /**
- * Makes exactly those blocks of the pool live that were when the checkpoint was taken. Every block that is live now is freed
- * first. Where the call fails, nothing has changed.
+ * Ends a scope, and says what happened in it, where out is not null. A null scope is fine. The handle ends with the call, unless
+ * that says that out is wrong.
  */
-granule_status granule_pool_restore(struct granule_allocator *a,
-                                    const struct granule_checkpoint *c,
-                                    struct granule_delta *out);
-
-/** granule_pool_restore that is refused unless every block that is live now is among these. */
-granule_status granule_pool_restore_stale(struct granule_allocator *a,
-                                          const struct granule_checkpoint *c,
-                                          void *const *stale,
-                                          uint64_t count,
-                                          struct granule_delta *out);
-
-/** Frees what is in a delta and empties it, so that freeing it again is fine. Null is fine. */
-void granule_delta_free(struct granule_delta *d);
-
-/** Turns history on, changes how it is kept, or turns it off. */
-granule_status granule_record_history(struct granule_allocator *a, const struct granule_history *h);
-
-/** Whether history is on. */
-granule_status granule_is_history_enabled(const struct granule_allocator *a, bool *out);
-
-/** Whether a device's history is complete, and what is missing in it. */
-granule_status granule_history_status(struct granule_allocator *a,
-                                      int32_t device,
-                                      struct granule_history_status_t *out);
-
-/** Marks the begin (start) or end of a range of the program for snapshots, while the device's history is on. */
-granule_status granule_mark_range(struct granule_allocator *a, bool start, const char *name, int32_t device);
-
-/** Writes a note about a live block into the history, if it is on. */
-granule_status granule_annotate(struct granule_allocator *a, void *ptr, const char *text);
-
-/** Puts a text on every entry of the calling thread from here on; an empty one ends that. It is the same for all allocators. */
-granule_status granule_set_user_metadata(const char *text);
-
-/** The calling thread's text; empty where there is none. */
-granule_status granule_user_metadata(struct granule_bytes *out);
-
-/** The calling thread enters a compiled region. */
-granule_status granule_push_compile_context(const char *name);
-
-/** The calling thread leaves the compiled region that it entered last; without one, nothing happens. */
-granule_status granule_pop_compile_context(void);
-
-/**
- * Shows the context with which a live block was allocated to visit, before the call returns. It is good during the visit.
- * Where there is none, visit is not called.
- */
-granule_status granule_context_of(struct granule_allocator *a,
-                                  void *ptr,
-                                  void (*visit)(void *user, void *context),
-                                  void *user);
-
-/** Shows every entry to tracker, whether history is on or not, in order, with no lock held. It is never taken away again. */
-granule_status granule_add_trace_tracker(struct granule_allocator *a,
-                                         void (*tracker)(void *user, const struct granule_trace_entry *entry),
-                                         void *user);
-
-/**
- * Records what the program asks of all devices, from now on: `DIRECTORY[,rotate=SIZE][,keep=N][,max_entries=N][,on_oom=True]`, as
- * in the variable GRANULE_RECORD, which starts a recording when an allocator is made. Ends with granule_record_stop, with the
- * allocator, or with the process. GRANULE_RECORDING where there is one already.
- */
-granule_status granule_record_start(struct granule_allocator *a,
-                                    const char *options);
-
-/** Says that an iteration begins: a training step, a decode step, a request. Without a recording, nothing happens. */
-granule_status granule_record_mark(struct granule_allocator *a,
-                                   uint64_t iteration);
-
-/** Waits until everything that was asked up to now can be read in the files. Without a recording, nothing happens. */
-granule_status granule_record_flush(struct granule_allocator *a);
-
-/**
- * Ends the recording; its files are whole then. GRANULE_RECORDING where something could not be written. Without a recording,
- * nothing happens.
- */
-granule_status granule_record_stop(struct granule_allocator *a);
-
-/**
- * The recording, or the last one, as JSON:
- * `{"recording": bool, "directory": text, "files": [text], "events": n, "waits": n, "waited_ms": n}`. Calls of the program wait where they come faster than they can be written. `{"recording": false}` where there was
- * none.
- */
-granule_status granule_record_json(struct granule_allocator *a,
-                                   struct granule_bytes *out);
-
-/**
- * Tells observer of memory that was taken from a device, before anyone uses it, and of memory that goes back, before it leaves: for libraries
- * that register memory. It must not wait for a thread that may be inside the allocator.
- */
-granule_status granule_add_segment_observer(struct granule_allocator *a,
-                                            void (*observer)(void *user,
-                                                             const struct granule_segment_event *event),
-                                            void *user);
-
-/**
- * Tells observer of requests that end for want of memory: the device, the bytes that were asked from it, what it has in all
- * (or what the process may hold, where that is limited), and what it has free.
- */
-granule_status granule_add_oom_observer(struct granule_allocator *a,
-                                        void (*observer)(void *user,
-                                                         int64_t device,
-                                                         uint64_t tried,
-                                                         uint64_t device_total_or_allowed,
-                                                         uint64_t device_free),
-                                        void *user);
-
-/** Tells observer of requests refused before the driver was asked: the device, the bytes wanted, the bytes held, the limit. */
-granule_status granule_add_rejection_observer(struct granule_allocator *a,
-                                              void (*observer)(void *user,
-                                                               int64_t device,
-                                                               uint64_t wanted,
-                                                               uint64_t held,
-                                                               uint64_t limit),
-                                              void *user);
-
-/** Runs callback when memory is short, before the device is asked for more. It may free memory, and says whether it did. */
-granule_status granule_add_free_memory_callback(struct granule_allocator *a,
-                                                bool (*callback)(void *user),
-                                                void *user);
-
-/**
- * Where out-of-memory errors learn which processes use how much of a device. The function writes at most capacity entries,
- * and returns how many there are; it is asked again with more room where that was too little. It replaces an earlier one.
- */
-granule_status granule_set_process_memory_source(struct granule_allocator *a,
-                                                 uint64_t (*source)(void *user,
-                                                                    int32_t device,
-                                                                    struct granule_process_memory *out,
-                                                                    uint64_t capacity),
-                                                 void *user);
-
-/** Takes a snapshot of the segments of one pool, or of all where pool is null or {0, 0}; with traces also the history of all. */
-granule_status granule_snapshot_take(struct granule_allocator *a,
-                                     const struct granule_pool_id *pool,
-                                     bool traces,
-                                     struct granule_snapshot **out);
-
-/** Frees a snapshot and what points into it; null is fine. */
-void granule_snapshot_free(struct granule_snapshot *s);
-
-/** Its segments, by device and address. */
-granule_status granule_snapshot_segments(const struct granule_snapshot *s,
-                                         const struct granule_segment_info **out,
-                                         uint64_t *count);
-
-/** A device's history, oldest first; nothing where the snapshot has none. That of a host allocator's snapshot is device 0's. */
-granule_status granule_snapshot_trace(const struct granule_snapshot *s,
-                                      int32_t device,
-                                      const struct granule_trace_entry **out,
-                                      uint64_t *count);
-
-/** The ranges that the program marked, oldest first. */
-granule_status granule_snapshot_ranges(const struct granule_snapshot *s,
-                                       const struct granule_range_mark **out,
-                                       uint64_t *count);
-
-/** A snapshot as the file that torch.cuda.memory._dump_snapshot writes. Contexts of C's show no frames. */
-granule_status granule_snapshot_pickle(struct granule_allocator *a,
-                                       const struct granule_pool_id *pool,
-                                       bool traces,
-                                       struct granule_bytes *out);
-
-/** The same as JSON, for the web viewer. */
-granule_status granule_snapshot_json(struct granule_allocator *a,
-                                     const struct granule_pool_id *pool,
-                                     bool traces,
-                                     struct granule_bytes *out);
+granule_status granule_scope_end(struct granule_scope *s,
+                                 struct granule_scope_stats *out);
 
 /**
  * Lets other processes open the live block at ptr: with handle, which is the same bytes on every call; there it begins
@@ -1524,33 +1436,6 @@ granule_status granule_import_close(struct granule_import *i);
 
 /** Bytes of address space on a device that show other processes' memory. */
 granule_status granule_imported_bytes(struct granule_allocator *a, int32_t device, uint64_t *out);
-
-/** Whether one device could reach the memory of another. */
-granule_status granule_can_access_peer(struct granule_allocator *a, int32_t from, int32_t to, bool *out);
-
-/** Lets work of one device use what this allocator holds, and will hold, on another, growable segments included. */
-granule_status granule_enable_peer_access(struct granule_allocator *a,
-                                          int32_t from,
-                                          int32_t to);
-
-/** Whether it may. */
-granule_status granule_is_peer_access_enabled(struct granule_allocator *a,
-                                              int32_t from,
-                                              int32_t to,
-                                              bool *out);
-
-/**
- * Queues a copy between two devices, or within one, by the way that works. Both ranges stay allocated until the stream has
- * passed the copy.
- */
-granule_status granule_copy_async(struct granule_allocator *a,
-                                  void *dst,
-                                  int32_t dst_device,
-                                  const void *src,
-                                  int32_t src_device,
-                                  uint64_t bytes,
-                                  int32_t stream_device,
-                                  uint64_t stream);
 
 /**
  * Gives a pool a sleep tag, or takes it away where tag is null: from here on it takes growable memory. Pools of a higher
@@ -1601,83 +1486,198 @@ granule_status granule_backup_bytes(const struct granule_allocator *a, uint64_t 
 /** Gives back host memory that was kept for later sleeps and that no sleeping memory needs. */
 granule_status granule_drop_backups(struct granule_allocator *a);
 
-/** Makes a tenant of a device, without pools; tenant is its number, never 0. May block while memory is given back for its guarantee. */
-granule_status granule_tenant_create(struct granule_allocator *a,
-                                     int32_t device,
-                                     const char *name,
-                                     const struct granule_budget *budget,
-                                     uint64_t *tenant);
+/** Turns history on, changes how it is kept, or turns it off. */
+granule_status granule_record_history(struct granule_allocator *a, const struct granule_history *h);
 
-/** Changes a tenant's budget. What it holds already it keeps. */
-granule_status granule_tenant_set_budget(struct granule_allocator *a,
-                                         uint64_t tenant,
-                                         const struct granule_budget *budget);
+/** Whether history is on. */
+granule_status granule_is_history_enabled(const struct granule_allocator *a, bool *out);
 
-/** Makes a pool, the default one included, part of a tenant, with what it holds. */
-granule_status granule_tenant_join(struct granule_allocator *a, uint64_t tenant, struct granule_pool_id pool);
-
-/** Takes a pool out of its tenant, if it has one. */
-granule_status granule_tenant_leave(struct granule_allocator *a, int32_t device, struct granule_pool_id pool);
-
-/** The tenant that a pool is part of; 0 where it is part of none. */
-granule_status granule_tenant_of(struct granule_allocator *a,
-                                 int32_t device,
-                                 struct granule_pool_id pool,
-                                 uint64_t *tenant);
-
-/** Removes a tenant. Its pools stay, with what they hold, and are part of none. */
-granule_status granule_tenant_remove(struct granule_allocator *a, uint64_t tenant);
-
-/**
- * The tenants of a device, in the order in which they were made: at most capacity entries are written, and count says how many
- * there are.
- */
-granule_status granule_tenant_list(struct granule_allocator *a,
-                                   int32_t device,
-                                   uint64_t *out,
-                                   uint64_t capacity,
-                                   uint64_t *count);
-
-/** What a tenant holds, and what became of its requests. */
-granule_status granule_tenant_stats(struct granule_allocator *a,
-                                    uint64_t tenant,
-                                    struct granule_tenant_stats_t *out);
-
-/** A tenant's name. */
-granule_status granule_tenant_name(struct granule_allocator *a, uint64_t tenant, struct granule_bytes *out);
-
-/** A tenant's pools: at most capacity entries are written, and count says how many there are. */
-granule_status granule_tenant_pools(struct granule_allocator *a,
-                                    uint64_t tenant,
-                                    struct granule_pool_id *out,
-                                    uint64_t capacity,
-                                    uint64_t *count);
-
-/** Tells observer of soft limits of pools and tenants that are crossed, once for each crossing, with no lock held. */
-granule_status granule_add_budget_observer(struct granule_allocator *a,
-                                           void (*observer)(void *user,
-                                                            const struct granule_budget_event *event),
-                                           void *user);
-
-/**
- * Asks hook to make room, by freeing things or putting them to sleep, when a request would be refused otherwise. Hooks of a
- * lower priority are asked first. It returns how many bytes it made free.
- */
-granule_status granule_add_spill_hook(struct granule_allocator *a,
-                                      int32_t priority,
-                                      uint64_t (*hook)(void *user, const struct granule_spill_request *request),
-                                      void *user);
-
-/** What the hardened mode has done on a device. */
-granule_status granule_hardened_stats(struct granule_allocator *a,
+/** Whether a device's history is complete, and what is missing in it. */
+granule_status granule_history_status(struct granule_allocator *a,
                                       int32_t device,
-                                      struct granule_hardened_stats_t *out);
+                                      struct granule_history_status_t *out);
 
-/** Tells observer of memory that was written by somebody who must not, with no lock held. */
-granule_status granule_add_corruption_observer(struct granule_allocator *a,
-                                               void (*observer)(void *user,
-                                                                const struct granule_corruption *corruption),
-                                               void *user);
+/** Marks the begin (start) or end of a range of the program for snapshots, while the device's history is on. */
+granule_status granule_mark_range(struct granule_allocator *a, bool start, const char *name, int32_t device);
+
+/** Writes a note about a live block into the history, if it is on. */
+granule_status granule_annotate(struct granule_allocator *a, void *ptr, const char *text);
+
+/** Puts a text on every entry of the calling thread from here on; an empty one ends that. It is the same for all allocators. */
+granule_status granule_set_user_metadata(const char *text);
+
+/** The calling thread's text; empty where there is none. */
+granule_status granule_user_metadata(struct granule_bytes *out);
+
+/** The calling thread enters a compiled region. */
+granule_status granule_push_compile_context(const char *name);
+
+/** The calling thread leaves the compiled region that it entered last; without one, nothing happens. */
+granule_status granule_pop_compile_context(void);
+
+/**
+ * Shows the context with which a live block was allocated to visit, before the call returns. It is good during the visit.
+ * Where there is none, visit is not called.
+ */
+granule_status granule_context_of(struct granule_allocator *a,
+                                  void *ptr,
+                                  void (*visit)(void *user, void *context),
+                                  void *user);
+
+/** Shows every entry to tracker, whether history is on or not, in order, with no lock held. It is never taken away again. */
+granule_status granule_add_trace_tracker(struct granule_allocator *a,
+                                         void (*tracker)(void *user, const struct granule_trace_entry *entry),
+                                         void *user);
+
+/**
+ * Tells observer of memory that was taken from a device, before anyone uses it, and of memory that goes back, before it leaves: for libraries
+ * that register memory. It must not wait for a thread that may be inside the allocator.
+ */
+granule_status granule_add_segment_observer(struct granule_allocator *a,
+                                            void (*observer)(void *user,
+                                                             const struct granule_segment_event *event),
+                                            void *user);
+
+/**
+ * Tells observer of requests that end for want of memory: the device, the bytes that were asked from it, what it has in all
+ * (or what the process may hold, where that is limited), and what it has free.
+ */
+granule_status granule_add_oom_observer(struct granule_allocator *a,
+                                        void (*observer)(void *user,
+                                                         int64_t device,
+                                                         uint64_t tried,
+                                                         uint64_t device_total_or_allowed,
+                                                         uint64_t device_free),
+                                        void *user);
+
+/** Tells observer of requests refused before the driver was asked: the device, the bytes wanted, the bytes held, the limit. */
+granule_status granule_add_rejection_observer(struct granule_allocator *a,
+                                              void (*observer)(void *user,
+                                                               int64_t device,
+                                                               uint64_t wanted,
+                                                               uint64_t held,
+                                                               uint64_t limit),
+                                              void *user);
+
+/** Runs callback when memory is short, before the device is asked for more. It may free memory, and says whether it did. */
+granule_status granule_add_free_memory_callback(struct granule_allocator *a,
+                                                bool (*callback)(void *user),
+                                                void *user);
+
+/**
+ * Where out-of-memory errors learn which processes use how much of a device. The function writes at most capacity entries,
+ * and returns how many there are; it is asked again with more room where that was too little. It replaces an earlier one.
+ */
+granule_status granule_set_process_memory_source(struct granule_allocator *a,
+                                                 uint64_t (*source)(void *user,
+                                                                    int32_t device,
+                                                                    struct granule_process_memory *out,
+                                                                    uint64_t capacity),
+                                                 void *user);
+
+/**
+ * Records what the program asks of all devices, from now on: `DIRECTORY[,rotate=SIZE][,keep=N][,max_entries=N][,on_oom=True]`, as
+ * in the variable GRANULE_RECORD, which starts a recording when an allocator is made. Ends with granule_record_stop, with the
+ * allocator, or with the process. GRANULE_RECORDING where there is one already.
+ */
+granule_status granule_record_start(struct granule_allocator *a,
+                                    const char *options);
+
+/** Says that an iteration begins: a training step, a decode step, a request. Without a recording, nothing happens. */
+granule_status granule_record_mark(struct granule_allocator *a,
+                                   uint64_t iteration);
+
+/** Waits until everything that was asked up to now can be read in the files. Without a recording, nothing happens. */
+granule_status granule_record_flush(struct granule_allocator *a);
+
+/**
+ * Ends the recording; its files are whole then. GRANULE_RECORDING where something could not be written. Without a recording,
+ * nothing happens.
+ */
+granule_status granule_record_stop(struct granule_allocator *a);
+
+/**
+ * The recording, or the last one, as JSON:
+ * `{"recording": bool, "directory": text, "files": [text], "events": n, "waits": n, "waited_ms": n}`. Calls of the program wait where they come faster than they can be written. `{"recording": false}` where there was
+ * none.
+ */
+granule_status granule_record_json(struct granule_allocator *a,
+                                   struct granule_bytes *out);
+
+/** Takes a snapshot of the segments of one pool, or of all where pool is null or {0, 0}; with traces also the history of all. */
+granule_status granule_snapshot_take(struct granule_allocator *a,
+                                     const struct granule_pool_id *pool,
+                                     bool traces,
+                                     struct granule_snapshot **out);
+
+/** Frees a snapshot and what points into it; null is fine. */
+void granule_snapshot_free(struct granule_snapshot *s);
+
+/** Its segments, by device and address. */
+granule_status granule_snapshot_segments(const struct granule_snapshot *s,
+                                         const struct granule_segment_info **out,
+                                         uint64_t *count);
+
+/** A device's history, oldest first; nothing where the snapshot has none. That of a host allocator's snapshot is device 0's. */
+granule_status granule_snapshot_trace(const struct granule_snapshot *s,
+                                      int32_t device,
+                                      const struct granule_trace_entry **out,
+                                      uint64_t *count);
+
+/** The ranges that the program marked, oldest first. */
+granule_status granule_snapshot_ranges(const struct granule_snapshot *s,
+                                       const struct granule_range_mark **out,
+                                       uint64_t *count);
+
+/** A snapshot as the file that torch.cuda.memory._dump_snapshot writes. Contexts of C's show no frames. */
+granule_status granule_snapshot_pickle(struct granule_allocator *a,
+                                       const struct granule_pool_id *pool,
+                                       bool traces,
+                                       struct granule_bytes *out);
+
+/** The same as JSON, for the web viewer. */
+granule_status granule_snapshot_json(struct granule_allocator *a,
+                                     const struct granule_pool_id *pool,
+                                     bool traces,
+                                     struct granule_bytes *out);
+
+/** Statistics of a device: exact, and of one moment. */
+granule_status granule_stats(struct granule_allocator *a, int32_t device, struct granule_device_stats *out);
+
+/** What each private pool of a device holds: at most capacity entries are written, and count says how many there are. */
+granule_status granule_pools_reserved(struct granule_allocator *a,
+                                      int32_t device,
+                                      struct granule_pool_reserved *out,
+                                      uint64_t capacity,
+                                      uint64_t *count);
+
+/** All peaks become the current values. */
+granule_status granule_reset_peak_stats(struct granule_allocator *a, int32_t device);
+
+/** Sums and counts begin anew. */
+granule_status granule_reset_accumulated_stats(struct granule_allocator *a, int32_t device);
+
+/** What growable segments hold, by stream and tier: at most capacity entries are written, and count says how many there are. */
+granule_status granule_growable_sizes(struct granule_allocator *a,
+                                      int32_t device,
+                                      struct granule_stream_segments *out,
+                                      uint64_t capacity,
+                                      uint64_t *count);
+
+/** What a device's memory is used for, as a table for people; abbreviated without its rows by tier. */
+granule_status granule_memory_summary(struct granule_allocator *a,
+                                      int32_t device,
+                                      bool abbreviated,
+                                      struct granule_bytes *out);
+
+/** PyTorch's memory_stats() of a device, as a JSON object: every figure under its flat key ("allocated_bytes.all.peak"). */
+granule_status granule_stats_json(struct granule_allocator *a,
+                                  int32_t device,
+                                  struct granule_bytes *out);
+
+/** All figures of the allocator as OpenMetrics text, for Prometheus. GRANULE_UNSUPPORTED where the library was built without. */
+granule_status granule_prometheus(struct granule_allocator *a,
+                                  struct granule_bytes *out);
 
 /**
  * Makes an allocator for pinned memory over the backend of an allocator, with its settings. It outlives the allocator. No memory
@@ -1857,6 +1857,42 @@ granule_status granule_pointer_info(struct granule_allocator *a,
                                     const void *ptr,
                                     struct granule_pointer_info_t *out);
 
+/** Begins to capture a stream, with memory from pool, or from a pool of its own where that is null. */
+granule_status granule_capture_begin(struct granule_allocator *a,
+                                     int32_t device,
+                                     uint64_t stream,
+                                     int32_t mode,
+                                     const struct granule_pool_id *pool,
+                                     struct granule_capture **out);
+
+/** The pool that serves a capture. */
+granule_status granule_capture_pool(const struct granule_capture *c, struct granule_pool_id *out);
+
+/** Keeps another pool of the device, whose memory the capture uses, for as long as the graph lives. */
+granule_status granule_capture_retain_pool(struct granule_capture *c, struct granule_pool_id pool);
+
+/** Ends a capture, and makes a graph of it. The capture is over in any case, unless the call says that an argument is wrong. */
+granule_status granule_capture_end(struct granule_capture *c,
+                                   struct granule_graph **out);
+
+/** Ends a capture and throws its work away; null is fine. */
+granule_status granule_capture_abort(struct granule_capture *c);
+
+/** Queues a graph's work on a stream. Memory that it uses beside its pools' is still allocated. */
+granule_status granule_graph_launch(struct granule_graph *g, int32_t device, uint64_t stream);
+
+/**
+ * The pool that served a graph's capture, then those that it retains: at most capacity entries are written, and count says how
+ * many there are.
+ */
+granule_status granule_graph_pools(const struct granule_graph *g,
+                                   struct granule_pool_id *out,
+                                   uint64_t capacity,
+                                   uint64_t *count);
+
+/** Ends a graph; null is fine. Its pool gives memory back once the launches are done and the cache is emptied. */
+granule_status granule_graph_destroy(struct granule_graph *g);
+
 /** The priorities of streams that make a difference: least is 0 or more, greatest 0 or less. */
 granule_status granule_stream_priority_range(struct granule_allocator *a,
                                              int32_t device,
@@ -1919,42 +1955,6 @@ granule_status granule_event_elapsed_ms(struct granule_allocator *a,
                                         uint64_t start,
                                         uint64_t end,
                                         float *out);
-
-/** Begins to capture a stream, with memory from pool, or from a pool of its own where that is null. */
-granule_status granule_capture_begin(struct granule_allocator *a,
-                                     int32_t device,
-                                     uint64_t stream,
-                                     int32_t mode,
-                                     const struct granule_pool_id *pool,
-                                     struct granule_capture **out);
-
-/** The pool that serves a capture. */
-granule_status granule_capture_pool(const struct granule_capture *c, struct granule_pool_id *out);
-
-/** Keeps another pool of the device, whose memory the capture uses, for as long as the graph lives. */
-granule_status granule_capture_retain_pool(struct granule_capture *c, struct granule_pool_id pool);
-
-/** Ends a capture, and makes a graph of it. The capture is over in any case, unless the call says that an argument is wrong. */
-granule_status granule_capture_end(struct granule_capture *c,
-                                   struct granule_graph **out);
-
-/** Ends a capture and throws its work away; null is fine. */
-granule_status granule_capture_abort(struct granule_capture *c);
-
-/** Queues a graph's work on a stream. Memory that it uses beside its pools' is still allocated. */
-granule_status granule_graph_launch(struct granule_graph *g, int32_t device, uint64_t stream);
-
-/**
- * The pool that served a graph's capture, then those that it retains: at most capacity entries are written, and count says how
- * many there are.
- */
-granule_status granule_graph_pools(const struct granule_graph *g,
-                                   struct granule_pool_id *out,
-                                   uint64_t capacity,
-                                   uint64_t *count);
-
-/** Ends a graph; null is fine. Its pool gives memory back once the launches are done and the cache is emptied. */
-granule_status granule_graph_destroy(struct granule_graph *g);
 
 /** Memory for a stream (a cudaStream_t); null where there is none. */
 void *granule_pluggable_malloc(int64_t size, int device, void *stream);

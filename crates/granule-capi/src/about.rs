@@ -1,9 +1,9 @@
 //! About the library itself.
 
+use crate::boundary::guard::guard;
+use crate::boundary::pass::given;
 use crate::bytes::granule_bytes;
 use crate::error::{Failure, GRANULE_NO_BACKEND, granule_status};
-use crate::guard::guard;
-use crate::pass::given;
 use granule::backends::{self, Name, State};
 use serde_json::json;
 use std::ffi::{CStr, c_char};

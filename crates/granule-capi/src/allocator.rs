@@ -1,14 +1,13 @@
 //! An allocator as C has it: made, asked about itself, ended.
 
-use crate::budgets::Tenants;
+pub(crate) mod recording;
+pub(crate) mod tenants;
+
+use crate::boundary::guard::{guard, or};
+use crate::boundary::log;
+use crate::boundary::pass::{self, given, growing};
 use crate::bytes::granule_bytes;
 use crate::error::{Failure, GRANULE_INVALID_ARGUMENT, GRANULE_NO_BACKEND, GRANULE_SETTINGS, granule_status};
-use crate::guard::{guard, or};
-use crate::log;
-use crate::pass::{self, given};
-use crate::pluggable;
-use crate::record::Recording;
-use crate::sized::growing;
 use backend_c::{CBackend, Table};
 use granule::CachingAllocator;
 use granule::backend::Backend;
@@ -17,8 +16,10 @@ use granule::config::{
     AllocatorBackend, ConfigError, Flavour, Grammar, Parsed, Settings, environment, options, pytorch, strict,
 };
 use granule::types::{BackendId, DeviceIndex, DeviceKind, Stream};
+use recording::Recording;
 use std::ffi::{CString, c_char};
 use std::sync::Arc;
+use tenants::Tenants;
 
 /// An allocator for every device of one backend. Any thread may use it at any time.
 pub struct granule_allocator {
@@ -29,6 +30,8 @@ pub struct granule_allocator {
     backend: BackendId,
     name: CString,
     pub(crate) tenants: Arc<Tenants>,
+    /// Lives as long as the process, and no program ends it.
+    is_shared: bool,
 }
 
 /// A vendor's backend: see granule_backend.h.
@@ -55,11 +58,7 @@ pub struct granule_options {
 growing!(granule_options);
 
 impl granule_allocator {
-    pub(crate) fn new(
-        backend: Arc<dyn Backend>,
-        name: &str,
-        settings: Option<&str>,
-    ) -> Result<Self, Failure> {
+    fn new(backend: Arc<dyn Backend>, name: &str, settings: Option<&str>) -> Result<Self, Failure> {
         log::start();
         let settings = match settings {
             Some(text) => read_settings(text, &Settings::default(), flavour(&*backend))?,
@@ -69,7 +68,13 @@ impl granule_allocator {
         let name = CString::new(name).unwrap_or_default();
         let engine = Arc::new(CachingAllocator::new(backend, settings)?);
         let recording = Recording::from_env(&engine)?;
-        Ok(Self { engine, backend: id, name, tenants: Arc::default(), recording })
+        Ok(Self { engine, backend: id, name, tenants: Arc::default(), recording, is_shared: false })
+    }
+
+    /// The process's own: of the backend and the settings that the environment asks for.
+    pub(crate) fn shared() -> Result<Self, Failure> {
+        let (backend, name) = choose(None)?;
+        Ok(Self { is_shared: true, ..Self::new(backend, name.as_str(), None)? })
     }
 
     /// A stream of this backend by the driver's handle.
@@ -120,7 +125,7 @@ fn settled(parsed: Result<Parsed, ConfigError>) -> Result<Settings, Failure> {
 }
 
 /// The backend that is named, or the first real one. The facade would take the simulated one where nothing else is compiled in.
-pub(crate) fn choose(name: Option<&str>) -> Result<(Arc<dyn Backend>, Name), Failure> {
+fn choose(name: Option<&str>) -> Result<(Arc<dyn Backend>, Name), Failure> {
     let refused = |error: ChoiceError| Failure::own(GRANULE_NO_BACKEND, error.to_string());
     let name = name.map(Name::parse).transpose().map_err(refused)?;
     let named = name.is_some() || std::env::var_os(backends::VARIABLE).is_some_and(|text| !text.is_empty());
@@ -182,7 +187,7 @@ pub unsafe extern "C" fn granule_allocator_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_allocator_destroy(a: *mut granule_allocator) -> granule_status {
     guard(|| {
-        if pluggable::is_shared(a) {
+        if given!(optional a).is_some_and(|a| a.is_shared) {
             return Err(Failure::argument(
                 "a is the process's allocator (granule_pluggable_allocator): it is borrowed",
             ));

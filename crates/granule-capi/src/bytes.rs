@@ -1,6 +1,6 @@
 //! Results of variable size.
 
-use crate::guard::guard;
+use crate::boundary::guard::guard;
 use std::ffi::c_void;
 
 /// Bytes that the library made. They are freed with granule_bytes_free. Where they are a text, a NUL follows them.

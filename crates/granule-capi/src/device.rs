@@ -1,11 +1,13 @@
 //! The device itself, for shims of accelerators that have no runtime of their own in the program: what it is, and copies.
 
+pub mod graphs;
+pub mod streams;
+
 use crate::allocator::granule_allocator;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{address, given, growing, pointer};
 use crate::bytes::granule_bytes;
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::pass::{address, given, pointer};
-use crate::sized::growing;
 use granule::backend::{CopyKind, PointerKind};
 use std::ffi::c_void;
 

@@ -1,15 +1,17 @@
 //! Pinned host memory.
 
+pub mod stats;
+
 use crate::allocator::{flavour, granule_allocator, read_settings};
-use crate::callback::User;
+use crate::boundary::callback::User;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, Out, address, given, growing, pointer};
 use crate::device::copy_kind;
 use crate::error::{Failure, granule_status};
-use crate::guard::guard;
-use crate::history::{granule_history, options};
-use crate::pass::{self, Out, address, given, pointer};
-use crate::pools::{self, granule_filter, granule_pool_id};
-use crate::sized::growing;
-use crate::snapshot::granule_snapshot;
+use crate::memory::pools::{self, granule_filter};
+use crate::pool_id::granule_pool_id;
+use crate::watch::history::{granule_history, options};
+use crate::watch::snapshot::granule_snapshot;
 use granule::HostAllocator;
 use granule::history::SnapshotContexts;
 use granule::host::{HostBlock, HostBlockId, HostOptions, HostSizing, NumaPolicy};

@@ -2,8 +2,8 @@
 //!
 //! `include/granule.h` is made from these sources by `cargo xtask header`; the names here are the names there. Each
 //! module is one family of functions over [`CachingAllocator`](granule::CachingAllocator), and does three things only: it
-//! checks what C passed (`pass`, `sized`), calls the engine (`engine`), and turns what failed into a status and a text
-//! (`guard`, [`error`]). Decisions are the engine's.
+//! checks what C passed (`boundary::pass`), calls the engine (`engine`), and turns what failed into a status and a text
+//! (`boundary::guard`, [`error`]). Decisions are the engine's.
 //!
 //! # What callers promise
 //! Said once, at the head of the header, and meant by every `SAFETY` comment here that says "what callers promise": a pointer
@@ -21,56 +21,22 @@
 // What C sees, in the order of the header.
 pub mod about;
 pub mod error;
+pub mod last_error;
 
 pub mod bytes;
 
 pub mod allocator;
 
+pub mod pool_id;
+
 pub mod memory;
 
-pub mod stats;
-
-pub mod scopes;
-
-pub mod pools;
-
-pub mod captures;
-
-pub mod history;
-
-pub mod record;
-
-pub mod observers;
-
-pub mod snapshot;
-
-pub mod share;
-
-pub mod peers;
-
-pub mod sleep;
-
-pub mod budgets;
-
-pub mod hardened;
+pub mod watch;
 
 pub mod host;
-pub mod host_stats;
 
 pub mod device;
 
-pub mod streams;
-
-pub mod graphs;
-
 pub mod pluggable;
 
-// What is between C and the engine.
-mod callback;
-mod contexts;
-mod guard;
-mod log;
-mod pass;
-mod report;
-mod sized;
-mod texts;
+mod boundary;

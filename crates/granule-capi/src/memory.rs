@@ -1,12 +1,19 @@
 //! Memory: taken, used by other streams, given back.
 
+pub mod budgets;
+pub mod captures;
+pub mod hardened;
+pub mod peers;
+pub mod pools;
+pub mod scopes;
+pub mod share;
+pub mod sleep;
+
 use crate::allocator::granule_allocator;
-use crate::error::{Failure, GRANULE_INVALID_POINTER, granule_status};
-use crate::guard::guard;
-use crate::pass::{self, address, given, pointer};
-use crate::pools::granule_pool_id;
-use crate::sized::growing;
-use granule::config::MemoryLimit;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{self, address, given, growing, limit, pointer};
+use crate::error::{Failure, granule_status};
+use crate::pool_id::granule_pool_id;
 use std::ffi::{c_char, c_void};
 
 /// How much could be had in one piece, in bytes.
@@ -220,7 +227,7 @@ pub unsafe extern "C" fn granule_block_size(
 ) -> granule_status {
     guard(|| {
         let (a, bytes) = (given!(handle a), given!(out bytes));
-        bytes.set(a.engine.block_size(address(ptr)).ok_or_else(|| no_block(ptr))?);
+        bytes.set(a.engine.block_size(address(ptr)).ok_or_else(|| Failure::no_block(ptr))?);
         Ok(())
     })
 }
@@ -234,14 +241,9 @@ pub unsafe extern "C" fn granule_block_device(
 ) -> granule_status {
     guard(|| {
         let (a, out) = (given!(handle a), given!(out out));
-        out.set(i32::from(a.engine.block_device(address(ptr)).ok_or_else(|| no_block(ptr))?.0));
+        out.set(i32::from(a.engine.block_device(address(ptr)).ok_or_else(|| Failure::no_block(ptr))?.0));
         Ok(())
     })
-}
-
-#[cold]
-pub(crate) fn no_block(ptr: *mut c_void) -> Failure {
-    Failure::own(GRANULE_INVALID_POINTER, format!("invalid device pointer: {ptr:?}: it is no live block"))
 }
 
 /// Limits what is held on a device to a share of its memory; 1 lifts the limit.
@@ -280,11 +282,6 @@ pub unsafe extern "C" fn granule_set_memory_limits(
     guard(|| {
         Ok(given!(handle a).engine.set_memory_limits(pass::device(device)?, limit(hard), limit(soft))?)
     })
-}
-
-/// A limit in bytes, where `u64::MAX` is none.
-pub(crate) fn limit(bytes: u64) -> Option<MemoryLimit> {
-    (bytes != u64::MAX).then_some(MemoryLimit::Bytes(bytes))
 }
 
 /// Gives a stream a reserve class (expandable_segments_reserve_by_class); an empty name takes it away.

@@ -2,12 +2,13 @@
 //!
 //! PyTorch passes no allocator and hears of no error: null says that there is none, and the log says why.
 
-use crate::allocator::{choose, granule_allocator};
-use crate::callback::User;
+use crate::allocator::granule_allocator;
+use crate::boundary::callback::User;
+use crate::boundary::guard::guard;
+use crate::boundary::pass::{address, given, pointer};
 use crate::error::{Failure, GRANULE_INVALID_STREAM, granule_status};
-use crate::guard::guard;
-use crate::pass::{address, given, pointer};
-use crate::pools::{begin_pool, granule_filter, granule_pool_id};
+use crate::memory::pools::{begin_pool, granule_filter};
+use crate::pool_id::granule_pool_id;
 use granule::backend::EventFlags;
 use granule::types::{DeviceIndex, Stream};
 use std::ffi::{c_int, c_void};
@@ -27,14 +28,8 @@ fn shared() -> Result<&'static granule_allocator, Failure> {
     if let Some(a) = SHARED.get() {
         return Ok(a);
     }
-    let (backend, name) = choose(None)?;
-    let made = granule_allocator::new(backend, name.as_str(), None)?;
+    let made = granule_allocator::shared()?;
     Ok(SHARED.get_or_init(|| made))
-}
-
-/// Whether it is the process's, which no program ends.
-pub(crate) fn is_shared(a: *const granule_allocator) -> bool {
-    SHARED.get().is_some_and(|shared| std::ptr::eq(shared, a))
 }
 
 /// Runs the body of a function that cannot say that it failed: the log does.
@@ -81,7 +76,7 @@ pub extern "C" fn granule_pluggable_reset() {
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_set_memory_fraction(fraction: f64, device: c_int) {
     logged("granule_pluggable_set_memory_fraction", || {
-        Ok(shared()?.engine.set_memory_fraction(fraction, crate::pass::device(device)?)?)
+        Ok(shared()?.engine.set_memory_fraction(fraction, crate::boundary::pass::device(device)?)?)
     });
 }
 
@@ -161,13 +156,13 @@ pub unsafe extern "C" fn granule_pluggable_begin_pool(
 /// granule_pool_end of that allocator.
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_end_pool(device: c_int, pool: granule_pool_id) -> granule_status {
-    guard(|| Ok(shared()?.engine.pools().end(crate::pass::device(device)?, pool.into())?))
+    guard(|| Ok(shared()?.engine.pools().end(crate::boundary::pass::device(device)?, pool.into())?))
 }
 
 /// granule_pool_release of that allocator.
 #[unsafe(no_mangle)]
 pub extern "C" fn granule_pluggable_release_pool(device: c_int, pool: granule_pool_id) -> granule_status {
-    guard(|| Ok(shared()?.engine.pools().release(crate::pass::device(device)?, pool.into())?))
+    guard(|| Ok(shared()?.engine.pools().release(crate::boundary::pass::device(device)?, pool.into())?))
 }
 
 /// That allocator, for everything else: statistics, snapshots. It is borrowed, and never ended by the program.

@@ -5,11 +5,11 @@
 mod support;
 
 use granule_capi::allocator::*;
-use granule_capi::budgets::*;
 use granule_capi::error::*;
-use granule_capi::history::*;
-use granule_capi::observers::*;
-use granule_capi::pools::*;
+use granule_capi::memory::budgets::*;
+use granule_capi::memory::pools::*;
+use granule_capi::watch::history::*;
+use granule_capi::watch::observers::*;
 use std::ffi::{CStr, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -5,15 +5,17 @@
 mod support;
 
 use granule::config::PolicyName;
-use granule_capi::budgets::*;
 use granule_capi::bytes::*;
 use granule_capi::error::*;
-use granule_capi::history::*;
+use granule_capi::last_error::*;
+use granule_capi::memory::budgets::*;
+use granule_capi::memory::pools::*;
+use granule_capi::memory::share::*;
+use granule_capi::memory::sleep::*;
 use granule_capi::memory::*;
-use granule_capi::pools::*;
-use granule_capi::share::*;
-use granule_capi::sleep::*;
-use granule_capi::stats::*;
+use granule_capi::pool_id::*;
+use granule_capi::watch::history::*;
+use granule_capi::watch::stats::*;
 use proptest::prelude::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;

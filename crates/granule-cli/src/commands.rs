@@ -10,7 +10,7 @@ mod export;
 mod inspect;
 mod man;
 mod min_capacity;
-pub(crate) mod plan;
+mod plan;
 mod record;
 mod replay;
 mod report;

@@ -1,6 +1,7 @@
 //! What ends a command early, in words a user can act on.
 
-use crate::commands::plan::Refusal;
+pub(crate) mod plan;
+
 use crate::console::counted;
 use estimate::EstimateError;
 use granule::AllocError;
@@ -11,6 +12,7 @@ use granule::files::LoadError;
 use granule::files::convert::ConvertError;
 use granule::files::trace::TraceError;
 use granule::replay::ReplayError;
+use plan::NoPlan;
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -62,7 +64,7 @@ pub(crate) enum Failure {
     OtherRun { path: PathBuf, there: String },
     /// There is no plan.
     #[error("{0}")]
-    Plan(#[from] Refusal),
+    Plan(#[from] NoPlan),
     /// The user's program does not start.
     #[error("{program} cannot be run: {error}")]
     Program { program: String, error: io::Error },
@@ -162,7 +164,7 @@ impl Failure {
             Self::Replay { error: ReplayError::Trace { .. }, .. } => {
                 Some("the file is damaged or was edited; record it again".into())
             }
-            Self::Plan(refusal) => refusal.hint(),
+            Self::Plan(none) => none.hint(),
             Self::Program { error, .. } if error.kind() == io::ErrorKind::NotFound => {
                 Some("write the program and its arguments as you would without this command".into())
             }

@@ -5,17 +5,15 @@
 
 mod allocator;
 mod device;
-mod event;
 mod host;
 mod pool;
 mod stream;
 
 pub use allocator::{CachingAllocator, DeviceBuffer};
 pub use device::Device;
-pub use event::Event;
 pub use host::{HostAllocator, PinnedBuffer};
 pub use pool::{CapturedGraph, GraphCapture, MemoryPool};
-pub use stream::Stream;
+pub use stream::{Event, Stream};
 
 use alloc_core::backend::{Backend, Result};
 use std::fmt::Debug;

@@ -254,31 +254,31 @@ pub fn replay_on(
     }
 }
 
-/// `simulated` is the backend where it is a simulated device.
-fn run(
-    trace: &Trace,
+/// An allocator over a device with `total` bytes of memory, as the options want it.
+fn allocator(
+    backend: &Arc<dyn Backend>,
     options: &ReplayOptions,
-    backend: Arc<dyn Backend>,
-    simulated: Option<&OpenReg>,
-    mut progress: impl FnMut(usize),
-) -> Result<Replay, ReplayError> {
-    let total = backend.memory_info(DEVICE)?.total;
-    let failed = |event| move |source| ReplayError::Allocator { event, source };
-    let allocator = CachingAllocator::new(Arc::clone(&backend), options.settings.clone());
-    let allocator = Arc::new(allocator.map_err(failed(0))?);
+    total: u64,
+) -> Result<CachingAllocator, AllocError> {
+    let allocator = CachingAllocator::new(Arc::clone(backend), options.settings.clone())?;
     if let Some(capacity) = options.capacity.filter(|capacity| *capacity < total) {
         #[allow(clippy::cast_precision_loss)]
         let fraction = capacity as f64 / total as f64;
-        let limited = allocator.set_memory_fraction(fraction, DEVICE);
-        limited.map_err(failed(0))?;
+        allocator.set_memory_fraction(fraction, DEVICE)?;
     }
     if options.history > 0 {
         allocator.history().record(&HistoryOptions::newest(options.history).deterministic());
     }
-    let program = simulated.map(|device| Program::new(device, options));
-    let plan = options.plan.as_ref().map(|plan| Planned::new(plan, trace, &allocator));
-    let plan = plan.transpose().map_err(failed(0))?;
-    let mut run = Run::new(trace, &*backend, &allocator, program, plan)?;
+    Ok(allocator)
+}
+
+/// Does what the trace says, up to its end or the refusal that ends it. How long that took, but for what is told meanwhile.
+fn steps(
+    run: &mut Run<'_>,
+    trace: &Trace,
+    stop_on_oom: bool,
+    progress: &mut impl FnMut(usize),
+) -> Result<Duration, ReplayError> {
     let start = Instant::now();
     let mut outside = Duration::ZERO;
     for (n, event) in trace.events.iter().enumerate() {
@@ -289,11 +289,29 @@ fn run(
             outside += pause.elapsed();
         }
         run.step(event).map_err(|source| source.at(n + 1))?;
-        if options.stop_on_oom && run.refused > 0 {
+        if stop_on_oom && run.refused > 0 {
             break;
         }
     }
-    let elapsed = start.elapsed().saturating_sub(outside);
+    Ok(start.elapsed().saturating_sub(outside))
+}
+
+/// `simulated` is the backend where it is a simulated device.
+fn run(
+    trace: &Trace,
+    options: &ReplayOptions,
+    backend: Arc<dyn Backend>,
+    simulated: Option<&OpenReg>,
+    mut progress: impl FnMut(usize),
+) -> Result<Replay, ReplayError> {
+    let total = backend.memory_info(DEVICE)?.total;
+    let failed = |event| move |source| ReplayError::Allocator { event, source };
+    let allocator = Arc::new(allocator(&backend, options, total).map_err(failed(0))?);
+    let program = simulated.map(|device| Program::new(device, options));
+    let plan = options.plan.as_ref().map(|plan| Planned::new(plan, trace, &allocator));
+    let plan = plan.transpose().map_err(failed(0))?;
+    let mut run = Run::new(trace, &*backend, &allocator, program, plan)?;
+    let elapsed = steps(&mut run, trace, options.stop_on_oom, &mut progress)?;
     progress(trace.events.len());
     run.look();
     let Run { marks, refused, first_refusal, ops, done, program, plan, .. } = run;

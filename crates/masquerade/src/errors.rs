@@ -7,7 +7,7 @@
 //! Texts are translated word by word: names of errors, functions and types, and `hip:0`. What names a thing
 //! outside the program keeps its name: files (`libamdhip64.so`), environment variables (`HIP_VISIBLE_DEVICES`).
 
-use crate::generated::CALLS;
+use crate::calls::CALLS;
 use backend_api::{BackendError, Unsupported};
 
 /// A HIP error and what CUDA has for it.

@@ -18,8 +18,9 @@
 //! The current device is the inner backend's, so a [`DeviceGuard`](backend_api::DeviceGuard) over a
 //! masquerade restores it on every exit as over any backend.
 
+mod calls;
 mod errors;
-mod generated;
+mod forward;
 mod labels;
 mod masquerade;
 

@@ -199,6 +199,20 @@ fn parts(
     Ok((Placement::new(problem, offsets), method))
 }
 
+/// Exact search for a capacity, and nothing else.
+fn exact_only(
+    problem: &Problem,
+    capacity: u64,
+    deadline: Option<Instant>,
+    seed: u64,
+) -> Result<(Placement, Method), SolveError> {
+    match exact(problem.buffers(), capacity, deadline, seed) {
+        Answer::Found(offsets) => Ok((Placement::new(problem, offsets), Method::Exact)),
+        Answer::Impossible => Err(SolveError::Impossible { max_load: max_load(problem), capacity }),
+        Answer::Unknown => Err(SolveError::Unknown { capacity, height: u64::MAX }),
+    }
+}
+
 /// The solvers, the quick ones first, until one reaches the target.
 fn portfolio(
     problem: &Problem,
@@ -208,16 +222,11 @@ fn portfolio(
 ) -> Result<(Placement, Method), SolveError> {
     let max_load = max_load(problem);
     let impossible = || SolveError::Impossible { max_load, capacity: target };
-    let unknown = |height| SolveError::Unknown { capacity: target, height };
     let buffers = problem.buffers();
     let search = |height, deadline| exact(buffers, height, deadline, options.seed);
     let found = |offsets| Ok((Placement::new(problem, offsets), Method::Exact));
     if options.solver == Solver::Exact && options.capacity.is_some() {
-        return match search(target, deadline) {
-            Answer::Found(offsets) => found(offsets),
-            Answer::Impossible => Err(impossible()),
-            Answer::Unknown => Err(unknown(u64::MAX)),
-        };
+        return exact_only(problem, target, deadline, options.seed);
     }
     let timeline = Timeline::new(problem);
     let mut best = greedy(problem, &timeline, target, options.seed);
@@ -246,12 +255,11 @@ fn portfolio(
     if !exact_too || best.placement.height <= target {
         return Ok((best.placement, method));
     }
-    let around = place_around_core(problem, &timeline, target, share(deadline, 2), options.seed)?;
+    let around = place_around_core(problem, &timeline, target, share(deadline, 2), options.seed)?
+        .map(|around| better(around, share(deadline, 2)))
+        .filter(|around| around.placement.height < best.placement.height);
     if let Some(around) = around {
-        let around = better(around, share(deadline, 2));
-        if around.placement.height < best.placement.height {
-            (best, method) = (around, Method::Core);
-        }
+        (best, method) = (around, Method::Core);
     }
     if best.placement.height <= target {
         return Ok((best.placement, method));

@@ -1,9 +1,10 @@
 //! Emits the C table of a backend: the header for vendors, and the Rust side that calls through it.
 
+mod forward;
 mod header;
 mod layout;
-mod rust;
 mod signature;
+mod table;
 mod values;
 
 use super::model::{Answer, Contract, Method, Trait};
@@ -12,8 +13,9 @@ use proc_macro2::Ident;
 use quote::format_ident;
 use signature::Signature;
 
+pub(super) use forward::emit as emit_forward;
 pub(super) use header::emit as emit_header;
-pub(super) use rust::emit as emit_rust;
+pub(super) use table::emit as emit_table;
 
 /// A function of the table.
 struct Function<'c> {

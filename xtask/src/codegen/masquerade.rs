@@ -8,40 +8,44 @@ use quote::{ToTokens, format_ident, quote};
 use std::collections::BTreeMap;
 use syn::Type;
 
-const HEADING: &str = "Every method of the contract, forwarded to the backend behind.";
-
 /// Types that carry a backend's id.
 const HANDLES: [&str; 5] = ["Stream", "Event", "PhysicalHandle", "Graph", "MulticastHandle"];
 
 /// Methods that the masquerade answers itself, as `own_...`.
 const OWN: [&str; 5] = ["id", "kind", "name", "label", "error_name"];
 
-pub(super) fn emit(contract: &Contract) -> Result<String> {
-    let calls = calls(contract)?;
+/// Every method of the contract, forwarded.
+pub(super) fn emit_forward(contract: &Contract) -> Result<String> {
     let mut implementations = Vec::new();
     for of in &contract.traits {
         let (name, marker) = (&of.name, of.is_unsafe.then(|| quote!(unsafe)));
         let methods = of.methods.iter().map(|method| forward(of, method)).collect::<Result<Vec<_>>>()?;
         implementations.push(quote!(#marker impl #name for Masquerade { #(#methods)* }));
     }
-    let (hip, cuda): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
     let code = quote! {
         use crate::masquerade::{Masquerade, answer, family};
         use backend_api::*;
         use backend_api::types::*;
 
-        /// Functions of HIP's and CUDA's that the contract names for the same thing.
-        pub(crate) const CALLS: &[(&str, &str)] = &[#((#hip, #cuda)),*];
-
         #(#implementations)*
     };
-    text::file(HEADING, code, |line| {
+    text::file("Every method of the contract, forwarded to the backend behind.", code, |line| {
         if line.starts_with("unsafe impl") {
             "I1 to I4 are the inner backend's; labels touch neither memory nor order."
         } else {
             "rules 1 to 3 are the caller's promise, passed on; only labels of handles changed."
         }
     })
+}
+
+/// The table by which errors name functions.
+pub(super) fn emit_calls(contract: &Contract) -> Result<String> {
+    let (hip, cuda): (Vec<_>, Vec<_>) = calls(contract)?.into_iter().unzip();
+    let code = quote! {
+        /// Functions of HIP's and CUDA's that the contract names for the same thing.
+        pub(crate) const CALLS: &[(&str, &str)] = &[#((#hip, #cuda)),*];
+    };
+    text::file("HIP's functions and CUDA's.", code, |_| unreachable!("a table calls nothing"))
 }
 
 /// HIP's functions with CUDA's.

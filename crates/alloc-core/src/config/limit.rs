@@ -1,7 +1,6 @@
 //! A limit on memory: bytes with a unit, or a share of the device.
 
-use super::strict::{ratio, whole};
-use super::text::shortest;
+use super::plain::{ratio, shortest, whole};
 use crate::types::{GIB, MIB};
 use std::fmt;
 

@@ -6,6 +6,7 @@
 
 use super::error::ConfigError;
 use super::options::{Grammar, Key, OptionInfo, find, nearest};
+use super::plain::{ratio, whole};
 use super::tokens::{Token, tokens};
 use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
 use super::{AllocatorBackend, Flavour, MemoryLimit, Parsed, PolicyName, ReserveSize, Settings};
@@ -307,18 +308,6 @@ fn capitalised(text: &str) -> String {
         first.make_ascii_uppercase();
     }
     text
-}
-
-/// Digits only.
-pub(super) fn whole(text: &str) -> Option<u64> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok())?
-}
-
-/// A plain decimal number; no names, no sign, nothing after it.
-pub(super) fn ratio(text: &str) -> Option<f64> {
-    let starts_well = text.starts_with(|c: char| c.is_ascii_digit() || c == '.');
-    let value: f64 = text.parse().ok().filter(|_| starts_well)?;
-    value.is_finite().then_some(value)
 }
 
 /// As [`values::reserve`], without a sign.

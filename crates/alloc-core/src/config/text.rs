@@ -1,6 +1,7 @@
 //! Settings written back as text.
 
 use super::options::{Key, name_of};
+use super::plain::shortest;
 use super::{AllocatorBackend, ConfigError, Flavour, Parsed, ReserveSize, Settings, pytorch};
 use crate::types::{GIB, MIB};
 use std::fmt::{Display, Write as _};
@@ -187,12 +188,6 @@ fn push(text: &mut String, key: Key, value: &dyn Display) {
     let comma = if text.is_empty() { "" } else { "," };
     // Writing to a string cannot fail.
     let _ = write!(text, "{comma}{}:{value}", name_of(key));
-}
-
-/// The shortest digits that give the same number back.
-pub(super) fn shortest(number: f64) -> String {
-    let (plain, scientific) = (number.to_string(), format!("{number:e}"));
-    if scientific.len() < plain.len() { scientific } else { plain }
 }
 
 #[allow(clippy::cast_precision_loss)]

@@ -4,7 +4,7 @@ use super::Context;
 use super::live::{Group, by_caller};
 use super::memory::{Blocker, blockers_of};
 use super::place::{Caller, Place};
-use crate::layout::Layout;
+use crate::layout::{Block, Layout};
 use crate::run::{Moment, Refusal};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -107,47 +107,16 @@ impl Refused {
         let growable = layout.stretches.iter().any(|stretch| stretch.growable);
         let block = rules.block(refusal.size, growable);
         let small = rules.is_small(refusal.size, growable);
-        let (mut usable, mut other, mut waiting) = ((0u64, 0u64), (0u64, 0u64), 0u64);
-        let mut in_the_way = Vec::new();
-        for stretch in &layout.stretches {
-            let is_usable = stretch.stream == refusal.stream && stretch.small == small && stretch.pool == 0;
-            let (free, largest) = if is_usable { &mut usable } else { &mut other };
-            for gap in stretch.gaps() {
-                *free += gap.size;
-                *largest = (*largest).max(gap.size);
-            }
-            waiting +=
-                stretch.blocks.iter().filter(|block| block.waits).map(|block| block.size()).sum::<u64>();
-            if is_usable {
-                in_the_way
-                    .extend(blockers_of(stretch).filter(|(held, beside)| held.size() + beside >= block));
-            }
-        }
-        in_the_way.sort_by_key(|(held, beside)| (held.size(), Reverse(*beside), held.address));
-        in_the_way.truncate(NAMED);
-        let blocker = |(held, beside): (&crate::layout::Block, u64)| Blocker {
+        let room = Room::of(layout, refusal.stream, small, block);
+        let blocker = |&(held, beside): &(&Block, u64)| Blocker {
             block: context.held(held, refusal.at),
             beside,
             would_free: beside + held.size(),
         };
         let device = refusal.device_free;
-        let with_device = usable.0.saturating_add(device.unwrap_or(0));
-        let all = with_device.saturating_add(other.0).saturating_add(waiting);
         let segment = if growable { block } else { rules.segment(refusal.size) };
-        let verdict = if usable.1 >= block || device.is_some_and(|free| free >= segment) {
-            Verdict::Limited
-        } else if usable.0 >= block {
-            Verdict::Fragmented
-        } else if device.is_none() {
-            Verdict::Unknown
-        } else if with_device >= block {
-            Verdict::SplitBetweenCacheAndDevice
-        } else if all >= block {
-            Verdict::HeldElsewhere
-        } else {
-            Verdict::TooLittle
-        };
-        let missing = if verdict == Verdict::TooLittle { block - all } else { 0 };
+        let verdict = room.verdict(device, block, segment);
+        let missing = if verdict == Verdict::TooLittle { block - room.all(device) } else { 0 };
         let caller = refusal.frames.as_deref().filter(|frames| !frames.is_empty()).map(Caller::of_stack);
         Self {
             at: refusal.at,
@@ -158,17 +127,88 @@ impl Refused {
             stream: context.stream(refusal.stream),
             caller,
             device_free: device,
-            usable_free: usable.0,
-            usable_largest: usable.1,
-            other_free: other.0,
-            other_largest: other.1,
-            waiting,
+            usable_free: room.usable.bytes,
+            usable_largest: room.usable.largest,
+            other_free: room.other.bytes,
+            other_largest: room.other.largest,
+            waiting: room.waiting,
             verdict,
             fixed_segments: !growable && rules.could_grow(),
             joinable: joinable(layout),
             most_live: most_live(context, refusal.at),
             missing,
-            in_the_way: in_the_way.into_iter().map(blocker).collect(),
+            in_the_way: room.in_the_way.iter().map(blocker).collect(),
+        }
+    }
+}
+
+/// Free memory.
+#[derive(Default)]
+struct Free {
+    bytes: u64,
+    /// Of one piece.
+    largest: u64,
+}
+
+/// What there was for a request.
+#[derive(Default)]
+struct Room<'l> {
+    /// Of its stream and kind.
+    usable: Free,
+    /// All else.
+    other: Free,
+    /// Given back, and waiting for other streams.
+    waiting: u64,
+    /// Blocks without which there would be room beside them, each with what is free there; the smallest first.
+    in_the_way: Vec<(&'l Block, u64)>,
+}
+
+impl<'l> Room<'l> {
+    fn of(layout: &'l Layout, stream: u32, small: bool, block: u64) -> Self {
+        let mut room = Self::default();
+        for stretch in &layout.stretches {
+            let is_usable = stretch.stream == stream && stretch.small == small && stretch.pool == 0;
+            let free = if is_usable { &mut room.usable } else { &mut room.other };
+            for gap in stretch.gaps() {
+                free.bytes += gap.size;
+                free.largest = free.largest.max(gap.size);
+            }
+            let waiting = stretch.blocks.iter().filter(|block| block.waits);
+            room.waiting += waiting.map(|block| block.size()).sum::<u64>();
+            if is_usable {
+                let large_enough = |(held, beside): &(&Block, u64)| held.size() + beside >= block;
+                room.in_the_way.extend(blockers_of(stretch).filter(large_enough));
+            }
+        }
+        room.in_the_way.sort_by_key(|(held, beside)| (held.size(), Reverse(*beside), held.address));
+        room.in_the_way.truncate(NAMED);
+        room
+    }
+
+    /// With what the device had free, where that is known.
+    fn with_device(&self, device: Option<u64>) -> u64 {
+        self.usable.bytes.saturating_add(device.unwrap_or(0))
+    }
+
+    /// Everything, wherever it lay.
+    fn all(&self, device: Option<u64>) -> u64 {
+        self.with_device(device).saturating_add(self.other.bytes).saturating_add(self.waiting)
+    }
+
+    /// Why a block was refused, for which the device was asked for a segment.
+    fn verdict(&self, device: Option<u64>, block: u64, segment: u64) -> Verdict {
+        if self.usable.largest >= block || device.is_some_and(|free| free >= segment) {
+            Verdict::Limited
+        } else if self.usable.bytes >= block {
+            Verdict::Fragmented
+        } else if device.is_none() {
+            Verdict::Unknown
+        } else if self.with_device(device) >= block {
+            Verdict::SplitBetweenCacheAndDevice
+        } else if self.all(device) >= block {
+            Verdict::HeldElsewhere
+        } else {
+            Verdict::TooLittle
         }
     }
 }

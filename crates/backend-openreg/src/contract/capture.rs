@@ -6,12 +6,12 @@
 
 use crate::call::Call;
 use crate::graph::GraphBody;
+use crate::graph::Member;
 use crate::machine::{Locked, State};
 use crate::openreg::OpenReg;
-use crate::queue::Member;
 use crate::refusal::{Answer, Refusal};
+use crate::space::Span;
 use crate::thread;
-use crate::work::Span;
 use backend_api::types::{DeviceIndex, Stream};
 use backend_api::*;
 use std::sync::Arc;

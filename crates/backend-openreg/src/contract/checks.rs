@@ -3,8 +3,9 @@
 use crate::machine::Locked;
 use crate::memory::{Place, RangeKind};
 use crate::refusal::{Answer, Refusal};
+use crate::space::Span;
 use crate::trap::TrapKind;
-use crate::work::{Side, Span, Spans, Work};
+use crate::work::{Side, Spans, Work};
 use backend_api::{CopyKind, Readiness};
 
 pub(super) fn readiness(ready: bool) -> Readiness {

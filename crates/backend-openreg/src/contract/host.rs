@@ -6,7 +6,8 @@ use crate::call::Call;
 use crate::memory::{HostRange, RangeKind, index};
 use crate::openreg::OpenReg;
 use crate::refusal::Refusal;
-use crate::work::{Span, Work};
+use crate::space::Span;
+use crate::work::Work;
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::*;
 

@@ -3,7 +3,7 @@
 use super::{Extent, Memory, RangeKind};
 use crate::os::SharedFile;
 use crate::refusal::{Answer, Refusal};
-use crate::work::Span;
+use crate::space::Span;
 use backend_api::types::DeviceIndex;
 use backend_api::{Access, HandleType};
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 
 use super::room::Room;
 use crate::check::{checks, ensure, ensure_eq};
-use crate::child::{Answer, Peer, Request};
 use crate::context::{Buffer, pattern, refused};
+use crate::peer::{Answer, Peer, Request};
 use crate::{Context, Stop, Verdict};
 use backend_api::types::{BackendId, DevicePtr, Event};
 use backend_api::{

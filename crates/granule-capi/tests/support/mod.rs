@@ -3,6 +3,7 @@
 use granule::config::PolicyName;
 use granule_capi::allocator::*;
 use granule_capi::error::*;
+use granule_capi::last_error::*;
 use std::ffi::{CStr, CString, c_void};
 use std::ptr::null_mut;
 

@@ -4,15 +4,14 @@ use super::{Outcome, write_json};
 use crate::compare::table;
 use crate::console::{self, counted};
 use crate::failure::Failure;
+use crate::failure::plan::NoPlan;
 use crate::result_file::ResultFile;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
 use clap::ValueEnum;
 use granule::round::size_text;
 use planner::csv::{self, Table};
-use planner::{
-    CrossStream, Options, Pattern, Plan, PlanError, ReadError, Recording, Solution, SolveError, Solver, solve,
-};
+use planner::{CrossStream, Options, Pattern, Plan, PlanError, Recording, Solution, Solver, solve};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fs::File;
@@ -95,44 +94,6 @@ impl From<SolverName> for Solver {
     }
 }
 
-/// Why there is no plan.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Refusal {
-    #[error("{}: {error}; check the path and that you may read the file", path.display())]
-    Open { path: PathBuf, error: std::io::Error },
-    #[error("{}: {error}", path.display())]
-    Table { path: PathBuf, error: csv::TableError },
-    #[error("{}: {error}", path.display())]
-    Read { path: PathBuf, error: ReadError },
-    #[error("{workload}: {error}")]
-    Recording { workload: String, error: planner::RecordingError },
-    #[error("{workload}: {error}")]
-    Plan { workload: String, error: PlanError },
-}
-
-impl Refusal {
-    /// What to do next, where the message does not say it.
-    pub(crate) fn hint(&self) -> Option<String> {
-        match self {
-            Self::Read { error: ReadError::Json(_), .. } => {
-                Some("granule plan TRACE --iteration N -o FILE makes a plan".into())
-            }
-            Self::Recording { error: planner::RecordingError::NoIteration(_), .. } => {
-                Some("leave out --iteration for the whole trace".into())
-            }
-            Self::Plan { error: PlanError::Solve(error), .. } => match error {
-                SolveError::Load { max_load, .. } => {
-                    Some(format!("--capacity {max_load} is the least worth a try"))
-                }
-                SolveError::Unknown { .. } => Some("give it more --time-limit or more --capacity".into()),
-                SolveError::NotIntervals => Some("--solver auto uses all that can be done".into()),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-}
-
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Answer<'a> {
@@ -173,9 +134,9 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
 }
 
 /// Reads a plan that this command wrote.
-pub(super) fn read(path: &Path) -> Result<Plan, Refusal> {
-    let file = File::open(path).map_err(|error| Refusal::Open { path: path.to_owned(), error })?;
-    Plan::read(file).map_err(|error| Refusal::Read { path: path.to_owned(), error })
+pub(super) fn read(path: &Path) -> Result<Plan, NoPlan> {
+    let file = File::open(path).map_err(|error| NoPlan::Open { path: path.to_owned(), error })?;
+    Plan::read(file).map_err(|error| NoPlan::Read { path: path.to_owned(), error })
 }
 
 fn options(args: &Args) -> Options {
@@ -202,15 +163,15 @@ fn run_table(
     result: Option<ResultFile>,
     out: &mut dyn Write,
 ) -> Result<Outcome, Failure> {
-    let file = File::open(path).map_err(|error| Refusal::Open { path: path.to_owned(), error })?;
+    let file = File::open(path).map_err(|error| NoPlan::Open { path: path.to_owned(), error })?;
     let table =
-        csv::read(BufReader::new(file)).map_err(|error| Refusal::Table { path: path.to_owned(), error })?;
+        csv::read(BufReader::new(file)).map_err(|error| NoPlan::Table { path: path.to_owned(), error })?;
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let Table { ids, problem } = &table;
     let (solution, seconds) =
         timed(format!("placing {}", counted(ids.len(), "buffer")), || solve(problem, &options(args)));
     let solution =
-        solution.map_err(|error| Refusal::Plan { workload: name.clone(), error: PlanError::Solve(error) })?;
+        solution.map_err(|error| NoPlan::Plan { workload: name.clone(), error: PlanError::Solve(error) })?;
     let answer = Answer {
         workload: &name,
         file: path.to_string_lossy(),
@@ -246,7 +207,7 @@ fn run_trace(
 ) -> Result<Outcome, Failure> {
     let workload = Workload::read(&args.workload)?;
     let cross = if args.across_streams { CrossStream::Waits } else { CrossStream::Ordered };
-    let refused = |error| Refusal::Recording { workload: workload.name.clone(), error };
+    let refused = |error| NoPlan::Recording { workload: workload.name.clone(), error };
     let recording = Recording::new(&workload.trace, cross).map_err(refused)?;
     let pattern = match args.iteration {
         Some(n) => Pattern::iteration(&recording, n),
@@ -255,7 +216,7 @@ fn run_trace(
     let pattern = pattern.map_err(refused)?;
     let make = || Plan::make(&workload.name, &pattern, args.alignment.0, args.across_streams, &options(args));
     let (made, seconds) = timed(format!("placing {}", counted(pattern.requests(), "request")), make);
-    let (plan, solution) = made.map_err(|error| Refusal::Plan { workload: workload.name.clone(), error })?;
+    let (plan, solution) = made.map_err(|error| NoPlan::Plan { workload: workload.name.clone(), error })?;
     let answer = Answer {
         workload: &workload.name,
         file: path.to_string_lossy(),

@@ -124,6 +124,21 @@ impl RunArgs {
         let of_peak = |factor: f64| (peak_live(trace) as f64 * factor).ceil() as u64;
         self.of_peak.map(of_peak).or(self.capacity.map(|size| size.0))
     }
+
+    /// The replay of `trace`, with `history` entries of its history kept.
+    fn options(&self, trace: &Trace, settings: Settings, history: usize) -> Result<ReplayOptions, Failure> {
+        Ok(ReplayOptions {
+            history,
+            settings,
+            capacity: self.capacity(trace),
+            lag: self.lag,
+            costs: CostModel::clone(&self.cost),
+            no_virtual_memory: self.no_virtual_memory,
+            stop_on_oom: self.stop_on_oom,
+            plan: self.plan.as_deref().map(plan::read).transpose()?.map(Arc::new),
+            ..ReplayOptions::default()
+        })
+    }
 }
 
 /// What `--json` prints.
@@ -169,17 +184,8 @@ pub(crate) fn run_on(
         }
         None => &workload.trace,
     };
-    let options = ReplayOptions {
-        history: if file.is_some() { history_entries(workload, &settings) } else { 0 },
-        settings,
-        capacity: args.capacity(trace),
-        lag: args.lag,
-        costs: CostModel::clone(&args.cost),
-        no_virtual_memory: args.no_virtual_memory,
-        stop_on_oom: args.stop_on_oom,
-        plan: args.plan.as_deref().map(plan::read).transpose()?.map(Arc::new),
-        ..ReplayOptions::default()
-    };
+    let history = if file.is_some() { history_entries(workload, &settings) } else { 0 };
+    let options = args.options(trace, settings, history)?;
     let replayed = replayed(workload, trace, &options, args)?;
     let conditions = Conditions {
         settings: &options.settings,
@@ -192,26 +198,45 @@ pub(crate) fn run_on(
     };
     // Files are written whether or not anybody reads the figures, which are there whether or not a file can be written.
     let written = write_files(metrics, file, &replayed.allocator);
-    let shown = if json {
-        let answer = Answer {
-            workload: &workload.name,
-            file: workload.file.as_deref().map(Path::to_string_lossy),
-            version: env!("CARGO_PKG_VERSION"),
-            notes: &workload.notes,
-            backend: args.backend.0,
-            result: &replayed.result,
-            first_oom: replayed.first_refusal.as_ref().map(FirstOom::from),
-            native: compare::native_answer(workload, &replayed.result, &conditions),
-        };
-        write_json(&answer, out)
-    } else {
-        writeln!(out, "{}", compare::report(workload, &replayed.result, &conditions)).map_err(Failure::from)
-    };
+    let shown = show(workload, &replayed, &conditions, args, json, out);
     // The figures come before the messages that explain them.
     let shown = shown.and_then(|()| Ok(out.flush()?));
     written?;
     shown?;
-    if let Some(path) = &args.snapshot {
+    explain(workload, &replayed, args.snapshot.as_deref());
+    let stopped = options.stop_on_oom && replayed.result.refused > 0;
+    Ok(if stopped { Outcome::StoppedOnOom } else { Outcome::Done })
+}
+
+/// The figures, as a table or as JSON.
+fn show(
+    workload: &Workload,
+    replayed: &Replay,
+    conditions: &Conditions<'_>,
+    args: &RunArgs,
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    if !json {
+        writeln!(out, "{}", compare::report(workload, &replayed.result, conditions))?;
+        return Ok(());
+    }
+    let answer = Answer {
+        workload: &workload.name,
+        file: workload.file.as_deref().map(Path::to_string_lossy),
+        version: env!("CARGO_PKG_VERSION"),
+        notes: &workload.notes,
+        backend: args.backend.0,
+        result: &replayed.result,
+        first_oom: replayed.first_refusal.as_ref().map(FirstOom::from),
+        native: compare::native_answer(workload, &replayed.result, conditions),
+    };
+    write_json(&answer, out)
+}
+
+/// Says on standard error what the figures leave open.
+fn explain(workload: &Workload, replayed: &Replay, snapshot: Option<&Path>) {
+    if let Some(path) = snapshot {
         console::note(format_args!(
             "the snapshot is in {}; https://pytorch.org/memory_viz opens it",
             path.display()
@@ -224,8 +249,6 @@ pub(crate) fn run_on(
         ));
     }
     refusal::report(replayed.first_refusal.as_ref(), &replayed.result, workload.recording.is_none());
-    let stopped = options.stop_on_oom && replayed.result.refused > 0;
-    Ok(if stopped { Outcome::StoppedOnOom } else { Outcome::Done })
 }
 
 /// The replay, on the simulated device or on a real one.

@@ -41,19 +41,8 @@ pub fn min_capacity(
     mut progress: impl FnMut(u64),
 ) -> Result<MinCapacity, ReplayError> {
     let step = step.max(1);
-    let attempt = |capacity: u64| {
-        let options = ReplayOptions {
-            capacity: Some(capacity),
-            stop_on_oom: true,
-            history: 0,
-            unwatched: true,
-            ..options.clone()
-        };
-        let result = replay(trace, &options, |_| {})?.result;
-        Ok::<_, ReplayError>((result.refused == 0).then_some(result))
-    };
     let largest = options.simulated_capacity();
-    let whole = attempt(largest)?
+    let whole = attempt(trace, options, largest)?
         .ok_or_else(|| ReplayError::NeverFits { capacity: largest, peak_live: peak_live(trace) })?;
     let held = whole.simulated.as_ref().map_or(largest, |figures| figures.driver_peak_held);
     let peak = peak_live(trace);
@@ -76,7 +65,7 @@ pub fn min_capacity(
                     .par_iter()
                     .map(|m| {
                         let capacity = u64::try_from(*m).unwrap_or(0).saturating_mul(step);
-                        Ok((*m, attempt(capacity)?.as_ref().map(Fit::of)))
+                        Ok((*m, attempt(trace, options, capacity)?.as_ref().map(Fit::of)))
                     })
                     .collect::<Result<_, ReplayError>>()?;
                 replays += tried.len() as u64;
@@ -101,6 +90,23 @@ pub fn min_capacity(
         step,
         replays,
     })
+}
+
+/// A replay on a device of this size; none where a request is refused.
+fn attempt(
+    trace: &Trace,
+    options: &ReplayOptions,
+    capacity: u64,
+) -> Result<Option<ReplayResult>, ReplayError> {
+    let options = ReplayOptions {
+        capacity: Some(capacity),
+        stop_on_oom: true,
+        history: 0,
+        unwatched: true,
+        ..options.clone()
+    };
+    let result = replay(trace, &options, |_| {})?.result;
+    Ok((result.refused == 0).then_some(result))
 }
 
 /// What a replay that was refused nothing had to do for it.

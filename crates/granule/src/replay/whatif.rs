@@ -15,14 +15,16 @@ mod outcome;
 mod rank;
 mod reliability;
 mod smallest;
+mod tried;
 
 pub use candidate::{Candidate, Kind};
 pub use capacities::{CARDS, CONTEXT, Card, capacities};
-pub use grid::{Answer, Before, Progress, Question, Tried};
+pub use grid::{Answer, Before, Progress, Question};
 pub use outcome::{FirstRefusal, Outcome};
 pub use rank::{Choice, Nearest, Verdict};
 pub use reliability::{Effect, NotExact, of_lag, of_snapshot, of_trace};
 pub use smallest::{Smallest, SmallestDevice};
+pub use tried::Tried;
 
 /// Popular advice that a replay cannot try, and why.
 pub const NOT_MODELLED: [&str; 1] =

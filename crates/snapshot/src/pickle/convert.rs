@@ -146,7 +146,7 @@ impl Heap {
         &mut self,
         list: Val,
         place: Place<'_>,
-        convert: impl Fn(&mut Self, Val, Place<'_>) -> Result<T>,
+        mut convert: impl FnMut(&mut Self, Val, Place<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
         let items = self.items(list, place)?;
         items
@@ -237,9 +237,8 @@ impl Heap {
             blocks: Vec::new(),
             extra: Vec::new(),
         };
-        let (mut address, mut total, mut allocated, mut active, mut requested) =
-            (None, None, None, None, None);
-        let mut blocks = None;
+        let (mut address, mut total, mut blocks) = (None, None, None);
+        let (mut allocated, mut active, mut requested) = (None, None, None);
         for index in 0..self.pairs(dict, place)? {
             let (key, text, value) = self.pair(dict, index, place)?;
             let place = Place::Key(&place, &text);
@@ -261,14 +260,13 @@ impl Heap {
         }
         segment.address = address.ok_or_else(|| wrong(place, "the key 'address' is missing"))?;
         if let Some(list) = blocks {
-            let place = Place::Key(&place, "blocks");
             // Old files give blocks without addresses; they lie one after the other.
             let mut next = segment.address;
-            for (index, item) in self.items(list, place)?.into_iter().enumerate() {
-                let block = self.block(item, next, Place::Index(&place, index))?;
+            segment.blocks = self.each(list, Place::Key(&place, "blocks"), |heap, item, place| {
+                let block = heap.block(item, next, place)?;
                 next = block.address.saturating_add(block.size);
-                segment.blocks.push(block);
-            }
+                Ok(block)
+            })?;
         }
         let sum = |of: fn(&BlockInfo) -> u64, counts: fn(BlockState) -> bool| {
             let counted = segment.blocks.iter().filter(|block| counts(block.state));

@@ -1,78 +1,15 @@
 //! History entries, which a long file has by the million.
 //!
-//! Whichever way an entry is read, [`Parts`] decides what it becomes. The careful way leads through the
+//! Whichever way an entry is read, its [`Parts`] decide what it becomes. The careful way leads through the
 //! operations of [`super::machine`] one by one. The quick way, [`Quick`], reads a whole entry from the
 //! bytes at hand and keeps nothing between; where an entry has anything unusual, it leaves everything as it
 //! was and the careful way begins again at the same place.
 
-use super::heap::{Heap, Val};
-use super::labels;
+use super::heap::{FIRST_KEY, Heap, MOST_KEYS, Parts, Val};
 use super::memo::Memo;
 use super::opcode;
 use super::shape::Shape;
 use crate::schema::Word;
-use alloc_core::snapshot::{Action, TraceEntry};
-
-/// What an entry begins with, in every writer's files.
-pub(super) const FIRST_KEY: Val = Val::Text(Word::Action as u32);
-
-/// Picklers set at most this many keys at a time; after so many, more may follow.
-pub(super) const MOST_KEYS: usize = 1000;
-
-/// What is known of an entry.
-#[derive(Default)]
-pub(super) struct Parts {
-    action: Option<Action>,
-    addr: Option<u64>,
-    device_free: Option<u64>,
-    size: Option<u64>,
-    stream: Option<u64>,
-    time_us: Option<i64>,
-    labels: labels::Key,
-    frames: Option<Val>,
-}
-
-impl Parts {
-    /// Takes a key and its value; `None` for anything unusual.
-    #[inline]
-    pub(super) fn set(&mut self, heap: &Heap, key: Val, value: Val) -> Option<()> {
-        let Val::Text(key) = key else { return None };
-        match Word::from_id(key)? {
-            Word::Action => self.action = Some(heap.action(value)?),
-            Word::Addr => self.addr = Some(value.unsigned()?),
-            Word::DeviceFree => self.device_free = Some(value.unsigned()?),
-            Word::Size => self.size = Some(value.unsigned()?),
-            Word::Stream => self.stream = Some(value.unsigned()?),
-            Word::TimeUs => self.time_us = Some(value.signed()?),
-            Word::CompileContext => self.labels.compile_context = Some(value.text()?),
-            Word::UserMetadata => self.labels.user_metadata = Some(value.text()?),
-            Word::PoolId => self.labels.pool_id = Some(value.pair()?),
-            Word::Frames => self.frames = Some(value),
-            _ => return None,
-        }
-        Some(())
-    }
-
-    /// Adds the entry to the heap's; `None` if it lacks a part or has one too many. A list becomes a call
-    /// stack only here, when nothing else can be unusual any more.
-    #[inline]
-    pub(super) fn finish(self, heap: &mut Heap) -> Option<()> {
-        let action = self.action?;
-        let addr = match (self.addr, self.device_free) {
-            (Some(addr), None) if action != Action::Oom => addr,
-            (None, Some(free)) if action == Action::Oom => free,
-            _ => return None,
-        };
-        let (size, stream, time_us) = (self.size?, self.stream?, self.time_us?);
-        let frames = match self.frames {
-            Some(list) => Some(heap.stack(list)?),
-            None => None,
-        };
-        let labels = heap.labels(self.labels);
-        heap.add_entry(|| TraceEntry { action, addr, size, stream, time_us, labels, frames });
-        Some(())
-    }
-}
 
 /// The quick way, over the bytes that follow the EMPTY_DICT of what may be an entry.
 pub(super) struct Quick<'m> {

@@ -2,8 +2,11 @@
 //! form as soon as they are complete. That keeps a long history small: an entry never exists as a
 //! dictionary.
 
+mod parts;
+
+pub(super) use parts::{FIRST_KEY, MOST_KEYS, Parts};
+
 use super::Limits;
-use super::entry::{FIRST_KEY, MOST_KEYS, Parts};
 use super::error::PickleError;
 use super::labels;
 use super::room;

@@ -191,6 +191,15 @@ impl<R: Read> Machine<R> {
                 return Ok(());
             }
             opcode::DUP => self.stack[self.below(1)?],
+            _ => return self.in_text(opcode),
+        };
+        self.stack.push(value);
+        Ok(())
+    }
+
+    /// The operations of protocol 0, whose data are lines of text.
+    fn in_text(&mut self, opcode: u8) -> Result<(), PickleError> {
+        let value = match opcode {
             opcode::GET => {
                 let index = self.memo_index()?;
                 return self.get(index);

@@ -1,7 +1,5 @@
 //! What is tried: settings, and popular advice beyond settings.
 
-use super::Question;
-use super::rank::Effort;
 use alloc_core::config::{AllocatorBackend, Flavour, PolicyName, Settings, pytorch};
 use alloc_core::types::MIB;
 use serde::Serialize;
@@ -78,32 +76,75 @@ const COMBINATIONS: [&str; 7] = [
     "garbage_collection_threshold:0.8,per_process_memory_fraction:0.99",
 ];
 
-impl Question {
-    /// The candidates, without doubles: the current settings first, Granule's policy and caching off last.
-    #[must_use]
-    pub fn candidates(&self, trace: &Trace) -> Vec<Candidate> {
-        let kept = kept(&self.current);
-        let mut list =
-            List { current: plain(&self.current), granule: self.granule(), candidates: Vec::new() };
-        if self.policies.contains(&PolicyName::Pytorch) {
-            list.settings(trace, &kept, &self.own);
-            if has_iterations(trace) {
-                list.empty_cache();
-            }
-        }
-        if self.policies.contains(&PolicyName::Granule) {
-            list.granule(&kept);
-        }
-        if self.policies.contains(&PolicyName::Pytorch) {
-            list.caching_off(kept);
-        }
-        list.candidates
-    }
+/// What one has to do for a candidate, the least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Effort {
+    /// Change this many options.
+    Options(usize),
+    /// Change the program.
+    Program,
+    /// Take another allocator.
+    OtherAllocator,
+    /// Do without one, which costs most of a program's speed.
+    NoCaching,
+}
 
-    /// The current settings, where they are those of Granule's policy.
-    fn granule(&self) -> Option<Settings> {
-        (self.current.policy_name() == PolicyName::Granule).then(|| self.current.clone())
+impl Effort {
+    pub(super) const fn is_settings(self) -> bool {
+        !matches!(self, Self::Program | Self::NoCaching)
     }
+}
+
+impl Candidate {
+    /// What to do for it, line by line; empty where nothing has to be changed.
+    #[must_use]
+    pub fn steps(&self) -> Vec<String> {
+        let mut steps = Vec::new();
+        if self.empty_cache_each_iteration {
+            steps.push("torch.cuda.empty_cache()  # in the program, at the end of every iteration".into());
+        }
+        if self.kind == Kind::Current || (steps.is_empty() && self.effort == Effort::Options(0)) {
+            return steps;
+        }
+        if !self.changed_options.is_empty() {
+            steps.push(match self.conf.as_str() {
+                "" => "unset PYTORCH_CUDA_ALLOC_CONF".into(),
+                conf => format!("export PYTORCH_CUDA_ALLOC_CONF={}", quoted(conf)),
+            });
+        }
+        if !self.caching {
+            steps.push("export PYTORCH_NO_CUDA_MEMORY_CACHING=1".into());
+        }
+        if let Some(conf) = &self.granule_conf {
+            steps.push(format!("export GRANULE_TORCH=1 GRANULE_CONF={}", quoted(conf)));
+        }
+        steps
+    }
+}
+
+/// The candidates, without doubles: the current settings first, Granule's policy and caching off last.
+pub(super) fn candidates(
+    current: &Settings,
+    own: &[Settings],
+    policies: &[PolicyName],
+    trace: &Trace,
+) -> Vec<Candidate> {
+    let kept = kept(current);
+    let granule = (current.policy_name() == PolicyName::Granule).then(|| current.clone());
+    let mut list = List { current: plain(current), granule, candidates: Vec::new() };
+    if policies.contains(&PolicyName::Pytorch) {
+        list.settings(trace, &kept, own);
+        if has_iterations(trace) {
+            list.empty_cache();
+        }
+    }
+    if policies.contains(&PolicyName::Granule) {
+        list.granule(&kept);
+    }
+    if policies.contains(&PolicyName::Pytorch) {
+        list.caching_off(kept);
+    }
+    list.candidates
 }
 
 /// Whether the trace says where iterations begin.
@@ -345,6 +386,12 @@ fn splits_of(trace: &Trace) -> Vec<u64> {
     }
     found.dedup();
     found
+}
+
+/// A value as a shell takes it.
+fn quoted(value: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || ":._,-/=+%@".contains(c);
+    if value.chars().all(plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]

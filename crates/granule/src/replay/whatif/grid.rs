@@ -1,9 +1,9 @@
 //! The replays: every candidate on every device, on all threads.
 
-use super::candidate::has_iterations;
+use super::candidate::{candidates, has_iterations};
 use super::rank::verdict;
 use super::smallest::{Smallest, smallest};
-use super::{Candidate, NOT_MODELLED, Outcome, Verdict, capacities};
+use super::{Candidate, NOT_MODELLED, Outcome, Tried, Verdict, capacities};
 use crate::replay::{ReplayError, ReplayOptions, peak_live, replay};
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::types::GIB;
@@ -121,18 +121,6 @@ pub struct Answer {
     pub not_tried: Vec<String>,
 }
 
-/// A candidate and what it did.
-#[derive(Clone, Debug, Serialize)]
-pub struct Tried {
-    /// What was tried.
-    #[serde(flatten)]
-    pub candidate: Candidate,
-    /// Where memory is no object.
-    pub roomy: Outcome,
-    /// Per device, in the order of [`Answer::verdicts`].
-    pub outcomes: Vec<Outcome>,
-}
-
 impl Question {
     /// Replays everything. Uses all threads of rayon's pool and blocks until all is done; `progress` is called from them.
     ///
@@ -140,39 +128,14 @@ impl Question {
     /// What [`replay`] gives. Refused requests are no error.
     pub fn ask(&self, trace: &Trace, progress: &(dyn Fn(Progress) + Sync)) -> Result<Answer, ReplayError> {
         let peak_requested = peak_live(trace);
-        let mut devices = match self.capacities.as_slice() {
-            [] => {
-                let need = peak_requested.max(self.before.bytes().unwrap_or(0));
-                capacities(need, self.recorded_capacity)
-            }
-            chosen => chosen.to_vec(),
-        };
-        devices.sort_unstable();
-        devices.dedup();
+        let devices = self.devices(peak_requested);
         let roomy = roomy(peak_requested, &devices, self.recorded_capacity);
-        let candidates = self.candidates(trace);
-        let flushed = candidates.iter().any(|c| c.empty_cache_each_iteration).then(|| flushing(trace));
         let mut on = devices.clone();
         on.push(roomy);
         on.dedup();
-        let jobs: Vec<(&Candidate, u64)> = candidates
-            .iter()
-            .flat_map(|candidate| on.iter().map(move |device| (candidate, *device)))
-            .collect();
-        let length = |candidate: &Candidate| trace_of(candidate, trace, flushed.as_ref()).events.len() as u64;
-        let events = jobs.iter().map(|(candidate, _)| length(candidate)).sum();
-        progress(Progress::Grid { replays: jobs.len(), events });
-        let outcomes = jobs
-            .par_iter()
-            // One at a time, so that no thread is left with several long ones.
-            .with_max_len(1)
-            .map(|(candidate, capacity)| {
-                let trace = trace_of(candidate, trace, flushed.as_ref());
-                attempt(candidate, trace, *capacity, self.lag, progress)
-            })
-            .collect::<Result<Vec<Outcome>, ReplayError>>()?;
-        let replays = jobs.len();
-        let mut outcomes = outcomes.into_iter();
+        let candidates = self.candidates(trace);
+        let replays = candidates.len() * on.len();
+        let mut outcomes = self.outcomes(&candidates, &on, trace, progress)?.into_iter();
         let candidates: Vec<Tried> = candidates
             .into_iter()
             .map(|candidate| {
@@ -211,6 +174,52 @@ impl Question {
             candidates,
             not_tried: not_tried(trace),
         })
+    }
+
+    /// The candidates, without doubles: the current settings first, Granule's policy and caching off last.
+    #[must_use]
+    pub fn candidates(&self, trace: &Trace) -> Vec<Candidate> {
+        candidates(&self.current, &self.own, &self.policies, trace)
+    }
+
+    /// The devices that are asked about, ascending.
+    fn devices(&self, peak_requested: u64) -> Vec<u64> {
+        let mut devices = match self.capacities.as_slice() {
+            [] => {
+                let need = peak_requested.max(self.before.bytes().unwrap_or(0));
+                capacities(need, self.recorded_capacity)
+            }
+            chosen => chosen.to_vec(),
+        };
+        devices.sort_unstable();
+        devices.dedup();
+        devices
+    }
+
+    /// Candidate by candidate, what each did on every device.
+    fn outcomes(
+        &self,
+        candidates: &[Candidate],
+        devices: &[u64],
+        trace: &Trace,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Vec<Outcome>, ReplayError> {
+        let flushed = candidates.iter().any(|c| c.empty_cache_each_iteration).then(|| flushing(trace));
+        let jobs: Vec<(&Candidate, u64)> = candidates
+            .iter()
+            .flat_map(|candidate| devices.iter().map(move |device| (candidate, *device)))
+            .collect();
+        let length = |candidate: &Candidate| trace_of(candidate, trace, flushed.as_ref()).events.len() as u64;
+        let events = jobs.iter().map(|(candidate, _)| length(candidate)).sum();
+        progress(Progress::Grid { replays: jobs.len(), events });
+        jobs.par_iter()
+            // One at a time, so that no thread is left with several long ones.
+            .with_max_len(1)
+            .map(|(candidate, capacity)| {
+                let trace = trace_of(candidate, trace, flushed.as_ref());
+                attempt(candidate, trace, *capacity, self.lag, progress)
+            })
+            .collect()
     }
 }
 

@@ -1,27 +1,9 @@
 //! Which candidate is the answer.
 
-use super::{Candidate, Card, FirstRefusal, Kind, Outcome, Tried};
+use super::candidate::Effort;
+use super::{Card, FirstRefusal, Outcome, Tried};
 use serde::Serialize;
 use std::cmp::Reverse;
-
-/// What one has to do for a candidate, the least first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Effort {
-    /// Change this many options.
-    Options(usize),
-    /// Change the program.
-    Program,
-    /// Take another allocator.
-    OtherAllocator,
-    /// Do without one, which costs most of a program's speed.
-    NoCaching,
-}
-
-impl Effort {
-    pub(super) const fn is_settings(self) -> bool {
-        !matches!(self, Self::Program | Self::NoCaching)
-    }
-}
 
 /// The answer for one device.
 #[derive(Clone, Debug, Serialize)]
@@ -162,39 +144,6 @@ impl Choice {
             modelled_driver_ns: outcome.modelled_driver_ns,
         }
     }
-}
-
-impl Candidate {
-    /// What to do for it, line by line; empty where nothing has to be changed.
-    #[must_use]
-    pub fn steps(&self) -> Vec<String> {
-        let mut steps = Vec::new();
-        if self.empty_cache_each_iteration {
-            steps.push("torch.cuda.empty_cache()  # in the program, at the end of every iteration".into());
-        }
-        if self.kind == Kind::Current || (steps.is_empty() && self.effort == Effort::Options(0)) {
-            return steps;
-        }
-        if !self.changed_options.is_empty() {
-            steps.push(match self.conf.as_str() {
-                "" => "unset PYTORCH_CUDA_ALLOC_CONF".into(),
-                conf => format!("export PYTORCH_CUDA_ALLOC_CONF={}", quoted(conf)),
-            });
-        }
-        if !self.caching {
-            steps.push("export PYTORCH_NO_CUDA_MEMORY_CACHING=1".into());
-        }
-        if let Some(conf) = &self.granule_conf {
-            steps.push(format!("export GRANULE_TORCH=1 GRANULE_CONF={}", quoted(conf)));
-        }
-        steps
-    }
-}
-
-/// A value as a shell takes it.
-fn quoted(value: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || ":._,-/=+%@".contains(c);
-    if value.chars().all(plain) { value.to_owned() } else { format!("'{}'", value.replace('\'', "'\\''")) }
 }
 
 #[cfg(test)]

@@ -52,71 +52,90 @@ fn list(parts: &[&[&'static str]]) -> Vec<&'static str> {
 /// What a workload that was made of a snapshot leaves open; empty if nothing.
 #[must_use]
 pub fn of_snapshot(counts: &Counts, recorded: &Recorded) -> Vec<NotExact> {
-    let mut found = Vec::new();
-    let mut say = |applies: bool, reason: String, figures, effect, meaning| {
-        if applies {
-            found.push(NotExact { reason, figures, effect, meaning });
-        }
-    };
-    say(
-        recorded.window,
-        "the history is a window of the run: what came before is missing".into(),
-        list(&[&PEAKS]),
-        Effect::LowerBound,
-        "what fits here fits for the window only; what is refused here would hardly have fitted either",
-    );
-    say(
-        recorded.window && counts.live_before > 0,
-        format!("{} were there before it, and are requested first, side by side", blocks(counts.live_before)),
-        list(&[&HELD, &CALLS, &REFUSALS]),
-        Effect::ProbablyTooLow,
-        "the real program's memory was in more pieces by then: it reserves more, and retries more often",
-    );
-    say(
-        counts.delayed_frees > 0,
-        format!(
-            "{} waited for other streams, which the replay does not know",
-            plural(counts.delayed_frees, "free")
+    of_window(counts, recorded).into_iter().chain(of_history(counts)).flatten().collect()
+}
+
+/// What came before the history.
+fn of_window(counts: &Counts, recorded: &Recorded) -> [Option<NotExact>; 2] {
+    [
+        not_exact(
+            recorded.window,
+            "the history is a window of the run: what came before is missing".into(),
+            list(&[&PEAKS]),
+            Effect::LowerBound,
+            "what fits here fits for the window only; what is refused here would hardly have fitted either",
         ),
-        list(&[&["active_bytes_peak"], &HELD, &CALLS, &REFUSALS]),
-        Effect::ProbablyTooLow,
-        "the replay reuses that memory at once; the program had to take other memory meanwhile",
-    );
-    say(
-        counts.segments_returned > 0,
-        format!(
-            "{} given back, and whether the program called empty_cache is not recorded",
-            plural(counts.segments_returned, "segment")
+        not_exact(
+            recorded.window && counts.live_before > 0,
+            format!(
+                "{} were there before it, and are requested first, side by side",
+                blocks(counts.live_before)
+            ),
+            list(&[&HELD, &CALLS, &REFUSALS]),
+            Effect::ProbablyTooLow,
+            "the real program's memory was in more pieces by then: it reserves more, and retries more often",
         ),
-        list(&[&HELD]),
-        Effect::ProbablyTooHigh,
-        "the replay gives memory back only where it has to; device calls and driver time leave such flushes out",
-    );
-    say(
-        counts.refused > 0,
-        format!("the recording has {} itself", plural(counts.refused, "refused request")),
-        list(&[&PEAKS, &CALLS, &REFUSALS]),
-        Effect::RightUntil,
-        "a device it fits on serves what was refused; what the program would have asked for after that is not known",
-    );
-    say(
-        counts.private_pool_requests > 0,
-        format!(
-            "{} served by private pools (graphs, MemPool); the replay has one pool",
-            plural(counts.private_pool_requests, "request")
+    ]
+}
+
+/// What the history does not tell of itself.
+fn of_history(counts: &Counts) -> [Option<NotExact>; 5] {
+    [
+        not_exact(
+            counts.delayed_frees > 0,
+            format!(
+                "{} waited for other streams, which the replay does not know",
+                plural(counts.delayed_frees, "free")
+            ),
+            list(&[&["active_bytes_peak"], &HELD, &CALLS, &REFUSALS]),
+            Effect::ProbablyTooLow,
+            "the replay reuses that memory at once; the program had to take other memory meanwhile",
         ),
-        list(&[&HELD, &CALLS, &REFUSALS]),
-        Effect::ProbablyTooLow,
-        "pools do not share free memory: the program reserves more",
-    );
-    say(
-        counts.missing_frees > 0,
-        format!("{} missing in the history", plural(counts.missing_frees, "free")),
-        list(&[&PEAKS, &CALLS, &REFUSALS]),
-        Effect::ProbablyTooHigh,
-        "such blocks are taken to live until another gets their address",
-    );
-    found
+        not_exact(
+            counts.segments_returned > 0,
+            format!(
+                "{} given back, and whether the program called empty_cache is not recorded",
+                plural(counts.segments_returned, "segment")
+            ),
+            list(&[&HELD]),
+            Effect::ProbablyTooHigh,
+            "the replay gives memory back only where it has to; device calls and driver time leave such flushes out",
+        ),
+        not_exact(
+            counts.refused > 0,
+            format!("the recording has {} itself", plural(counts.refused, "refused request")),
+            list(&[&PEAKS, &CALLS, &REFUSALS]),
+            Effect::RightUntil,
+            "a device it fits on serves what was refused; what the program would have asked for after that is not known",
+        ),
+        not_exact(
+            counts.private_pool_requests > 0,
+            format!(
+                "{} served by private pools (graphs, MemPool); the replay has one pool",
+                plural(counts.private_pool_requests, "request")
+            ),
+            list(&[&HELD, &CALLS, &REFUSALS]),
+            Effect::ProbablyTooLow,
+            "pools do not share free memory: the program reserves more",
+        ),
+        not_exact(
+            counts.missing_frees > 0,
+            format!("{} missing in the history", plural(counts.missing_frees, "free")),
+            list(&[&PEAKS, &CALLS, &REFUSALS]),
+            Effect::ProbablyTooHigh,
+            "such blocks are taken to live until another gets their address",
+        ),
+    ]
+}
+
+fn not_exact(
+    applies: bool,
+    reason: String,
+    figures: Vec<&'static str>,
+    effect: Effect,
+    meaning: &'static str,
+) -> Option<NotExact> {
+    applies.then_some(NotExact { reason, figures, effect, meaning })
 }
 
 /// What a trace leaves open; empty if nothing.

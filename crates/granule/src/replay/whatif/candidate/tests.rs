@@ -1,4 +1,4 @@
-use super::{Candidate, Kind, items, same_options, splits_of};
+use super::{Candidate, Kind, items, quoted, same_options, splits_of};
 use crate::replay::whatif::Question;
 use alloc_core::config::{Flavour, PolicyName, Settings, environment, pytorch};
 use alloc_core::types::MIB;
@@ -126,4 +126,14 @@ fn splits_lie_where_the_large_requests_are() {
 fn texts_are_parted_at_their_own_commas() {
     assert_eq!(items("a:1, b:[1:2,>:3] ,c:4,"), ["a:1", "b:[1:2,>:3]", "c:4"]);
     assert_eq!(items("]a:[1"), ["]a:[1"]);
+}
+
+#[test]
+fn values_are_quoted_where_a_shell_would_read_them() {
+    assert_eq!(
+        quoted("expandable_segments:True,max_split_size_mb:128"),
+        "expandable_segments:True,max_split_size_mb:128"
+    );
+    assert_eq!(quoted("roundup_power2_divisions:[256:1,>:8]"), "'roundup_power2_divisions:[256:1,>:8]'");
+    assert_eq!(quoted("it's"), r"'it'\''s'");
 }

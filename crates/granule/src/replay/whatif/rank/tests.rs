@@ -1,4 +1,4 @@
-use super::{Effort, quoted, verdict};
+use super::{Effort, verdict};
 use crate::replay::whatif::{Candidate, Kind, Outcome, Question, Tried};
 use proptest::prelude::*;
 use snapshot::trace::Trace;
@@ -72,16 +72,6 @@ fn where_nothing_fits_the_nearest_setting_is_named() {
     assert_eq!(answer.nearest.unwrap().candidate, "1");
     assert_eq!(answer.without_caching.unwrap().modelled_driver_ns, 7, "no answer, but said");
     assert!(verdict(&[], 0, 1).nearest.is_none());
-}
-
-#[test]
-fn values_are_quoted_where_a_shell_would_read_them() {
-    assert_eq!(
-        quoted("expandable_segments:True,max_split_size_mb:128"),
-        "expandable_segments:True,max_split_size_mb:128"
-    );
-    assert_eq!(quoted("roundup_power2_divisions:[256:1,>:8]"), "'roundup_power2_divisions:[256:1,>:8]'");
-    assert_eq!(quoted("it's"), r"'it'\''s'");
 }
 
 fn effort() -> impl Strategy<Value = Effort> {

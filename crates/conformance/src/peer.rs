@@ -1,0 +1,126 @@
+//! The second process, as the first one has it: this program again, over a backend of its own.
+//!
+//! Parent and child talk over a socket that the child has as its standard input, so that whatever a driver or
+//! a test harness prints does not disturb them. The parent sends one request at a time, the child does it
+//! and sends an answer; a file descriptor may travel with either.
+
+mod link;
+
+pub(crate) use link::{Answer, Link, Request};
+
+use crate::{Outcome, Stop};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const MARK: &str = "GRANULE_CONFORMANCE_CHILD";
+
+/// How to start this program again so that it reaches [`serve`](crate::child::serve).
+#[derive(Clone, Debug)]
+pub struct ChildCommand {
+    arguments: Vec<String>,
+}
+
+impl ChildCommand {
+    /// This program without arguments: for a `main` that calls [`serve`](crate::child::serve) when [`is_child`].
+    #[must_use]
+    pub fn this_program() -> Self {
+        Self::with_arguments([])
+    }
+
+    /// This program with arguments that lead it to [`serve`](crate::child::serve) with the same subject.
+    pub fn with_arguments(arguments: impl IntoIterator<Item = String>) -> Self {
+        Self { arguments: arguments.into_iter().collect() }
+    }
+
+    /// Starts a child.
+    pub(crate) fn start(&self) -> Result<Peer, Stop> {
+        let (link, theirs) = Link::pair()?;
+        let child = Command::new(std::env::current_exe()?)
+            .args(&self.arguments)
+            .env(MARK, "1")
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::null())
+            .spawn()?;
+        Ok(Peer { child, link })
+    }
+}
+
+/// Whether this process was started as a child.
+#[must_use]
+pub fn is_child() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
+/// The parent's end of the conversation. The child is killed when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    child: Child,
+    link: Link,
+}
+
+impl Peer {
+    /// Has something done, with a descriptor on the way there and on the way back.
+    pub(crate) fn exchange(
+        &mut self,
+        request: &Request,
+        descriptor: Option<&OwnedFd>,
+    ) -> Result<(Answer, Option<OwnedFd>), Stop> {
+        self.link.send(request, descriptor)?;
+        let answer = self.link.receive()?;
+        answer.ok_or_else(|| Stop::Failed("the second process ended without an answer".into()))
+    }
+
+    /// Has something done that must work.
+    pub(crate) fn ask(&mut self, request: &Request) -> Result<Answer, Stop> {
+        match self.exchange(request, None)? {
+            (Answer::Refused { text }, _) => Err(Stop::Failed(format!("in the second process: {text}"))),
+            (answer, _) => Ok(answer),
+        }
+    }
+
+    /// Has a check run there. Where it ended the process, that is its failure, and nobody is left.
+    pub(crate) fn check(
+        mut self,
+        name: &str,
+        deadline: Duration,
+        patience: Duration,
+        command: &ChildCommand,
+    ) -> (Outcome, Option<Self>) {
+        let request = Request::Check {
+            name: name.to_owned(),
+            deadline,
+            patience,
+            arguments: command.arguments.clone(),
+        };
+        match self.exchange(&request, None) {
+            Ok((Answer::Ended(outcome), _)) => (outcome, Some(self)),
+            Ok((answer, _)) => (Outcome::Failed(format!("no check ran: {answer:?}")), None),
+            Err(_) => (Outcome::Failed(self.last_words()), None),
+        }
+    }
+
+    /// How the child ended.
+    fn last_words(mut self) -> String {
+        let _ = self.child.kill();
+        let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        format!(
+            "it ended its process ({status}): memory was given back that queued work still used, here or in a check \
+             before, or the driver gave up"
+        )
+    }
+
+    /// Kills the child, as a crash would.
+    pub(crate) fn kill(mut self) -> Result<(), Stop> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

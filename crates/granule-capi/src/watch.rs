@@ -1,0 +1,7 @@
+//! What can be seen of an allocator.
+
+pub mod history;
+pub mod observers;
+pub mod record;
+pub mod snapshot;
+pub mod stats;
