@@ -41,6 +41,7 @@ unsafe impl Driver for CudaDriver {
 
     fn start(&mut self) -> Result<()> {
         self.devices = devices(Site::of_driver(self))?;
+        tracing::debug!(library = self.library, version = self.version, "CUDA driver loaded");
         Ok(())
     }
 

@@ -70,6 +70,8 @@ unsafe impl Driver for HipDriver {
 
     fn start(&mut self) -> Result<()> {
         self.devices = devices(Site::of_driver(self))?;
+        let devices = self.devices.len();
+        tracing::debug!(library = self.library, version = %self.version, devices, "HIP loaded");
         Ok(())
     }
 

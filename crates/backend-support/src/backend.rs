@@ -10,7 +10,6 @@ mod memory;
 mod multicast;
 mod peers;
 mod pools;
-mod streams;
 mod virtual_memory;
 
 use crate::calls::Calls;
@@ -92,13 +91,6 @@ impl<D: Calls> DriverBackend<D> {
         let label = LabelOwner::claim(D::KIND, D::NAME).map_err(|taken| {
             BackendError::new(ErrorKind::NotSupported, 0, D::LOAD, DeviceIndex(0), taken.to_string())
         })?;
-        tracing::debug!(
-            backend = D::NAME,
-            library = driver.library(),
-            version = ?driver.version(),
-            devices = driver.device_count(),
-            "driver loaded"
-        );
         Ok(Arc::new(Self {
             context: Context::new(driver),
             probes: Probes::default(),

@@ -111,7 +111,7 @@ pub unsafe trait Driver: Debug + Send + Sync + Sized + 'static {
     /// What its functions answer.
     type Status: Copy;
     /// Its version.
-    type Version: Copy + Debug;
+    type Version: Copy;
     /// What was current in a thread before a call.
     type Previous: Debug;
 

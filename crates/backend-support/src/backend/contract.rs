@@ -1,10 +1,11 @@
-//! The contract, as a table of what does each part.
+//! The contract: what is the same for every driver. The driver makes the call, between the checks and the books.
 
-use super::{
-    DriverBackend, devices, graphs, ipc, managed, memory, multicast, pools, streams, virtual_memory,
-};
-use crate::calls::Calls;
+use super::{DriverBackend, devices, graphs, ipc, managed, memory, multicast, pools, virtual_memory};
+use crate::calls::{AttributeSource, Calls};
 use crate::driver::{self, Family};
+use crate::errors::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, given_back};
+use crate::host_function::{dequeue, enqueue};
+use crate::physical::Place;
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
 use backend_api::*;
 
@@ -47,45 +48,130 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
     }
 
     fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
-        devices::has_primary_context(self, device)
+        D::has_primary_context(self.context.site(device, D::NAMES.primary_state)?)
     }
 
     fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
-        devices::attribute(self, device, attribute)
+        let call = D::NAMES.attribute;
+        let site = self.context.site(device, call)?;
+        match site.driver().attribute_source(attribute) {
+            AttributeSource::Known(value) => Ok(value),
+            AttributeSource::None => {
+                let detail = format!("{attribute:?} has no number in {}", site.driver().api());
+                Err(site.refuse(ErrorKind::NotSupported, call, detail))
+            }
+            AttributeSource::Asked(number) => {
+                D::ask_attribute(site, number).map(i64::from).map_err(|failed| {
+                    if failed.code != INVALID_VALUE {
+                        return failed;
+                    }
+                    let detail = format!("this {} does not know attribute {number} ({attribute:?})", D::NOUN);
+                    site.refuse(ErrorKind::NotSupported, call, detail)
+                })
+            }
+        }
     }
 
     fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties> {
-        devices::properties(self, device)
+        let site = self.context.site(device, D::NAMES.device_name)?;
+        let (name, total_memory) = (D::device_name(site)?, D::total_memory(site)?);
+        let warp = self.attribute(device, Attribute::WarpSize)?;
+        Ok(DeviceProperties {
+            name,
+            uuid: D::uuid(site)?,
+            pci_bus_id: D::pci_bus_id(site)?,
+            total_memory,
+            warp_size: u32::try_from(warp).unwrap_or(0),
+        })
     }
 
     fn synchronize_device(&self, device: DeviceIndex) -> Result<()> {
-        devices::synchronize_device(self, device)
+        D::synchronize(*self.context.enter(device, D::NAMES.synchronize_device)?)
     }
 
     fn malloc(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
-        memory::malloc(self, device, bytes)
+        let call = D::NAMES.malloc;
+        let entered = self.context.enter(device, call)?;
+        entered.positive(call, bytes)?;
+        let ptr = D::malloc(*entered, bytes as usize)?;
+        // SAFETY: nobody knows the address yet.
+        memory::aligned(*entered, ptr, call, || unsafe { D::free(*entered, ptr) })
     }
 
     unsafe fn free(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { memory::free(self, device, ptr) }
+        if ptr.is_null() {
+            return Ok(());
+        }
+        let free = || {
+            let entered = self.context.enter(device, D::NAMES.free)?;
+            // SAFETY: rule 3, which the caller keeps.
+            let free = || unsafe { D::free(*entered, ptr.0) };
+            let kinds = [PointerKind::Device, PointerKind::Managed];
+            memory::live_base(self, *entered, D::NAMES.free, ptr, &kinds)?;
+            if D::ABILITIES.tells_shareable { free() } else { self.pooled.giving_back(ptr, free) }
+        };
+        given_back(free())
     }
 
     fn memory_info(&self, device: DeviceIndex) -> Result<MemoryInfo> {
-        memory::memory_info(self, device)
+        D::memory_info(*self.context.enter(device, D::NAMES.memory_info)?)
     }
 
     fn pointer_info(&self, ptr: DevicePtr) -> Result<PointerInfo> {
-        memory::pointer_info(self, ptr)
+        if ptr.is_null() {
+            return Ok(memory::UNMANAGED);
+        }
+        // What drivers say about virtual memory differs: where the reservation begins, or not even that. This backend knows
+        // what it mapped.
+        match self.physical.place(ptr.0) {
+            Place::Mapped { base, device, .. } => {
+                self.context.site(device, D::NAMES.pointer_attribute)?;
+                Ok(PointerInfo { kind: PointerKind::Device, device: Some(device), base: DevicePtr(base) })
+            }
+            Place::Reserved => Ok(memory::UNMANAGED),
+            Place::Elsewhere => D::pointer_info(&self.context, ptr),
+        }
     }
 
     fn address_range(&self, ptr: DevicePtr) -> Result<AddressRange> {
-        memory::address_range(self, ptr)
+        if !D::ABILITIES.tells_mappings {
+            let call = D::NAMES.address_range;
+            match self.physical.place(ptr.0) {
+                Place::Mapped { base, bytes, device } => {
+                    self.context.site(device, call)?;
+                    return Ok(AddressRange { base: DevicePtr(base), bytes });
+                }
+                Place::Reserved => {
+                    let site = self.context.any_site(call)?;
+                    return Err(site.invalid(call, format!("nothing is allocated at {ptr}")));
+                }
+                Place::Elsewhere => {}
+            }
+        }
+        D::address_range(&self.context, ptr)
     }
 
     unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { memory::copy(self, dst, src, bytes, kind) }
+        let call = D::NAMES.copy;
+        let device = match kind {
+            CopyKind::HostToHost => self.context.device_of_thread()?,
+            CopyKind::HostToDevice | CopyKind::DeviceToDevice => memory::device_at(self, dst)?,
+            CopyKind::DeviceToHost => memory::device_at(self, src)?,
+        };
+        let entered = self.context.enter(device, call)?;
+        entered.positive(call, bytes)?;
+        graphs::not_during_capture(self, *entered, call)?;
+        // SAFETY: rule 2 for both ranges, and the caller says truly which side is what.
+        unsafe { D::copy(*entered, dst, src, bytes as usize, kind) }?;
+        match kind {
+            CopyKind::HostToHost | CopyKind::DeviceToHost => Ok(()),
+            // The driver may return from these two before the bytes have arrived. The null stream is that of the current
+            // device, on which the copy ran.
+            CopyKind::HostToDevice | CopyKind::DeviceToDevice => {
+                let stream = Stream { raw: 0, device, backend: self.context.id() };
+                D::synchronize_stream(*entered, stream)
+            }
+        }
     }
 
     unsafe fn copy_async(
@@ -96,67 +182,144 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
         kind: CopyKind,
         stream: Stream,
     ) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { memory::copy_async(self, dst, src, bytes, kind, stream) }
+        let call = D::NAMES.copy_async;
+        let entered = self.context.enter_handle(stream.backend, stream.device, call)?;
+        entered.positive(call, bytes)?;
+        // SAFETY: rule 2 for both ranges until the stream has passed it, and the caller says truly which side is what.
+        unsafe { D::copy_async(*entered, dst, src, bytes as usize, kind, stream) }
     }
 
     unsafe fn memset_async(&self, dst: DevicePtr, value: u8, bytes: u64, stream: Stream) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { memory::memset_async(self, dst, value, bytes, stream) }
+        let call = D::NAMES.memset_async;
+        let entered = self.context.enter_handle(stream.backend, stream.device, call)?;
+        entered.positive(call, bytes)?;
+        // SAFETY: rule 2 for the range until the stream has passed it.
+        unsafe { D::memset_async(*entered, dst, value, bytes as usize, stream) }
     }
 
     fn create_stream(&self, device: DeviceIndex, priority: i32) -> Result<Stream> {
-        streams::create_stream(self, device, priority)
+        let entered = self.context.enter(device, D::NAMES.create_stream)?;
+        let range = D::priority_range(*entered)?;
+        let raw = D::create_stream(*entered, priority.min(range.least).max(range.greatest))?;
+        Ok(Stream { raw, device, backend: self.context.id() })
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { streams::destroy_stream(self, stream) }
+        let destroy = || {
+            let call = D::NAMES.destroy_stream;
+            let entered = self.context.enter_handle(stream.backend, stream.device, call)?;
+            if stream.raw == 0 {
+                return Err(entered.invalid(call, "the default stream cannot be destroyed"));
+            }
+            graphs::forgetting_capture(self, stream, || {
+                // SAFETY: rule 1, and the caller uses the handle no more.
+                unsafe { D::destroy_stream(*entered, stream) }
+            })
+        };
+        given_back(destroy())
     }
 
     fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange> {
-        streams::priority_range(self, device)
+        D::priority_range(*self.context.enter(device, D::NAMES.priority_range)?)
     }
 
     fn query_stream(&self, stream: Stream) -> Result<Readiness> {
-        streams::query_stream(self, stream)
+        let entered = self.context.enter_handle(stream.backend, stream.device, D::NAMES.query_stream)?;
+        D::query_stream(*entered, stream)
     }
 
     fn synchronize_stream(&self, stream: Stream) -> Result<()> {
-        streams::synchronize_stream(self, stream)
+        let entered =
+            self.context.enter_handle(stream.backend, stream.device, D::NAMES.synchronize_stream)?;
+        D::synchronize_stream(*entered, stream)
     }
 
     fn wait_event(&self, stream: Stream, event: Event) -> Result<()> {
-        streams::wait_event(self, stream, event)
+        let call = D::NAMES.wait_event;
+        let entered = self.context.enter_handle(stream.backend, stream.device, call)?;
+        self.context.own(event.backend, event.device, call)?;
+        D::wait_event(*entered, stream, event)
     }
 
+    // A closure launched into a stream is queued until the driver asks for it. One launched into a capture belongs to the
+    // graph, which may run the function many times or never: it runs once, and is dropped with the graph.
     fn launch_host_function(&self, stream: Stream, function: HostFunction) -> Result<()> {
-        streams::launch_host_function(self, stream, function)
+        let call = D::NAMES.launch_host_function;
+        let entered = self.context.enter_handle(stream.backend, stream.device, call)?;
+        if let Some(graph) = graphs::graph_under_capture(*entered, stream)? {
+            return graphs::launch_into(*entered, graph, stream, function);
+        }
+        let data = enqueue(function);
+        D::launch_queued(*entered, stream, data).inspect_err(|_| drop(dequeue(data)))
     }
 
     fn create_event(&self, device: DeviceIndex, flags: EventFlags) -> Result<Event> {
-        streams::create_event(self, device, flags)
+        let call = D::NAMES.create_event;
+        let entered = self.context.enter(device, call)?;
+        if flags.contains(EventFlags::TIMING | EventFlags::INTERPROCESS) {
+            let detail = "an event for other processes keeps no time: leave one of the flags out";
+            return Err(entered.invalid(call, detail));
+        }
+        let raw = D::create_event(*entered, flags)?;
+        if flags.contains(EventFlags::TIMING) {
+            self.timed.insert(raw);
+        }
+        Ok(Event { raw, device, backend: self.context.id() })
     }
 
     unsafe fn destroy_event(&self, event: Event) -> Result<()> {
-        // SAFETY: the caller's promise, passed on.
-        unsafe { streams::destroy_event(self, event) }
+        let destroy = || {
+            let entered = self.context.enter_handle(event.backend, event.device, D::NAMES.destroy_event)?;
+            // Before the driver can give the same handle to a new event.
+            let timed = self.timed.remove(event.raw);
+            // SAFETY: rule 1, and the caller uses the handle no more.
+            unsafe { D::destroy_event(*entered, event) }.inspect_err(|_| {
+                if timed {
+                    self.timed.insert(event.raw);
+                }
+            })
+        };
+        given_back(destroy())
     }
 
     fn record_event(&self, event: Event, stream: Stream) -> Result<()> {
-        streams::record_event(self, event, stream)
+        let call = D::NAMES.record_event;
+        let entered = self.context.enter_handle(stream.backend, stream.device, call)?;
+        self.context.own(event.backend, event.device, call)?;
+        if event.device != stream.device {
+            let detail =
+                format!("the event is of device {} and the stream of {}", event.device, stream.device);
+            return Err(entered.invalid(call, detail));
+        }
+        D::record_event(*entered, event, stream)
     }
 
     fn query_event(&self, event: Event) -> Result<Readiness> {
-        streams::query_event(self, event)
+        let entered = self.context.enter_handle(event.backend, event.device, D::NAMES.query_event)?;
+        D::query_event(*entered, event)
     }
 
     fn synchronize_event(&self, event: Event) -> Result<()> {
-        streams::synchronize_event(self, event)
+        let entered = self.context.enter_handle(event.backend, event.device, D::NAMES.synchronize_event)?;
+        D::synchronize_event(*entered, event)
     }
 
     fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32> {
-        streams::elapsed_ms(self, start, end)
+        let call = D::NAMES.elapsed;
+        let entered = self.context.enter_handle(start.backend, start.device, call)?;
+        self.context.own(end.backend, end.device, call)?;
+        if start.device != end.device {
+            return Err(entered.invalid(call, "the events are of two devices, whose clocks differ"));
+        }
+        if !self.timed.both(start.raw, end.raw) {
+            let detail = "an event was made without TIMING and keeps no time";
+            return Err(entered.refuse(ErrorKind::NotSupported, call, detail));
+        }
+        D::elapsed_ms(*entered, start, end).map_err(|failed| match failed.code {
+            NOT_READY => entered.invalid(call, "an event has not been passed yet; wait for it first"),
+            INVALID_HANDLE => entered.invalid(call, "an event was never recorded"),
+            _ => failed,
+        })
     }
 
     fn pinned_host(&self) -> Found<'_, dyn PinnedHost> {
