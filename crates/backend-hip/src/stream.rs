@@ -63,7 +63,7 @@ impl StreamCalls for HipDriver {
         unsafe { call!(site.hipLaunchHostFunc(pointer(stream.raw), Some(function), data)) }
     }
 
-    fn launch_queued(site: Site<'_, Self>, stream: Stream, data: *mut c_void) -> Result<()> {
+    unsafe fn launch_queued(site: Site<'_, Self>, stream: Stream, data: *mut c_void) -> Result<()> {
         if site.driver().functions.hipLaunchHostFunc.is_some() {
             // SAFETY: the function takes any value, any number of times.
             return unsafe { Self::launch_host_function(site, stream, run_queued, data) };

@@ -250,7 +250,8 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
             return graphs::launch_into(*entered, graph, stream, function);
         }
         let data = enqueue(function);
-        D::launch_queued(*entered, stream, data).inspect_err(|_| drop(dequeue(data)))
+        // SAFETY: rule 1; the data is what `enqueue` answered.
+        unsafe { D::launch_queued(*entered, stream, data) }.inspect_err(|_| drop(dequeue(data)))
     }
 
     fn create_event(&self, device: DeviceIndex, flags: EventFlags) -> Result<Event> {

@@ -37,7 +37,10 @@ pub trait StreamCalls: Driver {
     ) -> Result<()>;
 
     /// Queues [`run_queued`] outside of a capture.
-    fn launch_queued(site: Site<'_, Self>, stream: Stream, data: *mut c_void) -> Result<()> {
+    ///
+    /// # Safety
+    /// `data` is for [`run_queued`].
+    unsafe fn launch_queued(site: Site<'_, Self>, stream: Stream, data: *mut c_void) -> Result<()> {
         // SAFETY: the function takes any value, any number of times.
         unsafe { Self::launch_host_function(site, stream, run_queued, data) }
     }
