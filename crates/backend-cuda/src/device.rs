@@ -1,12 +1,10 @@
 //! Devices: attributes, properties, waiting.
 
-use crate::cuda::Cuda;
-use crate::driver::Site;
-use crate::error;
-use backend_api::types::DeviceIndex;
-use backend_api::{Attribute, DeviceProperties, ErrorKind, Result};
+use crate::library::CudaDriver;
+use backend_api::{Attribute, Result};
+use backend_support::{AttributeSource, DeviceCalls, Site, call, text};
 use cudarc::driver::sys::{CUdevice_attribute, CUuuid};
-use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::ffi::{c_char, c_int, c_uint};
 
 use CUdevice_attribute as Declared;
 
@@ -37,96 +35,77 @@ fn attribute_number(attribute: Attribute) -> Option<c_uint> {
     })
 }
 
-impl Cuda {
-    pub(crate) fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
-        let site = self.site(device, "cuDeviceGetAttribute")?;
+impl DeviceCalls for CudaDriver {
+    fn attribute_source(&self, attribute: Attribute) -> AttributeSource {
         if attribute == Attribute::StreamMemoryOperations {
             // The second form of these calls works on every device; its attributes are about more than that.
-            return Ok(i64::from(site.functions().cuStreamWriteValue32_v2.is_some()));
+            return AttributeSource::Known(i64::from(self.functions.cuStreamWriteValue32_v2.is_some()));
         }
-        let Some(number) = attribute_number(attribute) else {
-            let detail = format!("{attribute:?} has no number in the driver API");
-            return Err(site.refuse(ErrorKind::NotSupported, "cuDeviceGetAttribute", detail));
-        };
-        self.attribute_by_number(site, number).map(i64::from).map_err(|error| {
-            if error.code != error::INVALID_VALUE {
-                return error;
-            }
-            let detail = format!("this driver does not know attribute {number} ({attribute:?})");
-            site.refuse(ErrorKind::NotSupported, "cuDeviceGetAttribute", detail)
-        })
+        attribute_number(attribute).map_or(AttributeSource::None, AttributeSource::Asked)
     }
 
-    fn attribute_by_number(&self, site: Site<'_>, number: c_uint) -> Result<c_int> {
-        let device = self.device(site.device(), "cuDeviceGetAttribute")?.number;
+    fn api(&self) -> String {
+        "the driver API".into()
+    }
+
+    fn ask_attribute(site: Site<'_, Self>, number: c_uint) -> Result<c_int> {
+        let device = site.driver().device(site.device())?.number;
         let mut value = 0;
         // SAFETY: the function writes one integer; an unknown number is answered with an error.
         unsafe { call!(site.cuDeviceGetAttribute(&raw mut value, number, device)) }?;
         Ok(value)
     }
 
-    pub(crate) fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties> {
-        let site = self.site(device, "cuDeviceGetName")?;
-        let number = self.device(device, "cuDeviceGetName")?.number;
+    fn device_name(site: Site<'_, Self>) -> Result<String> {
+        let device = site.driver().device(site.device())?.number;
         let mut name: [c_char; 256] = [0; 256];
         // SAFETY: the function writes no more than the length it is given.
-        unsafe { call!(site.cuDeviceGetName(name.as_mut_ptr(), 256, number)) }?;
-        let mut total = 0;
-        // SAFETY: the function writes one integer.
-        unsafe { call!(site.cuDeviceTotalMem_v2(&raw mut total, number)) }?;
-        let warp = self.attribute(device, Attribute::WarpSize)?;
-        Ok(DeviceProperties {
-            name: text(&name),
-            uuid: uuid(site, number)?,
-            pci_bus_id: pci_bus_id(site, number)?,
-            total_memory: total as u64,
-            warp_size: u32::try_from(warp).unwrap_or(0),
-        })
+        unsafe { call!(site.cuDeviceGetName(name.as_mut_ptr(), 256, device)) }?;
+        Ok(text(&name))
     }
 
-    pub(crate) fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
-        let site = self.site(device, "cuDevicePrimaryCtxGetState")?;
-        let number = self.device(device, "cuDevicePrimaryCtxGetState")?.number;
+    fn total_memory(site: Site<'_, Self>) -> Result<u64> {
+        let device = site.driver().device(site.device())?.number;
+        let mut total = 0;
+        // SAFETY: the function writes one integer.
+        unsafe { call!(site.cuDeviceTotalMem_v2(&raw mut total, device)) }?;
+        Ok(total as u64)
+    }
+
+    fn uuid(site: Site<'_, Self>) -> Result<Option<[u8; 16]>> {
+        if site.driver().functions.cuDeviceGetUuid_v2.is_none() {
+            return Ok(None);
+        }
+        let device = site.driver().device(site.device())?.number;
+        let mut uuid = CUuuid { bytes: [0; 16] };
+        // SAFETY: the function writes 16 bytes.
+        unsafe { call!(site.cuDeviceGetUuid_v2(&raw mut uuid, device)) }?;
+        Ok(Some(uuid.bytes.map(|byte| byte as u8)))
+    }
+
+    fn pci_bus_id(site: Site<'_, Self>) -> Result<Option<String>> {
+        if site.driver().functions.cuDeviceGetPCIBusId.is_none() {
+            return Ok(None);
+        }
+        let device = site.driver().device(site.device())?.number;
+        let mut id: [c_char; 32] = [0; 32];
+        // SAFETY: the function writes no more than the length it is given.
+        unsafe { call!(site.cuDeviceGetPCIBusId(id.as_mut_ptr(), 32, device)) }?;
+        Ok(Some(text(&id)))
+    }
+
+    fn has_primary_context(site: Site<'_, Self>) -> Result<bool> {
+        let device = site.driver().device(site.device())?.number;
         let (mut flags, mut active) = (0, 0);
         // SAFETY: the function writes two integers.
-        unsafe { call!(site.cuDevicePrimaryCtxGetState(number, &raw mut flags, &raw mut active)) }?;
+        unsafe { call!(site.cuDevicePrimaryCtxGetState(device, &raw mut flags, &raw mut active)) }?;
         Ok(active != 0)
     }
 
-    pub(crate) fn synchronize_device(&self, device: DeviceIndex) -> Result<()> {
-        let entered = self.enter(device, "cuCtxSynchronize")?;
+    fn synchronize(site: Site<'_, Self>) -> Result<()> {
         // SAFETY: waits for the current context, which is the device's.
-        unsafe { call!(entered.cuCtxSynchronize()) }
+        unsafe { call!(site.cuCtxSynchronize()) }
     }
-}
-
-/// Absent where the driver has no such function; a failure of one that it has is an error.
-fn uuid(site: Site<'_>, device: c_int) -> Result<Option<[u8; 16]>> {
-    if site.functions().cuDeviceGetUuid_v2.is_none() {
-        return Ok(None);
-    }
-    let mut uuid = CUuuid { bytes: [0; 16] };
-    // SAFETY: the function writes 16 bytes.
-    unsafe { call!(site.cuDeviceGetUuid_v2(&raw mut uuid, device)) }?;
-    Ok(Some(uuid.bytes.map(|byte| byte as u8)))
-}
-
-fn pci_bus_id(site: Site<'_>, device: c_int) -> Result<Option<String>> {
-    if site.functions().cuDeviceGetPCIBusId.is_none() {
-        return Ok(None);
-    }
-    let mut id: [c_char; 32] = [0; 32];
-    // SAFETY: the function writes no more than the length it is given.
-    unsafe { call!(site.cuDeviceGetPCIBusId(id.as_mut_ptr(), 32, device)) }?;
-    Ok(Some(text(&id)))
-}
-
-fn text(buffer: &[c_char]) -> String {
-    let bytes: Vec<u8> = buffer.iter().map(|&byte| byte as u8).collect();
-    CStr::from_bytes_until_nul(&bytes).map_or_else(
-        |_| String::from_utf8_lossy(&bytes).into_owned(),
-        |text| text.to_string_lossy().into_owned(),
-    )
 }
 
 #[cfg(test)]
@@ -152,11 +131,5 @@ mod tests {
         for (attribute, number) in numbers {
             assert_eq!(attribute_number(attribute), Some(number), "{attribute:?}");
         }
-    }
-
-    #[test]
-    fn texts_end_at_the_zero_or_at_the_end() {
-        assert_eq!(text(&[72, 50, 0, 7]), "H2");
-        assert_eq!(text(&[72, 50]), "H2");
     }
 }

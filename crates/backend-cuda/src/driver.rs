@@ -1,197 +1,231 @@
-//! Driver calls: one way to make them, which sees that the function is there, converts the status, names the
-//! call, and remembers a lost device.
+//! What NVIDIA's driver is, and how a device becomes a thread's current one: its primary context is pushed.
 
 use crate::error;
-use crate::library::version_text;
-use crate::symbols::Functions;
-use backend_api::types::DeviceIndex;
-use backend_api::{BackendError, ErrorKind, Readiness, Result};
+use crate::library::{self, CudaDriver, Device, LIBRARY_VARIABLE, version_text};
+use backend_api::types::{DeviceIndex, DeviceKind};
+use backend_api::{ErrorKind, Result};
+use backend_support::errors::{DEINITIALIZED, ErrorTable, NO_DEVICE, SUCCESS};
+use backend_support::{Abilities, Driver, Family, Names, Site, call, names, needs, number, pointer};
+use cudarc::driver::sys::CUcontext;
 use std::ffi::{CStr, c_char, c_int};
-use std::fmt;
 use std::ptr;
-use std::sync::OnceLock;
 
-/// Calls a driver function: `call!(site.cuMemFree_v2(ptr))` is a `Result<()>`. `site` is a variable that is,
-/// or derefs to, a [`Site`].
-macro_rules! call {
-    ($site:ident.$function:ident($($argument:expr),* $(,)?)) => {
-        match $site.functions().$function {
-            Some(function) => $site.status(stringify!($function), function($($argument),*)),
-            None => Err($site.missing(stringify!($function))),
-        }
+// SAFETY: the driver's own promises for memory, events and waits; its rule for `cuMemRelease` is I4.
+unsafe impl Driver for CudaDriver {
+    const KIND: DeviceKind = DeviceKind::Cuda;
+    const NAME: &'static str = "cuda";
+    const LOAD: &'static str = "Cuda::load";
+    const NOUN: &'static str = "driver";
+    const CURRENT: &'static str = "context";
+    const NAMES: Names = names!("cu");
+    const ERRORS: ErrorTable = error::TABLE;
+    const ABILITIES: Abilities = Abilities {
+        checks_frees: true,
+        checks_captures: true,
+        checks_mappings: true,
+        checks_handle_types: true,
+        tells_mappings: true,
+        tells_shareable: true,
     };
-}
+    const NO_HOST_ACCESS: &'static str =
+        "an NVIDIA device's memory is not in the host's address space; copy it";
 
-/// [`call!`] for a query: its answer is a [`Readiness`].
-macro_rules! query {
-    ($site:ident.$function:ident($($argument:expr),* $(,)?)) => {
-        match $site.functions().$function {
-            Some(function) => $site.readiness(stringify!($function), function($($argument),*)),
-            None => Err($site.missing(stringify!($function))),
-        }
-    };
-}
+    type Status = c_int;
+    type Version = i32;
+    /// The context that was pushed.
+    type Previous = CUcontext;
 
-/// Sees that the library has all of some functions: `needs!(cuda: cuMemMap, cuMemUnmap)` is a `Result<()>`.
-macro_rules! needs {
-    ($cuda:ident: $($function:ident),+ $(,)?) => {
-        $cuda.needs(&[$((stringify!($function), $cuda.driver.functions.$function.is_some())),+])
-    };
-}
-
-/// The loaded driver.
-pub(crate) struct Driver {
-    /// What was found in the library.
-    pub(crate) functions: Functions,
-    /// The name under which it was opened.
-    pub(crate) library: String,
-    /// CUDA's version times 1000, plus its minor version times 10.
-    pub(crate) version: c_int,
-}
-
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("library", &self.library).field("version", &self.version).finish()
-    }
-}
-
-impl Driver {
-    /// What the driver calls a code; newer codes than the table's are asked of the driver.
-    pub(crate) fn error_name(&self, code: c_int) -> String {
-        let asked = || self.text(self.functions.cuGetErrorName, code);
-        error::name(code).or_else(asked).unwrap_or_else(|| "unknown".into())
+    fn find() -> Result<Self> {
+        library::find(&library::candidates(std::env::var_os(LIBRARY_VARIABLE)))
     }
 
-    fn text(
-        &self,
-        question: Option<unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int>,
-        code: c_int,
-    ) -> Option<String> {
-        let mut text = ptr::null();
-        // SAFETY: the function writes one pointer, and answers an error for a code that it does not know.
-        let status = unsafe { question?(code, &raw mut text) };
-        if status != error::SUCCESS || text.is_null() {
-            return None;
-        }
-        // SAFETY: on success the driver points to a text of its own that ends with 0 and is never freed.
-        let text = unsafe { CStr::from_ptr(text) };
-        Some(text.to_string_lossy().into_owned())
+    fn start(&mut self) -> Result<()> {
+        self.devices = devices(Site::of_driver(self))?;
+        tracing::debug!(library = self.library, version = self.version, "CUDA driver loaded");
+        Ok(())
     }
 
-    /// The typed form of a code.
-    pub(crate) fn error(&self, code: c_int, call: &'static str, device: DeviceIndex) -> BackendError {
-        let name = self.error_name(code);
-        let detail = match error::advice(code) {
-            "" if error::name(code).is_none() => match self.text(self.functions.cuGetErrorString, code) {
-                Some(text) => format!("{name}: {text}"),
-                None => name,
-            },
-            "" => name,
-            advice => format!("{name}: {advice}"),
+    fn device_count(&self) -> u16 {
+        // No more than fit were accepted.
+        u16::try_from(self.devices.len()).unwrap_or(u16::MAX)
+    }
+
+    fn library(&self) -> &str {
+        &self.library
+    }
+
+    fn version(&self) -> i32 {
+        self.version
+    }
+
+    fn code(status: c_int) -> c_int {
+        status
+    }
+
+    fn public_name(symbol: &'static str) -> &'static str {
+        symbol.trim_end_matches("_v2")
+    }
+
+    fn ask_error_name(&self, code: c_int) -> Option<String> {
+        text(self.functions.cuGetErrorName, code)
+    }
+
+    fn ask_error_text(&self, code: c_int) -> Option<String> {
+        text(self.functions.cuGetErrorString, code)
+    }
+
+    fn lacks(&self, function: &'static str) -> String {
+        let version = version_text(self.version);
+        format!("{} (CUDA {version}) has no function {function}: a newer driver may have it", self.library)
+    }
+
+    fn has(site: Site<'_, Self>, family: Family) -> Result<()> {
+        match family {
+            Family::VirtualMemory => needs!(site: cuMemGetAllocationGranularity, cuMemAddressReserve,
+                cuMemAddressFree, cuMemCreate, cuMemRelease, cuMemMap, cuMemUnmap, cuMemSetAccess,
+                cuMemGetAccess),
+            Family::PhysicalSharing => {
+                needs!(site: cuMemExportToShareableHandle, cuMemImportFromShareableHandle)
+            }
+            Family::Ipc => needs!(site: cuIpcGetMemHandle, cuIpcOpenMemHandle_v2, cuIpcCloseMemHandle,
+                cuIpcGetEventHandle, cuIpcOpenEventHandle),
+            Family::Peers => needs!(site: cuDeviceCanAccessPeer, cuCtxEnablePeerAccess, cuMemcpyPeerAsync),
+            Family::Capture => needs!(site: cuStreamGetCaptureInfo_v2, cuStreamBeginCapture_v2,
+                cuStreamEndCapture, cuThreadExchangeStreamCaptureMode, cuGraphInstantiateWithFlags,
+                cuGraphLaunch, cuGraphExecDestroy, cuGraphDestroy, cuGraphNodeGetDependencies,
+                cuUserObjectCreate, cuUserObjectRelease, cuGraphRetainUserObject, cuGraphReleaseUserObject),
+            Family::DriverPools => needs!(site: cuMemAllocAsync, cuMemFreeAsync, cuDeviceGetDefaultMemPool,
+                cuMemPoolTrimTo, cuMemPoolGetAttribute, cuMemPoolSetAttribute),
+            Family::HostRegistration => {
+                needs!(site: cuMemHostRegister_v2, cuMemHostUnregister, cuMemHostGetDevicePointer_v2)
+            }
+            Family::ManagedMemory => needs!(site: cuMemAllocManaged, cuMemPrefetchAsync),
+            Family::StreamMemory => needs!(site: cuStreamWriteValue32_v2),
+            Family::Multicast => needs!(site: cuMulticastGetGranularity, cuMulticastCreate,
+                cuMulticastAddDevice, cuMulticastBindMem, cuMulticastUnbind, cuMemRelease),
+        }
+    }
+
+    fn current_device(site: Site<'_, Self>) -> Result<Option<c_int>> {
+        if current(site)?.is_null() {
+            return Ok(None);
+        }
+        let mut found = 0;
+        // SAFETY: the function writes one integer.
+        unsafe { call!(site.cuCtxGetDevice(&raw mut found)) }?;
+        Ok(Some(found))
+    }
+
+    fn index_of(&self, number: c_int) -> Option<DeviceIndex> {
+        let at = self.devices.iter().position(|device| device.number == number)?;
+        u16::try_from(at).ok().map(DeviceIndex)
+    }
+
+    fn enter(site: Site<'_, Self>) -> Result<Option<CUcontext>> {
+        let context = primary_context(site)?;
+        if current(site)? == context {
+            return Ok(None);
+        }
+        // SAFETY: the context is a primary one that this backend retains.
+        unsafe { call!(site.cuCtxPushCurrent_v2(context)) }?;
+        Ok(Some(context))
+    }
+
+    fn leave(site: Site<'_, Self>, pushed: &CUcontext) -> Result<()> {
+        let pop = || {
+            let mut popped = ptr::null_mut();
+            // SAFETY: this thread pushed a context in `enter`, and all guards pushed since are dropped.
+            unsafe { call!(site.cuCtxPopCurrent_v2(&raw mut popped)) }
         };
-        BackendError::new(error::kind(code), code, public_name(call), device, detail)
-    }
-}
-
-/// The name in the header, without the version that the symbol carries.
-fn public_name(symbol: &'static str) -> &'static str {
-    symbol.trim_end_matches("_v2")
-}
-
-/// Where a call is made: which driver, about which device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Site<'c> {
-    driver: &'c Driver,
-    device: DeviceIndex,
-    lost: Option<&'c OnceLock<c_int>>,
-}
-
-impl<'c> Site<'c> {
-    /// For calls about no device.
-    pub(crate) fn of_driver(driver: &'c Driver) -> Self {
-        Self { driver, device: DeviceIndex(0), lost: None }
+        // The driver may answer the error of earlier work after it has popped: then a second pop would take the
+        // program's context.
+        pop().or_else(|refused| match current(site) {
+            Ok(now) if now == *pushed => pop(),
+            Ok(_) => Ok(()),
+            Err(_) => Err(refused),
+        })
     }
 
-    /// For calls about a device; `lost` is set by the first fatal error.
-    pub(crate) fn of_device(driver: &'c Driver, device: DeviceIndex, lost: &'c OnceLock<c_int>) -> Self {
-        Self { driver, device, lost: Some(lost) }
+    fn set_current(site: Site<'_, Self>) -> Result<()> {
+        let context = primary_context(site)?;
+        // SAFETY: the context is a primary one that this backend retains.
+        unsafe { call!(site.cuCtxSetCurrent(context)) }
     }
 
-    pub(crate) fn device(&self) -> DeviceIndex {
-        self.device
-    }
-
-    pub(crate) fn functions(&self) -> &'c Functions {
-        &self.driver.functions
-    }
-
-    /// The result of a call that answered `code`.
-    pub(crate) fn status(&self, call: &'static str, code: c_int) -> Result<()> {
-        if code == error::SUCCESS {
-            return Ok(());
+    fn shut_down(&self) {
+        let site = Site::of_driver(self);
+        for device in self.devices.iter().filter(|device| device.context.get().is_some()) {
+            // SAFETY: gives back the one reference that `primary_context` took and kept.
+            let released = unsafe { call!(site.cuDevicePrimaryCtxRelease_v2(device.number)) };
+            if let Err(error) = released
+                && error.code != DEINITIALIZED
+            {
+                tracing::warn!(%error, "could not give a primary context back");
+            }
         }
-        let failed = self.driver.error(code, call, self.device);
-        if failed.kind == ErrorKind::DeviceLost
-            && let Some(lost) = self.lost
-            && lost.set(code).is_ok()
-        {
-            tracing::error!(error = %failed, "the device is lost");
-        }
-        Err(failed)
-    }
-
-    /// The answer of a query: "not ready" is a value, and is told without making an error first.
-    pub(crate) fn readiness(&self, call: &'static str, code: c_int) -> Result<Readiness> {
-        if code == error::NOT_READY {
-            return Ok(Readiness::NotReady);
-        }
-        self.status(call, code).map(|()| Readiness::Ready)
-    }
-
-    /// The error of a call whose function the library lacks.
-    pub(crate) fn missing(&self, call: &'static str) -> BackendError {
-        let Driver { library, version, .. } = self.driver;
-        let version = version_text(*version);
-        self.refuse(
-            ErrorKind::NotSupported,
-            call,
-            format!("{library} (CUDA {version}) has no function {call}: a newer driver may have it"),
-        )
-    }
-
-    /// An error that this backend finds itself.
-    pub(crate) fn refuse(
-        &self,
-        kind: ErrorKind,
-        call: &'static str,
-        detail: impl Into<String>,
-    ) -> BackendError {
-        BackendError::new(kind, 0, public_name(call), self.device, detail)
-    }
-
-    /// An argument that is wrong before the driver is asked.
-    pub(crate) fn invalid(&self, call: &'static str, detail: impl Into<String>) -> BackendError {
-        self.refuse(ErrorKind::InvalidValue, call, detail)
     }
 }
 
-/// Giving something back while the driver unloads has no effect and is no error: the driver gives all back.
-pub(crate) fn given_back(released: Result<()>) -> Result<()> {
-    match released {
-        Err(error) if error.code == error::DEINITIALIZED => Ok(()),
-        other => other,
+fn text(
+    question: Option<unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int>,
+    code: c_int,
+) -> Option<String> {
+    let mut text = ptr::null();
+    // SAFETY: the function writes one pointer, and answers an error for a code that it does not know.
+    let status = unsafe { question?(code, &raw mut text) };
+    if status != SUCCESS || text.is_null() {
+        return None;
     }
+    // SAFETY: on success the driver points to a text of its own that ends with 0 and is never freed.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
 }
 
-/// A driver pointer as the number that handles carry.
-pub(crate) fn number<T>(handle: *mut T) -> u64 {
-    handle.expose_provenance() as u64
+/// Initialises the driver, and asks it for its devices.
+fn devices(site: Site<'_, CudaDriver>) -> Result<Vec<Device>> {
+    // SAFETY: the function takes one integer, which must be 0.
+    unsafe { call!(site.cuInit(0)) }?;
+    let mut count: c_int = 0;
+    // SAFETY: the function writes one integer.
+    unsafe { call!(site.cuDeviceGetCount(&raw mut count)) }?;
+    if count <= 0 {
+        return Err(site.known(NO_DEVICE, "cuDeviceGetCount"));
+    }
+    if count > c_int::from(u16::MAX) {
+        let detail = format!("{count} devices are more than can be numbered");
+        return Err(site.refuse(ErrorKind::NotSupported, "cuDeviceGetCount", detail));
+    }
+    let device = |ordinal| {
+        let mut number = 0;
+        // SAFETY: the function writes one integer.
+        unsafe { call!(site.cuDeviceGet(&raw mut number, ordinal)) }?;
+        Ok(Device::new(number))
+    };
+    (0..count).map(device).collect()
 }
 
-/// A handle's number (or an address) as the driver's pointer.
-pub(crate) fn pointer<T>(number: u64) -> *mut T {
-    // On a 64-bit machine, and there is no other, nothing is cut off.
-    ptr::with_exposed_provenance_mut(number as usize)
+/// The primary context of the site's device, retained at the first need.
+pub(crate) fn primary_context(site: Site<'_, CudaDriver>) -> Result<CUcontext> {
+    let device = site.driver().device(site.device())?;
+    if let Some(&context) = device.context.get() {
+        return Ok(pointer(context));
+    }
+    let mut context = ptr::null_mut();
+    // SAFETY: the function writes one pointer; the device number is the driver's.
+    unsafe { call!(site.cuDevicePrimaryCtxRetain(&raw mut context, device.number)) }?;
+    if device.context.set(number(context)).is_err() {
+        // Another thread was faster; a device has one primary context, so it is the same one.
+        // SAFETY: this gives back the reference that was just taken.
+        unsafe { call!(site.cuDevicePrimaryCtxRelease_v2(device.number)) }?;
+    }
+    Ok(context)
+}
+
+fn current(site: Site<'_, CudaDriver>) -> Result<CUcontext> {
+    let mut context = ptr::null_mut();
+    // SAFETY: the function writes one pointer.
+    unsafe { call!(site.cuCtxGetCurrent(&raw mut context)) }?;
+    Ok(context)
 }
 
 #[cfg(test)]
@@ -200,16 +234,7 @@ mod tests {
 
     #[test]
     fn calls_are_named_as_in_the_header() {
-        assert_eq!(public_name("cuMemAlloc_v2"), "cuMemAlloc");
-        assert_eq!(public_name("cuInit"), "cuInit");
-    }
-
-    #[test]
-    fn only_an_unloading_driver_forgives_a_release() {
-        let failed = |code| BackendError::new(error::kind(code), code, "cuMemFree", DeviceIndex(0), "");
-        assert!(given_back(Err(failed(4))).is_ok());
-        assert_eq!(given_back(Err(failed(201))).unwrap_err().kind, ErrorKind::Unusable);
-        assert_eq!(given_back(Err(failed(709))).unwrap_err().kind, ErrorKind::Unusable);
-        assert_eq!(given_back(Err(failed(1))).unwrap_err().kind, ErrorKind::InvalidValue);
+        assert_eq!(CudaDriver::public_name("cuMemAlloc_v2"), "cuMemAlloc");
+        assert_eq!(CudaDriver::public_name("cuInit"), "cuInit");
     }
 }

@@ -3,30 +3,19 @@
 //! Codes stay integers. Newer drivers answer with numbers that no table knows.
 
 use backend_api::ErrorKind;
-use std::ffi::c_int;
-
-pub(crate) const SUCCESS: c_int = 0;
-pub(crate) const INVALID_VALUE: c_int = 1;
-pub(crate) const DEINITIALIZED: c_int = 4;
-pub(crate) const NO_DEVICE: c_int = 100;
-pub(crate) const INVALID_CONTEXT: c_int = 201;
-pub(crate) const INVALID_HANDLE: c_int = 400;
-pub(crate) const NOT_FOUND: c_int = 500;
-pub(crate) const NOT_READY: c_int = 600;
-pub(crate) const PEER_ACCESS_ALREADY_ENABLED: c_int = 704;
-pub(crate) const STREAM_CAPTURE_IMPLICIT: c_int = 906;
+use backend_support::errors::{ErrorRow, ErrorTable};
 
 use ErrorKind::{
     CaptureViolation, DeviceLost, InvalidValue, NoDevice, NoDriver, NotSupported, Other, OutOfMemory,
     ResourceLimit, Timeout, Unusable,
 };
 
-/// Code, name without `CUDA_ERROR_`, kind, and what to say where the name does not say it.
-type Row = (c_int, &'static str, ErrorKind, &'static str);
+pub(crate) const TABLE: ErrorTable =
+    ErrorTable { success: "CUDA_SUCCESS", prefix: "CUDA_ERROR_", rows: ROWS };
 
 /// Ascending by code.
 #[rustfmt::skip]
-const TABLE: &[Row] = &[
+const ROWS: &[ErrorRow] = &[
     (1, "INVALID_VALUE", InvalidValue, ""),
     (2, "OUT_OF_MEMORY", OutOfMemory, ""),
     (3, "NOT_INITIALIZED", Unusable, "the driver is not initialised here; a forked child cannot use its parent's"),
@@ -135,40 +124,18 @@ const TABLE: &[Row] = &[
     (999, "UNKNOWN", Other, "the driver cannot say what failed; see the kernel's log"),
 ];
 
-fn row(code: c_int) -> Option<&'static Row> {
-    let at = TABLE.binary_search_by_key(&code, |row| row.0).ok()?;
-    TABLE.get(at)
-}
-
-/// The driver's name for a code, where the table has it.
-pub(crate) fn name(code: c_int) -> Option<String> {
-    if code == SUCCESS {
-        return Some("CUDA_SUCCESS".into());
-    }
-    row(code).map(|row| format!("CUDA_ERROR_{}", row.1))
-}
-
-/// What the engine should make of a code.
-pub(crate) fn kind(code: c_int) -> ErrorKind {
-    row(code).map_or(Other, |row| row.2)
-}
-
-/// What to say beyond the name; often nothing.
-pub(crate) fn advice(code: c_int) -> &'static str {
-    row(code).map_or("", |row| row.3)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use cudarc::driver::sys::CUresult;
+    use std::ffi::c_int;
 
     #[test]
     fn the_table_is_ascending_so_that_every_row_is_found() {
-        assert!(TABLE.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        for row in TABLE {
-            assert_eq!(name(row.0).unwrap(), format!("CUDA_ERROR_{}", row.1));
-            assert_eq!(kind(row.0), row.2);
+        assert!(ROWS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for row in ROWS {
+            assert_eq!(TABLE.name(row.0).unwrap(), format!("CUDA_ERROR_{}", row.1));
+            assert_eq!(TABLE.kind(row.0), row.2);
         }
     }
 
@@ -199,25 +166,27 @@ mod tests {
             CUDA_ERROR_UNKNOWN,
         ];
         for code in declared {
-            assert_eq!(name(code as c_int).unwrap(), format!("{code:?}"));
+            assert_eq!(TABLE.name(code as c_int).unwrap(), format!("{code:?}"));
         }
     }
 
     #[test]
     fn the_kinds_on_which_the_engine_acts() {
-        assert_eq!(kind(2), OutOfMemory);
-        assert_eq!(kind(100), NoDevice);
-        assert!((900..=908).all(|code| kind(code) == CaptureViolation));
-        assert!([700, 702, 710, 714, 715, 716, 717, 718, 719].iter().all(|&code| kind(code) == DeviceLost));
+        assert_eq!(TABLE.kind(2), OutOfMemory);
+        assert_eq!(TABLE.kind(100), NoDevice);
+        assert!((900..=908).all(|code| TABLE.kind(code) == CaptureViolation));
+        assert!(
+            [700, 702, 710, 714, 715, 716, 717, 718, 719].iter().all(|&code| TABLE.kind(code) == DeviceLost)
+        );
         // Not sticky: the next launch may work.
-        assert_eq!(kind(701), Other);
-        assert_eq!(kind(123_456), Other);
-        assert_eq!(name(123_456), None);
+        assert_eq!(TABLE.kind(701), Other);
+        assert_eq!(TABLE.kind(123_456), Other);
+        assert_eq!(TABLE.name(123_456), None);
     }
 
     #[test]
     fn no_other_code_has_such_a_kind() {
-        let of = |kind| TABLE.iter().filter(|row| row.2 == kind).map(|row| row.0).collect::<Vec<_>>();
+        let of = |kind| ROWS.iter().filter(|row| row.2 == kind).map(|row| row.0).collect::<Vec<_>>();
         assert_eq!(of(OutOfMemory), [2]);
         assert_eq!(of(Unusable), [3, 4, 201, 709]);
         assert_eq!(of(DeviceLost), [214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810]);

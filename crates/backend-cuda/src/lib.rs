@@ -1,6 +1,6 @@
 //! The NVIDIA driver API as a Granule backend, loaded at run time.
 //!
-//! [`Cuda::load`] finds the driver's library; nothing is linked when Granule is built, and a machine without
+//! [`Cuda::load`](DriverBackend::load) finds the driver's library; nothing is linked when Granule is built, and a machine without
 //! NVIDIA's driver gets a typed error that says what was looked for.
 //!
 //! # The library
@@ -19,6 +19,10 @@
 //! dropped. A call whose device's context is not the thread's current one pushes it and pops it again on
 //! every exit. A thread without a context has device 0 as its current device.
 //!
+//! # What is here
+//!
+//! The backend itself is [`backend_support::DriverBackend`], as for HIP. This crate finds the driver and makes its calls.
+//!
 //! # Where CUDA needs a word
 //!
 //! * A host function launched into a capture runs when the graph is launched first, once: a Rust closure can
@@ -32,35 +36,24 @@
 //!
 //! [`VirtualMemory::release_physical`]: backend_api::VirtualMemory::release_physical
 
-#[macro_use]
-mod driver;
-
-mod capture;
-mod context;
-mod contract;
-mod copy;
-mod cuda;
-mod device;
-mod error;
-mod event;
-mod host;
-mod host_function;
-mod ipc;
-mod library;
-mod managed;
-mod memory;
-mod multicast;
-mod peers;
-mod physical;
-mod pools;
-mod probe;
-mod stream;
-mod stream_memory;
-mod symbols;
-mod virtual_memory;
-
 #[cfg(test)]
 mod scripted;
 
-pub use cuda::Cuda;
+mod device;
+mod driver;
+mod error;
+mod graph;
+mod library;
+mod memory;
+mod multicast;
+mod sharing;
+mod stream;
+mod symbols;
+mod virtual_memory;
+
+use backend_support::DriverBackend;
 pub use library::LIBRARY_VARIABLE;
+
+/// The NVIDIA driver as a [`Backend`](backend_api::Backend). The environment variable `GRANULE_CUDA_LIBRARY` names its
+/// library where it is none of the usual ones. Loading creates no context. The version is CUDA's: 12010 is 12.1.
+pub type Cuda = DriverBackend<library::CudaDriver>;

@@ -1,13 +1,15 @@
 //! Finding the driver's library, loading it, and seeing that it is one.
 
-use crate::driver::{Driver, Site};
-use crate::error;
 use crate::symbols::Functions;
 use backend_api::types::DeviceIndex;
 use backend_api::{BackendError, ErrorKind, Result};
+use backend_support::errors::NO_DEVICE;
+use backend_support::{Site, call};
 use libloading::Library;
 use std::error::Error;
 use std::ffi::{OsStr, OsString, c_int};
+use std::fmt;
+use std::sync::OnceLock;
 
 /// The environment variable that names the driver's library; then no other is tried.
 pub const LIBRARY_VARIABLE: &str = "GRANULE_CUDA_LIBRARY";
@@ -24,24 +26,62 @@ pub(crate) fn candidates(named: Option<OsString>) -> Vec<OsString> {
     }
 }
 
-/// Finds the driver, and initialises it.
-pub(crate) fn load(candidates: &[OsString]) -> Result<Driver> {
-    let driver = find(candidates)?;
-    let site = Site::of_driver(&driver);
-    // SAFETY: the function takes one integer, which must be 0.
-    unsafe { call!(site.cuInit(0)) }?;
-    tracing::debug!(library = driver.library, version = driver.version, "CUDA driver loaded");
-    Ok(driver)
+/// NVIDIA's driver: its functions, and its devices once it was started.
+pub struct CudaDriver {
+    /// What was found in the library.
+    pub(crate) functions: Functions,
+    /// The name under which it was opened.
+    pub(crate) library: String,
+    /// CUDA's version times 1000, plus its minor version times 10.
+    pub(crate) version: c_int,
+    /// Empty until it was started.
+    pub(crate) devices: Vec<Device>,
+}
+
+impl fmt::Debug for CudaDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDriver").field("library", &self.library).field("version", &self.version).finish()
+    }
+}
+
+/// One device, with its primary context once it was needed.
+#[derive(Debug)]
+pub(crate) struct Device {
+    /// The driver's number for it.
+    pub(crate) number: c_int,
+    /// The primary context, retained; as a number, since a raw pointer cannot be shared between threads.
+    pub(crate) context: OnceLock<u64>,
+}
+
+impl Device {
+    pub(crate) fn new(number: c_int) -> Self {
+        Self { number, context: OnceLock::new() }
+    }
+}
+
+impl CudaDriver {
+    /// The device with this index.
+    pub(crate) fn device(&self, device: DeviceIndex) -> Result<&Device> {
+        self.devices.get(usize::from(device.0)).ok_or_else(|| {
+            let detail = format!("there is no device {device}; there are {}", self.devices.len());
+            BackendError::new(ErrorKind::InvalidValue, 0, "cuDeviceGet", device, detail)
+        })
+    }
+
+    /// Whether this backend retains the device's primary context.
+    pub(crate) fn is_retained(&self, device: DeviceIndex) -> bool {
+        self.device(device).is_ok_and(|device| device.context.get().is_some())
+    }
 }
 
 /// Loads the first candidate that opens, and sees that it is a driver that has what every device needs. Nothing is initialised:
 /// the process may still fork.
-pub(crate) fn find(candidates: &[OsString]) -> Result<Driver> {
+pub(crate) fn find(candidates: &[OsString]) -> Result<CudaDriver> {
     let (library, name) = open(candidates)?;
     let functions = Functions::look_up(&library);
     // Never unloaded: the driver runs threads and exit handlers of its own, and handles outlive the backend.
     std::mem::forget(library);
-    let mut driver = Driver { functions, library: name, version: 0 };
+    let mut driver = CudaDriver { functions, library: name, version: 0, devices: Vec::new() };
 
     driver.version = version(&driver)?;
     if driver.version < OLDEST {
@@ -96,7 +136,7 @@ fn open(candidates: &[OsString]) -> Result<(Library, String)> {
     ))
 }
 
-fn version(driver: &Driver) -> Result<c_int> {
+fn version(driver: &CudaDriver) -> Result<c_int> {
     let site = Site::of_driver(driver);
     let mut version = 0;
     // SAFETY: the function writes one integer, and may be called before the driver is initialised.
@@ -104,7 +144,7 @@ fn version(driver: &Driver) -> Result<c_int> {
     asked.map(|()| version).map_err(|error| match error.code {
         // Not a CUDA driver at all.
         0 => no_driver("dlsym", 0, format!("{} is no CUDA driver: {}", driver.library, error.detail)),
-        error::NO_DEVICE => error,
+        NO_DEVICE => error,
         code => no_driver(error.call, code, error.detail),
     })
 }
@@ -139,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_a_typed_error_that_says_what_was_tried() {
-        let error = load(&["/nonexistent/libcuda.so.1".into()]).unwrap_err();
+        let error = find(&["/nonexistent/libcuda.so.1".into()]).unwrap_err();
         assert_eq!((error.kind, error.call), (ErrorKind::NoDriver, "dlopen"));
         assert!(error.detail.contains("/nonexistent/libcuda.so.1"), "{}", error.detail);
         assert!(error.detail.contains("Install NVIDIA's driver"), "{}", error.detail);
@@ -147,8 +187,14 @@ mod tests {
     }
 
     #[test]
+    fn without_a_library_loading_is_an_error_and_no_panic() {
+        let error = find(&["/nonexistent/libcuda.so.1".into()]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoDriver);
+    }
+
+    #[test]
     fn a_library_that_is_no_driver_is_a_typed_error() {
-        let error = load(&["libc.so.6".into()]).unwrap_err();
+        let error = find(&["libc.so.6".into()]).unwrap_err();
         assert_eq!(error.kind, ErrorKind::NoDriver);
         assert!(error.detail.contains("libc.so.6"), "{}", error.detail);
         assert!(error.detail.contains("cuDriverGetVersion"), "{}", error.detail);

@@ -1,80 +1,56 @@
-//! Device memory, and questions about addresses.
+//! Memory that the driver hands out: device memory, page-locked host memory, managed memory, its own pools.
 
-use crate::cuda::Cuda;
-use crate::driver::{Site, given_back};
-use crate::error;
-use crate::physical::Place;
-use backend_api::types::{DeviceIndex, DevicePtr};
-use backend_api::{AddressRange, BackendError, ErrorKind, MemoryInfo, PointerInfo, PointerKind, Result};
-use cudarc::driver::sys::{CUmemorytype, CUpointer_attribute};
+use crate::library::CudaDriver;
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{
+    AddressRange, CopyKind, DriverPoolAttribute, ErrorKind, HostFlags, MemoryInfo, PointerInfo, PointerKind,
+    Result,
+};
+use backend_support::errors::{INVALID_CONTEXT, INVALID_VALUE, NOT_FOUND};
+use backend_support::{
+    Context, HostCalls, ManagedCalls, MemoryCalls, PoolCalls, Site, call, number, pointer,
+};
+use cudarc::driver::sys::{
+    CUmemAttach_flags, CUmemPool_attribute, CUmemoryPool, CUmemorytype, CUpointer_attribute,
+    CUstreamWriteValue_flags,
+};
 use std::ffi::{c_int, c_uint};
+use std::ptr;
 
 use CUpointer_attribute as Asked;
 
-/// What memory handed out is aligned to (rule I1).
-const ALIGNMENT: u64 = 512;
+/// The number that stands for the host where a device is asked for.
+const HOST: c_int = -1;
 
-impl Cuda {
-    pub(crate) fn malloc(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
-        let entered = self.enter(device, "cuMemAlloc")?;
-        positive(*entered, "cuMemAlloc", bytes)?;
+impl MemoryCalls for CudaDriver {
+    fn malloc(site: Site<'_, Self>, bytes: usize) -> Result<u64> {
         let mut ptr = 0;
         // SAFETY: the function writes one address.
-        unsafe { call!(entered.cuMemAlloc_v2(&raw mut ptr, bytes as usize)) }?;
-        aligned(*entered, ptr, "cuMemAlloc").inspect_err(|_| {
-            // SAFETY: nobody knows the address yet.
-            let undone = unsafe { call!(entered.cuMemFree_v2(ptr)) };
-            log_undo(undone);
-        })
+        unsafe { call!(site.cuMemAlloc_v2(&raw mut ptr, bytes)) }?;
+        Ok(ptr)
     }
 
-    pub(crate) unsafe fn free(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
-        if ptr.is_null() {
-            return Ok(());
-        }
-        let free = || {
-            let entered = self.enter(device, "cuMemFree")?;
-            // SAFETY: rule 3, which the caller keeps; the driver refuses what it did not hand out.
-            unsafe { call!(entered.cuMemFree_v2(ptr.0)) }
-        };
-        given_back(free())
+    unsafe fn free(site: Site<'_, Self>, ptr: u64) -> Result<()> {
+        // SAFETY: rule 3, which the caller keeps; the driver refuses what it did not hand out.
+        unsafe { call!(site.cuMemFree_v2(ptr)) }
     }
 
-    pub(crate) fn memory_info(&self, device: DeviceIndex) -> Result<MemoryInfo> {
-        let entered = self.enter(device, "cuMemGetInfo")?;
+    fn memory_info(site: Site<'_, Self>) -> Result<MemoryInfo> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: the function writes two integers.
-        unsafe { call!(entered.cuMemGetInfo_v2(&raw mut free, &raw mut total)) }?;
+        unsafe { call!(site.cuMemGetInfo_v2(&raw mut free, &raw mut total)) }?;
         Ok(MemoryInfo { free: free as u64, total: total as u64 })
     }
 
-    pub(crate) fn pointer_info(&self, ptr: DevicePtr) -> Result<PointerInfo> {
-        const UNMANAGED: PointerInfo =
-            PointerInfo { kind: PointerKind::Unmanaged, device: None, base: DevicePtr::NULL };
-        if ptr.is_null() {
-            return Ok(UNMANAGED);
-        }
-        // Of virtual memory the driver tells where the reservation begins, not the mapping, and it may know reserved
-        // addresses of no device; this backend knows what it mapped.
-        match self.physical.place(ptr.0) {
-            Place::Mapped { base, device } => {
-                self.site(device, "cuPointerGetAttribute")?;
-                return Ok(PointerInfo {
-                    kind: PointerKind::Device,
-                    device: Some(device),
-                    base: DevicePtr(base),
-                });
-            }
-            Place::Reserved => return Ok(UNMANAGED),
-            Place::Elsewhere => {}
-        }
-        self.with_some_context("cuPointerGetAttribute", |site| {
+    fn pointer_info(context: &Context<Self>, ptr: DevicePtr) -> Result<PointerInfo> {
+        with_some_context(context, "cuPointerGetAttribute", |site| {
             let asked: Result<c_uint> = pointer_attribute(site, Asked::CU_POINTER_ATTRIBUTE_MEMORY_TYPE, ptr);
             let memory_type = match asked {
                 Ok(memory_type) => memory_type,
                 // The driver's words for an address it does not know, and for a process that has no memory yet.
-                Err(error) if matches!(error.code, error::INVALID_VALUE | error::INVALID_CONTEXT) => {
-                    return Ok(UNMANAGED);
+                Err(error) if matches!(error.code, INVALID_VALUE | INVALID_CONTEXT) => {
+                    let kind = PointerKind::Unmanaged;
+                    return Ok(PointerInfo { kind, device: None, base: DevicePtr::NULL });
                 }
                 Err(error) => return Err(error),
             };
@@ -89,7 +65,7 @@ impl Cuda {
             };
             let device = match kind {
                 PointerKind::Host => None,
-                _ => Some(self.device_of(site, ptr)?),
+                _ => Some(device_of(site, ptr)?),
             };
             let start: Result<u64> =
                 pointer_attribute(site, Asked::CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, ptr);
@@ -101,55 +77,116 @@ impl Cuda {
         })
     }
 
-    pub(crate) fn address_range(&self, ptr: DevicePtr) -> Result<AddressRange> {
-        self.with_some_context("cuMemGetAddressRange", |site| {
+    fn address_range(context: &Context<Self>, ptr: DevicePtr) -> Result<AddressRange> {
+        with_some_context(context, "cuMemGetAddressRange", |site| {
             address_range(site, ptr).map_err(|error| match error.code {
                 // It says so where the address lies in nothing it knows.
-                error::NOT_FOUND => {
-                    site.invalid("cuMemGetAddressRange", format!("nothing is allocated at {ptr}"))
-                }
+                NOT_FOUND => site.invalid("cuMemGetAddressRange", format!("nothing is allocated at {ptr}")),
                 _ => error,
             })
         })
     }
 
-    /// The device in whose memory an address lies; the thread's current one where it lies in none.
-    pub(crate) fn device_at(&self, ptr: DevicePtr) -> Result<DeviceIndex> {
-        let found = self.with_some_context("cuPointerGetAttribute", |site| self.device_of(site, ptr));
-        match optional(found)? {
-            Some(device) => Ok(device),
-            None => self.device_of_thread(),
+    fn device_of(context: &Context<Self>, ptr: DevicePtr) -> Result<Option<DeviceIndex>> {
+        optional(with_some_context(context, "cuPointerGetAttribute", |site| device_of(site, ptr)))
+    }
+
+    unsafe fn copy(
+        site: Site<'_, Self>,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: usize,
+        kind: CopyKind,
+    ) -> Result<()> {
+        match kind {
+            // SAFETY: rule 2 for both ranges, and the caller says truly which side is what.
+            CopyKind::HostToHost => unsafe { call!(site.cuMemcpy(dst.0, src.0, bytes)) },
+            // SAFETY: as above.
+            CopyKind::HostToDevice => unsafe { call!(site.cuMemcpyHtoD_v2(dst.0, pointer(src.0), bytes)) },
+            // SAFETY: as above.
+            CopyKind::DeviceToHost => unsafe { call!(site.cuMemcpyDtoH_v2(pointer(dst.0), src.0, bytes)) },
+            // SAFETY: as above.
+            CopyKind::DeviceToDevice => unsafe { call!(site.cuMemcpyDtoD_v2(dst.0, src.0, bytes)) },
         }
     }
 
-    fn device_of(&self, site: Site<'_>, ptr: DevicePtr) -> Result<DeviceIndex> {
-        let ordinal: c_int = pointer_attribute(site, Asked::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr)?;
-        // The attribute counts devices as `cuDeviceGet` does.
-        let index = u16::try_from(ordinal).ok().filter(|&index| usize::from(index) < self.devices.len());
-        index.map(DeviceIndex).ok_or_else(|| {
-            site.invalid(
-                "cuPointerGetAttribute",
-                format!("{ptr} belongs to device {ordinal}, which is not known here"),
-            )
-        })
+    unsafe fn copy_async(
+        site: Site<'_, Self>,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: usize,
+        kind: CopyKind,
+        stream: Stream,
+    ) -> Result<()> {
+        let queue = pointer(stream.raw);
+        match kind {
+            // SAFETY: rule 2 for both ranges until the stream has passed it, and the caller says truly which
+            // side is what.
+            CopyKind::HostToHost => unsafe { call!(site.cuMemcpyAsync(dst.0, src.0, bytes, queue)) },
+            // SAFETY: as above.
+            CopyKind::HostToDevice => unsafe {
+                call!(site.cuMemcpyHtoDAsync_v2(dst.0, pointer(src.0), bytes, queue))
+            },
+            // SAFETY: as above.
+            CopyKind::DeviceToHost => unsafe {
+                call!(site.cuMemcpyDtoHAsync_v2(pointer(dst.0), src.0, bytes, queue))
+            },
+            // SAFETY: as above.
+            CopyKind::DeviceToDevice => unsafe {
+                call!(site.cuMemcpyDtoDAsync_v2(dst.0, src.0, bytes, queue))
+            },
+        }
     }
 
-    /// Asks with a context current where one exists, without creating any: where there is none, there is no
-    /// memory to ask about either.
-    pub(crate) fn with_some_context<T>(
-        &self,
-        call: &'static str,
-        ask: impl FnOnce(Site<'_>) -> Result<T>,
-    ) -> Result<T> {
-        match self.any_retained() {
-            Some(device) => ask(*self.enter(device, call)?),
-            None => ask(self.any_site(call)?),
-        }
+    unsafe fn memset_async(
+        site: Site<'_, Self>,
+        dst: DevicePtr,
+        value: u8,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        // SAFETY: rule 2 for the range until the stream has passed it.
+        unsafe { call!(site.cuMemsetD8Async(dst.0, value, bytes, pointer(stream.raw))) }
     }
 }
 
+/// Asks with a context current where one exists, without creating any: where there is none, there is no memory to ask
+/// about either.
+fn with_some_context<T>(
+    context: &Context<CudaDriver>,
+    call: &'static str,
+    ask: impl FnOnce(Site<'_, CudaDriver>) -> Result<T>,
+) -> Result<T> {
+    match any_retained(context) {
+        Some(device) => ask(*context.enter(device, call)?),
+        None => ask(context.any_site(call)?),
+    }
+}
+
+/// A device whose context exists because this backend retains it, one that works if there is such a one; none where
+/// nothing was done yet.
+fn any_retained(context: &Context<CudaDriver>) -> Option<DeviceIndex> {
+    let retained = |device: &DeviceIndex| context.driver().is_retained(*device);
+    let works = |device: &DeviceIndex| retained(device) && !context.is_lost(*device);
+    context.devices().find(works).or_else(|| context.devices().find(retained))
+}
+
+fn device_of(site: Site<'_, CudaDriver>, ptr: DevicePtr) -> Result<DeviceIndex> {
+    let ordinal: c_int = pointer_attribute(site, Asked::CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, ptr)?;
+    // The attribute counts devices as `cuDeviceGet` does.
+    let known = |index: &u16| usize::from(*index) < site.driver().devices.len();
+    u16::try_from(ordinal).ok().filter(known).map(DeviceIndex).ok_or_else(|| {
+        let detail = format!("{ptr} belongs to device {ordinal}, which is not known here");
+        site.invalid("cuPointerGetAttribute", detail)
+    })
+}
+
 /// One attribute of an address; `T` is the type that the driver writes for it.
-pub(crate) fn pointer_attribute<T: Default>(site: Site<'_>, which: Asked, ptr: DevicePtr) -> Result<T> {
+pub(crate) fn pointer_attribute<T: Default>(
+    site: Site<'_, CudaDriver>,
+    which: Asked,
+    ptr: DevicePtr,
+) -> Result<T> {
     let mut value = T::default();
     // SAFETY: the driver writes a `T` for this attribute, and answers any address that it does not know.
     unsafe { call!(site.cuPointerGetAttribute((&raw mut value).cast(), which as c_uint, ptr.0)) }?;
@@ -162,7 +199,7 @@ pub(crate) fn optional<T>(asked: Result<T>) -> Result<Option<T>> {
         Ok(answer) => Ok(Some(answer)),
         Err(error)
             if matches!(error.kind, ErrorKind::InvalidValue | ErrorKind::NotSupported)
-                || error.code == error::INVALID_CONTEXT =>
+                || error.code == INVALID_CONTEXT =>
         {
             Ok(None)
         }
@@ -170,33 +207,144 @@ pub(crate) fn optional<T>(asked: Result<T>) -> Result<Option<T>> {
     }
 }
 
-fn address_range(site: Site<'_>, ptr: DevicePtr) -> Result<AddressRange> {
+fn address_range(site: Site<'_, CudaDriver>, ptr: DevicePtr) -> Result<AddressRange> {
     let (mut base, mut bytes) = (0, 0);
     // SAFETY: the function writes two integers.
     unsafe { call!(site.cuMemGetAddressRange_v2(&raw mut base, &raw mut bytes, ptr.0)) }?;
     Ok(AddressRange { base: DevicePtr(base), bytes: bytes as u64 })
 }
 
-/// Refuses size 0 (rule 4).
-pub(crate) fn positive(site: Site<'_>, call: &'static str, bytes: u64) -> Result<()> {
-    if bytes == 0 {
-        return Err(site.invalid(call, "a size is at least 1 byte"));
+// The driver's bits for both ways are those of `HostFlags`: 1 portable, 2 mapped, 4 write-combined.
+impl HostCalls for CudaDriver {
+    fn host_malloc(site: Site<'_, Self>, bytes: usize, flags: HostFlags) -> Result<u64> {
+        let mut memory = ptr::null_mut();
+        // SAFETY: the function writes one address.
+        unsafe { call!(site.cuMemHostAlloc(&raw mut memory, bytes, flags.bits())) }?;
+        Ok(number(memory))
     }
-    Ok(())
+
+    unsafe fn host_free(site: Site<'_, Self>, ptr: u64) -> Result<()> {
+        // SAFETY: rule 3, which the caller keeps; the driver refuses what it did not hand out.
+        unsafe { call!(site.cuMemFreeHost(pointer(ptr))) }
+    }
+
+    unsafe fn register(site: Site<'_, Self>, ptr: u64, bytes: usize, flags: HostFlags) -> Result<()> {
+        // SAFETY: the caller promises that the range is host memory until it is unregistered.
+        unsafe { call!(site.cuMemHostRegister_v2(pointer(ptr), bytes, flags.bits())) }
+    }
+
+    unsafe fn unregister(site: Site<'_, Self>, ptr: u64) -> Result<()> {
+        // SAFETY: rule 3, which the caller keeps; the driver refuses what is not registered.
+        unsafe { call!(site.cuMemHostUnregister(pointer(ptr))) }
+    }
+
+    fn device_pointer(site: Site<'_, Self>, ptr: u64) -> Result<u64> {
+        let mut found = 0;
+        // SAFETY: the function writes one address, and refuses memory that is not page-locked.
+        unsafe { call!(site.cuMemHostGetDevicePointer_v2(&raw mut found, pointer(ptr), 0)) }?;
+        Ok(found)
+    }
 }
 
-/// Refuses memory that is not aligned as the contract promises; the caller gives it back.
-pub(crate) fn aligned(site: Site<'_>, ptr: u64, call: &'static str) -> Result<DevicePtr> {
-    if ptr != 0 && ptr.is_multiple_of(ALIGNMENT) {
-        return Ok(DevicePtr(ptr));
+impl ManagedCalls for CudaDriver {
+    fn malloc_managed(site: Site<'_, Self>, bytes: usize) -> Result<u64> {
+        let flags = CUmemAttach_flags::CU_MEM_ATTACH_GLOBAL as c_uint;
+        let mut ptr = 0;
+        // SAFETY: the function writes one address.
+        unsafe { call!(site.cuMemAllocManaged(&raw mut ptr, bytes, flags)) }?;
+        Ok(ptr)
     }
-    let detail = format!("the driver handed out {ptr:#x}, which is not aligned to {ALIGNMENT} bytes");
-    Err(site.refuse(ErrorKind::Other, call, detail))
+
+    unsafe fn prefetch_async(
+        site: Site<'_, Self>,
+        ptr: DevicePtr,
+        bytes: usize,
+        to: Option<DeviceIndex>,
+        stream: Stream,
+    ) -> Result<()> {
+        let target = match to {
+            Some(to) => site.driver().device(to)?.number,
+            None => HOST,
+        };
+        // SAFETY: rule 2 for the range.
+        unsafe { call!(site.cuMemPrefetchAsync(ptr.0, bytes, target, pointer(stream.raw))) }
+    }
+
+    unsafe fn write_value32(site: Site<'_, Self>, stream: Stream, at: u64, value: u32) -> Result<()> {
+        let flags = CUstreamWriteValue_flags::CU_STREAM_WRITE_VALUE_DEFAULT as c_uint;
+        // SAFETY: rule 2 for the four bytes.
+        unsafe { call!(site.cuStreamWriteValue32_v2(pointer(stream.raw), at, value, flags)) }
+    }
 }
 
-/// Undoing the first half of something failed; the error of the second half is what the caller gets.
-pub(crate) fn log_undo(undone: std::result::Result<(), BackendError>) {
-    if let Err(error) = undone {
-        tracing::error!(%error, "could not undo a call that failed half way");
+fn pool_attribute_number(which: DriverPoolAttribute) -> c_uint {
+    (match which {
+        DriverPoolAttribute::ReleaseThreshold => CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD,
+        DriverPoolAttribute::ReservedCurrent => CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT,
+        DriverPoolAttribute::ReservedHigh => CUmemPool_attribute::CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH,
+        DriverPoolAttribute::UsedCurrent => CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_CURRENT,
+        DriverPoolAttribute::UsedHigh => CUmemPool_attribute::CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+    }) as c_uint
+}
+
+/// The pool that serves a device unless the program chose another; it lives as long as the driver.
+fn pool(site: Site<'_, CudaDriver>) -> Result<CUmemoryPool> {
+    let device = site.driver().device(site.device())?.number;
+    let mut pool = ptr::null_mut();
+    // SAFETY: the function writes one handle.
+    unsafe { call!(site.cuDeviceGetDefaultMemPool(&raw mut pool, device)) }?;
+    Ok(pool)
+}
+
+impl PoolCalls for CudaDriver {
+    fn malloc_async(site: Site<'_, Self>, bytes: usize, stream: Stream) -> Result<u64> {
+        let mut ptr = 0;
+        // SAFETY: rule 1; the function writes one address.
+        unsafe { call!(site.cuMemAllocAsync(&raw mut ptr, bytes, pointer(stream.raw))) }?;
+        Ok(ptr)
+    }
+
+    unsafe fn free_async(site: Site<'_, Self>, ptr: u64, stream: Stream) -> Result<()> {
+        // SAFETY: rule 3 in stream order, which the caller keeps.
+        unsafe { call!(site.cuMemFreeAsync(ptr, pointer(stream.raw))) }
+    }
+
+    fn trim(site: Site<'_, Self>, keep: usize) -> Result<()> {
+        let pool = pool(site)?;
+        // SAFETY: the pool is live.
+        unsafe { call!(site.cuMemPoolTrimTo(pool, keep)) }
+    }
+
+    fn pool_attribute(site: Site<'_, Self>, which: DriverPoolAttribute) -> Result<u64> {
+        let (pool, which) = (pool(site)?, pool_attribute_number(which));
+        let mut value = 0_u64;
+        // SAFETY: for these attributes the function writes one 64-bit integer.
+        unsafe { call!(site.cuMemPoolGetAttribute(pool, which, (&raw mut value).cast())) }?;
+        Ok(value)
+    }
+
+    fn set_pool_attribute(site: Site<'_, Self>, which: DriverPoolAttribute, mut value: u64) -> Result<()> {
+        let (pool, which) = (pool(site)?, pool_attribute_number(which));
+        // SAFETY: for these attributes the function reads one 64-bit integer.
+        unsafe { call!(site.cuMemPoolSetAttribute(pool, which, (&raw mut value).cast())) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pool_attributes_have_the_headers_numbers() {
+        let numbers = [
+            (DriverPoolAttribute::ReleaseThreshold, 4),
+            (DriverPoolAttribute::ReservedCurrent, 5),
+            (DriverPoolAttribute::ReservedHigh, 6),
+            (DriverPoolAttribute::UsedCurrent, 7),
+            (DriverPoolAttribute::UsedHigh, 8),
+        ];
+        for (which, number) in numbers {
+            assert_eq!(pool_attribute_number(which), number, "{which:?}");
+        }
     }
 }

@@ -2,24 +2,22 @@
 
 mod arguments;
 
-use crate::context::Device;
-use crate::cuda::Cuda;
-use crate::driver::Driver;
-use crate::physical::Memory;
+use crate::Cuda;
+use crate::library::{CudaDriver, Device};
 use crate::symbols::Functions;
-use backend_api::types::{DeviceIndex, DeviceKind, DevicePtr};
+use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{
-    Backend, Capture, CaptureStatus, ErrorKind, Graph, HandleType, LabelOwner, PointerKind, Readiness,
-    VirtualMemory,
+    Backend, Capture, CaptureStatus, ErrorKind, Graph, HandleType, PointerKind, Readiness, VirtualMemory,
 };
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUpointer_attribute, CUstream,
-    cuuint64_t,
+    CUcontext, CUdevice, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUpointer_attribute, CUstream, cuuint64_t,
 };
 use libloading::Library;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::without_provenance_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -87,6 +85,43 @@ unsafe extern "C" fn attribute(data: *mut c_void, attribute: c_uint, _at: CUdevi
     0
 }
 
+unsafe extern "C" fn address_reserve(
+    at: *mut CUdeviceptr,
+    _bytes: usize,
+    _alignment: usize,
+    _hint: CUdeviceptr,
+    _flags: c_ulonglong,
+) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { at.write(RESERVATION) };
+    0
+}
+
+unsafe extern "C" fn create(
+    handle: *mut CUmemGenericAllocationHandle,
+    _bytes: usize,
+    _properties: *const CUmemAllocationProp,
+    _flags: c_ulonglong,
+) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { handle.write(7) };
+    0
+}
+
+unsafe extern "C" fn map(
+    _at: CUdeviceptr,
+    _bytes: usize,
+    _offset: usize,
+    _handle: CUmemGenericAllocationHandle,
+    _flags: c_ulonglong,
+) -> c_int {
+    0
+}
+
+unsafe extern "C" fn unmap(_at: CUdeviceptr, _bytes: usize) -> c_int {
+    0
+}
+
 unsafe extern "C" fn address_free(_at: CUdeviceptr, _bytes: usize) -> c_int {
     ADDRESS_FREES.set(ADDRESS_FREES.get() + 1);
     0
@@ -134,26 +169,37 @@ unsafe extern "C" fn launch(_executable: CUgraphExec, _stream: CUstream) -> c_in
     if others == 0 { 0 } else { ILLEGAL_ADDRESS }
 }
 
-/// Two devices, and the functions above.
-fn scripted() -> Cuda {
+/// The functions above.
+fn functions() -> Functions {
     // SAFETY: the C library is loaded already; it has none of the driver's functions.
     let library = unsafe { Library::new("libc.so.6") }.unwrap();
-    let functions = Functions {
+    Functions {
         cuDevicePrimaryCtxRetain: Some(retain),
         cuDevicePrimaryCtxRelease_v2: Some(release),
         cuCtxGetCurrent: Some(current),
         cuCtxPushCurrent_v2: Some(push),
         cuCtxPopCurrent_v2: Some(pop),
         cuPointerGetAttribute: Some(attribute),
+        cuMemAddressReserve: Some(address_reserve),
         cuMemAddressFree: Some(address_free),
+        cuMemCreate: Some(create),
+        cuMemMap: Some(map),
+        cuMemUnmap: Some(unmap),
         cuStreamGetCaptureInfo_v2: Some(capture_info),
         cuGraphInstantiateWithFlags: Some(instantiate),
         cuGraphLaunch: Some(launch),
         ..Functions::look_up(&library)
-    };
-    let driver = Driver { functions, library: "scripted".into(), version: 12_090 };
-    let label = LabelOwner::claim(DeviceKind::Cuda, "cuda").unwrap();
-    Cuda::of(driver, vec![Device::new(0), Device::new(1)], label)
+    }
+}
+
+/// Two devices of a driver with such functions.
+fn over(functions: Functions) -> Arc<Cuda> {
+    let devices = vec![Device::new(0), Device::new(1)];
+    Cuda::over(CudaDriver { functions, library: "scripted".into(), version: 12_090, devices }).unwrap()
+}
+
+fn scripted() -> Arc<Cuda> {
+    over(functions())
 }
 
 fn stack() -> Vec<usize> {
@@ -164,7 +210,7 @@ fn stack() -> Vec<usize> {
 fn a_pop_that_popped_and_answers_an_earlier_error_is_not_repeated() {
     let cuda = scripted();
     CONTEXTS.set(vec![PROGRAMS_OWN]);
-    let entered = cuda.enter(DEVICE, "cuMemGetInfo").unwrap();
+    let entered = cuda.context().enter(DEVICE, "cuMemGetInfo").unwrap();
     assert_eq!(stack(), [PROGRAMS_OWN, PRIMARY]);
     NEXT_POP.set(Some((ILLEGAL_ADDRESS, true)));
     drop(entered);
@@ -175,7 +221,7 @@ fn a_pop_that_popped_and_answers_an_earlier_error_is_not_repeated() {
 fn a_pop_that_was_refused_is_tried_again() {
     let cuda = scripted();
     CONTEXTS.set(vec![PROGRAMS_OWN]);
-    let entered = cuda.enter(DEVICE, "cuMemGetInfo").unwrap();
+    let entered = cuda.context().enter(DEVICE, "cuMemGetInfo").unwrap();
     NEXT_POP.set(Some((999, false)));
     drop(entered);
     assert_eq!(stack(), [PROGRAMS_OWN]);
@@ -185,36 +231,39 @@ fn a_pop_that_was_refused_is_tried_again() {
 fn a_lost_device_does_not_hide_the_memory_of_others() {
     let cuda = scripted();
     for device in [DEVICE, DeviceIndex(1)] {
-        drop(cuda.enter(device, "cuMemGetInfo").unwrap());
+        drop(cuda.context().enter(device, "cuMemGetInfo").unwrap());
     }
-    let lost = cuda.enter(DEVICE, "cuMemGetInfo").unwrap();
+    let lost = cuda.context().enter(DEVICE, "cuMemGetInfo").unwrap();
     lost.status("cuMemGetInfo", ILLEGAL_ADDRESS).unwrap_err();
     drop(lost);
-    assert_eq!(cuda.enter(DEVICE, "cuMemGetInfo").unwrap_err().code, ILLEGAL_ADDRESS);
+    assert_eq!(cuda.context().enter(DEVICE, "cuMemGetInfo").unwrap_err().code, ILLEGAL_ADDRESS);
     assert_eq!(cuda.pointer_info(DevicePtr(PAGE)).unwrap().kind, PointerKind::Device);
 }
 
 #[test]
 fn not_ready_is_a_value_and_nothing_else_is() {
     let cuda = scripted();
-    let site = cuda.site(DEVICE, "cuEventQuery").unwrap();
+    let site = cuda.context().site(DEVICE, "cuEventQuery").unwrap();
     assert_eq!(site.readiness("cuEventQuery", 0).unwrap(), Readiness::Ready);
     assert_eq!(site.readiness("cuEventQuery", 600).unwrap(), Readiness::NotReady);
     assert_eq!(site.readiness("cuEventQuery", 719).unwrap_err().kind, ErrorKind::DeviceLost);
 }
 
-fn two_mappings() -> Cuda {
-    let cuda = scripted();
-    cuda.physical.reserved(RESERVATION, 4 * PAGE, DEVICE);
-    cuda.physical.add(7, Memory { device: DEVICE, bytes: Some(PAGE), handle_type: HandleType::None });
-    cuda.physical.mapped(RESERVATION, PAGE, 7);
-    cuda.physical.mapped(RESERVATION + PAGE, PAGE, 7);
+/// Four pages are reserved, and the first two mapped.
+fn two_mappings(functions: Functions) -> Arc<Cuda> {
+    let cuda = over(functions);
+    let at = cuda.reserve_address(DEVICE, 4 * PAGE, 0, DevicePtr::NULL).unwrap();
+    let handle = cuda.create_physical(DEVICE, PAGE, HandleType::None).unwrap();
+    for at in [at, DevicePtr(at.0 + PAGE)] {
+        // SAFETY: a scripted driver, which maps nothing.
+        unsafe { cuda.map(at, PAGE, handle) }.unwrap();
+    }
     cuda
 }
 
 #[test]
 fn the_base_of_virtual_memory_is_its_mapping_and_not_the_reservation() {
-    let cuda = two_mappings();
+    let cuda = two_mappings(functions());
     let info = cuda.pointer_info(DevicePtr(RESERVATION + PAGE + 8)).unwrap();
     assert_eq!((info.kind, info.device), (PointerKind::Device, Some(DEVICE)));
     assert_eq!(info.base, DevicePtr(RESERVATION + PAGE));
@@ -224,12 +273,13 @@ fn the_base_of_virtual_memory_is_its_mapping_and_not_the_reservation() {
 
 #[test]
 fn addresses_in_which_something_is_mapped_are_not_given_up() {
-    let cuda = two_mappings();
+    let cuda = two_mappings(functions());
     // SAFETY: a scripted driver, which frees nothing.
     let refused = unsafe { cuda.release_address(DevicePtr(RESERVATION), 4 * PAGE) }.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::InvalidValue);
     assert_eq!(ADDRESS_FREES.get(), 0);
-    cuda.physical.take_mappings(RESERVATION, 2 * PAGE);
+    // SAFETY: as above.
+    unsafe { cuda.unmap(DevicePtr(RESERVATION), 2 * PAGE) }.unwrap();
     // SAFETY: as above.
     unsafe { cuda.release_address(DevicePtr(RESERVATION), 4 * PAGE) }.unwrap();
     assert_eq!(ADDRESS_FREES.get(), 1);
@@ -248,7 +298,7 @@ fn the_status_of_a_capture_needs_no_dependencies() {
 #[test]
 fn a_graph_is_launched_by_one_thread_at_a_time() {
     let cuda = scripted();
-    let graph = Graph { raw: 0x4000, backend: cuda.id };
+    let graph = Graph { raw: 0x4000, backend: cuda.id() };
     let stream = cuda.default_stream(DEVICE);
     thread::scope(|scope| {
         for _ in 0..4 {

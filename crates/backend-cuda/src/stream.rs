@@ -1,66 +1,119 @@
-//! Streams.
+//! Streams and events.
 
-use crate::cuda::Cuda;
-use crate::driver::{Site, given_back, number, pointer};
-use backend_api::types::{DeviceIndex, Event, Stream};
-use backend_api::{PriorityRange, Readiness, Result};
-use cudarc::driver::sys::CUstream_flags;
-use std::ffi::c_uint;
+use crate::library::CudaDriver;
+use backend_api::types::{Event, Stream};
+use backend_api::{EventFlags, PriorityRange, Readiness, Result};
+use backend_support::{EventCalls, HostEntry, Site, StreamCalls, call, number, pointer, query};
+use cudarc::driver::sys::{CUevent_flags, CUstream_flags};
+use std::ffi::{c_uint, c_void};
 use std::ptr;
 
-impl Cuda {
-    pub(crate) fn create_stream(&self, device: DeviceIndex, priority: i32) -> Result<Stream> {
-        let entered = self.enter(device, "cuStreamCreateWithPriority")?;
-        let range = range(*entered)?;
-        // The driver counts as the contract does: 0 is normal, negative is more urgent.
-        let priority = priority.min(range.least).max(range.greatest);
+impl StreamCalls for CudaDriver {
+    fn create_stream(site: Site<'_, Self>, priority: i32) -> Result<u64> {
         let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as c_uint;
         let mut stream = ptr::null_mut();
         // SAFETY: the function writes one handle.
-        unsafe { call!(entered.cuStreamCreateWithPriority(&raw mut stream, flags, priority)) }?;
-        Ok(Stream { raw: number(stream), device, backend: self.id })
+        unsafe { call!(site.cuStreamCreateWithPriority(&raw mut stream, flags, priority)) }?;
+        Ok(number(stream))
     }
 
-    pub(crate) unsafe fn destroy_stream(&self, stream: Stream) -> Result<()> {
-        let destroy = || {
-            let entered = self.enter_handle(stream.backend, stream.device, "cuStreamDestroy")?;
-            if stream.raw == 0 {
-                return Err(entered.invalid("cuStreamDestroy", "the default stream cannot be destroyed"));
-            }
-            // SAFETY: rule 1, and the caller uses the handle no more.
-            unsafe { call!(entered.cuStreamDestroy_v2(pointer(stream.raw))) }
-        };
-        given_back(destroy())
+    unsafe fn destroy_stream(site: Site<'_, Self>, stream: Stream) -> Result<()> {
+        // SAFETY: rule 1, and the caller uses the handle no more.
+        unsafe { call!(site.cuStreamDestroy_v2(pointer(stream.raw))) }
     }
 
-    pub(crate) fn priority_range(&self, device: DeviceIndex) -> Result<PriorityRange> {
-        let entered = self.enter(device, "cuCtxGetStreamPriorityRange")?;
-        range(*entered)
+    fn priority_range(site: Site<'_, Self>) -> Result<PriorityRange> {
+        let (mut least, mut greatest) = (0, 0);
+        // SAFETY: the function writes two integers.
+        unsafe { call!(site.cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest)) }?;
+        Ok(PriorityRange { least, greatest })
     }
 
-    pub(crate) fn query_stream(&self, stream: Stream) -> Result<Readiness> {
-        let entered = self.enter_handle(stream.backend, stream.device, "cuStreamQuery")?;
+    fn query_stream(site: Site<'_, Self>, stream: Stream) -> Result<Readiness> {
         // SAFETY: rule 1.
-        unsafe { query!(entered.cuStreamQuery(pointer(stream.raw))) }
+        unsafe { query!(site.cuStreamQuery(pointer(stream.raw))) }
     }
 
-    pub(crate) fn synchronize_stream(&self, stream: Stream) -> Result<()> {
-        let entered = self.enter_handle(stream.backend, stream.device, "cuStreamSynchronize")?;
+    fn synchronize_stream(site: Site<'_, Self>, stream: Stream) -> Result<()> {
         // SAFETY: rule 1.
-        unsafe { call!(entered.cuStreamSynchronize(pointer(stream.raw))) }
+        unsafe { call!(site.cuStreamSynchronize(pointer(stream.raw))) }
     }
 
-    pub(crate) fn wait_event(&self, stream: Stream, event: Event) -> Result<()> {
-        let entered = self.enter_handle(stream.backend, stream.device, "cuStreamWaitEvent")?;
-        self.own(event.backend, event.device, "cuStreamWaitEvent")?;
+    fn wait_event(site: Site<'_, Self>, stream: Stream, event: Event) -> Result<()> {
         // SAFETY: rule 1 for both; the event may be of another device.
-        unsafe { call!(entered.cuStreamWaitEvent(pointer(stream.raw), pointer(event.raw), 0)) }
+        unsafe { call!(site.cuStreamWaitEvent(pointer(stream.raw), pointer(event.raw), 0)) }
+    }
+
+    unsafe fn launch_host_function(
+        site: Site<'_, Self>,
+        stream: Stream,
+        function: HostEntry,
+        data: *mut c_void,
+    ) -> Result<()> {
+        // SAFETY: rule 1; the caller answers for the function and its data.
+        unsafe { call!(site.cuLaunchHostFunc(pointer(stream.raw), Some(function), data)) }
     }
 }
 
-fn range(site: Site<'_>) -> Result<PriorityRange> {
-    let (mut least, mut greatest) = (0, 0);
-    // SAFETY: the function writes two integers.
-    unsafe { call!(site.cuCtxGetStreamPriorityRange(&raw mut least, &raw mut greatest)) }?;
-    Ok(PriorityRange { least, greatest })
+fn driver_flags(flags: EventFlags) -> c_uint {
+    let mut bits = CUevent_flags::CU_EVENT_DEFAULT as c_uint;
+    if !flags.contains(EventFlags::TIMING) {
+        bits |= CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint;
+    }
+    if flags.contains(EventFlags::BLOCKING_SYNC) {
+        bits |= CUevent_flags::CU_EVENT_BLOCKING_SYNC as c_uint;
+    }
+    if flags.contains(EventFlags::INTERPROCESS) {
+        bits |= CUevent_flags::CU_EVENT_INTERPROCESS as c_uint;
+    }
+    bits
+}
+
+impl EventCalls for CudaDriver {
+    fn create_event(site: Site<'_, Self>, flags: EventFlags) -> Result<u64> {
+        let mut event = ptr::null_mut();
+        // SAFETY: the function writes one handle.
+        unsafe { call!(site.cuEventCreate(&raw mut event, driver_flags(flags))) }?;
+        Ok(number(event))
+    }
+
+    unsafe fn destroy_event(site: Site<'_, Self>, event: Event) -> Result<()> {
+        // SAFETY: rule 1, and the caller uses the handle no more.
+        unsafe { call!(site.cuEventDestroy_v2(pointer(event.raw))) }
+    }
+
+    fn record_event(site: Site<'_, Self>, event: Event, stream: Stream) -> Result<()> {
+        // SAFETY: rule 1 for both.
+        unsafe { call!(site.cuEventRecord(pointer(event.raw), pointer(stream.raw))) }
+    }
+
+    fn query_event(site: Site<'_, Self>, event: Event) -> Result<Readiness> {
+        // SAFETY: rule 1.
+        unsafe { query!(site.cuEventQuery(pointer(event.raw))) }
+    }
+
+    fn synchronize_event(site: Site<'_, Self>, event: Event) -> Result<()> {
+        // SAFETY: rule 1.
+        unsafe { call!(site.cuEventSynchronize(pointer(event.raw))) }
+    }
+
+    fn elapsed_ms(site: Site<'_, Self>, start: Event, end: Event) -> Result<f32> {
+        let mut elapsed = 0.0;
+        // SAFETY: rule 1 for both; the function writes one number.
+        unsafe { call!(site.cuEventElapsedTime(&raw mut elapsed, pointer(start.raw), pointer(end.raw))) }?;
+        Ok(elapsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_the_drivers() {
+        assert_eq!(driver_flags(EventFlags::empty()), 2);
+        assert_eq!(driver_flags(EventFlags::TIMING), 0);
+        assert_eq!(driver_flags(EventFlags::BLOCKING_SYNC), 3);
+        assert_eq!(driver_flags(EventFlags::INTERPROCESS), 6);
+    }
 }

@@ -2,17 +2,21 @@
 //! running out of memory.
 
 use backend_api::{BackendError, ErrorKind};
+use backend_support::Keeps;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// So close to the limit it is descriptors that ran out: the runtime opens several for one handle.
 const MARGIN: u64 = 16;
 
 /// Descriptors that must stay open on behalf of one piece of physical memory.
+#[derive(Clone, Debug, Default)]
+pub struct Descriptors(Arc<Open>);
+
 #[derive(Debug, Default)]
-pub(crate) struct Descriptors {
+struct Open {
     /// What was exported: older runtimes may answer a bad descriptor for a second export after the first one
     /// was closed, so there is one export, and copies of it.
     exported: Mutex<Option<OwnedFd>>,
@@ -24,19 +28,15 @@ fn lock<T>(descriptors: &Mutex<T>) -> MutexGuard<'_, T> {
     descriptors.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Descriptors {
-    /// Keeps a descriptor that was given to the runtime.
-    pub(crate) fn keep_import(&self, imported: OwnedFd) {
-        lock(&self.imported).push(imported);
-    }
+impl Keeps for Descriptors {
+    const IMPORTS: bool = true;
 
-    /// A copy of the exported descriptor; `export` makes the first one.
-    pub(crate) fn exported(
+    fn exported(
         &self,
         export: impl FnOnce() -> Result<OwnedFd, BackendError>,
         not_copied: impl FnOnce(io::Error) -> BackendError,
     ) -> Result<OwnedFd, BackendError> {
-        let mut kept = lock(&self.exported);
+        let mut kept = lock(&self.0.exported);
         let first = match kept.take() {
             Some(first) => first,
             None => export()?,
@@ -44,14 +44,20 @@ impl Descriptors {
         kept.insert(first).try_clone().map_err(not_copied)
     }
 
-    /// Whether an imported descriptor is still kept.
-    pub(crate) fn import_is_pending(&self) -> bool {
-        !lock(&self.imported).is_empty()
+    fn keep_import(&self, imported: OwnedFd) {
+        lock(&self.0.imported).push(imported);
     }
 
-    /// Access is set wherever the memory is mapped: imported descriptors have been read.
-    pub(crate) fn import_is_done(&self) {
-        lock(&self.imported).clear();
+    fn import_is_pending(&self) -> bool {
+        !lock(&self.0.imported).is_empty()
+    }
+
+    fn import_is_done(&self) {
+        lock(&self.0.imported).clear();
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 }
 

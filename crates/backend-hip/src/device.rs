@@ -1,27 +1,11 @@
 //! Devices: attributes, properties, waiting.
 
-use crate::context::ordinal;
-use crate::driver::Site;
-use crate::error;
-use crate::hip::Hip;
-use backend_api::types::DeviceIndex;
-use backend_api::{Attribute, DeviceProperties, ErrorKind, Result};
+use crate::library::{HipDriver, ordinal};
+use backend_api::{Attribute, Result};
+use backend_support::{AttributeSource as Answer, DeviceCalls, Site, call, text};
 use hip_sys::abi7 as abi;
 use hip_sys::{Generation, Version};
-use std::ffi::{CStr, c_char, c_int, c_uint};
-
-const CALL: &str = "hipDeviceGetAttribute";
-
-/// Where an attribute's answer is found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    /// The runtime is asked under this number.
-    Asked(c_uint),
-    /// It is the same for all devices of this runtime.
-    Known(i64),
-    /// Nobody says.
-    None,
-}
+use std::ffi::{c_char, c_int, c_uint};
 
 fn answer(attribute: Attribute, version: Version) -> Answer {
     let has_virtual_memory = Generation::of(version) > Some(Generation::Five);
@@ -53,93 +37,73 @@ fn answer(attribute: Attribute, version: Version) -> Answer {
     }
 }
 
-impl Hip {
-    pub(crate) fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
-        let site = self.site(device, CALL)?;
-        let number = match answer(attribute, self.driver.version) {
-            Answer::Asked(number) => number,
-            Answer::Known(value) => return Ok(value),
-            Answer::None => {
-                let detail = format!("{attribute:?} has no number in HIP {}", self.driver.version);
-                return Err(site.refuse(ErrorKind::NotSupported, CALL, detail));
-            }
-        };
-        let mut value = 0;
-        // SAFETY: the function writes one integer; an unknown number is answered with an error.
-        let asked = unsafe { call!(site.hipDeviceGetAttribute(&raw mut value, number, ordinal(device))) };
-        asked.map(|()| i64::from(value)).map_err(|failed| {
-            if failed.code != error::INVALID_VALUE {
-                return failed;
-            }
-            let detail = format!("this runtime does not know attribute {number} ({attribute:?})");
-            site.refuse(ErrorKind::NotSupported, CALL, detail)
-        })
+// Scalar questions only: the property struct has another layout in 5 than in 6, and its function's plain name means the
+// old one in all of them.
+impl DeviceCalls for HipDriver {
+    fn attribute_source(&self, attribute: Attribute) -> Answer {
+        answer(attribute, self.version)
     }
 
-    // Scalar questions only: the property struct has another layout in 5 than in 6, and its function's plain
-    // name means the old one in all of them.
-    pub(crate) fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties> {
-        let site = self.site(device, "hipDeviceGetName")?;
-        let number = self.device(device, "hipDeviceGetName")?.number;
+    fn api(&self) -> String {
+        format!("HIP {}", self.version)
+    }
+
+    fn ask_attribute(site: Site<'_, Self>, number: c_uint) -> Result<c_int> {
+        let mut value = 0;
+        // SAFETY: the function writes one integer; an unknown number is answered with an error.
+        unsafe { call!(site.hipDeviceGetAttribute(&raw mut value, number, ordinal(site.device()))) }?;
+        Ok(value)
+    }
+
+    fn device_name(site: Site<'_, Self>) -> Result<String> {
+        let number = site.driver().number(site.device())?;
         let mut name: [c_char; 256] = [0; 256];
         // SAFETY: the function writes no more than the length it is given.
         unsafe { call!(site.hipDeviceGetName(name.as_mut_ptr(), 256, number)) }?;
+        Ok(text(&name))
+    }
+
+    fn total_memory(site: Site<'_, Self>) -> Result<u64> {
+        let number = site.driver().number(site.device())?;
         let mut total = 0;
         // SAFETY: the function writes one integer.
         unsafe { call!(site.hipDeviceTotalMem(&raw mut total, number)) }?;
-        let warp = self.attribute(device, Attribute::WarpSize)?;
-        Ok(DeviceProperties {
-            name: text(&name),
-            uuid: uuid(site, number)?,
-            pci_bus_id: pci_bus_id(site, device)?,
-            total_memory: total as u64,
-            warp_size: u32::try_from(warp).unwrap_or(0),
-        })
+        Ok(total as u64)
     }
 
-    pub(crate) fn has_primary_context(&self, device: DeviceIndex) -> Result<bool> {
-        let site = self.site(device, "hipDevicePrimaryCtxGetState")?;
-        let number = self.device(device, "hipDevicePrimaryCtxGetState")?.number;
+    fn uuid(site: Site<'_, Self>) -> Result<Option<[u8; 16]>> {
+        if site.driver().functions.hipDeviceGetUuid.is_none() {
+            return Ok(None);
+        }
+        let number = site.driver().number(site.device())?;
+        let mut uuid = abi::hipUUID { bytes: [0; 16] };
+        // SAFETY: the function writes 16 bytes.
+        unsafe { call!(site.hipDeviceGetUuid(&raw mut uuid, number)) }?;
+        Ok(Some(uuid.bytes.map(|byte| byte as u8)))
+    }
+
+    fn pci_bus_id(site: Site<'_, Self>) -> Result<Option<String>> {
+        if site.driver().functions.hipDeviceGetPCIBusId.is_none() {
+            return Ok(None);
+        }
+        let mut id: [c_char; 32] = [0; 32];
+        // SAFETY: the function writes no more than the length it is given.
+        unsafe { call!(site.hipDeviceGetPCIBusId(id.as_mut_ptr(), 32, ordinal(site.device()))) }?;
+        Ok(Some(text(&id)))
+    }
+
+    fn has_primary_context(site: Site<'_, Self>) -> Result<bool> {
+        let number = site.driver().number(site.device())?;
         let (mut flags, mut active) = (0, 0);
         // SAFETY: the function writes two integers.
         unsafe { call!(site.hipDevicePrimaryCtxGetState(number, &raw mut flags, &raw mut active)) }?;
         Ok(active != 0)
     }
 
-    pub(crate) fn synchronize_device(&self, device: DeviceIndex) -> Result<()> {
-        let entered = self.enter(device, "hipDeviceSynchronize")?;
+    fn synchronize(site: Site<'_, Self>) -> Result<()> {
         // SAFETY: waits for the current device.
-        unsafe { call!(entered.hipDeviceSynchronize()) }
+        unsafe { call!(site.hipDeviceSynchronize()) }
     }
-}
-
-/// Absent where the runtime has no such function; a failure of one that it has is an error.
-fn uuid(site: Site<'_>, number: c_int) -> Result<Option<[u8; 16]>> {
-    if site.functions().hipDeviceGetUuid.is_none() {
-        return Ok(None);
-    }
-    let mut uuid = abi::hipUUID { bytes: [0; 16] };
-    // SAFETY: the function writes 16 bytes.
-    unsafe { call!(site.hipDeviceGetUuid(&raw mut uuid, number)) }?;
-    Ok(Some(uuid.bytes.map(|byte| byte as u8)))
-}
-
-fn pci_bus_id(site: Site<'_>, device: DeviceIndex) -> Result<Option<String>> {
-    if site.functions().hipDeviceGetPCIBusId.is_none() {
-        return Ok(None);
-    }
-    let mut id: [c_char; 32] = [0; 32];
-    // SAFETY: the function writes no more than the length it is given.
-    unsafe { call!(site.hipDeviceGetPCIBusId(id.as_mut_ptr(), 32, ordinal(device))) }?;
-    Ok(Some(text(&id)))
-}
-
-fn text(buffer: &[c_char]) -> String {
-    let bytes: Vec<u8> = buffer.iter().map(|&byte| byte as u8).collect();
-    CStr::from_bytes_until_nul(&bytes).map_or_else(
-        |_| String::from_utf8_lossy(&bytes).into_owned(),
-        |text| text.to_string_lossy().into_owned(),
-    )
 }
 
 #[cfg(test)]
@@ -183,11 +147,5 @@ mod tests {
         }
         assert_eq!(answer(Attribute::GpuDirectRdmaWithVirtualMemory, SIX), Answer::None);
         assert_eq!(answer(Attribute::GpuDirectRdmaWithVirtualMemory, NEWEST), Answer::Asked(94));
-    }
-
-    #[test]
-    fn texts_end_at_the_zero_or_at_the_end() {
-        assert_eq!(text(&[77, 73, 0, 7]), "MI");
-        assert_eq!(text(&[77, 73]), "MI");
     }
 }

@@ -1,236 +1,332 @@
-//! Runtime calls: one way to make them, which sees that the function is there, converts the status, names the
-//! call, clears the error that the runtime keeps, and remembers a lost device.
+//! What AMD's runtime is: a device becomes a thread's current one by its number, and the error that the runtime keeps for
+//! the thread is cleared where a call of this backend made it.
 
 use crate::error;
-use backend_api::types::DeviceIndex;
-use backend_api::{BackendError, ErrorKind, Readiness, Result};
-use hip_sys::abi6::{Functions, hipError_t};
-use hip_sys::{Generation, Version};
+use crate::library::{self, HipDriver, ordinal};
+use backend_api::types::{DeviceIndex, DeviceKind};
+use backend_api::{ErrorKind, Result};
+use backend_support::errors::{ErrorTable, NO_DEVICE};
+use backend_support::{Abilities, Driver, Family, Names, Site, call, names, needs};
+use hip_sys::abi6::hipError_t;
+use hip_sys::{Generation, Library, Version};
 use std::ffi::{CStr, c_char, c_int};
-use std::fmt;
-use std::ptr;
-use std::sync::OnceLock;
-
-/// Calls a runtime function: `call!(site.hipFree(ptr))` is a `Result<()>`. `site` is a variable that is, or
-/// derefs to, a [`Site`].
-macro_rules! call {
-    ($site:ident.$function:ident($($argument:expr),* $(,)?)) => {
-        match $site.functions().$function {
-            Some(function) => $site.status(stringify!($function), function($($argument),*)),
-            None => Err($site.missing(stringify!($function))),
-        }
-    };
-}
-
-/// [`call!`] for a query: its answer is a [`Readiness`].
-macro_rules! query {
-    ($site:ident.$function:ident($($argument:expr),* $(,)?)) => {
-        match $site.functions().$function {
-            Some(function) => $site.readiness(stringify!($function), function($($argument),*)),
-            None => Err($site.missing(stringify!($function))),
-        }
-    };
-}
-
-/// Refuses where the library lacks one of some functions: `needs!(hip: hipMemMap, hipMemUnmap)`.
-macro_rules! needs {
-    ($hip:ident: $($function:ident),+ $(,)?) => {
-        $hip.needs(&[$((stringify!($function), $hip.driver.functions.$function.is_some())),+])
-    };
-}
 
 /// The name of code 999.
 const UNKNOWN_NAME: &str = "hipErrorUnknown";
 
-/// The loaded runtime.
-pub(crate) struct Driver {
-    /// What was found in the library. 6's declarations serve all generations: where a layout or a number is
-    /// another one in 5 or 7, the place that uses it asks [`generation`](Self::generation).
-    pub(crate) functions: Functions,
-    /// The name under which it was opened.
-    pub(crate) library: String,
-    /// The version that it reports.
-    pub(crate) version: Version,
-    /// Which layouts and numbers are its.
-    pub(crate) generation: Generation,
-}
+// SAFETY: the runtime's own promises for memory, events and waits; its rule for `hipMemRelease` is I4.
+unsafe impl Driver for HipDriver {
+    const KIND: DeviceKind = DeviceKind::Hip;
+    const NAME: &'static str = "hip";
+    const LOAD: &'static str = "Hip::load";
+    const NOUN: &'static str = "runtime";
+    const CURRENT: &'static str = "device";
+    const NAMES: Names = Names {
+        current: "hipGetDevice",
+        device_of_current: "hipGetDevice",
+        set_current: "hipSetDevice",
+        synchronize_device: "hipDeviceSynchronize",
+        malloc: "hipMalloc",
+        free: "hipFree",
+        pointer_attribute: "hipPointerGetAttributes",
+        memset_async: "hipMemsetAsync",
+        priority_range: "hipDeviceGetStreamPriorityRange",
+        create_event: "hipEventCreateWithFlags",
+        host_malloc: "hipHostMalloc",
+        host_free: "hipHostFree",
+        register: "hipHostRegister",
+        unregister: "hipHostUnregister",
+        device_pointer: "hipHostGetDevicePointer",
+        malloc_managed: "hipMallocManaged",
+        malloc_async: "hipMallocAsync",
+        free_async: "hipFreeAsync",
+        enable_peer: "hipDeviceEnablePeerAccess",
+        ..names!("hip")
+    };
+    const ERRORS: ErrorTable = error::TABLE;
+    const ABILITIES: Abilities = Abilities {
+        // How it takes addresses inside an allocation, and memory of another kind, differs by version.
+        checks_frees: false,
+        // Not before 7.14.
+        checks_captures: false,
+        // One whole mapping at a time.
+        checks_mappings: false,
+        // Fabric handles are known from 7.14 on.
+        checks_handle_types: false,
+        // What it says about virtual memory differs by version.
+        tells_mappings: false,
+        // It makes a handle for virtual memory, too.
+        tells_shareable: false,
+    };
+    const NO_HOST_ACCESS: &'static str = "an AMD device's memory is not in the host's address space; copy it";
 
-impl fmt::Debug for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Driver").field("library", &self.library).field("version", &self.version).finish()
+    type Status = hipError_t;
+    type Version = Version;
+    type Previous = c_int;
+
+    fn find() -> Result<Self> {
+        library::check(Library::open())
     }
-}
 
-impl Driver {
-    /// What the runtime calls a code; newer codes than the table's are asked of the runtime.
-    pub(crate) fn error_name(&self, code: c_int) -> String {
+    fn start(&mut self) -> Result<()> {
+        self.devices = devices(Site::of_driver(self))?;
+        let devices = self.devices.len();
+        tracing::debug!(library = self.library, version = %self.version, devices, "HIP loaded");
+        Ok(())
+    }
+
+    fn device_count(&self) -> u16 {
+        // No more than fit were accepted.
+        u16::try_from(self.devices.len()).unwrap_or(u16::MAX)
+    }
+
+    fn library(&self) -> &str {
+        &self.library
+    }
+
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn code(status: hipError_t) -> c_int {
+        status.cast_signed()
+    }
+
+    fn ask_error_name(&self, code: c_int) -> Option<String> {
         // For a code that the runtime does not know either, it gives the name of another one.
-        let no_other = |name: &String| *name != UNKNOWN_NAME;
-        let asked = || self.text(self.functions.hipGetErrorName, code).filter(no_other);
-        error::name(code).or_else(asked).unwrap_or_else(|| "unknown".into())
+        text(self.functions.hipGetErrorName, code).filter(|name| name != UNKNOWN_NAME)
     }
 
-    fn text(
-        &self,
-        question: Option<unsafe extern "C" fn(hipError_t) -> *const c_char>,
-        code: c_int,
-    ) -> Option<String> {
-        // SAFETY: the function takes any number.
-        let text = unsafe { question?(code.cast_unsigned()) };
-        if text.is_null() {
-            return None;
-        }
-        // SAFETY: the runtime points to a text of its own that ends with 0 and is never freed.
-        let text = unsafe { CStr::from_ptr(text) };
-        Some(text.to_string_lossy().into_owned())
+    fn ask_error_text(&self, code: c_int) -> Option<String> {
+        text(self.functions.hipGetErrorString, code)
     }
 
-    /// The typed form of a code.
-    pub(crate) fn error(&self, code: c_int, call: &'static str, device: DeviceIndex) -> BackendError {
-        let name = self.error_name(code);
-        let detail = match error::advice(code) {
-            "" if error::name(code).is_none() => match self.text(self.functions.hipGetErrorString, code) {
-                Some(text) => format!("{name}: {text}"),
-                None => name,
-            },
-            "" => name,
-            advice => format!("{name}: {advice}"),
-        };
-        BackendError::new(error::kind(code), code, call, device, detail)
-    }
-
-    /// Clears the error that the runtime keeps for the thread.
-    pub(crate) fn clear_error(&self) {
-        if let Some(last_error) = self.functions.hipGetLastError {
-            // SAFETY: the function takes nothing; it may be called at any time.
-            unsafe { last_error() };
-        }
-    }
-
-    /// Clears the kept error where it is the one that a call of this backend just answered; another one is
-    /// the program's own, and stays for it.
-    fn clear_own_error(&self, code: c_int) {
+    /// Another error than this one is the program's own, and stays for it.
+    fn forget_error(&self, code: c_int) {
         // SAFETY: the function takes nothing; it may be called at any time.
         let kept = self.functions.hipPeekAtLastError.map(|peek| unsafe { peek() });
         if kept.is_none_or(|kept| kept == code.cast_unsigned()) {
             self.clear_error();
         }
     }
-}
 
-/// Where a call is made: which runtime, about which device.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Site<'c> {
-    driver: &'c Driver,
-    device: DeviceIndex,
-    lost: Option<&'c OnceLock<c_int>>,
-}
-
-impl<'c> Site<'c> {
-    /// For calls about no device.
-    pub(crate) fn of_driver(driver: &'c Driver) -> Self {
-        Self { driver, device: DeviceIndex(0), lost: None }
-    }
-
-    /// For calls about a device; `lost` is set by the first fatal error.
-    pub(crate) fn of_device(driver: &'c Driver, device: DeviceIndex, lost: &'c OnceLock<c_int>) -> Self {
-        Self { driver, device, lost: Some(lost) }
-    }
-
-    pub(crate) fn device(&self) -> DeviceIndex {
-        self.device
-    }
-
-    pub(crate) fn functions(&self) -> &'c Functions {
-        &self.driver.functions
-    }
-
-    /// The result of a call that answered `code`.
-    pub(crate) fn status(&self, call: &'static str, code: hipError_t) -> Result<()> {
-        let code = code.cast_signed();
-        if code == error::SUCCESS {
-            return Ok(());
+    fn clear_error(&self) {
+        if let Some(last_error) = self.functions.hipGetLastError {
+            // SAFETY: the function takes nothing; it may be called at any time.
+            unsafe { last_error() };
         }
-        self.driver.clear_own_error(code);
-        let failed = self.driver.error(code, call, self.device);
-        if failed.kind == ErrorKind::DeviceLost
-            && let Some(lost) = self.lost
-            && lost.set(code).is_ok()
-        {
-            tracing::error!(error = %failed, "the device is lost");
+    }
+
+    fn lacks(&self, function: &'static str) -> String {
+        let Self { library, version, .. } = self;
+        format!("{library} (HIP {version}) has no function {function}: a newer ROCm may have it")
+    }
+
+    fn has(site: Site<'_, Self>, family: Family) -> Result<()> {
+        match family {
+            Family::VirtualMemory => {
+                needs!(site: hipMemGetAllocationGranularity, hipMemAddressReserve, hipMemAddressFree,
+                    hipMemCreate, hipMemRelease, hipMemMap, hipMemUnmap, hipMemSetAccess, hipMemGetAccess,
+                    hipMemRetainAllocationHandle)?;
+                has_known_properties(site)
+            }
+            Family::PhysicalSharing => {
+                needs!(site: hipMemExportToShareableHandle, hipMemImportFromShareableHandle)
+            }
+            Family::Ipc => needs!(site: hipIpcGetMemHandle, hipIpcOpenMemHandle, hipIpcCloseMemHandle,
+                hipIpcGetEventHandle, hipIpcOpenEventHandle),
+            Family::Peers => {
+                needs!(site: hipDeviceCanAccessPeer, hipDeviceEnablePeerAccess, hipMemcpyPeerAsync)
+            }
+            Family::Capture => needs!(site: hipStreamGetCaptureInfo_v2, hipStreamBeginCapture,
+                hipStreamEndCapture, hipThreadExchangeStreamCaptureMode, hipGraphInstantiateWithFlags,
+                hipGraphLaunch, hipGraphExecDestroy, hipGraphDestroy, hipGraphNodeGetDependencies,
+                hipUserObjectCreate, hipUserObjectRelease, hipGraphRetainUserObject,
+                hipGraphReleaseUserObject),
+            Family::DriverPools => needs!(site: hipMallocAsync, hipFreeAsync, hipDeviceGetDefaultMemPool,
+                hipMemPoolTrimTo, hipMemPoolGetAttribute, hipMemPoolSetAttribute),
+            Family::HostRegistration => {
+                needs!(site: hipHostRegister, hipHostUnregister, hipHostGetDevicePointer)
+            }
+            Family::ManagedMemory => needs!(site: hipMallocManaged, hipMemPrefetchAsync),
+            Family::StreamMemory => needs!(site: hipStreamWriteValue32),
+            // There are none, and nobody asks.
+            Family::Multicast => Ok(()),
         }
-        Err(failed)
     }
 
-    /// The answer of a query: "not ready" is a value, and is told without making an error first.
-    pub(crate) fn readiness(&self, call: &'static str, code: hipError_t) -> Result<Readiness> {
-        if code.cast_signed() == error::NOT_READY {
-            self.driver.clear_own_error(error::NOT_READY);
-            return Ok(Readiness::NotReady);
+    fn current_device(site: Site<'_, Self>) -> Result<Option<c_int>> {
+        current(site).map(Some)
+    }
+
+    fn index_of(&self, number: c_int) -> Option<DeviceIndex> {
+        let index = u16::try_from(number).ok().filter(|&index| usize::from(index) < self.devices.len());
+        index.map(DeviceIndex)
+    }
+
+    fn enter(site: Site<'_, Self>) -> Result<Option<c_int>> {
+        let current = current(site)?;
+        if current == ordinal(site.device()) {
+            return Ok(None);
         }
-        self.status(call, code).map(|()| Readiness::Ready)
+        Self::set_current(site)?;
+        Ok(Some(current))
     }
 
-    /// The error of a call whose function the library lacks.
-    pub(crate) fn missing(&self, call: &'static str) -> BackendError {
-        let Driver { library, version, .. } = self.driver;
-        self.refuse(
-            ErrorKind::NotSupported,
-            call,
-            format!("{library} (HIP {version}) has no function {call}: a newer ROCm may have it"),
-        )
+    fn leave(site: Site<'_, Self>, previous: &c_int) -> Result<()> {
+        // SAFETY: the function takes one integer, and this one was its own answer.
+        let restore = || unsafe { call!(site.hipSetDevice(*previous)) };
+        restore().or_else(|_| restore())
     }
 
-    /// An error that this backend finds itself.
-    pub(crate) fn refuse(
-        &self,
-        kind: ErrorKind,
-        call: &'static str,
-        detail: impl Into<String>,
-    ) -> BackendError {
-        BackendError::new(kind, 0, call, self.device, detail)
-    }
-
-    /// An error that this backend finds itself, and for which the runtime has a code.
-    pub(crate) fn known(&self, code: c_int, call: &'static str) -> BackendError {
-        self.driver.error(code, call, self.device)
-    }
-
-    /// An argument that is wrong before the runtime is asked.
-    pub(crate) fn invalid(&self, call: &'static str, detail: impl Into<String>) -> BackendError {
-        self.refuse(ErrorKind::InvalidValue, call, detail)
+    fn set_current(site: Site<'_, Self>) -> Result<()> {
+        // SAFETY: the function takes one integer; the device exists.
+        unsafe { call!(site.hipSetDevice(ordinal(site.device()))) }
     }
 }
 
-/// Giving something back while the runtime unloads has no effect and is no error: it gives all back.
-pub(crate) fn given_back(released: Result<()>) -> Result<()> {
-    match released {
-        Err(error) if error.code == error::DEINITIALIZED => Ok(()),
-        other => other,
+/// 5's property struct has the size of 6's and its fields in another order; memory made with the wrong one would
+/// be something else than was asked for.
+pub(crate) fn has_known_properties(site: Site<'_, HipDriver>) -> Result<()> {
+    let driver = site.driver();
+    if driver.generation > Generation::Five {
+        return Ok(());
     }
+    let detail = format!("HIP {} is older than 6.0, the oldest whose virtual memory is used", driver.version);
+    Err(site.refuse(ErrorKind::NotSupported, "hipMemCreate", detail))
 }
 
-/// A runtime pointer as the number that handles carry.
-pub(crate) fn number<T>(handle: *mut T) -> u64 {
-    handle.expose_provenance() as u64
+fn text(question: Option<unsafe extern "C" fn(hipError_t) -> *const c_char>, code: c_int) -> Option<String> {
+    // SAFETY: the function takes any number.
+    let text = unsafe { question?(code.cast_unsigned()) };
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: the runtime points to a text of its own that ends with 0 and is never freed.
+    let text = unsafe { CStr::from_ptr(text) };
+    Some(text.to_string_lossy().into_owned())
 }
 
-/// A handle's number (or an address) as the runtime's pointer.
-pub(crate) fn pointer<T>(number: u64) -> *mut T {
-    // On a 64-bit machine, and there is no other, nothing is cut off.
-    ptr::with_exposed_provenance_mut(number as usize)
+fn current(site: Site<'_, HipDriver>) -> Result<c_int> {
+    let mut device = 0;
+    // SAFETY: the function writes one integer.
+    unsafe { call!(site.hipGetDevice(&raw mut device)) }?;
+    Ok(device)
+}
+
+fn devices(site: Site<'_, HipDriver>) -> Result<Vec<c_int>> {
+    let mut count: c_int = 0;
+    // SAFETY: the function writes one integer.
+    unsafe { call!(site.hipGetDeviceCount(&raw mut count)) }?;
+    if count <= 0 {
+        return Err(site.known(NO_DEVICE, "hipGetDeviceCount"));
+    }
+    if count > c_int::from(u16::MAX) {
+        let detail = format!("{count} devices are more than can be numbered");
+        return Err(site.refuse(ErrorKind::NotSupported, "hipGetDeviceCount", detail));
+    }
+    let device = |ordinal| {
+        let mut number = 0;
+        // SAFETY: the function writes one integer.
+        unsafe { call!(site.hipDeviceGet(&raw mut number, ordinal)) }?;
+        Ok(number)
+    };
+    (0..count).map(device).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backend_api::Readiness;
+    use backend_support::DriverBackend;
+    use hip_sys::abi6::Functions;
+    use std::cell::Cell;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    thread_local! {
+        static CURRENT: Cell<c_int> = const { Cell::new(0) };
+        /// How many of the next calls that set the device are refused.
+        static REFUSED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    unsafe extern "C" fn count(out: *mut c_int) -> hipError_t {
+        // SAFETY: the caller's place.
+        unsafe { out.write(2) };
+        0
+    }
+
+    unsafe extern "C" fn get(out: *mut c_int, ordinal: c_int) -> hipError_t {
+        // SAFETY: the caller's place.
+        unsafe { out.write(ordinal) };
+        0
+    }
+
+    unsafe extern "C" fn current_device(out: *mut c_int) -> hipError_t {
+        // SAFETY: the caller's place.
+        unsafe { out.write(CURRENT.get()) };
+        0
+    }
+
+    unsafe extern "C" fn set_device(device: c_int) -> hipError_t {
+        if REFUSED.get() > 0 {
+            REFUSED.set(REFUSED.get() - 1);
+            return 999;
+        }
+        CURRENT.set(device);
+        0
+    }
+
+    /// A runtime of two devices that can do no more than switch between them.
+    fn scripted() -> Arc<DriverBackend<HipDriver>> {
+        let functions = Functions {
+            hipGetDeviceCount: Some(count),
+            hipDeviceGet: Some(get),
+            hipGetDevice: Some(current_device),
+            hipSetDevice: Some(set_device),
+            ..Functions::default()
+        };
+        let version = Version { major: 6, minor: 4, patch: 0 };
+        let (library, generation, devices) = ("scripted".into(), Generation::Six, Vec::new());
+        let mut driver = HipDriver { functions, library, version, generation, devices };
+        driver.start().unwrap();
+        DriverBackend::over(driver).unwrap()
+    }
 
     #[test]
-    fn only_an_unloading_runtime_forgives_a_release() {
-        let failed = |code| BackendError::new(error::kind(code), code, "hipFree", DeviceIndex(0), "");
-        assert!(given_back(Err(failed(4))).is_ok());
-        assert_eq!(given_back(Err(failed(201))).unwrap_err().kind, ErrorKind::Unusable);
-        assert_eq!(given_back(Err(failed(709))).unwrap_err().kind, ErrorKind::Unusable);
-        assert_eq!(given_back(Err(failed(1))).unwrap_err().kind, ErrorKind::InvalidValue);
+    fn a_device_that_is_not_restored_at_once_is_restored_at_the_second_try() {
+        let hip = scripted();
+        let entered = hip.context().enter(DeviceIndex(1), "hipMalloc").unwrap();
+        assert_eq!(CURRENT.get(), 1);
+        REFUSED.set(1);
+        drop(entered);
+        assert_eq!(CURRENT.get(), 0);
+    }
+
+    #[test]
+    fn not_ready_is_a_value_and_nothing_else_is() {
+        let hip = scripted();
+        let site = hip.context().site(DeviceIndex(0), "hipEventQuery").unwrap();
+        assert_eq!(site.readiness("hipEventQuery", 0).unwrap(), Readiness::Ready);
+        assert_eq!(site.readiness("hipEventQuery", 600).unwrap(), Readiness::NotReady);
+        assert_eq!(site.readiness("hipEventQuery", 719).unwrap_err().kind, ErrorKind::DeviceLost);
+    }
+
+    /// On a machine that has ROCm's runtime package and no AMD device, as CI's has.
+    #[test]
+    fn a_real_library_without_a_device_is_a_clean_no_device() {
+        match DriverBackend::<HipDriver>::load() {
+            Err(error) if error.kind == ErrorKind::NoDriver => println!("skipped: {error}"),
+            Err(error) => {
+                assert_eq!((error.kind, error.call), (ErrorKind::NoDevice, "hipGetDeviceCount"));
+                assert_eq!(error.code, 100);
+                assert!(error.detail.contains("hipErrorNoDevice"), "{}", error.detail);
+            }
+            Ok(hip) => {
+                let named = std::env::var_os(hip_sys::LIBRARY_VARIABLE).is_some();
+                assert!(named || Path::new("/dev/kfd").exists(), "{} found devices", hip.library());
+                println!("skipped: {} has {} devices", hip.library(), hip.context().devices().count());
+            }
+        }
     }
 }

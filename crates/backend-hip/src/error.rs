@@ -3,32 +3,21 @@
 //! Codes stay integers. Newer runtimes answer with numbers that no table knows.
 
 use backend_api::ErrorKind;
+use backend_support::errors::{ErrorRow, ErrorTable};
 use std::ffi::c_int;
 
-pub(crate) const SUCCESS: c_int = 0;
-pub(crate) const INVALID_VALUE: c_int = 1;
-pub(crate) const DEINITIALIZED: c_int = 4;
 pub(crate) const INVALID_DEVICE_POINTER: c_int = 17;
-pub(crate) const NO_DEVICE: c_int = 100;
-pub(crate) const INVALID_CONTEXT: c_int = 201;
-pub(crate) const INVALID_HANDLE: c_int = 400;
-pub(crate) const NOT_FOUND: c_int = 500;
-pub(crate) const NOT_READY: c_int = 600;
-pub(crate) const PEER_ACCESS_ALREADY_ENABLED: c_int = 704;
-pub(crate) const STREAM_CAPTURE_UNSUPPORTED: c_int = 900;
-pub(crate) const STREAM_CAPTURE_WRONG_THREAD: c_int = 908;
 
 use ErrorKind::{
     CaptureViolation, DeviceLost, InvalidValue, NoDevice, NoDriver, NotSupported, Other, OutOfMemory,
     Unusable,
 };
 
-/// Code, name without `hipError`, kind, and what to say where the name does not say it.
-type Row = (c_int, &'static str, ErrorKind, &'static str);
+pub(crate) const TABLE: ErrorTable = ErrorTable { success: "hipSuccess", prefix: "hipError", rows: ROWS };
 
 /// Ascending by code.
 #[rustfmt::skip]
-const TABLE: &[Row] = &[
+const ROWS: &[ErrorRow] = &[
     (1, "InvalidValue", InvalidValue, ""),
     (2, "OutOfMemory", OutOfMemory, ""),
     (3, "NotInitialized", Unusable, "the runtime is not initialised here; a forked child cannot use its parent's"),
@@ -112,29 +101,6 @@ const TABLE: &[Row] = &[
     (1054, "InvalidClusterSize", InvalidValue, ""),
 ];
 
-fn row(code: c_int) -> Option<&'static Row> {
-    let at = TABLE.binary_search_by_key(&code, |row| row.0).ok()?;
-    TABLE.get(at)
-}
-
-/// The runtime's name for a code, where the table has it.
-pub(crate) fn name(code: c_int) -> Option<String> {
-    if code == SUCCESS {
-        return Some("hipSuccess".into());
-    }
-    row(code).map(|row| format!("hipError{}", row.1))
-}
-
-/// What the engine should make of a code.
-pub(crate) fn kind(code: c_int) -> ErrorKind {
-    row(code).map_or(Other, |row| row.2)
-}
-
-/// What to say beyond the name; often nothing.
-pub(crate) fn advice(code: c_int) -> &'static str {
-    row(code).map_or("", |row| row.3)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,10 +108,10 @@ mod tests {
 
     #[test]
     fn the_table_is_ascending_so_that_every_row_is_found() {
-        assert!(TABLE.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        for row in TABLE {
-            assert_eq!(name(row.0).unwrap(), format!("hipError{}", row.1));
-            assert_eq!(kind(row.0), row.2);
+        assert!(ROWS.windows(2).all(|pair| pair[0].0 < pair[1].0));
+        for row in ROWS {
+            assert_eq!(TABLE.name(row.0).unwrap(), format!("hipError{}", row.1));
+            assert_eq!(TABLE.kind(row.0), row.2);
         }
     }
 
@@ -173,28 +139,28 @@ mod tests {
                 hipErrorStreamDetached, hipErrorInvalidClusterSize;
         };
         for (text, code) in declared {
-            assert_eq!(name(code.cast_signed()).as_deref(), Some(text));
+            assert_eq!(TABLE.name(code.cast_signed()).as_deref(), Some(text));
         }
-        assert_eq!(name(abi7::hipErrorTbd.cast_signed()), None, "the end of the list is no error");
+        assert_eq!(TABLE.name(abi7::hipErrorTbd.cast_signed()), None, "the end of the list is no error");
     }
 
     #[test]
     fn the_kinds_on_which_the_engine_acts() {
-        assert_eq!(kind(2), OutOfMemory);
-        assert_eq!(kind(1052), OutOfMemory);
-        assert_eq!(kind(100), NoDevice);
-        assert!((900..=908).all(|code| kind(code) == CaptureViolation));
-        assert!([700, 702, 710, 719].iter().all(|&code| kind(code) == DeviceLost));
+        assert_eq!(TABLE.kind(2), OutOfMemory);
+        assert_eq!(TABLE.kind(1052), OutOfMemory);
+        assert_eq!(TABLE.kind(100), NoDevice);
+        assert!((900..=908).all(|code| TABLE.kind(code) == CaptureViolation));
+        assert!([700, 702, 710, 719].iter().all(|&code| TABLE.kind(code) == DeviceLost));
         // Not sticky: the next launch may work.
-        assert_eq!(kind(701), Other);
-        assert_eq!(kind(1053), Other);
-        assert_eq!(kind(123_456), Other);
-        assert_eq!(name(123_456), None);
+        assert_eq!(TABLE.kind(701), Other);
+        assert_eq!(TABLE.kind(1053), Other);
+        assert_eq!(TABLE.kind(123_456), Other);
+        assert_eq!(TABLE.name(123_456), None);
     }
 
     #[test]
     fn no_other_code_has_such_a_kind() {
-        let of = |kind| TABLE.iter().filter(|row| row.2 == kind).map(|row| row.0).collect::<Vec<_>>();
+        let of = |kind| ROWS.iter().filter(|row| row.2 == kind).map(|row| row.0).collect::<Vec<_>>();
         assert_eq!(of(OutOfMemory), [2, 1052]);
         assert_eq!(of(Unusable), [3, 4, 201, 709]);
         assert_eq!(of(DeviceLost), [214, 700, 702, 710, 719]);

@@ -1,6 +1,6 @@
 //! Virtual memory in the runtime's terms, where those changed between versions.
 
-use crate::mapping::location;
+use crate::library::ordinal;
 use backend_api::types::DeviceIndex;
 use hip_sys::Version;
 use hip_sys::abi7 as abi;
@@ -23,6 +23,10 @@ pub(crate) fn properties_of(
             usage: 0,
         },
     }
+}
+
+pub(crate) fn location(device: DeviceIndex) -> abi::hipMemLocation {
+    abi::hipMemLocation { type_: abi::hipMemLocationTypeDevice, id: ordinal(device) }
 }
 
 /// Up to 7.0 the import reads the descriptor through a pointer; from 7.1 on its value stands in the pointer's

@@ -1,6 +1,6 @@
 //! AMD's HIP runtime as a Granule backend, loaded at run time.
 //!
-//! [`Hip::load`] finds the runtime's library; nothing is linked when Granule is built, and a machine without
+//! [`Hip::load`](DriverBackend::load) finds the runtime's library; nothing is linked when Granule is built, and a machine without
 //! ROCm gets a typed error that says what was looked for.
 //!
 //! # The library
@@ -16,6 +16,12 @@
 //! built: the numbers of the kinds of memory, the flag for peers of shared memory, how a descriptor is passed to
 //! the import of physical memory (by pointer up to 7.0), and which attributes there are. Virtual memory needs
 //! HIP 6 (5 has another property struct), attribute 89, and one whole cycle that works.
+//!
+//! # What is here
+//!
+//! The backend itself is [`backend_support::DriverBackend`], as for CUDA. This crate finds the runtime, makes its calls, and
+//! holds what is HIP's alone: what differs between versions, and what the runtime does not check or tell
+//! ([`Abilities`](backend_support::Abilities)).
 //!
 //! # Where HIP needs a word
 //!
@@ -36,35 +42,25 @@
 //! * After one of the fatal errors (an illegal address, a failed launch, ...) every call about the device answers
 //!   the same error, without asking the runtime.
 
-#[macro_use]
-mod driver;
-
-mod capture;
-mod context;
-mod contract;
-mod copy;
-mod descriptors;
-mod device;
-mod error;
-mod event;
-mod hip;
-mod host;
-mod host_function;
-mod ipc;
-mod layout;
-mod library;
-mod managed;
-mod mapping;
-mod memory;
-mod peers;
-mod physical;
-mod pools;
-mod probe;
 #[cfg(test)]
 mod scripted;
+
+mod descriptors;
+mod device;
+mod driver;
+mod error;
+mod graph;
+mod layout;
+mod library;
+mod mapping;
+mod memory;
+mod sharing;
 mod stream;
-mod stream_memory;
 mod virtual_memory;
 
-pub use hip::Hip;
+use backend_support::DriverBackend;
 pub use hip_sys::LIBRARY_VARIABLE;
+
+/// AMD's HIP runtime as a [`Backend`](backend_api::Backend). [`hip_sys::Library::open`] says where the runtime is looked
+/// for; the environment variable `GRANULE_HIP_LIBRARY` names one file instead.
+pub type Hip = DriverBackend<library::HipDriver>;

@@ -1,10 +1,47 @@
 //! Seeing that the library that was opened can serve as the runtime. Finding it is `hip-sys`'s business.
 
-use crate::driver::Driver;
 use backend_api::types::DeviceIndex;
 use backend_api::{BackendError, ErrorKind, Result};
 use hip_sys::abi6::Functions;
-use hip_sys::{LIBRARY_VARIABLE, Library, LoadError};
+use hip_sys::{Generation, LIBRARY_VARIABLE, Library, LoadError, Version};
+use std::ffi::c_int;
+use std::fmt;
+
+/// AMD's runtime: its functions, and its devices once they were counted.
+pub struct HipDriver {
+    /// What was found in the library. 6's declarations serve all generations: where a layout or a number is
+    /// another one in 5 or 7, the place that uses it asks [`generation`](Self::generation).
+    pub(crate) functions: Functions,
+    /// The name under which it was opened.
+    pub(crate) library: String,
+    /// The version that it reports.
+    pub(crate) version: Version,
+    /// Which layouts and numbers are its.
+    pub(crate) generation: Generation,
+    /// The driver-like calls' number for each device; the others take the index. Empty until they were counted.
+    pub(crate) devices: Vec<c_int>,
+}
+
+impl fmt::Debug for HipDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HipDriver").field("library", &self.library).field("version", &self.version).finish()
+    }
+}
+
+impl HipDriver {
+    /// The driver-like calls' number for a device.
+    pub(crate) fn number(&self, device: DeviceIndex) -> Result<c_int> {
+        self.devices.get(usize::from(device.0)).copied().ok_or_else(|| {
+            let detail = format!("there is no device {device}; there are {}", self.devices.len());
+            BackendError::new(ErrorKind::InvalidValue, 0, "hipDeviceGet", device, detail)
+        })
+    }
+}
+
+/// The runtime's number of a device.
+pub(crate) fn ordinal(device: DeviceIndex) -> c_int {
+    c_int::from(device.0)
+}
 
 macro_rules! missing {
     ($functions:ident: $($name:ident),+ $(,)?) => {{
@@ -28,17 +65,18 @@ fn missing(functions: &Functions) -> Vec<&'static str> {
 }
 
 /// Takes the library's functions, and refuses one that lacks what every backend needs.
-pub(crate) fn check(opened: std::result::Result<Library, LoadError>) -> Result<Driver> {
+pub(crate) fn check(opened: std::result::Result<Library, LoadError>) -> Result<HipDriver> {
     let library = opened.map_err(|error| no_driver("dlopen", error.to_string()))?;
     // SAFETY: where 5 or 7 have another layout than 6, the functions differ behind a pointer only: the
     // declarations fit all generations, and whoever fills or reads such a struct asks for the generation. The
     // library is never unloaded.
     let functions = unsafe { Functions::load(|name| library.symbol(name)) };
-    let driver = Driver {
+    let driver = HipDriver {
         functions,
         library: library.path().display().to_string(),
         version: library.version(),
         generation: library.generation(),
+        devices: Vec::new(),
     };
     match missing(&driver.functions).as_slice() {
         [] => Ok(driver),
@@ -69,6 +107,12 @@ mod tests {
         assert_eq!((error.kind, error.call), (ErrorKind::NoDriver, "dlopen"));
         assert!(error.detail.contains("/nonexistent/libamdhip64.so.6"), "{}", error.detail);
         assert!(error.detail.contains(LIBRARY_VARIABLE), "{}", error.detail);
+    }
+
+    #[test]
+    fn without_a_library_loading_is_an_error_and_no_panic() {
+        let error = check(Library::open_file(Path::new("/nonexistent/libamdhip64.so.6"))).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::NoDriver);
     }
 
     #[test]

@@ -1,16 +1,20 @@
 //! Calls about several mappings. The runtime takes no more than one whole mapping at a time.
 
-use crate::context::ordinal;
-use crate::driver::{Site, number, pointer};
-use crate::memory::log_undo;
-use crate::physical::Mapping;
+use crate::descriptors::Descriptors;
+use crate::layout::location;
+use crate::library::HipDriver;
 use backend_api::types::DeviceIndex;
 use backend_api::{Access, Result};
+use backend_support::errors::log_undo;
+use backend_support::{Mapping, call, number, pointer};
 use hip_sys::abi6 as abi;
 use std::ptr;
 
+type Site<'c> = backend_support::Site<'c, HipDriver>;
+type OneMapping = Mapping<Descriptors>;
+
 /// Takes mappings away one by one, and maps again what was already gone where one is refused.
-pub(crate) fn unmap_each(site: Site<'_>, mappings: &[Mapping]) -> Result<()> {
+pub(crate) fn unmap_each(site: Site<'_>, mappings: &[OneMapping]) -> Result<()> {
     if let [one] = mappings {
         // SAFETY: rule 3, which the caller keeps: this is one whole mapping.
         return unsafe { call!(site.hipMemUnmap(pointer(one.at), one.bytes as usize)) };
@@ -48,7 +52,7 @@ pub(crate) fn retain(site: Site<'_>, at: u64) -> Result<u64> {
     Ok(number(handle))
 }
 
-fn map_again(site: Site<'_>, mapping: &Mapping, raw: u64) -> Result<()> {
+fn map_again(site: Site<'_>, mapping: &OneMapping, raw: u64) -> Result<()> {
     // SAFETY: the mapping was here a moment ago, and the handle is held.
     unsafe { call!(site.hipMemMap(pointer(mapping.at), mapping.bytes as usize, 0, pointer(raw), 0)) }?;
     mapping.access.iter().try_for_each(|&(device, access)| set_access(site, mapping, &[device], access))
@@ -57,7 +61,7 @@ fn map_again(site: Site<'_>, mapping: &Mapping, raw: u64) -> Result<()> {
 /// Sets the access of some mappings one by one, and sets what it was before where one is refused.
 pub(crate) fn set_access_of_each(
     site: Site<'_>,
-    mappings: &[Mapping],
+    mappings: &[OneMapping],
     devices: &[DeviceIndex],
     access: Access,
 ) -> Result<()> {
@@ -73,7 +77,7 @@ pub(crate) fn set_access_of_each(
     Ok(())
 }
 
-fn set_access(site: Site<'_>, mapping: &Mapping, devices: &[DeviceIndex], access: Access) -> Result<()> {
+fn set_access(site: Site<'_>, mapping: &OneMapping, devices: &[DeviceIndex], access: Access) -> Result<()> {
     let flags = match access {
         Access::None => abi::hipMemAccessFlagsProtNone,
         Access::Read => abi::hipMemAccessFlagsProtRead,
@@ -84,8 +88,4 @@ fn set_access(site: Site<'_>, mapping: &Mapping, devices: &[DeviceIndex], access
     let (at, bytes) = (pointer(mapping.at), mapping.bytes as usize);
     // SAFETY: the range is one whole mapping; the pointer and the count are one slice's.
     unsafe { call!(site.hipMemSetAccess(at, bytes, wanted.as_ptr(), wanted.len())) }
-}
-
-pub(crate) fn location(device: DeviceIndex) -> abi::hipMemLocation {
-    abi::hipMemLocation { type_: abi::hipMemLocationTypeDevice, id: ordinal(device) }
 }

@@ -1,19 +1,27 @@
-//! Device memory, and questions about addresses.
+//! Memory that the runtime hands out: device memory, page-locked host memory, managed memory, its own pools.
 
-use crate::driver::{Site, given_back, number, pointer};
-use crate::error;
-use crate::hip::Hip;
-use backend_api::types::{DeviceIndex, DevicePtr};
-use backend_api::{AddressRange, BackendError, ErrorKind, MemoryInfo, PointerInfo, PointerKind, Result};
-use hip_sys::abi6::{hipMemoryType, hipPointerAttribute_t};
+use crate::error::INVALID_DEVICE_POINTER;
+use crate::library::{HipDriver, ordinal};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
+use backend_api::{
+    AddressRange, CopyKind, DriverPoolAttribute, HostFlags, MemoryInfo, PointerInfo, PointerKind, Result,
+};
+use backend_support::errors::{INVALID_VALUE, NOT_FOUND};
+use backend_support::{
+    Context, Driver, HostCalls, ManagedCalls, MemoryCalls, PoolCalls, Site, call, number, pointer,
+};
+use hip_sys::abi6::{
+    hipMemAttachGlobal, hipMemPool_t, hipMemPoolAttr, hipMemPoolAttrReleaseThreshold,
+    hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrReservedMemHigh, hipMemPoolAttrUsedMemCurrent,
+    hipMemPoolAttrUsedMemHigh, hipMemcpyDeviceToDevice, hipMemcpyDeviceToHost, hipMemcpyHostToDevice,
+    hipMemcpyHostToHost, hipMemcpyKind, hipMemoryType, hipPointerAttribute_t,
+};
 use hip_sys::{Generation, abi5, abi6};
+use std::ffi::c_int;
 use std::ptr;
 
-/// What memory handed out is aligned to (rule I1).
-const ALIGNMENT: u64 = 512;
-
-const UNMANAGED: PointerInfo =
-    PointerInfo { kind: PointerKind::Unmanaged, device: None, base: DevicePtr::NULL };
+/// The number that stands for the host where a device is asked for.
+const HOST: c_int = -1;
 
 // 5's struct differs from 6's by the name of its first field only.
 const _: () = {
@@ -44,83 +52,53 @@ fn kind_of(generation: Generation, number: hipMemoryType, managed: bool) -> Opti
     Some(if managed { PointerKind::Managed } else { kind })
 }
 
-impl Hip {
-    pub(crate) fn malloc(&self, device: DeviceIndex, bytes: u64) -> Result<DevicePtr> {
-        let entered = self.enter(device, "hipMalloc")?;
-        positive(*entered, "hipMalloc", bytes)?;
+const fn driver_kind(kind: CopyKind) -> hipMemcpyKind {
+    match kind {
+        CopyKind::HostToHost => hipMemcpyHostToHost,
+        CopyKind::HostToDevice => hipMemcpyHostToDevice,
+        CopyKind::DeviceToHost => hipMemcpyDeviceToHost,
+        CopyKind::DeviceToDevice => hipMemcpyDeviceToDevice,
+    }
+}
+
+impl MemoryCalls for HipDriver {
+    fn malloc(site: Site<'_, Self>, bytes: usize) -> Result<u64> {
         let mut ptr = ptr::null_mut();
         // SAFETY: the function writes one address.
-        unsafe { call!(entered.hipMalloc(&raw mut ptr, bytes as usize)) }?;
-        aligned(*entered, number(ptr), "hipMalloc").inspect_err(|_| {
-            // SAFETY: nobody knows the address yet.
-            log_undo(unsafe { call!(entered.hipFree(ptr)) });
-        })
+        unsafe { call!(site.hipMalloc(&raw mut ptr, bytes)) }?;
+        Ok(number(ptr))
     }
 
-    pub(crate) unsafe fn free(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
-        if ptr.is_null() {
-            return Ok(());
-        }
-        let free = || {
-            let entered = self.enter(device, "hipFree")?;
-            self.live_base(*entered, "hipFree", ptr, &[PointerKind::Device, PointerKind::Managed])?;
-            self.pooled.giving_back(ptr, || {
-                // SAFETY: rule 3, which the caller keeps.
-                unsafe { call!(entered.hipFree(pointer(ptr.0))) }
-            })
-        };
-        given_back(free())
+    unsafe fn free(site: Site<'_, Self>, ptr: u64) -> Result<()> {
+        // SAFETY: rule 3, which the caller keeps.
+        unsafe { call!(site.hipFree(pointer(ptr))) }
     }
 
-    /// Refuses what a free must not see: how the runtime takes addresses inside an allocation, and memory of another
-    /// kind, differs by version.
-    pub(crate) fn live_base(
-        &self,
-        site: Site<'_>,
-        call: &'static str,
-        ptr: DevicePtr,
-        kinds: &[PointerKind],
-    ) -> Result<()> {
-        let info = self.pointer_info(ptr)?;
-        let is_base = kinds.contains(&info.kind) && info.base == ptr;
-        if is_base && !self.physical.is_virtual(ptr.0) && !self.imports.contains(ptr) {
-            return Ok(());
-        }
-        Err(site.invalid(call, format!("{ptr} is not where a live allocation of {kinds:?} memory begins")))
-    }
-
-    pub(crate) fn memory_info(&self, device: DeviceIndex) -> Result<MemoryInfo> {
-        let entered = self.enter(device, "hipMemGetInfo")?;
+    fn memory_info(site: Site<'_, Self>) -> Result<MemoryInfo> {
         let (mut free, mut total) = (0, 0);
         // SAFETY: the function writes two integers.
-        unsafe { call!(entered.hipMemGetInfo(&raw mut free, &raw mut total)) }?;
+        unsafe { call!(site.hipMemGetInfo(&raw mut free, &raw mut total)) }?;
         Ok(MemoryInfo { free: free as u64, total: total as u64 })
     }
 
-    pub(crate) fn pointer_info(&self, ptr: DevicePtr) -> Result<PointerInfo> {
+    fn pointer_info(context: &Context<Self>, ptr: DevicePtr) -> Result<PointerInfo> {
         const CALL: &str = "hipPointerGetAttributes";
+        const UNMANAGED: PointerInfo =
+            PointerInfo { kind: PointerKind::Unmanaged, device: None, base: DevicePtr::NULL };
         if ptr.is_null() {
             return Ok(UNMANAGED);
         }
-        let site = self.site(self.device_of_thread()?, CALL)?;
-        // What runtimes say about virtual memory differs; this backend knows what it mapped.
-        if self.physical.is_virtual(ptr.0) {
-            return Ok(self.physical.mapping_at(ptr.0).map_or(UNMANAGED, |mapping| PointerInfo {
-                kind: PointerKind::Device,
-                device: Some(mapping.memory.device),
-                base: DevicePtr(mapping.at),
-            }));
-        }
+        let site = context.site(context.device_of_thread()?, CALL)?;
         let Some(attributes) = pointer_attributes(site, ptr)? else {
             return Ok(UNMANAGED);
         };
         let managed = attributes.isManaged != 0;
-        let Some(kind) = kind_of(self.driver.generation, attributes.type_, managed) else {
+        let Some(kind) = kind_of(site.driver().generation, attributes.type_, managed) else {
             return Ok(UNMANAGED);
         };
         let device = match kind {
             PointerKind::Host => None,
-            _ => Some(self.index_of(attributes.device).ok_or_else(|| {
+            _ => Some(site.driver().index_of(attributes.device).ok_or_else(|| {
                 let detail =
                     format!("{ptr} belongs to device {}, which is not known here", attributes.device);
                 site.invalid(CALL, detail)
@@ -129,35 +107,64 @@ impl Hip {
         Ok(PointerInfo { kind, device, base: address_range(site, ptr)?.base })
     }
 
-    pub(crate) fn address_range(&self, ptr: DevicePtr) -> Result<AddressRange> {
+    fn address_range(context: &Context<Self>, ptr: DevicePtr) -> Result<AddressRange> {
         const CALL: &str = "hipMemGetAddressRange";
-        let site = self.site(self.device_of_thread()?, CALL)?;
+        let site = context.site(context.device_of_thread()?, CALL)?;
         let nothing = || site.invalid(CALL, format!("nothing is allocated at {ptr}"));
         if ptr.is_null() {
             return Err(nothing());
         }
-        if self.physical.is_virtual(ptr.0) {
-            let mapping = self.physical.mapping_at(ptr.0).ok_or_else(nothing)?;
-            return Ok(AddressRange { base: DevicePtr(mapping.at), bytes: mapping.bytes });
-        }
         address_range(site, ptr).map_err(|failed| match failed.code {
-            error::NOT_FOUND | error::INVALID_DEVICE_POINTER => nothing(),
+            NOT_FOUND | INVALID_DEVICE_POINTER => nothing(),
             _ => failed,
         })
     }
 
-    /// The device in whose memory an address lies; the thread's current one where it lies in none.
-    pub(crate) fn device_at(&self, ptr: DevicePtr) -> Result<DeviceIndex> {
-        match self.physical.device_at(ptr.0) {
-            Some(device) => Ok(device),
-            None => self.pointer_info(ptr)?.device.map_or_else(|| self.device_of_thread(), Ok),
-        }
+    fn device_of(context: &Context<Self>, ptr: DevicePtr) -> Result<Option<DeviceIndex>> {
+        Ok(Self::pointer_info(context, ptr)?.device)
+    }
+
+    unsafe fn copy(
+        site: Site<'_, Self>,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: usize,
+        kind: CopyKind,
+    ) -> Result<()> {
+        // SAFETY: rule 2 for both ranges, and the caller says truly which side is what.
+        unsafe { call!(site.hipMemcpy(pointer(dst.0), pointer(src.0), bytes, driver_kind(kind))) }
+    }
+
+    unsafe fn copy_async(
+        site: Site<'_, Self>,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: usize,
+        kind: CopyKind,
+        stream: Stream,
+    ) -> Result<()> {
+        let (to, from, kind) = (pointer(dst.0), pointer(src.0), driver_kind(kind));
+        // SAFETY: rule 2 for both ranges until the stream has passed it, and the caller says truly which side
+        // is what.
+        unsafe { call!(site.hipMemcpyAsync(to, from, bytes, kind, pointer(stream.raw))) }
+    }
+
+    unsafe fn memset_async(
+        site: Site<'_, Self>,
+        dst: DevicePtr,
+        value: u8,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<()> {
+        let queue = pointer(stream.raw);
+        // SAFETY: rule 2 for the range until the stream has passed it.
+        unsafe { call!(site.hipMemsetAsync(pointer(dst.0), i32::from(value), bytes, queue)) }
     }
 }
 
 /// None where the runtime does not know the address: 5 answers an error, later ones a kind of their own or an
 /// error.
-fn pointer_attributes(site: Site<'_>, ptr: DevicePtr) -> Result<Option<hipPointerAttribute_t>> {
+fn pointer_attributes(site: Site<'_, HipDriver>, ptr: DevicePtr) -> Result<Option<hipPointerAttribute_t>> {
     let mut found = hipPointerAttribute_t {
         type_: 0,
         device: 0,
@@ -170,14 +177,12 @@ fn pointer_attributes(site: Site<'_>, ptr: DevicePtr) -> Result<Option<hipPointe
     // address.
     match unsafe { call!(site.hipPointerGetAttributes(&raw mut found, pointer(ptr.0))) } {
         Ok(()) => Ok(Some(found)),
-        Err(failed) if matches!(failed.code, error::INVALID_VALUE | error::INVALID_DEVICE_POINTER) => {
-            Ok(None)
-        }
+        Err(failed) if matches!(failed.code, INVALID_VALUE | INVALID_DEVICE_POINTER) => Ok(None),
         Err(failed) => Err(failed),
     }
 }
 
-fn address_range(site: Site<'_>, ptr: DevicePtr) -> Result<AddressRange> {
+fn address_range(site: Site<'_, HipDriver>, ptr: DevicePtr) -> Result<AddressRange> {
     // The function writes both answers, wanted or not.
     let (mut base, mut bytes) = (ptr::null_mut(), 0);
     // SAFETY: the function writes an address and an integer; it takes any address.
@@ -185,27 +190,113 @@ fn address_range(site: Site<'_>, ptr: DevicePtr) -> Result<AddressRange> {
     Ok(AddressRange { base: DevicePtr(number(base)), bytes: bytes as u64 })
 }
 
-/// Refuses size 0 (rule 4), for which the runtime answers success and null.
-pub(crate) fn positive(site: Site<'_>, call: &'static str, bytes: u64) -> Result<()> {
-    if bytes == 0 {
-        return Err(site.invalid(call, "a size is at least 1 byte"));
+// The runtime's bits are those of `HostFlags`: 1 portable, 2 mapped, and for new memory 4 write-combined.
+impl HostCalls for HipDriver {
+    fn host_malloc(site: Site<'_, Self>, bytes: usize, flags: HostFlags) -> Result<u64> {
+        let mut memory = ptr::null_mut();
+        // SAFETY: the function writes one address.
+        unsafe { call!(site.hipHostMalloc(&raw mut memory, bytes, flags.bits())) }?;
+        Ok(number(memory))
     }
-    Ok(())
+
+    unsafe fn host_free(site: Site<'_, Self>, ptr: u64) -> Result<()> {
+        // SAFETY: rule 3, which the caller keeps.
+        unsafe { call!(site.hipHostFree(pointer(ptr))) }
+    }
+
+    unsafe fn register(site: Site<'_, Self>, ptr: u64, bytes: usize, flags: HostFlags) -> Result<()> {
+        // SAFETY: the caller promises that the range is host memory until it is unregistered.
+        unsafe { call!(site.hipHostRegister(pointer(ptr), bytes, flags.bits())) }
+    }
+
+    unsafe fn unregister(site: Site<'_, Self>, ptr: u64) -> Result<()> {
+        // SAFETY: rule 3, which the caller keeps; the runtime refuses what is not registered.
+        unsafe { call!(site.hipHostUnregister(pointer(ptr))) }
+    }
+
+    fn device_pointer(site: Site<'_, Self>, ptr: u64) -> Result<u64> {
+        let mut found = ptr::null_mut();
+        // SAFETY: the function writes one address, and refuses memory that is not page-locked.
+        unsafe { call!(site.hipHostGetDevicePointer(&raw mut found, pointer(ptr), 0)) }?;
+        Ok(number(found))
+    }
 }
 
-/// Refuses memory that is not aligned as the contract promises; the caller gives it back.
-pub(crate) fn aligned(site: Site<'_>, ptr: u64, call: &'static str) -> Result<DevicePtr> {
-    if ptr != 0 && ptr.is_multiple_of(ALIGNMENT) {
-        return Ok(DevicePtr(ptr));
+impl ManagedCalls for HipDriver {
+    fn malloc_managed(site: Site<'_, Self>, bytes: usize) -> Result<u64> {
+        let mut ptr = ptr::null_mut();
+        // SAFETY: the function writes one address.
+        unsafe { call!(site.hipMallocManaged(&raw mut ptr, bytes, hipMemAttachGlobal)) }?;
+        Ok(number(ptr))
     }
-    let detail = format!("the runtime handed out {ptr:#x}, which is not aligned to {ALIGNMENT} bytes");
-    Err(site.refuse(ErrorKind::Other, call, detail))
+
+    unsafe fn prefetch_async(
+        site: Site<'_, Self>,
+        ptr: DevicePtr,
+        bytes: usize,
+        to: Option<DeviceIndex>,
+        stream: Stream,
+    ) -> Result<()> {
+        let (target, queue) = (to.map_or(HOST, ordinal), pointer(stream.raw));
+        // SAFETY: rule 2 for the range.
+        unsafe { call!(site.hipMemPrefetchAsync(pointer(ptr.0), bytes, target, queue)) }
+    }
+
+    unsafe fn write_value32(site: Site<'_, Self>, stream: Stream, at: u64, value: u32) -> Result<()> {
+        // SAFETY: rule 2 for the four bytes.
+        unsafe { call!(site.hipStreamWriteValue32(pointer(stream.raw), pointer(at), value, 0)) }
+    }
 }
 
-/// Undoing the first half of something failed; the error of the second half is what the caller gets.
-pub(crate) fn log_undo(undone: std::result::Result<(), BackendError>) {
-    if let Err(error) = undone {
-        tracing::error!(%error, "could not undo a call that failed half way");
+fn pool_attribute_number(which: DriverPoolAttribute) -> hipMemPoolAttr {
+    match which {
+        DriverPoolAttribute::ReleaseThreshold => hipMemPoolAttrReleaseThreshold,
+        DriverPoolAttribute::ReservedCurrent => hipMemPoolAttrReservedMemCurrent,
+        DriverPoolAttribute::ReservedHigh => hipMemPoolAttrReservedMemHigh,
+        DriverPoolAttribute::UsedCurrent => hipMemPoolAttrUsedMemCurrent,
+        DriverPoolAttribute::UsedHigh => hipMemPoolAttrUsedMemHigh,
+    }
+}
+
+/// The pool that serves a device unless the program chose another; it lives as long as the runtime.
+fn pool(site: Site<'_, HipDriver>) -> Result<hipMemPool_t> {
+    let mut pool = ptr::null_mut();
+    // SAFETY: the function writes one handle.
+    unsafe { call!(site.hipDeviceGetDefaultMemPool(&raw mut pool, ordinal(site.device()))) }?;
+    Ok(pool)
+}
+
+impl PoolCalls for HipDriver {
+    fn malloc_async(site: Site<'_, Self>, bytes: usize, stream: Stream) -> Result<u64> {
+        let mut ptr = ptr::null_mut();
+        // SAFETY: rule 1; the function writes one address.
+        unsafe { call!(site.hipMallocAsync(&raw mut ptr, bytes, pointer(stream.raw))) }?;
+        Ok(number(ptr))
+    }
+
+    unsafe fn free_async(site: Site<'_, Self>, ptr: u64, stream: Stream) -> Result<()> {
+        // SAFETY: rule 3 in stream order, which the caller keeps.
+        unsafe { call!(site.hipFreeAsync(pointer(ptr), pointer(stream.raw))) }
+    }
+
+    fn trim(site: Site<'_, Self>, keep: usize) -> Result<()> {
+        let pool = pool(site)?;
+        // SAFETY: the pool is live.
+        unsafe { call!(site.hipMemPoolTrimTo(pool, keep)) }
+    }
+
+    fn pool_attribute(site: Site<'_, Self>, which: DriverPoolAttribute) -> Result<u64> {
+        let (pool, which) = (pool(site)?, pool_attribute_number(which));
+        let mut value = 0_u64;
+        // SAFETY: for these attributes the function writes one 64-bit integer.
+        unsafe { call!(site.hipMemPoolGetAttribute(pool, which, (&raw mut value).cast())) }?;
+        Ok(value)
+    }
+
+    fn set_pool_attribute(site: Site<'_, Self>, which: DriverPoolAttribute, mut value: u64) -> Result<()> {
+        let (pool, which) = (pool(site)?, pool_attribute_number(which));
+        // SAFETY: for these attributes the function reads one 64-bit integer.
+        unsafe { call!(site.hipMemPoolSetAttribute(pool, which, (&raw mut value).cast())) }
     }
 }
 
@@ -235,5 +326,19 @@ mod tests {
         assert_eq!(kind_of(Generation::Five, 1, true), Some(PointerKind::Managed));
         assert_eq!(kind_of(Generation::Six, 2, true), Some(PointerKind::Managed));
         assert_eq!(kind_of(Generation::Six, 0, true), None, "unregistered memory has no kind");
+    }
+
+    #[test]
+    fn pool_attributes_have_the_headers_numbers() {
+        let numbers = [
+            (DriverPoolAttribute::ReleaseThreshold, 4),
+            (DriverPoolAttribute::ReservedCurrent, 5),
+            (DriverPoolAttribute::ReservedHigh, 6),
+            (DriverPoolAttribute::UsedCurrent, 7),
+            (DriverPoolAttribute::UsedHigh, 8),
+        ];
+        for (which, number) in numbers {
+            assert_eq!(pool_attribute_number(which), number, "{which:?}");
+        }
     }
 }

@@ -1,16 +1,17 @@
 //! What reaches the runtime, and what it keeps, where no answer of the lookalike depends on it: a scripted runtime
 //! does it here.
 
-use crate::driver::Driver;
-use crate::hip::Hip;
+use crate::Hip;
+use crate::library::HipDriver;
 use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{
-    Backend, ErrorKind, Granularity, HostFlags, HostRegistration, IpcMemoryHandle, ManagedMemory, Peers,
+    Backend, ErrorKind, Granularity, HostFlags, HostRegistration, Ipc, IpcMemoryHandle, ManagedMemory, Peers,
     PinnedHost, VirtualMemory,
 };
+use backend_support::Driver;
 use hip_sys::abi6::{
-    Functions, hipDeviceptr_t, hipError_t, hipMemAllocationGranularity_flags, hipMemAllocationProp,
-    hipMemHandleTypeNone, hipMemoryTypeDevice, hipPointerAttribute_t, hipStream_t,
+    Functions, hipDeviceptr_t, hipError_t, hipIpcMemHandle_t, hipMemAllocationGranularity_flags,
+    hipMemAllocationProp, hipMemHandleTypeNone, hipMemoryTypeDevice, hipPointerAttribute_t, hipStream_t,
 };
 use hip_sys::{Generation, Version};
 use std::cell::Cell;
@@ -140,6 +141,16 @@ unsafe extern "C" fn granularity(
     0
 }
 
+unsafe extern "C" fn open_memory(
+    at: *mut *mut c_void,
+    _handle: hipIpcMemHandle_t,
+    _flags: c_uint,
+) -> hipError_t {
+    // SAFETY: the caller's place.
+    unsafe { at.write(std::ptr::without_provenance_mut(PAGE as usize)) };
+    0
+}
+
 /// Two devices, and the functions above.
 fn scripted() -> Arc<Hip> {
     let functions = Functions {
@@ -160,11 +171,14 @@ fn scripted() -> Arc<Hip> {
         hipHostMalloc: Some(host_malloc),
         hipHostRegister: Some(host_register),
         hipDeviceCanAccessPeer: Some(can_access),
+        hipIpcOpenMemHandle: Some(open_memory),
         ..Functions::default()
     };
     let version = Version { major: 6, minor: 4, patch: 0 };
-    let driver = Driver { functions, library: "scripted".into(), version, generation: Generation::Six };
-    Hip::with(driver).unwrap()
+    let (library, generation, devices) = ("scripted".into(), Generation::Six, Vec::new());
+    let mut driver = HipDriver { functions, library, version, generation, devices };
+    driver.start().unwrap();
+    Hip::over(driver).unwrap()
 }
 
 #[test]
@@ -221,16 +235,25 @@ fn reaching_a_peer_has_a_direction() {
 
 #[test]
 fn a_fork_is_told_that_it_cannot_use_its_parents_runtime() {
-    let mut hip = scripted();
-    Arc::get_mut(&mut hip).unwrap().process += 1;
-    assert_eq!(hip.memory_info(DEVICE).unwrap_err().kind, ErrorKind::Unusable);
-    assert_eq!(hip.current_device().unwrap_err().kind, ErrorKind::Unusable);
+    let hip = scripted();
+    // SAFETY: the child asks the backend, which does not ask the runtime, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let as_due = hip.memory_info(DEVICE).is_err_and(|error| error.kind == ErrorKind::Unusable)
+            && hip.current_device().is_err_and(|error| error.kind == ErrorKind::Unusable);
+        // SAFETY: nothing of the parent's is touched at the end.
+        unsafe { libc::_exit(i32::from(!as_due)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` lives until the call has returned.
+    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((ended, status), (child, 0));
 }
 
 #[test]
 fn a_lost_device_stays_lost_and_others_work() {
     let hip = scripted();
-    hip.site(OTHER, "hipMalloc").unwrap().status("hipMalloc", 719).unwrap_err();
+    hip.context().site(OTHER, "hipMalloc").unwrap().status("hipMalloc", 719).unwrap_err();
     assert_eq!(hip.malloc(OTHER, PAGE).unwrap_err().kind, ErrorKind::DeviceLost);
     hip.host_malloc(PAGE, HostFlags::PORTABLE).unwrap();
 }
@@ -243,8 +266,7 @@ fn the_granularity_serves_memory_that_is_shared_too() {
 #[test]
 fn memory_of_another_process_is_closed_and_not_freed() {
     let hip = scripted();
-    let imported = DevicePtr(PAGE);
-    hip.imports.open(DEVICE, &IpcMemoryHandle([7; 64]), || Ok(imported)).unwrap();
+    let imported = hip.open_memory(DEVICE, &IpcMemoryHandle([7; 64])).unwrap();
     // SAFETY: a scripted runtime, which frees nothing.
     assert_eq!(unsafe { hip.free(DEVICE, imported) }.unwrap_err().kind, ErrorKind::InvalidValue);
     // SAFETY: as above.

@@ -1,6 +1,7 @@
-//! Initialisation, the thread's device, primary contexts.
+//! Initialisation, the thread's device, its last error, primary contexts.
 
-use crate::entry::{activate, current, device, device_count, here, machine, run_anywhere};
+use crate::entry::{activate, current, device, device_count, here, machine, ready, run_anywhere};
+use crate::last_error;
 use crate::personality::personality;
 use alloc_core::backend::Backend;
 use alloc_core::types::DeviceIndex;
@@ -87,5 +88,34 @@ lookalike::entries! {
     /// Does nothing: contexts are there for CUDA's sake.
     fn hipDevicePrimaryCtxRelease as hipDevicePrimaryCtxRelease_t(val number: hipDevice_t) {
         device(number).map(drop)
+    }
+}
+
+fn answer(status: i32) -> Answer {
+    if status == 0 { Ok(()) } else { Err(Code(status)) }
+}
+
+/// Runs a question for the last error, which leaves none itself.
+fn ask(function: &'static str, body: impl FnOnce() -> Answer) -> hipError_t {
+    let asked = || ready().and_then(|_| body());
+    lookalike::entry::enter(function, asked).map_or_else(|code| code.0.cast_unsigned(), |()| hipSuccess)
+}
+
+lookalike::entries! {
+    run: crate::context::ask, status: hipError_t;
+
+    /// The last error, which is forgotten then.
+    fn hipGetLastError as hipGetLastError_t() {
+        answer(last_error::take()?)
+    }
+
+    /// The last error.
+    fn hipPeekAtLastError as hipPeekAtLastError_t() {
+        answer(last_error::peek()?)
+    }
+
+    /// The status of the last call, which is forgotten then.
+    fn hipExtGetLastError as hipExtGetLastError_t() {
+        answer(last_error::take_status())
     }
 }

@@ -1,9 +1,9 @@
 //! Arguments that reach the driver, where no answer of a lookalike depends on them.
 
-use super::{DEVICE, PAGE, scripted, two_mappings};
-use crate::cuda::Cuda;
-use crate::physical::Memory;
-use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use super::{DEVICE, PAGE, functions, over, scripted, two_mappings};
+use crate::Cuda;
+use crate::symbols::Functions;
+use backend_api::types::{DeviceIndex, DevicePtr};
 use backend_api::{
     Backend, ErrorKind, Granularity, HandleType, HostFlags, HostRegistration, Ipc, ManagedMemory, Multicast,
     MulticastHandle, Peers, PinnedHost, PointerKind, VirtualMemory,
@@ -13,6 +13,7 @@ use cudarc::driver::sys::{
 };
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::sync::Arc;
 
 const OTHER: DeviceIndex = DeviceIndex(1);
 /// To 256 bytes only.
@@ -118,24 +119,24 @@ unsafe extern "C" fn release(_device: CUdevice) -> c_int {
     0
 }
 
-fn listening() -> Cuda {
-    let mut cuda = scripted();
-    let functions = &mut cuda.driver.functions;
-    functions.cuMemAlloc_v2 = Some(misaligned);
-    functions.cuMemFree_v2 = Some(free);
-    functions.cuMemPrefetchAsync = Some(prefetch);
-    functions.cuMemHostAlloc = Some(host_alloc);
-    functions.cuMemHostRegister_v2 = Some(host_register);
-    functions.cuDeviceGetAttribute = Some(every_attribute);
-    functions.cuMemGetAllocationGranularity = Some(granularity);
-    functions.cuMemCreate = Some(create);
-    functions.cuMulticastBindMem = Some(bind);
-    functions.cuDeviceCanAccessPeer = Some(can_access);
-    functions.cuIpcGetMemHandle = Some(any_handle);
-    functions.cuMemGetAddressRange_v2 = Some(one_page);
-    functions.cuDevicePrimaryCtxRetain = Some(retain);
-    functions.cuDevicePrimaryCtxRelease_v2 = Some(release);
-    cuda
+fn listening() -> Arc<Cuda> {
+    over(Functions {
+        cuMemAlloc_v2: Some(misaligned),
+        cuMemFree_v2: Some(free),
+        cuMemPrefetchAsync: Some(prefetch),
+        cuMemHostAlloc: Some(host_alloc),
+        cuMemHostRegister_v2: Some(host_register),
+        cuDeviceGetAttribute: Some(every_attribute),
+        cuMemGetAllocationGranularity: Some(granularity),
+        cuMemCreate: Some(create),
+        cuMulticastBindMem: Some(bind),
+        cuDeviceCanAccessPeer: Some(can_access),
+        cuIpcGetMemHandle: Some(any_handle),
+        cuMemGetAddressRange_v2: Some(one_page),
+        cuDevicePrimaryCtxRetain: Some(retain),
+        cuDevicePrimaryCtxRelease_v2: Some(release),
+        ..functions()
+    })
 }
 
 #[test]
@@ -192,9 +193,8 @@ fn remote_access_is_asked_for_where_the_device_has_it() {
 #[test]
 fn multicast_memory_is_bound_where_it_was_asked_for() {
     let cuda = listening();
-    cuda.physical.add(7, Memory { device: DEVICE, bytes: Some(PAGE), handle_type: HandleType::None });
     let object = MulticastHandle { raw: 8, backend: cuda.id() };
-    let memory = PhysicalHandle { raw: 7, backend: cuda.id() };
+    let memory = cuda.create_physical(DEVICE, PAGE, HandleType::None).unwrap();
     // SAFETY: a scripted driver, which binds nothing.
     unsafe { cuda.bind(object, 3 * PAGE, memory, PAGE) }.unwrap();
     assert_eq!(TOLD.get(), 3 * PAGE as i64);
@@ -217,8 +217,7 @@ fn only_the_base_of_an_allocation_is_exported() {
 
 #[test]
 fn a_refused_unmap_leaves_the_mappings_known() {
-    let mut cuda = two_mappings();
-    cuda.driver.functions.cuMemUnmap = Some(refused_unmap);
+    let cuda = two_mappings(Functions { cuMemUnmap: Some(refused_unmap), ..functions() });
     let at = DevicePtr(super::RESERVATION);
     // SAFETY: a scripted driver, which unmaps nothing.
     assert_eq!(unsafe { cuda.unmap(at, 2 * PAGE) }.unwrap_err().code, 999);
@@ -229,7 +228,7 @@ fn a_refused_unmap_leaves_the_mappings_known() {
 fn every_retained_context_is_given_back() {
     let cuda = listening();
     for device in [DEVICE, OTHER, DEVICE] {
-        drop(cuda.enter(device, "cuMemGetInfo").unwrap());
+        drop(cuda.context().enter(device, "cuMemGetInfo").unwrap());
     }
     assert_eq!(RETAINED.get(), 2);
     drop(cuda);
@@ -238,8 +237,17 @@ fn every_retained_context_is_given_back() {
 
 #[test]
 fn a_fork_is_told_that_it_cannot_use_its_parents_driver() {
-    let mut cuda = scripted();
-    cuda.process += 1;
-    assert_eq!(cuda.memory_info(DEVICE).unwrap_err().kind, ErrorKind::Unusable);
-    assert_eq!(cuda.current_device().unwrap_err().kind, ErrorKind::Unusable);
+    let cuda = scripted();
+    // SAFETY: the child asks the backend, which does not ask the driver, and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let as_due = cuda.memory_info(DEVICE).is_err_and(|error| error.kind == ErrorKind::Unusable)
+            && cuda.current_device().is_err_and(|error| error.kind == ErrorKind::Unusable);
+        // SAFETY: nothing of the parent's is touched at the end.
+        unsafe { libc::_exit(i32::from(!as_due)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` lives until the call has returned.
+    let ended = unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!((ended, status), (child, 0));
 }

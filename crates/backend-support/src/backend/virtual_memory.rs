@@ -1,0 +1,407 @@
+//! Virtual memory, and physical memory for other processes.
+
+use super::{DriverBackend, devices, graphs};
+use crate::calls::Calls;
+use crate::driver::{Family, Site};
+use crate::errors::{given_back, log_undo};
+use crate::physical::{Ending, Keeps, Memory};
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::{
+    Access, Attribute, BackendError, ErrorKind, Granularity, HandleType, PhysicalProperties, PhysicalSharing,
+    Result, ShareableHandle, VirtualMemory,
+};
+use std::ffi::{c_int, c_uint};
+use std::fs::File;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+
+const NO_HANDLE: c_uint = 0;
+const POSIX_FD: c_uint = 1;
+const FABRIC: c_uint = 8;
+
+/// The drivers' number of a handle type.
+fn handle_bits<D: Calls>(site: Site<'_, D>, handle_type: HandleType) -> Result<c_uint> {
+    match handle_type {
+        HandleType::None => Ok(NO_HANDLE),
+        HandleType::PosixFd => Ok(POSIX_FD),
+        HandleType::Fabric => Ok(FABRIC),
+        other => {
+            let detail = format!("{other:?} handles are not known here");
+            Err(site.refuse(ErrorKind::NotSupported, D::NAMES.create_physical, detail))
+        }
+    }
+}
+
+fn handle_type_of(bits: c_uint) -> HandleType {
+    match bits {
+        bits if bits & FABRIC != 0 => HandleType::Fabric,
+        bits if bits & POSIX_FD != 0 => HandleType::PosixFd,
+        _ => HandleType::None,
+    }
+}
+
+pub(super) fn probe<D: Calls>(backend: &DriverBackend<D>) -> Result<()> {
+    devices::has(backend, Family::VirtualMemory)?;
+    devices::every_device_has(backend, Attribute::VirtualMemoryManagement)?;
+    let _relaxed = graphs::relaxed(backend)?;
+    let device = backend.context.device_of_thread()?;
+    let bytes = backend.granularity(device, Granularity::Minimum)?;
+    let at = backend.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
+    let tried = probe_mapping(backend, device, at, bytes);
+    // SAFETY: this probe reserved the range, and what it mapped there is unmapped.
+    let released = unsafe { backend.release_address(at, bytes) };
+    tried.and(released)
+}
+
+fn probe_mapping<D: Calls>(
+    backend: &DriverBackend<D>,
+    device: DeviceIndex,
+    at: DevicePtr,
+    bytes: u64,
+) -> Result<()> {
+    let handle = backend.create_physical(device, bytes, HandleType::None)?;
+    // SAFETY: the range is a whole reservation and the size is the handle's.
+    let tried = unsafe { backend.map(at, bytes, handle) }.and_then(|()| {
+        // SAFETY: the range is mapped.
+        let set = unsafe { backend.set_access(at, bytes, &[device], Access::ReadWrite) };
+        // SAFETY: the range is one mapping, and nothing uses it.
+        let unmapped = unsafe { backend.unmap(at, bytes) };
+        set.and(unmapped)
+    });
+    // SAFETY: the handle is this probe's and is not used again.
+    let released = unsafe { backend.release_physical(handle) };
+    tried.and(released)
+}
+
+/// Fabric handles need a service of the system, which only an attempt can tell.
+fn has_fabric<D: Calls>(backend: &DriverBackend<D>) -> Result<()> {
+    let probe = || {
+        devices::every_device_has(backend, Attribute::FabricHandles)?;
+        let _relaxed = graphs::relaxed(backend)?;
+        let device = backend.context.device_of_thread()?;
+        let bytes = backend.granularity(device, Granularity::Minimum)?;
+        let handle = create(backend, device, bytes, HandleType::Fabric)?;
+        // SAFETY: the handle is this probe's and is not used again.
+        unsafe { backend.release_physical(handle) }
+    };
+    Ok(backend.probes.fabric.answer("fabric handles", probe)?)
+}
+
+fn create<D: Calls>(
+    backend: &DriverBackend<D>,
+    device: DeviceIndex,
+    bytes: u64,
+    handle_type: HandleType,
+) -> Result<PhysicalHandle> {
+    let entered = backend.context.enter(device, D::NAMES.create_physical)?;
+    entered.positive(D::NAMES.create_physical, bytes)?;
+    let raw = D::create_physical(*entered, bytes as usize, handle_bits(*entered, handle_type)?)?;
+    let memory = Memory { device, bytes: Some(bytes), handle_type, keeps: D::Keeps::default() };
+    backend.physical.add(raw, memory);
+    Ok(PhysicalHandle { raw, backend: backend.context.id() })
+}
+
+/// What a live handle stands for.
+pub(super) fn memory_of<D: Calls>(
+    backend: &DriverBackend<D>,
+    handle: PhysicalHandle,
+    call: &'static str,
+) -> Result<Memory<D::Keeps>> {
+    backend.context.own(handle.backend, DeviceIndex(0), call)?;
+    backend.physical.memory(handle.raw).ok_or_else(|| no_handle(call))
+}
+
+fn device_of_range<D: Calls>(backend: &DriverBackend<D>, at: DevicePtr) -> Result<DeviceIndex> {
+    backend.physical.device_at(at.0).map_or_else(|| backend.context.device_of_thread(), Ok)
+}
+
+/// Takes a handle that the driver just answered into the books, or gives it up again. What is neither known nor in the
+/// books is asked of the driver.
+fn adopt<D: Calls>(
+    backend: &DriverBackend<D>,
+    site: Site<'_, D>,
+    raw: u64,
+    known: Option<Memory<D::Keeps>>,
+    imported: Option<OwnedFd>,
+) -> Result<PhysicalHandle> {
+    let ask = || -> Result<_> {
+        // SAFETY: the reference was just taken.
+        let (device, bits) = unsafe { D::ask_physical(&backend.context, site, raw) }?;
+        Ok(Memory { device, bytes: None, handle_type: handle_type_of(bits), keeps: D::Keeps::default() })
+    };
+    let known = known.or_else(|| backend.physical.memory(raw));
+    let mut memory = known.map_or_else(ask, Ok).inspect_err(|_| {
+        // SAFETY: the reference was just taken, and nobody knows it yet.
+        log_undo(unsafe { D::release_physical(site, raw) });
+    })?;
+    if let Some(descriptor) = imported {
+        memory.bytes = memory.bytes.or_else(|| size_of(&descriptor));
+        memory.keeps.keep_import(descriptor);
+    }
+    backend.physical.add(raw, memory);
+    Ok(PhysicalHandle { raw, backend: backend.context.id() })
+}
+
+/// The size of memory behind a descriptor, where the system knows it.
+fn size_of(descriptor: &OwnedFd) -> Option<u64> {
+    let file = descriptor.try_clone().map(File::from).and_then(|file| file.metadata());
+    file.ok().map(|known| known.len()).filter(|&bytes| bytes > 0)
+}
+
+impl<D: Calls> VirtualMemory for DriverBackend<D> {
+    fn granularity(&self, device: DeviceIndex, which: Granularity) -> Result<u64> {
+        D::granularity(*self.context.enter(device, D::NAMES.granularity)?, which)
+    }
+
+    fn reserve_address(
+        &self,
+        device: DeviceIndex,
+        bytes: u64,
+        alignment: u64,
+        hint: DevicePtr,
+    ) -> Result<DevicePtr> {
+        let entered = self.context.enter(device, D::NAMES.reserve_addresses)?;
+        entered.positive(D::NAMES.reserve_addresses, bytes)?;
+        let at = D::reserve_addresses(*entered, bytes as usize, alignment as usize, hint.0)
+            .map_err(no_memory_taken)?;
+        self.physical.reserved(at, bytes, device);
+        Ok(DevicePtr(at))
+    }
+
+    unsafe fn release_address(&self, base: DevicePtr, bytes: u64) -> Result<()> {
+        let release = || {
+            let call = D::NAMES.free_addresses;
+            let entered = self.context.enter(device_of_range(self, base)?, call)?;
+            let reservation = match self.physical.take_reservation(base.0, bytes) {
+                Ending::Reserved(reservation) => Some(reservation),
+                // No driver promises a check of its own.
+                Ending::Mapped => {
+                    let detail = format!("something is mapped in the {bytes} bytes at {base}");
+                    return Err(entered.invalid(call, detail));
+                }
+                Ending::Unknown if D::ABILITIES.checks_mappings => None,
+                Ending::Unknown => {
+                    let detail = format!("{bytes} bytes at {base} are no reservation");
+                    return Err(entered.invalid(call, detail));
+                }
+            };
+            // SAFETY: rule 3, which the caller keeps; nothing is mapped in the range.
+            unsafe { D::free_addresses(*entered, base.0, bytes as usize) }.inspect_err(|_| {
+                if let Some(reservation) = reservation {
+                    self.physical.put_reservation_back(reservation);
+                }
+            })
+        };
+        given_back(release())
+    }
+
+    fn create_physical(
+        &self,
+        device: DeviceIndex,
+        bytes: u64,
+        handle_type: HandleType,
+    ) -> Result<PhysicalHandle> {
+        if handle_type == HandleType::Fabric {
+            has_fabric(self)?;
+        }
+        create(self, device, bytes, handle_type)
+    }
+
+    unsafe fn release_physical(&self, handle: PhysicalHandle) -> Result<()> {
+        let release = || {
+            let call = D::NAMES.release_physical;
+            let entered = self.context.enter(memory_of(self, handle, call)?.device, call)?;
+            let memory = self.physical.take(handle.raw).ok_or_else(|| no_handle(call))?;
+            // SAFETY: rule 1, and the caller uses the handle no more.
+            unsafe { D::release_physical(*entered, handle.raw) }
+                .inspect_err(|_| self.physical.add(handle.raw, memory))
+        };
+        given_back(release())
+    }
+
+    unsafe fn map(&self, at: DevicePtr, bytes: u64, handle: PhysicalHandle) -> Result<()> {
+        let call = D::NAMES.map;
+        let memory = memory_of(self, handle, call)?;
+        let entered = self.context.enter(memory.device, call)?;
+        entered.positive(call, bytes)?;
+        if memory.bytes.is_some_and(|whole| whole != bytes) {
+            return Err(entered.invalid(call, "a handle is mapped whole: the size must be its size"));
+        }
+        // SAFETY: the caller promises a free range in one reservation; rule 1 for the handle.
+        unsafe { D::map(*entered, at.0, bytes as usize, handle.raw) }?;
+        self.physical.mapped(at.0, bytes, handle.raw);
+        Ok(())
+    }
+
+    unsafe fn unmap(&self, at: DevicePtr, bytes: u64) -> Result<()> {
+        let unmap = || {
+            let call = D::NAMES.unmap;
+            let entered = self.context.enter(device_of_range(self, at)?, call)?;
+            entered.positive(call, bytes)?;
+            let taken = self
+                .physical
+                .take_mappings(at.0, bytes, !D::ABILITIES.checks_mappings)
+                .ok_or_else(|| entered.invalid(call, not_whole(at, bytes)))?;
+            // SAFETY: rule 3, which the caller keeps.
+            unsafe { D::unmap(*entered, at.0, bytes as usize, &taken) }
+                .inspect_err(|_| self.physical.put_mappings_back(taken))
+        };
+        given_back(unmap())
+    }
+
+    unsafe fn set_access(
+        &self,
+        at: DevicePtr,
+        bytes: u64,
+        devices: &[DeviceIndex],
+        access: Access,
+    ) -> Result<()> {
+        let call = D::NAMES.set_access;
+        let entered = self.context.enter(device_of_range(self, at)?, call)?;
+        entered.positive(call, bytes)?;
+        for &device in devices {
+            self.context.exists(device, call)?;
+        }
+        let mappings = if D::ABILITIES.checks_mappings {
+            Vec::new()
+        } else {
+            let whole = self.physical.whole_mappings(at.0, bytes);
+            whole.ok_or_else(|| entered.invalid(call, not_whole(at, bytes)))?
+        };
+        // SAFETY: the caller promises a mapped range.
+        unsafe { D::set_access(*entered, at.0, bytes as usize, &mappings, devices, access) }?;
+        if !mappings.is_empty() {
+            self.physical.set_access(&mappings, devices, access);
+        }
+        Ok(())
+    }
+
+    fn access(&self, at: DevicePtr, device: DeviceIndex) -> Result<Access> {
+        let entered = self.context.enter(device, D::NAMES.access)?;
+        match D::access(*entered, at)? {
+            0 => Ok(Access::None),
+            1 => Ok(Access::Read),
+            3 => Ok(Access::ReadWrite),
+            other => {
+                let detail = format!("the {} answers access {other}, which is not known here", D::NOUN);
+                Err(entered.refuse(ErrorKind::Other, D::NAMES.access, detail))
+            }
+        }
+    }
+
+    fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
+        let call = D::NAMES.retain_physical;
+        let entered = self.context.enter(device_of_range(self, at)?, call)?;
+        let mapping = self.physical.mapping_at(at.0);
+        if mapping.is_none() && !D::ABILITIES.checks_mappings {
+            return Err(entered.invalid(call, format!("nothing is mapped at {at}")));
+        }
+        let raw = D::retain_physical(*entered, mapping.as_ref().map_or(at.0, |mapping| mapping.at))?;
+        let known = mapping.map(|mapping| Memory { bytes: Some(mapping.bytes), ..mapping.memory });
+        adopt(self, *entered, raw, known, None)
+    }
+
+    fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
+        let call = D::NAMES.physical_properties;
+        let memory = memory_of(self, handle, call)?;
+        let bytes = memory.bytes.ok_or_else(|| {
+            let detail = format!(
+                "the {} does not tell the size of an imported handle; it is known once mapped",
+                D::NOUN
+            );
+            BackendError::new(ErrorKind::NotSupported, 0, call, memory.device, detail)
+        })?;
+        Ok(PhysicalProperties { device: memory.device, bytes, handle_type: memory.handle_type })
+    }
+}
+
+impl<D: Calls> PhysicalSharing for DriverBackend<D> {
+    fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
+        let call = D::NAMES.export_physical;
+        let memory = memory_of(self, handle, call)?;
+        let entered = self.context.enter(memory.device, call)?;
+        if handle_type == HandleType::None || handle_type != memory.handle_type {
+            let detail = format!(
+                "the handle was created as {:?} and is to be exported as {handle_type:?}",
+                memory.handle_type
+            );
+            return Err(entered.refuse(ErrorKind::NotSupported, call, detail));
+        }
+        let bits = handle_bits(*entered, handle_type)?;
+        if handle_type == HandleType::Fabric {
+            let mut bytes = [0_u8; 64];
+            // SAFETY: rule 1; for this type the function writes 64 bytes.
+            unsafe { D::export_physical(*entered, handle.raw, bits, bytes.as_mut_ptr().cast()) }
+                .map_err(no_memory_taken)?;
+            return Ok(ShareableHandle::Fabric(bytes));
+        }
+        let export = || {
+            let mut descriptor: c_int = -1;
+            // SAFETY: rule 1; for this type the function writes one descriptor.
+            unsafe { D::export_physical(*entered, handle.raw, bits, (&raw mut descriptor).cast()) }
+                .map_err(no_memory_taken)?;
+            if descriptor < 0 {
+                let detail = format!("the {} answered no descriptor", D::NOUN);
+                return Err(entered.refuse(ErrorKind::Other, call, detail));
+            }
+            // SAFETY: the descriptor was just opened for the caller, who owns it.
+            Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+        };
+        let not_copied = |error| entered.refuse(ErrorKind::ResourceLimit, call, format!("dup: {error}"));
+        memory.keeps.exported(export, not_copied).map(ShareableHandle::PosixFd)
+    }
+
+    fn import_physical(&self, device: DeviceIndex, shared: &ShareableHandle) -> Result<PhysicalHandle> {
+        let call = D::NAMES.import_physical;
+        let entered = self.context.enter(device, call)?;
+        let mut kept = None;
+        let raw = match shared {
+            ShareableHandle::PosixFd(fd) => {
+                if D::Keeps::IMPORTS {
+                    // The copy stays open until access is set, whatever becomes of the caller's.
+                    kept = Some(fd.try_clone().map_err(|error| {
+                        entered.refuse(ErrorKind::ResourceLimit, call, format!("dup: {error}"))
+                    })?);
+                }
+                D::import_descriptor(*entered, kept.as_ref().unwrap_or(fd).as_fd())
+            }
+            ShareableHandle::Fabric(bytes) => {
+                if !D::ABILITIES.checks_handle_types {
+                    has_fabric(self)?;
+                }
+                D::import_fabric(*entered, *bytes)
+            }
+        }
+        .map_err(no_memory_taken)?;
+        adopt(self, *entered, raw, None, kept)
+    }
+}
+
+fn no_handle(call: &'static str) -> BackendError {
+    let detail = "the physical handle is not, or no longer, one of this backend";
+    BackendError::new(ErrorKind::InvalidValue, 0, call, DeviceIndex(0), detail)
+}
+
+fn not_whole(at: DevicePtr, bytes: u64) -> String {
+    format!("{bytes} bytes at {at} are not one or several whole mappings")
+}
+
+/// "Out of memory" from a call that takes no device memory: addresses or descriptors ran out, and emptying a cache would
+/// not help.
+fn no_memory_taken(error: BackendError) -> BackendError {
+    match error.kind {
+        ErrorKind::OutOfMemory => BackendError { kind: ErrorKind::ResourceLimit, ..error },
+        _ => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_run_out_are_no_lack_of_memory() {
+        let failed = |kind| BackendError::new(kind, 2, "memAddressReserve", DeviceIndex(0), "");
+        assert_eq!(no_memory_taken(failed(ErrorKind::OutOfMemory)).kind, ErrorKind::ResourceLimit);
+        assert_eq!(no_memory_taken(failed(ErrorKind::InvalidValue)).kind, ErrorKind::InvalidValue);
+    }
+}
