@@ -63,7 +63,7 @@ use crate::lifetimes::pending::PendingFrees;
 use crate::memory::address_map::AddressMap;
 use crate::memory::backup::Spares;
 use crate::memory::region::Regions;
-use crate::policy::Maker;
+use crate::policy::{Chosen, Maker};
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::Foreign;
@@ -189,7 +189,7 @@ pub struct DeviceAllocator {
     gathering: Mutex<Gathering>,
     budgets: Budgets,
     uncached: Uncached,
-    sharing: Exchange,
+    exchange: Exchange,
     quarantine: Mutex<Quarantine>,
     /// The unit of its virtual memory, once hardened mode has asked for it.
     minimum_granule: OnceLock<u64>,
@@ -222,7 +222,7 @@ impl DeviceAllocator {
         let attention = edges::lend(backend.id());
         let observers = Observers::new(device, Arc::clone(&foreign));
         let uncached = Uncached::new(Arc::clone(&backend), device, attention);
-        let sharing = Exchange::new(Arc::clone(&backend), device, attention);
+        let exchange = Exchange::new(Arc::clone(&backend), device, attention);
         let state = DeviceState::new(settings, accounts);
         let arenas = Directory::new(device, Arc::clone(&map), template);
         let allocator = Self {
@@ -254,14 +254,14 @@ impl DeviceAllocator {
             gathering: Mutex::new(Rank::Registry, Gathering::default()),
             budgets: Budgets::default(),
             uncached,
-            sharing,
+            exchange,
             quarantine: Mutex::new(Rank::Registry, Quarantine::default()),
             minimum_granule: OnceLock::new(),
             views_refused: AtomicBool::new(false),
             default_has_tag: AtomicBool::new(false),
             outbox: Arc::default(),
         };
-        allocator.uncached.set(!settings.caching);
+        allocator.uncached.turn(!settings.caching);
         allocator.configure_hardened(settings);
         Ok(allocator)
     }
@@ -313,10 +313,14 @@ impl DeviceAllocator {
         work(&mut peaks, &mut arenas)
     }
 
+    /// What decides under `settings`.
+    pub(crate) fn policy(&self, settings: &Settings, maker: &Maker) -> Chosen {
+        maker.make(settings, self.virtual_memory)
+    }
+
     /// Replaces the settings. What is handed out or cached stays as it is.
-    pub(crate) fn configure(&self, settings: &Settings, maker: &Maker) {
+    pub(crate) fn configure(&self, settings: &Settings, policy: &Chosen) {
         let _alone = self.configuring.lock();
-        let policy = maker.make(settings, self.virtual_memory);
         let allowed = {
             let mut state = self.state.lock();
             state.settings = settings.clone();
@@ -415,7 +419,7 @@ impl Drop for DeviceAllocator {
         if let Err(error) = self.noticing(self.release_everything()) {
             tracing::warn!(%error, device = %self.device, "cached memory could not be given back");
         }
-        self.sharing.imports().orphan();
+        self.exchange.imports().orphan();
         edges::take_back(self.attention);
     }
 }

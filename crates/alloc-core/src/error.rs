@@ -70,7 +70,7 @@ pub enum AllocError {
         fraction: f64,
     },
     /// No pool of that id was made on this device, or it is gone with all its memory.
-    #[error("Could not find pool of id {pool}: make it first (create_pool, begin_pool)")]
+    #[error("Could not find pool of id {pool}: create it first, or begin it")]
     UnknownPool {
         /// The id.
         pool: PoolId,
@@ -179,7 +179,7 @@ pub enum AllocError {
     /// There is no memory for a pool to wake; what is asleep keeps its contents.
     #[error(
         "{label} out of memory. Pool {pool} needs {} to wake; the device has {} free, and limits may allow less. A \
-         tenant's budget may, too (tenant_stats). Free memory, or put another tag to sleep, and wake again: what sleeps keeps its \
+         tenant's budget may, too: look at its statistics. Free memory, or put another tag to sleep, and wake again: what sleeps keeps its \
          contents; what was woken before this stays awake, and can be put to sleep again",
         crate::base::round::format_bytes(*bytes), crate::base::round::format_bytes(*free)
     )]

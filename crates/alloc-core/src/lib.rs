@@ -31,10 +31,10 @@
 //! device     one device: requests, misses, captures, limits      host    pinned host memory
 //! arena      one pool and one stream: blocks under one lock; the pools; the directory of both
 //! lifetimes  streams, captures and processes that still use memory
-//! features   budgets, sleep, sharing, the hardened mode      policy  the decisions
+//! features   budgets, sleep, sharing, hardened and uncached memory      policy  the decisions
 //! memory     tables: blocks, free blocks, segments, regions, addresses
 //! error      what is answered when something cannot be done
-//! watch      counts, history, snapshots, reports
+//! watch      counts, history, snapshots, reports, observers
 //! process    forks and exits, code of the program, streams' names
 //! config     settings
 //! base       ids, sizes, rounding      sync    locks

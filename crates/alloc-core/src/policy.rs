@@ -192,7 +192,7 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
 /// Makes the policy of a program's own, for each device, and again whenever settings change. A function of the settings, and of
 /// whether the device has virtual memory, is one: `|settings: &Settings, virtual_memory: bool| Own::new(settings)`.
 ///
-/// It is called while an allocator is made, and while its settings change: it asks nothing of that allocator.
+/// It is called when an allocator is made, and before its settings change, with no lock held: it may look at the allocator.
 pub trait PolicyFactory: Send + Sync + 'static {
     /// What it makes.
     type Policy: Policy;

@@ -40,7 +40,8 @@ unsafe impl Driver for CudaDriver {
     }
 
     fn start(&mut self) -> Result<()> {
-        self.devices = devices(Site::of_driver(self))?;
+        // SAFETY: for the questions below, which name no handle.
+        self.devices = devices(unsafe { Site::of_driver(self) })?;
         tracing::debug!(library = self.library, version = self.version, "CUDA driver loaded");
         Ok(())
     }
@@ -153,7 +154,8 @@ unsafe impl Driver for CudaDriver {
     }
 
     fn shut_down(&self) {
-        let site = Site::of_driver(self);
+        // SAFETY: for the calls below, whose contexts are this driver's.
+        let site = unsafe { Site::of_driver(self) };
         for device in self.devices.iter().filter(|device| device.context.get().is_some()) {
             // SAFETY: gives back the one reference that `primary_context` took and kept.
             let released = unsafe { call!(site.cuDevicePrimaryCtxRelease_v2(device.number)) };

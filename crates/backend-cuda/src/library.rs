@@ -137,7 +137,8 @@ fn open(candidates: &[OsString]) -> Result<(Library, String)> {
 }
 
 fn version(driver: &CudaDriver) -> Result<c_int> {
-    let site = Site::of_driver(driver);
+    // SAFETY: for questions that name no handle.
+    let site = unsafe { Site::of_driver(driver) };
     let mut version = 0;
     // SAFETY: the function writes one integer, and may be called before the driver is initialised.
     let asked = unsafe { call!(site.cuDriverGetVersion(&raw mut version)) };

@@ -253,7 +253,9 @@ fn a_fork_is_told_that_it_cannot_use_its_parents_runtime() {
 #[test]
 fn a_lost_device_stays_lost_and_others_work() {
     let hip = scripted();
-    hip.context().site(OTHER, "hipMalloc").unwrap().status("hipMalloc", 719).unwrap_err();
+    // SAFETY: no handle is passed, and nothing is entered.
+    let context = unsafe { hip.context() };
+    context.site(OTHER, "hipMalloc").unwrap().status("hipMalloc", 719).unwrap_err();
     assert_eq!(hip.malloc(OTHER, PAGE).unwrap_err().kind, ErrorKind::DeviceLost);
     hip.host_malloc(PAGE, HostFlags::PORTABLE).unwrap();
 }

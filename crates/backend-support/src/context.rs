@@ -113,7 +113,8 @@ impl<D: Driver> Context<D> {
     /// Refuses a process that is a fork.
     pub fn any_site(&self, call: &'static str) -> Result<Site<'_, D>> {
         self.no_fork(DeviceIndex(0), call)?;
-        Ok(Site::of_driver(&self.driver))
+        // SAFETY: this crate passes handles of the driver only, and keeps the books.
+        Ok(unsafe { Site::of_driver(&self.driver) })
     }
 
     fn no_fork(&self, device: DeviceIndex, call: &'static str) -> Result<()> {

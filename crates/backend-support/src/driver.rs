@@ -87,7 +87,9 @@ pub struct Abilities {
 ///
 /// # Safety
 /// Memory that the driver hands out is disjoint while it is held, and as large as asked. Its events and waits tell
-/// the truth (I2 and I3 of the [contract](backend_api)). Mapped physical memory outlives its handle (I4).
+/// the truth (I2 and I3 of the [contract](backend_api)). Mapped physical memory outlives its handle (I4). A descriptor that is
+/// exported is new and the caller's. A user object that is created and retained is held by the graph, and its end is told once; a
+/// host function that is taken runs once, or its data is given back.
 pub unsafe trait Driver: Debug + Send + Sync + Sized + 'static {
     /// The label of its devices.
     const KIND: DeviceKind;
@@ -209,8 +211,12 @@ impl<D> Copy for Site<'_, D> {}
 
 impl<'c, D: Driver> Site<'c, D> {
     /// For calls about no device.
+    ///
+    /// # Safety
+    /// For the driver's own crate. Whoever has a site can call the driver with any handle and past the backend's books: what it
+    /// passes is the driver's, and what it changes is known to the backend.
     #[must_use]
-    pub fn of_driver(driver: &'c D) -> Self {
+    pub unsafe fn of_driver(driver: &'c D) -> Self {
         Self { driver, device: DeviceIndex(0), lost: None }
     }
 

@@ -281,12 +281,12 @@ impl<K: Keeps> Physical<K> {
     }
 
     /// Forgets a reservation in which nothing is mapped.
-    pub(crate) fn take_reservation(&self, at: u64, bytes: u64) -> Ending {
+    pub(crate) fn take_reservation(&self, at: u64, bytes: u64, of_any_size: bool) -> Ending {
         let mut state = self.lock();
         if state.mappings.range(at..at.saturating_add(bytes)).next().is_some() {
             return Ending::Mapped;
         }
-        match state.reservations.get(&at).copied().filter(|known| known.bytes == bytes) {
+        match state.reservations.get(&at).copied().filter(|known| of_any_size || known.bytes == bytes) {
             Some(reservation) => {
                 state.reservations.remove(&at);
                 Ending::Reserved(reservation)
@@ -408,11 +408,11 @@ mod tests {
     #[test]
     fn a_reservation_stays_while_something_is_mapped_in_it() {
         let physical = two_mappings();
-        assert_eq!(physical.take_reservation(0x20_0000, 0x4000), Ending::Mapped);
+        assert_eq!(physical.take_reservation(0x20_0000, 0x4000, false), Ending::Mapped);
         physical.take_mappings(0x20_0000, 0x2000, true).unwrap();
-        assert_eq!(physical.take_reservation(0x20_0000, 0x2000), Ending::Unknown, "not its size");
+        assert_eq!(physical.take_reservation(0x20_0000, 0x2000, false), Ending::Unknown, "not its size");
         assert_eq!(physical.place(0x20_3fff), Place::Reserved);
-        let Ending::Reserved(taken) = physical.take_reservation(0x20_0000, 0x4000) else {
+        let Ending::Reserved(taken) = physical.take_reservation(0x20_0000, 0x4000, false) else {
             panic!("nothing is mapped in it");
         };
         assert_eq!((physical.place(0x20_0000), physical.device_at(0x20_0000)), (Place::Elsewhere, None));

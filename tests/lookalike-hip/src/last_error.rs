@@ -33,7 +33,8 @@ pub fn peek() -> Answer<i32> {
     Ok(asked()?.get())
 }
 
-/// [`peek`]; the error is forgotten.
+/// [`peek`]; the error is forgotten. Where it is the last call's status, that is forgotten first: the answer is 0 then, as old
+/// runtimes answer.
 ///
 /// # Errors
 /// As [`peek`].

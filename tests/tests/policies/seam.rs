@@ -3,8 +3,9 @@
 use alloc_core::backend::Backend;
 use alloc_core::block::{Block, BlockId, BlockTable, Tier};
 use alloc_core::config::{PolicyName, Settings};
-use alloc_core::index::{FitKey, PlacementIndex};
-use alloc_core::policy::{Drain, Holding, Policy, Request, Rung};
+use alloc_core::history::HistoryOptions;
+use alloc_core::index::{FitKey, PlacementIndex, SegregatedIndex};
+use alloc_core::policy::{Drain, GranulePolicy, Growth, Holding, Policy, Request, Rung, Situation};
 use alloc_core::pool::Filter;
 use alloc_core::segment::SegmentTable;
 use alloc_core::sleep::{Backup, SleepTag, Tags};
@@ -14,7 +15,7 @@ use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::DEVICE;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Free blocks in a plain ordered map; the *largest* is taken.
 #[derive(Debug, Default)]
@@ -131,6 +132,120 @@ fn a_program_names_its_own_policy_once() {
     assert!(text.contains("policy:granule") && text.contains("leave policy out"), "{text}");
     let text = CachingAllocator::new(device, own.settings()).unwrap_err().to_string();
     assert!(text.contains("custom:contrary") && text.contains("with_policy"), "{text}");
+}
+
+/// A program's policy that decides as Granule's does, and asks its allocator for its settings when these change.
+#[derive(Clone, Debug)]
+struct Wrapped(GranulePolicy);
+
+impl Policy for Wrapped {
+    type Index = SegregatedIndex;
+    const NAME: &'static str = "wrapped";
+    const LADDER: &'static [Rung] = GranulePolicy::LADDER;
+    const DRAIN: Drain = GranulePolicy::DRAIN;
+    const PARKS: bool = GranulePolicy::PARKS;
+    const VIEWS: bool = GranulePolicy::VIEWS;
+    const REPLACES: bool = GranulePolicy::REPLACES;
+
+    fn request(&self, bytes: u64) -> Request {
+        self.0.request(bytes)
+    }
+    fn grows(&self) -> bool {
+        self.0.grows()
+    }
+    fn growing(&self) -> Self {
+        Self(self.0.growing())
+    }
+    fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
+        self.0.granule(tier, minimum, holding)
+    }
+    fn growth(&self, request: &Request, situation: &Situation) -> Growth {
+        self.0.growth(request, situation)
+    }
+    fn reserve(&self, total: u64, granule: u64) -> u64 {
+        self.0.reserve(total, granule)
+    }
+    fn take_fit(
+        &self,
+        index: &mut SegregatedIndex,
+        blocks: &BlockTable,
+        segments: &SegmentTable,
+        request: &Request,
+    ) -> Option<BlockId> {
+        self.0.take_fit(index, blocks, segments, request)
+    }
+    fn splits(&self, block: u64, request: &Request) -> bool {
+        self.0.splits(block, request)
+    }
+    fn release_target(&self, request: &Request) -> Option<u64> {
+        self.0.release_target(request)
+    }
+    fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64> {
+        self.0.garbage_threshold(allowed)
+    }
+}
+
+#[test]
+fn a_programs_own_policy_has_views_and_parked_blocks_as_the_trees_has() {
+    let wrapped = |settings: &Settings, virtual_memory| Wrapped(GranulePolicy::new(settings, virtual_memory));
+    let named = Settings { policy: Some(PolicyName::Granule), ..Settings::default() };
+    let told = [true, false].map(|own| {
+        let device = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
+        let allocator = if own {
+            CachingAllocator::with_policy(device.clone(), Settings::default(), wrapped)
+        } else {
+            CachingAllocator::new(device.clone(), named.clone())
+        }
+        .unwrap();
+        let stream = device.default_stream(DEVICE);
+        let mut places = Vec::new();
+        let mut live = Vec::new();
+        for round in 0..6u64 {
+            live.extend((1..=10).map(|n| allocator.malloc((n + round) * 600 * 1024, stream).unwrap()));
+            places.extend_from_slice(&live);
+            let mut number = 0;
+            live.retain(|ptr| {
+                number += 1;
+                if number % 2 == round % 2 {
+                    return true;
+                }
+                allocator.free(*ptr).unwrap();
+                false
+            });
+            // What was just freed is there for the next of its size.
+            let parked = allocator.malloc(4096, stream).unwrap();
+            allocator.free(parked).unwrap();
+            assert_eq!(allocator.malloc(4096, stream).unwrap(), parked);
+            live.push(parked);
+            if live.len() > 20 {
+                live.drain(..10).for_each(|ptr| allocator.free(ptr).unwrap());
+            }
+            allocator.check_invariants();
+        }
+        (places, allocator.stats(DEVICE).unwrap().granule.granules_moved)
+    });
+    assert_eq!(told[0], told[1], "the same places, and the same granules shown again");
+    assert!(told[0].1 > 0, "free memory was shown in views");
+}
+
+#[test]
+fn a_factory_may_look_at_its_allocator_while_that_is_configured() {
+    let device = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
+    let there: Arc<OnceLock<Weak<CachingAllocator>>> = Arc::default();
+    let seen = Arc::clone(&there);
+    let factory = move |_: &Settings, _| {
+        if let Some(allocator) = seen.get().and_then(Weak::upgrade) {
+            assert_eq!(allocator.settings().history_max_entries, 0);
+            allocator.stats(DEVICE).unwrap();
+            allocator.history().record(&HistoryOptions::newest(5));
+        }
+        Contrary { grows: false }
+    };
+    let own = CachingAllocator::with_policy(device.clone(), Settings::default(), factory).unwrap();
+    let own = Arc::new(own);
+    there.set(Arc::downgrade(&own)).unwrap();
+    own.configure(Settings { history_max_entries: 10, ..Settings::default() }).unwrap();
+    own.free(own.malloc(4096, device.default_stream(DEVICE)).unwrap()).unwrap();
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The allocator a program uses: all devices of one backend behind one address map. Private pools, captures and
-//! checkpoints are in `allocator/pools.rs`, what can be seen of it in `allocator/watch.rs`.
+//! The allocator a program uses: all devices of one backend behind one address map. What belongs to one
+//! topic is behind a handle of that topic, in `allocator/`.
 
 mod budgets;
 mod caching;
@@ -495,12 +495,15 @@ impl CachingAllocator {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
+        // A program's own factory may look at its allocator: it is called before anything is locked.
+        let policies: Vec<_> =
+            self.devices.iter().map(|device| device.policy(&settings, &self.maker)).collect();
         {
             // All devices have the settings of one call.
             let _alone = self.configuring.lock();
             self.devices.iter().try_for_each(|device| device.keeps_guarantees(&settings))?;
-            for device in &self.devices {
-                device.configure(&settings, &self.maker);
+            for (device, policy) in self.devices.iter().zip(policies) {
+                device.configure(&settings, &policy);
             }
             let caching = settings.caching;
             *self.settings.lock() = settings;

@@ -183,7 +183,7 @@ impl DeviceAllocator {
                 Outcome::Changed
             }
             Rung::Views => served(self.search_views(arena, request, call)),
-            Rung::Callbacks => changed(self.observers.free_memory()),
+            Rung::Callbacks => changed(self.observers.ask_for_memory()),
             Rung::CollectGarbage => changed(self.collect_garbage(call)?),
             Rung::ReuseEarly => changed(self.reuse_early(arena, request, call)),
             Rung::Grow => {

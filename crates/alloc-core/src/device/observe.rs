@@ -386,7 +386,7 @@ impl DeviceAllocator {
     pub(crate) fn poll(&self) -> Result<()> {
         let call = self.begin_call(None, RecordContext::All)?;
         self.take_back_shared(Ask::Now, &call);
-        self.sharing.imports().retry();
+        self.exchange.imports().retry();
         let outcome = self.drain(&call);
         self.tell_trackers();
         outcome

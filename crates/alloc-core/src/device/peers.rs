@@ -57,7 +57,7 @@ impl DeviceAllocator {
         if self.is_reached_by(peer) {
             return Ok(());
         }
-        self.sharing.imports().open_to(peer)?;
+        self.exchange.imports().open_to(peer)?;
         self.state.lock().peers.push(peer);
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
         // Whoever began to map before the peer was known ends first; whoever begins now maps for it, too.

@@ -1,4 +1,4 @@
-//! Who looks on: history and its contexts, trackers, and observers of segments and failures.
+//! How history is recorded, and who reads it as it is made.
 
 use super::{DeviceAllocator, DeviceState};
 use crate::arena::ArenaState;

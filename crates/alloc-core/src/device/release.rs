@@ -72,7 +72,7 @@ impl DeviceAllocator {
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release(&self, what: Flush, call: &Call<'_>) -> Result<()> {
         self.retry_leftovers();
-        self.sharing.imports().retry();
+        self.exchange.imports().retry();
         let mut outcome =
             if call.capturing { self.empty_quarantine(call) } else { self.synchronise_pending(call) };
         if !call.capturing {

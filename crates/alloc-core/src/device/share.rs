@@ -40,7 +40,7 @@ impl DeviceAllocator {
         let capture = self.backend.capture().ok().filter(|_| self.attention.has(Reason::CAPTURE));
         let _relaxed = capture.map(Relaxed::enter).transpose()?;
         let export = self.export(ptr, &place)?;
-        let share = match self.sharing.describe(ptr, size, &place, export) {
+        let share = match self.exchange.describe(ptr, size, &place, export) {
             Ok(share) => Arc::new(share),
             Err(error) => {
                 self.end_export(place.granules());
@@ -76,7 +76,7 @@ impl DeviceAllocator {
         assert_unlocked();
         match place {
             Place::Fixed { base, registration, .. } => {
-                let handle = self.sharing.segment(ptr, *base, *registration)?;
+                let handle = self.exchange.segment(ptr, *base, *registration)?;
                 Ok(Memory::Fixed(handle))
             }
             Place::Granules { pieces, .. } => {
@@ -105,7 +105,7 @@ impl DeviceAllocator {
                 "set expandable_segments:False",
             )
         };
-        if self.state.lock().settings.segments_ipc && self.sharing.cannot_share_growable() {
+        if self.state.lock().settings.segments_ipc && self.exchange.cannot_share_growable() {
             let lacks =
                 format!("device {} offers neither file descriptors nor fabric handles for it", self.device);
             return Problem::with_pytorch(
@@ -141,19 +141,20 @@ impl DeviceAllocator {
 
     /// See [`Exchange::handle_type`].
     pub(super) fn handle_type(&self) -> HandleType {
-        self.sharing.handle_type(|| self.state.lock().settings.segments_ipc)
+        self.exchange.handle_type(|| self.state.lock().settings.segments_ipc)
     }
 
     /// See [`Sharing::open`](crate::allocator::Sharing::open).
     pub(crate) fn open_shared(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
+        self.exchange.admit(&handle)?;
         let capture = self.backend.capture().ok().filter(|_| self.attention.has(Reason::CAPTURE));
         let _relaxed = capture.map(Relaxed::enter).transpose()?;
-        self.sharing.open(bytes, handle)
+        self.exchange.open(bytes, handle)
     }
 
     /// What it has to do with other processes.
-    pub(crate) fn sharing(&self) -> &Exchange {
-        &self.sharing
+    pub(crate) fn exchange(&self) -> &Exchange {
+        &self.exchange
     }
 
     /// Takes blocks back that no other process holds any more.
@@ -204,7 +205,7 @@ impl DeviceAllocator {
         let registration = self.state.lock().register();
         let place = Place::Fixed { base: ptr.0, bytes, registration };
         let memory = self.export(ptr, &place)?;
-        let share = Arc::new(self.sharing.describe(ptr, bytes, &place, memory)?);
+        let share = Arc::new(self.exchange.describe(ptr, bytes, &place, memory)?);
         Ok(self.uncached.note_share(ptr, share).map(|share| share.block.clone()))
     }
 }

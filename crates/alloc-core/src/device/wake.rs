@@ -190,7 +190,7 @@ impl DeviceAllocator {
         if let Some(given) = attempt()? {
             return Ok(given);
         }
-        self.observers.free_memory();
+        self.observers.ask_for_memory();
         let need = Need { pool: pool.id, stream: run.stream, bytes: run.bytes() };
         if let Some(given) = self.reclaim_until(&need, call, &mut attempt)? {
             return Ok(given);

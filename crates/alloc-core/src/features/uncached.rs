@@ -48,7 +48,7 @@ impl Uncached {
     }
 
     /// Whether requests go straight to the driver from here on.
-    pub(crate) fn set(&self, on: bool) {
+    pub(crate) fn turn(&self, on: bool) {
         self.attention.set(Reason::UNCACHED, on);
     }
 

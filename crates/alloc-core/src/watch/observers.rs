@@ -1,4 +1,5 @@
-//! The program's code that an allocator calls: it sees memory come and go, hears of failures, or frees memory.
+//! The program's code that a device's allocator calls: it sees segments come and go, hears of refusals and of memory that ran
+//! out, says who uses the device, or frees memory. Those who watch budgets, corruption and history are with these.
 
 use crate::process::foreign::{Calls, Foreign, Kind};
 use crate::sync::{Arc, Mutex, Rank};
@@ -110,7 +111,7 @@ impl Observers {
     }
 
     /// Runs all free-memory callbacks, whatever the first ones say. Whether one freed something.
-    pub(crate) fn free_memory(&self) -> bool {
+    pub(crate) fn ask_for_memory(&self) -> bool {
         let callbacks = Arc::clone(&self.registered.lock().low_memory);
         let calls = self.foreign.calls();
         let freed =

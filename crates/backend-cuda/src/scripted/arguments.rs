@@ -1,6 +1,6 @@
 //! Arguments that reach the driver, where no answer of a lookalike depends on them.
 
-use super::{DEVICE, PAGE, functions, over, scripted, two_mappings};
+use super::{DEVICE, PAGE, context, functions, over, scripted, two_mappings};
 use crate::Cuda;
 use crate::symbols::Functions;
 use backend_api::types::{DeviceIndex, DevicePtr};
@@ -228,7 +228,7 @@ fn a_refused_unmap_leaves_the_mappings_known() {
 fn every_retained_context_is_given_back() {
     let cuda = listening();
     for device in [DEVICE, OTHER, DEVICE] {
-        drop(cuda.context().enter(device, "cuMemGetInfo").unwrap());
+        drop(context(&cuda).enter(device, "cuMemGetInfo").unwrap());
     }
     assert_eq!(RETAINED.get(), 2);
     drop(cuda);

@@ -12,7 +12,8 @@ pub(super) fn has<D: Calls>(backend: &DriverBackend<D>, family: Family) -> Resul
 
 /// Refuses where a device says that it lacks something.
 pub(super) fn every_device_has<D: Calls>(backend: &DriverBackend<D>, asked: Attribute) -> Result<()> {
-    for device in backend.context.devices() {
+    // A lost device answers nothing, and the others work on.
+    for device in backend.context.devices().filter(|&device| !backend.context.is_lost(device)) {
         if backend.attribute(device, asked)? == 0 {
             let call = D::NAMES.attribute;
             let site = backend.context.site(device, call)?;

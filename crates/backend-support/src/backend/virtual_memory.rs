@@ -171,19 +171,20 @@ impl<D: Calls> VirtualMemory for DriverBackend<D> {
         let release = || {
             let call = D::NAMES.free_addresses;
             let entered = self.context.enter(device_of_range(self, base)?, call)?;
-            let reservation = match self.physical.take_reservation(base.0, bytes) {
-                Ending::Reserved(reservation) => Some(reservation),
-                // No driver promises a check of its own.
-                Ending::Mapped => {
-                    let detail = format!("something is mapped in the {bytes} bytes at {base}");
-                    return Err(entered.invalid(call, detail));
-                }
-                Ending::Unknown if D::ABILITIES.checks_mappings => None,
-                Ending::Unknown => {
-                    let detail = format!("{bytes} bytes at {base} are no reservation");
-                    return Err(entered.invalid(call, detail));
-                }
-            };
+            let reservation =
+                match self.physical.take_reservation(base.0, bytes, D::ABILITIES.checks_mappings) {
+                    Ending::Reserved(reservation) => Some(reservation),
+                    // No driver promises a check of its own.
+                    Ending::Mapped => {
+                        let detail = format!("something is mapped in the {bytes} bytes at {base}");
+                        return Err(entered.invalid(call, detail));
+                    }
+                    Ending::Unknown if D::ABILITIES.checks_mappings => None,
+                    Ending::Unknown => {
+                        let detail = format!("{bytes} bytes at {base} are no reservation");
+                        return Err(entered.invalid(call, detail));
+                    }
+                };
             // SAFETY: rule 3, which the caller keeps; nothing is mapped in the range.
             unsafe { D::free_addresses(*entered, base.0, bytes as usize) }.inspect_err(|_| {
                 if let Some(reservation) = reservation {
@@ -255,6 +256,8 @@ impl<D: Calls> VirtualMemory for DriverBackend<D> {
         devices: &[DeviceIndex],
         access: Access,
     ) -> Result<()> {
+        // A driver that checks mappings itself is not asked which imports are done.
+        const { assert!(!(D::ABILITIES.checks_mappings && D::Keeps::IMPORTS)) };
         let call = D::NAMES.set_access;
         let entered = self.context.enter(device_of_range(self, at)?, call)?;
         entered.positive(call, bytes)?;

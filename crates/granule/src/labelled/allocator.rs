@@ -65,7 +65,7 @@ impl<L: Label> CachingAllocator<L> {
         unsafe { self.inner.peers().copy_async(place(to), place(from), from.len(), stream.handle()) }
     }
 
-    /// The engine itself, for what has no labelled form: checkpoints, observers. Its handles are plain ones
+    /// The engine itself, for what has no labelled form: checkpoints, pools by id, sleep, sharing. Its handles are plain ones
     /// ([`Stream::handle`]). What its safe calls take away is never the memory of a live [`DeviceBuffer`].
     #[must_use]
     pub fn engine(&self) -> &Arc<alloc_core::CachingAllocator> {

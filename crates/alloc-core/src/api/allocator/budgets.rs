@@ -1,4 +1,4 @@
-//! Budgets of pools and tenants, and who is told and asked about them; see [`crate::budget`].
+//! Tenants and their budgets; see [`crate::budget`].
 
 use super::CachingAllocator;
 #[cfg(doc)]

@@ -1,4 +1,4 @@
-//! Looking on: history, contexts, trackers, observers, snapshots.
+//! What is recorded for snapshots: history, contexts, ranges, the log of calls.
 
 use super::CachingAllocator;
 use crate::backend::Backend;

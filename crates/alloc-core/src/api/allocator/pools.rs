@@ -1,4 +1,4 @@
-//! Private pools, graph captures, checkpoints.
+//! Pools: private ones, limits and figures of any, captures, checkpoints.
 
 use super::CachingAllocator;
 use crate::arena::pool::{Filter, Holder, PoolStats};

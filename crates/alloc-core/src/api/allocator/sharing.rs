@@ -65,7 +65,7 @@ impl<'a> Sharing<'a> {
     pub fn open(self, device: DeviceIndex, handle: &[u8]) -> Result<Arc<ImportedMemory>> {
         let device = self.0.device(device)?;
         let read = Handle::from_bytes(handle).map_err(|problem| AllocError::Open { problem })?;
-        if self.0.devices.iter().any(|device| device.sharing().is_exporter(read.exporter.nonce)) {
+        if self.0.devices.iter().any(|device| device.exchange().is_exporter(read.exporter.nonce)) {
             let problem = "the block is this process's own, as long as it is not freed: use the address it was allocated at".into();
             return Err(AllocError::Open { problem });
         }
@@ -77,6 +77,6 @@ impl<'a> Sharing<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn imported_bytes(self, device: DeviceIndex) -> Result<u64> {
-        Ok(self.0.seen_device(device)?.sharing().imports().bytes())
+        Ok(self.0.seen_device(device)?.exchange().imports().bytes())
     }
 }

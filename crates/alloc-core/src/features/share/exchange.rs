@@ -162,19 +162,24 @@ impl Exchange {
         self.ledger.lock().as_ref().is_some_and(|ledger| ledger.nonce() == nonce)
     }
 
-    /// Maps what another process shares, after a look at whether it can be used here. Calls the driver.
+    /// Whether a handle is of memory that this backend can map at all. Calls no driver.
+    pub(crate) fn admit(&self, handle: &Handle) -> Result<()> {
+        let (theirs, ours) = (handle.exporter.backend, self.backend_tag());
+        if theirs == ours {
+            return Ok(());
+        }
+        let name = |tag: [u8; 16]| String::from_utf8_lossy(&tag).trim_end_matches('\0').to_owned();
+        let problem = format!(
+            "the block is memory of backend {:?} and cannot be opened by {:?}: use one backend in both processes",
+            name(theirs),
+            name(ours)
+        );
+        Err(AllocError::Open { problem: problem.into() })
+    }
+
+    /// Maps what another process shares, after a look at whether this device can. Calls the driver.
     pub(crate) fn open(&self, bytes: &[u8], handle: Handle) -> Result<Arc<ImportedMemory>> {
         let refused = |problem: Problem| Err(AllocError::Open { problem });
-        let (theirs, ours) = (handle.exporter.backend, self.backend_tag());
-        if theirs != ours {
-            let name = |tag: [u8; 16]| String::from_utf8_lossy(&tag).trim_end_matches('\0').to_owned();
-            return refused(format!(
-                "the block is memory of backend {:?} and cannot be opened by {:?}: use one backend in both processes",
-                name(theirs),
-                name(ours)
-            )
-            .into());
-        }
         if handle.exporter.model != self.model()? {
             return refused(
                 format!(
