@@ -145,12 +145,7 @@ impl DeviceAllocator {
         trash
     }
 
-    /// Whether history is on.
-    pub(crate) fn is_recording(&self) -> bool {
-        self.state.lock().recording.is_some()
-    }
-
-    /// What a record made now would have for its time.
+    /// What a record made now would have for its time; none where history is off.
     pub(crate) fn history_time(&self) -> Option<i64> {
         self.state.lock().recording.as_ref().map(|recording| recording.stamps.now_us())
     }

@@ -35,7 +35,7 @@ impl<'a> History<'a> {
     /// Whether history is on. PyTorch: `isHistoryEnabled`.
     #[must_use]
     pub fn is_enabled(self) -> bool {
-        self.0.reachable().any(DeviceAllocator::is_recording)
+        self.0.reachable().any(|device| device.history_time().is_some())
     }
 
     /// Whether a device's history is complete, and what is missing in it.
