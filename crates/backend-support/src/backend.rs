@@ -120,7 +120,7 @@ impl<D: Calls> DriverBackend<D> {
     ///
     /// # Safety
     /// For the tests of the driver's own crate. Through it the driver can be called with any handle and past the backend's
-    /// books: what is passed is the driver's, guards end in the order of their stack, and [`Driver::shut_down`] is not called.
+    /// books: what is passed is the driver's, guards end in the order of their stack, and [`Driver::shut_down`](crate::Driver::shut_down) is not called.
     #[must_use]
     pub unsafe fn context(&self) -> &Context<D> {
         &self.context
