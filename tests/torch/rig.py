@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from scene import GRANULE, NATIVE, PLUGGABLE, POLICY
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+# What decides an allocator's settings: a scene has its own, and nobody else's.
+SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GRANULE_TORCH", "GRANULE_CONF")
 
 
 class Rig:
@@ -24,6 +27,7 @@ class Rig:
         self.done = {}
         self.build = tempfile.TemporaryDirectory(prefix="granule-e2e-build-")
         self.scenes = {}
+        self.template = None
 
     def add(self, path, run, name, scene):
         """Says that a scene is to run, so that those which share a process are known when it starts."""
@@ -62,7 +66,7 @@ class Rig:
     def start(self, path, allocator, run, scenes):
         modules = [str(HERE), str(self.folder), os.environ.get("PYTHONPATH", "")]
         env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, modules)))
-        for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GRANULE_TORCH", "GRANULE_CONF"):
+        for name in SETTINGS:
             env.pop(name, None)
         env.update(run.env)
         if allocator == POLICY:
@@ -77,7 +81,17 @@ class Rig:
             env.update(scene.env)
         env.setdefault("TRANSFORMERS_VERBOSITY", "error")
         env.setdefault("HF_HUB_OFFLINE", "1")
-        return Process(self.command() + [str(HERE / "child.py"), path, allocator], [n for n, _ in scenes], env)
+        names = [name for name, _ in scenes]
+        # What a variable changes while torch is imported needs a process where it is set from the start.
+        if self.real or run.env or any(scene.env for _, scene in scenes):
+            return Process(lambda words, log: started(self.command() + words, env, log), path, allocator, names)
+        return Process(lambda words, log: self.copy(words, env, log), path, allocator, names)
+
+    def copy(self, words, env, log):
+        """A program with these words, in a copy of the process that has torch imported."""
+        if not self.template:
+            self.template = Template(self.command(), env.get("PYTHONPATH", ""))
+        return self.template.copy(words, env, log)
 
     def command(self):
         if self.real:
@@ -85,24 +99,66 @@ class Rig:
         return [str(ROOT / "crates/estimate/rig/fakegpu-run"), "--", sys.executable]
 
 
+def started(command, env, log):
+    return subprocess.Popen(
+        command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+
+
+class Template:
+    """A process that has imported torch and runs scenes in copies of itself: the import takes longer than most scenes."""
+
+    def __init__(self, command, modules):
+        env = {**os.environ, "PYTHONPATH": modules, "FAKE_GPU_BYTES": "0"}
+        for name in SETTINGS:
+            env.pop(name, None)
+        words = [*command, str(HERE / "template.py")]
+        self.process = subprocess.Popen(
+            words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def copy(self, words, env, log):
+        """A copy that runs a program with these words after its name."""
+        status = Path(log.name).with_name("status")
+        # Not what the template has from its start, such as the rig's libraries.
+        changed = {name: value for name, value in env.items() if os.environ.get(name) != value}
+        unset = [name for name in SETTINGS if name not in env]
+        job = {"words": words, "env": changed, "unset": unset, "log": log.name, "status": str(status)}
+        print(json.dumps(job), file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        assert line, "the process that scenes are copied from has ended"
+        return Copy(int(line), status)
+
+
+class Copy:
+    """A copy of the template, as `subprocess.Popen` would show it."""
+
+    def __init__(self, pid, status):
+        self.pid, self.status = pid, status
+
+    def wait(self, timeout):
+        until = time.monotonic() + timeout
+        while not self.status.exists():
+            if time.monotonic() > until:
+                raise subprocess.TimeoutExpired("a copy", timeout)
+            time.sleep(0.02)
+        return int(self.status.read_text(encoding="ascii"))
+
+
 class Process:
     """A child that runs scenes."""
 
-    def __init__(self, command, names, env):
+    def __init__(self, start, path, allocator, names):
         self.folder = tempfile.TemporaryDirectory(prefix="granule-e2e-")
         self.out = Path(self.folder.name, "out.jsonl")
         self.log = open(Path(self.folder.name, "log"), "w+", encoding="utf-8", errors="replace")
-        command = [*command, str(self.out), *names]
-        self.child = subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log, start_new_session=True
-        )
+        self.child = start([str(HERE / "child.py"), path, allocator, str(self.out), *names], self.log)
 
     def wait(self, timeout):
         try:
             status = self.child.wait(timeout)
         except subprocess.TimeoutExpired:
             os.killpg(self.child.pid, 9)
-            self.child.wait()
             status = f"none in {timeout} s, and was stopped"
         self.log.seek(0)
         log = self.log.read()

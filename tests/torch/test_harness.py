@@ -1,4 +1,7 @@
 """The harness itself: what differs, dies, hangs or breaks makes a test fail."""
+import os
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -51,6 +54,28 @@ def test_a_process_that_ends_badly_fails_its_last_scene():
     assert Outcome(whole, 0, "").failure("b") is None
     assert "did not end well" in Outcome(whole, -6, "").failure("b")
     assert "Trace" in Outcome([{"began": "a"}, {"ended": "a", "failed": "Trace"}], 0, "").failure("a")
+
+
+def test_a_copy_is_alike_and_is_stopped_where_it_hangs(tmp_path):
+    program = tmp_path / "program.py"
+    rig = Rig(timeout=20)
+    for text, said in (
+        ("import sys, os; print(sys.argv[1:], os.environ['A'], os.environ.get('GRANULE_CONF'))", (0, "['x', 'y'] b None\n")),
+        ("import sys, torch; torch.cuda.init(); sys.exit(3)", (3, "")),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", (-9, "")),
+        ("import atexit; atexit.register(print, 'its end')", (0, "its end\n")),
+    ):
+        program.write_text(text)
+        with open(tmp_path / "log", "w+") as log:
+            copy = rig.copy([str(program), "x", "y"], {**os.environ, "A": "b"}, log)
+            assert (copy.wait(60), log.read()) == said
+        copy.status.unlink()
+    program.write_text("import time; time.sleep(600)")
+    with open(tmp_path / "log", "w+") as log:
+        copy = rig.copy([str(program)], dict(os.environ), log)
+    with pytest.raises(subprocess.TimeoutExpired):
+        copy.wait(0.5)
+    os.killpg(copy.pid, signal.SIGKILL)
 
 
 def test_scenes_that_differ_or_die_fail(tmp_path, monkeypatch):

@@ -18,7 +18,7 @@ pub(crate) fn run() -> Result<()> {
         browser::run(&browser::Options::default())
     })?;
     // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
-    disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "schedules", "doc"])?;
+    disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "doc"])?;
     let options = e2e_torch::Options::default();
     let place = minutes.of("installing PyTorch", || e2e_torch::place(&options))?;
     minutes

@@ -52,7 +52,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Where the tests of these options run.
 pub(crate) fn place(options: &Options) -> Result<Place> {
-    prepare(options.torch.as_deref(), options.venv.as_deref())
+    // What tests have built serves again; a long run takes what is handed out.
+    let profile = if options.long { "release" } else { "dev" };
+    prepare(options.torch.as_deref(), options.venv.as_deref(), profile)
 }
 
 /// Runs the tests; their closing lines are the last.
@@ -135,8 +137,8 @@ impl Place {
     }
 }
 
-/// Installs, builds, or finds everything there, `granule-torch` too.
-pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Place> {
+/// Installs, builds, or finds everything there, `granule-torch` in this profile of cargo, too.
+pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>, profile: &str) -> Result<Place> {
     let place = Place::prepare(torch, base)?;
     println!("building granule-torch");
     forget_old_package()?;
@@ -146,8 +148,7 @@ pub(crate) fn prepare(torch: Option<&str>, base: Option<&Path>) -> Result<Place>
             .args(["--no-build-isolation", "--no-deps", "--force-reinstall", "./crates/granule-torch"])
             // Else setuptools-rust builds in the folder of the crate.
             .env("CARGO_TARGET_DIR", target())
-            // Quicker to build than what is handed out.
-            .env("SETUPTOOLS_RUST_CARGO_PROFILE", "release")
+            .env("SETUPTOOLS_RUST_CARGO_PROFILE", profile)
             // The build imports torch, which would load the package that is being replaced.
             .env("TORCH_DEVICE_BACKEND_AUTOLOAD", "0"),
     )?;

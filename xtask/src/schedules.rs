@@ -1,8 +1,11 @@
 //! The engine's threads in chosen orders: whole scenarios under shuttle, the small kernels under loom.
 
 use crate::process;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -32,7 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Builds a package's unit tests for one of the tools, in a folder of its own, and runs those meant for it.
+/// Builds a package's unit tests for one of the tools, and runs those meant for it.
 fn under(tool: &str, package: &str, only: &str, options: &Options) -> Result<()> {
     println!("-- {tool}");
     let mut command = process::command("cargo");
@@ -40,10 +43,7 @@ fn under(tool: &str, package: &str, only: &str, options: &Options) -> Result<()>
     let processes = tool == "shuttle" && process::has_nextest();
     command.args(if processes { ["nextest", "run"].as_slice() } else { &["test"] });
     command.args(["--lib", "--package", package]);
-    command.env("RUSTFLAGS", format!("--cfg {tool}"));
-    command.env("CARGO_TARGET_DIR", process::target().join("schedules").join(tool));
-    // Enough for a backtrace, and quicker to build.
-    command.env("CARGO_PROFILE_DEV_DEBUG", "line-tables-only");
+    command.env("RUSTC_WORKSPACE_WRAPPER", compiler(tool)?);
     if options.long {
         command.env("GRANULE_LONG", "1");
     }
@@ -57,4 +57,20 @@ fn under(tool: &str, package: &str, only: &str, options: &Options) -> Result<()>
     }
     command.args(options.name.as_deref().or(Some(only)).filter(|name| !name.is_empty()));
     process::run(&mut command)
+}
+
+/// A compiler that sets the tool's cfg, for this workspace alone: what others wrote is shared with every other build, which
+/// it is not where RUSTFLAGS say the same.
+fn compiler(tool: &str) -> Result<PathBuf> {
+    let script = process::target().join(format!("rustc-{tool}"));
+    let text = format!("#!/bin/sh\nexec \"$@\" --cfg {tool}\n");
+    // What is newer than the last build has everything built again.
+    if fs::read_to_string(&script).is_ok_and(|there| there == text) {
+        return Ok(script);
+    }
+    let named = || script.display().to_string();
+    fs::create_dir_all(process::target()).with_context(named)?;
+    fs::write(&script, text).with_context(named)?;
+    fs::set_permissions(&script, Permissions::from_mode(0o755)).with_context(named)?;
+    Ok(script)
 }

@@ -15,6 +15,8 @@ fn built_for_hip() -> PathBuf {
         .args(["build", "--quiet", "--offline", "--package", "cuda-program", "--no-default-features"])
         .args(["--features", "hip-as-cuda", "--target-dir"])
         .arg(&target)
+        // Built once and run once, beside the other tests.
+        .envs([("CARGO_PROFILE_DEV_OPT_LEVEL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "none")])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()
         .unwrap();

@@ -9,7 +9,7 @@ use shuttle::{Config, Runner};
 
 /// Schedules of each kind for each scenario: a slice for every day, and with `GRANULE_LONG`. Each makes a machine, and
 /// one process can make 65 535.
-const FEW: usize = 300;
+const FEW: usize = 120;
 const MANY: usize = 1500;
 /// Of the few; the many are other ones each time.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
