@@ -8,7 +8,7 @@ use alloc_core::config::Settings;
 use alloc_core::policy::Policy;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use backend_openreg::{FaultPlan, OpenReg};
-use snapshot::trace::Event;
+use granule_snapshot::trace::Event;
 use std::fmt::Debug;
 use std::sync::Arc;
 

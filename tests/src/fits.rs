@@ -3,7 +3,7 @@
 
 use alloc_core::backend::{Result, VirtualMemory};
 use alloc_core::types::{DevicePtr, MIB, PhysicalHandle};
-use conformance::interpose::Hook;
+use granule_conformance::interpose::Hook;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -25,7 +25,7 @@ use alloc_core::policy::Policy;
 use alloc_core::types::{DeviceIndex, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
-use snapshot::trace::Trace;
+use granule_snapshot::trace::Trace;
 use std::path::PathBuf;
 use std::sync::Arc;
 

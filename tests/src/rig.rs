@@ -8,8 +8,8 @@ use alloc_core::config::Settings;
 use alloc_core::policy::Policy as Decisions;
 use alloc_core::types::{DeviceIndex, DeviceKind, DevicePtr, Stream};
 use backend_openreg::{OpenReg, OpenRegConfig};
-use conformance::interpose::{Hook, Interposed};
-use masquerade::{Masquerade, Policy};
+use granule_conformance::interpose::{Hook, Interposed};
+use granule_masquerade::{Masquerade, Policy};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 /// The first device.

@@ -11,8 +11,8 @@ use alloc_core::policy::Policy;
 use alloc_core::steps;
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
-use conformance::interpose::Interposed;
 use driver::{DriverTime, thread_ns};
+use granule_conformance::interpose::Interposed;
 
 const DEVICE: DeviceIndex = DeviceIndex(0);
 /// Measurements of which the median is shown.

@@ -10,7 +10,7 @@ use alloc_core::backend::{Backend, BackendError, ErrorKind, EventFlags, Result, 
 use alloc_core::config::Settings;
 use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, PhysicalHandle, Stream};
-use conformance::interpose::{Hook, Interposed};
+use granule_conformance::interpose::{Hook, Interposed};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

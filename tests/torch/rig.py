@@ -96,7 +96,7 @@ class Rig:
     def command(self):
         if self.real:
             return [sys.executable]
-        return [str(ROOT / "crates/estimate/rig/fakegpu-run"), "--", sys.executable]
+        return [str(ROOT / "crates/granule-estimate/rig/fakegpu-run"), "--", sys.executable]
 
 
 def started(command, env, log):

@@ -29,7 +29,7 @@ def estimate(cache, folder, options, script, *arguments, launcher=()):
     env = dict(os.environ, XDG_CACHE_HOME=str(cache), TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1")
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GRANULE_CONF", "GRANULE_TORCH"):
         env.pop(name, None)
-    command = [COMMAND, "estimate", "--json", *options, "--", sys.executable, *launcher, str(HERE / script), *arguments]
+    command = [COMMAND, "estimate", "--json", *options, "--", sys.executable, *launcher, str(HERE / "programs" / script), *arguments]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1200, check=False)
 
 

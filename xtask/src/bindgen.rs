@@ -31,7 +31,7 @@ pub(crate) struct Options {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Api {
-    /// The HIP runtime, into crates/hip-sys
+    /// The HIP runtime, into crates/granule-hip-sys
     Hip,
     /// The CUDA driver, into tests/lookalike-cuda
     Cuda,
@@ -41,13 +41,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let headers = Headers::find(options.api, &options.headers)?;
     let made = make(&headers)?;
     match (options.api, headers.major) {
-        (Api::Hip, 5) => settle(&made, "crates/hip-sys/src/abi5.rs", options.check),
-        (Api::Hip, 6) => settle(&made, "crates/hip-sys/src/abi6.rs", options.check),
+        (Api::Hip, 5) => settle(&made, "crates/granule-hip-sys/src/abi5.rs", options.check),
+        (Api::Hip, 6) => settle(&made, "crates/granule-hip-sys/src/abi6.rs", options.check),
         // HIP 7 kept 6's layouts: its module is an overlay written by hand, so there is no file to make.
         (Api::Hip, 7) => {
             let read =
                 |path: &str| -> Result<String> { Ok(std::fs::read_to_string(process::root().join(path))?) };
-            let (six, overlay) = (read("crates/hip-sys/src/abi6.rs")?, read("crates/hip-sys/src/abi7.rs")?);
+            let (six, overlay) =
+                (read("crates/granule-hip-sys/src/abi6.rs")?, read("crates/granule-hip-sys/src/abi7.rs")?);
             compare::overlay(&made, &six, &overlay)
         }
         (Api::Hip, major) => {

@@ -34,9 +34,9 @@ const PRODUCTS: &[Product] = &[
     Product { path: "crates/backend-c/include/granule_backend.h", emit: ctable::emit_header },
     Product { path: "crates/backend-c/src/forward.rs", emit: ctable::emit_forward },
     Product { path: "crates/backend-c/src/table.rs", emit: ctable::emit_table },
-    Product { path: "crates/conformance/src/interpose/generated.rs", emit: interpose::emit },
-    Product { path: "crates/masquerade/src/calls.rs", emit: masquerade::emit_calls },
-    Product { path: "crates/masquerade/src/forward.rs", emit: masquerade::emit_forward },
+    Product { path: "crates/granule-conformance/src/interpose/generated.rs", emit: interpose::emit },
+    Product { path: "crates/granule-masquerade/src/calls.rs", emit: masquerade::emit_calls },
+    Product { path: "crates/granule-masquerade/src/forward.rs", emit: masquerade::emit_forward },
 ];
 
 pub(crate) fn run(options: &Options) -> Result<()> {

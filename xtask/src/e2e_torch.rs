@@ -38,7 +38,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) const TESTS: &str = "tests/torch";
-const RIG: &str = "crates/estimate/rig";
+const RIG: &str = "crates/granule-estimate/rig";
 /// Minutes that a slice may take, installation aside, and a long run.
 const SLICE_BUDGET: u64 = 25;
 const LONG_BUDGET: u64 = 240;

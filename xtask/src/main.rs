@@ -127,13 +127,13 @@ fn fuzz(cases: u32) -> Result<()> {
     // Properties, with every structure walked after every operation.
     process::run(
         process::command("cargo")
-            .args(["test", "--release", "-p", "alloc-core", "-p", "snapshot"])
+            .args(["test", "--release", "-p", "alloc-core", "-p", "granule-snapshot"])
             .args(["--features", "alloc-core/paranoid", "--lib", "--test", "config", "--test", "files"])
             .env("PROPTEST_CASES", cases.to_string()),
     )?;
     // Random programs, and whatever the tools can be given.
     for (package, program, module) in
-        [("granule-tests", "allocation", "model::"), ("analysis", "runs", "fuzz::")]
+        [("granule-tests", "allocation", "model::"), ("granule-analysis", "runs", "fuzz::")]
     {
         process::run(
             process::command("cargo")
@@ -145,7 +145,7 @@ fn fuzz(cases: u32) -> Result<()> {
     // Every mutant against every check, not only those of its area.
     process::run(
         process::command("cargo")
-            .args(["test", "--release", "-p", "conformance", "--test", "kit", "--", "matrix"])
+            .args(["test", "--release", "-p", "granule-conformance", "--test", "kit", "--", "matrix"])
             .env("GRANULE_LONG", "1"),
     )?;
     // The fault loops over whole traces; they check invariants themselves, where a call failed.

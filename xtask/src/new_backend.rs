@@ -108,7 +108,7 @@ fn from_here(manifest: &str, here: &str) -> String {
             (format!("{name}.git = \"{REPOSITORY}\""), format!("{name}.path = \"{here}/crates/{name}\""));
         text.replace(&there, &here)
     };
-    ["backend-api", "conformance"].into_iter().fold(manifest.to_owned(), at)
+    ["backend-api", "granule-conformance"].into_iter().fold(manifest.to_owned(), at)
 }
 
 /// How much of it a vendor writes, and how much goes away.

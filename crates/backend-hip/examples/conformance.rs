@@ -10,5 +10,5 @@ fn open() -> Result<Arc<dyn Backend>> {
 }
 
 fn main() -> ExitCode {
-    conformance::main("hip", open)
+    granule_conformance::main("hip", open)
 }

@@ -3,8 +3,8 @@
 use crate::library::{HipDriver, ordinal};
 use backend_api::{Attribute, Result};
 use backend_support::{AttributeSource as Answer, DeviceCalls, Site, call, text};
-use hip_sys::abi7 as abi;
-use hip_sys::{Generation, Version};
+use granule_hip_sys::abi7 as abi;
+use granule_hip_sys::{Generation, Version};
 use std::ffi::{c_char, c_int, c_uint};
 
 fn answer(attribute: Attribute, version: Version) -> Answer {

@@ -7,8 +7,8 @@ use backend_api::types::{DeviceIndex, DeviceKind};
 use backend_api::{ErrorKind, Result};
 use backend_support::errors::{ErrorTable, NO_DEVICE};
 use backend_support::{Abilities, Driver, Family, Names, Site, call, names, needs};
-use hip_sys::abi6::hipError_t;
-use hip_sys::{Generation, Library, Version};
+use granule_hip_sys::abi6::hipError_t;
+use granule_hip_sys::{Generation, Library, Version};
 use std::ffi::{CStr, c_char, c_int};
 
 /// The name of code 999.
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
     use backend_api::Readiness;
     use backend_support::{Context, DriverBackend};
-    use hip_sys::abi6::Functions;
+    use granule_hip_sys::abi6::Functions;
     use std::cell::Cell;
     use std::path::Path;
     use std::sync::Arc;
@@ -330,7 +330,7 @@ mod tests {
                 assert!(error.detail.contains("hipErrorNoDevice"), "{}", error.detail);
             }
             Ok(hip) => {
-                let named = std::env::var_os(hip_sys::LIBRARY_VARIABLE).is_some();
+                let named = std::env::var_os(granule_hip_sys::LIBRARY_VARIABLE).is_some();
                 assert!(named || Path::new("/dev/kfd").exists(), "{} found devices", hip.library());
                 println!("skipped: {} has {} devices", hip.library(), context(&hip).devices().count());
             }

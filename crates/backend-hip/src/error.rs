@@ -104,7 +104,7 @@ const ROWS: &[ErrorRow] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hip_sys::{abi5, abi6, abi7};
+    use granule_hip_sys::{abi5, abi6, abi7};
 
     #[test]
     fn the_table_is_ascending_so_that_every_row_is_found() {

@@ -4,7 +4,7 @@ use crate::library::HipDriver;
 use backend_api::types::Stream;
 use backend_api::{CaptureNode, Result};
 use backend_support::{CaptureState, GraphCalls, HostEntry, Site, call, number, pointer};
-use hip_sys::abi6::{
+use granule_hip_sys::abi6::{
     hipStreamCaptureModeGlobal, hipStreamCaptureModeRelaxed, hipStreamCaptureModeThreadLocal,
     hipStreamCaptureStatusActive, hipStreamCaptureStatusNone, hipUserObjectNoDestructorSync,
 };

@@ -2,8 +2,8 @@
 
 use crate::library::ordinal;
 use backend_api::types::DeviceIndex;
-use hip_sys::Version;
-use hip_sys::abi7 as abi;
+use granule_hip_sys::Version;
+use granule_hip_sys::abi7 as abi;
 use std::ptr;
 
 /// What physical memory is to be, in the layout of 6 and 7.
@@ -38,7 +38,7 @@ pub(crate) fn takes_descriptor_by_value(version: Version) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hip_sys::abi5;
+    use granule_hip_sys::abi5;
     use std::mem::{offset_of, size_of};
 
     fn bytes_of(properties: &abi::hipMemAllocationProp) -> [u8; 32] {

@@ -5,7 +5,7 @@
 //!
 //! # The library
 //!
-//! [`hip_sys::Library::open`] says where it is looked for; the environment variable `GRANULE_HIP_LIBRARY` names
+//! [`granule_hip_sys::Library::open`] says where it is looked for; the environment variable `GRANULE_HIP_LIBRARY` names
 //! one file instead, and then only that is tried. All functions are looked up once; the library stays loaded
 //! until the process ends. HIP 5 and newer serve the required part. A family is absent, with the reason, where a
 //! function of it is missing or its probe fails.
@@ -59,8 +59,8 @@ mod stream;
 mod virtual_memory;
 
 use backend_support::DriverBackend;
-pub use hip_sys::LIBRARY_VARIABLE;
+pub use granule_hip_sys::LIBRARY_VARIABLE;
 
-/// AMD's HIP runtime as a [`Backend`](backend_api::Backend). [`hip_sys::Library::open`] says where the runtime is looked
+/// AMD's HIP runtime as a [`Backend`](backend_api::Backend). [`granule_hip_sys::Library::open`] says where the runtime is looked
 /// for; the environment variable `GRANULE_HIP_LIBRARY` names one file instead.
 pub type Hip = DriverBackend<library::HipDriver>;

@@ -1,9 +1,9 @@
-//! Seeing that the library that was opened can serve as the runtime. Finding it is `hip-sys`'s business.
+//! Seeing that the library that was opened can serve as the runtime. Finding it is `granule-hip-sys`'s business.
 
 use backend_api::types::DeviceIndex;
 use backend_api::{BackendError, ErrorKind, Result};
-use hip_sys::abi6::Functions;
-use hip_sys::{Generation, LIBRARY_VARIABLE, Library, LoadError, Version};
+use granule_hip_sys::abi6::Functions;
+use granule_hip_sys::{Generation, LIBRARY_VARIABLE, Library, LoadError, Version};
 use std::ffi::c_int;
 use std::fmt;
 

@@ -7,7 +7,7 @@ use backend_api::types::DeviceIndex;
 use backend_api::{Access, Result};
 use backend_support::errors::log_undo;
 use backend_support::{Mapping, call, number, pointer};
-use hip_sys::abi6 as abi;
+use granule_hip_sys::abi6 as abi;
 use std::ptr;
 
 type Site<'c> = backend_support::Site<'c, HipDriver>;

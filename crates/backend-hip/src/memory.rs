@@ -10,13 +10,13 @@ use backend_support::errors::{INVALID_VALUE, NOT_FOUND};
 use backend_support::{
     Context, Driver, HostCalls, ManagedCalls, MemoryCalls, PoolCalls, Site, call, number, pointer,
 };
-use hip_sys::abi6::{
+use granule_hip_sys::abi6::{
     hipMemAttachGlobal, hipMemPool_t, hipMemPoolAttr, hipMemPoolAttrReleaseThreshold,
     hipMemPoolAttrReservedMemCurrent, hipMemPoolAttrReservedMemHigh, hipMemPoolAttrUsedMemCurrent,
     hipMemPoolAttrUsedMemHigh, hipMemcpyDeviceToDevice, hipMemcpyDeviceToHost, hipMemcpyHostToDevice,
     hipMemcpyHostToHost, hipMemcpyKind, hipMemoryType, hipPointerAttribute_t,
 };
-use hip_sys::{Generation, abi5, abi6};
+use granule_hip_sys::{Generation, abi5, abi6};
 use std::ffi::c_int;
 use std::ptr;
 

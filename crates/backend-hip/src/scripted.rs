@@ -9,11 +9,11 @@ use backend_api::{
     PinnedHost, VirtualMemory,
 };
 use backend_support::Driver;
-use hip_sys::abi6::{
+use granule_hip_sys::abi6::{
     Functions, hipDeviceptr_t, hipError_t, hipIpcMemHandle_t, hipMemAllocationGranularity_flags,
     hipMemAllocationProp, hipMemHandleTypeNone, hipMemoryTypeDevice, hipPointerAttribute_t, hipStream_t,
 };
-use hip_sys::{Generation, Version};
+use granule_hip_sys::{Generation, Version};
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;

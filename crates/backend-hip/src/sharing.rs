@@ -4,8 +4,8 @@ use crate::library::{HipDriver, ordinal};
 use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_api::{IpcEventHandle, IpcMemoryHandle, PointerKind, Result};
 use backend_support::{Context, IpcCalls, MemoryCalls, PeerCalls, Site, call, number, pointer};
-use hip_sys::abi6::{hipIpcEventHandle_t, hipIpcMemHandle_t};
-use hip_sys::{Generation, abi5, abi6};
+use granule_hip_sys::abi6::{hipIpcEventHandle_t, hipIpcMemHandle_t};
+use granule_hip_sys::{Generation, abi5, abi6};
 use std::ffi::{c_char, c_uint};
 use std::ptr;
 

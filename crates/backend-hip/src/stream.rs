@@ -5,7 +5,7 @@ use backend_api::types::{Event, Stream};
 use backend_api::{EventFlags, PriorityRange, Readiness, Result};
 use backend_support::host_function::run_queued;
 use backend_support::{EventCalls, HostEntry, Site, StreamCalls, call, number, pointer, query};
-use hip_sys::abi6::{
+use granule_hip_sys::abi6::{
     hipError_t, hipEventBlockingSync, hipEventDefault, hipEventDisableTiming, hipEventInterprocess,
     hipStream_t, hipStreamNonBlocking,
 };

@@ -10,7 +10,7 @@ use backend_api::{Access, Attribute, ErrorKind, Granularity, Result};
 use backend_support::{
     Context, DeviceCalls, Driver, Mapping, MulticastCalls, Site, VirtualMemoryCalls, call, number, pointer,
 };
-use hip_sys::abi7 as abi;
+use granule_hip_sys::abi7 as abi;
 use std::ffi::{c_uint, c_ulonglong, c_void};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;

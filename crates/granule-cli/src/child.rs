@@ -12,7 +12,7 @@ use std::{ptr, thread};
 
 /// Says that a program is not there, before anything is made for it.
 pub(crate) fn must_be_there(program: &OsStr) -> Result<(), Failure> {
-    match estimate::find_program(program) {
+    match granule_estimate::find_program(program) {
         Some(_) => Ok(()),
         None => Err(Failure::Program {
             program: program.to_string_lossy().into_owned(),

@@ -3,7 +3,6 @@
 pub(crate) mod plan;
 
 use crate::console::counted;
-use estimate::EstimateError;
 use granule::AllocError;
 use granule::backend::BackendError;
 use granule::backends::{ChoiceError, Name, VARIABLE};
@@ -12,6 +11,7 @@ use granule::files::LoadError;
 use granule::files::convert::ConvertError;
 use granule::files::trace::TraceError;
 use granule::replay::ReplayError;
+use granule_estimate::EstimateError;
 use plan::NoPlan;
 use serde::Serialize;
 use std::io;

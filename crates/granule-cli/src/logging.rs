@@ -15,9 +15,9 @@ const TARGETS: [&str; 9] = [
     "backend_hip",
     "backend_openreg",
     "backend_support",
-    "conformance",
-    "masquerade",
-    "snapshot",
+    "granule_conformance",
+    "granule_masquerade",
+    "granule_snapshot",
 ];
 
 /// Starts the log; `otherwise` is its level where the variable is not set.

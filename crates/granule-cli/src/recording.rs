@@ -4,7 +4,6 @@ use crate::allocator_args::{AllocatorArgs, parse_recorded};
 use crate::console;
 use crate::failure::Failure;
 use crate::workload::{Workload, WorkloadArgs, recorded_conf};
-use analysis::Run;
 use granule::config::Settings;
 use granule::files::Loaded;
 use granule::files::convert::ConvertError;
@@ -12,6 +11,7 @@ use granule::files::trace::Trace;
 use granule::replay::whatif::Before;
 use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::snapshot::Snapshot;
+use granule_analysis::Run;
 
 /// A recorded run, and what there is to say about the file.
 #[derive(Debug)]

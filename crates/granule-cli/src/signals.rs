@@ -1,7 +1,7 @@
 //! Signals that are meant for a program which this command runs.
 
 use crate::child::is_ignored;
-use estimate::Received;
+use granule_estimate::Received;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::flag::register_conditional_default;
 use signal_hook::iterator::SignalsInfo;

@@ -6,7 +6,7 @@
 
 use alloc_core::config::{Flavour, PolicyName, Settings, pytorch};
 use granule::replay::{ReplayOptions, replay};
-use snapshot::trace::Trace;
+use granule_snapshot::trace::Trace;
 use std::error::Error;
 use std::process::ExitCode;
 use std::time::Instant;

@@ -92,7 +92,7 @@ impl Name {
             #[cfg(feature = "hip-as-cuda")]
             Self::HipAsCuda => {
                 let hip = backend_hip::Hip::load()?;
-                let presented = masquerade::Masquerade::new(hip, masquerade::Policy::Flip);
+                let presented = granule_masquerade::Masquerade::new(hip, granule_masquerade::Policy::Flip);
                 Ok(presented.map_err(|error| refused("present HIP as CUDA", error.to_string()))?)
             }
             #[cfg(feature = "openreg")]

@@ -101,7 +101,7 @@ pub mod openreg {
 /// Snapshots and traces: reading, writing, converting.
 #[cfg(feature = "openreg")]
 pub mod files {
-    pub use snapshot::{
+    pub use granule_snapshot::{
         LoadError, Loaded, convert, json, load, load_from, load_from_with, load_with, pickle, trace,
     };
 }

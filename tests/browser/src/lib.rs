@@ -7,7 +7,7 @@ use fantoccini::actions::{
 };
 use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder};
-use report::Report;
+use granule_report::Report;
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};

@@ -4,8 +4,8 @@ use alloc_core::snapshot::{
     Action, BlockInfo, BlockState, Frame, Labels, SegmentInfo, Snapshot, Stack, TraceEntry,
 };
 use alloc_core::types::{MIB, PoolId};
-use analysis::Run;
-use analysis::run::{Allocation, Iteration, NEVER, Span};
+use granule_analysis::Run;
+use granule_analysis::run::{Allocation, Iteration, NEVER, Span};
 use std::sync::Arc;
 
 /// Bytes of the one allocation that no other is as large as.

@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use alloc_core::config::Settings;
-use analysis::Run;
-use analysis::layout::{Layout, Stretch};
-use analysis::rules::Rules;
 use browser_tests::runs::{self, NEEDLE, Names, USUAL};
 use browser_tests::{Browser, SCREEN, with_report};
-use report::{Report, WhatIf, WhatIfDevice, WhatIfRow};
+use granule_analysis::Run;
+use granule_analysis::layout::{Layout, Stretch};
+use granule_analysis::rules::Rules;
+use granule_report::{Report, WhatIf, WhatIfDevice, WhatIfRow};
 use serde_json::Value;
 
 const CHART: &str = "#chart";

@@ -1,5 +1,5 @@
 //! The conformance kit over the backend of `example.c`.
 
 fn main() -> std::process::ExitCode {
-    conformance::main("example (C table)", c_backend::open)
+    granule_conformance::main("example (C table)", c_backend::open)
 }

@@ -3,7 +3,7 @@
 use crate::entry::{Here, here, ready};
 use alloc_core::backend::{Backend, CaptureMode};
 use alloc_core::types::Stream;
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
 use lookalike::callback::Callback;
 use lookalike::{Answer, Code, graphs, user_objects};

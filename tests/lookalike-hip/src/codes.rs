@@ -1,8 +1,8 @@
 //! Names and texts of error numbers.
 
 use crate::personality::{Release, personality};
-use hip_sys::abi6::*;
-use hip_sys::abi7::{
+use granule_hip_sys::abi6::*;
+use granule_hip_sys::abi7::{
     hipErrorInvalidClusterSize, hipErrorInvalidResourceConfiguration, hipErrorInvalidResourceType,
     hipErrorStreamDetached,
 };

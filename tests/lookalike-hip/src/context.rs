@@ -5,7 +5,7 @@ use crate::last_error;
 use crate::personality::personality;
 use alloc_core::backend::Backend;
 use alloc_core::types::DeviceIndex;
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::{Answer, Code, contexts};
 use std::ffi::{c_int, c_uint};
 use std::ptr::without_provenance_mut;

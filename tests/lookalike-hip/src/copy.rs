@@ -6,7 +6,7 @@
 use crate::entry::{Here, device, here};
 use alloc_core::backend::{Backend, CaptureMode, CopyKind, PointerKind};
 use alloc_core::types::{DevicePtr, Stream};
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::{Answer, Code};
 use std::ffi::{c_int, c_uchar, c_void};
 

@@ -4,7 +4,7 @@ use crate::entry::{device, ready};
 use crate::personality::{Release, personality};
 use alloc_core::backend::{Attribute, Backend};
 use alloc_core::types::DeviceIndex;
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
 use lookalike::{Answer, Code};
 use std::ffi::{c_char, c_int};

@@ -5,7 +5,7 @@ use crate::personality::personality;
 use alloc_core::backend::Backend;
 use alloc_core::types::{DeviceIndex, Stream};
 use backend_openreg::OpenReg;
-use hip_sys::abi6::{hipError_t, hipStream_t, hipSuccess};
+use granule_hip_sys::abi6::{hipError_t, hipStream_t, hipSuccess};
 use lookalike::streams::StreamInfo;
 use lookalike::{Answer, Code, contexts, graphs, streams};
 use std::ffi::c_int;

@@ -4,7 +4,7 @@ use crate::entry::here;
 use crate::personality::{Release, personality};
 use alloc_core::backend::{Backend, EventFlags, Readiness};
 use alloc_core::types::Event;
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
 use lookalike::{Answer, Code, contexts, events};
 use std::ffi::c_uint;

@@ -3,7 +3,7 @@
 use crate::entry::here;
 use alloc_core::backend::{Backend, HostFlags, PinnedHost, PointerKind};
 use alloc_core::types::DevicePtr;
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
 use lookalike::{Answer, Code};
 use std::collections::HashMap;

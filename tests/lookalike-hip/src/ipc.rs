@@ -5,7 +5,7 @@ use crate::memory::{INVALID_DEVICE_POINTER, unknown_address};
 use crate::personality::personality;
 use alloc_core::backend::{Backend, EventFlags, IpcEventHandle, IpcMemoryHandle};
 use alloc_core::types::DevicePtr;
-use hip_sys::{Generation, abi5, abi6::*};
+use granule_hip_sys::{Generation, abi5, abi6::*};
 use lookalike::{Answer, Code, control, events, ipc, pools};
 use std::collections::HashMap;
 use std::ffi::{c_uint, c_void};

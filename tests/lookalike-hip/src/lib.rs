@@ -1,7 +1,7 @@
 //! A `libamdhip64.so` over the simulated accelerator.
 //!
 //! Entry points have the names and signatures of AMD's runtime; every one is asserted to have the type that
-//! `hip-sys` took from its header. What a version of the runtime lacks, the library does not export: see
+//! `granule-hip-sys` took from its header. What a version of the runtime lacks, the library does not export: see
 //! [`exports`].
 //!
 //! Where the runtime lets wrong programs go on or kills them (freeing memory that queued work uses, garbage

@@ -3,8 +3,8 @@
 use crate::entry::{device, here};
 use alloc_core::backend::{Backend, PointerKind};
 use alloc_core::types::{DeviceIndex, DevicePtr};
-use hip_sys::abi6::*;
-use hip_sys::abi7::{
+use granule_hip_sys::abi6::*;
+use granule_hip_sys::abi7::{
     hipMemAdvise_v2_t, hipMemLocationTypeHost, hipMemLocationTypeHostNuma, hipMemLocationTypeHostNumaCurrent,
     hipMemPrefetchAsync_v2_t,
 };

@@ -3,7 +3,7 @@
 use crate::entry::{Here, here};
 use alloc_core::backend::Backend;
 use alloc_core::types::DevicePtr;
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
 use lookalike::{Answer, Code, control, pools};
 use std::ffi::{c_uint, c_void};

@@ -3,7 +3,7 @@
 use crate::entry::{device, here, ready};
 use alloc_core::backend::Backend;
 use alloc_core::types::DeviceIndex;
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::{Answer, Code};
 use std::collections::HashSet;
 use std::ffi::{c_int, c_uint};

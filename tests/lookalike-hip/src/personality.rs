@@ -9,7 +9,7 @@
 //! | `few-descriptors` | 7.1, where every physical handle takes a file descriptor of the process |
 //! | `no-device`, `no-vmm`, `one-device` | 6.4 in front of another machine |
 
-use hip_sys::Generation;
+use granule_hip_sys::Generation;
 use lookalike::settings::{Settings, VARIABLE};
 use lookalike::{Answer, Code};
 use std::ffi::c_int;

@@ -5,7 +5,7 @@ use crate::host;
 use crate::personality::personality;
 use alloc_core::backend::{Backend, PointerInfo, PointerKind};
 use alloc_core::types::DevicePtr;
-use hip_sys::{Generation, abi5, abi6::*};
+use granule_hip_sys::{Generation, abi5, abi6::*};
 use lookalike::{Answer, Code};
 use std::ffi::{c_int, c_void};
 use std::ptr::{null_mut, without_provenance_mut};

@@ -2,7 +2,7 @@
 
 use crate::entry::{device, here, ready};
 use alloc_core::backend::Backend;
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
 use lookalike::pools::{PoolAttribute, attribute, device_of, free, handle_of, take};
 use lookalike::{Answer, Code};

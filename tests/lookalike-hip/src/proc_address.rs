@@ -2,7 +2,7 @@
 
 use crate::exports::find;
 use crate::personality::personality;
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use lookalike::Code;
 use std::ffi::{CString, c_char, c_int, c_void};
 

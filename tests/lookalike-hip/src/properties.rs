@@ -3,8 +3,8 @@
 
 use crate::entry::{device, ready};
 use alloc_core::backend::{Attribute, Backend};
-use hip_sys::abi5::{hipDeviceProp_t, hipGetDeviceProperties_t};
-use hip_sys::abi6::{hipDeviceProp_tR0600, hipError_t, hipGetDevicePropertiesR0600_t, hipUUID};
+use granule_hip_sys::abi5::{hipDeviceProp_t, hipGetDeviceProperties_t};
+use granule_hip_sys::abi6::{hipDeviceProp_tR0600, hipError_t, hipGetDevicePropertiesR0600_t, hipUUID};
 use lookalike::Answer;
 use std::ffi::{c_char, c_int};
 

@@ -3,8 +3,8 @@
 use crate::entry::{here, ready};
 use alloc_core::backend::{Backend, Readiness};
 use alloc_core::types::DevicePtr;
-use hip_sys::abi6::*;
-use hip_sys::abi7::hipStreamGetId_t;
+use granule_hip_sys::abi6::*;
+use granule_hip_sys::abi7::hipStreamGetId_t;
 use lookalike::argument::Out;
 use lookalike::callback::Callback;
 use lookalike::{Answer, Code, events, graphs, streams};

@@ -4,7 +4,7 @@
 
 mod support;
 
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicU32, Ordering};

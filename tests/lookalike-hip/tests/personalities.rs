@@ -4,8 +4,8 @@
 
 mod support;
 
-use hip_sys::abi6::*;
-use hip_sys::{abi5, abi7};
+use granule_hip_sys::abi6::*;
+use granule_hip_sys::{abi5, abi7};
 use std::ffi::{CStr, CString};
 use std::ptr::null_mut;
 use support::{Runtime, in_process};

@@ -4,7 +4,7 @@
 
 mod support;
 
-use hip_sys::abi6::*;
+use granule_hip_sys::abi6::*;
 use std::ptr::null_mut;
 use support::{Runtime, child, in_process, text};
 

@@ -4,7 +4,7 @@
 
 mod support;
 
-use hip_sys::{abi5, abi6::*};
+use granule_hip_sys::{abi5, abi6::*};
 use std::ffi::c_void;
 use std::fs::File;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

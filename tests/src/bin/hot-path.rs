@@ -10,8 +10,8 @@ use alloc_core::config::{PolicyName, Settings};
 use alloc_core::types::{DeviceIndex, DeviceKind};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
-use conformance::interpose::{Hook, Interposed};
-use masquerade::{Masquerade, Policy};
+use granule_conformance::interpose::{Hook, Interposed};
+use granule_masquerade::{Masquerade, Policy};
 use std::process::ExitCode;
 use std::sync::Arc;
 

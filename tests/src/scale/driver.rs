@@ -4,7 +4,7 @@ use alloc_core::backend::{
     Access, Backend, EventFlags, HandleType, MemoryInfo, Readiness, Result, VirtualMemory,
 };
 use alloc_core::types::{DeviceIndex, DevicePtr, Event, PhysicalHandle, Stream};
-use conformance::interpose::Hook;
+use granule_conformance::interpose::Hook;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -6,7 +6,7 @@ use alloc_core::config::Settings;
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB};
 use backend_openreg::{Call, Clock, Effect, Fault, FaultPlan, OpenReg, OpenRegConfig};
-use conformance::interpose::Hook;
+use granule_conformance::interpose::Hook;
 use granule_tests::rig::{DEVICE, behind};
 use granule_tests::setup::{SOON, both, of, of_bytes, one};
 use granule_tests::{Allocator, with_policy};

@@ -5,10 +5,10 @@ use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::Settings;
 use alloc_core::policy::Policy;
 use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
+use granule_snapshot::trace::{Event, Trace};
 use granule_tests::fault_loop::Simulated;
 use granule_tests::rig::DEVICE;
 use granule_tests::{fault_loop, recorded};
-use snapshot::trace::{Event, Trace};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

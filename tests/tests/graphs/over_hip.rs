@@ -8,12 +8,12 @@ use alloc_core::graph::GraphCapture;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::types::{DeviceKind, DevicePtr, KIB, MIB, Stream};
 use backend_hip::Hip;
+use granule_masquerade::{Masquerade, Policy};
 use granule_tests::Allocator;
 use granule_tests::alone::over_lookalikes;
 use granule_tests::graphs::{is_unknown, join};
 use granule_tests::lookalike::{Controls, hip_library};
 use granule_tests::rig::DEVICE;
-use masquerade::{Masquerade, Policy};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -5,12 +5,12 @@ use alloc_core::backend::{Backend, CaptureMode, CopyKind, PointerKind};
 use alloc_core::config::Settings;
 use alloc_core::host::{HostAllocator, HostOptions, NumaPolicy};
 use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB};
+use granule_masquerade::{Masquerade, Policy};
 use granule_tests::alone::over_lookalikes;
 use granule_tests::lookalike::{Controls, cuda_library, hip_library};
 use granule_tests::pinned::{read, write};
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
-use masquerade::{Masquerade, Policy};
 use std::cell::Cell;
 use std::sync::Arc;
 

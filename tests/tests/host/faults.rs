@@ -8,7 +8,7 @@ use alloc_core::host::{HostAllocator, HostBlock, HostOptions};
 use alloc_core::pool::Filter;
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
-use conformance::interpose::{Hook, Interposed};
+use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
 use std::cell::{Cell, RefCell};

@@ -5,7 +5,7 @@ use alloc_core::config::Settings;
 use alloc_core::host::{HostAllocator, HostOptions};
 use alloc_core::types::{DeviceIndex, Event, Stream};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
-use conformance::interpose::{Hook, Interposed};
+use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::rig::DEVICE;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -8,10 +8,10 @@ use alloc_core::history::{HistoryOptions, Stage, push_compile_context};
 use alloc_core::snapshot::{Action, BlockState, Snapshot, TraceEntry, Value};
 use alloc_core::types::{DeviceIndex, GIB, KIB, MIB, PoolId};
 use backend_openreg::Clock;
+use granule_snapshot::{json, pickle};
 use granule_tests::Allocator;
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::{growable, one};
-use snapshot::{json, pickle};
 use std::collections::BTreeMap;
 
 fn record(allocator: &Allocator, max_entries: usize) {

@@ -7,9 +7,9 @@ use alloc_core::history::HistoryOptions;
 use alloc_core::host::HostAllocator;
 use alloc_core::snapshot::{Action, BlockState, Snapshot};
 use alloc_core::types::{DevicePtr, KIB, MIB, PoolId};
+use granule_snapshot::pickle;
 use granule_tests::pinned::{host, machine, working};
 use granule_tests::rig::on_each;
-use snapshot::pickle;
 
 fn story(snapshot: &Snapshot) -> Vec<(Action, u64)> {
     snapshot.host_traces.iter().map(|entry| (entry.action, entry.size)).collect()

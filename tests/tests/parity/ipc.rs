@@ -11,7 +11,7 @@ use alloc_core::pool::{Filter, PhysicalSource, SegmentSource};
 use alloc_core::share::SharedBlock;
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Call, Clock, Families, MemoryMode, OpenReg, OpenRegConfig};
-use conformance::interpose::{Hook, Interposed};
+use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::bytes::Bytes;
 use granule_tests::peer::Peer;
 use granule_tests::rig::DEVICE;

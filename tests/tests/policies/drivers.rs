@@ -4,10 +4,10 @@
 use alloc_core::config::Settings;
 use backend_cuda::Cuda;
 use backend_hip::Hip;
+use granule_masquerade::{Masquerade, Policy};
 use granule_tests::alone::over_drivers;
 use granule_tests::lookalike::real_drivers;
 use granule_tests::views::contents_survive;
-use masquerade::{Masquerade, Policy};
 
 #[test]
 fn no_two_live_blocks_share_a_byte_over_drivers() {

@@ -8,10 +8,10 @@ use alloc_core::types::{DevicePtr, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Call, Clock, FaultPlan, OpenReg, OpenRegConfig};
 use granule::replay::{ReplayOptions, ReplayResult, replay};
+use granule_snapshot::trace::{Event, Trace};
 use granule_tests::fault_loop::Simulated;
 use granule_tests::rig::DEVICE;
 use granule_tests::{fault_loop, recorded};
-use snapshot::trace::{Event, Trace};
 use std::sync::Arc;
 
 const TRACES: [&str; 6] =

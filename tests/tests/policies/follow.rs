@@ -5,7 +5,7 @@ use alloc_core::config::Settings;
 use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::{Call, Clock, MemoryMode, OpenReg};
-use conformance::interpose::Interposed;
+use granule_conformance::interpose::Interposed;
 use granule_tests::bytes::Bytes;
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::of;

@@ -9,7 +9,7 @@ use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, PhysicalHandle, PoolId, Stream};
 use backend_openreg::{Call, FaultPlan, MemoryMode, OpenReg};
-use conformance::interpose::{Hook, Interposed};
+use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::quiet::Sleeps;

@@ -11,7 +11,7 @@ use alloc_core::stats::Stat;
 use alloc_core::types::{DevicePtr, KIB, MIB, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
-use conformance::interpose::Interposed;
+use granule_conformance::interpose::Interposed;
 use granule_tests::fits::{Held, Mappings};
 use granule_tests::rig::DEVICE;
 use proptest::prelude::*;

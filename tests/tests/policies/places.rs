@@ -6,7 +6,7 @@ use alloc_core::error::AllocError;
 use alloc_core::policy::GranulePolicy;
 use alloc_core::types::{DevicePtr, MIB, Stream};
 use backend_openreg::OpenReg;
-use conformance::interpose::Interposed;
+use granule_conformance::interpose::Interposed;
 use granule_tests::Allocator;
 use granule_tests::bytes::Bytes;
 use granule_tests::rig::{DEVICE, on_each};

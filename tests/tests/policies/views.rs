@@ -11,14 +11,14 @@ use alloc_core::policy::GranulePolicy;
 use alloc_core::round::format_bytes;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
 use backend_openreg::{Call, Clock, MemoryMode, OpenReg};
-use conformance::interpose::Interposed;
+use granule_conformance::interpose::Interposed;
+use granule_snapshot::trace::Event;
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::fault_loop::Simulated;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::{free_all, of};
 use granule_tests::views::{Aliases, allocator, contents_survive, is_no_load, pieces};
 use granule_tests::{Allocator, fault_loop, with_policy};
-use snapshot::trace::Event;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

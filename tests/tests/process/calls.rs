@@ -7,7 +7,7 @@ use alloc_core::pool::Filter;
 use alloc_core::types::{DevicePtr, GIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{OpenReg, OpenRegConfig};
-use conformance::interpose::{Hook, Interposed};
+use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
 use std::collections::BTreeSet;

@@ -5,10 +5,10 @@ use alloc_core::backend::{
     HostFunction, VirtualMemory,
 };
 use alloc_core::types::{DeviceIndex, DevicePtr};
+use granule_masquerade::{Masquerade, Policy};
 use granule_tests::alone::over_lookalikes;
 use granule_tests::lookalike::{Controls, cuda_library, hip_library};
 use granule_tests::rig::DEVICE;
-use masquerade::{Masquerade, Policy};
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use alloc_core::graph::GraphCapture;
 use alloc_core::policy::Policy;
 use alloc_core::types::{DevicePtr, Event, MIB, PoolId, Stream};
 use alloc_core::{AllocError, CachingAllocator};
-use conformance::interpose::Hook;
+use granule_conformance::interpose::Hook;
 use granule_tests::hardened::hardened;
 use granule_tests::rig::{DEVICE, behind};
 use granule_tests::setup::mapped;

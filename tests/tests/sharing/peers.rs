@@ -8,7 +8,7 @@ use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, PoolId};
 use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenReg, OpenRegConfig};
-use conformance::interpose::{Hook, Interposed};
+use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::Allocator;
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::quiet::Sleeps;

@@ -9,12 +9,12 @@ use alloc_core::sleep::{Backup, Retention, SleepTag, Tags};
 use alloc_core::types::MIB;
 use backend_cuda::Cuda;
 use backend_hip::Hip;
+use granule_masquerade::{Masquerade, Policy as Presents};
 use granule_tests::alone::over_drivers;
 use granule_tests::bytes::{Bytes, pattern};
 use granule_tests::lookalike::real_drivers;
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::DEVICE;
-use masquerade::{Masquerade, Policy as Presents};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::Filter;
 use alloc_core::types::{DeviceKind, DevicePtr, Event, GIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig};
-use conformance::interpose::{Hook, Interposed};
+use granule_conformance::interpose::{Hook, Interposed};
 use granule_tests::quiet::Retires;
 use granule_tests::rig::DEVICE;
 use std::collections::HashMap;

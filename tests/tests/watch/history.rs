@@ -8,7 +8,7 @@ use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::snapshot::{Action, BlockState};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, Stream};
 use backend_openreg::{Clock, OpenRegConfig};
-use conformance::interpose::Hook;
+use granule_conformance::interpose::Hook;
 use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, behind};
 use granule_tests::setup::{mapped, of, of_bytes, one, roomy};

@@ -11,7 +11,7 @@ use alloc_core::pool::Filter;
 use alloc_core::snapshot::Action;
 use alloc_core::types::{DeviceKind, DevicePtr, Event, MIB, PoolId, Stream};
 use backend_openreg::{Clock, TrapKind};
-use conformance::interpose::Hook;
+use granule_conformance::interpose::Hook;
 use granule_tests::hardened::{hardened, reports};
 use granule_tests::rig::{DEVICE, behind, on_each};
 use granule_tests::setup::mapped;

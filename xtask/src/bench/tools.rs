@@ -17,7 +17,7 @@ const SNAPSHOTS: [&str; 2] = ["1000000", "5000000"];
 
 pub(super) fn report(options: &Options) -> Result<String> {
     cargo(&["build", "--profile", "dist", "-p", "granule", "--example", "replay_speed"])?;
-    cargo(&["build", "--profile", "dist", "-p", "snapshot", "--example", "pickle_speed"])?;
+    cargo(&["build", "--profile", "dist", "-p", "granule-snapshot", "--example", "pickle_speed"])?;
     let traces = traces::all(options)?;
     Ok(format!(
         "## The tools\n\n### Replay\n\n{}\n### Reading a trace\n\n{}\n### Reading a snapshot\n\n{}",

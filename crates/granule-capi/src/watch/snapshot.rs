@@ -270,8 +270,9 @@ pub unsafe extern "C" fn granule_snapshot_pickle(
     guard(|| {
         let (a, pool, out) = (given!(handle a), meant(given!(optional pool)), given!(out out));
         let mut bytes = Vec::new();
-        let protocol = snapshot::pickle::Protocol::default();
-        snapshot::pickle::write(&whole(a, pool, traces), &mut bytes, protocol).map_err(unwritten)?;
+        let protocol = ::granule_snapshot::pickle::Protocol::default();
+        ::granule_snapshot::pickle::write(&whole(a, pool, traces), &mut bytes, protocol)
+            .map_err(unwritten)?;
         out.set(granule_bytes::new(bytes));
         Ok(())
     })
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn granule_snapshot_json(
     guard(|| {
         let (a, pool, out) = (given!(handle a), meant(given!(optional pool)), given!(out out));
         let mut bytes = Vec::new();
-        snapshot::json::to_json(&whole(a, pool, traces), &mut bytes).map_err(unwritten)?;
+        ::granule_snapshot::json::to_json(&whole(a, pool, traces), &mut bytes).map_err(unwritten)?;
         out.set(granule_bytes::new(bytes));
         Ok(())
     })

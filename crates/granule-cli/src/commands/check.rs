@@ -7,10 +7,10 @@ use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::size::Size;
 use crate::workload::WorkloadArgs;
-use analysis::Inspection;
-use analysis::inspect::{Growth, Marks};
-use analysis::rules::Rules;
 use granule::round::size_text;
+use granule_analysis::Inspection;
+use granule_analysis::inspect::{Growth, Marks};
+use granule_analysis::rules::Rules;
 use serde::Serialize;
 use std::io::Write;
 

@@ -4,8 +4,8 @@ use super::{Outcome, write_json};
 use crate::backends::{self, Named};
 use crate::console;
 use crate::failure::Failure;
-use conformance::child::{self, ChildCommand};
-use conformance::{Options, Progress, Subject};
+use granule_conformance::child::{self, ChildCommand};
+use granule_conformance::{Options, Progress, Subject};
 use std::io::Write;
 
 /// The arguments of `granule conformance`.
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     if child::is_child() {
         return Ok(Outcome::Child(child::serve(&subject)));
     }
-    let checks: Vec<_> = conformance::checks::selected(&args.only).collect();
+    let checks: Vec<_> = granule_conformance::checks::selected(&args.only).collect();
     if checks.is_empty() {
         // Otherwise a slip in a script would read as a backend that breaks no rule.
         return Err(Failure::NoCheck(args.only.join(", ")));
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         ..Options::default()
     };
     let bar = console::progress_bar(checks.len(), "checking", "checks");
-    let card = conformance::run(&subject, &options, |progress| match progress {
+    let card = granule_conformance::run(&subject, &options, |progress| match progress {
         Progress::Begins(check) => bar.set_message(check.name),
         Progress::Ended(_) => bar.inc(1),
     });

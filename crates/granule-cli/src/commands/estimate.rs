@@ -9,12 +9,12 @@ use crate::failure::{Failure, Told, Wrong};
 use crate::result_file::ResultFile;
 use crate::signals::Signals;
 use crate::size::Size;
-use estimate::{
-    Drivers, Ended, EstimateError, Program, Recorded, Stopped, Torch, cache, find_program, python_of,
-};
 use granule::files::trace::Trace;
 use granule::replay::whatif::{CARDS, Card};
 use granule::round::size_text;
+use granule_estimate::{
+    Drivers, Ended, EstimateError, Program, Recorded, Stopped, Torch, cache, find_program, python_of,
+};
 use needs::{Need, needs};
 use serde::Serialize;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! Why `granule plan` makes no plan, and why one cannot be read.
 
-use planner::csv::TableError;
-use planner::{PlanError, ReadError, RecordingError, SolveError};
+use granule_planner::csv::TableError;
+use granule_planner::{PlanError, ReadError, RecordingError, SolveError};
 use std::io;
 use std::path::PathBuf;
 

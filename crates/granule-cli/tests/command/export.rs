@@ -1,4 +1,4 @@
-//! Recorded runs for the tools of others. What is in the files is checked in crates/export, and by `cargo xtask tables`.
+//! Recorded runs for the tools of others. What is in the files is checked in crates/granule-export, and by `cargo xtask tables`.
 
 use super::{BUNDLED, Place};
 use std::io::Read;

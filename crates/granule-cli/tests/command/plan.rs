@@ -19,7 +19,7 @@ fn an_iteration_becomes_a_plan_that_can_be_read() {
     place.file("t.gz", BUNDLED);
     let args = ["plan", "t.gz", "--iteration", "2", "--solver", "greedy", "-o", "p.gz", "--json"];
     let answer = place.run(&args).json();
-    let plan = planner::Plan::read(std::fs::File::open(place.path("p.gz")).unwrap()).unwrap();
+    let plan = granule_planner::Plan::read(std::fs::File::open(place.path("p.gz")).unwrap()).unwrap();
     assert_eq!(answer["height"], plan.height);
     assert_eq!(answer["pattern"].as_str(), Some(format!("{:016x}", plan.pattern()).as_str()));
     assert_eq!(answer["requests"], plan.steps().len());

@@ -2,9 +2,9 @@
 
 use super::RecordOptions;
 use alloc_core::history::ProgramCall;
+use granule_snapshot::trace::{Event, TraceHeader, TraceRecording, add_reason};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
-use snapshot::trace::{Event, TraceHeader, TraceRecording, add_reason};
 use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io;

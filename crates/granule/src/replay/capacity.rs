@@ -2,9 +2,9 @@
 
 use super::iterations::Live;
 use super::{ReplayError, ReplayOptions, ReplayResult, replay};
+use granule_snapshot::trace::{Event, Trace};
 use rayon::prelude::*;
 use serde::Serialize;
-use snapshot::trace::{Event, Trace};
 use std::collections::BTreeMap;
 
 /// The answer of [`min_capacity`].

@@ -12,7 +12,7 @@ use alloc_core::allocator::StatScope;
 use alloc_core::error::Result;
 use alloc_core::round::SMALL_LIMIT;
 use alloc_core::types::{DevicePtr, Stream};
-use planner::{Advice, CursorCounts, Plan, PlanCursor};
+use granule_planner::{Advice, CursorCounts, Plan, PlanCursor};
 use serde::Serialize;
 use std::sync::Arc;
 

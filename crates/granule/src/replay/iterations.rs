@@ -4,9 +4,9 @@
 //! of (size, stream) equals that of an earlier one.
 
 use backend_openreg::{Call, Usage};
+use granule_snapshot::trace::{Event, Trace};
 use rustc_hash::{FxHashMap, FxHasher};
 use serde::Serialize;
-use snapshot::trace::{Event, Trace};
 use std::hash::{Hash, Hasher};
 
 /// The unit in which memory is mapped, in bytes.
@@ -240,7 +240,7 @@ fn requests(events: &[Event]) -> impl Iterator<Item = (u64, u32)> + '_ {
 #[cfg(test)]
 mod tests {
     use super::{Iteration, iterations};
-    use snapshot::trace::{Event, Trace};
+    use granule_snapshot::trace::{Event, Trace};
 
     fn trace(iterations: &[&[(u64, u32)]]) -> Trace {
         let mut id = 0;

@@ -3,7 +3,7 @@
 use alloc_core::round::{MIN_BLOCK, SMALL_LIMIT};
 use alloc_core::snapshot::{BlockState, Snapshot};
 use alloc_core::types::{DevicePtr, PoolId, Stream};
-use planner::{Plan, Step};
+use granule_planner::{Plan, Step};
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -162,8 +162,8 @@ pub(super) fn free_pieces(snapshot: &Snapshot, stream: Stream) -> Vec<Range<u64>
 mod tests {
     use super::{BEYOND, Layout};
     use alloc_core::types::DevicePtr;
-    use planner::{CrossStream, Options, Pattern, Plan, Recording, Solver};
-    use snapshot::trace::{Event, Trace};
+    use granule_planner::{CrossStream, Options, Pattern, Plan, Recording, Solver};
+    use granule_snapshot::trace::{Event, Trace};
 
     const MIB: u64 = 1 << 20;
 

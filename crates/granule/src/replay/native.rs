@@ -1,7 +1,7 @@
 //! What PyTorch's own driver calls, as a trace header counts them, would have cost.
 
 use backend_openreg::{Call, CostModel};
-use snapshot::trace::NativeResult;
+use granule_snapshot::trace::NativeResult;
 
 /// Modelled driver time in nanoseconds of a native run, by the calls that its header counts; `None` if it counts none.
 /// A lower bound: waits and the sizes of frees are not in the header, and what was made anew after it had been given
@@ -35,7 +35,7 @@ pub fn native_driver_ns(native: &NativeResult, costs: &CostModel) -> Option<u64>
 mod tests {
     use super::native_driver_ns;
     use backend_openreg::CostModel;
-    use snapshot::trace::{NativeResult, Trace};
+    use granule_snapshot::trace::{NativeResult, Trace};
 
     fn native(counts: &str) -> NativeResult {
         let text = format!(r#"# {{"native": {{"one": {{"conf": "", {counts}}}}}}}"#);

@@ -5,9 +5,9 @@ use super::follow::{Follower, Peaks, PlanCounts};
 use alloc_core::CachingAllocator;
 use alloc_core::allocator::StatScope;
 use alloc_core::error::Result;
-use planner::Plan;
+use granule_planner::Plan;
+use granule_snapshot::trace::{Event, Trace};
 use serde::Serialize;
-use snapshot::trace::{Event, Trace};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use super::{DEVICE, Refusal, ReplayError};
 use alloc_core::backend::Backend;
 use alloc_core::types::{DevicePtr, Stream};
 use alloc_core::{AllocError, CachingAllocator};
-use snapshot::trace::{Event, Mark, Trace};
+use granule_snapshot::trace::{Event, Mark, Trace};
 
 /// A failure at an event whose number is not known yet.
 pub(super) enum StepError {

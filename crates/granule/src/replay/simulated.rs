@@ -5,8 +5,8 @@ use super::{DEVICE, ReplayOptions};
 use alloc_core::backend::Result;
 use alloc_core::types::{DevicePtr, Stream};
 use backend_openreg::{Call, Clock, OpenReg, OpenRegConfig, Usage};
+use granule_snapshot::trace::Trace;
 use serde::Serialize;
-use snapshot::trace::Trace;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 

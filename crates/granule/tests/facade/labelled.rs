@@ -1,6 +1,5 @@
 //! The labelled types over a simulated device: nothing that safe code does with them breaks a rule of the contract.
 
-use conformance::interpose::{Hook, Interposed};
 use granule::backend::{Backend, BackendError, CaptureMode, CopyKind, ErrorKind, Result};
 use granule::config::Settings;
 use granule::host::HostOptions;
@@ -8,6 +7,7 @@ use granule::labelled::{CachingAllocator, Device, GraphCapture, HostAllocator, L
 use granule::openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
 use granule::pool::PoolOptions;
 use granule::types::{DeviceIndex, DevicePtr, Stream};
+use granule_conformance::interpose::{Hook, Interposed};
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 

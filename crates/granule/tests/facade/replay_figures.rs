@@ -2,7 +2,7 @@
 
 use alloc_core::config::{PolicyName, Settings};
 use granule::replay::{ReplayOptions, SimulatedFigures, min_capacity, replay};
-use snapshot::trace::Trace;
+use granule_snapshot::trace::Trace;
 
 const MIB: u64 = 1 << 20;
 

@@ -2,7 +2,7 @@
 
 use backend_openreg::{OpenReg, OpenRegConfig};
 use granule::replay::{Replay, ReplayError, ReplayOptions, replay_on};
-use snapshot::trace::{Event, Trace};
+use granule_snapshot::trace::{Event, Trace};
 
 const MIB: u64 = 1 << 20;
 

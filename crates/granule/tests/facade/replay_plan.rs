@@ -2,9 +2,9 @@
 
 use alloc_core::config::{PolicyName, Settings};
 use granule::replay::{PlanFigures, ReplayOptions, ReplayResult, replay};
-use planner::{CrossStream, Options, Pattern, Plan, Recording, Solver};
+use granule_planner::{CrossStream, Options, Pattern, Plan, Recording, Solver};
+use granule_snapshot::trace::{Event, Trace};
 use proptest::prelude::*;
-use snapshot::trace::{Event, Trace};
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;

@@ -1,5 +1,5 @@
 //! The device contract, checked: `cargo run --example conformance`, with `--json` for machines.
 
 fn main() -> std::process::ExitCode {
-    conformance::main("acme", || Ok(backend_acme::AcmeBackend::new()?))
+    granule_conformance::main("acme", || Ok(backend_acme::AcmeBackend::new()?))
 }

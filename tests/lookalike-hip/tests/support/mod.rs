@@ -3,8 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 #![allow(clippy::borrow_as_ptr, reason = "tests call as C does")]
 
-use hip_sys::abi6::*;
-use hip_sys::{LIBRARY_VARIABLE, Library, abi7};
+use granule_hip_sys::abi6::*;
+use granule_hip_sys::{LIBRARY_VARIABLE, Library, abi7};
 use std::ffi::{CStr, c_void};
 use std::path::PathBuf;
 use std::process::{Command, Output};

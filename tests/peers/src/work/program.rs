@@ -4,7 +4,7 @@ use crate::Arguments;
 use crate::peer::Peer;
 use anyhow::Result;
 use serde_json::{Value, json};
-use snapshot::trace::{Event, Trace};
+use granule_snapshot::trace::{Event, Trace};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -8,8 +8,8 @@ mod memory;
 use super::Inspected;
 use crate::compare::table::{GLUE, Table};
 use crate::console::{self, counted};
-use analysis::inspect::{Caller, Held, Place, View};
 use granule::round::size_text;
+use granule_analysis::inspect::{Caller, Held, Place, View};
 use std::fmt::Write as _;
 
 /// The whole report; tables have `top` rows.
@@ -90,10 +90,10 @@ fn overview(views: &[View]) -> Table {
         row.extend(views.iter().map(value));
         table.row(row);
     };
-    let bytes = |of: fn(&analysis::inspect::Memory) -> u64| {
+    let bytes = |of: fn(&granule_analysis::inspect::Memory) -> u64| {
         move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| size_text(of(memory)))
     };
-    let count = |of: fn(&analysis::inspect::Memory) -> u64| {
+    let count = |of: fn(&granule_analysis::inspect::Memory) -> u64| {
         move |view: &View| view.memory.as_ref().map_or_else(String::new, |memory| of(memory).to_string())
     };
     row("live, as requested", &bytes(|memory| memory.requested));
@@ -106,7 +106,7 @@ fn overview(views: &[View]) -> Table {
     row("free pieces", &count(|memory| memory.free_pieces));
     row("segments", &count(|memory| memory.segments));
     row("of which idle", &|view| {
-        let idle = |memory: &analysis::inspect::Memory| {
+        let idle = |memory: &granule_analysis::inspect::Memory| {
             format!("{} ({})", memory.idle_segments, size_text(memory.idle))
         };
         view.memory.as_ref().map_or_else(String::new, idle)

@@ -5,7 +5,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::recording::Recording;
 use granule::replay::whatif::{Answer, Choice, Outcome, Question, Tried, Verdict};
-use report::{WhatIf, WhatIfDevice, WhatIfRow};
+use granule_report::{WhatIf, WhatIfDevice, WhatIfRow};
 
 /// Events up to which the table is worked out unasked: beyond that it takes longer than the page.
 const UNASKED: usize = 200_000;

@@ -2,8 +2,8 @@
 
 use alloc_core::config::{AllocatorBackend, Flavour, PolicyName, Settings, pytorch};
 use alloc_core::types::MIB;
+use granule_snapshot::trace::{Event, Trace};
 use serde::Serialize;
-use snapshot::trace::{Event, Trace};
 
 /// Where a candidate comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -7,9 +7,9 @@ use super::{Candidate, NOT_MODELLED, Outcome, Tried, Verdict, capacities};
 use crate::replay::{ReplayError, ReplayOptions, peak_live, replay};
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::types::GIB;
+use granule_snapshot::trace::{Event, Trace};
 use rayon::prelude::*;
 use serde::Serialize;
-use snapshot::trace::{Event, Trace};
 
 /// What is asked.
 #[derive(Clone, Debug)]

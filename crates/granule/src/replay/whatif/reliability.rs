@@ -1,8 +1,8 @@
 //! Which conclusions are not exact, and how.
 
+use granule_snapshot::convert::{Counts, Recorded};
+use granule_snapshot::trace::Trace;
 use serde::Serialize;
-use snapshot::convert::{Counts, Recorded};
-use snapshot::trace::Trace;
 
 /// Something that keeps figures from being exactly those of the program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -189,8 +189,8 @@ fn plural(count: u64, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Effect, of_lag, of_snapshot, of_trace};
-    use snapshot::convert::{Counts, Recorded};
-    use snapshot::trace::Trace;
+    use granule_snapshot::convert::{Counts, Recorded};
+    use granule_snapshot::trace::Trace;
 
     #[test]
     fn what_is_exact_has_nothing_to_say() {

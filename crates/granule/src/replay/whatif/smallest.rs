@@ -4,8 +4,8 @@ use super::{Candidate, Tried};
 use crate::replay::{MinCapacity, ReplayError, ReplayOptions, min_capacity, replay};
 use alloc_core::config::PolicyName;
 use alloc_core::types::MIB;
+use granule_snapshot::trace::Trace;
 use serde::Serialize;
-use snapshot::trace::Trace;
 
 /// The smallest devices, found to 16 MiB; the search takes it that more memory never hurts.
 ///

@@ -3,8 +3,8 @@
 use super::super::Inspected;
 use super::{figures, pool_text, stream_text};
 use crate::compare::table::Table;
-use analysis::inspect::{Comparison, Figure, Function, GroupChange, Place};
 use granule::round::size_text;
+use granule_analysis::inspect::{Comparison, Figure, Function, GroupChange, Place};
 use std::fmt::Write as _;
 
 /// What changed from the first to the second; tables have `top` rows.

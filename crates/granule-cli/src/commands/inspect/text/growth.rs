@@ -3,8 +3,8 @@
 use super::super::Inspected;
 use super::{caller_text, figures, share};
 use crate::console::{counted, wrapped};
-use analysis::inspect::{Growth, Marks, Place, Step, Suspect};
 use granule::round::size_text;
+use granule_analysis::inspect::{Growth, Marks, Place, Step, Suspect};
 use std::fmt::Write as _;
 
 /// What is live at each mark, and what grows.

@@ -2,8 +2,8 @@
 
 use super::{caller_text, figures, pool_text, share, stream_text, title};
 use crate::console::counted;
-use analysis::inspect::{Group, View};
 use granule::round::size_text;
+use granule_analysis::inspect::{Group, View};
 use std::fmt::Write as _;
 
 /// Everything about what was live at a moment. Groups that say nothing, because there is only one, are left out.

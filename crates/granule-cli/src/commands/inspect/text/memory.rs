@@ -2,8 +2,8 @@
 
 use super::{caller_text, figures, held_text, pool_text, stream_text, title};
 use crate::console::counted;
-use analysis::inspect::{Blocker, Memory, PoolMemory, Refused, View, Waste};
 use granule::round::size_text;
+use granule_analysis::inspect::{Blocker, Memory, PoolMemory, Refused, View, Waste};
 use std::fmt::Write as _;
 
 /// How memory lay at a moment.

@@ -2,7 +2,7 @@ use super::{Candidate, Kind, items, quoted, same_options, splits_of};
 use crate::replay::whatif::Question;
 use alloc_core::config::{Flavour, PolicyName, Settings, environment, pytorch};
 use alloc_core::types::MIB;
-use snapshot::trace::{Event, Trace};
+use granule_snapshot::trace::{Event, Trace};
 
 fn read(text: &str) -> Settings {
     pytorch::parse(text, &Settings::default(), Flavour::Cuda).unwrap().settings

@@ -2,8 +2,8 @@ use super::{Progress, Question, flushing};
 use crate::replay::whatif::Candidate;
 use crate::replay::{ReplayError, ReplayOptions, replay};
 use alloc_core::types::MIB;
+use granule_snapshot::trace::{Event, Trace};
 use proptest::prelude::*;
-use snapshot::trace::{Event, Trace};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,7 +1,7 @@
 use super::{Effort, verdict};
 use crate::replay::whatif::{Candidate, Kind, Outcome, Question, Tried};
+use granule_snapshot::trace::Trace;
 use proptest::prelude::*;
-use snapshot::trace::Trace;
 
 /// A candidate that changes so many options, and what it did on one device.
 fn tried(name: usize, effort: Effort, refused: u64, retries: i64, ns: u64) -> Tried {

@@ -1,0 +1,97 @@
+//! A run of a trace and the snapshot of its replay.
+
+use super::{Iteration, Moment, NEVER, Run};
+use alloc_core::snapshot::{Action, Snapshot, TraceEntry};
+use granule_snapshot::trace::{Event, Trace};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+impl Run {
+    /// The run of a trace, with the addresses that its replay gave. `snapshot` is that of the replay, with its whole
+    /// history. Its moments are the history's entries; iterations and flushes are put where they were among the requests, and
+    /// streams have the trace's numbers. There is no clock: a trace has none, and the replay's says nothing about the program.
+    #[must_use]
+    pub fn of_replay(trace: &Trace, snapshot: &Snapshot) -> Self {
+        let mut run = Self { clock: Vec::new(), ..Self::of_snapshot(snapshot, 0) };
+        let entries = snapshot.device_traces.first().map_or(&[][..], Vec::as_slice);
+        let mut done = Done { entries, next: 0 };
+        let mut live = FxHashSet::default();
+        let mut streams = FxHashMap::default();
+        for event in &trace.events {
+            match *event {
+                Event::Alloc { id, size, stream } => {
+                    if let Some(served) = done.request(size)
+                        && served.action == Action::Alloc
+                    {
+                        live.insert(id);
+                        streams.insert(served.stream, u64::from(stream));
+                    }
+                }
+                Event::Free { id } if live.remove(&id) => done.free(),
+                Event::Free { .. } | Event::RecordStream { .. } => {}
+                Event::Iteration { n } => run.iterations.push(Iteration { at: done.moment(), number: n }),
+                Event::EmptyCache => {
+                    done.flush();
+                    run.flushes.push(done.moment());
+                }
+            }
+        }
+        for handle in &mut run.streams {
+            *handle = streams.get(handle).copied().unwrap_or(*handle);
+        }
+        run
+    }
+}
+
+/// How far the history has been followed.
+struct Done<'a> {
+    entries: &'a [TraceEntry],
+    /// The entry after those that have happened.
+    next: usize,
+}
+
+impl<'a> Done<'a> {
+    /// The entry of a request. There is none where it was refused before the device was asked.
+    fn request(&mut self, size: u64) -> Option<&'a TraceEntry> {
+        let (at, entry) = self.next_call()?;
+        let fits = match entry.action {
+            Action::Alloc => entry.size == size,
+            // Its size is the rounded one.
+            Action::Oom => true,
+            _ => false,
+        };
+        fits.then(|| {
+            self.next = at + 1;
+            entry
+        })
+    }
+
+    /// A live block is given back.
+    fn free(&mut self) {
+        if let Some((at, entry)) = self.next_call() {
+            self.next = at + 1;
+            let completed =
+                |next: &&TraceEntry| next.action == Action::FreeCompleted && next.addr == entry.addr;
+            self.next += usize::from(self.entries.get(self.next).filter(completed).is_some());
+        }
+    }
+
+    /// The cache is emptied: what then leaves the device leaves it now, and not for the next request.
+    fn flush(&mut self) {
+        let leaves = |entry: &&TraceEntry| {
+            matches!(entry.action, Action::FreeCompleted | Action::SegmentFree | Action::SegmentUnmap)
+        };
+        self.next += self.entries[self.next..].iter().take_while(leaves).count();
+    }
+
+    /// The program's next call, past what the allocator does for it.
+    fn next_call(&self) -> Option<(usize, &'a TraceEntry)> {
+        let is_call =
+            |entry: &TraceEntry| matches!(entry.action, Action::Alloc | Action::FreeRequested | Action::Oom);
+        let ahead = self.entries[self.next..].iter().position(is_call)?;
+        Some((self.next + ahead, &self.entries[self.next + ahead]))
+    }
+
+    fn moment(&self) -> Moment {
+        Moment::try_from(self.next).unwrap_or(NEVER - 1)
+    }
+}

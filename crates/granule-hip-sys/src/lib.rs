@@ -1,0 +1,42 @@
+//! HIP declarations made by bindgen, one module per ABI generation, and the loader of libamdhip64.
+//!
+//! Generations differ where a compiler cannot see it: the property struct of physical memory has the same size in 5 and
+//! 6 but its fields in another order, and the kinds of memory were renumbered. So a program chooses its declarations at
+//! run time, by the version that the library reports:
+//!
+//! ```no_run
+//! use granule_hip_sys::{Generation, Library, abi6};
+//!
+//! let library = Library::open()?;
+//! if library.generation() == Generation::Six {
+//!     // SAFETY: the library is of this generation and is never unloaded.
+//!     let functions = unsafe { abi6::Functions::load(|name| library.symbol(name)) };
+//!     assert!(functions.hipMalloc.is_some());
+//! }
+//! # Ok::<(), granule_hip_sys::LoadError>(())
+//! ```
+//!
+//! Nothing is linked: building needs neither ROCm nor libclang, and a program that links this crate starts on a machine
+//! without either. [`Library::open`] tells where it looks. `cargo xtask bindgen` makes `abi5` and `abi6` anew from
+//! headers; `abi7` is an overlay written by hand over `abi6`, whose layouts held.
+//!
+//! # Why not a public crate
+//!
+//! Seen in November 2026: `hip-runtime-sys`, `hip-sys`, `hip-rs` and `rocm-rs` link at build time, and their builds fail
+//! on a machine without ROCm or libclang. `cubecl-hip-sys` opens the library at run time, but it chooses its declarations
+//! on the machine that builds, does not try the names that runtime packages install (`.so.5` to `.so.7`), wants hiprtc
+//! too, and aborts the process when a library or a symbol is missing. Its 7.14 declarations are good, and serve here as
+//! a second opinion in tests.
+
+// C names, and no comments of the vendor's header.
+#[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
+pub mod abi5;
+#[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
+pub mod abi6;
+#[allow(missing_docs, non_camel_case_types, non_snake_case, non_upper_case_globals)]
+pub mod abi7;
+mod library;
+mod version;
+
+pub use library::{Attempt, LIBRARY_VARIABLE, Library, LoadError};
+pub use version::{Generation, Version};
