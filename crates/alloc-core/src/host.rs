@@ -41,10 +41,11 @@ mod trace;
 mod uses;
 mod watch;
 
+pub use crate::watch::stats::DurationStat;
 pub use buffer::PinnedBuffer;
 pub use size_class::HostSizing;
 pub use source::numa::NumaPolicy;
-pub use stats::{BUCKETS, DurationStat, HostBucket, HostGranuleStats, HostStats};
+pub use stats::{BUCKETS, HostBucket, HostGranuleStats, HostStats};
 
 use crate::arena::pool::Filter;
 use crate::backend::{Backend, CopyKind};
