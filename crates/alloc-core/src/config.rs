@@ -61,6 +61,9 @@ impl PolicyName {
     /// Every policy that a text can name.
     pub const ALL: &'static [Self] = &[Self::Pytorch, Self::Granule];
 
+    /// Their names, for help texts.
+    const NAMES: &str = "pytorch, granule";
+
     /// The name in a text.
     #[must_use]
     pub const fn name(self) -> &'static str {

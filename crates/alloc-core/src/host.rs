@@ -107,13 +107,10 @@ impl Default for HostOptions {
 }
 
 impl HostOptions {
-    /// What goes with a policy of the engine.
+    /// What goes with a policy of the engine. All go with PyTorch's sizes so far.
     #[must_use]
-    pub fn of(policy: PolicyName) -> Self {
-        let sizing = match policy {
-            PolicyName::Pytorch | PolicyName::Granule | PolicyName::Custom(_) => HostSizing::Pytorch,
-        };
-        Self { sizing, ..Self::default() }
+    pub fn of(_: PolicyName) -> Self {
+        Self { sizing: HostSizing::Pytorch, ..Self::default() }
     }
 }
 

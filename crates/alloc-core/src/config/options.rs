@@ -399,7 +399,7 @@ options! {
     Policy = Granule "policy": Policy, policy: Option<PolicyName> = None;
     "The rules for rounding, placement, splitting, growth and release." {
         default: "pytorch",
-        range: "pytorch, granule",
+        range: PolicyName::NAMES,
     }
 
     /// 0 is off.

@@ -139,10 +139,7 @@ mod tests {
         second: u64,
     }
 
-    // SAFETY: `repr(C)` with the size first, figures, no padding.
-    unsafe impl Growing for Grown {
-        const LEAST: usize = 8;
-    }
+    growing!(Grown, up to first);
 
     const WHOLE: u32 = size_of::<Grown>() as u32;
 
