@@ -1,9 +1,11 @@
-//! Code that follows from the `Backend` trait: what would drift if people wrote it by hand.
+//! Code that follows from the `Backend` trait and from the tables of figures: what would drift if people wrote it by hand.
 //!
-//! [`model`] reads the contract from its sources; each emitter turns it into one file; [`run`] writes the files
-//! or, with `--check`, compares them.
+//! [`model`] reads the contract from its sources; each emitter turns it into one file. [`figures`] does so for the
+//! statistics. [`run`] writes the files or, with `--check`, compares them.
 
 mod ctable;
+mod figures;
+mod grown;
 mod interpose;
 mod masquerade;
 mod model;
@@ -44,7 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let stale = stale(&contract, &root())?;
     if options.check && !stale.is_empty() {
         let paths: Vec<&str> = stale.iter().map(|(path, _)| *path).collect();
-        bail!("not what follows from the Backend trait: {}; run cargo xtask codegen", paths.join(", "));
+        bail!("not what follows from their sources: {}; run cargo xtask codegen", paths.join(", "));
     }
     for (path, fresh) in stale {
         let file = root().join(path);
@@ -56,19 +58,19 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// The products that are missing under `folder`, or not what they should be, with what they should be.
 fn stale(contract: &Contract, folder: &Path) -> Result<Vec<(&'static str, String)>> {
-    let mut stale = Vec::new();
+    let mut files = figures::emit(&root())?;
     for Product { path, emit } in PRODUCTS {
-        let fresh = emit(contract).with_context(|| format!("could not make {path}"))?;
-        if !std::fs::read_to_string(folder.join(path)).is_ok_and(|there| there == fresh) {
-            stale.push((*path, fresh));
-        }
+        files.push((*path, emit(contract).with_context(|| format!("could not make {path}"))?));
     }
-    Ok(stale)
+    files.retain(|(path, fresh)| {
+        !std::fs::read_to_string(folder.join(path)).is_ok_and(|there| there == *fresh)
+    });
+    Ok(files)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Contract, Options, PRODUCTS, root, run, stale};
+    use super::{Contract, Options, PRODUCTS, figures, root, run, stale};
 
     #[test]
     fn generated_files_follow_from_the_trait() {
@@ -81,7 +83,7 @@ mod tests {
         let nowhere = root().join("xtask/no-such-folder");
         let stale: Vec<&str> =
             stale(&contract, &nowhere).unwrap().into_iter().map(|(path, _)| path).collect();
-        let all: Vec<&str> = PRODUCTS.iter().map(|product| product.path).collect();
+        let all: Vec<&str> = figures::paths().chain(PRODUCTS.iter().map(|product| product.path)).collect();
         assert_eq!(stale, all);
     }
 }

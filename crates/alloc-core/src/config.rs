@@ -4,7 +4,6 @@
 //! [`environment::read`] knows which variables hold which. [`options()`] lists every option. Reading a text changes
 //! nothing by itself: it gives new [`Settings`], or an error that says what to write instead.
 
-mod differences;
 pub mod environment;
 mod error;
 mod limit;
@@ -19,10 +18,9 @@ mod values;
 
 pub use error::{ConfigError, ExceptionClass, Warning};
 pub use limit::MemoryLimit;
-pub use options::{Grammar, OptionInfo, options};
+pub use options::{Grammar, OptionInfo, Settings, options};
 pub use text::Inexpressible;
 
-use crate::types::MIB;
 use std::fmt;
 use std::str::FromStr;
 
@@ -62,6 +60,9 @@ pub enum PolicyName {
 impl PolicyName {
     /// Every policy that a text can name.
     pub const ALL: &'static [Self] = &[Self::Pytorch, Self::Granule];
+
+    /// Their names, for help texts.
+    const NAMES: &str = "pytorch, granule";
 
     /// The name in a text.
     #[must_use]
@@ -129,118 +130,6 @@ pub enum ReserveSize {
     Bytes(u64),
 }
 
-/// Every option, already checked. Sizes are bytes.
-///
-/// Field names follow PyTorch's option names without their unit suffix.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
-    /// `backend`.
-    pub backend: AllocatorBackend,
-    /// `large_segment_size_mb`: segment size for requests over 1 MiB and under 10 MiB, and the granule of
-    /// large growable segments. Default 20 MiB.
-    pub large_segment_size: u64,
-    /// `max_split_size_mb`: blocks of this size and more are not split. `u64::MAX` is unlimited.
-    pub max_split_size: u64,
-    /// `max_non_split_rounding_mb`: how much larger than the request an oversize block may be. Default the
-    /// large segment size.
-    pub max_non_split_rounding: u64,
-    /// `garbage_collection_threshold`: share of the allowed maximum above which old blocks are given back;
-    /// 0 is off.
-    pub garbage_collection_threshold: f64,
-    /// `roundup_power2_divisions` for sizes of 1 MiB, 2 MiB, ... 32 GiB; 0 and 1 are off.
-    pub roundup_power2_divisions: [u64; 16],
-    /// `expandable_segments`: growable segments where the device has virtual memory.
-    pub expandable_segments: bool,
-    /// `expandable_segments_reserve`.
-    pub expandable_segments_reserve: Option<ReserveSize>,
-    /// `expandable_segments_reserve_by_class`, in the order given.
-    pub expandable_segments_reserve_by_class: Vec<(String, ReserveSize)>,
-    /// `release_lock_on_cudamalloc`: accepted; no lock is ever held over a driver call here.
-    pub release_lock_on_malloc: bool,
-    /// `per_process_memory_fraction`, 0 to 1.
-    pub per_process_memory_fraction: f64,
-    /// `throw_on_cudamalloc_oom`: refuse before the driver is asked.
-    pub throw_on_oom: bool,
-    /// `graph_capture_record_stream_reuse`.
-    pub graph_capture_record_stream_reuse: bool,
-    /// `pinned_use_cuda_host_register`.
-    pub pinned_use_host_register: bool,
-    /// `pinned_num_register_threads`.
-    pub pinned_num_register_threads: u64,
-    /// `pinned_reserve_segment_size_mb`; 0 is off.
-    pub pinned_reserve_segment_size: u64,
-    /// `pinned_use_background_threads`.
-    pub pinned_use_background_threads: bool,
-    /// `pinned_max_round_threshold_mb`; `u64::MAX` is unlimited.
-    pub pinned_max_round_threshold: u64,
-    /// `pinned_max_cached_size_mb`; `u64::MAX` is unlimited.
-    pub pinned_max_cached_size: u64,
-    /// `pinned_free_catch_all`.
-    pub pinned_free_catch_all: bool,
-    /// `policy` (Granule's own): who decides. Chosen when an allocator is made, and fixed from then on. `None` is the default,
-    /// or what a running allocator has; see [`policy_name`](Self::policy_name).
-    pub policy: Option<PolicyName>,
-    /// `history_max_entries` (Granule's own): how many events the history keeps; 0 is off.
-    pub history_max_entries: u64,
-    /// `early_reuse` (Granule's own): where no other block fits, take one that only waits for work on other
-    /// streams, and let the allocating stream wait for that work, before memory is taken from the device.
-    pub early_reuse: bool,
-    /// `segments_ipc` (Granule's own, and [`environment::SEGMENTS_IPC_VARIABLE`]): growable memory is made so that other
-    /// processes can be given it. Read when a device makes its first. Default on.
-    pub segments_ipc: bool,
-    /// `memory_limit` (Granule's own): the most that is ever held from each device. `None` is unlimited.
-    pub memory_limit: Option<MemoryLimit>,
-    /// `memory_soft_limit` (Granule's own): above it, cached memory is given back before more is taken. `None`
-    /// is unlimited.
-    pub memory_soft_limit: Option<MemoryLimit>,
-    /// `hardened` (Granule's own): freed blocks are checked, poisoned and held back for a while.
-    pub hardened: bool,
-    /// `hardened_quarantine_mb` (Granule's own): the most freed memory that is held back on each device. Default
-    /// 64 MiB.
-    pub hardened_quarantine: u64,
-    /// False if every request goes straight to the driver. No option: see [`environment::BYPASS_VARIABLES`].
-    pub caching: bool,
-    /// The text these settings were read from, for the snapshot; empty if none.
-    pub text: String,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            backend: AllocatorBackend::Native,
-            large_segment_size: 20 * MIB,
-            max_split_size: u64::MAX,
-            max_non_split_rounding: 20 * MIB,
-            garbage_collection_threshold: 0.0,
-            roundup_power2_divisions: [0; 16],
-            expandable_segments: false,
-            expandable_segments_reserve: None,
-            expandable_segments_reserve_by_class: Vec::new(),
-            release_lock_on_malloc: false,
-            per_process_memory_fraction: 1.0,
-            throw_on_oom: false,
-            graph_capture_record_stream_reuse: false,
-            pinned_use_host_register: false,
-            pinned_num_register_threads: 1,
-            pinned_reserve_segment_size: 0,
-            pinned_use_background_threads: false,
-            pinned_max_round_threshold: u64::MAX,
-            pinned_max_cached_size: u64::MAX,
-            pinned_free_catch_all: false,
-            policy: None,
-            history_max_entries: 0,
-            early_reuse: false,
-            segments_ipc: true,
-            memory_limit: None,
-            memory_soft_limit: None,
-            hardened: false,
-            hardened_quarantine: 64 * MIB,
-            caching: true,
-            text: String::new(),
-        }
-    }
-}
-
 impl Settings {
     /// Refuses `next` if it wants another backend than these settings, which are those of a running allocator.
     /// Every other option may change at any time.
@@ -258,9 +147,7 @@ impl Settings {
         let why = format!("the running allocator is {old}; choose the backend before the first allocation");
         Err(ConfigError::new(ExceptionClass::RuntimeError, text).because(why).of("backend").allowed(old))
     }
-}
 
-impl Settings {
     /// Reads a text in the [strict] grammar, that of `GRANULE_CONF`: PyTorch's options and Granule's own, each at most
     /// once. What has no effect is logged as a warning. `text.parse::<Settings>()` does the same;
     /// [`pytorch::parse`] takes what `PYTORCH_CUDA_ALLOC_CONF` takes, [`environment::from_env`] reads the variables.
@@ -296,46 +183,8 @@ impl Settings {
     /// # Errors
     /// A text that names the field, its value and what is allowed.
     pub fn validate(&self) -> Result<(), String> {
-        let refuse = |field: &str, value: &dyn std::fmt::Debug, allowed: &str| {
-            Err(format!("{field} is {value:?}; it must be {allowed}"))
-        };
-        let large = self.large_segment_size;
-        if large <= 10 * MIB || !large.is_multiple_of(MIB) || large >= 1 << 50 {
-            return refuse("large_segment_size", &large, "whole MiB, over 10 MiB");
-        }
-        if self.max_split_size < large {
-            return refuse("max_split_size", &self.max_split_size, "at least large_segment_size");
-        }
-        if self.max_non_split_rounding < large {
-            return refuse(
-                "max_non_split_rounding",
-                &self.max_non_split_rounding,
-                "at least large_segment_size",
-            );
-        }
-        if !(0.0..1.0).contains(&self.garbage_collection_threshold) {
-            return refuse(
-                "garbage_collection_threshold",
-                &self.garbage_collection_threshold,
-                "0 (off) or between 0 and 1",
-            );
-        }
-        if !(0.0..=1.0).contains(&self.per_process_memory_fraction) {
-            return refuse("per_process_memory_fraction", &self.per_process_memory_fraction, "from 0 to 1");
-        }
-        if let Some(wrong) = self.roundup_power2_divisions.iter().find(|d| **d != 0 && !d.is_power_of_two()) {
-            return refuse("roundup_power2_divisions", wrong, "0 (off) or a power of two");
-        }
-        for (field, limit) in
-            [("memory_limit", self.memory_limit), ("memory_soft_limit", self.memory_soft_limit)]
-        {
-            if let Some(limit) = limit.filter(|limit| !limit.is_sound()) {
-                let allowed =
-                    "MemoryLimit::Fraction over 0 and up to 1, MemoryLimit::Bytes of at least 1, or None";
-                return refuse(field, &limit, allowed);
-            }
-        }
-        Ok(())
+        let wrong = options().iter().find_map(|o| Some(format!("{} {}", o.field.name, (o.wrong)(self)?)));
+        wrong.map_or(Ok(()), Err)
     }
 }
 

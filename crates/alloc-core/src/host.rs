@@ -41,10 +41,11 @@ mod trace;
 mod uses;
 mod watch;
 
+pub use crate::watch::stats::DurationStat;
 pub use buffer::PinnedBuffer;
 pub use size_class::HostSizing;
 pub use source::numa::NumaPolicy;
-pub use stats::{BUCKETS, DurationStat, HostBucket, HostGranuleStats, HostStats};
+pub use stats::{BUCKETS, HostBucket, HostGranuleStats, HostStats};
 
 use crate::arena::pool::Filter;
 use crate::backend::{Backend, CopyKind};
@@ -106,13 +107,10 @@ impl Default for HostOptions {
 }
 
 impl HostOptions {
-    /// What goes with a policy of the engine.
+    /// What goes with a policy of the engine. All go with PyTorch's sizes so far.
     #[must_use]
-    pub fn of(policy: PolicyName) -> Self {
-        let sizing = match policy {
-            PolicyName::Pytorch | PolicyName::Granule | PolicyName::Custom(_) => HostSizing::Pytorch,
-        };
-        Self { sizing, ..Self::default() }
+    pub fn of(_: PolicyName) -> Self {
+        Self { sizing: HostSizing::Pytorch, ..Self::default() }
     }
 }
 

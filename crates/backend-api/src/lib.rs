@@ -305,6 +305,24 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     fn host_access(&self) -> std::result::Result<&dyn HostAccess, Unsupported> { Err(absent("host access to device memory")) }
 }
 
+/// What a backend answers about each optional family, by what people call it.
+pub fn families(backend: &dyn Backend) -> [(&'static str, std::result::Result<(), Unsupported>); 12] {
+    [
+        ("virtual memory", backend.virtual_memory().map(drop)),
+        ("sharing of physical memory", backend.physical_sharing().map(drop)),
+        ("IPC", backend.ipc().map(drop)),
+        ("peer access", backend.peers().map(drop)),
+        ("graph capture", backend.capture().map(drop)),
+        ("driver pools", backend.driver_pools().map(drop)),
+        ("pinned host memory", backend.pinned_host().map(drop)),
+        ("host registration", backend.host_registration().map(drop)),
+        ("managed memory", backend.managed_memory().map(drop)),
+        ("stream memory operations", backend.stream_memory().map(drop)),
+        ("multicast", backend.multicast().map(drop)),
+        ("host access", backend.host_access().map(drop)),
+    ]
+}
+
 fn absent(family: &'static str) -> Unsupported {
     Unsupported { family, reason: "this backend does not implement it".into() }
 }

@@ -734,15 +734,15 @@ typedef struct granule_device_stats {
     uint32_t size;
     /** Failed attempts after which the cache was flushed and the driver asked again. */
     int64_t num_alloc_retries;
-    /** Out-of-memory errors. */
+    /** Out-of-memory errors raised. */
     int64_t num_ooms;
-    /** max_split_size in bytes; -1 where unlimited. */
+    /** The option max_split_size; -1 when unlimited. */
     int64_t max_split_size;
     /** Passes that waited for everything. */
     int64_t num_sync_all_streams;
-    /** Segments taken from the device, and map steps. */
+    /** Driver calls that took memory: segments and map steps. */
     int64_t num_device_alloc;
-    /** Segments given back, and unmap steps. */
+    /** Driver calls that gave memory back: segments and unmap steps. */
     int64_t num_device_free;
     /** Requests refused before the driver was asked. */
     int64_t num_oom_rejections;
@@ -764,17 +764,17 @@ typedef struct granule_device_stats {
     struct granule_stat_array inactive_split_bytes;
     /** Bytes handed out or pending, as requested. */
     struct granule_stat_array requested_bytes;
-    /** Blocks of max_split_size and more. */
+    /** Blocks of max_split_size and more handed out. */
     struct granule_stat oversize_allocations;
-    /** Segments of max_split_size and more. */
+    /** Segments of max_split_size and more held. */
     struct granule_stat oversize_segments;
-    /** Granule's own: bytes given back that wait for other streams. */
+    /** Bytes given back that wait for other streams. */
     int64_t pending_bytes;
     /** Frees whose event could not be recorded. */
     int64_t unrecorded_frees;
-    /** Granules that got another address: shown in a view, or handed over to another stream. */
+    /** Physical granules moved between places. */
     int64_t granules_moved;
-    /** Bytes whose memory was given up and whose addresses are kept. */
+    /** Bytes of blocks that have given their memory back and keep their addresses. */
     int64_t asleep_bytes;
 } granule_device_stats;
 
@@ -824,37 +824,37 @@ typedef struct granule_duration_stat {
 typedef struct granule_host_stats_t {
     /** sizeof(granule_host_stats_t). */
     uint32_t size;
-    /** Blocks held from the driver, cached ones included. */
+    /** Pinned blocks held from the driver. */
     struct granule_stat allocations;
-    /** Blocks that the program has, or that wait for devices. The peak is a sum over sizes, as in PyTorch. */
+    /** Pinned blocks handed out or pending, peaks summed over sizes as in PyTorch. */
     struct granule_stat active_requests;
-    /** Bytes held from the driver. */
+    /** Bytes of pinned blocks held from the driver. */
     struct granule_stat allocated_bytes;
-    /** Bytes that the program has, or that wait. The peak is such a sum, too. */
+    /** Bytes of pinned blocks handed out or pending, peaks summed over sizes as in PyTorch. */
     struct granule_stat active_bytes;
-    /** Calls that pinned memory. */
+    /** Driver calls that pinned memory. */
     struct granule_duration_stat host_alloc_time;
-    /** Calls that gave it back. */
+    /** Driver calls that gave pinned memory back. */
     struct granule_duration_stat host_free_time;
-    /** Blocks taken from the driver. */
+    /** Pinned blocks taken from the driver. */
     int64_t num_host_alloc;
-    /** Blocks given back. */
+    /** Pinned blocks given back to the driver. */
     int64_t num_host_free;
-    /** Granule's own: blocks that the program has, or that wait, with an exact peak. */
+    /** Pinned blocks handed out or pending, with an exact peak. */
     struct granule_stat exact_active_requests;
-    /** Their bytes, with an exact peak. */
+    /** Bytes of pinned blocks handed out or pending, with an exact peak. */
     struct granule_stat exact_active_bytes;
-    /** Bytes as requested, of blocks that the program has or that wait. */
+    /** Bytes of pinned blocks handed out or pending, as requested. */
     int64_t requested_bytes;
-    /** Bytes given back that wait for devices. */
+    /** Bytes of pinned blocks given back that wait for devices. */
     int64_t pending_bytes;
-    /** Bytes given back that graphs may use: they are never handed out again. */
+    /** Bytes of pinned blocks given back that graphs may use. */
     int64_t kept_bytes;
-    /** Uses whose event could not be recorded. */
+    /** Uses of pinned blocks whose event could not be recorded. */
     int64_t unrecorded_frees;
-    /** Bytes of the reserve. */
+    /** Bytes of the reserve for pinned blocks. */
     int64_t reserve_bytes;
-    /** Bytes of it that no block has. */
+    /** Bytes of the reserve that no block has. */
     int64_t reserve_free_bytes;
 } granule_host_stats_t;
 

@@ -1,5 +1,6 @@
 //! Pinned host memory.
 
+pub mod figures;
 pub mod stats;
 
 use crate::allocator::{flavour, granule_allocator, read_settings};

@@ -16,7 +16,8 @@ mod metric;
 mod reading;
 mod table;
 
-pub use metric::{Kind, Label, Metric, Sample, Unit, Value};
+pub use alloc_core::stats::Unit;
+pub use metric::{Kind, Label, Metric, Sample, Value};
 pub use reading::{DeviceReading, HostReading, PoolReading, Reading, Source};
 pub use table::metrics;
 

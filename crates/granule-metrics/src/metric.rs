@@ -2,24 +2,11 @@
 
 use crate::reading::{DeviceReading, HostReading, PoolReading, Reading};
 use alloc_core::budget::TenantStats;
-use alloc_core::host::{DurationStat, HostStats};
+use alloc_core::host::HostStats;
 use alloc_core::pool::PoolStats;
-use alloc_core::stats::{DeviceStats, Stat, StatArray};
+use alloc_core::stats::{DeviceStats, Figure, Unit};
 use alloc_core::types::PoolId;
 use std::borrow::Cow;
-
-/// What a metric's values are counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Bytes.
-    Bytes,
-    /// Things; the name says which.
-    Count,
-    /// Parts of one.
-    Ratio,
-    /// Seconds.
-    Seconds,
-}
 
 /// Whether a metric's values may go down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,78 +38,23 @@ pub struct Sample {
     pub value: Value,
 }
 
-/// Part of a [`Stat`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
-    Current,
-    Peak,
-    Increase,
-    Decrease,
-}
-
-impl Part {
-    pub(crate) const ALL: [Self; 4] = [Self::Current, Self::Peak, Self::Increase, Self::Decrease];
-
-    pub(crate) fn of(self, stat: &Stat) -> i64 {
-        match self {
-            Self::Current => stat.current,
-            Self::Peak => stat.peak,
-            Self::Increase => stat.allocated,
-            Self::Decrease => stat.freed,
-        }
-    }
-}
-
-/// Part of a [`DurationStat`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum TimePart {
-    Total,
-    Max,
-    Min,
-    Mean,
-    Count,
-}
-
-impl TimePart {
-    pub(crate) const ALL: [Self; 5] = [Self::Total, Self::Max, Self::Min, Self::Mean, Self::Count];
-
-    pub(crate) fn of(self, time: &DurationStat) -> Value {
-        match self {
-            Self::Total => seconds(time.total),
-            Self::Max => seconds(time.max),
-            Self::Min => seconds(time.min),
-            Self::Mean => seconds(time.avg()),
-            Self::Count => Value::Int(time.count),
-        }
-    }
-}
-
-fn seconds(micros: i64) -> Value {
-    #[allow(clippy::cast_precision_loss)]
-    Value::Float(micros as f64 / 1e6)
-}
-
 /// How figures are read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Read {
     /// One of a device.
     One(fn(&DeviceReading) -> Option<Value>),
-    /// One of a device, over time.
-    Stat(fn(&DeviceStats) -> Stat, Part),
-    /// One for each of PyTorch's pools.
-    Tiers(fn(&DeviceStats) -> &StatArray, Part),
-    /// One for each pool, and in it for each of PyTorch's.
-    PoolTiers(Part),
+    /// A part of a figure of a device.
+    Device(&'static Figure<DeviceStats>, Option<&'static str>),
+    /// A part of what each pool holds.
+    Reserved(Option<&'static str>),
     /// One for each pool.
     Pools(fn(&PoolStats) -> u64),
     /// One for each tenant.
     Tenants(fn(&TenantStats) -> Option<u64>),
+    /// A part of a figure of host memory.
+    Host(&'static Figure<HostStats>, Option<&'static str>),
     /// One of host memory.
-    Host(fn(&HostStats) -> i64),
-    /// One of host memory, over time.
-    HostStat(fn(&HostStats) -> Stat, Part),
-    /// How long something took.
-    HostTime(fn(&HostStats) -> DurationStat, TimePart),
+    HostOne(fn(&HostStats) -> i64),
 }
 
 /// A metric: what it is called, what it means, and how it is read.
@@ -159,15 +91,22 @@ impl Metric {
         };
         match self.read {
             Read::One(read) => read(reading).map(|value| sample(&[], value)).into_iter().collect(),
-            Read::Stat(read, part) => vec![sample(&[], Value::Int(part.of(&read(&reading.stats))))],
-            Read::Tiers(read, part) => tiers(read(&reading.stats))
-                .map(|(tier, stat)| sample(&[tier], Value::Int(part.of(stat))))
-                .collect(),
-            Read::PoolTiers(part) => {
+            Read::Device(figure, part) => {
+                let values = figure.values(&reading.stats).into_iter().filter(|value| value.part == part);
+                values
+                    .map(|value| sample(value.pool.map(pool_label).as_slice(), self.value(value.value)))
+                    .collect()
+            }
+            Read::Reserved(part) => {
                 let of = |pool: &PoolReading| {
                     let id = id_label(pool.id);
-                    tiers(&pool.reserved_bytes)
-                        .map(|(tier, stat)| sample(&[id.clone(), tier], Value::Int(part.of(stat))))
+                    let values = pool.reserved_bytes.values().into_iter().filter(|value| value.part == part);
+                    let labels = |tier: Option<&'static str>| [Some(id.clone()), tier.map(pool_label)];
+                    values
+                        .map(|value| {
+                            let labels: Vec<Label> = labels(value.pool).into_iter().flatten().collect();
+                            sample(&labels, self.value(value.value))
+                        })
                         .collect::<Vec<_>>()
                 };
                 reading.pools.iter().flat_map(of).collect()
@@ -183,30 +122,34 @@ impl Metric {
                 };
                 reading.tenants.iter().filter_map(of).collect()
             }
-            Read::Host(_) | Read::HostStat(..) | Read::HostTime(..) => Vec::new(),
+            Read::Host(..) | Read::HostOne(_) => Vec::new(),
         }
     }
 
     fn of_host(&self, reading: &HostReading) -> Option<Sample> {
         let value = match self.read {
-            Read::Host(read) => Value::Int(read(&reading.stats)),
-            Read::HostStat(read, part) => Value::Int(part.of(&read(&reading.stats))),
-            Read::HostTime(read, part) => part.of(&read(&reading.stats)),
-            Read::One(_)
-            | Read::Stat(..)
-            | Read::Tiers(..)
-            | Read::PoolTiers(_)
-            | Read::Pools(_)
-            | Read::Tenants(_) => return None,
+            Read::HostOne(read) => self.value(read(&reading.stats)),
+            Read::Host(figure, part) => {
+                let mut values = figure.values(&reading.stats).into_iter();
+                self.value(values.find(|value| value.part == part)?.value)
+            }
+            _ => return None,
         };
         Some(Sample { labels: vec![("kind", reading.kind.name().into())], value })
     }
+
+    /// Statistics count durations in microseconds.
+    fn value(&self, value: i64) -> Value {
+        #[allow(clippy::cast_precision_loss)]
+        match self.unit {
+            Unit::Seconds => Value::Float(value as f64 / 1e6),
+            _ => Value::Int(value),
+        }
+    }
 }
 
-fn tiers(array: &StatArray) -> impl Iterator<Item = (Label, &Stat)> {
-    [("all", &array.all), ("small_pool", &array.small_pool), ("large_pool", &array.large_pool)]
-        .into_iter()
-        .map(|(tier, stat)| (("pool", tier.into()), stat))
+fn pool_label(tier: &'static str) -> Label {
+    ("pool", tier.into())
 }
 
 /// As in PyTorch's keys.

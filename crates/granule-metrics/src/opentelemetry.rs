@@ -2,8 +2,9 @@
 //!
 //! Names are those of [`metrics`](crate::metrics()) after `granule.`; units are `By`, `s` and `1`.
 
-use crate::metric::{Kind, Metric, Unit, Value};
+use crate::metric::{Kind, Metric, Value};
 use crate::reading::{Reading, Source};
+use alloc_core::stats::Unit;
 use opentelemetry::KeyValue;
 use opentelemetry::metrics::{AsyncInstrument, Meter};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -22,8 +22,9 @@
 //! }
 //! ```
 
-use crate::metric::{Kind, Unit, Value};
+use crate::metric::{Kind, Value};
 use crate::reading::{Reading, Source};
+use alloc_core::stats::Unit;
 use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{self, Registry};

@@ -1,46 +1,44 @@
-//! The table of all metrics. Whoever adds a figure to the statistics adds a line here.
+//! The table of all metrics: what follows from the rows of the statistics, and what is computed beyond them.
 
-use crate::metric::{Kind, Metric, Part, Read, TimePart, Unit, Value};
+use crate::metric::{Kind, Metric, Read, Value};
 use crate::reading::DeviceReading;
 use alloc_core::budget::TenantStats;
 use alloc_core::hardened::HardenedStats;
-use alloc_core::host::{DurationStat, HostStats};
+use alloc_core::host::HostStats;
 use alloc_core::pool::PoolStats;
 use alloc_core::snapshot::HistoryStatus;
-use alloc_core::stats::{DeviceStats, Stat, StatArray};
+use alloc_core::stats::{self, DeviceStats, Figure, Unit};
 use std::sync::LazyLock;
 
 /// All metrics.
 #[must_use]
 pub fn metrics() -> &'static [Metric] {
     static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
-        let arrays = ARRAYS.iter().flat_map(|(name, unit, key, help, read)| {
-            four(name, *unit, &format!("{key}.{{pool}}"), help, |part| Read::Tiers(*read, part))
-        });
-        let stats = STATS.iter().flat_map(|(name, unit, key, help, read)| {
-            four(name, *unit, key, help, |part| Read::Stat(*read, part))
-        });
-        let key = "reserved_bytes_by_private_pools.{id}.{pool}";
-        let of_pools =
-            four("pool_reserved", Unit::Bytes, key, "Bytes held from the device, by pool", Read::PoolTiers);
-        let scalars = SCALARS
+        let devices = DeviceStats::figures().iter().flat_map(|figure| of_figure(figure, Read::Device));
+        let computed = SCALARS
             .iter()
-            .map(|(name, kind, unit, key, help, read)| one(name, *kind, *unit, key, help, Read::One(*read)));
+            .map(|(name, kind, unit, help, read)| one(name, *kind, *unit, "", help, Read::One(*read)));
+        let key = "reserved_bytes_by_private_pools.{id}.{pool}";
+        let help = "Bytes held from the device, by pool";
+        let reserved =
+            OVER_TIME.iter().map(|part| part.of("pool_reserved", Unit::Bytes, key, help, Read::Reserved));
         let pools = POOLS
             .iter()
             .map(|(name, unit, help, read)| one(name, Kind::Gauge, *unit, "", help, Read::Pools(*read)));
         let tenants = TENANTS
             .iter()
             .map(|(name, kind, unit, help, read)| one(name, *kind, *unit, "", help, Read::Tenants(*read)));
-        let host_stats = HOST_STATS.iter().flat_map(|(name, unit, key, help, read)| {
-            four(name, *unit, key, help, |part| Read::HostStat(*read, part))
+        let hosts = |wanted: fn(&stats::Read<HostStats>) -> bool| {
+            let figures = HostStats::figures().iter().filter(move |figure| wanted(&figure.read));
+            figures.flat_map(|figure| of_figure(figure, Read::Host))
+        };
+        let counts = HOST_COUNTS.iter().map(|(name, key, help, read)| {
+            one(name, Kind::Counter, Unit::Count, key, help, Read::HostOne(*read))
         });
-        let host_times = HOST_TIMES.iter().flat_map(|(name, key, help, read)| times(name, key, help, *read));
-        let hosts = HOST
-            .iter()
-            .map(|(name, kind, unit, key, help, read)| one(name, *kind, *unit, key, help, Read::Host(*read)));
-        let devices = arrays.chain(stats).chain(scalars).chain(of_pools).chain(pools).chain(tenants);
-        devices.chain(host_stats).chain(host_times).chain(hosts).collect()
+        let devices = devices.chain(computed).chain(reserved).chain(pools).chain(tenants);
+        let devices = devices.chain(hosts(|read| matches!(read, stats::Read::Stat(_))));
+        let devices = devices.chain(hosts(|read| matches!(read, stats::Read::Time(_)))).chain(counts);
+        devices.chain(hosts(|read| matches!(read, stats::Read::Counter(_) | stats::Read::Gauge(_)))).collect()
     });
     &METRICS
 }
@@ -49,94 +47,100 @@ fn one(name: &str, kind: Kind, unit: Unit, key: &str, help: &str, read: Read) ->
     Metric { name: name.into(), unit, kind, help: format!("{help}."), statistic: key.into(), read }
 }
 
-/// Durations are five metrics.
-fn times(name: &str, key: &str, help: &str, read: fn(&HostStats) -> DurationStat) -> [Metric; 5] {
-    TimePart::ALL.map(|part| {
-        let (suffix, key_suffix, kind, unit, what) = match part {
-            TimePart::Total => ("", "total", Kind::Counter, Unit::Seconds, "all together"),
-            TimePart::Max => {
-                ("_max", "max", Kind::Gauge, Unit::Seconds, "the longest since peaks were reset")
-            }
-            TimePart::Min => {
-                ("_min", "min", Kind::Gauge, Unit::Seconds, "the shortest since peaks were reset")
-            }
-            TimePart::Mean => ("_mean", "avg", Kind::Gauge, Unit::Seconds, "the mean"),
-            TimePart::Count => ("_calls", "count", Kind::Counter, Unit::Count, "how many"),
-        };
-        let (name, key) = (format!("{name}{suffix}"), format!("{key}.{key_suffix}"));
-        one(&name, kind, unit, &key, &format!("{help}: {what}"), Read::HostTime(read, part))
-    })
+/// Which of a figure's values a metric is.
+struct Part {
+    /// Its name among them.
+    key: Option<&'static str>,
+    /// What the metric's name has after the figure's.
+    suffix: &'static str,
+    kind: Kind,
+    /// How many, whatever the figure counts.
+    is_count: bool,
+    /// What it says beyond the figure's help.
+    help: &'static str,
 }
 
-/// A quantity over time is four metrics.
-fn four(name: &str, unit: Unit, key: &str, help: &str, read: impl Fn(Part) -> Read) -> [Metric; 4] {
-    Part::ALL.map(|part| {
-        let (suffix, key_suffix, kind, what) = match part {
-            Part::Current => ("", "current", Kind::Gauge, "now"),
-            Part::Peak => ("_peak", "peak", Kind::Gauge, "the most since peaks were reset"),
-            Part::Increase => ("_increase", "allocated", Kind::Counter, "all increases"),
-            Part::Decrease => ("_decrease", "freed", Kind::Counter, "all decreases"),
-        };
-        let key = if key.is_empty() { String::new() } else { format!("{key}.{key_suffix}") };
-        one(&format!("{name}{suffix}"), kind, unit, &key, &format!("{help}: {what}"), read(part))
-    })
+const fn part(key: &'static str, suffix: &'static str, kind: Kind, help: &'static str) -> Part {
+    Part { key: Some(key), suffix, kind, is_count: false, help }
 }
 
-/// Name, unit, PyTorch's key, help, where.
-type Array = (&'static str, Unit, &'static str, &'static str, fn(&DeviceStats) -> &StatArray);
-
-#[rustfmt::skip]
-const ARRAYS: [Array; 9] = [
-    ("allocations", Unit::Count, "allocation", "Blocks in the program's hands", |s| &s.allocation),
-    ("allocated", Unit::Bytes, "allocated_bytes", "Bytes in the program's hands, rounded", |s| &s.allocated_bytes),
-    ("active_blocks", Unit::Count, "active", "Blocks handed out or pending", |s| &s.active),
-    ("active", Unit::Bytes, "active_bytes", "Bytes handed out or pending, rounded", |s| &s.active_bytes),
-    ("requested", Unit::Bytes, "requested_bytes", "Bytes handed out or pending, as requested", |s| &s.requested_bytes),
-    ("segments", Unit::Count, "segment", "Fixed segments held", |s| &s.segment),
-    ("reserved", Unit::Bytes, "reserved_bytes", "Bytes held from the device", |s| &s.reserved_bytes),
-    ("inactive_split_blocks", Unit::Count, "inactive_split", "Free blocks of segments that are split", |s| &s.inactive_split),
-    ("inactive_split", Unit::Bytes, "inactive_split_bytes", "Bytes of free blocks of segments that are split", |s| &s.inactive_split_bytes),
+const COUNTER: [Part; 1] = [Part { key: None, ..part("", "", Kind::Counter, "") }];
+const GAUGE: [Part; 1] = [Part { key: None, ..part("", "", Kind::Gauge, "") }];
+const OVER_TIME: [Part; 4] = [
+    part("current", "", Kind::Gauge, ": now"),
+    part("peak", "_peak", Kind::Gauge, ": the most since peaks were reset"),
+    part("allocated", "_increase", Kind::Counter, ": all increases"),
+    part("freed", "_decrease", Kind::Counter, ": all decreases"),
+];
+const TIMES: [Part; 5] = [
+    part("total", "", Kind::Counter, ": all together"),
+    part("max", "_max", Kind::Gauge, ": the longest since peaks were reset"),
+    part("min", "_min", Kind::Gauge, ": the shortest since peaks were reset"),
+    part("avg", "_mean", Kind::Gauge, ": the mean"),
+    Part { is_count: true, ..part("count", "_calls", Kind::Counter, ": how many") },
 ];
 
-type Single = (&'static str, Unit, &'static str, &'static str, fn(&DeviceStats) -> Stat);
+impl Part {
+    fn of(
+        &self,
+        name: &str,
+        unit: Unit,
+        key: &str,
+        help: &str,
+        read: impl FnOnce(Option<&'static str>) -> Read,
+    ) -> Metric {
+        let unit = if self.is_count { Unit::Count } else { unit };
+        let key = match self.key {
+            Some(part) if !key.is_empty() => format!("{key}.{part}"),
+            _ => key.to_owned(),
+        };
+        let (name, help) = (format!("{name}{}", self.suffix), format!("{help}{}", self.help));
+        one(&name, self.kind, unit, &key, &help, read(self.key))
+    }
+}
 
-#[rustfmt::skip]
-const STATS: [Single; 2] = [
-    ("oversize_allocations", Unit::Count, "oversize_allocations", "Blocks of max_split_size and more handed out", |s| s.oversize_allocations),
-    ("oversize_segments", Unit::Count, "oversize_segments", "Segments of max_split_size and more held", |s| s.oversize_segments),
-];
+/// The metrics of a figure, one for each of its values.
+fn of_figure<S>(
+    figure: &'static Figure<S>,
+    read: fn(&'static Figure<S>, Option<&'static str>) -> Read,
+) -> Vec<Metric> {
+    let parts: &[Part] = match figure.read {
+        stats::Read::Counter(_) => &COUNTER,
+        stats::Read::Gauge(_) => &GAUGE,
+        stats::Read::Stat(_) | stats::Read::Array(_) => &OVER_TIME,
+        stats::Read::Time(_) => &TIMES,
+    };
+    let key = match figure.read {
+        _ if figure.is_own => String::new(),
+        stats::Read::Array(_) => format!("{}.{{pool}}", figure.name),
+        _ => figure.name.to_owned(),
+    };
+    let metric =
+        |part: &Part| part.of(figure.metric, figure.unit, &key, figure.help(), |part| read(figure, part));
+    parts.iter().map(metric).collect()
+}
 
-type Scalar = (&'static str, Kind, Unit, &'static str, &'static str, fn(&DeviceReading) -> Option<Value>);
+/// What is computed, or is no statistic.
+type Scalar = (&'static str, Kind, Unit, &'static str, fn(&DeviceReading) -> Option<Value>);
 
 #[rustfmt::skip]
 const SCALARS: &[Scalar] = {
     use Kind::{Counter, Gauge};
     use Unit::{Bytes, Count, Ratio};
     &[
-        ("alloc_retries", Counter, Count, "num_alloc_retries", "Failed attempts after which the cache was flushed and the driver asked again", |r| int(r.stats.num_alloc_retries)),
-        ("ooms", Counter, Count, "num_ooms", "Out-of-memory errors raised", |r| int(r.stats.num_ooms)),
-        ("oom_rejections", Counter, Count, "num_oom_rejections", "Requests refused before the driver was asked", |r| int(r.stats.num_oom_rejections)),
-        ("sync_all_streams", Counter, Count, "num_sync_all_streams", "Passes that waited for everything", |r| int(r.stats.num_sync_all_streams)),
-        ("device_allocs", Counter, Count, "num_device_alloc", "Driver calls that took memory: segments and map steps", |r| int(r.stats.num_device_alloc)),
-        ("device_frees", Counter, Count, "num_device_free", "Driver calls that gave memory back: segments and unmap steps", |r| int(r.stats.num_device_free)),
-        ("max_split", Gauge, Bytes, "max_split_size", "The option max_split_size; -1 when unlimited", |r| int(r.stats.max_split_size)),
-        ("pending", Gauge, Bytes, "", "Bytes given back that wait for other streams", |r| int(r.stats.granule.pending_bytes)),
-        ("unrecorded_frees", Counter, Count, "", "Frees whose event could not be recorded", |r| int(r.stats.granule.unrecorded_frees)),
-        ("granules_moved", Counter, Count, "", "Physical granules moved between places", |r| int(r.stats.granule.granules_moved)),
-        ("asleep", Gauge, Bytes, "", "Bytes of blocks that have given their memory back and keep their addresses", |r| int(r.stats.granule.asleep_bytes)),
-        ("cached", Gauge, Bytes, "", "Bytes that are free and backed by memory", |r| Some(cached(r).into())),
-        ("largest_free_block", Gauge, Bytes, "", "The largest free block that is cached", |r| Some(r.largest_free_block.into())),
-        ("efficiency", Gauge, Ratio, "", "Memory efficiency E: peak requested over peak reserved bytes; 1 when nothing was reserved", |r| Some(Value::Float(r.stats.efficiency()))),
-        ("fragmentation", Gauge, Ratio, "", "The part of the cached bytes that is outside the largest free block; 0 when nothing is cached", |r| Some(Value::Float(fragmentation(r)))),
-        ("history_complete", Gauge, Count, "", "1 while the history has every operation", |r| history(r, |h| h.complete.into())),
-        ("history_overwritten_entries", Counter, Count, "", "History entries overwritten because the ring was full", |r| history(r, |h| h.overwritten)),
-        ("history_unseen_operations", Counter, Count, "", "Operations before the history was switched on", |r| history(r, |h| h.before_recording)),
-        ("quarantined_blocks", Gauge, Count, "", "Hardened mode: blocks in quarantine", |r| hardened(r, |h| h.quarantined)),
-        ("quarantined", Gauge, Bytes, "", "Hardened mode: bytes in quarantine, rounded", |r| hardened(r, |h| h.quarantined_bytes)),
-        ("quarantine_protected", Gauge, Bytes, "", "Hardened mode: bytes in quarantine that the device cannot access", |r| hardened(r, |h| h.protected_bytes)),
-        ("hardened_checked_blocks", Counter, Count, "", "Hardened mode: blocks checked", |r| hardened(r, |h| h.checked)),
-        ("hardened_unchecked_blocks", Counter, Count, "", "Hardened mode: freed blocks that were not checked, or not wholly", |r| hardened(r, |h| h.unchecked)),
-        ("hardened_corruptions", Counter, Count, "", "Hardened mode: corruptions found", |r| hardened(r, |h| h.corruptions)),
+        ("cached", Gauge, Bytes, "Bytes that are free and backed by memory", |r| Some(cached(r).into())),
+        ("largest_free_block", Gauge, Bytes, "The largest free block that is cached", |r| Some(r.largest_free_block.into())),
+        ("efficiency", Gauge, Ratio, "Memory efficiency E: peak requested over peak reserved bytes; 1 when nothing was reserved", |r| Some(Value::Float(r.stats.efficiency()))),
+        ("fragmentation", Gauge, Ratio, "The part of the cached bytes that is outside the largest free block; 0 when nothing is cached", |r| Some(Value::Float(fragmentation(r)))),
+        ("history_complete", Gauge, Count, "1 while the history has every operation", |r| history(r, |h| h.complete.into())),
+        ("history_overwritten_entries", Counter, Count, "History entries overwritten because the ring was full", |r| history(r, |h| h.overwritten)),
+        ("history_unseen_operations", Counter, Count, "Operations before the history was switched on", |r| history(r, |h| h.before_recording)),
+        ("quarantined_blocks", Gauge, Count, "Hardened mode: blocks in quarantine", |r| hardened(r, |h| h.quarantined)),
+        ("quarantined", Gauge, Bytes, "Hardened mode: bytes in quarantine, rounded", |r| hardened(r, |h| h.quarantined_bytes)),
+        ("quarantine_protected", Gauge, Bytes, "Hardened mode: bytes in quarantine that the device cannot access", |r| hardened(r, |h| h.protected_bytes)),
+        ("hardened_checked_blocks", Counter, Count, "Hardened mode: blocks checked", |r| hardened(r, |h| h.checked)),
+        ("hardened_unchecked_blocks", Counter, Count, "Hardened mode: freed blocks that were not checked, or not wholly", |r| hardened(r, |h| h.unchecked)),
+        ("hardened_corruptions", Counter, Count, "Hardened mode: corruptions found", |r| hardened(r, |h| h.corruptions)),
     ]
 };
 
@@ -173,48 +177,14 @@ const TENANTS: &[OfTenant] = {
     ]
 };
 
-type OfHost = (&'static str, Unit, &'static str, &'static str, fn(&HostStats) -> Stat);
+type HostCount = (&'static str, &'static str, &'static str, fn(&HostStats) -> i64);
 
+/// PyTorch's counts that are part of other figures here.
 #[rustfmt::skip]
-const HOST_STATS: [OfHost; 6] = [
-    ("host_active_blocks", Unit::Count, "active_requests", "Pinned blocks handed out or pending, peaks summed over sizes as in PyTorch", |s| s.active_requests),
-    ("host_active", Unit::Bytes, "active_bytes", "Bytes of pinned blocks handed out or pending, peaks summed over sizes as in PyTorch", |s| s.active_bytes),
-    ("host_blocks", Unit::Count, "allocations", "Pinned blocks held from the driver", |s| s.allocations),
-    ("host_held", Unit::Bytes, "allocated_bytes", "Bytes of pinned blocks held from the driver", |s| s.allocated_bytes),
-    ("host_exact_active_blocks", Unit::Count, "", "Pinned blocks handed out or pending, with an exact peak", |s| s.granule.active_requests),
-    ("host_exact_active", Unit::Bytes, "", "Bytes of pinned blocks handed out or pending, with an exact peak", |s| s.granule.active_bytes),
+const HOST_COUNTS: [HostCount; 2] = [
+    ("host_device_allocs", "num_host_alloc", "Pinned blocks taken from the driver", HostStats::num_host_alloc),
+    ("host_device_frees", "num_host_free", "Pinned blocks given back to the driver", HostStats::num_host_free),
 ];
-
-type HostTime = (&'static str, &'static str, &'static str, fn(&HostStats) -> DurationStat);
-
-#[rustfmt::skip]
-const HOST_TIMES: [HostTime; 2] = [
-    ("host_alloc", "host_alloc_time", "Driver calls that pinned memory", |s| s.host_alloc_time),
-    ("host_free", "host_free_time", "Driver calls that gave pinned memory back", |s| s.host_free_time),
-];
-
-type HostScalar = (&'static str, Kind, Unit, &'static str, &'static str, fn(&HostStats) -> i64);
-
-#[rustfmt::skip]
-const HOST: &[HostScalar] = {
-    use Kind::{Counter, Gauge};
-    use Unit::{Bytes, Count};
-    &[
-        ("host_device_allocs", Counter, Count, "num_host_alloc", "Pinned blocks taken from the driver", HostStats::num_host_alloc),
-        ("host_device_frees", Counter, Count, "num_host_free", "Pinned blocks given back to the driver", HostStats::num_host_free),
-        ("host_requested", Gauge, Bytes, "", "Bytes of pinned blocks handed out or pending, as requested", |s| s.granule.requested_bytes),
-        ("host_pending", Gauge, Bytes, "", "Bytes of pinned blocks given back that wait for devices", |s| s.granule.pending_bytes),
-        ("host_kept", Gauge, Bytes, "", "Bytes of pinned blocks given back that graphs may use", |s| s.granule.kept_bytes),
-        ("host_unrecorded_frees", Counter, Count, "", "Uses of pinned blocks whose event could not be recorded", |s| s.granule.unrecorded_frees),
-        ("host_reserve", Gauge, Bytes, "", "Bytes of the reserve for pinned blocks", |s| s.granule.reserve_bytes),
-        ("host_reserve_free", Gauge, Bytes, "", "Bytes of the reserve that no block has", |s| s.granule.reserve_free_bytes),
-    ]
-};
-
-#[allow(clippy::unnecessary_wraps, reason = "the table's type")]
-fn int(value: i64) -> Option<Value> {
-    Some(Value::Int(value))
-}
 
 fn history(reading: &DeviceReading, of: impl Fn(&HistoryStatus) -> u64) -> Option<Value> {
     reading.history.as_ref().map(|history| of(history).into())

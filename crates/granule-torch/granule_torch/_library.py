@@ -9,6 +9,7 @@ from ctypes import POINTER, byref, c_bool, c_char_p, c_int32, c_int64, c_uint32,
 from pathlib import Path
 from typing import Any
 
+from . import _figures
 from ._errors import GranuleError
 
 BACKUP_DISCARD, BACKUP_PINNED, BACKUP_PINNED_KEEP, BACKUP_FILE = range(4)
@@ -48,41 +49,25 @@ class StatArray(ctypes.Structure):
     _fields_ = [("all", Stat), ("small_pool", Stat), ("large_pool", Stat)]
 
 
+class Duration(ctypes.Structure):
+    """`granule_duration_stat`."""
+
+    _fields_ = [(name, c_int64) for name in ("total", "max", "min", "count")]
+
+
+_SHAPES = {"number": c_int64, "stat": Stat, "array": StatArray, "time": Duration}
+
+
 class DeviceStats(_Sized):
     """`granule_device_stats`."""
 
-    _fields_ = [
-        ("size", c_uint32),
-        *[
-            (name, c_int64)
-            for name in (
-                "num_alloc_retries",
-                "num_ooms",
-                "max_split_size",
-                "num_sync_all_streams",
-                "num_device_alloc",
-                "num_device_free",
-                "num_oom_rejections",
-            )
-        ],
-        *[
-            (name, StatArray)
-            for name in (
-                "allocation",
-                "segment",
-                "active",
-                "inactive_split",
-                "allocated_bytes",
-                "reserved_bytes",
-                "active_bytes",
-                "inactive_split_bytes",
-                "requested_bytes",
-            )
-        ],
-        ("oversize_allocations", Stat),
-        ("oversize_segments", Stat),
-        *[(name, c_int64) for name in ("pending_bytes", "unrecorded_frees", "granules_moved", "asleep_bytes")],
-    ]
+    _fields_ = [("size", c_uint32), *[(name, _SHAPES[shape]) for name, shape in _figures.DEVICE_STATS]]
+
+
+class HostStats(_Sized):
+    """`granule_host_stats_t`."""
+
+    _fields_ = [("size", c_uint32), *[(name, _SHAPES[shape]) for name, shape in _figures.HOST_STATS]]
 
 
 class SleepReport(_Sized):

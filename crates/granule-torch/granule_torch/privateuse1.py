@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import pickle
-from ctypes import byref, c_bool, c_char_p, c_int32, c_int64, c_uint32, c_void_p
+from ctypes import byref, c_bool, c_char_p, c_int32, c_void_p
 from types import ModuleType
 from typing import Any
 
@@ -41,36 +41,6 @@ __all__ = [
 
 _shim_library: ctypes.CDLL | None = None
 _enabled: tuple[str | int | None, str] | None = None
-
-
-class _Duration(ctypes.Structure):
-    _fields_ = [(name, c_int64) for name in ("total", "max", "min", "count")]
-
-
-class _HostStats(ctypes.Structure):
-    """`granule_host_stats_t`."""
-
-    _fields_ = [
-        ("size", c_uint32),
-        *[(name, _library.Stat) for name in ("allocations", "active_requests", "allocated_bytes", "active_bytes")],
-        ("host_alloc_time", _Duration),
-        ("host_free_time", _Duration),
-        ("num_host_alloc", c_int64),
-        ("num_host_free", c_int64),
-        ("exact_active_requests", _library.Stat),
-        ("exact_active_bytes", _library.Stat),
-        *[
-            (name, c_int64)
-            for name in (
-                "requested_bytes",
-                "pending_bytes",
-                "kept_bytes",
-                "unrecorded_frees",
-                "reserve_bytes",
-                "reserve_free_bytes",
-            )
-        ],
-    ]
 
 
 def enable(backend: str | int | None = None, name: str = "granule", settings: str | None = None) -> ModuleType:
@@ -170,11 +140,11 @@ def memory_summary(device: int, abbreviated: bool = False) -> str:
 
 def host_memory_stats() -> dict[str, int]:
     """What pinned host memory holds: the figures of ``torch.cuda.host_memory_stats()``, and Granule's own."""
-    stats = _HostStats(ctypes.sizeof(_HostStats))
+    stats = _library.HostStats.empty()
     pinned = c_void_p(_running().granule_torch_privateuse1_pinned())
     _library.check(_library.load().granule_host_stats(pinned, byref(stats)))
     flat: dict[str, int] = {}
-    for name, *_ in _HostStats._fields_[1:]:
+    for name, *_ in _library.HostStats._fields_[1:]:
         value = getattr(stats, name)
         if isinstance(value, ctypes.Structure):
             flat.update((f"{name}.{part}", getattr(value, part)) for part, *_ in value._fields_)

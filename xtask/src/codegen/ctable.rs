@@ -7,7 +7,9 @@ mod signature;
 mod table;
 mod values;
 
+use super::grown;
 use super::model::{Answer, Contract, Method, Trait};
+use crate::process::root;
 use anyhow::{Context, Result, bail};
 use proc_macro2::Ident;
 use quote::format_ident;
@@ -25,7 +27,14 @@ struct Function<'c> {
     signature: Signature,
     /// What stands in for it where it is NULL; none for a function of a family or of the required part.
     derived: Option<&'static str>,
+    /// Whether it stands behind the texts, where tables of before end.
+    is_appended: bool,
 }
+
+const TABLE: &str = "crates/backend-c/src/table.rs";
+/// Fields of the table that are no functions of the contract, and the first of the texts behind the first functions.
+const NO_FUNCTIONS: [&str; 6] = ["size", "version", "context", "last_error", TEXTS, "label"];
+const TEXTS: &str = "name";
 
 /// Every function, in the order of the table.
 fn functions(contract: &Contract) -> Result<Vec<Function<'_>>> {
@@ -37,24 +46,26 @@ fn functions(contract: &Contract) -> Result<Vec<Function<'_>>> {
         }
         let name = field_name(of, method);
         let signature = Signature::of(method).with_context(|| format!("{}::{}", of.name, method.name))?;
-        there.push(Function { name, of, method, signature, derived: None });
+        let derived = layout::DERIVED.iter().find(|(derived, _)| name == derived).map(|(_, how)| *how);
+        there.push(Function { name, of, method, signature, derived, is_appended: false });
     }
-    let mut ordered = Vec::new();
-    let derived = layout::DERIVED.iter().map(|&(name, how)| (name, Some(how)));
-    let plain = |names: &'static [&'static str]| names.iter().map(|&name| (name, None));
-    let before = plain(layout::REQUIRED).chain(plain(layout::ONCE_REQUIRED));
-    for (name, how) in before.chain(derived).chain(plain(layout::FAMILIES)) {
-        let at = there.iter().position(|function| function.name == name);
-        let mut function = there.remove(at.with_context(|| {
-            format!("the table's layout names {name}, which the contract does not have (any more)")
-        })?);
-        function.derived = how;
-        ordered.push(function);
+    let known = grown::fields(&root().join(TABLE), "Table")?;
+    let is_function = |name: &String| !NO_FUNCTIONS.contains(&name.as_str());
+    let before = known.iter().take_while(|name| *name != TEXTS).filter(|name| is_function(name)).count();
+    let known = known.iter().filter(|name| is_function(name)).cloned();
+    let mut functions = grown::ordered(there, |function| function.name.to_string(), known)?;
+    for function in &mut functions[before..] {
+        function.is_appended = true;
+        if function.of.accessor.is_none() && function.derived.is_none() {
+            bail!("{} is required, and no table of before has it: give it a default", function.name);
+        }
     }
-    if let Some(new) = there.first() {
-        bail!("{} has no place in the table: append it in xtask/src/codegen/ctable/layout.rs", new.name);
-    }
-    Ok(ordered)
+    Ok(functions)
+}
+
+/// The functions before the table's texts, and those behind them.
+fn around_texts<'a, 'c>(functions: &'a [Function<'c>]) -> (&'a [Function<'c>], &'a [Function<'c>]) {
+    functions.split_at(functions.partition_point(|function| !function.is_appended))
 }
 
 /// `Backend::malloc` is `malloc`, `Capture::begin` is `capture_begin`.

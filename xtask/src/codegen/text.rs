@@ -52,7 +52,7 @@ pub(super) fn family(accessor: &Ident) -> String {
 }
 
 /// What `cargo fmt` makes of it.
-fn format(text: &str) -> Result<String> {
+pub(super) fn format(text: &str) -> Result<String> {
     let mut child = command("rustfmt")
         .args(["--edition", "2024", "--emit", "stdout"])
         .stdin(Stdio::piped())

@@ -1,8 +1,9 @@
 //! Which environment variables hold settings, and which comes first.
 
 use super::error::{ConfigError, Warning};
+use super::options::without_effect;
 use super::tokens::tokens;
-use super::{AllocatorBackend, Flavour, Parsed, Settings, pytorch, strict, values};
+use super::{AllocatorBackend, Flavour, Parsed, Settings, pytorch, strict};
 use std::env::VarError;
 
 /// PyTorch's variables, the first that is set counts, and counts whole.
@@ -36,7 +37,7 @@ pub fn read(lookup: impl Fn(&str) -> Option<String>, flavour: Flavour) -> Result
         let own = strict::parse(&text, &parsed.settings).map_err(|e| e.in_variable(GRANULE_VARIABLE))?;
         // An option that does nothing in one text may do something together with the other.
         let every: Vec<_> = super::options().iter().map(|o| o.key).collect();
-        let idle = values::without_effect(&own.settings, &every);
+        let idle = without_effect(&own.settings, &every);
         parsed.warnings.retain(|w| !matches!(w, Warning::NoEffect { .. }) || idle.contains(w));
         parsed.warnings.retain(|w| !own.warnings.contains(w));
         parsed.warnings.extend(own.warnings);

@@ -1,4 +1,11 @@
-//! The one table of options: names, units, defaults, ranges, help.
+//! The one table of options: a row says what an option is called, how it is written and kept, its default, its range, and
+//! what it does. [`Settings`] has a field for each row; parsing, printing, checking, comparing and help follow from it.
+
+use super::error::Warning;
+use super::values::{Kept, Kind, Value};
+use super::{AllocatorBackend, MemoryLimit, PolicyName, ReserveSize};
+use crate::types::MIB;
+use std::fmt::Debug;
 
 /// Which texts may carry an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,39 +22,6 @@ pub(super) enum Owner {
     Common,
     Device,
     Granule,
-}
-
-/// An option, by name of its field.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
-    Backend,
-    LargeSegmentSize,
-    MaxSplitSize,
-    MaxNonSplitRounding,
-    GarbageCollectionThreshold,
-    RoundupPower2Divisions,
-    ExpandableSegments,
-    ExpandableSegmentsReserve,
-    ExpandableSegmentsReserveByClass,
-    ReleaseLockOnMalloc,
-    PerProcessMemoryFraction,
-    ThrowOnOom,
-    GraphCaptureRecordStreamReuse,
-    PinnedUseHostRegister,
-    PinnedNumRegisterThreads,
-    PinnedReserveSegmentSize,
-    PinnedUseBackgroundThreads,
-    PinnedMaxRoundThreshold,
-    PinnedMaxCachedSize,
-    PinnedFreeCatchAll,
-    Policy,
-    HistoryMaxEntries,
-    EarlyReuse,
-    SegmentsIpc,
-    MemoryLimit,
-    MemorySoftLimit,
-    Hardened,
-    HardenedQuarantine,
 }
 
 /// What there is to know about an option, for help texts and documentation.
@@ -71,6 +45,27 @@ pub struct OptionInfo {
     pub grammar: Grammar,
     pub(super) key: Key,
     pub(super) owner: Owner,
+    pub(super) kind: Kind,
+    pub(super) field: Field,
+    /// What PyTorch says about a value outside its range, where large segments have that many MiB.
+    pub(super) refuse: fn(&Value, u64) -> Option<String>,
+    /// What is wrong with it in settings made in code.
+    pub(super) wrong: fn(&Settings) -> Option<String>,
+    /// Why it does nothing as these settings combine it with others, or harms.
+    pub(super) idle: fn(&Settings) -> Option<&'static str>,
+}
+
+/// The field of [`Settings`] that keeps an option.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    /// Stores a value that was checked.
+    pub(super) store: fn(&mut Settings, Value),
+    /// As a text has it.
+    pub(super) written: fn(&Settings) -> String,
+    pub(super) differs: fn(&Settings, &Settings) -> bool,
+    /// Takes it from other settings.
+    pub(super) copy: fn(&mut Settings, &Settings),
 }
 
 impl OptionInfo {
@@ -82,16 +77,90 @@ impl OptionInfo {
             None => self.range.to_owned(),
         }
     }
+
+    /// Whether settings have its default, or it follows another option as it does where it is not set.
+    pub(super) fn is_default(&self, settings: &Settings) -> bool {
+        match self.key {
+            Key::MaxNonSplitRounding => settings.max_non_split_rounding == settings.large_segment_size,
+            _ => !(self.field.differs)(settings, &Settings::default()),
+        }
+    }
 }
 
-const fn option(key: Key, owner: Owner, name: &'static str) -> OptionInfo {
+/// Makes [`Settings`], [`Key`] and the table of the rows
+/// `Key = Owner "name": Kind, field: type = default; "help" { what is not usual }`. Lines of documentation above a row are
+/// for the field alone.
+macro_rules! options {
+    ($(
+        $(#[doc = $more:literal])*
+        $key:ident = $owner:ident $name:literal: $kind:ident, $field:ident: $type:ty = $default:expr;
+        $help:literal { $($own:tt)* }
+    )+) => {
+        /// An option, by name of its field.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Key {
+            $($key,)+
+        }
+
+        /// Every option, already checked. Sizes are bytes.
+        ///
+        /// Field names follow PyTorch's option names without their unit suffix.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Settings {
+            $(
+                #[doc = concat!("`", $name, "`: ", $help)]
+                $(#[doc = $more])*
+                pub $field: $type,
+            )+
+            /// False if every request goes straight to the driver. No option: see
+            /// [`environment::BYPASS_VARIABLES`](super::environment::BYPASS_VARIABLES).
+            pub caching: bool,
+            /// The text these settings were read from, for the snapshot; empty if none.
+            pub text: String,
+        }
+
+        impl Default for Settings {
+            fn default() -> Self {
+                Self { $($field: $default,)+ caching: true, text: String::new() }
+            }
+        }
+
+        static OPTIONS: &[OptionInfo] = &[$(
+            OptionInfo {
+                help: $help,
+                $($own)*
+                ..usual(Key::$key, Owner::$owner, Kind::$kind, $name, Field {
+                    name: stringify!($field),
+                    store: |settings, value| settings.$field.store(value),
+                    written: |settings| settings.$field.written(Kind::$kind),
+                    differs: |one, other| one.$field != other.$field,
+                    copy: |to, from| to.$field.clone_from(&from.$field),
+                })
+            },
+        )+];
+    };
+}
+
+/// What a row leaves out, as it follows from how the value is written.
+const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Field) -> OptionInfo {
+    let (unit, default, range, strict_extra) = match kind {
+        Kind::Backend | Kind::Policy => ("name", "", "", None),
+        Kind::Megabytes => ("MiB", "", MB_ANY, None),
+        Kind::Count => ("", "", "", None),
+        Kind::Ratio => ("share", "", "", None),
+        Kind::Switch => ("boolean", "False", "True or False", None),
+        Kind::Divisions => ("divisions", "off", "", Some(OFF)),
+        Kind::Reserve => ("share or GiB", "full", RESERVE, Some("full (9/8 of the device's memory)")),
+        Kind::Classes => ("list", "[]", "", None),
+        Kind::Limit => ("bytes or share", UNLIMITED, LIMIT, Some(UNLIMITED)),
+    };
     OptionInfo {
         name,
         alias: None,
-        unit: "boolean",
-        default: "False",
-        range: "True or False",
-        strict_extra: None,
+        unit,
+        default,
+        range,
+        strict_extra,
         help: "",
         grammar: match owner {
             Owner::Granule => Grammar::Granule,
@@ -99,199 +168,291 @@ const fn option(key: Key, owner: Owner, name: &'static str) -> OptionInfo {
         },
         key,
         owner,
+        kind,
+        field,
+        refuse: |_, _| None,
+        wrong: |_| None,
+        idle: |_| None,
     }
 }
 
+const UNLIMITED: &str = "unlimited";
+/// How the strict grammar switches an option off whose range does not have 0.
+pub(super) const OFF: &str = "0 (off)";
 const MB_UP: &str = "a whole number of MiB up to 17592186044415, at least large_segment_size_mb";
 const MB_ANY: &str = "a whole number of MiB from 0 to 17592186044415";
 const LIMIT: &str = "bytes with a unit B, K, M, G or T (40GiB or 40G, 512MiB), or a share of the device's memory over 0 and up to 1 (0.5)";
 const RESERVE: &str = "a positive fraction of the device's memory (0.5) or a number of GiB (40G)";
+/// Most threads that register pinned memory.
+const MAX_THREADS: u64 = 128;
 
-static OPTIONS: [OptionInfo; 28] = [
-    OptionInfo {
-        unit: "name",
+/// What is wrong with a value in settings made in code.
+fn unless(sound: bool, value: &dyn Debug, allowed: &str) -> Option<String> {
+    (!sound).then(|| format!("is {value:?}; it must be {allowed}"))
+}
+
+fn too_small(option: &str, large_mb: u64) -> String {
+    format!("CachingAllocator option {option} too small, must be >= {large_mb}")
+}
+
+fn unsound(limit: Option<MemoryLimit>) -> Option<String> {
+    let allowed = "MemoryLimit::Fraction over 0 and up to 1, MemoryLimit::Bytes of at least 1, or None";
+    unless(false, &limit.filter(|limit| !limit.is_sound())?, allowed)
+}
+
+/// Why a reserve of growable segments does nothing where none grow. The granule policy's grow whatever is set.
+fn fixed(settings: &Settings, reserve: bool) -> Option<&'static str> {
+    let fixed = !settings.expandable_segments && settings.policy_name() == PolicyName::Pytorch;
+    (fixed && reserve).then_some("segments do not grow; set expandable_segments:True")
+}
+
+options! {
+    Backend = Device "backend": Backend, backend: AllocatorBackend = AllocatorBackend::Native;
+    "Who serves requests: the caching engine or the driver's stream-ordered pools. Fixed once memory was allocated." {
         default: "native",
         range: "native or cudaMallocAsync (on AMD also hipMallocAsync)",
-        help: "Who serves requests: the caching engine or the driver's stream-ordered pools. Fixed once memory was allocated.",
-        ..option(Key::Backend, Owner::Device, "backend")
-    },
-    OptionInfo {
-        unit: "MiB",
+    }
+
+    LargeSegmentSize = Common "large_segment_size_mb": Megabytes, large_segment_size: u64 = 20 * MIB;
+    "Segment size for requests over 1 MiB and under 10 MiB, and the granule of large growable segments." {
         default: "20",
         range: "a whole number of MiB from 11 to 17592186044415",
-        help: "Segment size for requests over 1 MiB and under 10 MiB, and the granule of large growable segments.",
-        ..option(Key::LargeSegmentSize, Owner::Common, "large_segment_size_mb")
-    },
-    OptionInfo {
-        unit: "MiB",
-        default: "unlimited",
+        refuse: |value, _| {
+            matches!(value, Value::Megabytes(..=10))
+                .then(|| "CachingAllocator option large_segment_size_mb must be > 10 MB".into())
+        },
+        wrong: |s| {
+            let size = s.large_segment_size;
+            let sound = size > 10 * MIB && size.is_multiple_of(MIB) && size < 1 << 50;
+            unless(sound, &size, "whole MiB, over 10 MiB")
+        },
+    }
+
+    /// `u64::MAX` is unlimited.
+    MaxSplitSize = Common "max_split_size_mb": Megabytes, max_split_size: u64 = u64::MAX;
+    "Blocks of this size and more are not split; they serve only requests of about their size." {
+        default: UNLIMITED,
         range: MB_UP,
-        strict_extra: Some("unlimited"),
-        help: "Blocks of this size and more are not split; they serve only requests of about their size.",
-        ..option(Key::MaxSplitSize, Owner::Common, "max_split_size_mb")
-    },
-    OptionInfo {
-        unit: "MiB",
+        strict_extra: Some(UNLIMITED),
+        refuse: |value, large_mb| {
+            matches!(value, Value::Megabytes(mb) if *mb < large_mb)
+                .then(|| too_small("max_split_size_mb", large_mb))
+        },
+        wrong: |s| {
+            unless(s.max_split_size >= s.large_segment_size, &s.max_split_size, "at least large_segment_size")
+        },
+    }
+
+    /// Default the large segment size.
+    MaxNonSplitRounding = Common "max_non_split_rounding_mb": Megabytes, max_non_split_rounding: u64 = 20 * MIB;
+    "How much larger than the request a block over max_split_size_mb may be." {
         default: "large_segment_size_mb",
         range: MB_UP,
-        help: "How much larger than the request a block over max_split_size_mb may be.",
-        ..option(Key::MaxNonSplitRounding, Owner::Common, "max_non_split_rounding_mb")
-    },
-    OptionInfo {
-        unit: "share",
+        refuse: |value, large_mb| {
+            matches!(value, Value::Megabytes(mb) if *mb < large_mb)
+                .then(|| too_small("max_non_split_rounding_mb", large_mb))
+        },
+        wrong: |s| {
+            let rounding = s.max_non_split_rounding;
+            unless(rounding >= s.large_segment_size, &rounding, "at least large_segment_size")
+        },
+        idle: |s| {
+            (s.max_split_size == u64::MAX)
+                .then_some("it concerns blocks of max_split_size_mb and more; set that too")
+        },
+    }
+
+    /// 0 is off.
+    GarbageCollectionThreshold = Common "garbage_collection_threshold": Ratio, garbage_collection_threshold: f64 = 0.0;
+    "Share of the memory fraction above which the oldest free segments are given back." {
         default: "off",
         range: "a number between 0 and 1, both excluded",
-        strict_extra: Some("0 (off)"),
-        help: "Share of the memory fraction above which the oldest free segments are given back.",
-        ..option(Key::GarbageCollectionThreshold, Owner::Common, "garbage_collection_threshold")
-    },
-    OptionInfo {
-        unit: "divisions",
-        default: "off",
+        strict_extra: Some(OFF),
+        refuse: |value, _| {
+            matches!(value, Value::Ratio(share) if !(*share > 0.0 && *share < 1.0))
+                .then(|| "garbage_collect_threshold is invalid, set it in (0.0, 1.0)".into())
+        },
+        wrong: |s| {
+            let share = s.garbage_collection_threshold;
+            unless((0.0..1.0).contains(&share), &share, "0 (off) or between 0 and 1")
+        },
+        idle: |s| {
+            let counts = s.per_process_memory_fraction < 1.0 || s.memory_limit.is_some();
+            (s.garbage_collection_threshold > 0.0 && !counts).then_some(
+                "it counts from a memory fraction; set per_process_memory_fraction below 1 (or limit the device otherwise)",
+            )
+        },
+    }
+
+    /// For sizes of 1 MiB, 2 MiB, ... 32 GiB; 0 and 1 are off.
+    RoundupPower2Divisions = Common "roundup_power2_divisions": Divisions, roundup_power2_divisions: [u64; 16] = [0; 16];
+    "Round requests up to one of this many steps between powers of two, per size class." {
         range: "a power of two, or a list [MiB:divisions,...,>:divisions] of powers of two where 0 divisions is off",
-        strict_extra: Some("0 (off)"),
-        help: "Round requests up to one of this many steps between powers of two, per size class.",
-        ..option(Key::RoundupPower2Divisions, Owner::Common, "roundup_power2_divisions")
-    },
-    OptionInfo {
-        help: "Segments that grow in place, on devices with virtual memory.",
-        ..option(Key::ExpandableSegments, Owner::Common, "expandable_segments")
-    },
-    OptionInfo {
-        unit: "share or GiB",
-        default: "full",
-        range: RESERVE,
-        strict_extra: Some("full (9/8 of the device's memory)"),
-        help: "Address space that a growable segment reserves, at most 9/8 of the device's memory.",
-        ..option(Key::ExpandableSegmentsReserve, Owner::Device, "expandable_segments_reserve")
-    },
-    OptionInfo {
-        unit: "list",
-        default: "[]",
+        wrong: |s| {
+            let wrong = s.roundup_power2_divisions.iter().find(|d| **d != 0 && !d.is_power_of_two());
+            unless(false, wrong?, "0 (off) or a power of two")
+        },
+    }
+
+    ExpandableSegments = Common "expandable_segments": Switch, expandable_segments: bool = false;
+    "Segments that grow in place, on devices with virtual memory." {}
+
+    ExpandableSegmentsReserve = Device "expandable_segments_reserve": Reserve,
+        expandable_segments_reserve: Option<ReserveSize> = None;
+    "Address space that a growable segment reserves, at most 9/8 of the device's memory." {
+        idle: |s| fixed(s, s.expandable_segments_reserve.is_some()),
+    }
+
+    /// In the order given.
+    ExpandableSegmentsReserveByClass = Device "expandable_segments_reserve_by_class": Classes,
+        expandable_segments_reserve_by_class: Vec<(String, ReserveSize)> = Vec::new();
+    "The same for streams of a reserve class. The list replaces the earlier one." {
         range: "a list [class:reserve,...] where a reserve is a positive fraction (0.5) or a number of GiB (40G)",
-        help: "The same for streams of a reserve class. The list replaces the earlier one.",
-        ..option(Key::ExpandableSegmentsReserveByClass, Owner::Device, "expandable_segments_reserve_by_class")
-    },
-    OptionInfo {
+        idle: |s| fixed(s, !s.expandable_segments_reserve_by_class.is_empty()),
+    }
+
+    ReleaseLockOnMalloc = Device "release_lock_on_cudamalloc": Switch, release_lock_on_malloc: bool = false;
+    "Accepted for compatibility; no lock is ever held over a driver call." {
         alias: Some("release_lock_on_hipmalloc"),
-        help: "Accepted for compatibility; no lock is ever held over a driver call.",
-        ..option(Key::ReleaseLockOnMalloc, Owner::Device, "release_lock_on_cudamalloc")
-    },
-    OptionInfo {
-        unit: "share",
+        idle: |s| s.release_lock_on_malloc.then_some("no lock is ever held over a driver call"),
+    }
+
+    PerProcessMemoryFraction = Device "per_process_memory_fraction": Ratio, per_process_memory_fraction: f64 = 1.0;
+    "Share of the device's memory that this process may hold." {
         default: "1",
         range: "a number from 0 to 1",
-        help: "Share of the device's memory that this process may hold.",
-        ..option(Key::PerProcessMemoryFraction, Owner::Device, "per_process_memory_fraction")
-    },
-    OptionInfo {
-        help: "Refuse a request that cannot fit before the driver is asked.",
-        ..option(Key::ThrowOnOom, Owner::Device, "throw_on_cudamalloc_oom")
-    },
-    OptionInfo {
-        help: "Under graph capture, reuse blocks used on other streams where the graph orders the uses.",
-        ..option(Key::GraphCaptureRecordStreamReuse, Owner::Device, "graph_capture_record_stream_reuse")
-    },
-    OptionInfo {
+        refuse: |value, _| {
+            matches!(value, Value::Ratio(share) if !(0.0..=1.0).contains(share))
+                .then(|| "per_process_memory_fraction is invalid, set it in [0.0, 1.0]".into())
+        },
+        wrong: |s| {
+            let share = s.per_process_memory_fraction;
+            unless((0.0..=1.0).contains(&share), &share, "from 0 to 1")
+        },
+    }
+
+    ThrowOnOom = Device "throw_on_cudamalloc_oom": Switch, throw_on_oom: bool = false;
+    "Refuse a request that cannot fit before the driver is asked." {}
+
+    GraphCaptureRecordStreamReuse = Device "graph_capture_record_stream_reuse": Switch,
+        graph_capture_record_stream_reuse: bool = false;
+    "Under graph capture, reuse blocks used on other streams where the graph orders the uses." {}
+
+    PinnedUseHostRegister = Device "pinned_use_cuda_host_register": Switch, pinned_use_host_register: bool = false;
+    "Pin host memory by registering ordinary pages." {
         alias: Some("pinned_use_hip_host_register"),
-        help: "Pin host memory by registering ordinary pages.",
-        ..option(Key::PinnedUseHostRegister, Owner::Device, "pinned_use_cuda_host_register")
-    },
-    OptionInfo {
+    }
+
+    PinnedNumRegisterThreads = Device "pinned_num_register_threads": Count, pinned_num_register_threads: u64 = 1;
+    "Threads that touch pages before they are registered." {
         unit: "threads",
         default: "1",
         range: "a power of two from 1 to 128",
-        help: "Threads that touch pages before they are registered.",
-        ..option(Key::PinnedNumRegisterThreads, Owner::Device, "pinned_num_register_threads")
-    },
-    OptionInfo {
-        unit: "MiB",
+        refuse: |value, _| match value {
+            Value::Count(n) if !n.is_power_of_two() => {
+                Some(format!("Number of register threads has to be power of 2, got {n}"))
+            }
+            Value::Count(n) if *n > MAX_THREADS => {
+                Some(format!("Number of register threads should be less than or equal to {MAX_THREADS}, got {n}"))
+            }
+            _ => None,
+        },
+        idle: |s| {
+            (s.pinned_num_register_threads > 1 && !s.pinned_use_host_register)
+                .then_some("threads only help to register pages; set pinned_use_cuda_host_register:True")
+        },
+    }
+
+    /// 0 is off.
+    PinnedReserveSegmentSize = Device "pinned_reserve_segment_size_mb": Megabytes, pinned_reserve_segment_size: u64 = 0;
+    "Pin one segment of this size at first use and serve small pinned requests from it." {
         default: "off",
         range: "a whole number of MiB from 1 to 17592186044415",
-        strict_extra: Some("0 (off)"),
-        help: "Pin one segment of this size at first use and serve small pinned requests from it.",
-        ..option(Key::PinnedReserveSegmentSize, Owner::Device, "pinned_reserve_segment_size_mb")
-    },
-    OptionInfo {
-        help: "Process the events of pinned memory on a thread of its own.",
-        ..option(Key::PinnedUseBackgroundThreads, Owner::Common, "pinned_use_background_threads")
-    },
-    OptionInfo {
-        unit: "MiB",
-        default: "unlimited",
-        range: MB_ANY,
-        strict_extra: Some("unlimited"),
-        help: "Pinned requests over this size are not rounded up to a power of two.",
-        ..option(Key::PinnedMaxRoundThreshold, Owner::Common, "pinned_max_round_threshold_mb")
-    },
-    OptionInfo {
-        unit: "MiB",
-        default: "unlimited",
-        range: MB_ANY,
-        strict_extra: Some("unlimited"),
-        help: "Pinned blocks over this size are given back when freed.",
-        ..option(Key::PinnedMaxCachedSize, Owner::Common, "pinned_max_cached_size_mb")
-    },
-    OptionInfo {
-        help: "Free pinned memory through the allocator whatever made it.",
-        ..option(Key::PinnedFreeCatchAll, Owner::Device, "pinned_free_catch_all")
-    },
-    OptionInfo {
-        unit: "name",
+        strict_extra: Some(OFF),
+        refuse: |value, _| {
+            matches!(value, Value::Megabytes(0)).then(|| "Pinned reserve segment size has to be greater than 0".into())
+        },
+    }
+
+    PinnedUseBackgroundThreads = Common "pinned_use_background_threads": Switch, pinned_use_background_threads: bool = false;
+    "Process the events of pinned memory on a thread of its own." {}
+
+    /// `u64::MAX` is unlimited.
+    PinnedMaxRoundThreshold = Common "pinned_max_round_threshold_mb": Megabytes, pinned_max_round_threshold: u64 = u64::MAX;
+    "Pinned requests over this size are not rounded up to a power of two." {
+        default: UNLIMITED,
+        strict_extra: Some(UNLIMITED),
+    }
+
+    /// `u64::MAX` is unlimited.
+    PinnedMaxCachedSize = Common "pinned_max_cached_size_mb": Megabytes, pinned_max_cached_size: u64 = u64::MAX;
+    "Pinned blocks over this size are given back when freed." {
+        default: UNLIMITED,
+        strict_extra: Some(UNLIMITED),
+    }
+
+    PinnedFreeCatchAll = Device "pinned_free_catch_all": Switch, pinned_free_catch_all: bool = false;
+    "Free pinned memory through the allocator whatever made it." {}
+
+    /// Chosen when an allocator is made, and fixed from then on. `None` is the default, or what a running allocator has; see
+    /// [`policy_name`](Self::policy_name).
+    Policy = Granule "policy": Policy, policy: Option<PolicyName> = None;
+    "The rules for rounding, placement, splitting, growth and release." {
         default: "pytorch",
-        range: "pytorch, granule",
-        help: "The rules for rounding, placement, splitting, growth and release.",
-        ..option(Key::Policy, Owner::Granule, "policy")
-    },
-    OptionInfo {
+        range: PolicyName::NAMES,
+    }
+
+    /// 0 is off.
+    HistoryMaxEntries = Granule "history_max_entries": Count, history_max_entries: u64 = 0;
+    "How many events the history keeps; older ones are counted and dropped." {
         unit: "entries",
         default: "0",
         range: "a whole number up to 4294967295; 0 is off",
-        help: "How many events the history keeps; older ones are counted and dropped.",
-        ..option(Key::HistoryMaxEntries, Owner::Granule, "history_max_entries")
-    },
-    OptionInfo {
-        help: "Before taking memory from the device, take a block that only waits for other streams, and let the allocating stream wait for them.",
-        ..option(Key::EarlyReuse, Owner::Granule, "early_reuse")
-    },
-    OptionInfo {
+    }
+
+    EarlyReuse = Granule "early_reuse": Switch, early_reuse: bool = false;
+    "Before taking memory from the device, take a block that only waits for other streams, and let the allocating stream wait for them." {}
+
+    /// Read when a device makes its first. [`environment::SEGMENTS_IPC_VARIABLE`](super::environment::SEGMENTS_IPC_VARIABLE)
+    /// sets it, too.
+    SegmentsIpc = Granule "segments_ipc": Switch, segments_ipc: bool = true;
+    "Make the memory of growable segments so that other processes can be given it." {
         default: "True",
-        help: "Make the memory of growable segments so that other processes can be given it.",
-        ..option(Key::SegmentsIpc, Owner::Granule, "segments_ipc")
-    },
-    OptionInfo {
-        unit: "bytes or share",
-        default: "unlimited",
-        range: LIMIT,
-        strict_extra: Some("unlimited"),
-        help: "The most that is ever held from each device; a request beyond it is out of memory.",
-        ..option(Key::MemoryLimit, Owner::Granule, "memory_limit")
-    },
-    OptionInfo {
-        unit: "bytes or share",
-        default: "unlimited",
-        range: LIMIT,
-        strict_extra: Some("unlimited"),
-        help: "Above this much held from a device, cached memory is given back before more is taken.",
-        ..option(Key::MemorySoftLimit, Owner::Granule, "memory_soft_limit")
-    },
-    OptionInfo {
-        help: "Check, poison and hold back freed blocks, to find memory that is used after it was freed.",
-        ..option(Key::Hardened, Owner::Granule, "hardened")
-    },
-    OptionInfo {
-        unit: "MiB",
+    }
+
+    /// `None` is unlimited.
+    MemoryLimit = Granule "memory_limit": Limit, memory_limit: Option<MemoryLimit> = None;
+    "The most that is ever held from each device; a request beyond it is out of memory." {
+        wrong: |s| unsound(s.memory_limit),
+    }
+
+    /// `None` is unlimited.
+    MemorySoftLimit = Granule "memory_soft_limit": Limit, memory_soft_limit: Option<MemoryLimit> = None;
+    "Above this much held from a device, cached memory is given back before more is taken." {
+        wrong: |s| unsound(s.memory_soft_limit),
+        idle: |s| {
+            let beyond = s.memory_soft_limit.zip(s.memory_limit).is_some_and(|(soft, hard)| soft.is_beyond(hard));
+            beyond.then_some("memory_limit comes first; set a lower soft limit")
+        },
+    }
+
+    Hardened = Granule "hardened": Switch, hardened: bool = false;
+    "Check, poison and hold back freed blocks, to find memory that is used after it was freed." {}
+
+    HardenedQuarantine = Granule "hardened_quarantine_mb": Megabytes, hardened_quarantine: u64 = 64 * MIB;
+    "The most freed memory that hardened holds back on each device; 0 holds back none." {
         default: "64",
-        range: MB_ANY,
-        help: "The most freed memory that hardened holds back on each device; 0 holds back none.",
-        ..option(Key::HardenedQuarantine, Owner::Granule, "hardened_quarantine_mb")
-    },
-];
+        idle: |s| {
+            (!s.hardened && s.hardened_quarantine != Settings::default().hardened_quarantine)
+                .then_some("freed blocks are held back only in hardened mode; set hardened:True")
+        },
+    }
+}
 
 /// Every option, in the order in which help texts list them.
 #[must_use]
 pub fn options() -> &'static [OptionInfo] {
-    &OPTIONS
+    OPTIONS
 }
 
 /// The option of that exact name.
@@ -299,9 +460,30 @@ pub(super) fn find(name: &str) -> Option<&'static OptionInfo> {
     OPTIONS.iter().find(|o| o.name == name || o.alias == Some(name))
 }
 
-/// The name of an option.
-pub(super) fn name_of(key: Key) -> &'static str {
-    OPTIONS.iter().find(|o| o.key == key).map_or("", |o| o.name)
+/// An option's row.
+pub(super) fn row(key: Key) -> &'static OptionInfo {
+    // Rows stand in the order of their keys.
+    &OPTIONS[key as usize]
+}
+
+/// Options of these settings that do nothing, or harm, as they are combined, of those named in the text.
+pub(super) fn without_effect(s: &Settings, named: &[Key]) -> Vec<Warning> {
+    let idle = OPTIONS.iter().filter(|o| named.contains(&o.key));
+    let mut warnings: Vec<_> =
+        idle.filter_map(|o| Some(Warning::NoEffect { option: o.name, why: (o.idle)(s)? })).collect();
+    let engine_option = |key: &Key| !matches!(key, Key::Backend | Key::Policy | Key::HistoryMaxEntries);
+    if s.backend == AllocatorBackend::DriverPools && named.iter().any(engine_option) {
+        warnings.push(Warning::BackendIgnoresOptions);
+    }
+    if s.expandable_segments && s.max_split_size != u64::MAX && named.contains(&Key::MaxSplitSize) {
+        warnings.push(Warning::GrowsInstead);
+    }
+    if s.pinned_max_round_threshold > s.pinned_max_cached_size
+        && named.contains(&Key::PinnedMaxRoundThreshold)
+    {
+        warnings.push(Warning::RoundsPastCache);
+    }
+    warnings
 }
 
 /// The known option closest to a name nobody knows, if one is close.

@@ -8,14 +8,23 @@
 
 use super::error::{ConfigError, ExceptionClass, Warning, clip};
 use super::number::{self, NotANumber};
-use super::options::{Grammar, Key, OptionInfo, Owner, find, name_of, nearest};
+use super::options::{Grammar, Key, OptionInfo, Owner, find, nearest, row, without_effect};
 use super::tokens::{Token, inner_spaces, tokens};
 use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
 use super::{AllocatorBackend, Flavour, Parsed, ReserveSize, Settings};
+use crate::types::MIB;
 use rustc_hash::FxHashMap;
 
 /// More warnings than this about one text say nothing new.
 const MAX_WARNINGS: usize = 64;
+
+/// Options that fall back to their defaults unless a text names them.
+const RESET: [Key; 4] = [
+    Key::MaxSplitSize,
+    Key::MaxNonSplitRounding,
+    Key::GarbageCollectionThreshold,
+    Key::RoundupPower2Divisions,
+];
 
 /// Reads `text` as PyTorch 2.15 does when a program passes it to `_accelerator_setAllocatorSettings`.
 ///
@@ -47,14 +56,8 @@ fn parse_in(
     order: [Owner; 2],
 ) -> Result<Parsed, ConfigError> {
     let tokens = tokens(text)?;
-    let defaults = Settings::default();
-    let settings = Settings {
-        max_split_size: defaults.max_split_size,
-        garbage_collection_threshold: defaults.garbage_collection_threshold,
-        roundup_power2_divisions: defaults.roundup_power2_divisions,
-        text: text.to_owned(),
-        ..previous.clone()
-    };
+    let mut settings = Settings { text: text.to_owned(), ..previous.clone() };
+    RESET.iter().for_each(|key| (row(*key).field.copy)(&mut settings, &Settings::default()));
     let mut parser = Parser { tokens: &tokens, settings, flavour, named: Vec::new(), warnings: Vec::new() };
     inner_spaces(&tokens).for_each(|w| parser.warn(w));
     for owner in order {
@@ -64,7 +67,7 @@ fn parse_in(
         parser.pass(owner)?;
     }
     parser.resets(previous);
-    values::without_effect(&parser.settings, &parser.named).into_iter().for_each(|w| parser.warn(w));
+    without_effect(&parser.settings, &parser.named).into_iter().for_each(|w| parser.warn(w));
     Ok(Parsed { settings: parser.settings, warnings: parser.warnings })
 }
 
@@ -106,7 +109,7 @@ impl<'t> Parser<'t> {
     }
 
     fn large_segment_pass(&mut self) -> Result<(), ConfigError> {
-        let Some(option) = find(name_of(Key::LargeSegmentSize)) else { return Ok(()) };
+        let option = row(Key::LargeSegmentSize);
         for at in 0..self.tokens.len() {
             if self.tokens[at].is(option.name) {
                 self.option(at, option).map_err(|e| e.of(option.name))?;
@@ -158,7 +161,7 @@ impl<'t> Parser<'t> {
         }
         self.separator(key + 1, ":")?;
         let at = key + 2;
-        let (value, last) = match values::kind(option.key) {
+        let (value, last) = match option.kind {
             Kind::Divisions => self.divisions(at, option)?,
             Kind::Classes => self.classes(at)?,
             kind => match self.scalar(at, option, kind)? {
@@ -166,14 +169,14 @@ impl<'t> Parser<'t> {
                 None => return Ok(at),
             },
         };
-        if let Some(text) = values::out_of_range(option, &value, self.settings.large_segment_size) {
+        if let Some(text) = (option.refuse)(&value, self.settings.large_segment_size / MIB) {
             let token = self.token(at)?;
             return Err(value_error(text, "the value is out of range", token).allowed(option.range));
         }
         if matches!(value, Value::Megabytes(mb) if mb > MAX_MB) {
             self.warn(Warning::Saturated { option: option.name, limit_mb: MAX_MB });
         }
-        values::store(&mut self.settings, option.key, value);
+        (option.field.store)(&mut self.settings, value);
         Ok(last)
     }
 
@@ -223,7 +226,7 @@ impl<'t> Parser<'t> {
         self.garbage(token, option, read.length, read.value);
         if token.text.starts_with('-') && read.value != 0 {
             let token = clip(&token.text);
-            self.warn(Warning::Negative { option: name_of(option.key), token, read_as: read.value });
+            self.warn(Warning::Negative { option: option.name, token, read_as: read.value });
         }
         Ok(read.value)
     }
@@ -237,7 +240,7 @@ impl<'t> Parser<'t> {
     fn garbage(&mut self, token: &Token, option: &OptionInfo, read: usize, value: impl ToString) {
         if read < token.text.len() {
             let (token, read_as) = (clip(&token.text), value.to_string());
-            self.warn(Warning::TrailingGarbage { option: name_of(option.key), token, read_as });
+            self.warn(Warning::TrailingGarbage { option: option.name, token, read_as });
         }
     }
 
@@ -314,7 +317,7 @@ impl<'t> Parser<'t> {
                     classes.push((name.text.clone(), size));
                 } else {
                     classes[place].1 = size;
-                    self.warn(Warning::Duplicate { option: name_of(Key::ExpandableSegmentsReserveByClass) });
+                    self.warn(Warning::Duplicate { option: row(Key::ExpandableSegmentsReserveByClass).name });
                 }
             }
             at += 3;
@@ -329,18 +332,9 @@ impl<'t> Parser<'t> {
 
     /// Says which earlier options this text silently put back.
     fn resets(&mut self, previous: &Settings) {
-        let defaults = Settings::default();
-        let earlier = [
-            (Key::MaxSplitSize, previous.max_split_size != defaults.max_split_size),
-            (Key::MaxNonSplitRounding, previous.max_non_split_rounding != previous.large_segment_size),
-            (Key::GarbageCollectionThreshold, previous.garbage_collection_threshold > 0.0),
-            (
-                Key::RoundupPower2Divisions,
-                previous.roundup_power2_divisions != defaults.roundup_power2_divisions,
-            ),
-        ];
-        let gone = earlier.into_iter().filter(|(key, set)| *set && !self.named.contains(key));
-        let options: Vec<_> = gone.map(|(key, _)| name_of(key)).collect();
+        let gone =
+            RESET.map(row).into_iter().filter(|o| !o.is_default(previous) && !self.named.contains(&o.key));
+        let options: Vec<_> = gone.map(|o| o.name).collect();
         if !options.is_empty() {
             self.warn(Warning::Reset { options });
         }

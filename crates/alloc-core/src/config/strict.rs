@@ -5,7 +5,7 @@
 //! words to switch one off again (`unlimited`, `full`, `0`).
 
 use super::error::ConfigError;
-use super::options::{Grammar, Key, OptionInfo, find, nearest};
+use super::options::{Grammar, Key, OFF, OptionInfo, find, nearest, without_effect};
 use super::plain::{ratio, whole};
 use super::tokens::{Token, tokens};
 use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
@@ -41,7 +41,7 @@ pub fn parse(text: &str, previous: &Settings) -> Result<Parsed, ConfigError> {
         large.below_the_limits(&settings)?;
     }
     let named: Vec<_> = entries.iter().map(|e| e.option.key).collect();
-    let warnings = values::without_effect(&settings, &named);
+    let warnings = without_effect(&settings, &named);
     Ok(Parsed { settings, warnings })
 }
 
@@ -54,12 +54,13 @@ struct Entry<'t> {
 
 impl Entry<'_> {
     fn apply(&self, settings: &mut Settings) -> Result<(), ConfigError> {
-        let off = match (self.option.key, &self.value) {
-            (Key::GarbageCollectionThreshold, Value::Ratio(share)) => *share == 0.0,
-            (Key::PinnedReserveSegmentSize, Value::Megabytes(mb)) => *mb == 0,
+        let zero = match self.value {
+            Value::Ratio(share) => share == 0.0,
+            Value::Megabytes(mb) => mb == 0,
             _ => false,
         };
-        let refused = values::out_of_range(self.option, &self.value, settings.large_segment_size);
+        let off = zero && self.option.strict_extra == Some(OFF);
+        let refused = (self.option.refuse)(&self.value, settings.large_segment_size / MIB);
         if refused.is_some() && !off {
             let limit = settings.large_segment_size / MIB;
             let error = bad_value(self.option, self.token, "the value is out of range");
@@ -71,7 +72,7 @@ impl Entry<'_> {
                 _ => error,
             });
         }
-        values::store(settings, self.option.key, self.value.clone());
+        (self.option.field.store)(settings, self.value.clone());
         Ok(())
     }
 
@@ -163,7 +164,7 @@ impl<'t> Reader<'t> {
     }
 
     fn value(&mut self, option: &'static OptionInfo) -> Result<Value, ConfigError> {
-        let kind = values::kind(option.key);
+        let kind = option.kind;
         let list = self.peek().is_some_and(|t| t.is("["));
         match kind {
             Kind::Divisions if list => return self.divisions(),

@@ -1,38 +1,9 @@
 //! Figures of pinned memory, with PyTorch's names and meaning (`HostStats`).
 
 use super::size_class::doubling;
-use crate::watch::stats::Stat;
+use crate::watch::stats::figure::{figures, flat};
+use crate::watch::stats::{DurationStat, Stat};
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// How long calls took, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct DurationStat {
-    /// All of them together.
-    pub total: i64,
-    /// The longest since the peaks were reset.
-    pub max: i64,
-    /// The shortest since then; 0 where there was none.
-    pub min: i64,
-    /// Calls.
-    pub count: i64,
-}
-
-impl DurationStat {
-    pub(super) fn add(&mut self, time: Duration) {
-        let time = i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        self.total = self.total.saturating_add(time);
-        self.count += 1;
-        self.max = self.max.max(time);
-        self.min = if self.min == 0 { time } else { self.min.min(time) };
-    }
-
-    /// The mean of all, rounded down.
-    #[must_use]
-    pub fn avg(&self) -> i64 {
-        self.total.checked_div(self.count).unwrap_or(0)
-    }
-}
 
 /// Blocks of one doubling of sizes that the program has, or that wait for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -124,47 +95,56 @@ impl Totals {
     }
 }
 
-/// Figures that PyTorch does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct HostGranuleStats {
-    /// Blocks that the program has, or that wait. Its peak is exact, where that of PyTorch's figure is a sum of peaks at
-    /// different times.
-    pub active_requests: Stat,
-    /// Their bytes, rounded; the peak is exact, too.
-    pub active_bytes: Stat,
-    /// Bytes as requested, of blocks that the program has or that wait.
-    pub requested_bytes: i64,
-    /// Bytes given back that wait for devices.
-    pub pending_bytes: i64,
-    /// Bytes given back that graphs may use: they are never handed out again.
-    pub kept_bytes: i64,
-    /// Uses whose event could not be recorded: their blocks wait for a synchronisation.
-    pub unrecorded_frees: i64,
-    /// Bytes of the reserve (`pinned_reserve_segment_size_mb`); 0 before its first use.
-    pub reserve_bytes: i64,
-    /// Bytes of it that no block has.
-    pub reserve_free_bytes: i64,
-}
+figures! {
+    /// All figures of pinned memory. Bytes are those of blocks, rounded.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    HostStats {
+        /// Pinned blocks handed out or pending, peaks summed over sizes as in PyTorch.
+        active_requests: Stat Count "host_active_blocks",
+        /// Bytes of pinned blocks handed out or pending, peaks summed over sizes as in PyTorch.
+        active_bytes: Stat Bytes "host_active",
+        /// Pinned blocks held from the driver.
+        ///
+        /// Cached ones are among them.
+        allocations: Stat Count "host_blocks",
+        /// Bytes of pinned blocks held from the driver.
+        allocated_bytes: Stat Bytes "host_held",
+        /// Driver calls that pinned memory.
+        host_alloc_time: Time Seconds "host_alloc",
+        /// Driver calls that gave pinned memory back.
+        host_free_time: Time Seconds "host_free",
+        also
+        /// By size: bucket n has blocks of over 2^(n-1) up to 2^n bytes.
+        buckets: [HostBucket; BUCKETS],
+    }
 
-/// All figures of pinned memory. Bytes are those of blocks, rounded.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HostStats {
-    /// Blocks that the program has, or that wait for devices. The peak is the sum of the buckets' peaks, as in PyTorch.
-    pub active_requests: Stat,
-    /// Their bytes; the peak is such a sum, too.
-    pub active_bytes: Stat,
-    /// Blocks held from the driver, cached ones included.
-    pub allocations: Stat,
-    /// Their bytes.
-    pub allocated_bytes: Stat,
-    /// Calls that pinned memory.
-    pub host_alloc_time: DurationStat,
-    /// Calls that gave it back.
-    pub host_free_time: DurationStat,
-    /// By size: bucket n has blocks of over 2^(n-1) up to 2^n bytes.
-    pub buckets: [HostBucket; BUCKETS],
-    /// Granule's own figures.
-    pub granule: HostGranuleStats,
+    /// Figures that PyTorch does not have.
+    HostGranuleStats {
+        /// Pinned blocks handed out or pending, with an exact peak.
+        ///
+        /// That of PyTorch's figure is a sum of peaks at different times.
+        active_requests: Stat Count "host_exact_active_blocks",
+        /// Bytes of pinned blocks handed out or pending, with an exact peak.
+        active_bytes: Stat Bytes "host_exact_active",
+        /// Bytes of pinned blocks handed out or pending, as requested.
+        requested_bytes: Gauge Bytes "host_requested",
+        /// Bytes of pinned blocks given back that wait for devices.
+        pending_bytes: Gauge Bytes "host_pending",
+        /// Bytes of pinned blocks given back that graphs may use.
+        ///
+        /// They are never handed out again.
+        kept_bytes: Gauge Bytes "host_kept",
+        /// Uses of pinned blocks whose event could not be recorded.
+        ///
+        /// Their blocks wait for a synchronisation.
+        unrecorded_frees: Counter Count "host_unrecorded_frees",
+        /// Bytes of the reserve for pinned blocks.
+        ///
+        /// The option `pinned_reserve_segment_size_mb` asks for one; 0 before its first use.
+        reserve_bytes: Gauge Bytes "host_reserve",
+        /// Bytes of the reserve that no block has.
+        reserve_free_bytes: Gauge Bytes "host_reserve_free",
+    }
 }
 
 impl Default for HostStats {
@@ -208,41 +188,17 @@ impl HostStats {
     /// Every figure under PyTorch's flat key (`active_bytes.peak`), in `host_memory_stats()` order, which is sorted.
     #[must_use]
     pub fn flatten(&self) -> BTreeMap<String, i64> {
-        let stats = [
-            ("active_requests", &self.active_requests),
-            ("active_bytes", &self.active_bytes),
-            ("allocations", &self.allocations),
-            ("allocated_bytes", &self.allocated_bytes),
-        ];
-        let times = [("host_alloc_time", &self.host_alloc_time), ("host_free_time", &self.host_free_time)];
-        let stats = stats.into_iter().flat_map(|(name, stat)| {
-            [
-                (format!("{name}.current"), stat.current),
-                (format!("{name}.peak"), stat.peak),
-                (format!("{name}.allocated"), stat.allocated),
-                (format!("{name}.freed"), stat.freed),
-            ]
-        });
-        let times = times.into_iter().flat_map(|(name, time)| {
-            [
-                (format!("{name}.total"), time.total),
-                (format!("{name}.max"), time.max),
-                (format!("{name}.min"), time.min),
-                (format!("{name}.count"), time.count),
-                (format!("{name}.avg"), time.avg()),
-            ]
-        });
-        let counts = [
-            ("num_host_alloc".to_owned(), self.num_host_alloc()),
-            ("num_host_free".to_owned(), self.num_host_free()),
-        ];
-        stats.chain(times).chain(counts).collect()
+        let mut flat = flat(Self::figures(), self);
+        flat.insert("num_host_alloc".to_owned(), self.num_host_alloc());
+        flat.insert("num_host_free".to_owned(), self.num_host_free());
+        flat
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn durations_are_kept_as_pytorch_keeps_them() {

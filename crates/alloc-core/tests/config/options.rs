@@ -535,3 +535,42 @@ fn texts_written_are_short() {
     let own = "max_split_size_mb:64,history_max_entries:7";
     assert_eq!(exact(own).to_strict_text().unwrap(), own);
 }
+
+/// A value of each option that is not its default.
+fn changed(option: &str) -> &'static str {
+    match option {
+        "backend" => "cudaMallocAsync",
+        "large_segment_size_mb" | "max_split_size_mb" | "max_non_split_rounding_mb" => "64",
+        "garbage_collection_threshold" | "per_process_memory_fraction" => "0.5",
+        "expandable_segments_reserve" => "40G",
+        "expandable_segments_reserve_by_class" => "[a:0.5]",
+        "roundup_power2_divisions"
+        | "pinned_num_register_threads"
+        | "pinned_reserve_segment_size_mb"
+        | "pinned_max_round_threshold_mb"
+        | "pinned_max_cached_size_mb" => "8",
+        _ => "True",
+    }
+}
+
+#[test]
+fn every_option_of_pytorch_is_told_apart() {
+    let usual = Settings::default();
+    for option in options().iter().filter(|option| option.grammar == Grammar::Pytorch) {
+        let text = format!("{}:{}", option.name, changed(option.name));
+        let other = pytorch::parse(&text, &usual, Flavour::Cuda).unwrap().settings;
+        assert_eq!(usual.differences(&other), [option.name], "{text}");
+        assert_eq!(other.differences(&usual), [option.name], "{text}");
+        assert!(other.differences(&other).is_empty());
+    }
+}
+
+#[test]
+fn several_are_named_in_order() {
+    let read = |text: &str| pytorch::parse(text, &Settings::default(), Flavour::Cuda).unwrap().settings;
+    let (one, other) = (
+        read("expandable_segments:True,garbage_collection_threshold:0.8"),
+        read("max_split_size_mb:128,expandable_segments:True"),
+    );
+    assert_eq!(one.differences(&other), ["max_split_size_mb", "garbage_collection_threshold"]);
+}

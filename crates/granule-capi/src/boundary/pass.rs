@@ -23,7 +23,7 @@ macro_rules! given {
 }
 pub(crate) use given;
 
-pub(crate) use sized::{Growing, SizedOut, growing, optional_sized_out, sized, sized_out};
+pub(crate) use sized::{Growing, SizedOut, bytes_of, growing, optional_sized_out, sized, sized_out};
 
 /// A place for an answer. It is written where all went well, and only then.
 pub(crate) struct Out<T>(NonNull<T>);

@@ -1,67 +1,12 @@
 //! Figures of pinned host memory.
 
 use crate::boundary::guard::guard;
-use crate::boundary::pass::{given, growing};
+use crate::boundary::pass::given;
 use crate::error::granule_status;
 use crate::host::granule_host_allocator;
-use crate::watch::stats::granule_stat;
-use granule::host::{DurationStat, HostStats};
 
-/// How long calls took, in microseconds.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct granule_duration_stat {
-    /// All of them together.
-    pub total: i64,
-    /// The longest since the peaks were reset.
-    pub max: i64,
-    /// The shortest since then; 0 where there was none.
-    pub min: i64,
-    /// Calls.
-    pub count: i64,
-}
-
-/// All figures of pinned memory. Bytes are those of blocks, rounded.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct granule_host_stats_t {
-    /// sizeof(granule_host_stats_t).
-    pub size: u32,
-    /// Blocks held from the driver, cached ones included.
-    pub allocations: granule_stat,
-    /// Blocks that the program has, or that wait for devices. The peak is a sum over sizes, as in PyTorch.
-    pub active_requests: granule_stat,
-    /// Bytes held from the driver.
-    pub allocated_bytes: granule_stat,
-    /// Bytes that the program has, or that wait. The peak is such a sum, too.
-    pub active_bytes: granule_stat,
-    /// Calls that pinned memory.
-    pub host_alloc_time: granule_duration_stat,
-    /// Calls that gave it back.
-    pub host_free_time: granule_duration_stat,
-    /// Blocks taken from the driver.
-    pub num_host_alloc: i64,
-    /// Blocks given back.
-    pub num_host_free: i64,
-    /// Granule's own: blocks that the program has, or that wait, with an exact peak.
-    pub exact_active_requests: granule_stat,
-    /// Their bytes, with an exact peak.
-    pub exact_active_bytes: granule_stat,
-    /// Bytes as requested, of blocks that the program has or that wait.
-    pub requested_bytes: i64,
-    /// Bytes given back that wait for devices.
-    pub pending_bytes: i64,
-    /// Bytes given back that graphs may use: they are never handed out again.
-    pub kept_bytes: i64,
-    /// Uses whose event could not be recorded.
-    pub unrecorded_frees: i64,
-    /// Bytes of the reserve.
-    pub reserve_bytes: i64,
-    /// Bytes of it that no block has.
-    pub reserve_free_bytes: i64,
-}
-
-growing!(granule_host_stats_t);
+pub use crate::host::figures::granule_host_stats_t;
+pub use crate::watch::quantity::{granule_duration_stat, granule_stat};
 
 /// Blocks of one doubling of sizes.
 #[repr(C)]
@@ -71,36 +16,6 @@ pub struct granule_host_bucket {
     pub active_requests: granule_stat,
     /// Their bytes, rounded.
     pub active_bytes: granule_stat,
-}
-
-impl From<DurationStat> for granule_duration_stat {
-    fn from(DurationStat { total, max, min, count }: DurationStat) -> Self {
-        Self { total, max, min, count }
-    }
-}
-
-impl From<&HostStats> for granule_host_stats_t {
-    fn from(stats: &HostStats) -> Self {
-        Self {
-            size: 0,
-            allocations: stats.allocations.into(),
-            active_requests: stats.active_requests.into(),
-            allocated_bytes: stats.allocated_bytes.into(),
-            active_bytes: stats.active_bytes.into(),
-            host_alloc_time: stats.host_alloc_time.into(),
-            host_free_time: stats.host_free_time.into(),
-            num_host_alloc: stats.num_host_alloc(),
-            num_host_free: stats.num_host_free(),
-            exact_active_requests: stats.granule.active_requests.into(),
-            exact_active_bytes: stats.granule.active_bytes.into(),
-            requested_bytes: stats.granule.requested_bytes,
-            pending_bytes: stats.granule.pending_bytes,
-            kept_bytes: stats.granule.kept_bytes,
-            unrecorded_frees: stats.granule.unrecorded_frees,
-            reserve_bytes: stats.granule.reserve_bytes,
-            reserve_free_bytes: stats.granule.reserve_free_bytes,
-        }
-    }
 }
 
 /// All figures, of one moment.

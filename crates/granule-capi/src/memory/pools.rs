@@ -6,7 +6,7 @@ use crate::boundary::guard::guard;
 use crate::boundary::pass::{self, address, given, growing, limit, pointer};
 use crate::error::{Failure, granule_status};
 use crate::pool_id::granule_pool_id;
-use crate::watch::stats::granule_stat_array;
+use crate::watch::quantity::granule_stat_array;
 use granule::CachingAllocator;
 use granule::pool::{Filter, SegmentSource};
 use granule::types::{DevicePtr, PoolId, Stream};

@@ -2,93 +2,16 @@
 
 use crate::allocator::granule_allocator;
 use crate::boundary::guard::guard;
-use crate::boundary::pass::{self, given, growing};
+use crate::boundary::pass::{self, given};
 use crate::bytes::granule_bytes;
 #[cfg(not(feature = "metrics"))]
 use crate::error::GRANULE_UNSUPPORTED;
 use crate::error::{Failure, granule_status};
 use crate::pool_id::granule_pool_id;
-use granule::stats::{DeviceStats, Stat, StatArray};
+use granule::stats::StatArray;
 
-/// One quantity over time.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct granule_stat {
-    /// Now.
-    pub current: i64,
-    /// The most since the peaks were reset.
-    pub peak: i64,
-    /// All increases since the accumulated figures were reset.
-    pub allocated: i64,
-    /// All decreases since then.
-    pub freed: i64,
-}
-
-/// A quantity in total and by tier.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct granule_stat_array {
-    /// Both tiers.
-    pub all: granule_stat,
-    /// Requests of up to 1 MiB.
-    pub small_pool: granule_stat,
-    /// Larger ones.
-    pub large_pool: granule_stat,
-}
-
-/// All statistics of a device, private pools included; names and meaning are PyTorch's.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct granule_device_stats {
-    /// sizeof(granule_device_stats).
-    pub size: u32,
-    /// Failed attempts after which the cache was flushed and the driver asked again.
-    pub num_alloc_retries: i64,
-    /// Out-of-memory errors.
-    pub num_ooms: i64,
-    /// max_split_size in bytes; -1 where unlimited.
-    pub max_split_size: i64,
-    /// Passes that waited for everything.
-    pub num_sync_all_streams: i64,
-    /// Segments taken from the device, and map steps.
-    pub num_device_alloc: i64,
-    /// Segments given back, and unmap steps.
-    pub num_device_free: i64,
-    /// Requests refused before the driver was asked.
-    pub num_oom_rejections: i64,
-    /// Blocks in the program's hands.
-    pub allocation: granule_stat_array,
-    /// Fixed segments held.
-    pub segment: granule_stat_array,
-    /// Blocks handed out or pending.
-    pub active: granule_stat_array,
-    /// Free blocks of segments that are split.
-    pub inactive_split: granule_stat_array,
-    /// Bytes in the program's hands, rounded.
-    pub allocated_bytes: granule_stat_array,
-    /// Bytes held from the device.
-    pub reserved_bytes: granule_stat_array,
-    /// Bytes handed out or pending, rounded.
-    pub active_bytes: granule_stat_array,
-    /// Bytes of free blocks of segments that are split.
-    pub inactive_split_bytes: granule_stat_array,
-    /// Bytes handed out or pending, as requested.
-    pub requested_bytes: granule_stat_array,
-    /// Blocks of max_split_size and more.
-    pub oversize_allocations: granule_stat,
-    /// Segments of max_split_size and more.
-    pub oversize_segments: granule_stat,
-    /// Granule's own: bytes given back that wait for other streams.
-    pub pending_bytes: i64,
-    /// Frees whose event could not be recorded.
-    pub unrecorded_frees: i64,
-    /// Granules that got another address: shown in a view, or handed over to another stream.
-    pub granules_moved: i64,
-    /// Bytes whose memory was given up and whose addresses are kept.
-    pub asleep_bytes: i64,
-}
-
-growing!(granule_device_stats);
+pub use crate::watch::figures::granule_device_stats;
+pub use crate::watch::quantity::{granule_stat, granule_stat_array};
 
 /// What a private pool holds.
 #[repr(C)]
@@ -110,48 +33,6 @@ pub struct granule_stream_segments {
     pub is_small_pool: bool,
     /// Bytes with memory behind them.
     pub total_size: u64,
-}
-
-impl From<Stat> for granule_stat {
-    fn from(Stat { current, peak, allocated, freed }: Stat) -> Self {
-        Self { current, peak, allocated, freed }
-    }
-}
-
-impl From<StatArray> for granule_stat_array {
-    fn from(StatArray { all, small_pool, large_pool }: StatArray) -> Self {
-        Self { all: all.into(), small_pool: small_pool.into(), large_pool: large_pool.into() }
-    }
-}
-
-impl From<&DeviceStats> for granule_device_stats {
-    fn from(stats: &DeviceStats) -> Self {
-        Self {
-            size: 0,
-            num_alloc_retries: stats.num_alloc_retries,
-            num_ooms: stats.num_ooms,
-            max_split_size: stats.max_split_size,
-            num_sync_all_streams: stats.num_sync_all_streams,
-            num_device_alloc: stats.num_device_alloc,
-            num_device_free: stats.num_device_free,
-            num_oom_rejections: stats.num_oom_rejections,
-            allocation: stats.allocation.into(),
-            segment: stats.segment.into(),
-            active: stats.active.into(),
-            inactive_split: stats.inactive_split.into(),
-            allocated_bytes: stats.allocated_bytes.into(),
-            reserved_bytes: stats.reserved_bytes.into(),
-            active_bytes: stats.active_bytes.into(),
-            inactive_split_bytes: stats.inactive_split_bytes.into(),
-            requested_bytes: stats.requested_bytes.into(),
-            oversize_allocations: stats.oversize_allocations.into(),
-            oversize_segments: stats.oversize_segments.into(),
-            pending_bytes: stats.granule.pending_bytes,
-            unrecorded_frees: stats.granule.unrecorded_frees,
-            granules_moved: stats.granule.granules_moved,
-            asleep_bytes: stats.granule.asleep_bytes,
-        }
-    }
 }
 
 /// Statistics of a device: exact, and of one moment.

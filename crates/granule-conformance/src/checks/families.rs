@@ -5,8 +5,7 @@ use crate::context::{pattern, refused};
 use crate::{Context, Stop, Verdict};
 use backend_api::types::{BackendId, DevicePtr, Stream};
 use backend_api::{
-    Access, Attribute, Backend, CopyKind, ErrorKind, HostAccess, HostFlags, HostRegistration, PointerKind,
-    Unsupported,
+    Access, Attribute, CopyKind, ErrorKind, HostAccess, HostFlags, HostRegistration, PointerKind, families,
 };
 
 checks! { Families;
@@ -56,30 +55,11 @@ const BYTES: u64 = 64 << 10;
 const SAMPLE: usize = 4096;
 
 fn absent_with_reason(cx: &Context) -> Verdict {
-    fn reason<T>(answer: Result<T, Unsupported>) -> Option<Unsupported> {
-        answer.err()
-    }
-    let ask = |backend: &dyn Backend| {
-        [
-            reason(backend.virtual_memory()),
-            reason(backend.ipc()),
-            reason(backend.peers()),
-            reason(backend.capture()),
-            reason(backend.driver_pools()),
-            reason(backend.pinned_host()),
-            reason(backend.physical_sharing()),
-            reason(backend.host_registration()),
-            reason(backend.managed_memory()),
-            reason(backend.stream_memory()),
-            reason(backend.multicast()),
-            reason(backend.host_access()),
-        ]
-    };
-    let first = ask(cx.backend());
-    for absent in first.iter().flatten() {
+    let first = families(cx.backend());
+    for absent in first.iter().filter_map(|(_, answer)| answer.as_ref().err()) {
         ensure!(!absent.family.is_empty() && !absent.reason.is_empty(), "no reason: {absent:?}");
     }
-    ensure_eq!(ask(cx.backend()), first, "the second answer");
+    ensure_eq!(families(cx.backend()), first, "the second answer");
     Ok(())
 }
 

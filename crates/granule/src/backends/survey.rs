@@ -1,7 +1,7 @@
 //! A look at every backend.
 
 use super::{ChoiceError, Name, VARIABLE, passed_over, start, variable};
-use alloc_core::backend::{self, Backend, Unsupported};
+use alloc_core::backend::{self, Backend, Unsupported, families};
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
 
@@ -138,21 +138,10 @@ fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
 }
 
 fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
-    fn capability<T>(name: &'static str, probed: Result<T, Unsupported>) -> Capability {
-        Capability { name, available: probed.is_ok(), reason: probed.err().map(|absent| absent.reason) }
-    }
-    vec![
-        capability("virtual memory", backend.virtual_memory()),
-        capability("sharing of physical memory", backend.physical_sharing()),
-        capability("IPC", backend.ipc()),
-        capability("peer access", backend.peers()),
-        capability("graph capture", backend.capture()),
-        capability("driver pools", backend.driver_pools()),
-        capability("pinned host memory", backend.pinned_host()),
-        capability("host registration", backend.host_registration()),
-        capability("managed memory", backend.managed_memory()),
-        capability("stream memory operations", backend.stream_memory()),
-        capability("multicast", backend.multicast()),
-        capability("host access", backend.host_access()),
-    ]
+    let capability = |(name, probed): (_, Result<(), Unsupported>)| Capability {
+        name,
+        available: probed.is_ok(),
+        reason: probed.err().map(|absent| absent.reason),
+    };
+    families(backend).into_iter().map(capability).collect()
 }

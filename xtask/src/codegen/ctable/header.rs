@@ -1,7 +1,7 @@
 //! The C header.
 
 use super::values::{self, Entry, Numbers, Values};
-use super::{Function, functions};
+use super::{Function, around_texts, functions};
 use crate::codegen::model::{Answer, Contract, documentation};
 use crate::codegen::text;
 use crate::process::root;
@@ -89,13 +89,16 @@ typedef struct granule_backend_table {
     void (*last_error)(void *context, int32_t *code, char *text, uint64_t capacity);
 ";
 
-const CLOSING: &str = "
+const TEXTS: &str = "
     /* ---- What users know it by: UTF-8 with its 0, good for the life of the process ------------------ */
 
     /* A short lower-case name, such as \"npu\": errors, reports and snapshots name the backend so. NULL: \"vendor\". */
     const char *name;
     /* What errors call its devices, as in \"NPU out of memory\". NULL: the name in capitals. */
     const char *label;
+";
+
+const CLOSING: &str = "\
 } granule_backend_table;
 
 #ifdef __cplusplus
@@ -174,8 +177,18 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
         structure(&mut out, &item, &words)?;
     }
     out.push_str(BEFORE_FUNCTIONS);
+    let functions = functions(contract)?;
+    let (first, appended) = around_texts(&functions);
+    members(&mut out, first, &words)?;
+    out.push_str(TEXTS);
+    members(&mut out, appended, &words)?;
+    out.push_str(CLOSING);
+    Ok(out)
+}
+
+fn members(out: &mut String, functions: &[Function<'_>], words: &Words) -> Result<()> {
     let mut part = String::new();
-    for function in functions(contract)? {
+    for function in functions {
         let here = match (&function.of.accessor, function.derived) {
             (None, None) => "Required".to_owned(),
             (None, Some(_)) => "Derived where NULL".to_owned(),
@@ -185,10 +198,9 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
             writeln!(out, "\n    /* ---- {here} {} */\n", "-".repeat(90_usize.saturating_sub(here.len())))?;
             part = here;
         }
-        member(&mut out, &function, &words)?;
+        member(out, function, words)?;
     }
-    out.push_str(CLOSING);
-    Ok(out)
+    Ok(())
 }
 
 fn statuses(out: &mut String, kinds: &Numbers, words: &Words) -> Result<()> {

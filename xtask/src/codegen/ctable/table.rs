@@ -1,7 +1,7 @@
 //! The table as a struct, and the numbers that it answers with.
 
 use super::values::{self, Numbers};
-use super::{Function, functions};
+use super::{Function, around_texts, functions};
 use crate::codegen::model::{Answer, Contract};
 use crate::codegen::text;
 use crate::process::root;
@@ -33,7 +33,8 @@ pub(crate) fn emit(contract: &Contract) -> Result<String> {
 }
 
 fn table(functions: &[Function<'_>]) -> TokenStream {
-    let fields = functions.iter().map(field);
+    let (first, appended) = around_texts(functions);
+    let (fields, appended) = (first.iter().map(field), appended.iter().map(field));
     let names = functions.iter().map(|function| &function.name);
     let required = functions.iter().filter(|f| f.of.accessor.is_none() && f.derived.is_none());
     let required = required.map(|function| {
@@ -60,6 +61,7 @@ fn table(functions: &[Function<'_>]) -> TokenStream {
             pub name: *const c_char,
             /// What errors call its devices. May be null.
             pub label: *const c_char,
+            #(#appended,)*
         }
 
         impl Table {

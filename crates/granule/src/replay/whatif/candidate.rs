@@ -1,6 +1,6 @@
 //! What is tried: settings, and popular advice beyond settings.
 
-use alloc_core::config::{AllocatorBackend, Flavour, PolicyName, Settings, pytorch};
+use alloc_core::config::{AllocatorBackend, Flavour, Grammar, PolicyName, Settings, pytorch};
 use alloc_core::types::MIB;
 use granule_snapshot::trace::{Event, Trace};
 use serde::Serialize;
@@ -326,19 +326,7 @@ fn same_options(a: &Settings, b: &Settings) -> bool {
 
 /// Granule's own options, as `GRANULE_CONF` has them.
 fn granule_conf(settings: &Settings) -> String {
-    let usual = Settings::default();
-    let own = Settings {
-        policy: settings.policy,
-        history_max_entries: settings.history_max_entries,
-        early_reuse: settings.early_reuse,
-        segments_ipc: settings.segments_ipc,
-        memory_limit: settings.memory_limit,
-        memory_soft_limit: settings.memory_soft_limit,
-        hardened: settings.hardened,
-        hardened_quarantine: settings.hardened_quarantine,
-        ..usual
-    };
-    own.to_strict_text().unwrap_or_else(|_| GRANULE.into())
+    settings.only(Grammar::Granule).to_strict_text().unwrap_or_else(|_| GRANULE.into())
 }
 
 /// The parts of a text: commas within brackets do not part it.
