@@ -3,24 +3,14 @@
 //! Everything here is bookkeeping on offsets and sizes; no driver is called. Operations that need the
 //! driver take blocks out as [`State::Busy`], and come back to commit or undo.
 
-mod borders;
 mod carve;
 pub(crate) mod directory;
-mod follow;
+mod ground;
 pub(crate) mod invariants;
-mod leaving;
-mod parked;
-mod pieces;
-mod place;
+mod kind;
 pub(crate) mod pool;
 mod short;
 mod sleep;
-mod views;
-
-pub(crate) use pieces::Plan;
-pub(crate) use views::{Shown, Slot, SlotState, View, Views, side_by_side};
-
-use parked::Parked;
 
 use crate::base::ids::PoolSlot;
 use crate::base::steps::Counted;
@@ -31,7 +21,7 @@ use crate::memory::address_map::{AddressMap, Location};
 use crate::memory::block::{Block, BlockId, BlockTable, NO_USES, SegmentId, State, Tier};
 use crate::memory::segment::{Segment, SegmentTable};
 use crate::memory::source::SegmentSource;
-use crate::policy::{Chosen, Placement, Placing, Traits};
+use crate::policy::{Chosen, Placement, Remembered};
 use crate::process::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, Rank};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
@@ -82,22 +72,19 @@ pub(crate) struct ArenaState {
     /// The end of its stream's work, once that is retired and until another adopts the arena.
     pub(crate) retired: Option<Arc<LastWork>>,
     pub(crate) policy: Chosen,
-    /// What it says once and for all.
-    traits: Traits,
     /// From which size on a block is oversize.
     oversize: u64,
     map: Arc<AddressMap>,
-    parked: Parked,
     pub(crate) blocks: BlockTable,
     pub(crate) segments: SegmentTable,
     pub(crate) placement: Placement,
+    pub(crate) remembered: Remembered,
     /// Address space without memory, by tier and address.
     unmapped: [BTreeSet<(u64, BlockId)>; 2],
     pub(crate) counters: Counters,
     pub(crate) epochs: Epochs,
     pub(crate) history: Recorder,
     pub(crate) uses: UseLists,
-    pub(crate) views: Views,
     /// The most bytes in use when memory was taken.
     pub(crate) most_needed: u64,
     /// Whether searches are counted: only while garbage collection is on.
@@ -123,7 +110,7 @@ impl Arena {
         state
     }
 
-    /// Locks it for the short way of a request or a free: blocks may be [parked](parked).
+    /// Locks it for the short way of a request or a free: the block that was freed last may be kept for the next.
     #[inline(always)]
     pub(crate) fn lock_shortly(&self) -> Guard<'_, ArenaState> {
         self.0.lock()
@@ -156,9 +143,8 @@ impl ArenaState {
         Self {
             id,
             map,
-            parked: Parked::default(),
             placement: policy.placement(),
-            traits: policy.traits(),
+            remembered: policy.remembered(),
             oversize: policy.oversize(),
             policy,
             pool,
@@ -170,7 +156,6 @@ impl ArenaState {
             epochs: Epochs::default(),
             history: Recorder::default(),
             uses: UseLists::default(),
-            views: Views::default(),
             most_needed: 0,
             ages: false,
             searches,
@@ -194,9 +179,10 @@ impl ArenaState {
         debug_assert!(self.blocks.is_empty(), "nothing is forgotten");
         // Its tables have the size of what it once held.
         (self.blocks, self.segments) = (BlockTable::default(), SegmentTable::default());
-        self.placement.clear();
+        self.placement.placed_mut().clear();
+        self.remembered = self.policy.remembered();
         self.unmapped = Default::default();
-        (self.uses, self.views, self.most_needed) = (UseLists::default(), Views::default(), 0);
+        (self.uses, self.most_needed) = (UseLists::default(), 0);
         let nobody = ArenaPool { slot: PoolSlot::NONE, ..ArenaPool::DEFAULT };
         (std::mem::replace(&mut self.pool, nobody), self.retired.take())
     }
@@ -213,7 +199,7 @@ impl ArenaState {
     pub(crate) fn set_policy(&mut self, policy: Chosen) {
         self.policy = if self.pool.sleeps { policy.growing() } else { policy };
         self.oversize = self.policy.oversize();
-        self.placement.follow(&*self.policy);
+        self.placement.placed_mut().follow(&*self.policy);
     }
 
     /// The arena of a retired stream is `stream`'s from here on.
@@ -269,8 +255,13 @@ impl ArenaState {
         if self.segments.is_fixed(segment) {
             self.change_splits(tier, change);
         }
-        let ptr = self.give(target, requested);
-        map.insert(ptr, self.location(target));
+        self.hand_out_whole(map, target, requested)
+    }
+
+    /// Hands out a block that is in no index, as it is.
+    pub(crate) fn hand_out_whole(&mut self, map: &AddressMap, id: BlockId, requested: u64) -> DevicePtr {
+        let ptr = self.give(id, requested);
+        map.insert(ptr, self.location(id));
         ptr
     }
 
@@ -409,7 +400,7 @@ impl ArenaState {
             tier,
         });
         self.segments.set_first(id, block);
-        self.watch_borders(id);
+        self.remembered.hooks_mut().segment_added(id, &self.segments[id]);
         (id, block)
     }
 
@@ -417,14 +408,27 @@ impl ArenaState {
     pub(crate) fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment> {
         debug_assert!(!self.blocks[only].is_split(), "only whole segments are given back");
         self.blocks.remove(only);
-        self.forget_borders(id);
+        self.remembered.hooks_mut().segment_removed(id);
         self.segments.remove(id)
     }
 
     /// The blocks of a segment, ascending.
     pub(crate) fn segment_blocks(&self, id: SegmentId) -> impl Iterator<Item = (BlockId, &Block)> {
-        std::iter::successors(Some(self.segments[id].first), |block| self.blocks[*block].next.some())
-            .map(|block| (block, &self.blocks[block]))
-            .counted()
+        self.blocks.upwards(self.segments[id].first).counted()
+    }
+
+    /// The segment in whose address space `addr` lies, where requests of `tier` may be served from it.
+    pub(crate) fn segment_at(&self, tier: Tier, addr: u64) -> Option<SegmentId> {
+        let holds = |segment: &Segment| segment.base <= addr && addr < segment.base + segment.bytes;
+        let (id, segment) = self.segments.iter().find(|(_, segment)| holds(segment))?;
+        (segment.tier == tier || self.remembered.hooks().crosses_tiers()).then_some(id)
+    }
+
+    /// The free block of a segment that holds the byte at `addr`.
+    pub(crate) fn free_block_at(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
+        let below = self.remembered.hooks().below(&self.blocks, segment, addr);
+        let start = below.unwrap_or(self.segments[segment].first);
+        let (id, block) = self.blocks.upwards(start).find(|(_, block)| block.end() > addr)?;
+        (block.state == State::Free && block.addr <= addr).then_some(id)
     }
 }

@@ -12,6 +12,7 @@ mod capture;
 mod checkpoint;
 mod diagnose;
 mod early;
+mod elsewhere;
 mod exact;
 mod explain;
 mod grow;
@@ -34,7 +35,6 @@ mod serve;
 mod share;
 mod sleep;
 mod tenants;
-mod views;
 mod wake;
 
 pub use crate::watch::observers::{
@@ -63,11 +63,11 @@ use crate::lifetimes::pending::PendingFrees;
 use crate::memory::address_map::AddressMap;
 use crate::memory::backup::Spares;
 use crate::memory::region::Regions;
-use crate::policy::{Chosen, Maker};
+use crate::policy::{Chosen, Maker, Supply};
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::Foreign;
-use crate::sync::{Arc, AtomicBool, Claims, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
+use crate::sync::{Arc, Claims, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
 use crate::types::{DeviceIndex, Stream};
 use crate::watch::counters::{Counters, Peaks};
 use crate::watch::history::{HistoryOptions, HistoryTemplate, Outbox, Recorder};
@@ -108,8 +108,6 @@ struct DeviceState {
     peers: SmallVec<[DeviceIndex; 4]>,
     counters: DeviceCounters,
     next_registration: u32,
-    /// The most bytes that were in use when memory was taken: what has to be held at least.
-    most_needed: u64,
     max_split_size: i64,
     /// Reserve classes by stream handle.
     reserve_classes: FxHashMap<u64, String>,
@@ -127,7 +125,6 @@ impl DeviceState {
             peers: SmallVec::new(),
             counters: DeviceCounters::default(),
             next_registration: 0,
-            most_needed: 0,
             max_split_size: i64::try_from(settings.max_split_size).unwrap_or(-1),
             reserve_classes: FxHashMap::default(),
             history: Recorder::default(),
@@ -193,10 +190,8 @@ pub struct DeviceAllocator {
     quarantine: Mutex<Quarantine>,
     /// The unit of its virtual memory, once hardened mode has asked for it.
     minimum_granule: OnceLock<u64>,
-    /// The driver maps no memory in two places.
-    views_refused: AtomicBool,
-    /// The default pool sleeps with a tag.
-    default_has_tag: AtomicBool,
+    /// How its policy gets memory for a miss.
+    supply: Supply,
     outbox: Arc<Outbox>,
 }
 
@@ -216,6 +211,7 @@ impl DeviceAllocator {
         }
         let virtual_memory = absent.is_none();
         let policy = maker.make(settings, virtual_memory);
+        let supply = policy.supply();
         let accounts = Accounts::new(total_memory, settings);
         let ages = policy.garbage_threshold(accounts.allowed()).is_some();
         let template = Template { policy, ages, history: HistoryTemplate::default() };
@@ -257,8 +253,7 @@ impl DeviceAllocator {
             exchange,
             quarantine: Mutex::new(Rank::Registry, Quarantine::default()),
             minimum_granule: OnceLock::new(),
-            views_refused: AtomicBool::new(false),
-            default_has_tag: AtomicBool::new(false),
+            supply,
             outbox: Arc::default(),
         };
         allocator.uncached.turn(!settings.caching);

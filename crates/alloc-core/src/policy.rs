@@ -5,17 +5,26 @@
 //! brings its own through [`CachingAllocator::with_policy`](crate::CachingAllocator::with_policy).
 
 mod chosen;
-mod fixed;
-mod granule;
+pub(crate) mod engine;
+pub(crate) mod granule;
+mod ground;
+mod hooks;
 mod placement;
 mod pytorch;
+mod remembered;
+mod supply;
 
 pub(crate) use chosen::{Chosen, Maker, Traits};
-pub(crate) use fixed::choose;
-pub use fixed::{Growth, Situation};
-pub use granule::GranulePolicy;
-pub(crate) use placement::{Kind, Placement, Placing, Whichever};
+pub(crate) use granule::choose;
+pub use granule::{GranulePolicy, Growth, Memory as GranuleMemory, Situation};
+pub(crate) use ground::Ground;
+pub(crate) use hooks::Hooks;
+pub(crate) use placement::{Placed, Placement, Placing};
 pub use pytorch::PytorchPolicy;
+pub(crate) use pytorch::{Cached, enough, oldest};
+pub use remembered::ArenaMemory;
+pub(crate) use remembered::Remembered;
+pub(crate) use supply::Supply;
 
 use crate::config::Settings;
 use crate::memory::block::{BlockId, BlockTable, Tier};
@@ -122,6 +131,10 @@ impl Rung {
 pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// The index of free blocks it searches.
     type Index: PlacementIndex;
+    /// What it remembers of each arena: `()` is nothing. With the [`GranuleMemory`] of the `granule` policy a block that was just freed
+    /// serves the next request of exactly its size, whatever else would fit; requests are served where they were before; and
+    /// free granules are shown side by side in a second place before memory is taken from the device.
+    type Memory: ArenaMemory;
 
     /// Its name in configuration and reports.
     const NAME: &'static str;
@@ -129,18 +142,8 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     const LADDER: &'static [Rung];
     /// When pending frees are drained.
     const DRAIN: Drain;
-    /// Whether a block that was just freed serves the next request of exactly its size, whatever else would fit. It is
-    /// joined with its neighbours once anything else is asked for.
-    const PARKS: bool = false;
-
-    /// Whether free granules are shown side by side in a second place before memory is taken from the device.
-    const VIEWS: bool = false;
-    /// With views: which part of what is needed at most may be held beyond it, before free memory is shown in another place
-    /// instead of taking more: 500 is 0.2 %.
-    const SLACK: u64 = 500;
-
-    /// Whether fixed segments are sized when they are taken, and idle ones replaced: see [`growth`](Self::growth).
-    const REPLACES: bool = false;
+    /// Whether memory is growable whatever the settings say, on devices with virtual memory.
+    const ALWAYS_GROWS: bool = false;
 
     /// Rounds a request of `bytes` (over 0, under 2^60).
     fn request(&self, bytes: u64) -> Request;
@@ -154,10 +157,10 @@ pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// The unit in which a new growable segment of `tier` is mapped, in bytes: a multiple of `minimum`.
     fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64;
 
-    /// What fixed segment is taken for `request`, and what is given back for it. Asked where [`REPLACES`](Self::REPLACES)
-    /// says so, and segments do not grow; else, and where that much is refused, it is `request.segment_bytes`.
-    fn growth(&self, request: &Request, _: &Situation) -> Growth {
-        Growth { take: request.segment_bytes, replaces: 0, at_most: request.segment_bytes }
+    /// What fixed segment is taken for `request`, and what is given back for it, where segments do not grow. `None`, and where
+    /// that much is refused, it is `request.segment_bytes`. What `situation` says takes a look at all arenas.
+    fn growth(&self, _: &Request, _situation: &dyn Fn() -> Situation) -> Option<Growth> {
+        None
     }
 
     /// Address space for a growable segment with these granules, on a device with `total` bytes of memory.

@@ -45,6 +45,7 @@ struct Contrary {
 
 impl Policy for Contrary {
     type Index = WorstFit;
+    type Memory = ();
     const NAME: &'static str = "contrary";
     const LADDER: &'static [Rung] = &[Rung::Drain, Rung::Grow, Rung::WaitForPending, Rung::ReleaseAll];
     const DRAIN: Drain = Drain::OnMissAndEvery(64);
@@ -140,12 +141,11 @@ struct Wrapped(GranulePolicy);
 
 impl Policy for Wrapped {
     type Index = SegregatedIndex;
+    type Memory = <GranulePolicy as Policy>::Memory;
     const NAME: &'static str = "wrapped";
     const LADDER: &'static [Rung] = GranulePolicy::LADDER;
     const DRAIN: Drain = GranulePolicy::DRAIN;
-    const PARKS: bool = GranulePolicy::PARKS;
-    const VIEWS: bool = GranulePolicy::VIEWS;
-    const REPLACES: bool = GranulePolicy::REPLACES;
+    const ALWAYS_GROWS: bool = GranulePolicy::ALWAYS_GROWS;
 
     fn request(&self, bytes: u64) -> Request {
         self.0.request(bytes)
@@ -159,7 +159,7 @@ impl Policy for Wrapped {
     fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
         self.0.granule(tier, minimum, holding)
     }
-    fn growth(&self, request: &Request, situation: &Situation) -> Growth {
+    fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth> {
         self.0.growth(request, situation)
     }
     fn reserve(&self, total: u64, granule: u64) -> u64 {

@@ -397,7 +397,7 @@ impl CachingAllocator {
             self.map.get(ptr).and_then(|at| self.devices[at.device.0 as usize].base_allocation(ptr, at));
         match found {
             Some(Some((base, bytes))) => Ok(BaseAllocation { base, bytes }),
-            Some(None) => Err(AllocError::Growable { always: self.maker.traits.views }),
+            Some(None) => Err(AllocError::Growable { always: self.maker.traits.always_grows }),
             None => Err(self.bad_pointer(ptr)),
         }
     }

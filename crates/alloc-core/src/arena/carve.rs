@@ -2,7 +2,7 @@
 //! [`State::Busy`], let the caller talk to the driver, then commit or undo.
 
 use super::ArenaState;
-use crate::memory::block::{Block, BlockId, SegmentId, State, Tier};
+use crate::memory::block::{BlockId, SegmentId, State, Tier};
 use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
 use crate::policy::Holding;
@@ -158,7 +158,7 @@ impl ArenaState {
             self.region_of(self.blocks[*unmapped].segment, of)?;
             let candidate = self.neighbour_in(State::Free, self.blocks[*unmapped].prev).unwrap_or(*unmapped);
             let mut room = 0;
-            for (_, block) in self.upwards(candidate) {
+            for (_, block) in self.blocks.upwards(candidate) {
                 if !matches!(block.state, State::Free | State::Unmapped) {
                     break;
                 }
@@ -174,7 +174,7 @@ impl ArenaState {
         let base = segment.base;
         let mut chain = Vec::new();
         let mut have = 0;
-        for (id, block) in self.upwards(start) {
+        for (id, block) in self.blocks.upwards(start) {
             if have >= size {
                 break;
             }
@@ -190,10 +190,6 @@ impl ArenaState {
             }
         }
         Some(Growth { region, chain })
-    }
-
-    pub(super) fn upwards(&self, from: BlockId) -> impl Iterator<Item = (BlockId, &Block)> {
-        std::iter::successors(Some(from), |id| self.blocks[*id].next.some()).map(|id| (id, &self.blocks[id]))
     }
 
     /// Commits a growth of which the first `mapped` maps succeeded. Returns the block that now has room for
@@ -265,7 +261,7 @@ impl ArenaState {
         middle
     }
 
-    /// Takes the whole granules of a free block of a growable segment that no view shows out, as busy; the rest stays
+    /// Takes the whole granules of a free block of a growable segment that the policy does not keep out, as busy; the rest stays
     /// free.
     pub(crate) fn begin_vacate(&mut self, id: BlockId) -> SmallVec<[BlockId; 2]> {
         let block = &self.blocks[id];
@@ -277,7 +273,7 @@ impl ArenaState {
         let high = (block.end() - base) / granule * granule + base;
         let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
         for at in (low..high.max(low)).step_by(granule as usize) {
-            if self.views_of(number, at) > 0 {
+            if self.remembered.hooks().keeps(number, at) {
                 continue;
             }
             match runs.last_mut().filter(|run| run.end == at) {

@@ -1,15 +1,10 @@
 //! The invariants of an arena, walked from end to end. Panics name the rule that is broken.
 
-mod views;
-
-pub(crate) use views::check_shown;
-
 use crate::arena::ArenaState;
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{BlockId, State, Tier};
+use crate::memory::block::{Block, BlockId, State, Tier};
 use crate::memory::region::{GranuleState, Regions};
-use crate::memory::segment::Origin;
-use crate::policy::Placing;
+use crate::memory::segment::{Origin, Segment};
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
 use std::collections::BTreeSet;
@@ -49,7 +44,7 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
                     || !(block.state.is_asleep() || matches!(block.state, State::Unmapped | State::Dormant)),
                 "fixed memory is never unmapped and never sleeps"
             );
-            views::check_place(segment, block);
+            check_place(segment, block);
             assert_eq!(block.pending > 0, block.state == State::Pending, "pending blocks wait for events");
             check_map(arena, map, block_id);
             sums.busy |= block.state == State::Busy;
@@ -69,8 +64,20 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
         check_tier(arena, tier);
         check_counters(arena, tier);
     }
-    views::check_views(arena);
+    arena.remembered.check(arena);
     sums
+}
+
+/// Blocks are lent at home only, and only in a view are they blank. Everything else in a view is in use.
+fn check_place(segment: &Segment, block: &Block) {
+    let fits = match (segment.origin, block.state) {
+        (Origin::View, state) => {
+            state.is_awake() || matches!(state, State::Blank | State::Pending | State::Busy)
+        }
+        (Origin::Growable { .. }, state) => state != State::Blank,
+        (Origin::Fixed, state) => !matches!(state, State::Blank | State::Lent),
+    };
+    assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
 }
 
 fn check_map(arena: &ArenaState, map: &AddressMap, id: BlockId) {
@@ -89,12 +96,12 @@ fn check_map(arena: &ArenaState, map: &AddressMap, id: BlockId) {
 }
 
 fn check_tier(arena: &ArenaState, tier: Tier) {
-    arena.placement.check(tier);
+    arena.placement.placed().check(tier);
     let of = |wanted: State| -> BTreeSet<BlockId> {
         let matching = arena.blocks.iter().filter(|(_, b)| b.tier == tier && b.state == wanted);
         matching.map(|(id, _)| id).collect()
     };
-    let indexed: BTreeSet<BlockId> = arena.placement.at_least(tier, 0).collect();
+    let indexed: BTreeSet<BlockId> = arena.placement.placed().at_least(tier, 0).collect();
     assert_eq!(indexed, of(State::Free), "the index holds exactly the free blocks of its tier");
     let unmapped: BTreeSet<BlockId> = arena.unmapped[tier as usize].iter().map(|(_, id)| *id).collect();
     assert_eq!(unmapped, of(State::Unmapped), "the unmapped list holds exactly the unmapped blocks");

@@ -1,15 +1,14 @@
 //! Blocks handed out and taken back: what a request that is served from the cache goes through, and a free.
 //!
-//! All of it depends on the policy. Where the policy is known when the code is compiled, this is the short way, and nothing
-//! is asked twice; [`ArenaState`] has the same for [whichever](Whichever) policy the arena has.
+//! All of it depends on the policy, and is compiled for each [kind](Kind) of policy: which one an arena has is asked once.
 
-use super::{ArenaState, FreeStep, Parked, signed};
+use super::kind::{Custom, Kind};
+use super::{ArenaState, FreeStep, signed};
 use crate::base::ids::PoolSlot;
-use crate::base::round::SMALL_LIMIT;
 use crate::lifetimes::uses::Use;
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{Block, BlockId, NO_USES, State};
-use crate::policy::{GranulePolicy, Kind, Placement, Placing, PytorchPolicy, Request, Traits, Whichever};
+use crate::memory::block::{Block, BlockId, NO_USES, SegmentId, State};
+use crate::policy::{GranulePolicy, Hooks, Placement, Placing, PytorchPolicy, Remembered, Request};
 use crate::sync::Ordering;
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
@@ -34,20 +33,23 @@ impl<'a, K: Kind> Short<'a, K> {
     #[inline(always)]
     fn placed(placement: &mut Placement) -> &mut K::Placed {
         // SAFETY: the promise that [`new`](Self::new) was given.
-        unsafe { K::of(placement) }
+        unsafe { K::placed(placement) }
     }
 
     #[inline(always)]
-    fn traits(&self) -> Traits {
-        K::traits(&self.state.traits)
+    fn memory(remembered: &mut Remembered) -> &mut K::Memory {
+        // SAFETY: as above.
+        unsafe { K::memory(remembered) }
     }
 
     #[inline(always)]
     fn malloc(&mut self, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
-        if self.traits().parks {
+        let memory = Self::memory(&mut self.state.remembered);
+        if memory.parks() {
             let size = Self::placed(&mut self.state.placement).request(bytes).size;
-            if self.state.parked.size == size {
-                return Some(self.hand_out_parked(bytes));
+            if let Some(id) = memory.take_parked(Some(size)) {
+                self.state.count_parked(id, -1);
+                return Some(self.give(id, bytes));
             }
         }
         // SAFETY: this is of the kind.
@@ -70,13 +72,29 @@ impl<'a, K: Kind> Short<'a, K> {
 
     #[inline(always)]
     fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
-        if self.traits().views
-            && request.size > SMALL_LIMIT
-            && let Some(found) = self.state.find_followed(request.size)
+        if Self::memory(&mut self.state.remembered).follows(request.size)
+            // SAFETY: this is of the kind.
+            && let Some(found) = unsafe { Self::find_followed(self.state, request.size) }
         {
             return Some(found);
         }
         self.find(request)
+    }
+
+    /// # Safety
+    /// That of [`new`](Self::new).
+    #[inline(never)]
+    unsafe fn find_followed(state: &mut ArenaState, size: u64) -> Option<BlockId> {
+        // Searches are counted, or blocks are handed out whole.
+        if state.ages || state.pool.no_split {
+            return None;
+        }
+        let (segment, addr) = Self::memory(&mut state.remembered).place(size)?;
+        K::take_at(state, segment, addr, size)
+    }
+
+    fn take_at(&mut self, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
+        K::take_at(self.state, segment, addr, size)
     }
 
     #[inline(always)]
@@ -92,7 +110,7 @@ impl<'a, K: Kind> Short<'a, K> {
     fn find_again(&mut self, request: &Request) -> Option<BlockId> {
         let state = &mut *self.state;
         let found = Self::placed(&mut state.placement).take_fit(&state.blocks, &state.segments, request)?;
-        self.note_borders(found, BlockId::NONE);
+        Self::memory(&mut state.remembered).removed(&state.blocks, found);
         Some(found)
     }
 
@@ -125,18 +143,15 @@ impl<'a, K: Kind> Short<'a, K> {
 
     #[inline(always)]
     fn give(&mut self, id: BlockId, requested: u64) -> DevicePtr {
-        let follows = self.traits().views;
         let state = &mut *self.state;
         let block = &mut state.blocks[id];
         block.state = State::Allocated;
         block.requested = requested;
         let Block { addr, tier, size, .. } = *block;
+        Self::memory(&mut state.remembered).gave(block);
         state.counters.give(tier, size, requested);
         if size >= state.oversize {
             state.counters.change(tier, Count::OversizeAllocations, 1);
-        }
-        if follows && size > SMALL_LIMIT {
-            state.remember(id);
         }
         if state.history.is_on() {
             state.note(id, Recorder::allocated);
@@ -144,19 +159,10 @@ impl<'a, K: Kind> Short<'a, K> {
         DevicePtr(addr)
     }
 
-    /// Hands out the parked block.
-    #[inline(always)]
-    fn hand_out_parked(&mut self, requested: u64) -> DevicePtr {
-        self.state.parked.size = 0;
-        let id = self.state.parked.block;
-        self.state.count_parked(id, -1);
-        self.give(id, requested)
-    }
-
     #[inline(always)]
     fn free(&mut self, map: &AddressMap, id: BlockId) {
         // Ages of free blocks count from their free.
-        if !self.traits().parks || self.state.ages {
+        if !Self::memory(&mut self.state.remembered).parks() || self.state.ages {
             return self.free_and_join(map, id);
         }
         self.settle();
@@ -164,7 +170,7 @@ impl<'a, K: Kind> Short<'a, K> {
         state.take_back(id);
         let block = &mut state.blocks[id];
         block.state = State::Busy;
-        state.parked = Parked { size: block.size, block: id };
+        Self::memory(&mut state.remembered).park(block, id);
         state.count_parked(id, 1);
     }
 
@@ -180,7 +186,7 @@ impl<'a, K: Kind> Short<'a, K> {
     /// Joins what is parked with its neighbours.
     #[inline(always)]
     fn settle(&mut self) {
-        if self.traits().parks && self.state.parked.size != 0 {
+        if Self::memory(&mut self.state.remembered).has_parked() {
             // SAFETY: this is of the kind.
             unsafe { Self::join_parked(self.state) };
         }
@@ -190,8 +196,7 @@ impl<'a, K: Kind> Short<'a, K> {
     /// That of [`new`](Self::new).
     #[inline(never)]
     unsafe fn join_parked(state: &mut ArenaState) {
-        state.parked.size = 0;
-        let id = state.parked.block;
+        let Some(id) = Self::memory(&mut state.remembered).take_parked(None) else { return };
         let neighbours = state.free_neighbours(id);
         let Block { addr, size, segment, .. } = state.blocks[id];
         state.map.remove(DevicePtr(addr));
@@ -211,8 +216,8 @@ impl<'a, K: Kind> Short<'a, K> {
         counted: (i64, i64),
     ) {
         let Block { requested, tier, segment, .. } = self.state.blocks[id];
-        if self.traits().views && self.state.segments.is_view(segment) {
-            return self.state.end_loan(id);
+        if Self::memory(&mut self.state.remembered).lends(&self.state.segments, segment) {
+            return K::take_back(self.state, id);
         }
         let (mut blocks, mut bytes) = (-counted.0, -counted.1);
         if let Some(below) = below {
@@ -250,14 +255,14 @@ impl<'a, K: Kind> Short<'a, K> {
             block.born = state.searches[block.tier as usize].load(Ordering::Relaxed);
         }
         Self::placed(&mut state.placement).insert(block, id);
-        self.note_borders(id, id);
+        Self::memory(&mut state.remembered).inserted(block, id);
     }
 
     #[inline(always)]
     fn take_from_index(&mut self, id: BlockId) {
         let state = &mut *self.state;
         Self::placed(&mut state.placement).remove(&state.blocks[id], id);
-        self.note_borders(id, BlockId::NONE);
+        Self::memory(&mut state.remembered).removed(&state.blocks, id);
     }
 
     #[inline(always)]
@@ -283,45 +288,53 @@ impl<'a, K: Kind> Short<'a, K> {
         }
         upper
     }
+}
 
-    /// A block came into the index of free ones, or left it: `holder` is the block itself, or none.
-    #[inline(always)]
-    fn note_borders(&mut self, id: BlockId, holder: BlockId) {
-        if !self.traits().views {
-            return;
+/// Does it for the kind of policy that an arena has.
+macro_rules! short {
+    ($state:expr, $short:ident => $do:expr) => {
+        match $state.placement {
+            Placement::Granule(_) => {
+                // SAFETY: it is of the kind that was just found.
+                let mut $short = unsafe { Short::<GranulePolicy>::new($state) };
+                $do
+            }
+            Placement::Pytorch(_) => {
+                // SAFETY: as above.
+                let mut $short = unsafe { Short::<PytorchPolicy>::new($state) };
+                $do
+            }
+            Placement::Custom(_) => {
+                // SAFETY: as above.
+                let mut $short = unsafe { Short::<Custom>::new($state) };
+                $do
+            }
         }
-        let state = &mut *self.state;
-        let block = &state.blocks[id];
-        if let Some(borders) = state.views.borders.get_mut(block.segment) {
-            borders.set(block, holder);
-        }
-    }
+    };
 }
 
 impl ArenaState {
+    /// What is parked is free: in fixed segments it counts as what it is, a block beside others.
+    #[inline(always)]
+    fn count_parked(&mut self, id: BlockId, sign: i64) {
+        let block = &self.blocks[id];
+        if self.segments.is_fixed(block.segment) && block.is_split() {
+            let (tier, bytes) = (block.tier, signed(block.size));
+            self.change_splits(tier, (sign, sign * bytes));
+        }
+    }
+
     /// The short way of a request: hands out a free block for `bytes`, if one serves them.
     #[inline(always)]
     pub(crate) fn malloc(&mut self, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
-        match self.placement {
-            // SAFETY: it is of the kind that was just found.
-            Placement::Granule(_) => unsafe { Short::<GranulePolicy>::new(self) }.malloc(map, bytes),
-            // SAFETY: as above.
-            Placement::Pytorch(_) => unsafe { Short::<PytorchPolicy>::new(self) }.malloc(map, bytes),
-            Placement::Custom(_) => self.whichever().malloc(map, bytes),
-        }
+        short!(self, short => short.malloc(map, bytes))
     }
 
     /// The short way of a free: takes a block back that nobody uses besides its stream, and parks it where the
     /// policy wants that.
     #[inline(always)]
     pub(crate) fn free_unused(&mut self, map: &AddressMap, id: BlockId) {
-        match self.placement {
-            // SAFETY: it is of the kind that was just found.
-            Placement::Granule(_) => unsafe { Short::<GranulePolicy>::new(self) }.free(map, id),
-            // SAFETY: as above.
-            Placement::Pytorch(_) => unsafe { Short::<PytorchPolicy>::new(self) }.free(map, id),
-            Placement::Custom(_) => self.whichever().free(map, id),
-        }
+        short!(self, short => short.free(map, id))
     }
 
     /// Takes a block back that others use, which it waits for.
@@ -330,40 +343,41 @@ impl ArenaState {
         self.suspend(id)
     }
 
-    fn whichever(&mut self) -> Short<'_, Whichever> {
-        // SAFETY: it is of some kind.
-        unsafe { Short::new(self) }
-    }
-
     /// Takes the block that serves `request` out of the free ones.
     pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
-        self.whichever().find(request)
+        short!(self, short => short.find(request))
     }
 
     /// [`find`](Self::find) that does not age the free blocks.
     pub(crate) fn find_again(&mut self, request: &Request) -> Option<BlockId> {
-        self.whichever().find_again(request)
+        short!(self, short => short.find_again(request))
     }
 
     /// [`find`](Self::find) that looks where the request was served before, first: at home, or in a view. The block, in no
     /// index, is as large as the request there.
     pub(crate) fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
-        self.whichever().find_remembered(request)
+        short!(self, short => short.find_remembered(request))
+    }
+
+    /// Takes the `size` bytes at `addr` out of the free ones, where the policy remembers places. Returns the block, in no
+    /// index; nothing is taken where some of them are not free, or the segment is not there any more.
+    pub(crate) fn take_at(&mut self, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
+        short!(self, short => short.take_at(segment, addr, size))
     }
 
     /// Whether a block of `block` bytes is cut for `request`.
     pub(crate) fn splits(&mut self, block: u64, request: &Request) -> bool {
-        self.whichever().splits(block, request)
+        short!(self, short => short.splits(block, request))
     }
 
     /// Hands out a block that is in no index, cutting it if the policy says so. Returns its address.
     pub(crate) fn hand_out(&mut self, map: &AddressMap, id: BlockId, request: &Request) -> DevicePtr {
-        self.whichever().hand_out(map, id, request)
+        short!(self, short => short.hand_out(map, id, request))
     }
 
     /// Gives a block that is in no index to the program, as it is. The address map is the caller's business.
     pub(super) fn give(&mut self, id: BlockId, requested: u64) -> DevicePtr {
-        self.whichever().give(id, requested)
+        short!(self, short => short.give(id, requested))
     }
 
     /// Takes a block back from the program.
@@ -371,39 +385,36 @@ impl ArenaState {
         if self.blocks[id].uses != NO_USES {
             return FreeStep::Wait(self.free_and_wait(map, id));
         }
-        self.whichever().free_and_join(map, id);
+        short!(self, short => short.free_and_join(map, id));
         FreeStep::Done
     }
 
     /// Joins what is parked with its neighbours.
     #[inline(always)]
     pub(crate) fn settle(&mut self) {
-        if self.parked.size != 0 {
-            // SAFETY: it is of some kind.
-            unsafe { Short::<Whichever>::join_parked(self) };
-        }
+        short!(self, short => short.settle());
     }
 
     /// Returns a block to the free ones, joining it with free neighbours.
     pub(super) fn rejoin(&mut self, id: BlockId) {
         let neighbours = self.free_neighbours(id);
-        self.whichever().join_freed(id, neighbours, (0, 0));
+        short!(self, short => short.join_freed(id, neighbours, (0, 0)));
     }
 
     /// Puts a block that is in no index among the free ones, as it is.
     pub(crate) fn insert_free(&mut self, id: BlockId) {
-        self.whichever().insert_free(id);
+        short!(self, short => short.insert_free(id));
     }
 
     /// Takes a free block out of its index; its state is the caller's business.
     pub(crate) fn take_from_index(&mut self, id: BlockId) {
-        self.whichever().take_from_index(id);
+        short!(self, short => short.take_from_index(id));
     }
 
     /// Cuts a block after `size` bytes. The lower part keeps the record and the state; the upper part
     /// gets `upper_state` and goes into the list of that state.
     pub(crate) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
-        self.whichever().cut_above(id, size, upper_state)
+        short!(self, short => short.cut_above(id, size, upper_state))
     }
 
     /// Takes back a block that nobody else uses; where it goes is the caller's business.

@@ -83,8 +83,8 @@ impl ArenaState {
         for (group, mut why) in groups {
             for at in group.clone().step_by(region.granule as usize) {
                 let of_granule = match region.state_at(at) {
-                    // A view shows the same memory, and would show what is gone.
-                    _ if self.views_of(segment, at) > 0 => Some(KeptBecause::Busy),
+                    // Another place shows the same memory, and would show what is gone.
+                    _ if self.remembered.hooks().keeps(segment, at) => Some(KeptBecause::Busy),
                     GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
                     GranuleState::Pinned => Some(KeptBecause::Pinned),
                     GranuleState::Exported => Some(KeptBecause::Shared),

@@ -87,9 +87,7 @@ impl DeviceAllocator {
             let mut segments = Vec::new();
             for arena in arenas.iter().filter(|arena| arena.pool.slot == slot) {
                 refuse_unsettled(pool, arena)?;
-                if !arena.views.lent.is_empty() {
-                    let why = "blocks of it lie in views, whose places cannot be kept; make checkpoints of memory pools, or \
-                               with policy:pytorch";
+                if let Some(why) = arena.remembered.hooks().unkeepable() {
                     return Err(refuse(pool, why.into()));
                 }
                 let homes = arena.segments.iter().filter(|(_, segment)| segment.origin != Origin::View);

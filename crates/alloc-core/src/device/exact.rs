@@ -44,10 +44,10 @@ impl DeviceAllocator {
             if self.attention.has(Reason::HARDENED) {
                 return refuse("in the hardened mode free memory is not shown in another place");
             }
-            let Some(block) = state.take_in_view(view, ptr.0, request.size) else {
+            let Some(block) = state.take_at(view, ptr.0, request.size) else {
                 return refuse("not all of the memory that is shown there is free");
             };
-            return Ok(state.hand_out_lent(&self.map, block, &request));
+            return Ok(state.hand_out_whole(&self.map, block, request.requested));
         }
         let Some(block) = segment.and_then(|segment| state.free_block_at(segment, ptr.0)) else {
             return refuse("no free block of this stream, pool and size class holds it");

@@ -5,13 +5,14 @@
 
 use super::DeviceAllocator;
 use super::accounts::{Accounts, Limit};
+use super::elsewhere::Reach;
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::features::budget::Shortage;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, State, Tier};
 use crate::memory::segment::Origin;
-use crate::policy::Request;
+use crate::policy::{Holding, Request};
 use crate::process::foreign::Calls;
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
@@ -118,7 +119,7 @@ impl DeviceAllocator {
         let (device_free, device_total) = memory.map_or((0, self.total_memory), |m| (m.free, m.total));
         let processes = self.observers.process_memory(calls);
         let policy = self.arenas.with_template(|template| template.policy.clone());
-        let (traits, shows) = (self.arenas.traits(), self.arenas.traits().views);
+        let (traits, exact) = (self.arenas.traits(), self.supply.counts_what_is_missing());
         let private = self.pool_facts();
         self.with_all(|_, arenas| {
             let own = arenas.iter().find(|a| a.serves(slot, stream));
@@ -133,10 +134,10 @@ impl DeviceAllocator {
             let in_pieces = own.map_or(0, |own| free_bytes(own, request.tier)).saturating_sub(in_one_piece);
             // Budgets and `memory_limit` count what is really missing.
             let counts = self.has_budgets() || state.accounts.hard.is_some();
-            let exact = own.filter(|own| counts && own.grows() && !shows);
-            let exact = exact.and_then(|own| own.missing_memory(request.tier, request.size, 0));
             let missing = own.map(|own| self.missing_for(own, request));
-            let wanted = exact.or(missing.filter(|_| shows)).unwrap_or(request.segment_bytes);
+            let grown = own.filter(|own| counts && own.grows());
+            let grown = grown.and_then(|own| own.missing_memory(request.tier, request.size, 0));
+            let wanted = if exact { missing } else { grown }.unwrap_or(request.segment_bytes);
             let room = Room { device_free, limits: &limits, wanted };
             let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
             let pool_limit = refused(Shortage::Pool);
@@ -145,8 +146,8 @@ impl DeviceAllocator {
             let reserve_class = state.reserve_classes.get(&stream.raw).cloned();
             let class_reserve = state.class_reserve(stream, self.total_memory);
             let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.total_memory, u64::MAX));
-            // With views a large request gets a segment of its own size.
-            let reserve_too_small = (policy.grows() && !shows && request.segment_bytes <= self.total_memory)
+            let reserve = self.supply.reservation(reserve, request.segment_bytes).0;
+            let reserve_too_small = (policy.grows() && request.segment_bytes <= self.total_memory)
                 .then_some(reserve)
                 .filter(|reserve| *reserve < request.segment_bytes);
             let mut remedies = Remedies { found: Vec::new() };
@@ -207,6 +208,25 @@ impl DeviceAllocator {
                 reserve_class: reserve_class.filter(|_| class_reserve.is_some()),
             }
         })
+    }
+
+    /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.
+    pub(super) fn most_in_one_piece(&self, state: &ArenaState, tier: Tier) -> u64 {
+        largest(state, tier).max(self.supply.most_in_pieces(&Reach(self), state, tier))
+    }
+
+    /// What has to be taken from the device for a request that nothing free serves.
+    fn missing_for(&self, state: &ArenaState, request: &Request) -> u64 {
+        if let Some(missing) = self.supply.missing(&Reach(self), state, request) {
+            return missing;
+        }
+        if !state.grows() {
+            return request.segment_bytes;
+        }
+        let of = |minimum| state.policy.granule(request.tier, minimum, &Holding::default());
+        let granule = self.minimum_granule.get().map_or(1, |minimum| of(*minimum));
+        let missing = state.missing_memory(request.tier, request.size, 0);
+        missing.unwrap_or_else(|| request.segment_bytes.next_multiple_of(granule))
     }
 
     fn pool_facts(&self) -> Vec<Facts> {

@@ -1,19 +1,19 @@
 //! Taking memory from the device: fixed segments, and mapping into growable ones.
 
 use super::accounts::Asked;
+use super::elsewhere::Reach;
 use super::{DeviceAllocator, DeviceState};
 use crate::arena::ArenaPool;
 use crate::arena::directory::Arena;
 use crate::backend::{BackendError, ErrorKind, Granularity, VirtualMemory};
-use crate::base::round::{MIN_BLOCK, SMALL_SEGMENT};
+use crate::base::round::MIN_BLOCK;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{State, Tier};
+use crate::memory::block::State;
 use crate::memory::region::{self, Failed};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::Request;
-use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
@@ -70,19 +70,6 @@ impl Drop for Intent<'_> {
 }
 
 impl DeviceAllocator {
-    /// The granules that new memory of an arena is made of, if `size` bytes are needed; 0 where any will do.
-    pub(super) fn next_granule(&self, arena: &Arena, tier: Tier, size: u64) -> u64 {
-        if !self.arenas.traits().views || self.attention.has(Reason::HARDENED) {
-            return 0;
-        }
-        let Some(minimum) = self.minimum_granule.get() else { return 0 };
-        if tier == Tier::Large && !self.shows(arena, tier) {
-            // Free granules of two sizes do not join but in a view.
-            return SMALL_SEGMENT.next_multiple_of(*minimum);
-        }
-        arena.lock().next_granule(tier, *minimum, size)
-    }
-
     /// The unit of virtual memory. Calls the driver the first time.
     pub(super) fn ask_granule(&self, vm: &dyn VirtualMemory) -> Result<u64> {
         if let Some(minimum) = self.minimum_granule.get() {
@@ -93,14 +80,9 @@ impl DeviceAllocator {
         Ok(*self.minimum_granule.get_or_init(|| minimum))
     }
 
-    /// The smallest granules that memory is made of, once the unit of virtual memory is known.
-    pub(super) fn finest_granule(&self) -> Option<u64> {
-        self.minimum_granule.get().map(|minimum| SMALL_SEGMENT.next_multiple_of(*minimum))
-    }
-
     fn granule_for(&self, arena: &Arena, request: &Request, purpose: Purpose) -> u64 {
         match purpose {
-            Purpose::Serve => self.next_granule(arena, request.tier, request.size),
+            Purpose::Serve => self.supply.granule(&Reach(self), arena, request.tier, request.size),
             Purpose::Stock { granule } => granule,
         }
     }
@@ -125,7 +107,7 @@ impl DeviceAllocator {
         let granule = self.granule_for(arena, request, purpose);
         let (growable, pool, missing) = {
             let state = arena.lock();
-            let exact = is_retry || self.arenas.traits().views;
+            let exact = is_retry || self.supply.counts_what_is_missing();
             let missing = match purpose {
                 Purpose::Serve => state.missing_memory(request.tier, request.size, granule).filter(|_| exact),
                 Purpose::Stock { .. } => Some(request.size),
@@ -384,7 +366,7 @@ impl DeviceAllocator {
     ) -> Result<bool> {
         assert_unlocked();
         let minimum = self.ask_granule(vm)?;
-        let (granule, bytes) = {
+        let (granule, bytes, alignment) = {
             let usual = match of {
                 0 => arena.lock().next_granule(request.tier, minimum, request.size),
                 granule => granule,
@@ -395,15 +377,12 @@ impl DeviceAllocator {
             let granule = hardened.unwrap_or(usual);
             let class = self.state.lock().class_reserve(state.id.stream, self.total_memory);
             let reserve = class.unwrap_or_else(|| state.policy.reserve(self.total_memory, granule));
-            // Where regions are small, a large request has one of its own.
-            let reserve = if self.arenas.traits().views { reserve.max(request.size) } else { reserve };
-            (granule, reserve.next_multiple_of(granule))
+            let (reserve, alignment) = self.supply.reservation(reserve, request.size);
+            (granule, reserve.next_multiple_of(granule), alignment)
         };
         if bytes < request.size {
             return Ok(false);
         }
-        // Borders of granules are told by their addresses.
-        let alignment = if self.arenas.traits().views { SMALL_SEGMENT } else { 0 };
         let base = match vm.reserve_address(self.device, bytes, alignment, DevicePtr::NULL) {
             Ok(base) => base,
             // The ladder gives whole regions back, so a lack of addresses is no end.

@@ -1,56 +1,26 @@
-//! Free granules of one stream for another: movement in the narrow sense, with an unmap and a map.
-//!
-//! Only what the device is known to be done with moves, and nothing is waited for to learn that.
+//! Moving free granules from one arena to another, with an unmap and a map.
 
 use super::DeviceAllocator;
-use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::directory::Arena;
 use crate::backend::{Readiness, VirtualMemory};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::region::{self, Failed};
 use crate::memory::segment::Origin;
-use crate::policy::{Placing, Request};
+use crate::policy::Request;
 use crate::process::foreign::Calls;
-use crate::sync::{Arc, assert_unlocked};
+use crate::sync::assert_unlocked;
 use crate::types::{DevicePtr, PhysicalHandle, PoolId};
 use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
 
 impl DeviceAllocator {
-    /// Moves free granules of the default pool's other arenas to this one until `wanted` bytes have come. Returns how many
-    /// came. Calls the driver, and waits for nothing.
-    pub(super) fn hand_over(
-        &self,
-        to: &Arena,
-        wanted: u64,
-        vm: &dyn VirtualMemory,
-        call: &Call<'_>,
-    ) -> Result<u64> {
-        let mut came = 0;
-        if call.capturing {
-            return Ok(came);
-        }
-        for from in self.arenas.of_pool(PoolSlot::DEFAULT) {
-            if came >= wanted {
-                break;
-            }
-            if !std::ptr::eq(Arc::as_ptr(from), to) && self.is_idle(from) {
-                came += self.hand_over_from(from, to, wanted - came, vm, call)?;
-            }
-        }
-        Ok(came)
-    }
-
-    /// Whether an arena has something that may leave, and the device is done with everything that its stream was given. Does
-    /// not block.
-    fn is_idle(&self, arena: &Arena) -> bool {
+    /// Whether the device is done with everything that an arena's stream was given. Does not block.
+    pub(super) fn is_idle(&self, arena: &Arena) -> bool {
         let (stream, _named, sealed) = {
             let mut state = arena.lock();
-            let finest = self.finest_granule().unwrap_or(0);
-            let has_granules = || state.placement.has(Tier::Large, finest);
-            // Who has nothing to give is not asked about, which would be a driver call.
-            if state.retired.is_some() || !has_granules() {
+            if state.retired.is_some() {
                 return false;
             }
             (state.id.stream, self.naming.begin(state.id.stream), state.epochs.seal())
@@ -73,32 +43,26 @@ impl DeviceAllocator {
         }
     }
 
-    /// The arena is idle: nothing that leaves it has to be waited for.
-    fn hand_over_from(
+    /// Moves busy blocks of whole granules, with which the device is done, to another arena, where they are free. Returns how
+    /// many bytes came.
+    pub(super) fn hand_over(
         &self,
         from: &Arena,
         to: &Arena,
-        wanted: u64,
-        vm: &dyn VirtualMemory,
+        parts: Vec<BlockId>,
         call: &Call<'_>,
     ) -> Result<u64> {
+        let vm = self.backend.virtual_memory();
         let calls = self.foreign.calls();
-        let _memory = self.in_transit();
-        let mut parts = self.take_idle(from, wanted);
-        if parts.is_empty() {
-            // What views show stays; those that nobody uses go.
-            self.drop_past_views(from, vm, call)?;
-            parts = self.take_idle(from, wanted);
-        }
         let mut came = 0;
         let mut outcome = Ok(());
         for part in parts {
-            if outcome.is_err() {
+            let Some(vm) = vm.as_ref().ok().filter(|_| outcome.is_ok()) else {
                 from.lock().return_free(part);
                 continue;
-            }
-            let (granule, handles) = self.lift(from, part, vm, call, &calls);
-            match self.put(to, granule, handles, vm, call, &calls) {
+            };
+            let (granule, handles) = self.lift(from, part, *vm, call, &calls);
+            match self.put(to, granule, handles, *vm, call, &calls) {
                 Ok(bytes) => came += bytes,
                 Err(error) => outcome = Err(error),
             }
@@ -111,48 +75,6 @@ impl DeviceAllocator {
             }
             outcome => outcome.map(|()| came),
         }
-    }
-
-    /// Takes free granules out, as busy blocks, from the largest free blocks first: about `wanted` bytes.
-    fn take_idle(&self, arena: &Arena, wanted: u64) -> Vec<BlockId> {
-        let mut state = arena.lock();
-        // Granules of other regions may be smaller.
-        let finest = self.finest_granule().unwrap_or(0);
-        let mut free: Vec<_> = state.placement.at_least(Tier::Large, finest).collect();
-        free.reverse();
-        let mut taken = Vec::new();
-        let mut bytes = 0;
-        for id in free {
-            let Origin::Growable { granule, .. } = state.segments[state.blocks[id].segment].origin else {
-                continue;
-            };
-            if !state.epochs.is_closed(state.blocks[id].epoch) {
-                // Freed since the stream was seen to be idle.
-                continue;
-            }
-            if bytes >= wanted {
-                break;
-            }
-            if state.blocks[id].size < granule {
-                continue;
-            }
-            for part in state.begin_vacate(id) {
-                let (size, keep) =
-                    (state.blocks[part].size, (wanted.saturating_sub(bytes)).next_multiple_of(granule));
-                if keep == 0 {
-                    state.return_free(part);
-                } else if keep < size {
-                    let upper = state.cut_above(part, size - keep, crate::memory::block::State::Busy);
-                    state.return_free(part);
-                    taken.push(upper);
-                    bytes += keep;
-                } else {
-                    taken.push(part);
-                    bytes += size;
-                }
-            }
-        }
-        taken
     }
 
     /// Unmaps a busy block of whole granules and keeps the memory. Returns the size of a granule, and the granules.

@@ -1,6 +1,7 @@
 //! The ladder: what is done, in order, for a request that found no block.
 
 use super::DeviceAllocator;
+use super::elsewhere::Reach;
 use super::release::Flush;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
@@ -131,6 +132,20 @@ impl DeviceAllocator {
         self.take_memory(arena, request, false, call)
     }
 
+    /// Gets memory for a request that misses, as the policy does, and serves it.
+    pub(super) fn take_memory(
+        &self,
+        arena: &Arena,
+        request: &Request,
+        is_retry: bool,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        if is_retry {
+            self.state.lock().counters.alloc_retries += 1;
+        }
+        self.supply.serve(&Reach(self), arena, request, is_retry, call)
+    }
+
     /// Searches the free blocks again. PyTorch ages them only after callbacks.
     pub(super) fn search(
         &self,
@@ -144,7 +159,7 @@ impl DeviceAllocator {
             Some(found) => Some(state.hand_out(&self.map, found, request)),
             None => {
                 drop(state);
-                self.search_views(arena, request, call)
+                self.supply.search(&Reach(self), arena, request, call)
             }
         }
     }
@@ -182,7 +197,7 @@ impl DeviceAllocator {
                 self.drain(call)?;
                 Outcome::Changed
             }
-            Rung::Views => served(self.search_views(arena, request, call)),
+            Rung::Views => served(self.supply.search(&Reach(self), arena, request, call)),
             Rung::Callbacks => changed(self.observers.ask_for_memory()),
             Rung::CollectGarbage => changed(self.collect_garbage(call)?),
             Rung::ReuseEarly => changed(self.reuse_early(arena, request, call)),

@@ -363,11 +363,11 @@ impl DeviceAllocator {
                 let mut shown = 0;
                 for arena in arenas.iter() {
                     crate::arena::invariants::check_regions(arena, &state.regions);
-                    shown += crate::arena::invariants::check_shown(arena, &state.regions);
+                    shown += arena.remembered.check_shown(&**arena, &state.regions);
                 }
                 assert_eq!(
                     shown,
-                    state.regions.views.len(),
+                    state.regions.shown().len(),
                     "the device knows what is mapped in views, and no more"
                 );
             }

@@ -74,7 +74,7 @@ impl DeviceAllocator {
         let ranges: Vec<_> = {
             let state = self.state.lock();
             let home = state.regions.iter().flat_map(|region| region.held_granules().collect::<Vec<_>>());
-            let shown = state.regions.views.iter().map(|(at, bytes)| (DevicePtr(*at), *bytes));
+            let shown = state.regions.shown().iter().map(|(at, bytes)| (DevicePtr(*at), *bytes));
             home.chain(shown).collect()
         };
         assert_unlocked();

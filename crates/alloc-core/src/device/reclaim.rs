@@ -2,6 +2,7 @@
 
 use super::DeviceAllocator;
 use super::accounts::Asked;
+use super::elsewhere::Reach;
 use super::release::Flush;
 use super::tenants::Owner;
 use crate::arena::directory::Arena;
@@ -39,7 +40,7 @@ impl DeviceAllocator {
     }
 
     fn exact_need(&self, arena: &Arena, request: &Request) -> u64 {
-        self.need_in(arena, request, self.next_granule(arena, request.tier, request.size))
+        self.need_in(arena, request, self.supply.granule(&Reach(self), arena, request.tier, request.size))
     }
 
     /// What has to be taken for a request in granules of this size, or any where that is 0.

@@ -5,6 +5,7 @@
 //! stays cached.
 
 use super::DeviceAllocator;
+use super::elsewhere::Reach;
 use crate::arena::ArenaState;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::VirtualMemory;
@@ -14,7 +15,7 @@ use crate::lifetimes::last_work::wait_for_stream;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::region::{self, RegionId};
 use crate::memory::segment::Origin;
-use crate::policy::{Placing, Request};
+use crate::policy::{self, Cached, Request};
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
@@ -112,8 +113,7 @@ impl DeviceAllocator {
         slots.into_iter().filter(|(_, slot)| may_go(*slot)).collect()
     }
 
-    /// Gives back oversize segments until `request` would fit (reference §3.5,
-    /// `release_available_cached_blocks`). `false` where the rung is off or there is not enough.
+    /// Gives back oversize segments until `request` would fit. `false` where the rung is off or there is not enough.
     pub(super) fn release_enough(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<bool> {
         let slot = arena.lock().pool.slot;
         if self.pools.lock().is_captured(slot) {
@@ -124,28 +124,15 @@ impl DeviceAllocator {
         self.release_fixed(arena, slot, request.tier, call, |state| {
             let Some(target) = state.policy.release_target(request) else { return Vec::new() };
             let cached = unsplit_fixed(state, request.tier);
-            if let Some(one) = cached.iter().find(|id| state.blocks[**id].size >= target) {
-                enough = true;
-                return vec![*one];
-            }
-            let mut sum = 0;
-            let mut picked = Vec::new();
-            for id in cached.into_iter().rev() {
-                let size = state.blocks[id].size;
-                if sum >= target || size < state.policy.oversize() {
-                    break;
-                }
-                sum += size;
-                picked.push(id);
-            }
-            enough = sum >= target;
-            picked
+            let bytes: Vec<u64> = cached.iter().map(|id| state.blocks[*id].size).collect();
+            let (picked, does) = policy::enough(&bytes, target, state.policy.oversize());
+            enough = does;
+            picked.into_iter().map(|place| cached[place]).collect()
         })?;
         Ok(enough)
     }
 
-    /// Gives back cached large segments by age until held memory is under the policy's threshold
-    /// (reference §3.5, `garbage_collect_cached_blocks`). `false` where nothing was given back.
+    /// Gives back cached large segments by age until held memory is under the policy's threshold. `false` where nothing was given back.
     pub(super) fn collect_garbage(&self, call: &Call<'_>) -> Result<bool> {
         let (held, allowed) = {
             let state = self.state.lock();
@@ -162,34 +149,20 @@ impl DeviceAllocator {
             let state = arena.lock();
             for id in unsplit_fixed(&state, Tier::Large) {
                 let block = &state.blocks[id];
-                candidates.push((state.id.number, id, block.size, now.saturating_sub(block.born)));
+                let age = now.saturating_sub(block.born);
+                candidates.push(Cached { id: (state.id.number, id), bytes: block.size, age });
             }
         }
-        let mut chosen = Vec::new();
-        let mut reclaimed = 0;
-        while reclaimed < target && !candidates.is_empty() {
-            let total: u64 = candidates.iter().map(|(.., age)| age).sum();
-            #[allow(clippy::cast_precision_loss)]
-            let average = total as f64 / candidates.len() as f64;
-            #[allow(clippy::cast_precision_loss)]
-            let (old, young): (Vec<_>, Vec<_>) =
-                candidates.into_iter().partition(|(.., age)| *age as f64 >= average);
-            if old.is_empty() {
-                break;
-            }
-            reclaimed += old.iter().map(|(_, _, size, _)| size).sum::<u64>();
-            chosen.extend(old);
-            candidates = young;
-        }
+        let chosen = policy::oldest(candidates, target);
         for (arena, slot) in default_pool {
             self.release_fixed(arena, slot, Tier::Large, call, |state| {
                 let number = state.id.number;
                 // Another thread may have taken or cut a block since it was chosen.
                 let mine = unsplit_fixed(state, Tier::Large);
-                mine.into_iter().filter(|id| chosen.iter().any(|c| c.0 == number && c.1 == *id)).collect()
+                mine.into_iter().filter(|id| chosen.iter().any(|c| c.id == (number, *id))).collect()
             })?;
         }
-        Ok(reclaimed > 0)
+        Ok(!chosen.is_empty())
     }
 
     /// Gives the fixed segments of the blocks that `pick` chooses back: free, unsplit blocks of `tier`, where the arena is
@@ -330,14 +303,17 @@ impl DeviceAllocator {
         let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
         let calls = self.foreign.calls();
         let (_, dropped) = self.drop_dormant(arena, slot, vm);
-        let dropped =
-            if tier == Tier::Large { dropped.and(self.drop_views(arena, vm, call)) } else { dropped };
+        let dropped = match tier {
+            Tier::Large => dropped.and(self.supply.before_leaving(&Reach(self), arena, false, call)),
+            Tier::Small => dropped,
+        };
         let mut state = arena.lock();
         if state.pool.slot != slot {
             return dropped;
         }
         let growable: Vec<_> = state
             .placement
+            .placed()
             .at_least(tier, 0)
             .filter(|id| state.segments[state.blocks[*id].segment].is_growable())
             .collect();
@@ -483,6 +459,7 @@ impl DeviceAllocator {
 fn unsplit_fixed(state: &ArenaState, tier: Tier) -> Vec<BlockId> {
     state
         .placement
+        .placed()
         .at_least(tier, 0)
         .filter(|id| {
             let block = &state.blocks[*id];

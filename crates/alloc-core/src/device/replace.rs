@@ -8,7 +8,7 @@ use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, State, Tier};
-use crate::policy::{Growth, Request, Situation, choose};
+use crate::policy::{Chosen, Growth, Request, Situation, choose};
 use crate::process::attention::Reason;
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
@@ -25,9 +25,6 @@ impl DeviceAllocator {
         request: &Request,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        if !self.arenas.traits().replaces {
-            return Ok(None);
-        }
         let Some(growth) = self.plan_segment(arena, request) else { return Ok(None) };
         let Growth { take, replaces, at_most } = growth;
         let freed = if replaces > 0 { self.give_idle_back(arena, replaces, call) } else { 0 };
@@ -38,31 +35,35 @@ impl DeviceAllocator {
         self.take_memory(arena, &Request { segment_bytes: take, ..*request }, false, call)
     }
 
-    /// What the policy wants to take; `None` where segments grow, or are handed out whole.
+    /// What the policy wants to take; `None` where segments grow, or are handed out whole, or it wants nothing of its own.
     fn plan_segment(&self, arena: &Arena, request: &Request) -> Option<Growth> {
-        let (pool, own) = {
+        let policy = {
             let state = arena.lock();
             if state.policy.grows() || state.pool.no_split {
                 return None;
             }
+            Chosen::clone(&state.policy)
+        };
+        policy.growth(request, &|| self.situation(arena, request))
+    }
+
+    fn situation(&self, arena: &Arena, request: &Request) -> Situation {
+        let (pool, own) = {
+            let state = arena.lock();
             (state.pool.id, state.segments.iter().map(|(_, segment)| segment.bytes).sum())
         };
         let most_needed = self.with_all(|peaks, arenas| {
             let in_use: i64 = arenas.iter().map(|arena| arena.counters.both(Count::ActiveBytes)).sum();
             peaks.most_in_use().unsigned_abs().max(in_use.unsigned_abs() + request.size)
         });
-        let situation = {
-            let device = self.state.lock();
-            let held = device.accounts.held();
-            let limits = device.accounts.limits(pool);
-            let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held));
-            let others =
-                [Some(self.total_memory), device.accounts.soft, device.rejects_above(self.total_memory)];
-            let others = others.into_iter().flatten().map(|bytes| bytes.saturating_sub(held));
-            let room = room.chain(others).min().unwrap_or(0);
-            Situation { held, own, most_needed, room }
-        };
-        Some(arena.lock().policy.growth(request, &situation))
+        let device = self.state.lock();
+        let held = device.accounts.held();
+        let limits = device.accounts.limits(pool);
+        let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held));
+        let others = [Some(self.total_memory), device.accounts.soft, device.rejects_above(self.total_memory)];
+        let others = others.into_iter().flatten().map(|bytes| bytes.saturating_sub(held));
+        let room = room.chain(others).min().unwrap_or(0);
+        Situation { held, own, most_needed, room }
     }
 
     /// Gives idle segments of about `target` bytes back, and returns how much that was. Only those of the default pool, whose

@@ -1,8 +1,8 @@
 //! Blocks that other processes open, and other processes' blocks that are opened here.
 
 use super::DeviceAllocator;
+use crate::arena::ArenaState;
 use crate::arena::directory::Arena;
-use crate::arena::{ArenaState, Shown};
 use crate::backend::{BackendError, HandleType, ShareableHandle};
 use crate::error::{AllocError, Problem, Result};
 use crate::features::share::exchange::{Exchange, Place, in_handle};
@@ -11,12 +11,13 @@ use crate::features::share::{ImportedMemory, Share, SharedBlock};
 use crate::lifetimes::call::{Call, Relaxed};
 use crate::lifetimes::pending::Ask;
 use crate::memory::address_map::Location;
-use crate::memory::block::{Block, BlockId};
+use crate::memory::block::{Block, BlockId, SegmentId};
 use crate::memory::region::{GranuleState, Piece, ToExport};
 use crate::memory::segment::{Origin, Segment};
 use crate::process::attention::Reason;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::DevicePtr;
+use std::ops::Range;
 
 impl DeviceAllocator {
     /// See [`Sharing::share`](crate::allocator::Sharing::share). `Ok(None)` where `ptr` is no live block, or is a
@@ -94,8 +95,7 @@ impl DeviceAllocator {
 
     /// Why growable memory stays in the process.
     fn why_private(&self) -> Problem {
-        // With views memory is growable whatever the settings say.
-        let (what, instead, own) = if self.arenas.traits().views {
+        let (what, instead, own) = if self.arenas.traits().always_grows {
             let instead = "use policy:pytorch without expandable_segments";
             ("growable memory", instead, instead)
         } else {
@@ -218,7 +218,7 @@ fn place(state: &ArenaState, id: BlockId) -> std::result::Result<Place, String> 
     let (region, granule) = match segment.origin {
         Origin::Fixed => return Ok(Place::Fixed { base: segment.base, bytes: segment.bytes, registration }),
         Origin::Growable { region, granule } => (region, granule),
-        Origin::View => return place_in_view(state, block, segment),
+        Origin::View => return place_elsewhere(state, block, segment),
     };
     if state.pool.source.is_some() {
         return Err("the block's memory comes from its pool's own source of physical memory, which does not say how other \
@@ -231,21 +231,21 @@ fn place(state: &ArenaState, id: BlockId) -> std::result::Result<Place, String> 
     Ok(Place::Granules { base: low, pieces, registration })
 }
 
-/// Where a block in a view lies: the granules that show it there, by their homes. While it lives, or waits for its users, they
-/// keep their memory, since its home bytes are not free.
-fn place_in_view(state: &ArenaState, block: &Block, segment: &Segment) -> std::result::Result<Place, String> {
+/// Where a block lies whose memory has its home elsewhere: the granules that show it, by their homes. While it lives, or waits
+/// for its users, they keep their memory, since its home bytes are not free.
+fn place_elsewhere(
+    state: &ArenaState,
+    block: &Block,
+    segment: &Segment,
+) -> std::result::Result<Place, String> {
     let changing = || "the block's memory is being moved; share it afterwards".to_owned();
-    let view = state.views.all.iter().find(|view| view.segment == block.segment).ok_or_else(changing)?;
-    let shows = |(at, shown): &(u64, &Shown)| *at < block.end() && block.addr < *at + shown.bytes;
-    let mut touched = view.mappings(segment.base).filter(shows).peekable();
-    let (base, _) = *touched.peek().ok_or_else(changing)?;
-    let piece = |(_, shown): (u64, &Shown)| match state.segments[shown.segment].origin {
-        Origin::Growable { region, granule } => {
-            Some(Piece { region, range: shown.addr..shown.addr + shown.bytes, granule })
-        }
+    let homes = state.remembered.hooks().homes(&state.segments, block);
+    let (base, ..) = homes.first().ok_or_else(changing)?.clone();
+    let piece = |(_, home, range): (u64, SegmentId, Range<u64>)| match state.segments[home].origin {
+        Origin::Growable { region, granule } => Some(Piece { region, range, granule }),
         Origin::Fixed | Origin::View => None,
     };
-    let pieces = touched.map(piece).collect::<Option<_>>().ok_or_else(changing)?;
+    let pieces = homes.into_iter().map(piece).collect::<Option<_>>().ok_or_else(changing)?;
     Ok(Place::Granules { base, pieces, registration: segment.registration })
 }
 

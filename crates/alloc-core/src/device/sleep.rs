@@ -3,6 +3,7 @@
 //! Like all that calls the driver: the granules concerned are `Pending` and their blocks out of everyone's reach before the
 //! lock is dropped, and the outcome is committed granule by granule, so that an error leaves each awake or asleep.
 
+use super::elsewhere::Reach;
 use super::release::Flush;
 use super::{DeviceAllocator, DeviceState};
 use crate::arena::ArenaState;
@@ -18,7 +19,7 @@ use crate::memory::region::{self, RegionId, Source};
 use crate::memory::segment::Origin;
 use crate::process::attention::Reason;
 use crate::process::foreign::Calls;
-use crate::sync::{Arc, Claim, Ordering, assert_unlocked};
+use crate::sync::{Arc, Claim, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
 use crate::watch::history::RecordContext;
 use crate::watch::observers::SegmentChange;
@@ -117,13 +118,13 @@ impl DeviceAllocator {
         let has_tag = tag.is_some();
         let slot = self.pools.lock().set_tag(id, tag)?;
         if id == PoolId::DEFAULT {
-            self.default_has_tag.store(has_tag, Ordering::Relaxed);
+            self.supply.stay_at_home(has_tag);
         }
         for arena in self.arenas.of_pool(slot) {
             let mut state = arena.lock();
             if state.pool.slot == slot {
                 state.pool.sleeps = sleeps;
-                state.views.closed = has_tag;
+                state.remembered.hooks_mut().stay_at_home(has_tag);
                 state.set_policy(policy.clone());
             }
         }
@@ -237,7 +238,7 @@ impl DeviceAllocator {
         call: &Call<'_>,
         report: &mut SleepReport,
     ) -> Result<()> {
-        self.drop_views(arena, vm, call)?;
+        self.supply.before_leaving(&Reach(self), arena, false, call)?;
         let calls = self.foreign.calls();
         let _memory = self.in_transit();
         let (runs, users) = self.lie_down(arena, pool, free_too, report);

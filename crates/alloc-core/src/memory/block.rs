@@ -222,6 +222,11 @@ impl BlockTable {
             .filter(|(_, block)| block.state != State::Vacant)
     }
 
+    /// A block and those above it in its segment.
+    pub(crate) fn upwards(&self, from: BlockId) -> impl Iterator<Item = (BlockId, &Block)> {
+        std::iter::successors(Some(from), |id| self[*id].next.some()).map(|id| (id, &self[id]))
+    }
+
     /// Records in use.
     #[must_use]
     pub fn len(&self) -> usize {

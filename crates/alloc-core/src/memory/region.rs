@@ -146,8 +146,8 @@ pub(crate) struct Regions {
     pub(crate) leftovers: Leftovers,
     /// What other processes have of them.
     exports: export::Exports,
-    /// Granules that are mapped in a view, too: its address and their bytes.
-    pub(crate) views: BTreeMap<u64, u64>,
+    /// Granules that are mapped in a second place, too: the address there, and their bytes.
+    shown: BTreeMap<u64, u64>,
 }
 
 /// What the driver refused to take back.
@@ -253,9 +253,26 @@ impl Regions {
         }
     }
 
-    /// Whether there is memory behind the granule at `addr`, at its home or in a view.
+    /// Whether there is memory behind the granule at `addr`, at its home or in a second place.
     pub(crate) fn is_backed(&self, addr: u64) -> bool {
-        self.views.contains_key(&addr) || self.iter().any(|region| region.is_backed(addr))
+        self.shown.contains_key(&addr) || self.iter().any(|region| region.is_backed(addr))
+    }
+
+    /// Granules are mapped in a second place from now on.
+    pub(crate) fn show(&mut self, places: impl IntoIterator<Item = (u64, u64)>) {
+        self.shown.extend(places);
+    }
+
+    /// They are not any more.
+    pub(crate) fn hide(&mut self, places: &[u64]) {
+        for at in places {
+            self.shown.remove(at);
+        }
+    }
+
+    /// Where granules are mapped in a second place, and their bytes.
+    pub(crate) fn shown(&self) -> &BTreeMap<u64, u64> {
+        &self.shown
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Region> {

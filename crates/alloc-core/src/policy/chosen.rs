@@ -1,6 +1,9 @@
 //! The policy of an allocator, whose type is known only where it is made.
 
 use super::placement::{Placed, Placement};
+use super::remembered::Remembered;
+use super::remembered::sealed::Sealed;
+use super::supply::Supply;
 use super::{
     Drain, GranulePolicy, Growth, Holding, Policy, PolicyFactory, PytorchPolicy, Request, Rung, Situation,
 };
@@ -16,23 +19,12 @@ pub(crate) struct Traits {
     pub(crate) name: &'static str,
     pub(crate) ladder: &'static [Rung],
     pub(crate) drain: Drain,
-    pub(crate) parks: bool,
-    pub(crate) views: bool,
-    pub(crate) slack: u64,
-    pub(crate) replaces: bool,
+    pub(crate) always_grows: bool,
 }
 
 impl Traits {
     pub(crate) const fn of<P: Policy>() -> Self {
-        Self {
-            name: P::NAME,
-            ladder: P::LADDER,
-            drain: P::DRAIN,
-            parks: P::PARKS,
-            views: P::VIEWS,
-            slack: P::SLACK,
-            replaces: P::REPLACES,
-        }
+        Self { name: P::NAME, ladder: P::LADDER, drain: P::DRAIN, always_grows: P::ALWAYS_GROWS }
     }
 }
 
@@ -43,13 +35,17 @@ pub(crate) trait Decisions: Any + Debug + Send + Sync {
     fn growing(&self) -> Chosen;
     fn request(&self, bytes: u64) -> Request;
     fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64;
-    fn growth(&self, request: &Request, situation: &Situation) -> Growth;
+    fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth>;
     fn reserve(&self, total: u64, granule: u64) -> u64;
     fn oversize(&self) -> u64;
     fn release_target(&self, request: &Request) -> Option<u64>;
     fn garbage_threshold(&self, allowed: Option<u64>) -> Option<u64>;
     /// An arena's free blocks, none yet.
     fn placement(&self) -> Placement;
+    /// What is remembered of an arena, nothing yet.
+    fn remembered(&self) -> Remembered;
+    /// How memory is got for a miss, on a device.
+    fn supply(&self) -> Supply;
 }
 
 /// A policy under certain settings.
@@ -71,7 +67,7 @@ impl<P: Policy> Decisions for P {
     fn granule(&self, tier: Tier, minimum: u64, holding: &Holding) -> u64 {
         Policy::granule(self, tier, minimum, holding)
     }
-    fn growth(&self, request: &Request, situation: &Situation) -> Growth {
+    fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth> {
         Policy::growth(self, request, situation)
     }
     fn reserve(&self, total: u64, granule: u64) -> u64 {
@@ -95,6 +91,12 @@ impl<P: Policy> Decisions for P {
             Some(policy) => Placement::Granule(Placed::new(policy.clone())),
             None => Placement::Custom(Box::new(Placed::new(self.clone()))),
         }
+    }
+    fn remembered(&self) -> Remembered {
+        P::Memory::remembered()
+    }
+    fn supply(&self) -> Supply {
+        P::Memory::supply()
     }
 }
 

@@ -1,6 +1,28 @@
 //! The `granule` policy: everything is cut to size, and found in constant time.
 
-use super::{Drain, Growth, Holding, Policy, Request, Rung, Situation, fixed, garbage_threshold};
+mod borders;
+mod device;
+mod fixed;
+mod follow;
+mod hand_over;
+mod home;
+pub(super) mod invariants;
+mod leaving;
+mod memory;
+mod pieces;
+mod place;
+mod shown;
+mod views;
+
+pub(crate) use device::Device;
+pub(crate) use fixed::choose;
+pub use fixed::{Growth, Situation};
+pub(crate) use leaving::give_up;
+pub use memory::Memory;
+pub(crate) use place::take_at;
+pub(crate) use views::end_loan;
+
+use super::{Drain, Holding, Policy, Request, Rung, garbage_threshold};
 use crate::base::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, segment_size};
 use crate::config::{PolicyName, Settings};
 use crate::memory::block::{BlockId, BlockTable, Tier};
@@ -47,6 +69,7 @@ impl GranulePolicy {
 
 impl Policy for GranulePolicy {
     type Index = SegregatedIndex;
+    type Memory = Memory;
 
     const NAME: &'static str = PolicyName::Granule.name();
     const DRAIN: Drain = Drain::OnMissAndEvery(64);
@@ -62,9 +85,7 @@ impl Policy for GranulePolicy {
         Rung::ReleaseAll,
         Rung::Spill,
     ];
-    const PARKS: bool = true;
-    const VIEWS: bool = true;
-    const REPLACES: bool = true;
+    const ALWAYS_GROWS: bool = true;
 
     #[inline(always)]
     fn request(&self, bytes: u64) -> Request {
@@ -99,8 +120,8 @@ impl Policy for GranulePolicy {
         bytes.max(smallest).next_multiple_of(smallest)
     }
 
-    fn growth(&self, request: &Request, situation: &Situation) -> Growth {
-        fixed::growth(request, situation, self.large_segment)
+    fn growth(&self, request: &Request, situation: &dyn Fn() -> Situation) -> Option<Growth> {
+        Some(fixed::growth(request, &situation(), self.large_segment))
     }
 
     fn reserve(&self, total: u64, granule: u64) -> u64 {

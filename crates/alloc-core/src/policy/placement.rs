@@ -1,16 +1,15 @@
 //! An arena's free blocks, in the index of its policy.
 //!
 //! A request that is served from the cache, and a free, come here a few times each. The policies of the tree are told apart by
-//! a number, so that their code is called directly; one of a program's own is called through a table.
+//! a number, so that their code is called directly (`arena/kind.rs`); one of a program's own is called through a table.
 
-use super::chosen::{Decisions, Traits};
+use super::chosen::Decisions;
 use super::{GranulePolicy, Policy, PytorchPolicy, Request};
 use crate::memory::block::{Block, BlockId, BlockTable, Tier};
 use crate::memory::index::PlacementIndex;
 use crate::memory::segment::SegmentTable;
 use std::any::Any;
 use std::fmt::Debug;
-use std::hint::unreachable_unchecked;
 
 /// A policy with its indexes, one for each tier.
 #[derive(Debug)]
@@ -118,130 +117,20 @@ pub(crate) enum Placement {
     Custom(Box<dyn Placing>),
 }
 
-/// Does the same with whichever it is.
-macro_rules! each {
-    ($placement:expr, $placed:ident => $do:expr) => {
-        match $placement {
-            Placement::Pytorch($placed) => $do,
-            Placement::Granule($placed) => $do,
-            Placement::Custom($placed) => $do,
-        }
-    };
-}
-
-impl Placing for Placement {
-    #[inline(always)]
-    fn request(&self, bytes: u64) -> Request {
-        each!(self, placed => placed.request(bytes))
-    }
-
-    #[inline(always)]
-    fn take_fit(
-        &mut self,
-        blocks: &BlockTable,
-        segments: &SegmentTable,
-        request: &Request,
-    ) -> Option<BlockId> {
-        each!(self, placed => placed.take_fit(blocks, segments, request))
-    }
-
-    #[inline(always)]
-    fn splits(&self, block: u64, request: &Request) -> bool {
-        each!(self, placed => placed.splits(block, request))
-    }
-
-    #[inline(always)]
-    fn insert(&mut self, block: &Block, id: BlockId) {
-        each!(self, placed => placed.insert(block, id));
-    }
-
-    #[inline(always)]
-    fn remove(&mut self, block: &Block, id: BlockId) {
-        each!(self, placed => placed.remove(block, id));
-    }
-
-    fn has(&self, tier: Tier, bytes: u64) -> bool {
-        each!(self, placed => placed.has(tier, bytes))
-    }
-
-    fn at_least(&self, tier: Tier, bytes: u64) -> Box<dyn Iterator<Item = BlockId> + '_> {
-        each!(self, placed => placed.at_least(tier, bytes))
-    }
-
-    fn follow(&mut self, policy: &dyn Decisions) {
-        each!(self, placed => placed.follow(policy));
-    }
-
-    fn clear(&mut self) {
-        each!(self, placed => placed.clear());
-    }
-
-    fn check(&self, tier: Tier) {
-        each!(self, placed => placed.check(tier));
-    }
-}
-
-/// A policy as code sees it that serves requests: known when that code is compiled, or [`Whichever`].
-pub(crate) trait Kind {
-    type Placed: Placing;
-
-    /// What an arena's policy says once and for all, which is `found` there.
-    fn traits(found: &Traits) -> Traits;
-
-    /// The free blocks of an arena of this kind.
-    ///
-    /// # Safety
-    /// The placement is of this kind: it was made by a policy of this type, which an allocator keeps.
-    unsafe fn of(placement: &mut Placement) -> &mut Self::Placed;
-}
-
-impl Kind for PytorchPolicy {
-    type Placed = Placed<Self>;
-
-    #[inline(always)]
-    fn traits(_: &Traits) -> Traits {
-        const { Traits::of::<Self>() }
-    }
-
-    #[inline(always)]
-    unsafe fn of(placement: &mut Placement) -> &mut Placed<Self> {
-        match placement {
-            Placement::Pytorch(placed) => placed,
-            // SAFETY: the caller's promise.
-            _ => unsafe { unreachable_unchecked() },
+impl Placement {
+    pub(crate) fn placed(&self) -> &dyn Placing {
+        match self {
+            Self::Pytorch(placed) => placed,
+            Self::Granule(placed) => placed,
+            Self::Custom(placed) => &**placed,
         }
     }
-}
 
-impl Kind for GranulePolicy {
-    type Placed = Placed<Self>;
-
-    #[inline(always)]
-    fn traits(_: &Traits) -> Traits {
-        const { Traits::of::<Self>() }
-    }
-
-    #[inline(always)]
-    unsafe fn of(placement: &mut Placement) -> &mut Placed<Self> {
-        match placement {
-            Placement::Granule(placed) => placed,
-            // SAFETY: the caller's promise.
-            _ => unsafe { unreachable_unchecked() },
+    pub(crate) fn placed_mut(&mut self) -> &mut (dyn Placing + 'static) {
+        match self {
+            Self::Pytorch(placed) => placed,
+            Self::Granule(placed) => placed,
+            Self::Custom(placed) => &mut **placed,
         }
-    }
-}
-
-/// Whichever policy it is.
-pub(crate) enum Whichever {}
-
-impl Kind for Whichever {
-    type Placed = Placement;
-
-    fn traits(found: &Traits) -> Traits {
-        *found
-    }
-
-    unsafe fn of(placement: &mut Placement) -> &mut Placement {
-        placement
     }
 }

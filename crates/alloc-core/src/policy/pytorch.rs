@@ -1,5 +1,9 @@
 //! PyTorch's decisions, exactly (torch 2.15; section numbers are those of the behaviour reference).
 
+mod remedies;
+
+pub(crate) use remedies::{Cached, enough, oldest};
+
 use super::{Drain, Holding, Policy, Request, Rung, garbage_threshold};
 use crate::base::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, round_size, segment_size};
 use crate::config::{PolicyName, Settings};
@@ -65,6 +69,7 @@ impl PytorchPolicy {
 
 impl Policy for PytorchPolicy {
     type Index = BestFitIndex;
+    type Memory = ();
 
     const NAME: &'static str = PolicyName::Pytorch.name();
     const DRAIN: Drain = Drain::EveryRequest;

@@ -1,9 +1,11 @@
 //! What a view can be made of: the free parts of an arena's granules.
 
-use super::ArenaState;
 use super::borders::FreePart;
-use super::views::Shown;
+use super::home::free_part;
+use super::memory::Memory;
+use super::shown::Shown;
 use crate::base::steps::Counted;
+use crate::policy::ground::Ground;
 use std::cmp::Reverse;
 
 /// What a new view is to show.
@@ -84,49 +86,46 @@ impl Pieces {
     }
 }
 
-impl ArenaState {
-    /// What is free of the granules, where free ends of `least` bytes are worth a mapping of their own, and such that hold
-    /// `size` are not asked for.
-    fn pieces(&self, size: u64, least: u64) -> Pieces {
-        let mut pieces = Pieces::default();
-        for (segment, borders) in self.views.borders.iter() {
-            for number in (0..borders.len()).counted() {
-                let shown =
-                    Shown { segment, number, addr: borders.address(number), bytes: borders.granule() };
-                let FreePart { prefix, suffix } = self.free_part(borders, number);
-                if prefix == shown.bytes {
-                    let block = borders.holders(number).0.map_or(0, |id| self.blocks[id].size);
-                    pieces.whole.push((block, shown));
-                    continue;
-                }
-                if suffix >= size.min(least) && suffix < size {
-                    pieces.add_end((suffix, shown));
-                }
-                if prefix > 0 {
-                    pieces.beginnings.push((prefix, shown));
-                }
+/// What is free of the granules, where free ends of `least` bytes are worth a mapping of their own, and such that hold
+/// `size` are not asked for.
+fn pieces(ground: &impl Ground<Memory>, size: u64, least: u64) -> Pieces {
+    let mut pieces = Pieces::default();
+    for (segment, borders) in ground.memory().borders().iter() {
+        for number in (0..borders.len()).counted() {
+            let shown = Shown { segment, number, addr: borders.address(number), bytes: borders.granule() };
+            let FreePart { prefix, suffix } = free_part(ground, borders, number);
+            if prefix == shown.bytes {
+                let block = borders.holders(number).0.map_or(0, |id| ground.blocks()[id].size);
+                pieces.whole.push((block, shown));
+                continue;
+            }
+            if suffix >= size.min(least) && suffix < size {
+                pieces.add_end((suffix, shown));
+            }
+            if prefix > 0 {
+                pieces.beginnings.push((prefix, shown));
             }
         }
-        pieces.whole.sort_unstable_by_key(|(block, shown)| (*block, shown.addr));
-        pieces.beginnings.sort_unstable_by_key(|(prefix, shown)| (*prefix, shown.addr));
-        pieces
     }
+    pieces.whole.sort_unstable_by_key(|(block, shown)| (*block, shown.addr));
+    pieces.beginnings.sort_unstable_by_key(|(prefix, shown)| (*prefix, shown.addr));
+    pieces
+}
 
-    /// What a view for `size` bytes would show: first the granule with the largest free end, if that has `least` bytes, then
-    /// whole free ones, last the smallest free beginning that does. `granule` is the size of granules to come.
-    pub(crate) fn plan_view(&self, size: u64, granule: u64, least: u64) -> Plan {
-        let pieces = self.pieces(size, least);
-        let plan = pieces.plan(pieces.ends[0], size, granule);
-        if plan.missing == 0 {
-            return plan;
-        }
-        // The largest end and the largest beginning may be one granule's, which comes once.
-        let other = pieces.plan(pieces.ends[1], size, granule);
-        if other.missing < plan.missing { other } else { plan }
+/// What a view for `size` bytes would show: first the granule with the largest free end, if that has `least` bytes, then
+/// whole free ones, last the smallest free beginning that does. `granule` is the size of granules to come.
+pub(crate) fn plan_view(ground: &impl Ground<Memory>, size: u64, granule: u64, least: u64) -> Plan {
+    let pieces = pieces(ground, size, least);
+    let plan = pieces.plan(pieces.ends[0], size, granule);
+    if plan.missing == 0 {
+        return plan;
     }
+    // The largest end and the largest beginning may be one granule's, which comes once.
+    let other = pieces.plan(pieces.ends[1], size, granule);
+    if other.missing < plan.missing { other } else { plan }
+}
 
-    /// The most bytes that a view could show in one piece.
-    pub(crate) fn most_shown(&self) -> u64 {
-        self.pieces(u64::MAX, 1).most()
-    }
+/// The most bytes that a view could show in one piece.
+pub(crate) fn most_shown(ground: &impl Ground<Memory>) -> u64 {
+    pieces(ground, u64::MAX, 1).most()
 }

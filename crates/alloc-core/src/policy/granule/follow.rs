@@ -8,8 +8,7 @@
 //! The log is a ring, and passages are found by one entry each in a table of hashes: nothing grows, and after a while
 //! nothing is taken from the heap.
 
-use super::ArenaState;
-use crate::memory::block::{BlockId, SegmentId};
+use crate::memory::block::SegmentId;
 
 /// Requests that tell one passage from others. Layers of a model are alike: shorter passages are found in the wrong one.
 const WINDOW: usize = 64;
@@ -30,10 +29,10 @@ const LEAVING: u64 = {
 
 /// One request, and where it was served.
 #[derive(Clone, Copy, Debug)]
-struct Served {
-    size: u64,
-    segment: SegmentId,
-    addr: u64,
+pub(super) struct Served {
+    pub(super) size: u64,
+    pub(super) segment: SegmentId,
+    pub(super) addr: u64,
 }
 
 /// Where a passage was seen last: part of its hash, which tells most others from it, and the number of the request after it
@@ -57,7 +56,7 @@ struct Asked {
 
 /// What an arena remembers of its large requests. They are numbered from 0 on.
 #[derive(Debug, Default)]
-pub(crate) struct Follow {
+pub(super) struct Follow {
     log: Vec<Served>,
     count: usize,
     /// Of the sizes of the last window.
@@ -70,6 +69,13 @@ pub(crate) struct Follow {
 }
 
 impl Follow {
+    /// Where the earlier request was served that one of `size` bytes repeats now.
+    pub(super) fn place(&mut self, size: u64) -> Option<(SegmentId, u64)> {
+        let repeats = self.repeated(size)?;
+        let Served { segment, addr, .. } = *self.served(repeats)?;
+        Some((segment, addr))
+    }
+
     fn served(&self, number: usize) -> Option<&Served> {
         let kept = number < self.count && self.count - number <= LOG;
         kept.then(|| &self.log[number % LOG])
@@ -121,7 +127,7 @@ impl Follow {
     }
 
     /// A request was served.
-    fn note(&mut self, served: Served) {
+    pub(super) fn note(&mut self, served: Served) {
         let repeated = self.repeated(served.size);
         self.hash = self.asked.hash;
         if self.log.len() < LOG {
@@ -142,29 +148,5 @@ impl Follow {
         #[allow(clippy::cast_possible_truncation)] // the rest is what `find_passage` adds
         let after = self.count as u32;
         self.passages[slot] = Passage { tag, after };
-    }
-}
-
-impl ArenaState {
-    #[inline(never)]
-    pub(super) fn find_followed(&mut self, size: u64) -> Option<BlockId> {
-        // Searches are counted, or blocks are handed out whole.
-        if self.ages || self.pool.no_split {
-            return None;
-        }
-        let follow = &mut self.views.follow;
-        let repeats = follow.repeated(size)?;
-        let Served { segment, addr, .. } = *follow.served(repeats)?;
-        self.take_at(segment, addr, size)
-    }
-
-    /// A block was handed out for a large request.
-    #[inline(never)]
-    pub(crate) fn remember(&mut self, id: BlockId) {
-        if self.views.borders.is_empty() {
-            return;
-        }
-        let block = &self.blocks[id];
-        self.views.follow.note(Served { size: block.size, segment: block.segment, addr: block.addr });
     }
 }

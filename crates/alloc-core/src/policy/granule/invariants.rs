@@ -1,84 +1,72 @@
 //! What holds between views and the homes of what they show.
 
-use crate::arena::{ArenaState, Slot, SlotState, View};
-use crate::base::round::SMALL_SEGMENT;
+use super::memory::{Memory, granule_of};
+use super::shown::{Slot, SlotState, View};
+use super::views::segment_blocks;
 use crate::memory::block::{Block, BlockId, State, Tier};
 use crate::memory::region::{GranuleState, Regions};
-use crate::memory::segment::{Origin, Segment};
+use crate::memory::segment::Origin;
+use crate::policy::ground::Ground;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Blocks are lent at home only, and only in a view are they blank. Everything else in a view is in use.
-pub(super) fn check_place(segment: &Segment, block: &Block) {
-    let fits = match (segment.origin, block.state) {
-        (Origin::View, state) => {
-            state.is_awake() || matches!(state, State::Blank | State::Pending | State::Busy)
-        }
-        (Origin::Growable { .. }, state) => state != State::Blank,
-        (Origin::Fixed, state) => !matches!(state, State::Blank | State::Lent),
-    };
-    assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
-}
-
 /// Loans add up, byte by byte, and the borders are what the free blocks say.
-pub(crate) fn check_views(arena: &ArenaState) {
+pub(crate) fn check_views(ground: &impl Ground<Memory>) {
     let mut lent = BTreeSet::new();
     let mut views = BTreeSet::new();
-    for view in &arena.views.all {
+    for view in ground.memory().views() {
         assert!(views.insert(view.segment), "a view is there once");
-        let segment = &arena.segments[view.segment];
+        let segment = &ground.segments()[view.segment];
         assert_eq!(segment.origin, Origin::View, "the segment of a view is one");
         let shown: u64 = view.slots.iter().map(|slot| slot.shown.bytes).sum();
         assert_eq!(shown, segment.bytes, "a view shows whole granules, one after the other");
         for (_, shown) in view.mappings(segment.base) {
-            let home = &arena.segments[shown.segment];
+            let home = &ground.segments()[shown.segment];
             assert!(home.is_growable() && home.tier == Tier::Large, "what is shown has a home");
             assert_eq!((shown.addr - home.base) / shown.bytes, shown.number as u64, "and a number there");
         }
-        for (id, block) in arena.segment_blocks(view.segment) {
-            let Some(homes) = arena.views.lent.get(&id) else {
+        for (id, block) in segment_blocks(ground, view.segment) {
+            let Some(homes) = ground.memory().lent().get(&id) else {
                 assert_eq!(block.state, State::Blank, "a block that is used in a view has a home");
                 continue;
             };
             let in_use = block.state.is_awake() || block.state == State::Pending;
             assert!(in_use, "loans are for blocks in use");
-            check_loan(arena, view, block, homes);
+            check_loan(ground, view, block, homes);
             for home in homes {
                 assert!(lent.insert(*home), "what is lent is lent once");
             }
         }
     }
-    for (id, _) in arena.segments.iter().filter(|(_, segment)| segment.origin == Origin::View) {
+    for (id, _) in ground.segments().iter().filter(|(_, segment)| segment.origin == Origin::View) {
         assert!(views.contains(&id), "a view is known until it is taken away");
     }
     let is_lent = |block: &Block| block.state == State::Lent;
-    let all = arena.blocks.iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
+    let all = ground.blocks().iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
     assert_eq!(lent, all.collect(), "what is lent serves a block in a view");
-    check_borders(arena);
+    check_borders(ground);
 }
 
 /// The home blocks of `block` are the bytes that its view shows there, in order.
-fn check_loan(arena: &ArenaState, view: &View, block: &Block, homes: &[BlockId]) {
-    let base = arena.segments[view.segment].base;
+fn check_loan(ground: &impl Ground<Memory>, view: &View, block: &Block, homes: &[BlockId]) {
+    let base = ground.segments()[view.segment].base;
     let ranges = view.mappings(base).filter_map(|(at, shown)| {
         let (low, high) = (block.addr.max(at), block.end().min(at + shown.bytes));
         (low < high).then(|| (shown.addr + (low - at), high - low))
     });
     let expected: Vec<_> = ranges.collect();
-    let found: Vec<_> = homes.iter().map(|id| (arena.blocks[*id].addr, arena.blocks[*id].size)).collect();
+    let found: Vec<_> =
+        homes.iter().map(|id| (ground.blocks()[*id].addr, ground.blocks()[*id].size)).collect();
     assert_eq!(found, expected, "the home bytes of a block are those that its view shows");
 }
 
 /// Whoever holds a granule's first and last byte, found from the free blocks alone; and how many views show it.
-fn check_borders(arena: &ArenaState) {
+fn check_borders(ground: &impl Ground<Memory>) {
     let mut holders: BTreeMap<(u64, bool), BlockId> = BTreeMap::new();
     let mut watched = 0;
-    for (id, segment) in arena.segments.iter() {
-        let Origin::Growable { granule, .. } = segment.origin else { continue };
-        if !arena.traits.views || segment.tier != Tier::Large || !segment.base.is_multiple_of(SMALL_SEGMENT) {
-            continue;
-        }
+    for (id, segment) in ground.segments().iter() {
+        let Some(granule) = granule_of(segment) else { continue };
         watched += 1;
-        for (block_id, block) in arena.segment_blocks(id).filter(|(_, block)| block.state == State::Free) {
+        for (block_id, block) in segment_blocks(ground, id).filter(|(_, block)| block.state == State::Free) {
             let (low, high) = (block.addr - segment.base, block.end() - segment.base);
             for first in (low.next_multiple_of(granule)..high).step_by(granule as usize) {
                 holders.insert((segment.base + first, false), block_id);
@@ -90,11 +78,11 @@ fn check_borders(arena: &ArenaState) {
     }
     assert_eq!(
         watched,
-        arena.views.borders.iter().count(),
+        ground.memory().borders().iter().count(),
         "large growable segments have their borders watched"
     );
     let mut known = 0;
-    for (id, borders) in arena.views.borders.iter() {
+    for (id, borders) in ground.memory().borders().iter() {
         for number in 0..borders.len() {
             let addr = borders.address(number);
             let (first, last) = borders.holders(number);
@@ -105,7 +93,7 @@ fn check_borders(arena: &ArenaState) {
             );
             assert_eq!(last, holders.get(&(addr, true)).copied(), "the free block of a granule's last byte");
             known += usize::from(first.is_some()) + usize::from(last.is_some());
-            let all = arena.views.all.iter().flat_map(|view| &view.slots);
+            let all = ground.memory().views().iter().flat_map(|view| &view.slots);
             let mapped = all.filter(|slot| slot.state != SlotState::Gone).map(|slot| slot.shown);
             let showing = mapped.filter(|shown| (shown.segment, shown.number) == (id, number)).count();
             assert_eq!(borders.views(number) as usize, showing, "the views that show a granule are counted");
@@ -116,20 +104,20 @@ fn check_borders(arena: &ArenaState) {
 
 /// What views show is backed and known to the device. Returns how many mappings they have. Only while nothing is in
 /// transit.
-pub(crate) fn check_shown(arena: &ArenaState, regions: &Regions) -> usize {
+pub(crate) fn check_shown(ground: &impl Ground<Memory>, regions: &Regions) -> usize {
     let mut mappings = 0;
-    for view in &arena.views.all {
+    for view in ground.memory().views() {
         // Also what is leaving: it is mapped until the device is told of it.
-        let places = view.places(arena.segments[view.segment].base);
+        let places = view.places(ground.segments()[view.segment].base);
         for (at, Slot { shown, .. }) in places.filter(|(_, slot)| slot.state != SlotState::Gone) {
-            let Origin::Growable { region, granule } = arena.segments[shown.segment].origin else {
+            let Origin::Growable { region, granule } = ground.segments()[shown.segment].origin else {
                 unreachable!("what is shown has a home")
             };
             assert_eq!(granule, shown.bytes, "whole granules are shown");
             let mut states = regions.get(region).into_iter().flat_map(|r| r.states(shown.addr, shown.bytes));
             assert!(states.all(GranuleState::is_backed), "what a view shows keeps its memory");
             assert!(regions.handle(region, shown.addr).is_some(), "and its handle");
-            assert_eq!(regions.views.get(&at), Some(&granule), "the device knows where it is shown");
+            assert_eq!(regions.shown().get(&at), Some(&granule), "the device knows where it is shown");
             mappings += 1;
         }
     }

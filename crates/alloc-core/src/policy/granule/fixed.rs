@@ -1,13 +1,13 @@
 //! What to take from the device, and what to give back for it, where every segment is one `malloc` for good: growth of
-//! the `granule` policy without virtual memory. Sizes only; the engine's part is in `device/replace.rs`.
+//! the `granule` policy without virtual memory. Sizes only: `device/replace.rs` takes and gives back.
 //!
 //! A segment that cannot grow or shrink wastes memory in two ways: its rest fits nothing, or it is idle and too small. So
 //! segments are a fraction of what is held, and once more is held than the program ever needed, and a little, idle
 //! segments leave for one that is as large as they were together. What is held does not change by that, and there
 //! are fewer segments after it than before: such steps end.
 
-use super::Request;
 use crate::base::round::LARGE_ROUND;
+use crate::policy::Request;
 
 /// New segments are this fraction of what is held: a driver call for each, against what is lost where one is in use only
 /// in part. A stream that holds less than that itself at most doubles it.

@@ -1,0 +1,248 @@
+//! Memory for a miss: what lies free in pieces is shown in one before more is taken.
+
+use super::hand_over::hand_over;
+use super::leaving;
+use super::memory::Memory;
+use super::pieces::{Plan, most_shown, plan_view};
+use super::shown::{Blocks, Shown};
+use super::views;
+use crate::base::round::SMALL_SEGMENT;
+use crate::error::Result;
+use crate::lifetimes::call::Call;
+use crate::memory::block::Tier;
+use crate::policy::Request;
+use crate::policy::engine::{Engine, Granule, Mapped};
+use crate::policy::ground::Ground;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+use crate::types::DevicePtr;
+
+/// A view begins with the free end of a granule, if that is at least this part of a usual one.
+const LEAST_END: u64 = 8;
+/// How often memory is taken for one view, where other threads take away what was there.
+const TRIES: usize = 8;
+/// Which part of what is needed at most may be held beyond it, before free memory is shown in another place instead of taking
+/// more: 0.2 %.
+const SLACK: u64 = 500;
+
+/// What the policy knows of a device.
+#[derive(Debug, Default)]
+pub struct Device {
+    /// The driver maps no memory in two places.
+    refused: AtomicBool,
+    /// The default pool sleeps with a tag, and keeps its memory in one place.
+    at_home: AtomicBool,
+    /// The most bytes that were in use when memory was taken: what has to be held at least.
+    most_needed: AtomicU64,
+}
+
+/// The smallest granules that memory is made of, once the unit of virtual memory is known.
+fn finest(engine: &impl Engine<Memory>) -> Option<u64> {
+    engine.unit().map(|unit| SMALL_SEGMENT.next_multiple_of(unit))
+}
+
+impl Device {
+    /// Whether views may serve requests of this tier from this arena.
+    fn shows<E: Engine<Memory>>(&self, engine: &E, arena: &E::Arena, tier: Tier) -> bool {
+        tier == Tier::Large && self.shows_from(engine, &engine.lock(arena), tier)
+    }
+
+    /// The same of an arena that is locked.
+    fn shows_from<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> bool {
+        // The hardened mode takes the access to freed granules away, which they would keep in a view. Pools that sleep or have
+        // a source of their own keep their memory in one place.
+        tier == Tier::Large
+            && !self.refused.load(Ordering::Relaxed)
+            && !engine.is_hardened()
+            && state.is_movable()
+            && !self.at_home.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stay_at_home(&self, home: bool) {
+        self.at_home.store(home, Ordering::Relaxed);
+    }
+
+    /// The most bytes that a view could show in one piece.
+    pub(crate) fn most_in_pieces<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> u64 {
+        if self.shows_from(engine, state, tier) { most_shown(state) } else { 0 }
+    }
+
+    /// What has to be taken for a request that views serve with what they can show: what is missing, in the smallest granules
+    /// there are.
+    pub(crate) fn missing<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        state: &E::State,
+        request: &Request,
+    ) -> Option<u64> {
+        let finest = finest(engine).filter(|_| self.shows_from(engine, state, request.tier))?;
+        Some(request.size.saturating_sub(most_shown(state)).next_multiple_of(finest))
+    }
+
+    /// Where regions are small, a large request has one of its own; and borders of granules are told by their addresses.
+    pub(crate) fn reservation(reserve: u64, size: u64) -> (u64, u64) {
+        (reserve.max(size), SMALL_SEGMENT)
+    }
+
+    pub(crate) fn granule<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        tier: Tier,
+        size: u64,
+    ) -> u64 {
+        // The granules of the hardened mode are chosen otherwise.
+        let Some(unit) = engine.unit().filter(|_| !engine.is_hardened()) else { return 0 };
+        if tier == Tier::Large && !self.shows(engine, arena, tier) {
+            // Free granules of two sizes do not join but in a view.
+            return SMALL_SEGMENT.next_multiple_of(unit);
+        }
+        engine.lock(arena).next_granule(tier, unit, size)
+    }
+
+    /// Serves a request from a view that is there already. Calls no driver.
+    pub(crate) fn search<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Option<DevicePtr> {
+        if !self.shows(engine, arena, request.tier) {
+            return None;
+        }
+        let mut state = engine.attend(arena, call);
+        let run = views::run_for(&*state, request.size)?;
+        let block = views::take_run(&mut *state, &run, request.size)?;
+        Some(engine.hand_out(&mut state, block, request.requested))
+    }
+
+    /// Takes memory for a request that misses: from the device while that holds next to nothing more than what is in use
+    /// needs; else what lies free in pieces is shown in one, and only what is missing is taken.
+    pub(crate) fn serve<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        request: &Request,
+        is_retry: bool,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        // What follows counts in granules.
+        engine.ask_unit()?;
+        if !self.shows(engine, arena, request.tier) {
+            return engine.grow(arena, request, is_retry, call);
+        }
+        if self.has_room_beyond_need(engine, arena, request)
+            && let Some(ptr) = engine.grow(arena, request, is_retry, call)?
+        {
+            return Ok(Some(ptr));
+        }
+        let shown = self.show(engine, arena, request, is_retry, call)?;
+        if shown.is_none() && !self.shows(engine, arena, request.tier) {
+            // The driver has just said that it maps nothing twice.
+            return engine.grow(arena, request, is_retry, call);
+        }
+        Ok(shown)
+    }
+
+    /// Whether what is held, with what a request would add to it, stays within the most that ever was needed, and a little.
+    fn has_room_beyond_need<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        request: &Request,
+    ) -> bool {
+        let in_use = engine.in_use();
+        let granule = self.granule(engine, arena, request.tier, request.size);
+        let missing = engine.lock(arena).missing_memory(request.tier, request.size, granule);
+        // The request itself may be refused, and then was not needed.
+        let most_needed = self.most_needed.fetch_max(in_use, Ordering::Relaxed).max(in_use);
+        let most = most_needed.max(in_use.saturating_add(request.size));
+        engine.held().saturating_add(missing.unwrap_or(request.size)) <= most + most / SLACK
+    }
+
+    /// Serves a request from a new view, taking what memory is missing.
+    fn show<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        request: &Request,
+        is_retry: bool,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        let _memory = engine.moving();
+        let mut granule = self.granule(engine, arena, request.tier, request.size);
+        if granule == 0 {
+            // The hardened mode was switched on a moment ago.
+            return engine.grow(arena, request, is_retry, call);
+        }
+        let finest = finest(engine).unwrap_or(granule);
+        // A smaller free end is not worth a mapping, unless the request would be refused.
+        let mut least = granule / LEAST_END;
+        let mut refused = u64::MAX;
+        for _ in 0..TRIES {
+            let mut state = engine.lock(arena);
+            let plan = plan_view(&*state, request.size, granule, least);
+            if plan.missing == 0 {
+                let home = plan.granules.iter().copied();
+                let taken = views::take_home(&mut *state, home, plan.skip, request.size);
+                drop(state);
+                return taken.map_or(Ok(None), |taken| self.map(engine, arena, request, plan, taken, call));
+            }
+            drop(state);
+            if plan.missing >= refused {
+                return Ok(None);
+            }
+            // A request that the whole device could not serve takes nothing from other streams.
+            let possible = engine.in_use().saturating_add(plan.missing) <= engine.total();
+            if possible && hand_over(engine, arena, (plan.missing, finest), call)? > 0 {
+                continue;
+            }
+            let stock = Request { size: plan.missing, segment_bytes: plan.missing, ..*request };
+            if !engine.stock(arena, &stock, granule, is_retry, call)? {
+                // There may be enough for what is missing, and not for whole granules of the usual size.
+                refused = plan.missing;
+                (granule, least) = (finest, 1);
+                continue;
+            }
+            // The new memory may do by itself, with what is free beside it.
+            if let Some(ptr) = engine.search(arena, request, call) {
+                return Ok(Some(ptr));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Makes a view, and serves a request from it. `taken` are the home bytes of the request, as busy.
+    fn map<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        request: &Request,
+        plan: Plan,
+        taken: Blocks,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        let Plan { granules, skip, .. } = plan;
+        leaving::bound(engine, arena, call);
+        let homes = granules.iter().map(|shown| {
+            let Shown { segment, addr, bytes, .. } = *shown;
+            Granule { segment, addr, bytes }
+        });
+        let (homes, mut taken): (Vec<_>, _) = (homes.collect(), Some(taken));
+        let mapped = engine.map_again(arena, &homes, request, call, |state, segment| {
+            let taken = taken.take().unwrap_or_default();
+            views::add_view(state, segment, granules, (skip, request.size), taken)
+        });
+        if let Some(taken) = taken {
+            views::give_home_back(&mut *engine.lock(arena), taken);
+        }
+        match mapped? {
+            Mapped::Served(ptr) => Ok(Some(ptr)),
+            Mapped::Refused => Ok(None),
+            Mapped::Unsupported => {
+                self.refused.store(true, Ordering::Relaxed);
+                Ok(None)
+            }
+        }
+    }
+}

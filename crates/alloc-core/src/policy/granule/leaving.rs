@@ -1,0 +1,128 @@
+//! Giving up what views show and no block uses, granule by granule.
+
+use super::memory::Memory;
+use super::shown::SlotState;
+use super::views::segment_blocks;
+use crate::error::Result;
+use crate::lifetimes::call::Call;
+use crate::memory::block::{Block, BlockId, SegmentId, State};
+use crate::policy::engine::{Engine, Part};
+use crate::policy::ground::Ground;
+use std::ops::Range;
+
+/// Views show at most this many times what the device holds.
+const MOST_SHOWN: u64 = 4;
+
+/// Mappings of a view, side by side, in which no block lives.
+#[derive(Debug)]
+struct Leaving {
+    segment: SegmentId,
+    slots: Range<usize>,
+    part: Part,
+}
+
+/// Keeps what an arena's views show within a multiple of what the device holds: where they show more, the parts leave that
+/// served nobody for the longest. A program whose sizes never repeat would map for ever, and search all of it.
+pub(super) fn bound<E: Engine<Memory>>(engine: &E, arena: &E::Arena, call: &Call<'_>) {
+    let most = engine.held().saturating_mul(MOST_SHOWN);
+    let beyond = || engine.lock(arena).memory().shown_bytes().saturating_sub(most);
+    if beyond() == 0 {
+        return;
+    }
+    // Enough that it is not done for every view. To wait is for where the device never was seen to be done with any of it.
+    let enough = |beyond: u64| beyond + most / MOST_SHOWN;
+    let mut outcome = give_up(engine, arena, enough(beyond()), true, call);
+    if beyond() > 0 && engine.may_wait(arena, call) {
+        outcome = outcome.and_then(|()| give_up(engine, arena, enough(beyond()), false, call));
+    }
+    if let Err(error) = outcome {
+        // The request does not depend on it.
+        engine.forget_error();
+        tracing::warn!(%error, "views show more than they should; it is tried again with the next one");
+    }
+}
+
+/// Gives up what an arena's views show and no block uses, so that it may leave, until that comes to `enough` bytes: what the
+/// device is known to be done with, and waits for nothing, or all of it, and blocks until the device is done with it; during
+/// a capture everything stays of which that is not known.
+pub(crate) fn give_up<E: Engine<Memory>>(
+    engine: &E,
+    arena: &E::Arena,
+    enough: u64,
+    only_past: bool,
+    call: &Call<'_>,
+) -> Result<()> {
+    let _memory = engine.moving();
+    let leaving = begin(&mut *engine.lock(arena), enough, only_past);
+    if leaving.is_empty() {
+        return Ok(());
+    }
+    let parts: Vec<Part> = leaving.iter().map(|leaving| leaving.part).collect();
+    let commit = |state: &mut E::State, number: usize, unmapped| {
+        let Leaving { segment, ref slots, part } = leaving[number];
+        state.memory_mut().end_leaving(segment, slots.clone(), part.addr, unmapped)
+    };
+    engine.unmap(arena, &parts, call, commit, |state| {
+        let empty = take_empty(state);
+        empty.into_iter().filter_map(|(segment, block)| state.remove_segment(segment, block)).collect()
+    })
+}
+
+/// Takes out of views what they show and no block uses, until that comes to `enough` bytes: first of those that served
+/// nobody for the longest. Nothing is served from there any more. With `only_past`, only what the device is known to be
+/// done with.
+fn begin(ground: &mut impl Ground<Memory>, enough: u64, only_past: bool) -> Vec<Leaving> {
+    let mut all: Vec<Leaving> = Vec::new();
+    let mut order: Vec<_> = (0..ground.memory().views().len()).collect();
+    order.sort_unstable_by_key(|view| ground.memory().views()[*view].used);
+    let mut left = enough;
+    for view in order {
+        if left == 0 {
+            break;
+        }
+        let segment = ground.memory().views()[view].segment;
+        let may_leave =
+            |block: &Block| block.state == State::Blank && (!only_past || ground.is_past(block.epoch));
+        let blank = segment_blocks(ground, segment).filter(|(_, block)| may_leave(block));
+        let blank: Vec<_> = blank.map(|(_, block)| (block.addr, block.end(), block.epoch)).collect();
+        let base = ground.segments()[segment].base;
+        let first = all.len();
+        for (number, (low, slot)) in ground.memory().views()[view].places(base).enumerate() {
+            let high = low + slot.shown.bytes;
+            let around = blank.iter().find(|(from, to, _)| *from <= low && high <= *to);
+            let Some((.., epoch)) = around.filter(|_| slot.state == SlotState::Mapped) else { continue };
+            left = left.saturating_sub(high - low);
+            match all[first..].last_mut() {
+                Some(Leaving { slots, part, .. }) if slots.end == number => {
+                    slots.end += 1;
+                    part.bytes += high - low;
+                    part.epoch = part.epoch.max(*epoch);
+                }
+                _ => {
+                    let slots = number..number + 1;
+                    let part = Part { addr: low, bytes: high - low, epoch: *epoch };
+                    all.push(Leaving { segment, slots, part });
+                }
+            }
+        }
+        for leaving in &all[first..] {
+            ground.memory_mut().begin_leaving(view, leaving.slots.clone());
+        }
+    }
+    all
+}
+
+/// Takes the views out that are nothing but addresses, with the one block of each.
+fn take_empty(ground: &mut impl Ground<Memory>) -> Vec<(SegmentId, BlockId)> {
+    let first = |segment: SegmentId| ground.segments()[segment].first;
+    let is_blank = |id: BlockId| {
+        let block = &ground.blocks()[id];
+        block.state == State::Blank && !block.is_split()
+    };
+    let gone = ground.memory().views().iter().filter(|view| {
+        is_blank(first(view.segment)) && view.slots.iter().all(|slot| slot.state == SlotState::Gone)
+    });
+    let empty: Vec<_> = gone.map(|view| (view.segment, first(view.segment))).collect();
+    ground.memory_mut().forget_views(&empty);
+    empty
+}

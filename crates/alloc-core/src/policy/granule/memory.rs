@@ -1,0 +1,279 @@
+//! What the `granule` policy remembers of an arena: the block that was freed last, where requests were served, and views.
+//!
+//! Programs often allocate what they have just freed. The last freed block of an arena is *parked*: not joined with its
+//! neighbours, in no index, and still in the address map; it is [`State::Busy`](crate::memory::block::State::Busy), so that
+//! nobody touches it. Only the short ways of `malloc` and `free` ever see it: whoever locks the arena for anything else, and a
+//! request of another size, first joins it with its neighbours. So parking decides which of several free places is taken, and
+//! nothing else.
+
+use super::borders::{AllBorders, Borders};
+use super::follow::{Follow, Served};
+use super::shown::{Blocks, Shown, Slot, SlotState, View};
+use crate::base::round::{SMALL_LIMIT, SMALL_SEGMENT};
+use crate::base::steps::Counted;
+use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, Tier};
+use crate::memory::segment::{Origin, Segment, SegmentTable};
+use crate::policy::hooks::{Elsewhere, Hooks};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+
+/// The parked block of an arena.
+#[derive(Debug)]
+struct Parked {
+    /// 0 while there is none.
+    size: u64,
+    block: BlockId,
+}
+
+impl Default for Parked {
+    fn default() -> Self {
+        Self { size: 0, block: BlockId::NONE }
+    }
+}
+
+/// What the `granule` policy remembers of an arena. A policy of a program's own that wraps that one names it as its
+/// [`Policy::Memory`](crate::policy::Policy::Memory).
+#[derive(Debug, Default)]
+pub struct Memory {
+    parked: Parked,
+    /// Where requests were served before.
+    follow: Follow,
+    /// Which granules views may show, and what is free of them.
+    borders: AllBorders,
+    views: Vec<View>,
+    /// The home blocks of each live block in a view.
+    lent: FxHashMap<BlockId, Blocks>,
+    /// Nothing is served from views any more: the default pool has a sleep tag.
+    closed: bool,
+    /// Bytes that all views show.
+    bytes: u64,
+    /// How many requests views served.
+    served: u64,
+}
+
+/// Whether the borders of a segment's granules are known: those of a large growable one.
+pub(super) fn granule_of(segment: &Segment) -> Option<u64> {
+    match segment.origin {
+        Origin::Growable { granule, .. }
+            if segment.tier == Tier::Large && segment.base.is_multiple_of(SMALL_SEGMENT) =>
+        {
+            Some(granule)
+        }
+        _ => None,
+    }
+}
+
+impl Memory {
+    pub(super) fn borders(&self) -> &AllBorders {
+        &self.borders
+    }
+
+    pub(super) fn views(&self) -> &[View] {
+        &self.views
+    }
+
+    /// The home blocks of each live block in a view.
+    pub(super) fn lent(&self) -> &FxHashMap<BlockId, Blocks> {
+        &self.lent
+    }
+
+    /// Bytes that all views show.
+    pub(super) fn shown_bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The place of a view from which requests may be served.
+    pub(super) fn place_of(&self, segment: SegmentId) -> Option<usize> {
+        self.views.iter().counted().position(|view| view.segment == segment && !self.closed)
+    }
+
+    /// A view begins to show granules.
+    pub(super) fn add_view(&mut self, segment: SegmentId, granules: Vec<Shown>) {
+        for shown in &granules {
+            self.bytes += shown.bytes;
+            if let Some(borders) = self.borders.get_mut(shown.segment) {
+                borders.show(shown.number);
+            }
+        }
+        let slots = granules.into_iter().map(|shown| Slot { shown, state: SlotState::Mapped }).collect();
+        self.served += 1;
+        self.views.push(View { segment, slots, used: self.served });
+    }
+
+    /// The slots of the view at `place`, which do not change until they are [back](Self::serve).
+    pub(super) fn take_slots(&mut self, place: usize) -> Vec<Slot> {
+        std::mem::take(&mut self.views[place].slots)
+    }
+
+    /// A view serves a request. Returns its segment.
+    pub(super) fn serve(&mut self, place: usize, slots: Vec<Slot>) -> SegmentId {
+        self.served += 1;
+        let view = &mut self.views[place];
+        (view.slots, view.used) = (slots, self.served);
+        view.segment
+    }
+
+    /// A block in a view lives, and uses the bytes of these at home.
+    pub(super) fn lend(&mut self, block: BlockId, home: Blocks) {
+        self.lent.insert(block, home);
+    }
+
+    /// It does not any more. Returns them.
+    pub(super) fn end_loan(&mut self, block: BlockId) -> Blocks {
+        self.lent.remove(&block).unwrap_or_default()
+    }
+
+    /// What the view at `place` shows in `slots` is about to be unmapped; nothing is served from there any more.
+    pub(super) fn begin_leaving(&mut self, place: usize, slots: Range<usize>) {
+        for slot in &mut self.views[place].slots[slots] {
+            slot.state = SlotState::Leaving;
+        }
+    }
+
+    /// What a view shows in `slots`, the first at `at`, is mapped no more, or still is. Returns the addresses.
+    pub(super) fn end_leaving(
+        &mut self,
+        segment: SegmentId,
+        slots: Range<usize>,
+        mut at: u64,
+        unmapped: bool,
+    ) -> Vec<u64> {
+        let Some(view) = self.views.iter_mut().find(|view| view.segment == segment) else {
+            unreachable!("a view stays for as long as a mapping leaves it")
+        };
+        let mut places = Vec::new();
+        for slot in &mut view.slots[slots] {
+            debug_assert_eq!(slot.state, SlotState::Leaving, "each leaves once");
+            slot.state = if unmapped { SlotState::Gone } else { SlotState::Mapped };
+            if unmapped {
+                self.bytes -= slot.shown.bytes;
+                if let Some(borders) = self.borders.get_mut(slot.shown.segment) {
+                    borders.hide(slot.shown.number);
+                }
+            }
+            places.push(at);
+            at += slot.shown.bytes;
+        }
+        places
+    }
+
+    /// These views are no more.
+    pub(super) fn forget_views(&mut self, gone: &[(SegmentId, BlockId)]) {
+        self.views.retain(|view| gone.iter().all(|(segment, _)| *segment != view.segment));
+    }
+
+    #[inline(never)]
+    fn log(&mut self, block: &Block) {
+        if !self.borders.is_empty() {
+            self.follow.note(Served { size: block.size, segment: block.segment, addr: block.addr });
+        }
+    }
+}
+
+impl Hooks for Memory {
+    #[inline(always)]
+    fn inserted(&mut self, block: &Block, id: BlockId) {
+        if let Some(borders) = self.borders.get_mut(block.segment) {
+            borders.set(block, id);
+        }
+    }
+
+    #[inline(always)]
+    fn removed(&mut self, blocks: &BlockTable, id: BlockId) {
+        self.inserted(&blocks[id], BlockId::NONE);
+    }
+
+    #[inline(always)]
+    fn follows(&self, size: u64) -> bool {
+        size > SMALL_LIMIT
+    }
+
+    fn place(&mut self, size: u64) -> Option<(SegmentId, u64)> {
+        self.follow.place(size)
+    }
+
+    #[inline(always)]
+    fn gave(&mut self, block: &Block) {
+        if block.size > SMALL_LIMIT {
+            self.log(block);
+        }
+    }
+
+    #[inline(always)]
+    fn parks(&self) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn park(&mut self, block: &Block, id: BlockId) {
+        self.parked = Parked { size: block.size, block: id };
+    }
+
+    #[inline(always)]
+    fn has_parked(&self) -> bool {
+        self.parked.size != 0
+    }
+
+    #[inline(always)]
+    fn take_parked(&mut self, size: Option<u64>) -> Option<BlockId> {
+        let taken = size.map_or(self.parked.size != 0, |size| self.parked.size == size);
+        taken.then(|| {
+            self.parked.size = 0;
+            self.parked.block
+        })
+    }
+
+    #[inline(always)]
+    fn lends(&self, segments: &SegmentTable, id: SegmentId) -> bool {
+        segments.is_view(id)
+    }
+
+    fn segment_added(&mut self, id: SegmentId, segment: &Segment) {
+        if let Some(granule) = granule_of(segment) {
+            self.borders.insert(id, Borders::new(segment.base, granule));
+        }
+    }
+
+    fn segment_removed(&mut self, id: SegmentId) {
+        self.borders.remove(id);
+    }
+
+    fn keeps(&self, segment: SegmentId, addr: u64) -> bool {
+        self.borders.get(segment).is_some_and(|borders| borders.views(borders.number(addr)) > 0)
+    }
+
+    /// One with a granule's first or last byte is found at once; for others the blocks are gone through, from the nearest
+    /// such one below.
+    fn below(&self, blocks: &BlockTable, segment: SegmentId, addr: u64) -> Option<BlockId> {
+        let borders = self.borders.get(segment)?;
+        let number = borders.number(addr);
+        let (first, last) = borders.holders(number);
+        let holds = |id: &BlockId| blocks[*id].addr <= addr && addr < blocks[*id].end();
+        first.filter(holds).or(last.filter(holds)).or_else(|| borders.nearest(number))
+    }
+
+    /// Without a place of its own a small request is served from the small tier only because that keeps small blocks out of
+    /// large holes. Who names a place knows better.
+    fn crosses_tiers(&self) -> bool {
+        true
+    }
+
+    fn stay_at_home(&mut self, home: bool) {
+        self.closed = home;
+    }
+
+    fn unkeepable(&self) -> Option<&'static str> {
+        (!self.lent.is_empty()).then_some(
+            "blocks of it lie in views, whose places cannot be kept; make checkpoints of memory pools, or with policy:pytorch",
+        )
+    }
+
+    fn homes(&self, segments: &SegmentTable, block: &Block) -> Vec<Elsewhere> {
+        let Some(view) = self.views.iter().find(|view| view.segment == block.segment) else {
+            return Vec::new();
+        };
+        let touched = view.mappings(segments[view.segment].base);
+        let touched = touched.filter(|(at, shown)| *at < block.end() && block.addr < *at + shown.bytes);
+        touched.map(|(at, shown)| (at, shown.segment, shown.addr..shown.addr + shown.bytes)).collect()
+    }
+}

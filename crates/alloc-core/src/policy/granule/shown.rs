@@ -1,0 +1,73 @@
+//! What views show: granules by their homes.
+
+use crate::memory::block::{BlockId, SegmentId};
+use smallvec::SmallVec;
+
+/// A granule by its home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) segment: SegmentId,
+    pub(crate) number: usize,
+    /// Its home address.
+    pub(crate) addr: u64,
+    pub(crate) bytes: u64,
+}
+
+/// A place in a view, for one granule.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) shown: Shown,
+    pub(crate) state: SlotState,
+}
+
+/// Whether the granule of a slot is mapped there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotState {
+    Mapped,
+    /// It is being unmapped; nothing is served from it any more.
+    Leaving,
+    /// Only addresses are left.
+    Gone,
+}
+
+/// One view: the granules that it shows, in order.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) segment: SegmentId,
+    pub(crate) slots: Vec<Slot>,
+    /// When it last served a request, counted in requests that views served.
+    pub(crate) used: u64,
+}
+
+impl View {
+    /// First address of each mapping, and the granule.
+    pub(crate) fn mappings(&self, base: u64) -> impl Iterator<Item = (u64, &Shown)> {
+        let mapped = |(_, slot): &(u64, &Slot)| slot.state == SlotState::Mapped;
+        self.places(base).filter(mapped).map(|(at, slot)| (at, &slot.shown))
+    }
+
+    /// The slots, and their addresses.
+    pub(crate) fn places(&self, base: u64) -> impl Iterator<Item = (u64, &Slot)> {
+        self.slots.iter().scan(base, |at, slot| {
+            let here = *at;
+            *at += slot.shown.bytes;
+            Some((here, slot))
+        })
+    }
+}
+
+/// Home blocks of a block in a view.
+pub(crate) type Blocks = SmallVec<[BlockId; 8]>;
+
+/// Bytes of a view that can serve a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    /// Place of the view.
+    pub(crate) view: usize,
+    /// The first granule of which it uses something.
+    pub(crate) first: usize,
+    /// Bytes of that granule which it leaves out.
+    pub(crate) skip: u64,
+    /// Bytes in it beyond those that are wanted.
+    pub(crate) spare: u64,
+}

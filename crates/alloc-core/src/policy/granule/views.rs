@@ -1,0 +1,205 @@
+//! Views: free granules in another order.
+//!
+//! Free memory may be enough for a request and lie in pieces. A *view* is address space in which whole granules of an
+//! arena's growable segments are mapped a second time, side by side; where they were mapped first, their *home*, they
+//! stay mapped. A block in a view is a run of bytes whose home bytes are all free: those are [`State::Lent`] while it lives, and
+//! free again after it. What of a view no block uses is [`State::Blank`].
+//!
+//! Nothing is unmapped when memory changes its place like that, so nothing has to be waited for: on its own stream memory
+//! is used in the stream's order, whatever its address. Once there, a view costs no driver call.
+
+use super::borders::FreePart;
+use super::home::{free_part_of, free_range};
+use super::memory::Memory;
+use super::shown::{Blocks, Run, Shown, Slot, SlotState};
+use crate::base::steps::Counted;
+use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, State};
+use crate::memory::segment::Segment;
+use crate::policy::ground::Ground;
+use crate::watch::snapshot::Action;
+use smallvec::SmallVec;
+
+/// The blocks of a segment, ascending.
+pub(super) fn segment_blocks(
+    ground: &impl Ground<Memory>,
+    id: SegmentId,
+) -> impl Iterator<Item = (BlockId, &Block)> {
+    ground.blocks().upwards(ground.segments()[id].first).counted()
+}
+
+/// The run of some view that fits `size` best.
+pub(crate) fn run_for(ground: &impl Ground<Memory>, size: u64) -> Option<Run> {
+    let runs = (0..ground.memory().views().len()).flat_map(|view| runs(ground, view));
+    let fits = runs.filter(|(_, bytes)| *bytes >= size);
+    fits.map(|(run, bytes)| Run { spare: bytes - size, ..run }).min_by_key(|run| run.spare)
+}
+
+/// The free runs of a view that cross from one granule to the next, with their bytes. Others are free at home, too, in
+/// one piece.
+fn runs(ground: &impl Ground<Memory>, view: usize) -> impl Iterator<Item = (Run, u64)> {
+    let mut found: SmallVec<[(Run, u64); 4]> = SmallVec::new();
+    let mut open: Option<(Run, u64)> = None;
+    for (first, Slot { shown, state }) in ground.memory().views()[view].slots.iter().enumerate().counted() {
+        if *state != SlotState::Mapped {
+            found.extend(open.take());
+            continue;
+        }
+        let FreePart { prefix, suffix } = free_part_of(ground, shown);
+        if let Some((_, bytes)) = &mut open {
+            *bytes += prefix;
+        }
+        if prefix == shown.bytes && open.is_some() {
+            continue;
+        }
+        found.extend(open.take());
+        let run = Run { view, first, skip: shown.bytes - suffix, spare: 0 };
+        open = (suffix > 0).then_some((run, suffix));
+    }
+    found.extend(open);
+    found.into_iter()
+}
+
+/// Takes the home bytes of `size` bytes from `skip` on in `granules` out of the free ones, as busy. Nothing is taken where
+/// some are not free.
+pub(crate) fn take_home(
+    ground: &mut impl Ground<Memory>,
+    granules: impl IntoIterator<Item = Shown>,
+    skip: u64,
+    size: u64,
+) -> Option<Blocks> {
+    let mut ranges: SmallVec<[(Shown, u64, u64); 8]> = SmallVec::new();
+    let mut left = size;
+    let mut from = skip;
+    for shown in granules {
+        if left == 0 {
+            break;
+        }
+        let bytes = (shown.bytes - from).min(left);
+        let (low, high) = (shown.addr + from, shown.addr + from + bytes);
+        free_range(ground, shown.segment, low, high)?;
+        ranges.push((shown, low, high));
+        (left, from) = (left - bytes, 0);
+    }
+    if left > 0 {
+        return None;
+    }
+    let take = |(shown, low, high): (Shown, u64, u64)| {
+        // An earlier range may have cut the block that held this one.
+        let Some(holder) = free_range(ground, shown.segment, low, high) else {
+            unreachable!("it was free a moment ago")
+        };
+        ground.take_range(holder, low, high)
+    };
+    Some(ranges.into_iter().map(take).collect())
+}
+
+/// Serves `size` bytes from a run, if its home bytes are free. Returns the block, in no index.
+pub(crate) fn take_run(ground: &mut impl Ground<Memory>, run: &Run, size: u64) -> Option<BlockId> {
+    let view = &ground.memory().views()[run.view];
+    let below: u64 = view.slots[..run.first].iter().map(|slot| slot.shown.bytes).sum();
+    let at = ground.segments()[view.segment].base + below + run.skip;
+    take_shown(ground, run, at, size)
+}
+
+/// Serves the `size` bytes at `addr` of a view, if their home bytes are free. Returns the block, in no index.
+pub(crate) fn take_in_view(
+    ground: &mut impl Ground<Memory>,
+    segment: SegmentId,
+    addr: u64,
+    size: u64,
+) -> Option<BlockId> {
+    let view = ground.memory().place_of(segment)?;
+    let base = ground.segments()[segment].base;
+    if addr < base {
+        // Another segment had the number when the place was noted.
+        return None;
+    }
+    let (first, at) = ground.memory().views()[view]
+        .places(base)
+        .enumerate()
+        .find_map(|(first, (at, slot))| (addr < at + slot.shown.bytes).then_some((first, at)))?;
+    take_shown(ground, &Run { view, first, skip: addr - at, spare: 0 }, addr, size)
+}
+
+fn take_shown(ground: &mut impl Ground<Memory>, run: &Run, at: u64, size: u64) -> Option<BlockId> {
+    // What a view shows does not change while its bytes are taken.
+    let slots = ground.memory_mut().take_slots(run.view);
+    let mapped = |slot: &Slot| (slot.state == SlotState::Mapped).then_some(slot.shown);
+    let taken = take_home(ground, slots[run.first..].iter().map_while(mapped), run.skip, size);
+    let segment = ground.memory_mut().serve(run.view, slots);
+    Some(lend(ground, segment, at, size, taken?))
+}
+
+/// A new view with these granules, from which a request gets its block at once. `taken` are the home bytes of `size`
+/// bytes from `skip` on.
+pub(crate) fn add_view(
+    ground: &mut impl Ground<Memory>,
+    segment: Segment,
+    granules: Vec<Shown>,
+    (skip, size): (u64, u64),
+    taken: Blocks,
+) -> BlockId {
+    let base = segment.base;
+    let (id, _) = ground.add_segment(segment, State::Blank);
+    ground.memory_mut().add_view(id, granules);
+    lend(ground, id, base + skip, size, taken)
+}
+
+/// Cuts the block at `at` out of a view's blank space; `taken` are its home bytes.
+fn lend(ground: &mut impl Ground<Memory>, view: SegmentId, at: u64, size: u64, taken: Blocks) -> BlockId {
+    let holds = |block: &Block| block.addr <= at && at + size <= block.end();
+    let found = segment_blocks(ground, view).find(|(_, block)| holds(block)).map(|(id, _)| id);
+    let Some(blank) = found else { unreachable!("a view's bytes are blank while their home is free") };
+    debug_assert_eq!(
+        ground.blocks()[blank].state,
+        State::Blank,
+        "a view's bytes are blank while their home is free"
+    );
+    for id in &taken {
+        ground.blocks_mut()[*id].state = State::Lent;
+        ground.note_change(Action::SegmentUnmap, *id);
+    }
+    let mut id = blank;
+    let below = at - ground.blocks()[blank].addr;
+    if below > 0 {
+        id = ground.cut_above(blank, below, State::Busy);
+    }
+    if size < ground.blocks()[id].size {
+        ground.cut_above(id, size, State::Blank);
+    }
+    ground.blocks_mut()[id].state = State::Busy;
+    ground.memory_mut().lend(id, taken);
+    ground.note_change(Action::SegmentMap, id);
+    id
+}
+
+/// A block in a view is free: so are its home bytes, which the device may use up to the block's epoch.
+#[cold]
+pub(crate) fn end_loan(ground: &mut impl Ground<Memory>, mut id: BlockId) {
+    let epoch = ground.blocks()[id].epoch;
+    ground.note_change(Action::SegmentUnmap, id);
+    for home in ground.memory_mut().end_loan(id) {
+        let block = &mut ground.blocks_mut()[home];
+        block.epoch = block.epoch.max(epoch);
+        ground.note_change(Action::SegmentMap, home);
+        ground.return_free(home);
+    }
+    let blocks = ground.blocks_mut();
+    let blank = |blocks: &BlockTable, id: BlockId| id.some().filter(|id| blocks[*id].state == State::Blank);
+    blocks[id].state = State::Blank;
+    if let Some(below) = blank(blocks, blocks[id].prev) {
+        blocks.absorb_above(below, id);
+        id = below;
+    }
+    if let Some(above) = blank(blocks, blocks[id].next) {
+        blocks.absorb_above(id, above);
+    }
+    blocks[id].requested = 0;
+}
+
+/// Home bytes that could not be shown are free again.
+pub(crate) fn give_home_back(ground: &mut impl Ground<Memory>, taken: Blocks) {
+    for id in taken {
+        ground.return_free(id);
+    }
+}
