@@ -55,7 +55,7 @@ class Duration(ctypes.Structure):
     _fields_ = [(name, c_int64) for name in ("total", "max", "min", "count")]
 
 
-_SHAPES = {"number": c_int64, "stat": Stat, "array": StatArray, "time": Duration}
+_SHAPES: dict[str, Any] = {"number": c_int64, "stat": Stat, "array": StatArray, "time": Duration}
 
 
 class DeviceStats(_Sized):
