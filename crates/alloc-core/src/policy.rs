@@ -131,9 +131,11 @@ impl Rung {
 pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// The index of free blocks it searches.
     type Index: PlacementIndex;
-    /// What it remembers of each arena: `()` is nothing. With the [`GranuleMemory`] of the `granule` policy a block that was just freed
-    /// serves the next request of exactly its size, whatever else would fit; requests are served where they were before; and
-    /// free granules are shown side by side in a second place before memory is taken from the device.
+    /// What it remembers of each arena: `()` is nothing.
+    ///
+    /// With the [`GranuleMemory`] of the `granule` policy a block that was just freed serves the next request of exactly its
+    /// size, whatever else would fit. Requests are served where they were before. Free granules are shown side by side in a
+    /// second place before memory is taken from the device.
     type Memory: ArenaMemory;
 
     /// Its name in configuration and reports.

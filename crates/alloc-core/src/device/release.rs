@@ -132,7 +132,8 @@ impl DeviceAllocator {
         Ok(enough)
     }
 
-    /// Gives back cached large segments by age until held memory is under the policy's threshold. `false` where nothing was given back.
+    /// Gives back cached large segments by age until held memory is under the policy's threshold. `false` where nothing was
+    /// given back.
     pub(super) fn collect_garbage(&self, call: &Call<'_>) -> Result<bool> {
         let (held, allowed) = {
             let state = self.state.lock();
