@@ -197,9 +197,11 @@ impl ArenaState {
 
     /// Decides by `policy` from here on.
     pub(crate) fn set_policy(&mut self, policy: Chosen) {
-        self.policy = if self.pool.sleeps { policy.growing() } else { policy };
-        self.oversize = self.policy.oversize();
-        self.placement.placed_mut().follow(&*self.policy);
+        let policy = if self.pool.sleeps { policy.growing() } else { policy };
+        // First: it refuses a policy of another type, and what is remembered belongs to the placement's.
+        self.placement.placed_mut().follow(&*policy);
+        self.oversize = policy.oversize();
+        self.policy = policy;
     }
 
     /// The arena of a retired stream is `stream`'s from here on.

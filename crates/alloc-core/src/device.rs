@@ -188,7 +188,7 @@ pub struct DeviceAllocator {
     uncached: Uncached,
     exchange: Exchange,
     quarantine: Mutex<Quarantine>,
-    /// The unit of its virtual memory, once hardened mode has asked for it.
+    /// The unit of its virtual memory, once the hardened mode or the policy has asked for it.
     minimum_granule: OnceLock<u64>,
     /// How its policy gets memory for a miss.
     supply: Supply,

@@ -30,8 +30,9 @@
 //! api        what a program has in its hands: allocator, buffers, pools, graphs
 //! device     one device: requests, misses, captures, limits      host    pinned host memory
 //! arena      one pool and one stream: blocks under one lock; the pools; the directory of both
+//! policy     the decisions, and what they need to remember
 //! lifetimes  streams, captures and processes that still use memory
-//! features   budgets, sleep, sharing, hardened and uncached memory      policy  the decisions
+//! features   budgets, sleep, sharing, hardened and uncached memory
 //! memory     tables: blocks, free blocks, segments, regions, addresses
 //! error      what is answered when something cannot be done
 //! watch      counts, history, snapshots, reports, observers

@@ -4,6 +4,7 @@
 use alloc_core::CachingAllocator;
 use alloc_core::backend::{BackendError, CaptureMode, ErrorKind, Result, VirtualMemory};
 use alloc_core::config::{MemoryLimit, Settings};
+use alloc_core::device::SegmentChange;
 use alloc_core::error::AllocError;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, SleepTag, Tags};
@@ -16,6 +17,7 @@ use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::of;
 use granule_tests::views::{Aliases, Numbers, allocator, pieces};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
@@ -288,8 +290,19 @@ fn granules_handed_over_are_counted() {
     assert!(allocator.stats(DEVICE).unwrap().granule.granules_moved >= 12, "24 MiB moved");
 }
 
+/// The address of a block, or nothing where there is no memory for it.
+fn served(allocator: &Allocator, bytes: u64, stream: Stream) -> Option<DevicePtr> {
+    match allocator.malloc(bytes, stream) {
+        Ok(ptr) => Some(ptr),
+        Err(error) => {
+            assert!(error.is_out_of_memory(), "{error}");
+            None
+        }
+    }
+}
+
 /// A program whose sizes never repeat: it needs new views for ever. Returns the most that was mapped at a time.
-fn unlike(rig: &Rig, allocator: &Allocator, stream: Stream, steps: usize) -> u64 {
+fn unlike(rig: &Rig, allocator: &Allocator, steps: usize, ask: impl Fn(u64) -> Option<DevicePtr>) -> u64 {
     let mut numbers = Numbers(88_172_645_463_325_252);
     let mut live: Vec<(DevicePtr, u64)> = Vec::new();
     let (mut sum, mut most) = (0, 0);
@@ -300,12 +313,9 @@ fn unlike(rig: &Rig, allocator: &Allocator, stream: Stream, steps: usize) -> u64
             sum -= bytes;
         }
         let bytes = MIB + numbers.below(300 * MIB);
-        match allocator.malloc(bytes, stream) {
-            Ok(ptr) => {
-                live.push((ptr, bytes));
-                sum += bytes;
-            }
-            Err(error) => assert!(error.is_out_of_memory(), "{error}"),
+        if let Some(ptr) = ask(bytes) {
+            live.push((ptr, bytes));
+            sum += bytes;
         }
         let usage = rig.device.usage();
         most = most.max(usage.bytes(Call::Map) - usage.bytes(Call::Unmap));
@@ -322,7 +332,7 @@ fn unlike(rig: &Rig, allocator: &Allocator, stream: Stream, steps: usize) -> u64
 fn what_views_show_is_bounded() {
     let rig = Rig::openreg(of(8192));
     let (allocator, stream) = (allocator(&rig), rig.stream());
-    let most = unlike(&rig, &allocator, stream, 6_000);
+    let most = unlike(&rig, &allocator, 6_000, |bytes| served(&allocator, bytes, stream));
     // At home, in views, and the one that is being made.
     assert!(most <= 6 * 8192 * MIB, "{} MiB were mapped at a time", most / MIB);
     rig.nothing_is_left(&allocator);
@@ -335,9 +345,32 @@ fn a_bound_that_cannot_be_kept_refuses_nothing() {
     let (allocator, stream) = (allocator(&rig), rig.new_stream());
     let capture = rig.backend.capture().unwrap();
     capture.begin(stream, CaptureMode::Relaxed).unwrap();
-    let most = unlike(&rig, &allocator, stream, 2_500);
+    let most = unlike(&rig, &allocator, 2_500, |bytes| served(&allocator, bytes, stream));
     capture.end(stream).expect("nobody disturbed the capture");
     assert!(most > 5 * 8192 * MIB, "{} MiB: the bound was passed", most / MIB);
+    rig.nothing_is_left(&allocator);
+}
+
+/// Views that are over the bound leave while a request has taken what its own view is to show. An observer that panics when it
+/// hears of that keeps none of it.
+#[test]
+fn a_panic_while_views_leave_for_a_new_one_loses_nothing() {
+    let rig = Rig::openreg(of(8192));
+    let (allocator, stream) = (allocator(&rig), rig.stream());
+    let (heard, panics) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let told = Arc::clone(&panics);
+    allocator.hooks().on_segment(move |event| {
+        if event.change == SegmentChange::Detaching && heard.fetch_add(1, Ordering::Relaxed) % 5 == 4 {
+            told.fetch_add(1, Ordering::Relaxed);
+            // Without a word on the terminal.
+            resume_unwind(Box::new("the observer has a bug"));
+        }
+    });
+    unlike(&rig, &allocator, 3_000, |bytes| {
+        catch_unwind(AssertUnwindSafe(|| served(&allocator, bytes, stream))).unwrap_or_default()
+    });
+    assert!(panics.load(Ordering::Relaxed) > 5, "views left beside requests");
+    while catch_unwind(AssertUnwindSafe(|| allocator.empty_cache().unwrap())).is_err() {}
     rig.nothing_is_left(&allocator);
 }
 

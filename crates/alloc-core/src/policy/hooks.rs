@@ -1,7 +1,7 @@
 //! What a policy may remember of an arena, and what the arena tells it.
 //!
-//! Every hook has a default that does nothing: a policy that remembers nothing ([`()`](unit)) costs nothing, because its type
-//! is known where requests are served. What a policy does with blocks, segments and free memory it does through
+//! Every hook has a default that does nothing. A policy of this crate that remembers nothing ([`()`](unit)) costs nothing,
+//! because its type is known where requests are served; that of a program is asked through a table. What a policy does with blocks, segments and free memory it does through
 //! [`Ground`](super::ground::Ground).
 
 use crate::memory::block::{Block, BlockId, BlockTable, SegmentId};

@@ -3,8 +3,8 @@
 use crate::Arguments;
 use crate::peer::Peer;
 use anyhow::Result;
-use serde_json::{Value, json};
 use granule_snapshot::trace::{Event, Trace};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};

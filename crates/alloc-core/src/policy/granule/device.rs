@@ -223,19 +223,17 @@ impl Device {
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let Plan { granules, skip, .. } = plan;
+        let mut home = Home { engine, arena, taken };
         leaving::bound(engine, arena, call);
         let homes = granules.iter().map(|shown| {
             let Shown { segment, addr, bytes, .. } = *shown;
             Granule { segment, addr, bytes }
         });
-        let (homes, mut taken): (Vec<_>, _) = (homes.collect(), Some(taken));
+        let homes: Vec<_> = homes.collect();
         let mapped = engine.map_again(arena, &homes, request, call, |state, segment| {
-            let taken = taken.take().unwrap_or_default();
+            let taken = std::mem::take(&mut home.taken);
             views::add_view(state, segment, granules, (skip, request.size), taken)
         });
-        if let Some(taken) = taken {
-            views::give_home_back(&mut *engine.lock(arena), taken);
-        }
         match mapped? {
             Mapped::Served(ptr) => Ok(Some(ptr)),
             Mapped::Refused => Ok(None),
@@ -243,6 +241,22 @@ impl Device {
                 self.refused.store(true, Ordering::Relaxed);
                 Ok(None)
             }
+        }
+    }
+}
+
+/// The home bytes of a request, as busy, while a view is made for it. What is not shown in the end is free again, also where
+/// code of the program panics meanwhile.
+struct Home<'a, E: Engine<Memory>> {
+    engine: &'a E,
+    arena: &'a E::Arena,
+    taken: Blocks,
+}
+
+impl<E: Engine<Memory>> Drop for Home<'_, E> {
+    fn drop(&mut self) {
+        if !self.taken.is_empty() {
+            views::give_home_back(&mut *self.engine.lock(self.arena), std::mem::take(&mut self.taken));
         }
     }
 }

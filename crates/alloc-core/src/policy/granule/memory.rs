@@ -157,9 +157,10 @@ impl Memory {
         places
     }
 
-    /// These views are no more.
+    /// These views are no more. They are in the order of all.
     pub(super) fn forget_views(&mut self, gone: &[(SegmentId, BlockId)]) {
-        self.views.retain(|view| gone.iter().all(|(segment, _)| *segment != view.segment));
+        let mut gone = gone.iter().peekable();
+        self.views.retain(|view| gone.next_if(|(segment, _)| *segment == view.segment).is_none());
     }
 
     #[inline(never)]
