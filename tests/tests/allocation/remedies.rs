@@ -43,6 +43,24 @@ fn all_callbacks_run<P: Policy>() {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
+/// Two threads missed at once. The one that comes second is served from what the first has taken, as if it had asked later.
+fn what_another_thread_took_since_the_miss_serves<P: Policy>() {
+    let (device, allocator, stream) = with_policy::<P>(of_bytes(64 * MIB), Settings::default());
+    let (weak, first) = (Arc::downgrade(&allocator), AtomicBool::new(true));
+    // It runs after the miss, and before memory is taken.
+    allocator.hooks().on_low_memory(move || {
+        if first.swap(false, Ordering::SeqCst)
+            && let Some(allocator) = weak.upgrade()
+        {
+            std::thread::spawn(move || allocator.malloc(MIB / 2, stream).unwrap()).join().unwrap();
+        }
+        false
+    });
+    allocator.malloc(MIB / 2, stream).unwrap();
+    let taken = device.calls().get(Call::Malloc) + device.calls().get(Call::CreatePhysical);
+    assert_eq!(taken, 1, "one segment serves both");
+}
+
 /// A request was refused while another thread was giving the memory it needed back.
 fn memory_in_another_threads_hands_is_waited_for<P: Policy>() {
     for settings in both() {
@@ -276,6 +294,7 @@ fn a_request_is_refused_in_the_end_while_others_never_rest<P: Policy>() {
 granule_tests::for_each_policy!(
     callbacks_run_before_the_device_is_asked,
     all_callbacks_run,
+    what_another_thread_took_since_the_miss_serves,
     memory_in_another_threads_hands_is_waited_for,
     leftovers_are_tried_before_the_rest_is_given_back,
     one_refusal_of_the_driver_does_not_fail_a_request_that_fits,

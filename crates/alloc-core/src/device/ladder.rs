@@ -121,7 +121,7 @@ impl DeviceAllocator {
         };
         // A pool's own source may itself wait for other threads.
         let turn = if has_source { None } else { self.growing.take(number) };
-        if turn.as_ref().is_some_and(|turn| turn.waited)
+        if turn.as_ref().is_some_and(|turn| turn.after_another)
             && let Some(ptr) = self.search(arena, request, false, call)
         {
             return Ok(Some(ptr));

@@ -88,7 +88,11 @@ fn one_turn_at_a_time() {
                 assert!(!inside.swap(true, Ordering::Relaxed), "alone");
                 let before = done.load(Ordering::Relaxed);
                 done.store(before + 1, Ordering::Relaxed);
-                assert!(!turn.waited || before > 0, "who waited sees what the other did");
+                assert_eq!(
+                    turn.after_another,
+                    before > 0,
+                    "who comes later knows, and sees what the other did"
+                );
                 inside.store(false, Ordering::Relaxed);
                 drop(turn);
             }

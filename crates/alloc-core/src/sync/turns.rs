@@ -4,19 +4,40 @@
 use super::primitives::{Condvar, Mutex, MutexGuard};
 use super::{assert_unlocked, thread_local};
 use std::cell::Cell;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
     /// Whether the thread has a turn somewhere: code that is called meanwhile must not wait for another.
     static HAS_ONE: Cell<bool> = const { Cell::new(false) };
+    /// The thread's number, or 0 before it took its first turn.
+    static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
 /// One turn at a time for each key.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    taken: Mutex<BTreeSet<u16>>,
+    /// Whose turn it is, or was last.
+    all: Mutex<BTreeMap<u16, Last>>,
     ended: Condvar,
+}
+
+#[derive(Debug)]
+struct Last {
+    thread: u64,
+    is_taken: bool,
+}
+
+/// The calling thread's number.
+fn number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NUMBER.with(|number| {
+        if number.get() == 0 {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        number.get()
+    })
 }
 
 /// A turn, until this is dropped.
@@ -24,8 +45,8 @@ pub(crate) struct Turns {
 pub(crate) struct Turn<'t> {
     turns: &'t Turns,
     key: u16,
-    /// Whether another thread had it, so that things may have changed.
-    pub(crate) waited: bool,
+    /// Whether another thread had the turn before, so that things may have changed since this one looked.
+    pub(crate) after_another: bool,
 }
 
 impl Turns {
@@ -36,25 +57,25 @@ impl Turns {
             return None;
         }
         assert_unlocked();
-        let mut taken = self.lock();
-        let mut waited = false;
-        while taken.contains(&key) {
-            waited = true;
-            taken = self.ended.wait(taken).unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.lock();
+        while all.get(&key).is_some_and(|last| last.is_taken) {
+            all = self.ended.wait(all).unwrap_or_else(PoisonError::into_inner);
         }
-        taken.insert(key);
+        let last = all.insert(key, Last { thread: number(), is_taken: true });
         HAS_ONE.with(|has_one| has_one.set(true));
-        Some(Turn { turns: self, key, waited })
+        Some(Turn { turns: self, key, after_another: last.is_some_and(|last| last.thread != number()) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<u16>> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Last>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.turns.lock().remove(&self.key);
+        if let Some(last) = self.turns.lock().get_mut(&self.key) {
+            last.is_taken = false;
+        }
         HAS_ONE.with(|has_one| has_one.set(false));
         self.turns.ended.notify_all();
     }
@@ -67,23 +88,25 @@ mod tests {
 
     #[test]
     fn one_thread_at_a_time_and_the_next_ones_know() {
-        let (turns, inside, waited) = (Turns::default(), AtomicU32::new(0), AtomicU32::new(0));
+        let (turns, inside, later) = (Turns::default(), AtomicU32::new(0), AtomicU32::new(0));
         let first = turns.take(7).expect("nobody has it");
-        assert!(!first.waited);
+        assert!(!first.after_another);
         assert!(turns.take(7).is_none() && turns.take(8).is_none(), "this thread has one");
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
                     let turn = turns.take(7).expect("a new thread has none");
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
-                    waited.fetch_add(u32::from(turn.waited), Ordering::SeqCst);
+                    later.fetch_add(u32::from(turn.after_another), Ordering::SeqCst);
                     inside.fetch_sub(1, Ordering::SeqCst);
                 });
             }
-            let other = scope.spawn(|| turns.take(8).is_some_and(|turn| !turn.waited));
+            let other = scope.spawn(|| turns.take(8).is_some_and(|turn| !turn.after_another));
             assert!(other.join().expect("does not wait for another key"));
             drop(first);
         });
-        assert!(turns.take(7).is_some_and(|turn| !turn.waited), "all are over");
+        assert_eq!(later.load(Ordering::SeqCst), 3, "each came after another");
+        assert!(turns.take(7).is_some_and(|turn| turn.after_another), "also where nobody has it any more");
+        assert!(turns.take(7).is_some_and(|turn| !turn.after_another), "this thread had it last");
     }
 }
