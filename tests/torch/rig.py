@@ -83,9 +83,15 @@ class Rig:
         env.setdefault("HF_HUB_OFFLINE", "1")
         names = [name for name, _ in scenes]
         # What a variable changes while torch is imported needs a process where it is set from the start.
-        if self.real or run.env or any(scene.env for _, scene in scenes):
-            return Process(lambda words, log: started(self.command() + words, env, log), path, allocator, names)
-        return Process(lambda words, log: self.copy(words, env, log), path, allocator, names)
+        alone = self.real or run.env or any(scene.env for _, scene in scenes)
+        start = self.new if alone else self.copy
+        return Process(lambda words, log: start(words, env, log), path, allocator, names)
+
+    def new(self, words, env, log):
+        """A program with these words, in a new process."""
+        return subprocess.Popen(
+            self.command() + words, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
 
     def copy(self, words, env, log):
         """A program with these words, in a copy of the process that has torch imported."""
@@ -97,12 +103,6 @@ class Rig:
         if self.real:
             return [sys.executable]
         return [str(ROOT / "crates/granule-estimate/rig/fakegpu-run"), "--", sys.executable]
-
-
-def started(command, env, log):
-    return subprocess.Popen(
-        command, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-    )
 
 
 class Template:

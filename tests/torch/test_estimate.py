@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rig import SETTINGS
 
 HERE = Path(__file__).resolve().parent
 COMMAND = os.environ.get("GRANULE_COMMAND")
@@ -27,9 +28,10 @@ def cache(tmp_path_factory):
 
 def estimate(cache, folder, options, script, *arguments, launcher=()):
     env = dict(os.environ, XDG_CACHE_HOME=str(cache), TRANSFORMERS_VERBOSITY="error", HF_HUB_OFFLINE="1")
-    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "GRANULE_CONF", "GRANULE_TORCH"):
+    for name in SETTINGS:
         env.pop(name, None)
-    command = [COMMAND, "estimate", "--json", *options, "--", sys.executable, *launcher, str(HERE / "programs" / script), *arguments]
+    program = [sys.executable, *launcher, str(HERE / "programs" / script), *arguments]
+    command = [COMMAND, "estimate", "--json", *options, "--", *program]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1200, check=False)
 
 

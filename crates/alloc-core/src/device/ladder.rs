@@ -121,6 +121,7 @@ impl DeviceAllocator {
         };
         // A pool's own source may itself wait for other threads.
         let turn = if has_source { None } else { self.growing.take(number) };
+        // Nobody else grew it: nothing new can be found, and PyTorch does not search again.
         if turn.as_ref().is_some_and(|turn| turn.after_another)
             && let Some(ptr) = self.search(arena, request, false, call)
         {

@@ -2,17 +2,14 @@
 //! any more.
 
 use super::primitives::{Condvar, Mutex, MutexGuard};
-use super::{assert_unlocked, thread_local};
+use super::{ThreadId, assert_unlocked, this_thread, thread_local};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
     /// Whether the thread has a turn somewhere: code that is called meanwhile must not wait for another.
     static HAS_ONE: Cell<bool> = const { Cell::new(false) };
-    /// The thread's number, or 0 before it took its first turn.
-    static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
 /// One turn at a time for each key.
@@ -25,19 +22,8 @@ pub(crate) struct Turns {
 
 #[derive(Debug)]
 struct Last {
-    thread: u64,
+    thread: ThreadId,
     is_taken: bool,
-}
-
-/// The calling thread's number.
-fn number() -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1);
-    NUMBER.with(|number| {
-        if number.get() == 0 {
-            number.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        number.get()
-    })
 }
 
 /// A turn, until this is dropped.
@@ -61,9 +47,11 @@ impl Turns {
         while all.get(&key).is_some_and(|last| last.is_taken) {
             all = self.ended.wait(all).unwrap_or_else(PoisonError::into_inner);
         }
-        let last = all.insert(key, Last { thread: number(), is_taken: true });
+        let thread = this_thread();
+        let after_another =
+            all.insert(key, Last { thread, is_taken: true }).is_some_and(|last| last.thread != thread);
         HAS_ONE.with(|has_one| has_one.set(true));
-        Some(Turn { turns: self, key, after_another: last.is_some_and(|last| last.thread != number()) })
+        Some(Turn { turns: self, key, after_another })
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u16, Last>> {
