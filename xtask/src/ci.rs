@@ -1,8 +1,9 @@
-//! What CI runs, step by step, with the minutes that each takes.
+//! What CI runs, step by step, with the minutes that each takes: by the clock, and of processors. A shared machine takes
+//! longer by the clock; what its processors did is the same everywhere.
 
 use crate::process::{self, cargo};
 use crate::{
-    bindgen, browser, disk, e2e_torch, header, parity, schedules, structure, tables, test, whatif_exact,
+    bindgen, book, browser, disk, e2e_torch, header, parity, schedules, structure, tables, test, whatif_exact,
 };
 use anyhow::Result;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ pub(crate) fn run() -> Result<()> {
     minutes.of("documentation", documentation)?;
     minutes.of("schedules", || schedules::run(&schedules::Options::SLICE))?;
     minutes.of("tests", || test(&[]))?;
-    minutes.of("tables and pages", || {
+    minutes.of("book, tables and pages", || {
+        book::run(&book::Options::SLICE)?;
         tables::run()?;
         browser::run(&browser::Options::default())
     })?;
@@ -28,32 +30,39 @@ pub(crate) fn run() -> Result<()> {
     e2e_torch::test(&place, &options)
 }
 
-/// What each step took.
+/// What each step took: by the clock, and of processors.
 #[derive(Default)]
-struct Minutes(Vec<(&'static str, Duration)>);
+struct Minutes(Vec<(&'static str, [Duration; 2])>);
 
 impl Minutes {
     fn of<T>(&mut self, step: &'static str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        let begun = Instant::now();
+        let (begun, used) = (Instant::now(), process::processor_time()?);
         let done = work()?;
-        self.0.push((step, begun.elapsed()));
+        self.0.push((step, [begun.elapsed(), process::processor_time()?.saturating_sub(used)]));
         Ok(done)
     }
 
     fn print(&self) {
-        println!("minutes so far:");
-        for (step, time) in &self.0 {
-            println!("{:6.1}  {step}", time.as_secs_f64() / 60.0);
-        }
-        let whole: Duration = self.0.iter().map(|(_, time)| *time).sum();
-        println!("{:6.1}  in all; the tests of PyTorch follow", whole.as_secs_f64() / 60.0);
+        let line = |step: &str, times: [Duration; 2]| {
+            let [clock, processors] = times.map(|time| time.as_secs_f64() / 60.0);
+            println!("{clock:6.1} {processors:10.1}  {step}");
+        };
+        println!("minutes, of processors:");
+        self.0.iter().for_each(|(step, times)| line(step, *times));
+        let whole = |which: usize| self.0.iter().map(|(_, times)| times[which]).sum();
+        line("in all; the tests of PyTorch follow", [whole(0), whole(1)]);
     }
 }
 
 fn lints() -> Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     structure::run(&structure::Options::default())?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    cargo(
+        &[&["clippy", "--workspace", "--all-targets"], process::ALL_COMMANDS, &["--", "-D", "warnings"]]
+            .concat(),
+    )?;
+    // The first look, as `cargo run --release` builds it.
+    cargo(&["clippy", "--", "-D", "warnings"])?;
     peers()?;
     feature_combinations(false)?;
     bindgen::check_where_headers_are()?;

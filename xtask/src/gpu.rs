@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let granule = match &options.granule {
         Some(path) => path.clone(),
         None => {
-            cargo(&["build", "--profile", "dist", "-p", "granule-cli"])?;
+            cargo(&["build", "--profile", "dist", "-p", "granule-cli", "--features", "full"])?;
             target().join("dist/granule")
         }
     };

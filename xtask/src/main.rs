@@ -2,6 +2,7 @@
 
 mod bench;
 mod bindgen;
+mod book;
 mod browser;
 mod ci;
 mod codegen;
@@ -76,6 +77,8 @@ enum Task {
     E2eTorch(e2e_torch::Options),
     /// Drive the page of `granule report` in a headless Chromium (installed on Debian, as root); pictures are kept
     Browser(browser::Options),
+    /// Check the links, paragraphs and shell examples of README and book, and build its website (needs mdbook, installed if missing)
+    Book(book::Options),
     /// Run the queries of docs/tables.md in DuckDB on exported runs (installs duckdb into target/tables the first time)
     Tables,
     /// Pass snapshots through PyTorch's own viewer (installs torch into target/viewer-venv the first time)
@@ -103,6 +106,7 @@ fn main() -> Result<()> {
         Task::Structure(options) => structure::run(&options),
         Task::E2eTorch(options) => e2e_torch::run(&options),
         Task::Browser(options) => browser::run(&options),
+        Task::Book(options) => book::run(&options),
         Task::Tables => tables::run(),
         Task::Viewer(options) => viewer::run(&options),
         Task::WhatifExact(options) => whatif_exact::run(&options),
@@ -114,10 +118,12 @@ fn test(rest: &[String]) -> Result<()> {
         // The runner's closing lines come last, so that whoever reads the end of the log sees the counts.
         cargo(&["test", "--workspace", "--doc"])?;
         let mut arguments = vec!["nextest", "run", "--workspace", "--no-fail-fast"];
+        arguments.extend(process::ALL_COMMANDS);
         arguments.extend(rest.iter().map(String::as_str));
         cargo(&arguments)
     } else {
         let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
+        arguments.extend(process::ALL_COMMANDS);
         arguments.extend(rest.iter().map(String::as_str));
         cargo(&arguments)
     }

@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// The workspace's folder. Cargo says it when it runs this program; what it was at compile time may be another
 /// checkout with the same build folder.
@@ -40,18 +41,21 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     let line = format!("{command:?}");
     let output = command.output().with_context(|| format!("could not start {line}"))?;
     if !output.status.success() {
-        bail!("{line} ended with {}", output.status);
+        bail!("{line} ended with {}\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs cargo.
+/// The command with all that it can do: what a quick first build leaves out is tested, too.
+pub(crate) const ALL_COMMANDS: &[&str] = &["--features", "granule-cli/full"];
+
 /// Builds the command, and says where it is. As its tests do, with the features that they have, so that nothing is built twice.
 pub(crate) fn granule() -> Result<PathBuf> {
-    cargo(&["test", "--workspace", "--no-run", "--test", "command"])?;
+    cargo(&[&["test", "--workspace"], ALL_COMMANDS, &["--no-run", "--test", "command"]].concat())?;
     Ok(target().join("debug/granule"))
 }
 
+/// Runs cargo.
 pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     run(command("cargo").args(arguments))
 }
@@ -66,6 +70,22 @@ pub(crate) fn install_if_missing(name: &str) -> Result<()> {
     cargo(&["install", "--locked", "--quiet", name])
 }
 
+/// What processors did for the programs that were run here and have ended.
+pub(crate) fn processor_time() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").context("/proc/self/stat")?;
+    ended_children(&stat, rustix::param::clock_ticks_per_second()).context("/proc/self/stat has another form")
+}
+
+/// The user's and the system's time of children that were waited for: the 16th and 17th field, of which the second is a
+/// name in parentheses that may have spaces.
+fn ended_children(stat: &str, ticks_per_second: u64) -> Option<Duration> {
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    let ticks = next()? + next()?;
+    Some(Duration::from_millis(ticks * 1000 / ticks_per_second))
+}
+
 /// Whether cargo-nextest is installed.
 pub(crate) fn has_nextest() -> bool {
     let probe = Command::new("cargo")
@@ -74,4 +94,17 @@ pub(crate) fn has_nextest() -> bool {
         .stderr(Stdio::null())
         .status();
     probe.is_ok_and(|status| status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ended_children;
+    use std::time::Duration;
+
+    #[test]
+    fn the_time_of_children_is_read_past_a_name_with_spaces() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4 90 80 0 0 11 12 250 50 20 0 1 0 99";
+        assert_eq!(ended_children(stat, 100), Some(Duration::from_secs(3)));
+        assert_eq!(ended_children("7 (cut", 100), None);
+    }
 }

@@ -1,13 +1,18 @@
 //! The commands. Each has a file with its arguments and a `run`; here they are named and nothing more.
 
 mod check;
+#[cfg(feature = "full")]
 mod completions;
+#[cfg(feature = "full")]
 mod conformance;
 mod demo;
 mod devices;
 mod estimate;
+#[cfg(feature = "full")]
 mod export;
 mod inspect;
+mod left_out;
+#[cfg(feature = "full")]
 mod man;
 mod min_capacity;
 mod plan;
@@ -23,6 +28,7 @@ use serde::Serialize;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
+use tracing_subscriber::filter::LevelFilter;
 
 /// One device-memory allocator for every accelerator.
 ///
@@ -40,15 +46,17 @@ impl Cli {
     /// # Errors
     /// It is not one, or asks for help.
     pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        Self::from_arg_matches(&command().try_get_matches_from(args)?)
+        let matches = command().try_get_matches_from(args);
+        Self::from_arg_matches(&matches.map_err(|error| left_out::explain(error, left_out::NAMES))?)
     }
 
     /// What is logged where the environment does not say it. A conformance run makes calls fail on purpose: its
     /// scorecard says what is wrong, and the warnings would not be news.
-    pub(crate) fn log_level(&self) -> &'static str {
+    pub(crate) fn log_level(&self) -> LevelFilter {
         match self.command {
-            Some(Command::Conformance(_)) => "off",
-            _ => "warn",
+            #[cfg(feature = "full")]
+            Some(Command::Conformance(_)) => LevelFilter::OFF,
+            _ => LevelFilter::WARN,
         }
     }
 }
@@ -56,7 +64,11 @@ impl Cli {
 /// The command line as clap knows it. Help fits a terminal; a negative number is a value, so that the option says what is wrong
 /// with it.
 pub(crate) fn command() -> clap::Command {
-    numbers(Cli::command().term_width(console::WIDTH.into()))
+    let command = Cli::command().term_width(console::WIDTH.into());
+    numbers(match left_out::help(left_out::NAMES) {
+        Some(said) => command.after_help(format!("{said}\n\n{MORE}")),
+        None => command,
+    })
 }
 
 fn numbers(command: clap::Command) -> clap::Command {
@@ -120,14 +132,18 @@ enum Command {
     /// Runs a program and records what it does with device memory
     Record(record::Args),
     /// Writes a recorded run for other tools: Parquet tables, a Perfetto trace
+    #[cfg(feature = "full")]
     Export(export::Args),
     /// Checks a backend against every rule of the device contract
+    #[cfg(feature = "full")]
     Conformance(conformance::Args),
     /// Shows the backends of this build, their devices and what these can do
     Devices(devices::Args),
     /// Prints what a shell needs to complete this command
+    #[cfg(feature = "full")]
     Completions(completions::Args),
     /// Prints the manual page, or writes all of them
+    #[cfg(feature = "full")]
     Man(man::Args),
 }
 
@@ -139,6 +155,7 @@ pub(crate) enum Outcome {
     /// It stopped at a refused request, as it was told to.
     StoppedOnOom,
     /// A backend broke a rule of the contract.
+    #[cfg(feature = "full")]
     BrokenContract,
     /// A limit is exceeded.
     Exceeded,
@@ -151,6 +168,7 @@ impl Outcome {
         match self {
             Self::Done => ExitCode::SUCCESS,
             Self::StoppedOnOom => ExitCode::from(3),
+            #[cfg(feature = "full")]
             Self::BrokenContract => ExitCode::from(4),
             Self::Exceeded => ExitCode::from(6),
             Self::Child(code) => code,
@@ -171,10 +189,14 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::Report(args)) => report::run(args, out),
         Some(Command::Estimate(args)) => estimate::run(args, out),
         Some(Command::Record(args)) => record::run(args, out),
+        #[cfg(feature = "full")]
         Some(Command::Export(args)) => export::run(args, out),
+        #[cfg(feature = "full")]
         Some(Command::Conformance(args)) => conformance::run(args, out),
         Some(Command::Devices(args)) => devices::run(args, out),
+        #[cfg(feature = "full")]
         Some(Command::Completions(args)) => completions::run(args, out),
+        #[cfg(feature = "full")]
         Some(Command::Man(args)) => man::run(args, out),
     }
 }

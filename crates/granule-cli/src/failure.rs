@@ -45,6 +45,7 @@ pub(crate) enum Failure {
     #[error("the backend {name} cannot be used: {error}")]
     Backend { name: Name, error: BackendError },
     /// No check is left to run.
+    #[cfg(feature = "full")]
     #[error("no check's name contains {0}")]
     NoCheck(String),
     /// The replay could not be done.
@@ -60,6 +61,7 @@ pub(crate) enum Failure {
     #[error("{0}: there are too few iterations to tell growth: two are left out, and two more are needed")]
     TooFewIterations(String),
     /// A folder has the tables of another run.
+    #[cfg(feature = "full")]
     #[error("{} has the tables of the run '{there}'", path.display())]
     OtherRun { path: PathBuf, there: String },
     /// There is no plan.
@@ -156,6 +158,7 @@ impl Failure {
             Self::NotModelled(_) => {
                 Some("leave it out; run the program with it, and look at torch.cuda.memory_reserved()".into())
             }
+            #[cfg(feature = "full")]
             Self::NoCheck(_) => Some("--list names all checks where no --only is given".into()),
             Self::Replay { error: ReplayError::DeviceTooSmall { .. }, .. } => {
                 Some("--scale makes the requests smaller, for a smaller device".into())
@@ -174,6 +177,7 @@ impl Failure {
             Self::TooFewIterations(_) => {
                 Some("record more of the program, or give --max-reserved only".into())
             }
+            #[cfg(feature = "full")]
             Self::OtherRun { .. } => {
                 Some("give each run a folder of its own; --overwrite replaces these tables".into())
             }

@@ -2,9 +2,10 @@
 
 use crate::console;
 use std::io::IsTerminal;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
 
-/// The variable that says what is logged, in `tracing`'s filter language.
+/// The variable that says what is logged: a level, or a level for each target, as in `warn,alloc_core=debug`.
 const VARIABLE: &str = "GRANULE_LOG";
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 /// What logs something.
@@ -21,17 +22,19 @@ const TARGETS: [&str; 9] = [
 ];
 
 /// Starts the log; `otherwise` is its level where the variable is not set.
-pub(crate) fn start(otherwise: &str) {
-    let filter = match std::env::var(VARIABLE) {
-        Ok(text) => filter(&text),
-        Err(_) => EnvFilter::new(otherwise),
-    };
+pub(crate) fn start(otherwise: LevelFilter) {
+    let filter = std::env::var(VARIABLE).map_or_else(|_| all(otherwise), |text| filter(&text));
     let stderr = std::io::stderr;
-    let colours = stderr().is_terminal();
-    tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(stderr).init();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(stderr().is_terminal()).with_writer(stderr);
+    tracing_subscriber::registry().with(filter).with(lines).init();
 }
 
-fn filter(text: &str) -> EnvFilter {
+/// Everything from this level on.
+fn all(level: LevelFilter) -> Targets {
+    Targets::new().with_default(level)
+}
+
+fn filter(text: &str) -> Targets {
     for word in text.split(',').filter_map(unknown) {
         console::warning(format_args!(
             "{VARIABLE}: '{word}' is neither a level nor something that logs; levels: {}; targets: {}",
@@ -39,15 +42,15 @@ fn filter(text: &str) -> EnvFilter {
             TARGETS.join(", ")
         ));
     }
-    EnvFilter::try_new(text).unwrap_or_else(|error| {
+    text.parse().unwrap_or_else(|error| {
         console::warning(format_args!("{VARIABLE} is ignored: {error}; write for example debug"));
-        EnvFilter::new("warn")
+        all(LevelFilter::WARN)
     })
 }
 
 /// The target of a directive, if nothing of that name logs. A typing error in a level reads as a target.
 fn unknown(directive: &str) -> Option<&str> {
-    let end = directive.find(['=', '[']).unwrap_or(directive.len());
+    let end = directive.find('=').unwrap_or(directive.len());
     let target = directive[..end].trim();
     let bare = end == directive.len();
     let is_level = || LEVELS.iter().any(|level| level.eq_ignore_ascii_case(target)) || is_number(target);
@@ -68,8 +71,7 @@ mod tests {
 
     #[test]
     fn typing_errors_are_noticed() {
-        for fine in ["debug", "INFO", "3", "alloc_core=debug", "granule::commands", "granule[span]=trace", ""]
-        {
+        for fine in ["debug", "INFO", "3", "alloc_core=debug", "granule::commands", ""] {
             assert_eq!(unknown(fine), None, "{fine}");
         }
         assert_eq!(unknown("debg"), Some("debg"));

@@ -31,7 +31,7 @@ pub(super) struct Command {
 impl Command {
     /// Builds it and finds out which configurations it accepts; the others are named.
     pub(super) fn build() -> Result<Self> {
-        cargo(&["build", "--profile", "dist", "-p", "granule-cli"])?;
+        cargo(&["build", "--profile", "dist", "-p", "granule-cli", "--features", "full"])?;
         let program = target().join("dist/granule");
         let mut accepted = Vec::new();
         for configuration in &CONFIGURATIONS {

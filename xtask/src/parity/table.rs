@@ -68,7 +68,8 @@ pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
         "# Parity with PyTorch's allocator\n\n\
          Made by `cargo xtask parity` from `tests/parity.toml` and the names of the tests; do not edit. A test\n\
          that shows a behaviour has a name that begins with its id. CI fails where a behaviour has no test that\n\
-         runs, and where this table is out of date. The tests in `tests/torch` run real PyTorch programs on Granule\n\
+         runs, and where this table is out of date.\n\n\
+         The tests in `tests/torch` run real PyTorch programs on Granule\n\
          and on PyTorch's own allocator and compare what they see (`cargo xtask e2e-torch`). The tables at the end,\n\
          from `tests/parity_torch.toml`, are of functions: what PyTorch's own allocator has, what a\n\
          `CUDAPluggableAllocator` can have of it, and what Granule has.\n\n\

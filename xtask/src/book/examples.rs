@@ -1,0 +1,155 @@
+//! The shell examples of the book: what can run without a GPU, a network or PyTorch runs as it stands.
+//!
+//! They run in a folder that has the files which they name, made of the workload that the command carries. What is left
+//! out is counted by its reason; a command that nobody has thought of is an error.
+
+use super::page::Page;
+use crate::process::{self, command, root};
+use anyhow::{Context, Result, bail, ensure};
+use clap::CommandFactory;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Files that examples name: recorded runs, and snapshots of them.
+const TRACES: [&str; 3] = ["train.trace.gz", "finetune.trace.gz", "tuesday.trace.gz"];
+const SNAPSHOTS: [&str; 6] = [
+    "snapshot.pickle",
+    "dump_snapshot.pickle",
+    "before.pickle",
+    "after.pickle",
+    "monday.pickle",
+    "snapshots/one.pickle",
+];
+
+/// What becomes of a line.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fate {
+    Runs,
+    /// A task or a package of this repository, which has to be there.
+    Task(String),
+    Package(String),
+    LeftOut(&'static str),
+    Unknown,
+}
+
+pub(super) fn run<'a>(pages: impl Iterator<Item = &'a Page>) -> Result<()> {
+    let granule = process::granule()?;
+    let stage = tempfile::tempdir()?;
+    prepare(stage.path(), &granule)?;
+    let folder = granule.parent().context("the command is in no folder")?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", folder.display());
+    let (mut ran, mut left_out) = (0, BTreeMap::<_, usize>::new());
+    for page in pages {
+        for (first, block) in page.shell() {
+            for (at, line) in block.lines().enumerate() {
+                let place = format!("{}:{}", page.name(), first + at);
+                let line = without_comment(line);
+                match fate(line) {
+                    _ if line.is_empty() => {}
+                    Fate::Runs => {
+                        follow(line, stage.path(), &path).with_context(|| place)?;
+                        ran += 1;
+                    }
+                    Fate::Task(task) => ensure!(
+                        crate::Arguments::command().find_subcommand(&task).is_some(),
+                        "{place}: there is no task {task}"
+                    ),
+                    Fate::Package(package) => {
+                        process::output(command("cargo").args(["pkgid", "--quiet", "--offline", &package]))
+                            .with_context(|| place)?;
+                    }
+                    Fate::LeftOut(why) => *left_out.entry(why).or_default() += 1,
+                    Fate::Unknown => bail!(
+                        "{place}: nothing says whether this can run here; see xtask/src/book/examples.rs\n{line}"
+                    ),
+                }
+            }
+        }
+    }
+    println!("{ran} shell examples ran as they stand in the book");
+    for (why, lines) in left_out {
+        println!("{lines:3} left out: {why}");
+    }
+    Ok(())
+}
+
+/// The files that examples name.
+fn prepare(stage: &Path, granule: &Path) -> Result<()> {
+    let recorded = root().join("crates/granule-cli/data/resnet_train.trace.gz");
+    for name in TRACES {
+        fs::copy(&recorded, stage.join(name))?;
+    }
+    fs::create_dir(stage.join("snapshots"))?;
+    let kept = "kept.pickle";
+    let replay = ["replay", TRACES[0], "--snapshot", kept];
+    process::output(Command::new(granule).args(replay).current_dir(stage))?;
+    for name in SNAPSHOTS {
+        fs::copy(stage.join(kept), stage.join(name))?;
+    }
+    Ok(())
+}
+
+fn follow(line: &str, stage: &Path, path: &str) -> Result<()> {
+    let mut shell = Command::new("bash");
+    shell.args(["-e", "-u", "-o", "pipefail", "-c", line]).current_dir(stage);
+    shell.env("PATH", path).env("HOME", stage).stdin(Stdio::null());
+    process::output(&mut shell).map(drop)
+}
+
+fn without_comment(line: &str) -> &str {
+    let line = line.split_once(" #").map_or(line, |(line, _)| line).trim();
+    line.strip_prefix('#').map_or(line, |_| "")
+}
+
+fn fate(line: &str) -> Fate {
+    let words = line.split_whitespace().collect::<Vec<_>>();
+    let after = |word: &str| words.iter().position(|w| *w == word).and_then(|at| words.get(at + 1));
+    let has = |part: &str| line.contains(part);
+    match words.as_slice() {
+        _ if has("-- python") || has("python train.py") => {
+            Fate::LeftOut("runs PyTorch, as `cargo xtask e2e-torch` does")
+        }
+        _ if has("--backend cuda") => Fate::LeftOut("needs a GPU"),
+        _ if has("granule-recording/") => Fate::LeftOut("names a file that a run of PyTorch wrote"),
+        _ if has("duckdb") => Fate::LeftOut("runs in `cargo xtask tables`"),
+        _ if has("./your-program") => Fate::LeftOut("names the reader's own program"),
+        ["granule" | "export" | "mkdir" | "for", ..] => Fate::Runs,
+        ["cargo", "xtask", task, ..] => Fate::Task((*task).to_owned()),
+        ["cargo", "run", "--example", ..] => {
+            Fate::LeftOut("runs in a crate that `cargo xtask new-backend` wrote")
+        }
+        ["cargo", ..] if after("-p").is_some() => {
+            Fate::Package(after("-p").map_or_else(String::new, |p| (*p).to_owned()))
+        }
+        ["cargo", "run", "--release"] | [".ci/run"] => Fate::LeftOut("is what a first user or CI runs"),
+        ["cargo", "install", ..] | ["git" | "pip", ..] => Fate::LeftOut("installs something"),
+        _ => Fate::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fate, fate, follow, without_comment};
+
+    #[test]
+    fn a_line_is_run_checked_or_left_out_for_a_reason() {
+        assert_eq!(fate("granule inspect snapshot.pickle --json | jq '.moments[0]'"), Fate::Runs);
+        assert_eq!(fate("cargo xtask bench memory"), Fate::Task("bench".into()));
+        assert_eq!(fate("cargo build --profile dist -p granule-capi"), Fate::Package("granule-capi".into()));
+        assert!(matches!(fate("granule record -- python train.py"), Fate::LeftOut(_)));
+        assert_eq!(fate("make install"), Fate::Unknown);
+        assert_eq!(without_comment("granule devices    # all of them"), "granule devices");
+        assert_eq!(without_comment("# only words"), "");
+    }
+
+    #[test]
+    fn an_example_that_fails_says_so() {
+        let stage = tempfile::tempdir().unwrap();
+        let error = follow("cat not-there | wc -l", stage.path(), "/usr/bin:/bin").unwrap_err();
+        assert!(error.to_string().contains("ended with"), "{error}");
+        follow("echo one > two && cat two", stage.path(), "/usr/bin:/bin").unwrap();
+    }
+}
