@@ -12,7 +12,7 @@ const FILES: [&str; 8] = [
     "crates/alloc-core/src/arena.rs",
     "crates/alloc-core/src/arena/carve.rs",
     "crates/alloc-core/src/device/ladder.rs",
-    "crates/alloc-core/src/device/limits.rs",
+    "crates/alloc-core/src/device/holdings.rs",
     "crates/alloc-core/src/device/pools.rs",
     "crates/alloc-core/src/arena/pool.rs",
 ];

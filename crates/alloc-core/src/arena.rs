@@ -12,6 +12,8 @@ pub(crate) mod pool;
 mod short;
 mod sleep;
 
+pub(crate) use carve::Growth;
+
 use crate::base::ids::PoolSlot;
 use crate::base::steps::Counted;
 use crate::lifetimes::epoch::Epochs;

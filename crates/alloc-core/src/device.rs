@@ -1,198 +1,182 @@
 //! The engine: one caching allocator for one device.
 //!
-//! A request takes the lock of its stream's arena, finds a free block, cuts it and returns (`device/serve.rs`). Only a
-//! miss goes further: up the policy's ladder of remedies (`device/ladder.rs`), which takes memory from the device
-//! (`device/grow.rs`) or gives some back (`device/release.rs`), without a lock over any driver call. What a stream
-//! leaves behind when it ends goes to another (`device/retire.rs`). Private pools, captures and checkpoints each have
-//! a file of their own.
+//! It is composed of parts that own their state; each knows the parts below it, and none above. A request takes the lock of its
+//! stream's arena, finds a free block, cuts it and returns: that is here. Only a miss goes further: up the policy's ladder of
+//! remedies (`device/ladder.rs`), which takes memory from the device (`device/provider.rs`) or gives some back
+//! (`device/release.rs`), without a lock over any driver call. What a stream leaves behind when it ends goes to another
+//! (`device/lifetimes.rs`).
+//!
+//! Each request and each free has a short way, which is all that most programs ever take, and one that looks closer: at
+//! contexts, captures and pool scopes. One test of a word decides.
 
-mod accounts;
-mod budgets;
-mod capture;
-mod checkpoint;
-mod diagnose;
-mod early;
-mod elsewhere;
-mod exact;
-mod explain;
-mod grow;
-mod guarantees;
-mod hand_over;
+mod arenas;
+mod crossings;
+mod features;
 mod hardened;
+mod history;
+mod holdings;
 mod ladder;
-mod limits;
-mod observe;
-mod peers;
+mod lifetimes;
 mod pools;
-mod reclaim;
-mod record;
+mod provider;
 mod release;
-mod replace;
-mod retire;
-mod reuse;
-mod scopes;
-mod serve;
-mod share;
-mod sleep;
-mod tenants;
-mod wake;
+mod site;
+mod space;
 
 pub use crate::watch::observers::{
     FreeMemoryCallback, OutOfMemoryObserver, ProcessMemorySource, RejectionObserver, SegmentChange,
     SegmentEvent, SegmentObserver,
 };
-pub use checkpoint::{CheckpointDelta, PoolCheckpoint};
-pub use observe::GrowableSize;
-pub(crate) use observe::Observation;
-pub(crate) use release::Flush;
-pub(crate) use scopes::ScopeId;
-pub(crate) use sleep::Sleeper;
+pub use features::checkpoint::{CheckpointDelta, PoolCheckpoint};
+pub use features::statistics::GrowableSize;
+pub(crate) use features::statistics::ScopeId;
+pub(crate) use history::observation::Observation;
+pub(crate) use pools::{Flush, Sleeper};
 
-use crate::arena::ArenaState;
-use crate::arena::directory::{Directory, PoolSlot, Template};
-use crate::arena::pool::Pools;
+use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::pool::Holder;
+use crate::arena::{ArenaPool, ArenaState};
 use crate::backend::Backend;
-use crate::base::steps::Counted;
+use crate::base::round::EXABYTE;
 use crate::config::Settings;
 use crate::error::{AllocError, Result};
-use crate::features::hardened::Quarantine;
 use crate::features::share::exchange::Exchange;
 use crate::features::uncached::Uncached;
 use crate::lifetimes::call::Call;
-use crate::lifetimes::pending::PendingFrees;
-use crate::memory::address_map::AddressMap;
-use crate::memory::backup::Spares;
-use crate::memory::region::Regions;
+use crate::lifetimes::pending::Waiting;
+use crate::memory::address_map::{AddressMap, Location};
+use crate::memory::block::NO_USES;
 use crate::policy::{Chosen, Maker, Supply};
-use crate::process::attention::{Attention, Edge, Reason};
+use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
-use crate::process::foreign::Foreign;
-use crate::sync::{Arc, Claims, Guard, Mutex, OnceLock, Rank, ThreadId, Transit, Turns};
-use crate::types::{DeviceIndex, Stream};
-use crate::watch::counters::{Counters, Peaks};
-use crate::watch::history::{HistoryOptions, HistoryTemplate, Outbox, Recorder};
+use crate::process::foreign::{Calls, Foreign};
+use crate::sync::{Arc, Guard};
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::watch::history::{HistoryOptions, RecordContext};
 use crate::watch::observers::Observers;
-use crate::watch::stats::{Stat, StatArray};
-use accounts::Accounts;
-use budgets::Budgets;
-use capture::Captures;
-use record::{Gathering, Recording};
-use rustc_hash::FxHashMap;
-use scopes::{Events, Scopes};
-use smallvec::SmallVec;
+use crate::watch::pointer::Problem;
+use arenas::Arenas;
+use crossings::Crossings;
+use features::budgets::Budgets;
+use features::checkpoint::Checkpoints;
+use features::exact::ExactPlaces;
+use features::limits::Limits;
+use features::peers::Peers;
+use features::sharing::Sharing;
+use features::sleep::Sleep;
+use features::statistics::Statistics;
+use features::wake::Wake;
+use hardened::Hardened;
+use history::History;
+use holdings::Holdings;
+use ladder::Ladder;
+use ladder::reclaim::Reclaim;
+use lifetimes::Lifetimes;
+use pools::PrivatePools;
+use provider::Provider;
+use release::Release;
+use site::Site;
+use space::Space;
 
-/// What is counted under the device's lock.
-#[derive(Debug, Default)]
-struct DeviceCounters {
-    segment: StatArray,
-    oversize_segments: Stat,
-    alloc_retries: i64,
-    ooms: i64,
-    sync_all_streams: i64,
-    device_alloc: i64,
-    device_free: i64,
-    oom_rejections: i64,
-    granules_moved: i64,
-    /// What these had come to when they were reset.
-    at_reset: Events,
+/// What the higher parts are built on.
+struct Base {
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    history: Arc<History>,
+    pools: Arc<PrivatePools>,
+    lifetimes: Arc<Lifetimes>,
+    hardened: Arc<Hardened>,
+    crossings: Arc<Crossings>,
+    observers: Arc<Observers>,
+    uncached: Arc<Uncached>,
+    exchange: Arc<Exchange>,
+    supply: Arc<Supply>,
 }
 
-/// The state under the device's lock.
-#[derive(Debug)]
-struct DeviceState {
-    settings: Settings,
-    /// What is held, by pool, and what may be.
-    accounts: Accounts,
-    regions: Regions,
-    /// Other devices that reach its memory.
-    peers: SmallVec<[DeviceIndex; 4]>,
-    counters: DeviceCounters,
-    next_registration: u32,
-    max_split_size: i64,
-    /// Reserve classes by stream handle.
-    reserve_classes: FxHashMap<u64, String>,
-    history: Recorder,
-    /// How history is recorded; `None` while it is off.
-    recording: Option<Recording>,
-}
-
-impl DeviceState {
-    fn new(settings: &Settings, accounts: Accounts) -> Self {
+impl Base {
+    fn new(site: &Site, settings: &Settings, policy: Chosen) -> Self {
+        let (backend, device, attention) = (site.backend(), site.device(), site.attention());
+        let observers = Arc::new(Observers::new(device, Arc::clone(site.foreign())));
+        let uncached = Arc::new(Uncached::new(Arc::clone(backend), device, attention));
+        let supply = Arc::new(policy.supply());
+        let holdings = Arc::new(Holdings::new(site, settings, &observers));
+        let arenas = Arc::new(Arenas::new(site, &holdings, policy));
+        let history = Arc::new(History::new(site, &holdings, &arenas));
+        let pools = Arc::new(PrivatePools::new(site, &holdings, &arenas));
+        let lifetimes = Arc::new(Lifetimes::new(site, &holdings, &arenas, &history, &pools, &uncached));
+        let hardened = Arc::new(Hardened::new(site, &arenas, &history, &pools, &lifetimes));
         Self {
-            settings: settings.clone(),
-            accounts,
-            regions: Regions::default(),
-            peers: SmallVec::new(),
-            counters: DeviceCounters::default(),
-            next_registration: 0,
-            max_split_size: i64::try_from(settings.max_split_size).unwrap_or(-1),
-            reserve_classes: FxHashMap::default(),
-            history: Recorder::default(),
-            recording: None,
+            site: site.clone(),
+            crossings: Arc::new(Crossings::new(site, &holdings)),
+            exchange: Arc::new(Exchange::new(Arc::clone(backend), device, attention)),
+            holdings,
+            arenas,
+            history,
+            pools,
+            lifetimes,
+            hardened,
+            observers,
+            uncached,
+            supply,
         }
     }
+}
 
-    /// What the stream's reserve class says about a growable segment, on a device with `total` bytes.
-    fn class_reserve(&self, stream: Stream, total: u64) -> Option<u64> {
-        let class = self.reserve_classes.get(&stream.raw)?;
-        let sizes = &self.settings.expandable_segments_reserve_by_class;
-        sizes.iter().find(|(name, _)| name == class).map(|(_, size)| size.bytes(total))
-    }
-
-    fn register(&mut self) -> u32 {
-        let registration = self.next_registration;
-        self.next_registration += 1;
-        registration
-    }
+/// What only those programs use that ask for it.
+struct Features {
+    statistics: Statistics,
+    budgets: Budgets,
+    limits: Limits,
+    sleep: Arc<Sleep>,
+    wake: Wake,
+    sharing: Arc<Sharing>,
+    peers: Peers,
+    checkpoints: Checkpoints,
+    exact: ExactPlaces,
+    crossings: Arc<Crossings>,
+    observers: Arc<Observers>,
 }
 
 /// A caching allocator for one device. Reach it through
 /// [`CachingAllocator`](crate::allocator::CachingAllocator).
 pub struct DeviceAllocator {
-    backend: Arc<dyn Backend>,
-    device: DeviceIndex,
-    map: Arc<AddressMap>,
-    foreign: Arc<Foreign>,
-    total_memory: u64,
-    virtual_memory: bool,
-    attention: &'static Attention,
-    arenas: Directory,
-    pools: Mutex<Pools>,
-    captures: Mutex<Captures>,
-    state: Mutex<DeviceState>,
-    peaks: Mutex<Peaks>,
-    scopes: Mutex<Scopes>,
-    pending: PendingFrees,
-    /// Memory in the hands of threads, which is in no index; see `device/ladder.rs`.
-    transit: Transit<ThreadId>,
-    /// Who takes memory for an arena; see `device/ladder.rs`.
-    growing: Turns,
-    /// Driver calls under way that name a stream; see `device/retire.rs`.
-    naming: Transit<Stream>,
-    /// Pools that are being put to sleep or woken.
-    sleeping: Claims<PoolSlot>,
-    /// Host memory kept for the next sleep.
-    spares: Mutex<Spares>,
-    /// Held while a stream gets its arena.
-    tenures: Mutex<()>,
-    last_resort: Mutex<()>,
-    /// Held while leftovers are tried again.
-    retrying: Mutex<()>,
-    /// One change of settings at a time.
-    configuring: Mutex<()>,
-    /// Held while the memory is opened to another device.
-    opening_to_peers: Mutex<()>,
-    observers: Observers,
-    gathering: Mutex<Gathering>,
-    budgets: Budgets,
-    uncached: Uncached,
-    exchange: Exchange,
-    quarantine: Mutex<Quarantine>,
-    /// The unit of its virtual memory, once the hardened mode or the policy has asked for it.
-    minimum_granule: OnceLock<u64>,
-    /// How its policy gets memory for a miss.
-    supply: Supply,
-    outbox: Arc<Outbox>,
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    history: Arc<History>,
+    pools: Arc<PrivatePools>,
+    lifetimes: Arc<Lifetimes>,
+    hardened: Arc<Hardened>,
+    release: Arc<Release>,
+    ladder: Ladder,
+    uncached: Arc<Uncached>,
+    exchange: Arc<Exchange>,
+    features: Features,
+}
+
+impl std::fmt::Debug for DeviceAllocator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeviceAllocator")
+            .field("backend", &self.site.backend().name())
+            .field("device", &self.site.device())
+            .field("policy", &self.arenas.directory().traits().name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for DeviceAllocator {
+    /// Gives everything back to the device that is not in the program's hands.
+    fn drop(&mut self) {
+        let scopes = self.pools.abandon_scopes();
+        self.site.foreign().end(Arc::unwrap_or_clone(scopes));
+        self.history.record(&HistoryOptions::default());
+        if let Err(error) = self.noticing(self.release.release_everything()) {
+            tracing::warn!(%error, device = %self.site.device(), "cached memory could not be given back");
+        }
+        self.exchange.imports().orphan();
+        edges::take_back(self.site.attention());
+    }
 }
 
 impl DeviceAllocator {
@@ -204,158 +188,86 @@ impl DeviceAllocator {
         settings: &Settings,
         maker: &Maker,
     ) -> Result<Self> {
-        let total_memory = backend.properties(device)?.total_memory;
-        let absent = backend.virtual_memory().err();
-        if let Some(reason) = absent.as_ref().filter(|_| settings.expandable_segments) {
+        let site = Site::new(backend, device, map, foreign)?;
+        let absent = site.backend().virtual_memory().err();
+        if let Some(reason) = absent.filter(|_| settings.expandable_segments) {
             tracing::warn!(%reason, "expandable_segments is on and has no effect on this device");
         }
-        let virtual_memory = absent.is_none();
-        let policy = maker.make(settings, virtual_memory);
-        let supply = policy.supply();
-        let accounts = Accounts::new(total_memory, settings);
-        let ages = policy.garbage_threshold(accounts.allowed()).is_some();
-        let template = Template { policy, ages, history: HistoryTemplate::default() };
-        let attention = edges::lend(backend.id());
-        let observers = Observers::new(device, Arc::clone(&foreign));
-        let uncached = Uncached::new(Arc::clone(&backend), device, attention);
-        let exchange = Exchange::new(Arc::clone(&backend), device, attention);
-        let state = DeviceState::new(settings, accounts);
-        let arenas = Directory::new(device, Arc::clone(&map), template);
-        let allocator = Self {
-            backend,
-            device,
-            map,
-            foreign,
-            total_memory,
-            virtual_memory,
-            attention,
-            arenas,
-            pools: Mutex::new(Rank::Registry, Pools::default()),
-            captures: Mutex::new(Rank::Pending, Captures::default()),
-            state: Mutex::new(Rank::Device, state),
-            peaks: Mutex::new(Rank::Peaks, Peaks::default()),
-            scopes: Mutex::new(Rank::Registry, Scopes::default()),
-            pending: PendingFrees::new(attention),
-            transit: Transit::default(),
-            growing: Turns::default(),
-            naming: Transit::default(),
-            sleeping: Claims::default(),
-            spares: Mutex::new(Rank::Registry, Spares::default()),
-            tenures: Mutex::new(Rank::Synchronisation, ()),
-            last_resort: Mutex::new(Rank::LastResort, ()),
-            retrying: Mutex::new(Rank::Synchronisation, ()),
-            configuring: Mutex::new(Rank::LastResort, ()),
-            opening_to_peers: Mutex::new(Rank::LastResort, ()),
-            observers,
-            gathering: Mutex::new(Rank::Registry, Gathering::default()),
-            budgets: Budgets::default(),
-            uncached,
-            exchange,
-            quarantine: Mutex::new(Rank::Registry, Quarantine::default()),
-            minimum_granule: OnceLock::new(),
-            supply,
-            outbox: Arc::default(),
-        };
-        allocator.uncached.turn(!settings.caching);
-        allocator.configure_hardened(settings);
-        Ok(allocator)
+        let policy = maker.make(settings, site.has_virtual_memory());
+        let base = Base::new(&site, settings, policy);
+        base.uncached.turn(!settings.caching);
+        base.hardened.configure(settings);
+        Ok(Self::on(&base))
     }
 
-    /// An arena has crossed a ceiling.
-    #[cold]
-    fn settle_peaks(&self, number: u16) {
-        let mut peaks = self.peaks.lock();
-        if self.raise_ceilings(&mut peaks, number) {
-            return;
-        }
-        let granted = std::mem::take(&mut peaks.granted).into_iter();
-        for other in granted.filter(|other| *other != number).counted() {
-            if let Some(arena) = self.arenas.get(other) {
-                peaks.reclaim(&mut arena.lock_shortly().counters);
-            }
-        }
-        if self.raise_ceilings(&mut peaks, number) {
-            return;
-        }
-        peaks.note_granted(number);
-        drop(peaks);
-        self.with_all(|_, _| ());
-    }
-
-    /// Whether the peaks' reserve has what an arena lacks, or that lacks nothing any more.
-    fn raise_ceilings(&self, peaks: &mut Peaks, number: u16) -> bool {
-        let Some(arena) = self.arenas.get(number).filter(|_| peaks.has_reserve()) else { return false };
-        let mut state = arena.lock_shortly();
-        let has_enough = !state.counters.crossed() || peaks.grant(&mut state.counters);
-        if has_enough {
-            peaks.note_granted(number);
-        }
-        has_enough
-    }
-
-    /// Runs `work` with the peaks and every arena locked, and the peaks settled: what another thread has
-    /// just done is seen with its peak.
-    fn with_all<R>(&self, work: impl FnOnce(&mut Peaks, &mut [Guard<'_, ArenaState>]) -> R) -> R {
-        let mut peaks = self.peaks.lock();
-        // Listed under the lock: an arena whose first request has returned has settled, so it is there.
-        let all = self.arenas.all();
-        let mut arenas: SmallVec<[_; 4]> = all.iter().map(|arena| arena.lock()).collect();
-        if arenas.iter().any(|a| a.counters.crossed()) {
-            let mut counters: SmallVec<[&mut Counters; 4]> =
-                arenas.iter_mut().map(|a| &mut a.counters).collect();
-            peaks.settle(&mut counters);
-        }
-        work(&mut peaks, &mut arenas)
-    }
-
-    /// What decides under `settings`.
-    pub(crate) fn policy(&self, settings: &Settings, maker: &Maker) -> Chosen {
-        maker.make(settings, self.virtual_memory)
-    }
-
-    /// Replaces the settings. What is handed out or cached stays as it is.
-    pub(crate) fn configure(&self, settings: &Settings, policy: &Chosen) {
-        let _alone = self.configuring.lock();
-        let allowed = {
-            let mut state = self.state.lock();
-            state.settings = settings.clone();
-            state.accounts.configure(self.total_memory, settings);
-            state.accounts.allowed()
-        };
-        self.arenas.with_template(|template| template.policy = policy.clone());
-        for arena in self.arenas.all() {
-            arena.lock().set_policy(policy.clone());
-        }
-        self.refresh_ages(allowed);
-        self.configure_hardened(settings);
-    }
-
-    /// Gives up what new settings do not keep. Runs observers, which may change settings themselves.
-    pub(crate) fn follow_settings(&self) {
-        self.reduce_quarantine(&Call::PLAIN);
-        self.tell_trackers();
-        self.tell_crossings();
-    }
-
-    /// Ages are counted only while garbage collection can happen.
-    fn refresh_ages(&self, allowed: Option<u64>) {
-        let ages = self.arenas.with_template(|template| {
-            template.ages = template.policy.garbage_threshold(allowed).is_some();
-            template.ages
-        });
-        for arena in self.arenas.all() {
-            arena.lock().ages = ages;
+    fn on(base: &Base) -> Self {
+        let space = Arc::new(Space::new(base));
+        let provider = Arc::new(Provider::new(base, &space));
+        let release = Arc::new(Release::new(base, &space, &provider));
+        let reclaim = Arc::new(Reclaim::new(base, &provider, &release));
+        let sharing = Arc::new(Sharing::new(base, &space));
+        let sleep = Arc::new(Sleep::new(base, &provider, &release, &sharing));
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            arenas: Arc::clone(&base.arenas),
+            history: Arc::clone(&base.history),
+            pools: Arc::clone(&base.pools),
+            lifetimes: Arc::clone(&base.lifetimes),
+            hardened: Arc::clone(&base.hardened),
+            ladder: Ladder::new(base, &provider, &release, &reclaim),
+            uncached: Arc::clone(&base.uncached),
+            exchange: Arc::clone(&base.exchange),
+            features: Features {
+                statistics: Statistics::new(base, &provider),
+                budgets: Budgets::new(base, &release),
+                limits: Limits::new(base),
+                wake: Wake::new(base, &space, &reclaim, &sleep),
+                sleep,
+                sharing,
+                peers: Peers::new(base),
+                checkpoints: Checkpoints::new(base),
+                exact: ExactPlaces::new(base),
+                crossings: Arc::clone(&base.crossings),
+                observers: Arc::clone(&base.observers),
+            },
+            release,
         }
     }
 
-    /// See [`CachingAllocator::set_reserve_class`](crate::allocator::CachingAllocator::set_reserve_class).
-    pub(crate) fn set_reserve_class(&self, stream: Stream, class: &str) {
-        let classes = &mut self.state.lock().reserve_classes;
-        if class.is_empty() {
-            classes.remove(&stream.raw);
-        } else {
-            classes.insert(stream.raw, class.to_owned());
-        }
+    /// What it holds and may hold.
+    pub(crate) fn holdings(&self) -> &Holdings {
+        &self.holdings
+    }
+
+    /// Its arenas.
+    pub(crate) fn arenas(&self) -> &Arenas {
+        &self.arenas
+    }
+
+    /// Its history.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Its private pools.
+    pub(crate) fn pools(&self) -> &PrivatePools {
+        &self.pools
+    }
+
+    /// What is neither the program's nor free.
+    pub(crate) fn lifetimes(&self) -> &Lifetimes {
+        &self.lifetimes
+    }
+
+    /// The hardened mode.
+    pub(crate) fn hardened(&self) -> &Hardened {
+        &self.hardened
+    }
+
+    /// What gives memory back.
+    pub(crate) fn release(&self) -> &Release {
+        &self.release
     }
 
     /// What came straight from the driver.
@@ -363,58 +275,325 @@ impl DeviceAllocator {
         &self.uncached
     }
 
+    /// What it has to do with other processes.
+    pub(crate) fn exchange(&self) -> &Exchange {
+        &self.exchange
+    }
+
     /// Whom it tells and asks.
     pub(crate) fn observers(&self) -> &Observers {
-        &self.observers
+        &self.features.observers
+    }
+
+    /// Who is told of budgets.
+    pub(crate) fn crossings(&self) -> &Crossings {
+        &self.features.crossings
+    }
+
+    /// Its figures.
+    pub(crate) fn statistics(&self) -> &Statistics {
+        &self.features.statistics
+    }
+
+    /// Budgets of pools and tenants.
+    pub(crate) fn budgets(&self) -> &Budgets {
+        &self.features.budgets
+    }
+
+    /// Settings and limits.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.features.limits
+    }
+
+    /// Pools that sleep.
+    pub(crate) fn sleep(&self) -> &Sleep {
+        &self.features.sleep
+    }
+
+    /// Pools that wake.
+    pub(crate) fn wake(&self) -> &Wake {
+        &self.features.wake
+    }
+
+    /// Blocks that other processes open, and theirs.
+    pub(crate) fn sharing(&self) -> &Sharing {
+        &self.features.sharing
+    }
+
+    /// Other devices that reach its memory.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.features.peers
+    }
+
+    /// Checkpoints of pools.
+    pub(crate) fn checkpoints(&self) -> &Checkpoints {
+        &self.features.checkpoints
+    }
+
+    /// Memory at given addresses.
+    pub(crate) fn exact(&self) -> &ExactPlaces {
+        &self.features.exact
     }
 
     /// Why the driver may not be called any more, if that is so.
     pub(crate) fn edge(&self) -> Option<Edge> {
-        self.attention.edge()
+        self.site.edge()
     }
 
     /// The driver is never called again.
     pub(crate) fn abandon(&self) {
-        self.attention.set(Reason::DRIVER_GONE, true);
+        self.site.abandon();
     }
 
-    /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
-    pub(crate) fn leak(self) {
-        if self.edge() != Some(Edge::Forked) {
-            edges::take_back(self.attention);
-        }
-        std::mem::forget(self);
+    /// What the driver has free, if it says.
+    pub(crate) fn device_free(&self) -> Option<u64> {
+        self.site.device_free()
     }
 
     /// Looks at what an operation that called the driver came to: was it that the driver is unloading?
     pub(crate) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
-        if let Err(AllocError::Backend(error)) = &outcome {
-            edges::notice(self.attention, &*self.backend, error);
+        self.site.noticing(outcome)
+    }
+
+    /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
+    pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
+        let around = self.uncached.diagnose(ptr);
+        around.or_else(|| self.arenas.diagnose(ptr, self.hardened.is_quarantined(ptr)))
+    }
+
+    /// See [`Pools::end`](crate::allocator::Pools::end).
+    pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
+        let (pool, scope) = self.pools.end_scope(id, holder)?;
+        self.site.foreign().end([scope]);
+        if let Some((slot, use_count)) = pool {
+            self.lifetimes.end_reuse(slot);
+            self.history.tell_trackers();
+            if use_count == 0 {
+                self.pools.forget_empty(Some(slot));
+            }
         }
+        Ok(())
+    }
+
+    /// What decides under `settings`.
+    pub(crate) fn policy(&self, settings: &Settings, maker: &Maker) -> Chosen {
+        maker.make(settings, self.site.has_virtual_memory())
+    }
+
+    /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
+    pub(crate) fn leak(self) {
+        if self.site.edge() != Some(Edge::Forked) {
+            edges::take_back(self.site.attention());
+        }
+        std::mem::forget(self);
+    }
+
+    /// Takes memory for `sizes` into a pool, so that as many requests of these sizes for `stream`, made while all
+    /// are live, need nothing from the device.
+    pub(crate) fn prime_pool(&self, id: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
+        let calls = self.site.calls();
+        let visit = self.pools.visit(id, false)?;
+        let call = self.history.begin_call(Some(stream), RecordContext::State)?;
+        let mut taken = Vec::with_capacity(sizes.len());
+        let mut outcome = Ok(());
+        for bytes in sizes.iter().filter(|bytes| **bytes > 0) {
+            match calls.catch(|| self.malloc_from(&visit.pool, *bytes, stream, &call)) {
+                Some(Ok(ptr)) => taken.push(ptr),
+                Some(Err(error)) => {
+                    outcome = Err(error);
+                    break;
+                }
+                None => break,
+            }
+        }
+        for ptr in taken {
+            if let Some(at) = self.site.map().get(ptr) {
+                self.lifetimes.free_in(ptr, at, &call);
+            }
+        }
+        drop(call);
+        self.history.deliver(&calls);
         outcome
     }
-}
 
-impl std::fmt::Debug for DeviceAllocator {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("DeviceAllocator")
-            .field("backend", &self.backend.name())
-            .field("device", &self.device)
-            .field("policy", &self.arenas.traits().name)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Drop for DeviceAllocator {
-    /// Gives everything back to the device that is not in the program's hands.
-    fn drop(&mut self) {
-        let scopes = self.pools.lock().abandon_all();
-        self.foreign.end(Arc::unwrap_or_clone(scopes));
-        self.record_history(&HistoryOptions::default());
-        if let Err(error) = self.noticing(self.release_everything()) {
-            tracing::warn!(%error, device = %self.device, "cached memory could not be given back");
+    /// A block from a pool's arena.
+    fn malloc_from(
+        &self,
+        pool: &ArenaPool,
+        bytes: u64,
+        stream: Stream,
+        call: &Call<'_>,
+    ) -> Result<DevicePtr> {
+        if bytes >= crate::base::round::EXABYTE {
+            return Err(AllocError::MoreThanAnExabyte { label: self.site.backend().label() });
         }
-        self.exchange.imports().orphan();
-        edges::take_back(self.attention);
+        let (arena, state) = match self.arenas.enter(pool.slot, stream) {
+            Some(entered) => entered,
+            None => self.enter_slowly(pool, stream)?,
+        };
+        let mut state = self.arenas.attended(state, call);
+        state.settle();
+        let (request, found) = if self.site.attention().has(Reason::HARDENED) {
+            let request = self.hardened.request(&state, bytes);
+            // What is free is protected then, and could be reached in a view.
+            (request, state.find(&request))
+        } else {
+            let request = state.policy.request(bytes);
+            (request, state.find_remembered(&request))
+        };
+        match found {
+            Some(block) => Ok(state.hand_out(self.site.map(), block, &request)),
+            None => {
+                drop(state);
+                self.ladder.climb(arena, &request, call)
+            }
+        }
+    }
+
+    /// The arena that serves `stream`, locked; on first use it gets one.
+    #[cold]
+    fn enter_slowly(&self, pool: &ArenaPool, stream: Stream) -> Result<(&Arena, Guard<'_, ArenaState>)> {
+        let mut made_room = false;
+        loop {
+            // The table of likely arenas may have had no place for it. That is no reason to wait for others.
+            let arena = match self.arenas.directory().of_stream(pool.slot, stream) {
+                Some(arena) => arena,
+                None => match self.arenas.arena_for(pool, stream) {
+                    Err(AllocError::Limit(_)) if !made_room => {
+                        made_room = true;
+                        self.forget_unused_pools();
+                        continue;
+                    }
+                    found => found?,
+                },
+            };
+            let state = arena.lock();
+            if state.serves(pool.slot, stream) {
+                return Ok((arena, state));
+            }
+        }
+    }
+
+    /// Pools that nobody uses any more give their memory and their arenas up.
+    fn forget_unused_pools(&self) {
+        let call = Call { capturing: self.lifetimes.thread_captures(), ..Call::PLAIN };
+        if let Err(error) = self.release.release(Flush::Unused, &call) {
+            tracing::warn!(%error, "not all memory of unused pools could be given back");
+        }
+    }
+
+    /// See [`CachingAllocator::malloc`](crate::allocator::CachingAllocator::malloc).
+    #[inline(always)]
+    pub(crate) fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
+        if bytes >= EXABYTE {
+            return Err(AllocError::MoreThanAnExabyte { label: self.site.backend().label() });
+        }
+        if self.site.attention().concerns_requests()
+            && let Some(outcome) = self.look_closer(bytes, stream)
+        {
+            return outcome;
+        }
+        // The short way: from the default pool, with nothing to look at besides.
+        let (arena, mut state) = match self.arenas.enter(PoolSlot::DEFAULT, stream) {
+            Some(entered) => entered,
+            None => self.enter_slowly(&ArenaPool::DEFAULT, stream)?,
+        };
+        match state.malloc(self.site.map(), bytes) {
+            Some(ptr) => {
+                self.arenas.leave(state);
+                Ok(ptr)
+            }
+            None => self.miss(arena, state, bytes),
+        }
+    }
+
+    #[cold]
+    fn miss(&self, arena: &Arena, state: Guard<'_, ArenaState>, bytes: u64) -> Result<DevicePtr> {
+        let request = state.policy.request(bytes);
+        drop(state);
+        self.ladder.climb(arena, &request, &Call::PLAIN)
+    }
+
+    /// `None` where pending frees were all there was to look at, and the short way will do.
+    #[cold]
+    fn look_closer(&self, bytes: u64, stream: Stream) -> Option<Result<DevicePtr>> {
+        if self.site.attention().only_pending() {
+            return self.site.noticing(self.lifetimes.drain_if_due(&Call::PLAIN)).err().map(Err);
+        }
+        Some(self.malloc_attentively(bytes, stream))
+    }
+
+    fn malloc_attentively(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
+        if let Some(edge) = self.site.edge() {
+            return Err(edge.refusal());
+        }
+        if self.site.attention().has(Reason::UNCACHED) {
+            return self.site.noticing(self.uncached.malloc(bytes));
+        }
+        self.history.make_room();
+        let calls = self.site.calls();
+        let call = self.site.noticing(self.history.begin_call(Some(stream), RecordContext::State))?;
+        let outcome = self.malloc_in(bytes, stream, &call);
+        if let Ok(ptr) = outcome
+            && self.site.attention().has(Reason::HARDENED)
+        {
+            self.hardened.arm(ptr, bytes, stream, &call);
+        }
+        drop(call);
+        self.history.deliver(&calls);
+        self.hardened.arrived(outcome, &calls)
+    }
+
+    fn malloc_in(&self, bytes: u64, stream: Stream, call: &Call<'_>) -> Result<DevicePtr> {
+        if call.capturing {
+            self.lifetimes.reuse_joined(stream);
+        } else {
+            self.site.noticing(self.lifetimes.drain_if_due(call))?;
+        }
+        let visit = self.site.noticing(self.pools.route(stream, call.capturing))?;
+        self.malloc_from(&visit.pool, bytes, stream, call)
+    }
+
+    /// Whether a free has to go the longer way, [`free_attentively`](Self::free_attentively).
+    #[inline(always)]
+    pub(crate) fn looks_at_frees(&self) -> bool {
+        self.site.attention().concerns_frees()
+    }
+
+    /// Takes back the block at `ptr`, which the address map says is at `location`. `false` where that is
+    /// not, or no longer, a block in the program's hands.
+    #[inline]
+    pub(crate) fn free(&self, ptr: DevicePtr, location: Location) -> bool {
+        let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
+        let mut state = arena.lock_shortly();
+        let Some(found) = state.blocks.get(location.block).filter(|block| block.is_handed_out_at(ptr.0))
+        else {
+            return false;
+        };
+        let block = location.block;
+        if found.uses == NO_USES {
+            state.free_unused(self.site.map(), block);
+            self.arenas.leave(state);
+        } else {
+            let uses = state.free_and_wait(self.site.map(), block);
+            let _named = self.lifetimes.name(&uses);
+            self.arenas.leave(state);
+            self.lifetimes.wait_for_all(uses, Waiting { arena: location.arena, block });
+        }
+        true
+    }
+
+    /// [`free`](Self::free) for programs that record contexts or capture, and for hardened mode.
+    pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
+        self.history.make_room();
+        let call = self.history.begin_free(RecordContext::All, calls);
+        let freed = if self.site.attention().has(Reason::HARDENED) {
+            self.hardened.free(ptr, location, &call)
+        } else {
+            self.lifetimes.free_in(ptr, location, &call)
+        };
+        drop(call);
+        self.history.deliver(calls);
+        freed
     }
 }

@@ -305,8 +305,10 @@ impl CachingAllocator {
         if ptr.is_null() {
             return Ok(());
         }
-        match self.map.get(ptr) {
-            Some(at) if self.devices[at.device.0 as usize].record_stream(ptr, at, stream)? => Ok(()),
+        let record =
+            |at: Location| self.devices[at.device.0 as usize].lifetimes().record_stream(ptr, at, stream);
+        match self.map.get(ptr).map(record).transpose()? {
+            Some(true) => Ok(()),
             _ => self.record_unknown(ptr, stream),
         }
     }
@@ -333,7 +335,7 @@ impl CachingAllocator {
             // A stream may use the memory of other devices, too. Its end is found once: what can fail comes before the
             // first device takes it for retired.
             let mut last = None;
-            let retire = |device: &DeviceAllocator| device.retire_stream(stream, &mut last);
+            let retire = |device: &DeviceAllocator| device.lifetimes().retire_stream(stream, &mut last);
             self.devices.iter().try_for_each(retire)?;
             self.set_reserve_class(stream, "")
         })
@@ -347,7 +349,7 @@ impl CachingAllocator {
     /// # Errors
     /// The first driver error; what could not be given back stays cached.
     pub fn empty_cache(&self) -> Result<()> {
-        self.each_device(|device| device.empty_cache(Flush::Everything))
+        self.each_device(|device| device.release().empty_cache(Flush::Everything))
     }
 
     /// All devices get their turn to give something back; the first error is returned.
@@ -365,7 +367,7 @@ impl CachingAllocator {
     /// What the driver answers to the queries.
     pub fn poll(&self, device: DeviceIndex) -> Result<()> {
         let device = self.device(device)?;
-        device.noticing(device.poll())
+        device.noticing(device.release().poll())
     }
 
     /// Waits for all pending frees of a device; gives nothing back. Blocks.
@@ -374,7 +376,7 @@ impl CachingAllocator {
     /// What the driver answers; what is left stays pending.
     pub fn synchronise(&self, device: DeviceIndex) -> Result<()> {
         let device = self.device(device)?;
-        device.noticing(device.synchronise())
+        device.noticing(device.release().synchronise())
     }
 
     /// Statistics of a device: exact, and of one moment. PyTorch: `getDeviceStats`.
@@ -382,7 +384,7 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn stats(&self, device: DeviceIndex) -> Result<DeviceStats> {
-        Ok(self.seen_device(device)?.stats())
+        Ok(self.seen_device(device)?.statistics().stats())
     }
 
     /// The segment that holds a live block. PyTorch: `getBaseAllocation`.
@@ -393,9 +395,8 @@ impl CachingAllocator {
         if self.is_forked() {
             return Err(AllocError::Forked);
         }
-        let found =
-            self.map.get(ptr).and_then(|at| self.devices[at.device.0 as usize].base_allocation(ptr, at));
-        match found {
+        let base = |at: Location| self.devices[at.device.0 as usize].arenas().base_allocation(ptr, at);
+        match self.map.get(ptr).and_then(base) {
             Some(Some((base, bytes))) => Ok(BaseAllocation { base, bytes }),
             Some(None) => Err(AllocError::Growable { always: self.maker.traits.always_grows }),
             None => Err(self.bad_pointer(ptr)),
@@ -406,7 +407,7 @@ impl CachingAllocator {
     #[must_use]
     pub fn block_size(&self, ptr: DevicePtr) -> Option<u64> {
         let at = self.map.get(ptr).filter(|_| !self.is_forked())?;
-        self.devices[at.device.0 as usize].block_size(ptr, at)
+        self.devices[at.device.0 as usize].arenas().block_size(ptr, at)
     }
 
     /// [`malloc`](Self::malloc) at the very address `ptr`, out of free memory that the stream and its pool already have.
@@ -420,7 +421,7 @@ impl CachingAllocator {
         if bytes == 0 {
             return Ok(DevicePtr::NULL);
         }
-        device.malloc_at(bytes, ptr, stream)
+        device.exact().malloc_at(bytes, ptr, stream)
     }
 
     /// Limits what is held on a device to a share of its memory; 1 lifts the limit.
@@ -430,7 +431,7 @@ impl CachingAllocator {
     /// [`AllocError::InvalidFraction`] outside 0 to 1; [`AllocError::Budget`] where that leaves no room for what is
     /// guaranteed to tenants.
     pub fn set_memory_fraction(&self, fraction: f64, device: DeviceIndex) -> Result<()> {
-        self.device(device)?.set_memory_fraction(fraction)
+        self.device(device)?.limits().set_memory_fraction(fraction)
     }
 
     /// Limits what is held on a device. Beyond `hard` nothing is taken; beyond `soft`, cached memory is given back before
@@ -448,7 +449,7 @@ impl CachingAllocator {
     ) -> Result<()> {
         let limits = Settings { memory_limit: hard, memory_soft_limit: soft, ..Settings::default() };
         limits.validate().map_err(AllocError::Settings)?;
-        self.device(device)?.set_memory_limits(hard, soft)
+        self.device(device)?.limits().set_memory_limits(hard, soft)
     }
 
     /// Gives a stream a reserve class, so that its growable segments reserve what
@@ -459,7 +460,7 @@ impl CachingAllocator {
     /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`].
     pub fn set_reserve_class(&self, stream: Stream, class: &str) -> Result<()> {
         let stream = self.own(stream)?;
-        self.device(stream.device)?.set_reserve_class(stream, class);
+        self.device(stream.device)?.holdings().set_reserve_class(stream, class);
         Ok(())
     }
 
@@ -468,7 +469,7 @@ impl CachingAllocator {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn memory_fraction(&self, device: DeviceIndex) -> Result<f64> {
-        Ok(self.seen_device(device)?.memory_fraction())
+        Ok(self.seen_device(device)?.holdings().memory_fraction())
     }
 
     /// Replaces the settings of all devices. What is handed out or cached stays; the memory fraction stays as
@@ -501,15 +502,15 @@ impl CachingAllocator {
         {
             // All devices have the settings of one call.
             let _alone = self.configuring.lock();
-            self.devices.iter().try_for_each(|device| device.keeps_guarantees(&settings))?;
+            self.devices.iter().try_for_each(|device| device.holdings().keeps_guarantees(&settings))?;
             for (device, policy) in self.devices.iter().zip(policies) {
-                device.configure(&settings, &policy);
+                device.limits().configure(&settings, &policy);
             }
             let caching = settings.caching;
             *self.settings.lock() = settings;
             self.enable(caching);
         }
-        self.devices.iter().for_each(DeviceAllocator::follow_settings);
+        self.devices.iter().for_each(|device| device.limits().follow_settings());
         Ok(())
     }
 
@@ -589,7 +590,7 @@ impl CachingAllocator {
     /// On the first broken invariant, with its name.
     pub fn check_invariants(&self) {
         for device in self.reachable() {
-            device.check_invariants();
+            device.arenas().check_invariants();
         }
     }
 

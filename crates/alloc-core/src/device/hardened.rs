@@ -1,7 +1,11 @@
 //! Hardened mode on a device: canaries behind what is handed out, poison and quarantine for what comes back. What it does
 //! and what it does not is said in [`crate::hardened`].
 
-use super::DeviceAllocator;
+use super::arenas::Arenas;
+use super::history::History;
+use super::lifetimes::Lifetimes;
+use super::pools::PrivatePools;
+use super::site::Site;
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::backend::{Access, BackendError, Granularity};
@@ -9,7 +13,7 @@ use crate::config::Settings;
 use crate::error::Result;
 use crate::features::hardened::{
     CANARY, CANARY_BYTES, Corruption, CorruptionObserver, CorruptionReport, HardenedStats, Held, MARGIN,
-    Mismatch, POISON, Reader,
+    Mismatch, POISON, Quarantine, Reader,
 };
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Waiting;
@@ -17,13 +21,24 @@ use crate::lifetimes::uses::{Use, User};
 use crate::memory::address_map::Location;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::segment::Origin;
-use crate::policy::{Chosen, Holding, Request};
+use crate::policy::{Holding, Request};
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
 use crate::process::held_event::HeldEvent;
 use crate::process::stream_identity::named;
+use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DevicePtr, Stream};
 use smallvec::SmallVec;
+
+/// The hardened mode of a device.
+pub(crate) struct Hardened {
+    site: Site,
+    arenas: Arc<Arenas>,
+    history: Arc<History>,
+    pools: Arc<PrivatePools>,
+    lifetimes: Arc<Lifetimes>,
+    quarantine: Mutex<Quarantine>,
+}
 
 /// A block that has just come back and is held back for its own reason, besides its uses.
 struct Returned {
@@ -37,30 +52,56 @@ struct Returned {
     granules: Option<(DevicePtr, u64)>,
 }
 
-impl DeviceAllocator {
+/// The whole granules of a growable segment that lie in a block.
+fn whole_granules(state: &ArenaState, id: BlockId) -> Option<(DevicePtr, u64)> {
+    let block = &state.blocks[id];
+    let segment = &state.segments[block.segment];
+    let Origin::Growable { granule, .. } = segment.origin else { return None };
+    let low = (block.addr - segment.base).next_multiple_of(granule) + segment.base;
+    let high = (block.end() - segment.base) / granule * granule + segment.base;
+    (low < high).then(|| (DevicePtr(low), high - low))
+}
+
+impl Hardened {
+    pub(super) fn new(
+        site: &Site,
+        arenas: &Arc<Arenas>,
+        history: &Arc<History>,
+        pools: &Arc<PrivatePools>,
+        lifetimes: &Arc<Lifetimes>,
+    ) -> Self {
+        Self {
+            site: site.clone(),
+            arenas: Arc::clone(arenas),
+            history: Arc::clone(history),
+            pools: Arc::clone(pools),
+            lifetimes: Arc::clone(lifetimes),
+            quarantine: Mutex::new(Rank::Registry, Quarantine::default()),
+        }
+    }
+
     /// Turns the mode on or off as the settings say. Off, what is in quarantine leaves it when it is
     /// [reduced](Self::reduce_quarantine) next.
-    pub(super) fn configure_hardened(&self, settings: &Settings) {
+    pub(super) fn configure(&self, settings: &Settings) {
         if settings.hardened
-            && self.edge().is_none()
-            && let Ok(vm) = self.backend.virtual_memory()
-            && let Ok(minimum) = vm.granularity(self.device, Granularity::Minimum)
+            && self.site.edge().is_none()
+            && let Ok(vm) = self.site.backend().virtual_memory()
+            && let Ok(minimum) = vm.granularity(self.site.device(), Granularity::Minimum)
         {
-            self.minimum_granule.get_or_init(|| minimum);
+            self.site.note_unit(minimum);
         }
         self.quarantine.lock().configure(settings.hardened, settings.hardened_quarantine);
-        self.attention.set(Reason::HARDENED, settings.hardened);
+        self.site.attention().set(Reason::HARDENED, settings.hardened);
     }
 
     /// The request that is made of an arena for `bytes`: with room for a canary, and, where memory can be protected, with
     /// granules of its own.
-    pub(super) fn hardened_request(&self, state: &ArenaState, bytes: u64) -> Request {
+    pub(super) fn request(&self, state: &ArenaState, bytes: u64) -> Request {
         let mut request = Request { requested: bytes, ..state.policy.request(bytes + MARGIN) };
-        if let (Tier::Large, true, Some(minimum)) = (request.tier, state.grows(), self.minimum_granule.get())
-        {
+        if let (Tier::Large, true, Some(minimum)) = (request.tier, state.grows(), self.site.unit()) {
             request.size = request.size.next_multiple_of(state.policy.granule(
                 Tier::Small,
-                *minimum,
+                minimum,
                 &Holding::default(),
             ));
             request.segment_bytes = request.segment_bytes.max(request.size);
@@ -68,31 +109,25 @@ impl DeviceAllocator {
         request
     }
 
-    /// The unit in which new growable segments are mapped in place of the policy's own.
-    pub(super) fn hardened_granule(&self, policy: &Chosen) -> Option<u64> {
-        let minimum = self.minimum_granule.get().filter(|_| self.attention.has(Reason::HARDENED))?;
-        Some(policy.granule(Tier::Small, *minimum, &Holding::default()))
-    }
-
     /// Writes the canary behind a block that was handed out. Does not block; where the driver refuses there is none.
     pub(super) fn arm(&self, ptr: DevicePtr, requested: u64, stream: Stream, call: &Call<'_>) {
-        let found = self.map.get(ptr).and_then(|at| {
-            let state = self.arenas.get(at.arena)?.lock();
+        let found = self.site.map().get(ptr).and_then(|at| {
+            let state = self.arenas.directory().get(at.arena)?.lock();
             let block = state.handed_out(ptr, at.block)?;
             Some((state.blocks[block].size, state.pool.slot))
         });
         let Some((size, slot)) = found else { return };
         let mut canary = (size - requested).min(CANARY_BYTES);
-        if call.capturing || self.pools.lock().is_captured(slot) {
+        if call.capturing || self.pools.is_captured(slot) {
             canary = 0;
         }
         if canary > 0 {
             let end = ptr.add(requested);
             // SAFETY: rule 2: the part of the block that was not asked for; it stays until the stream has passed this, since
             // whatever gives it back waits for the stream.
-            let fill = |stream| unsafe { self.backend.memset_async(end, CANARY, canary, stream) };
+            let fill = |stream| unsafe { self.site.backend().memset_async(end, CANARY, canary, stream) };
             if let Err(error) = named(stream).and_then(fill) {
-                self.backend.clear_error();
+                self.site.backend().clear_error();
                 tracing::warn!(%error, "no canary could be written; the block goes without");
                 canary = 0;
             }
@@ -102,16 +137,16 @@ impl DeviceAllocator {
 
     /// The block at `ptr` is not one that the mode knows: it came by another way.
     pub(super) fn forget_canary(&self, ptr: DevicePtr) {
-        if self.attention.has(Reason::HARDENED) {
+        if self.site.attention().has(Reason::HARDENED) {
             self.quarantine.lock().disarm(ptr);
         }
     }
 
     /// [`free_in`](Self::free_in) that poisons the block and holds it back. May block.
-    pub(super) fn free_hardened(&self, ptr: DevicePtr, location: Location, call: &Call<'_>) -> bool {
-        let _blocks = self.in_transit();
-        let Some(arena) = self.arenas.get(location.arena) else { return false };
-        let mut state = self.attend(arena, call);
+    pub(super) fn free(&self, ptr: DevicePtr, location: Location, call: &Call<'_>) -> bool {
+        let _blocks = self.arenas.in_transit();
+        let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
+        let mut state = self.arenas.attend(arena, call);
         let Some(id) = state.handed_out(ptr, location.block) else { return false };
         let block = &state.blocks[id];
         let returned = Returned {
@@ -123,16 +158,16 @@ impl DeviceAllocator {
             requested: block.requested,
             granules: whole_granules(&state, id),
         };
-        let uses = state.free_and_hold(&self.map, id);
-        let _named = self.name(&uses);
-        let _own = returned.own.map(|own| self.naming.begin(own));
+        let uses = state.free_and_hold(self.site.map(), id);
+        let _named = self.lifetimes.name(&uses);
+        let _own = returned.own.map(|own| self.lifetimes.name_stream(own));
         drop(state);
         let canary = self.quarantine.lock().disarm(ptr);
         let held = self.poison(&returned, &uses, canary);
-        if self.attention.has(Reason::CAPTURE) {
-            self.wait_or_defer(uses, returned.block, returned.own, returned.slot);
+        if self.site.attention().has(Reason::CAPTURE) {
+            self.lifetimes.wait_or_defer(uses, returned.block, returned.own, returned.slot);
         } else {
-            self.wait_for_all(uses, returned.block);
+            self.lifetimes.wait_for_all(uses, returned.block);
         }
         match held {
             Some(held) => {
@@ -141,7 +176,7 @@ impl DeviceAllocator {
             }
             None => {
                 self.quarantine.lock().note_unchecked();
-                self.let_go(returned.block, call);
+                self.arenas.let_go(returned.block, call);
             }
         }
         self.reduce_quarantine(call);
@@ -152,16 +187,16 @@ impl DeviceAllocator {
     /// must not. Names streams; the caller holds a ticket.
     fn poison(&self, returned: &Returned, uses: &[Use], canary: u64) -> Option<Held> {
         let own = returned.own?;
-        if self.attention.has(Reason::CAPTURE) {
+        if self.site.attention().has(Reason::CAPTURE) {
             let live = |found: &Use| found.user.live();
             let captured = |found: &Use| {
-                found.captured.is_some() || live(found).is_some_and(|s| self.may_be_capturing(s))
+                found.captured.is_some() || live(found).is_some_and(|s| self.site.may_be_capturing(s))
             };
-            if self.may_be_capturing(own) || uses.iter().any(captured) {
+            if self.site.may_be_capturing(own) || uses.iter().any(captured) {
                 return None;
             }
         }
-        if self.pools.lock().is_captured(returned.slot) {
+        if self.pools.is_captured(returned.slot) {
             return None;
         }
         // Another process may still read it.
@@ -172,7 +207,7 @@ impl DeviceAllocator {
             for Use { user, .. } in uses {
                 match user {
                     User::Live(stream) => {
-                        let event = HeldEvent::new(&self.backend, stream.device)?;
+                        let event = HeldEvent::new(self.site.backend(), stream.device)?;
                         event.record(*stream)?;
                         event.precede(own)?;
                     }
@@ -183,8 +218,8 @@ impl DeviceAllocator {
             let Returned { ptr, requested, .. } = *returned;
             // SAFETY: rule 2: the bytes of a block that is pending until this thread, or whoever takes it out of the
             // quarantine, lets it go; its stream's epoch is that of the letting go.
-            unsafe { self.backend.memset_async(ptr, POISON, requested, named(own)?) }?;
-            let event = HeldEvent::new(&self.backend, own.device)?;
+            unsafe { self.site.backend().memset_async(ptr, POISON, requested, named(own)?) }?;
+            let event = HeldEvent::new(self.site.backend(), own.device)?;
             event.record(own)?;
             Ok(event)
         };
@@ -194,7 +229,7 @@ impl DeviceAllocator {
                 Some(Held { block, ptr, bytes, requested, canary, protected: None, poisoned })
             }
             Err(error) => {
-                self.backend.clear_error();
+                self.site.backend().clear_error();
                 tracing::warn!(%error, "a freed block could not be poisoned; it goes unchecked");
                 None
             }
@@ -203,20 +238,21 @@ impl DeviceAllocator {
 
     /// Takes the device's access to the whole granules of a block away, once it is poisoned. Blocks.
     fn protect(&self, mut held: Held, returned: &Returned) -> Held {
-        let (Some((at, bytes)), Ok(vm)) = (returned.granules, self.backend.virtual_memory()) else {
+        let (Some((at, bytes)), Ok(vm)) = (returned.granules, self.site.backend().virtual_memory()) else {
             return held;
         };
-        if self.attention.has(Reason::CAPTURE) {
+        if self.site.attention().has(Reason::CAPTURE) {
             return held;
         }
         let waited = held.poisoned.wait();
         // SAFETY: whole granules of one block, all mapped; rule 3: its stream has passed the poison, which came after all
         // other uses.
-        let taken = waited.and_then(|()| unsafe { vm.set_access(at, bytes, &[self.device], Access::None) });
+        let taken =
+            waited.and_then(|()| unsafe { vm.set_access(at, bytes, &[self.site.device()], Access::None) });
         match taken {
             Ok(()) => held.protected = Some((at, bytes)),
             Err(error) => {
-                self.backend.clear_error();
+                self.site.backend().clear_error();
                 tracing::warn!(%error, "a freed block could not be protected; it is poisoned only");
             }
         }
@@ -226,10 +262,10 @@ impl DeviceAllocator {
     /// Lets blocks go until no more is held back than may be. While a capture is under way they wait for its end. Blocks;
     /// runs observers.
     pub(super) fn reduce_quarantine(&self, call: &Call<'_>) {
-        let calls = self.foreign.calls();
+        let calls = self.site.calls();
         let mut reader = Reader::default();
-        while !self.attention.has(Reason::CAPTURE) && self.edge().is_none() {
-            let _blocks = self.in_transit();
+        while !self.site.attention().has(Reason::CAPTURE) && self.site.edge().is_none() {
+            let _blocks = self.arenas.in_transit();
             let Some(held) = self.quarantine.lock().take_excess() else { return };
             if self.release_held(held, Some(&mut reader), call, &calls).is_err() {
                 return;
@@ -241,13 +277,13 @@ impl DeviceAllocator {
     /// refuses to make accessible again stays; the first error is returned.
     pub(super) fn empty_quarantine(&self, call: &Call<'_>) -> Result<()> {
         let count = self.quarantine.lock().len();
-        let calls = self.foreign.calls();
+        let calls = self.site.calls();
         let mut reader = Reader::default();
         let mut outcome = Ok(());
         for _ in 0..count {
-            let _blocks = self.in_transit();
+            let _blocks = self.arenas.in_transit();
             let Some(held) = self.quarantine.lock().take() else { break };
-            let may_wait = !self.attention.has(Reason::CAPTURE);
+            let may_wait = !self.site.attention().has(Reason::CAPTURE);
             outcome = outcome.and(self.release_held(held, may_wait.then_some(&mut reader), call, &calls));
         }
         outcome
@@ -261,10 +297,11 @@ impl DeviceAllocator {
         call: &Call<'_>,
         calls: &Calls<'_>,
     ) -> Result<()> {
-        if let (Some((at, bytes)), Ok(vm)) = (held.protected, self.backend.virtual_memory()) {
+        if let (Some((at, bytes)), Ok(vm)) = (held.protected, self.site.backend().virtual_memory()) {
             // SAFETY: the range was made inaccessible by `protect`, and is mapped as before: its block is pending.
-            if let Err(error) = unsafe { vm.set_access(at, bytes, &[self.device], Access::ReadWrite) } {
-                self.backend.clear_error();
+            if let Err(error) = unsafe { vm.set_access(at, bytes, &[self.site.device()], Access::ReadWrite) }
+            {
+                self.site.backend().clear_error();
                 tracing::warn!(%error, "a protected block could not be made accessible; it stays in quarantine");
                 self.quarantine.lock().hold(held);
                 return Err(error.into());
@@ -279,7 +316,7 @@ impl DeviceAllocator {
                     .for_each(|(corruption, mismatch)| self.report(&held, corruption, mismatch, calls));
             }
             Some(Err(error)) => {
-                self.backend.clear_error();
+                self.site.backend().clear_error();
                 let mut quarantine = self.quarantine.lock();
                 quarantine.note_unchecked();
                 // A device whose memory has no bytes says so for every block.
@@ -294,7 +331,7 @@ impl DeviceAllocator {
             }
             None => self.quarantine.lock().note_unchecked(),
         }
-        self.let_go(held.block, call);
+        self.arenas.let_go(held.block, call);
         Ok(())
     }
 
@@ -307,10 +344,10 @@ impl DeviceAllocator {
         held.poisoned.wait()?;
         let mut found = SmallVec::new();
         // SAFETY: rule 2: the block is pending, and only this thread lets it go; its stream has passed the poison.
-        let overflow = unsafe { reader.compare(&*self.backend, ptr.add(requested), canary, CANARY) }?;
+        let overflow = unsafe { reader.compare(&**self.site.backend(), ptr.add(requested), canary, CANARY) }?;
         found.extend(overflow.map(|mismatch| (Corruption::Overflow, mismatch)));
         // SAFETY: as above.
-        let written = unsafe { reader.compare(&*self.backend, ptr, requested, POISON) }?;
+        let written = unsafe { reader.compare(&**self.site.backend(), ptr, requested, POISON) }?;
         found.extend(written.map(|mismatch| (Corruption::UseAfterFree, mismatch)));
         Ok(found)
     }
@@ -319,13 +356,13 @@ impl DeviceAllocator {
         let Mismatch { at, bytes, found } = mismatch;
         let report = CorruptionReport {
             corruption,
-            device: self.device,
+            device: self.site.device(),
             ptr: held.ptr,
             requested: held.requested,
             at,
             bytes,
             found,
-            history: self.history_of(held.ptr, calls),
+            history: self.history.history_of(held.ptr, calls),
         };
         tracing::error!("{report}");
         let observers = self.quarantine.lock().observers.clone();
@@ -334,36 +371,28 @@ impl DeviceAllocator {
         }
     }
 
-    /// The quarantine is no reason any more for a block to stay pending.
-    fn let_go(&self, block: Waiting, call: &Call<'_>) {
-        if let Some(arena) = self.arenas.get(block.arena) {
-            let mut state = self.attend(arena, call);
-            // Its stream was given work for it since its free.
-            state.blocks[block.block].epoch = state.epochs.current();
-            state.event_done(block.block);
-        }
-    }
-
     /// Whether the block that began at `ptr` is in quarantine.
     pub(super) fn is_quarantined(&self, ptr: DevicePtr) -> bool {
         self.quarantine.lock().holds(ptr)
     }
 
-    pub(crate) fn hardened_stats(&self) -> HardenedStats {
+    pub(crate) fn stats(&self) -> HardenedStats {
         self.quarantine.lock().stats()
     }
 
-    pub(crate) fn add_corruption_observer(&self, observer: CorruptionObserver) {
+    pub(crate) fn add_observer(&self, observer: CorruptionObserver) {
         self.quarantine.lock().observers.push(observer);
     }
-}
 
-/// The whole granules of a growable segment that lie in a block.
-fn whole_granules(state: &ArenaState, id: BlockId) -> Option<(DevicePtr, u64)> {
-    let block = &state.blocks[id];
-    let segment = &state.segments[block.segment];
-    let Origin::Growable { granule, .. } = segment.origin else { return None };
-    let low = (block.addr - segment.base).next_multiple_of(granule) + segment.base;
-    let high = (block.end() - segment.base) / granule * granule + segment.base;
-    (low < high).then(|| (DevicePtr(low), high - low))
+    /// What a request came to. Where foreign code panicked on the way nobody waits for the block any more.
+    pub(super) fn arrived(&self, outcome: Result<DevicePtr>, calls: &Calls<'_>) -> Result<DevicePtr> {
+        if calls.panicked()
+            && let Ok(ptr) = outcome
+            && let Some(at) = self.site.map().get(ptr)
+        {
+            self.forget_canary(ptr);
+            self.lifetimes.free_in(ptr, at, &Call::PLAIN);
+        }
+        outcome
+    }
 }

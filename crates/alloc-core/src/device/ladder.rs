@@ -1,15 +1,53 @@
 //! The ladder: what is done, in order, for a request that found no block.
 
-use super::DeviceAllocator;
-use super::elsewhere::Reach;
-use super::release::Flush;
+mod explain;
+pub(super) mod reclaim;
+
+use super::Base;
+use super::arenas::Arenas;
+use super::crossings::Crossings;
+use super::hardened::Hardened;
+use super::history::History;
+use super::holdings::Holdings;
+use super::lifetimes::Lifetimes;
+use super::pools::{Flush, PrivatePools};
+use super::provider::Provider;
+use super::release::Release;
+use super::site::Site;
+use crate::arena::ArenaState;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
-use crate::policy::{Request, Rung};
-use crate::sync::{InTransit, Mark, ThreadId, this_thread};
+use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::policy::{self, Chosen, Request, Rung, Situation, choose};
+use crate::process::attention::Reason;
+use crate::sync::{Arc, Mark, Mutex, Rank, Turns, this_thread};
 use crate::types::DevicePtr;
+use crate::watch::counters::Count;
+use crate::watch::observers::Observers;
 use crate::watch::snapshot::Action;
+use explain::Explainer;
+use reclaim::Reclaim;
+
+/// The remedies for a miss.
+pub(super) struct Ladder {
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    history: Arc<History>,
+    pools: Arc<PrivatePools>,
+    lifetimes: Arc<Lifetimes>,
+    hardened: Arc<Hardened>,
+    crossings: Arc<Crossings>,
+    provider: Arc<Provider>,
+    release: Arc<Release>,
+    reclaim: Arc<Reclaim>,
+    explainer: Explainer,
+    observers: Arc<Observers>,
+    /// Who takes memory for an arena.
+    growing: Turns,
+    last_resort: Mutex<()>,
+}
 
 /// How often a thread climbs again while others move memory.
 const LAST_CLIMBS: usize = 32;
@@ -24,23 +62,60 @@ enum Outcome {
     Unchanged,
 }
 
-impl DeviceAllocator {
+/// An idle segment: its arena by number, its tier and its one block.
+type Idle = (u16, Tier, BlockId);
+
+/// The block of a fixed segment that is free as a whole.
+fn idle_block(state: &ArenaState, segment: SegmentId) -> Option<BlockId> {
+    let record = &state.segments[segment];
+    let block = &state.blocks[record.first];
+    let idle = record.is_fixed() && block.state == State::Free && !block.is_split();
+    idle.then_some(record.first)
+}
+
+impl Ladder {
+    pub(super) fn new(
+        base: &Base,
+        provider: &Arc<Provider>,
+        release: &Arc<Release>,
+        reclaim: &Arc<Reclaim>,
+    ) -> Self {
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            arenas: Arc::clone(&base.arenas),
+            history: Arc::clone(&base.history),
+            pools: Arc::clone(&base.pools),
+            lifetimes: Arc::clone(&base.lifetimes),
+            hardened: Arc::clone(&base.hardened),
+            crossings: Arc::clone(&base.crossings),
+            provider: Arc::clone(provider),
+            release: Arc::clone(release),
+            reclaim: Arc::clone(reclaim),
+            explainer: Explainer::new(base, provider),
+            observers: Arc::clone(&base.observers),
+            growing: Turns::default(),
+            last_resort: Mutex::new(Rank::LastResort, ()),
+        }
+    }
+
     /// Tries every remedy in the policy's order, searching again after each that changed something; fails
     /// only when no fit exists after the last.
     #[cold]
     pub(super) fn climb(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
-        let served = self.noticing(self.try_remedies(arena, request, call));
-        let calls = self.foreign.calls();
-        self.tell_crossings_in(&calls);
-        self.arrived(served, &calls)
+        let served = self.site.noticing(self.try_remedies(arena, request, call));
+        let calls = self.site.calls();
+        self.crossings.tell_in(&calls);
+        self.hardened.arrived(served, &calls)
     }
 
     fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
-        let mark = self.transit.now();
-        let served = match self.climb_once(self.arenas.traits().ladder.iter(), arena, request, call)? {
-            Some(ptr) => Some(ptr),
-            None => self.last_resort(arena, request, call, mark)?,
-        };
+        let mark = self.arenas.transit().now();
+        let served =
+            match self.climb_once(self.arenas.directory().traits().ladder.iter(), arena, request, call)? {
+                Some(ptr) => Some(ptr),
+                None => self.last_resort(arena, request, call, mark)?,
+            };
         served.ok_or_else(|| self.out_of_memory(arena, request, call))
     }
 
@@ -58,17 +133,12 @@ impl DeviceAllocator {
                 return Ok(Some(ptr));
             }
             if matches!(outcome, Outcome::Changed)
-                && let Some(ptr) = self.search(arena, request, *rung == Rung::Callbacks, call)
+                && let Some(ptr) = self.provider.search(arena, request, *rung == Rung::Callbacks, call)
             {
                 return Ok(Some(ptr));
             }
         }
         Ok(None)
-    }
-
-    /// The calling thread has memory in its hands, in no index, while what is returned lives.
-    pub(super) fn in_transit(&self) -> InTransit<'_, ThreadId> {
-        self.transit.begin(this_thread())
     }
 
     /// What this thread did not find, others may have had in their hands, and what it gave back, others may have taken
@@ -83,28 +153,31 @@ impl DeviceAllocator {
         mut mark: Mark,
     ) -> Result<Option<DevicePtr>> {
         let me = this_thread();
-        if self.transit.concerns(me) {
+        if self.arenas.transit().concerns(me) {
             // Foreign code that the engine called asks for memory, and others may wait for what this thread holds.
             return Ok(None);
         }
-        let try_again = || match self.search(arena, request, false, call) {
+        let try_again = || match self.provider.search(arena, request, false, call) {
             Some(ptr) => Ok(Some(ptr)),
-            None => self.take_memory(arena, request, false, call),
+            None => self.provider.take_memory(arena, request, false, call),
         };
         let _alone = self.last_resort.lock();
         for _ in 0..LAST_CLIMBS {
-            if self.transit.only_since(mark, me) {
+            if self.arenas.transit().only_since(mark, me) {
                 break;
             }
-            if let Some(outcome) = self.transit.wait_for(|thread| thread != me, || try_again().transpose()) {
+            if let Some(outcome) =
+                self.arenas.transit().wait_for(|thread| thread != me, || try_again().transpose())
+            {
                 return outcome.map(Some);
             }
             if let Some(ptr) = try_again()? {
                 return Ok(Some(ptr));
             }
-            mark = self.transit.now();
+            mark = self.arenas.transit().now();
             // The program's own code may ask for memory itself, and has run.
-            let rungs = self.arenas.traits().ladder.iter().filter(|rung| !rung.runs_foreign_code());
+            let rungs =
+                self.arenas.directory().traits().ladder.iter().filter(|rung| !rung.runs_foreign_code());
             if let Some(ptr) = self.climb_once(rungs, arena, request, call)? {
                 return Ok(Some(ptr));
             }
@@ -123,46 +196,14 @@ impl DeviceAllocator {
         let turn = if has_source { None } else { self.growing.take(number) };
         // Nobody else grew it: nothing new can be found, and PyTorch does not search again.
         if turn.as_ref().is_some_and(|turn| turn.after_another)
-            && let Some(ptr) = self.search(arena, request, false, call)
+            && let Some(ptr) = self.provider.search(arena, request, false, call)
         {
             return Ok(Some(ptr));
         }
         if let Some(ptr) = self.replace(arena, request, call)? {
             return Ok(Some(ptr));
         }
-        self.take_memory(arena, request, false, call)
-    }
-
-    /// Gets memory for a request that misses, as the policy does, and serves it.
-    pub(super) fn take_memory(
-        &self,
-        arena: &Arena,
-        request: &Request,
-        is_retry: bool,
-        call: &Call<'_>,
-    ) -> Result<Option<DevicePtr>> {
-        if is_retry {
-            self.state.lock().counters.alloc_retries += 1;
-        }
-        self.supply.serve(&Reach(self), arena, request, is_retry, call)
-    }
-
-    /// Searches the free blocks again. PyTorch ages them only after callbacks.
-    pub(super) fn search(
-        &self,
-        arena: &Arena,
-        request: &Request,
-        ages: bool,
-        call: &Call<'_>,
-    ) -> Option<DevicePtr> {
-        let mut state = self.attend(arena, call);
-        match if ages { state.find(request) } else { state.find_again(request) } {
-            Some(found) => Some(state.hand_out(&self.map, found, request)),
-            None => {
-                drop(state);
-                self.supply.search(&Reach(self), arena, request, call)
-            }
-        }
+        self.provider.take_memory(arena, request, false, call)
     }
 
     /// Searches the pools that serve the default pool in need (`use_on_oom`): what they have cached, never new memory.
@@ -179,11 +220,11 @@ impl DeviceAllocator {
             }
             state.id.stream
         };
-        for pool in self.opted_in_pools() {
+        for pool in self.pools.opted_in_pools() {
             // Released meanwhile: then it is emptied like any other.
-            let Ok(visit) = self.visit(pool, call.capturing) else { continue };
-            let Some(arena) = self.arenas.of_stream(visit.pool.slot, stream) else { continue };
-            if let Some(ptr) = self.search(arena, request, false, call) {
+            let Ok(visit) = self.pools.visit(pool, call.capturing) else { continue };
+            let Some(arena) = self.arenas.directory().of_stream(visit.pool.slot, stream) else { continue };
+            if let Some(ptr) = self.provider.search(arena, request, false, call) {
                 return Ok(Some(ptr));
             }
         }
@@ -195,25 +236,25 @@ impl DeviceAllocator {
         let changed = |changed| if changed { Outcome::Changed } else { Outcome::Unchanged };
         Ok(match rung {
             Rung::Drain => {
-                self.drain(call)?;
+                self.lifetimes.drain(call)?;
                 Outcome::Changed
             }
-            Rung::Views => served(self.supply.search(&Reach(self), arena, request, call)),
+            Rung::Views => served(self.provider.search_in_pieces(arena, request, call)),
             Rung::Callbacks => changed(self.observers.ask_for_memory()),
-            Rung::CollectGarbage => changed(self.collect_garbage(call)?),
-            Rung::ReuseEarly => changed(self.reuse_early(arena, request, call)),
+            Rung::CollectGarbage => changed(self.release.collect_garbage(call)?),
+            Rung::ReuseEarly => changed(self.lifetimes.reuse_early(arena, request, call)),
             Rung::Grow => {
-                if !call.capturing && self.is_over_soft_limit(request) {
+                if !call.capturing && self.holdings.is_over_soft_limit(request) {
                     // What is given back makes room under the soft limit; beyond it memory is taken all the same.
-                    if let Err(error) = self.release(Flush::Everything, call) {
+                    if let Err(error) = self.release.release(Flush::Everything, call) {
                         tracing::warn!(%error, "not all cached memory could be given back");
                     }
-                    if let Some(ptr) = self.search(arena, request, false, call) {
+                    if let Some(ptr) = self.provider.search(arena, request, false, call) {
                         return Ok(Outcome::Served(ptr));
                     }
                 }
-                if self.trim_to_soft(arena, request, call)
-                    && let Some(ptr) = self.search(arena, request, false, call)
+                if self.reclaim.trim_to_soft(arena, request, call)
+                    && let Some(ptr) = self.provider.search(arena, request, false, call)
                 {
                     return Ok(Outcome::Served(ptr));
                 }
@@ -221,18 +262,18 @@ impl DeviceAllocator {
             }
             Rung::OptedInPools => served(self.search_opted_in(arena, request, call)?),
             Rung::ReleaseEnough => {
-                if self.release_enough(arena, request, call)? {
-                    served(self.take_memory(arena, request, false, call)?)
+                if self.release.release_enough(arena, request, call)? {
+                    served(self.provider.take_memory(arena, request, false, call)?)
                 } else {
                     Outcome::Unchanged
                 }
             }
             Rung::WaitForPending => {
-                self.synchronise_pending(call)?;
+                self.release.synchronise_pending(call)?;
                 Outcome::Changed
             }
-            Rung::ReleaseAll => served(self.reclaim(arena, request, call)?),
-            Rung::Spill => served(self.spill(arena, request, call)?),
+            Rung::ReleaseAll => served(self.reclaim.reclaim(arena, request, call)?),
+            Rung::Spill => served(self.reclaim.spill(arena, request, call)?),
         })
     }
 
@@ -241,17 +282,107 @@ impl DeviceAllocator {
             let state = arena.lock();
             (state.pool.slot, state.pool.id, state.id.stream)
         };
-        let calls = self.foreign.calls();
-        let report = self.explain(slot, stream, request, call, &calls);
+        let calls = self.site.calls();
+        let report = self.explainer.explain(slot, stream, request, call, &calls);
         {
-            let mut state = self.attend(arena, call);
+            let mut state = self.arenas.attend(arena, call);
             state.history.refused(request.requested);
             state.history.record(Action::Oom, report.device_free, request.size);
         }
-        self.state.lock().counters.ooms += 1;
-        self.note_refusal(pool);
-        self.outbox.deliver(&calls);
+        self.holdings.lock().counters.ooms += 1;
+        self.holdings.note_refusal(pool);
+        self.history.deliver(&calls);
         self.observers.tell_out_of_memory(&report, &calls);
         AllocError::OutOfMemory(Box::new(report))
+    }
+
+    /// Takes a segment of the policy's choice for `request`, giving idle ones back for it. `Ok(None)` where that is nothing
+    /// else than what the request needs, or is refused: what was given back is room then.
+    fn replace(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<Option<DevicePtr>> {
+        let Some(growth) = self.plan_segment(arena, request) else { return Ok(None) };
+        let policy::Growth { take, replaces, at_most } = growth;
+        let freed = if replaces > 0 { self.give_idle_back(arena, replaces, call) } else { 0 };
+        let take = take.max(freed.min(at_most));
+        if take <= request.segment_bytes {
+            return Ok(None);
+        }
+        self.provider.take_memory(arena, &Request { segment_bytes: take, ..*request }, false, call)
+    }
+
+    /// What the policy wants to take; `None` where segments grow, or are handed out whole, or it wants nothing of its own.
+    fn plan_segment(&self, arena: &Arena, request: &Request) -> Option<policy::Growth> {
+        let policy = {
+            let state = arena.lock();
+            if state.policy.grows() || state.pool.no_split {
+                return None;
+            }
+            Chosen::clone(&state.policy)
+        };
+        policy.growth(request, &|| self.situation(arena, request))
+    }
+
+    fn situation(&self, arena: &Arena, request: &Request) -> Situation {
+        let (pool, own) = {
+            let state = arena.lock();
+            (state.pool.id, state.segments.iter().map(|(_, segment)| segment.bytes).sum())
+        };
+        let most_needed = self.arenas.with_all(|peaks, arenas| {
+            let in_use: i64 = arenas.iter().map(|arena| arena.counters.both(Count::ActiveBytes)).sum();
+            peaks.most_in_use().unsigned_abs().max(in_use.unsigned_abs() + request.size)
+        });
+        let device = self.holdings.lock();
+        let held = device.accounts.held();
+        let limits = device.accounts.limits(pool);
+        let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held));
+        let others = [
+            Some(self.site.total_memory()),
+            device.accounts.soft,
+            device.rejects_above(self.site.total_memory()),
+        ];
+        let others = others.into_iter().flatten().map(|bytes| bytes.saturating_sub(held));
+        let room = room.chain(others).min().unwrap_or(0);
+        Situation { held, own, most_needed, room }
+    }
+
+    /// Gives idle segments of about `target` bytes back, and returns how much that was. Only those of the default pool, whose
+    /// addresses no graph knows, and for a request to it; and none while something is being captured, because that waits
+    /// for the device.
+    fn give_idle_back(&self, arena: &Arena, target: u64, call: &Call<'_>) -> u64 {
+        let wants = arena.lock().pool.slot == PoolSlot::DEFAULT;
+        if !wants || call.capturing || self.site.attention().has(Reason::CAPTURE) {
+            return 0;
+        }
+        let arenas = self.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
+        let mut idle: Vec<(u64, Idle)> = Vec::new();
+        for (arena, _) in &arenas {
+            let state = arena.lock();
+            let number = state.id.number;
+            let found = state.segments.iter().filter_map(|(id, _)| idle_block(&state, id));
+            idle.extend(found.map(|id| (state.blocks[id].size, (number, state.blocks[id].tier, id))));
+        }
+        idle.sort_unstable_by_key(|(bytes, (number, _, id))| (*bytes, *number, id.index()));
+        let chosen = choose(idle, target);
+        let before = self.holdings.lock().accounts.held();
+        for (arena, slot) in arenas {
+            for tier in [Tier::Large, Tier::Small] {
+                let released = self.release.release_fixed(arena, slot, tier, call, |state| {
+                    let mine =
+                        |(_, (number, of, _)): &&(u64, Idle)| *number == state.id.number && *of == tier;
+                    // Another thread may have taken or cut a block since it was chosen.
+                    let still = |id: &BlockId| {
+                        let segment = state.blocks.get(*id).map(|block| block.segment);
+                        segment.is_some_and(|segment| idle_block(state, segment) == Some(*id))
+                    };
+                    chosen.iter().filter(mine).map(|(_, (.., id))| *id).filter(still).collect()
+                });
+                if let Err(error) = released {
+                    // It stays cached, and the request is no worse off.
+                    tracing::warn!(%error, "an idle segment could not be given back");
+                }
+            }
+        }
+        let most: u64 = chosen.iter().map(|(bytes, _)| bytes).sum();
+        // Others may give back and take at the same time: this only sizes a segment.
+        before.saturating_sub(self.holdings.lock().accounts.held()).min(most)
     }
 }

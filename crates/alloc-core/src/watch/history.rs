@@ -25,7 +25,7 @@ pub(crate) use entry::{Labelling, entry};
 pub(crate) use resolve::{Resolver, resolve};
 pub(crate) use ring::{Details, Record, Ring};
 pub(crate) use stamps::Stamps;
-pub(crate) use trackers::Outbox;
+pub(crate) use trackers::{AtEnd, Outbox};
 
 use crate::base::ids::BlockId;
 use crate::process::stream_identity::shown_raw;

@@ -38,7 +38,7 @@ impl<'a> Hooks<'a> {
     pub fn on_budget(self, observer: impl Fn(&BudgetEvent) + Send + Sync + 'static) {
         let observer: BudgetObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            device.add_budget_observer(Arc::clone(&observer));
+            device.crossings().add_observer(Arc::clone(&observer));
         }
     }
 
@@ -53,7 +53,7 @@ impl<'a> Hooks<'a> {
     pub fn on_spill(self, priority: i32, hook: impl Fn(&SpillRequest) -> u64 + Send + Sync + 'static) {
         let hook: SpillHook = Arc::new(hook);
         for device in self.0.reachable() {
-            device.add_spill_hook(priority, Arc::clone(&hook));
+            device.crossings().add_spill_hook(priority, Arc::clone(&hook));
         }
     }
 
@@ -63,7 +63,7 @@ impl<'a> Hooks<'a> {
     pub fn on_trace(self, tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static) {
         let tracker: TraceTracker = Arc::new(tracker);
         for device in self.0.reachable() {
-            device.add_trace_tracker(Arc::clone(&tracker));
+            device.history().add_trace_tracker(Arc::clone(&tracker));
         }
     }
 
@@ -76,7 +76,7 @@ impl<'a> Hooks<'a> {
         device: DeviceIndex,
         tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static,
     ) -> Result<()> {
-        self.0.seen_device(device)?.add_trace_tracker(Arc::new(tracker));
+        self.0.seen_device(device)?.history().add_trace_tracker(Arc::new(tracker));
         Ok(())
     }
 
@@ -104,7 +104,7 @@ impl<'a> Hooks<'a> {
     pub fn on_corruption(self, observer: impl Fn(&CorruptionReport) + Send + Sync + 'static) {
         let observer: CorruptionObserver = Arc::new(observer);
         for device in self.0.reachable() {
-            device.add_corruption_observer(Arc::clone(&observer));
+            device.hardened().add_observer(Arc::clone(&observer));
         }
     }
 

@@ -29,7 +29,7 @@ impl CachingAllocator {
         if self.is_forked() {
             return None;
         }
-        let is_live = |at: &Location| self.devices[at.device.0 as usize].sleeps(ptr, *at).is_some();
+        let is_live = |at: &Location| self.devices[at.device.0 as usize].arenas().sleeps(ptr, *at).is_some();
         self.map.get(ptr).filter(is_live).map(|at| at.device).or_else(|| {
             let index = self.devices.iter().position(|device| device.uncached().has(ptr))?;
             u16::try_from(index).ok().map(DeviceIndex)
@@ -49,7 +49,7 @@ impl CachingAllocator {
             return Err(AllocError::Forked);
         }
         let changed = match self.map.get(ptr) {
-            Some(at) => self.devices[at.device.0 as usize].set_owned(ptr, at, owned),
+            Some(at) => self.devices[at.device.0 as usize].arenas().set_owned(ptr, at, owned),
             None => self.devices.iter().any(|device| device.uncached().set_owned(ptr, owned)),
         };
         if changed { Ok(()) } else { Err(self.bad_pointer(ptr)) }
@@ -98,7 +98,7 @@ impl CachingAllocator {
         let found = self.devices.iter().find_map(|device| device.diagnose(ptr));
         let calls = self.foreign.calls();
         let history: Vec<TraceEntry> =
-            self.devices.iter().flat_map(|device| device.history_of(ptr, &calls)).collect();
+            self.devices.iter().flat_map(|device| device.history().history_of(ptr, &calls)).collect();
         let problem = match found {
             // Its memory may have become part of another free block since, or have gone back to the driver.
             None | Some(Problem::NotHandedOut { .. }) if says_freed(&history, ptr) => Problem::Freed,
@@ -115,9 +115,9 @@ impl CachingAllocator {
         // It may wake, or fall asleep, between two looks.
         while let Some(at) = self.map.get(ptr) {
             let device = &self.devices[at.device.0 as usize];
-            match device.sleeps(ptr, at) {
-                Some(_) if device.is_owned(ptr, at) => break,
-                Some(true) if device.free_asleep(ptr, at) => return Ok(()),
+            match device.arenas().sleeps(ptr, at) {
+                Some(_) if device.arenas().is_owned(ptr, at) => break,
+                Some(true) if device.sleep().free_asleep(ptr, at) => return Ok(()),
                 Some(false) if device.free_attentively(ptr, at, &calls) => return Ok(()),
                 Some(_) => {}
                 None => break,

@@ -64,7 +64,7 @@ impl<'a> Pools<'a> {
         source: Option<Arc<dyn SegmentSource>>,
         holder: Holder,
     ) -> Result<()> {
-        self.0.device(device)?.create_pool(pool, source, holder)
+        self.0.device(device)?.pools().create(pool, source, holder)
     }
 
     /// Sends requests that `filter` accepts to the pool, which gets a reference more, and is made if there is none. Of
@@ -88,7 +88,7 @@ impl<'a> Pools<'a> {
             Filter::CaptureOf(stream) => Filter::CaptureOf(self.0.own(stream)?),
             other => other,
         };
-        self.0.device(device)?.begin_pool(pool, filter, holder)
+        self.0.device(device)?.pools().begin(pool, filter, holder)
     }
 
     /// Ends the pool's scope. Its references stay: [`release`](Self::release) takes the one of
@@ -122,12 +122,12 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn unreference_pool(self, device: DeviceIndex, pool: PoolId, holder: Holder) -> Result<()> {
-        self.0.give_back(device, |device| device.release_pool(pool, holder))
+        self.0.give_back(device, |device| device.pools().release(pool, holder))
     }
 
     /// A graph knows addresses of the pool: nothing of it leaves while it is in use.
     pub(crate) fn note_captured(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.0.device(device)?.note_captured(pool)
+        self.0.device(device)?.pools().note_captured(pool)
     }
 
     /// Keeps a pool's memory until `launches` are done, also when nobody uses the pool any more.
@@ -137,7 +137,7 @@ impl<'a> Pools<'a> {
         pool: PoolId,
         launches: &[Arc<LastWork>],
     ) -> Result<()> {
-        self.0.give_back(device, |device| device.keep_pool_for(pool, launches))
+        self.0.give_back(device, |device| device.pools().keep_for(pool, launches))
     }
 
     /// References to a pool. PyTorch: `getPoolUseCount`.
@@ -145,7 +145,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn use_count(self, device: DeviceIndex, pool: PoolId) -> Result<u32> {
-        self.0.seen_device(device)?.pool_use_count(pool)
+        self.0.seen_device(device)?.pools().use_count(pool)
     }
 
     /// Whether requests to the default pool that cannot be served otherwise may take what this pool has cached.
@@ -154,7 +154,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn set_use_on_oom(self, device: DeviceIndex, pool: PoolId, on: bool) -> Result<()> {
-        self.0.device(device)?.set_use_on_oom(pool, on)
+        self.0.device(device)?.pools().set_use_on_oom(pool, on)
     }
 
     /// The pool hands blocks out whole from here on, until it is released. PyTorch: `setNoSplit`.
@@ -162,7 +162,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn set_no_split(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
-        self.0.device(device)?.set_no_split(pool)
+        self.0.device(device)?.pools().set_no_split(pool)
     }
 
     /// Gives the cached memory of one pool back on every device that has it, if nobody uses the pool any more; one in
@@ -171,8 +171,8 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// The first driver error; what could not be given back stays cached.
     pub fn empty(self, pool: PoolId) -> Result<()> {
-        self.0.each_device(|device| match device.slot_of(pool) {
-            Ok(slot) => device.empty_cache(Flush::Pool(slot)),
+        self.0.each_device(|device| match device.pools().slot_of(pool) {
+            Ok(slot) => device.release().empty_cache(Flush::Pool(slot)),
             // Another device's, or gone with its memory.
             Err(_) => Ok(()),
         })
@@ -183,7 +183,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn stats(self, device: DeviceIndex, pool: PoolId) -> Result<PoolStats> {
-        self.0.seen_device(device)?.pool_stats(pool)
+        self.0.seen_device(device)?.pools().stats(pool)
     }
 
     /// Takes memory into a pool for requests of these sizes in bytes, all live at a time, for `stream`: they need nothing
@@ -202,7 +202,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`].
     pub fn has_live(self, device: DeviceIndex, pool: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
-        self.0.seen_device(device)?.pool_has_live(pool, expected)
+        self.0.seen_device(device)?.pools().has_live(pool, expected)
     }
 
     /// Says that a stream of `device` is being captured from here on, until
@@ -215,7 +215,7 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn mark_begin(self, device: DeviceIndex, holder: Holder) -> Result<()> {
-        self.0.device(device)?.mark_capture_begin(holder)
+        self.0.device(device)?.lifetimes().mark_capture_begin(holder)
     }
 
     /// Says that a capture has ended, well or not, whose begin was [marked](Self::mark_capture_begin): that of a
@@ -231,7 +231,7 @@ impl<'a> Pools<'a> {
     }
 
     pub(crate) fn mark_end(self, device: DeviceIndex, holder: Holder) -> Result<()> {
-        self.0.give_back(device, |device| device.mark_capture_end(holder))
+        self.0.give_back(device, |device| device.lifetimes().mark_capture_end(holder))
     }
 
     /// Saves which blocks of a pool are live. PyTorch: `getCheckpointState`.
@@ -239,7 +239,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// [`AllocError::UnknownPool`]; [`AllocError::Checkpoint`] while blocks wait for streams.
     pub fn checkpoint(self, device: DeviceIndex, pool: PoolId) -> Result<PoolCheckpoint> {
-        self.0.device(device)?.checkpoint(pool)
+        self.0.device(device)?.checkpoints().checkpoint(pool)
     }
 
     /// Makes exactly those blocks of the pool live that were when `saved` was made; memory that came since stays as free
@@ -254,7 +254,7 @@ impl<'a> Pools<'a> {
         saved: &PoolCheckpoint,
         stale: Option<&BTreeSet<DevicePtr>>,
     ) -> Result<CheckpointDelta> {
-        self.0.device(saved.device())?.restore(saved, stale)
+        self.0.device(saved.device())?.checkpoints().restore(saved, stale)
     }
 
     /// Limits what a pool, the default one included, may hold: beyond `soft` its cached memory goes back before more is
@@ -271,7 +271,7 @@ impl<'a> Pools<'a> {
         hard: Option<MemoryLimit>,
         soft: Option<MemoryLimit>,
     ) -> Result<()> {
-        self.0.device(device)?.set_pool_limits(pool, hard, Some(soft))
+        self.0.device(device)?.budgets().set_pool_limits(pool, hard, Some(soft))
     }
 
     /// [`set_limits`](Self::set_limits) for the hard limit alone; the soft one stays as it is.
@@ -279,7 +279,7 @@ impl<'a> Pools<'a> {
     /// # Errors
     /// Those of [`set_limits`](Self::set_limits).
     pub fn set_hard_limit(self, device: DeviceIndex, pool: PoolId, limit: Option<MemoryLimit>) -> Result<()> {
-        self.0.device(device)?.set_pool_limits(pool, limit, None)
+        self.0.device(device)?.budgets().set_pool_limits(pool, limit, None)
     }
 
     /// [`snapshot`](CachingAllocator::snapshot) of one pool's segments; none where there is no such pool. The history is that of

@@ -38,7 +38,7 @@ impl<'a> Sharing<'a> {
         let shared = match self.0.map.get(ptr) {
             Some(at) => {
                 let device = self.0.device(at.device)?;
-                device.noticing(device.share(ptr, at, owned))?
+                device.noticing(device.sharing().share(ptr, at, owned))?
             }
             None => self.share_uncached(ptr, owned)?,
         };
@@ -51,7 +51,7 @@ impl<'a> Sharing<'a> {
     fn share_uncached(self, ptr: DevicePtr, owned: bool) -> Result<Option<SharedBlock>> {
         let is_there = |device: &&DeviceAllocator| device.uncached().is_owned(ptr) == Some(owned);
         let Some(device) = self.0.devices.iter().find(is_there) else { return Ok(None) };
-        device.noticing(device.share_uncached(ptr))
+        device.noticing(device.sharing().share_uncached(ptr))
     }
 
     /// Opens what [`share`](Self::share) gave in another process, for use on `device`. The block begins
@@ -69,7 +69,7 @@ impl<'a> Sharing<'a> {
             let problem = "the block is this process's own, as long as it is not freed: use the address it was allocated at".into();
             return Err(AllocError::Open { problem });
         }
-        device.noticing(device.open_shared(handle, read))
+        device.noticing(device.sharing().open_shared(handle, read))
     }
 
     /// Bytes of address space on `device` that show other processes' memory: never more than what is shown.

@@ -22,7 +22,7 @@ impl<'a> SleepMode<'a> {
     /// [`AllocError::Sleep`] where the device has no virtual memory, with the reason, and for the default pool without
     /// `expandable_segments`; [`AllocError::UnknownPool`].
     pub fn set_tag(self, device: DeviceIndex, pool: PoolId, tag: Option<SleepTag>) -> Result<()> {
-        self.0.device(device)?.set_sleep_tag(pool, tag)
+        self.0.device(device)?.sleep().set_tag(pool, tag)
     }
 
     /// Puts the pools with these tags to sleep, on all devices: waits for all work of all devices that may use their
@@ -41,7 +41,11 @@ impl<'a> SleepMode<'a> {
         let pools = self.tagged(tags)?;
         for (device, pool) in &pools {
             // To wait for a device would break its captures.
-            device.users_of(pool).into_iter().try_for_each(|user| self.0.device(user)?.refuse_capture())?;
+            device
+                .sleep()
+                .users_of(pool)
+                .into_iter()
+                .try_for_each(|user| self.0.device(user)?.sleep().refuse_capture())?;
         }
         let free = |devices: &[&DeviceAllocator]| -> i128 {
             devices.iter().filter_map(|device| device.device_free()).map(i128::from).sum()
@@ -55,7 +59,7 @@ impl<'a> SleepMode<'a> {
         let before = free(&devices);
         let mut report = SleepReport::default();
         for (device, pool) in &pools {
-            device.noticing(device.sleep(pool, backup, &mut report))?;
+            device.noticing(device.sleep().sleep(pool, backup, &mut report))?;
         }
         report.freed += report.uncached;
         report.device_free_gained = i64::try_from(free(&devices) - before).unwrap_or(i64::MAX);
@@ -74,7 +78,7 @@ impl<'a> SleepMode<'a> {
         pools.sort_by_key(|(_, pool)| std::cmp::Reverse(pool.priority));
         let mut report = WakeReport::default();
         for (device, pool) in &pools {
-            device.noticing(device.wake(pool, &mut report))?;
+            device.noticing(device.wake().wake(pool, &mut report))?;
         }
         report.backup_held = self.backup_bytes();
         Ok(report)
@@ -86,7 +90,8 @@ impl<'a> SleepMode<'a> {
             return Err(edge.refusal());
         }
         if let Tags::Only(names) = tags {
-            let known: Vec<SleepTag> = self.0.devices.iter().flat_map(DeviceAllocator::sleep_tags).collect();
+            let known: Vec<SleepTag> =
+                self.0.devices.iter().flat_map(|device| device.pools().sleep_tags()).collect();
             if let Some(unknown) = names.iter().find(|name| !known.iter().any(|tag| &*tag.name == **name)) {
                 let mut names: Vec<&str> = known.iter().map(|tag| &*tag.name).collect();
                 names.sort_unstable();
@@ -97,8 +102,9 @@ impl<'a> SleepMode<'a> {
                 )));
             }
         }
-        let of =
-            |device| DeviceAllocator::sleepers_of(device, tags).into_iter().map(move |pool| (device, pool));
+        let of = |device: &'a DeviceAllocator| {
+            device.pools().sleepers_of(tags).into_iter().map(move |pool| (device, pool))
+        };
         Ok(self.0.devices.iter().flat_map(of).collect())
     }
 
@@ -107,27 +113,27 @@ impl<'a> SleepMode<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::UnknownPool`].
     pub fn is_pool_asleep(self, device: DeviceIndex, pool: PoolId) -> Result<bool> {
-        self.0.seen_device(device)?.is_pool_asleep(pool)
+        self.0.seen_device(device)?.pools().is_asleep(pool)
     }
 
     /// Whether the block at `ptr` sleeps; `None` where that is no live block.
     #[must_use]
     pub fn is_asleep(self, ptr: DevicePtr) -> Option<bool> {
         let at = self.0.map.get(ptr).filter(|_| !self.0.is_forked())?;
-        self.0.devices[at.device.0 as usize].sleeps(ptr, at)
+        self.0.devices[at.device.0 as usize].arenas().sleeps(ptr, at)
     }
 
     /// Bytes of host memory, or of files, that backups hold now, those kept for later sleeps included.
     #[must_use]
     pub fn backup_bytes(self) -> u64 {
-        self.0.reachable().map(DeviceAllocator::backup_bytes).sum()
+        self.0.reachable().map(|device| device.sleep().backup_bytes()).sum()
     }
 
     /// Gives back host memory that [`Retention::Keep`](crate::sleep::Retention::Keep) kept and that no sleeping memory
     /// needs.
     pub fn drop_backups(self) {
         for device in self.0.reachable() {
-            device.drop_backups();
+            device.sleep().drop_backups();
         }
     }
 }

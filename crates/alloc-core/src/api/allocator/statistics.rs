@@ -37,7 +37,7 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn reset_peaks(self, device: DeviceIndex) -> Result<()> {
-        self.0.seen_device(device)?.reset_peak_stats();
+        self.0.seen_device(device)?.statistics().reset_peak_stats();
         Ok(())
     }
 
@@ -46,7 +46,7 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`].
     pub fn reset_accumulated(self, device: DeviceIndex) -> Result<()> {
-        self.0.seen_device(device)?.reset_accumulated_stats();
+        self.0.seen_device(device)?.statistics().reset_accumulated_stats();
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl<'a> Statistics<'a> {
     pub fn cache_info(self, device: DeviceIndex) -> Result<CacheInfo> {
         let engine = self.0.device(device)?;
         let memory = engine.noticing(self.0.backend.memory_info(device).map_err(AllocError::Backend))?;
-        Ok(CacheInfo { largest_cached: engine.largest_free_block(), device_free: memory.free })
+        Ok(CacheInfo { largest_cached: engine.arenas().largest_free_block(), device_free: memory.free })
     }
 
     /// What hardened mode has done on a device.
@@ -65,7 +65,7 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn hardened(self, device: DeviceIndex) -> Result<HardenedStats> {
-        Ok(self.0.seen_device(device)?.hardened_stats())
+        Ok(self.0.seen_device(device)?.hardened().stats())
     }
 
     /// The largest free block that a device has cached, in bytes. Takes time with the number of blocks.
@@ -73,7 +73,7 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn largest_free_block(self, device: DeviceIndex) -> Result<u64> {
-        Ok(self.0.seen_device(device)?.largest_free_block())
+        Ok(self.0.seen_device(device)?.arenas().largest_free_block())
     }
 
     /// The most bytes, above 1 MiB, that a stream could be given in one piece from what it has free in the default pool, in
@@ -84,7 +84,7 @@ impl<'a> Statistics<'a> {
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn largest_in_one_piece(self, stream: Stream) -> Result<u64> {
         let stream = self.0.own(stream)?;
-        Ok(self.0.seen_device(stream.device)?.largest_in_one_piece(stream))
+        Ok(self.0.seen_device(stream.device)?.statistics().largest_in_one_piece(stream))
     }
 
     /// What growable segments hold, by stream and tier. Takes time with the number of blocks.
@@ -93,6 +93,6 @@ impl<'a> Statistics<'a> {
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn growable_sizes(self, device: DeviceIndex) -> Result<Vec<GrowableSize>> {
-        Ok(self.0.seen_device(device)?.growable_sizes())
+        Ok(self.0.seen_device(device)?.statistics().growable_sizes())
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// Whose limits are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(in crate::device) enum Owner {
     /// All that is held.
     Device,
     Pool(PoolId),
@@ -19,14 +19,14 @@ pub(super) enum Owner {
 
 /// Watches a soft limit, so that a crossing is told once.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Watch {
+pub(in crate::device) struct Watch {
     above: bool,
     crossings: u64,
 }
 
 impl Watch {
     /// Looks at what is held now; returns the limit if it was crossed just now.
-    pub(super) fn review(&mut self, held: u64, soft: Option<u64>) -> Option<u64> {
+    pub(in crate::device) fn review(&mut self, held: u64, soft: Option<u64>) -> Option<u64> {
         let crossed = soft.filter(|soft| held > *soft);
         let was_above = std::mem::replace(&mut self.above, crossed.is_some());
         let crossed = crossed.filter(|_| !was_above);
@@ -37,31 +37,31 @@ impl Watch {
 
 /// One tenant's account.
 #[derive(Debug)]
-pub(super) struct Tenant {
-    pub(super) name: Arc<str>,
-    pub(super) marks: Marks,
-    pub(super) reserved: Stat,
+pub(in crate::device) struct Tenant {
+    pub(in crate::device) name: Arc<str>,
+    pub(in crate::device) marks: Marks,
+    pub(in crate::device) reserved: Stat,
     /// Bytes being taken for its pools at the moment, by threads that hold no lock.
-    pub(super) intents: u128,
+    pub(in crate::device) intents: u128,
     watch: Watch,
-    pub(super) refusals: u64,
-    pub(super) spills: u64,
-    pub(super) spilled_bytes: u64,
+    pub(in crate::device) refusals: u64,
+    pub(in crate::device) spills: u64,
+    pub(in crate::device) spilled_bytes: u64,
 }
 
 impl Tenant {
     /// Bytes held for it.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::device) fn bytes(&self) -> u64 {
         self.reserved.current.unsigned_abs()
     }
 
     /// Bytes held for it, those being taken at the moment included.
-    pub(super) fn held(&self) -> u128 {
+    pub(in crate::device) fn held(&self) -> u128 {
         u128::from(self.bytes()) + self.intents
     }
 
     /// What of its guarantee it does not use.
-    pub(super) fn unused_guarantee(&self) -> u128 {
+    pub(in crate::device) fn unused_guarantee(&self) -> u128 {
         u128::from(self.marks.guarantee).saturating_sub(self.held())
     }
 
@@ -70,16 +70,16 @@ impl Tenant {
         self.bytes().saturating_sub(self.marks.soft.unwrap_or(self.marks.guarantee))
     }
 
-    pub(super) fn refuses(&self, bytes: u64) -> bool {
+    pub(in crate::device) fn refuses(&self, bytes: u64) -> bool {
         self.marks.hard.is_some_and(|hard| self.held() + u128::from(bytes) > u128::from(hard))
     }
 
     /// What it holds has changed; returns the soft limit if it was crossed just now.
-    pub(super) fn review(&mut self) -> Option<u64> {
+    pub(in crate::device) fn review(&mut self) -> Option<u64> {
         self.watch.review(self.bytes(), self.marks.soft)
     }
 
-    pub(super) fn stats(&self, pools: Vec<PoolId>) -> TenantStats {
+    pub(in crate::device) fn stats(&self, pools: Vec<PoolId>) -> TenantStats {
         TenantStats {
             name: Arc::clone(&self.name),
             marks: self.marks,
@@ -96,13 +96,13 @@ impl Tenant {
 
 /// A device's tenants, by number.
 #[derive(Debug, Default)]
-pub(super) struct Tenants {
-    pub(super) records: BTreeMap<u32, Tenant>,
+pub(in crate::device) struct Tenants {
+    pub(in crate::device) records: BTreeMap<u32, Tenant>,
     next: u32,
 }
 
 impl Tenants {
-    pub(super) fn add(&mut self, name: &str, marks: Marks) -> u32 {
+    pub(in crate::device) fn add(&mut self, name: &str, marks: Marks) -> u32 {
         let number = self.next;
         self.next += 1;
         let tenant = Tenant {
@@ -120,7 +120,7 @@ impl Tenants {
     }
 
     /// What is guaranteed in all, with `marks` for one tenant instead of its own.
-    pub(super) fn guaranteed(&self, instead: Option<(u32, Marks)>) -> u128 {
+    pub(in crate::device) fn guaranteed(&self, instead: Option<(u32, Marks)>) -> u128 {
         let own = |(number, tenant): (&u32, &Tenant)| match instead {
             Some((other, marks)) if other == *number => marks.guarantee,
             _ => tenant.marks.guarantee,
@@ -129,18 +129,18 @@ impl Tenants {
     }
 
     /// Whether anything is guaranteed to tenants besides `own`.
-    pub(super) fn are_others_guaranteed(&self, own: Option<u32>) -> bool {
+    pub(in crate::device) fn are_others_guaranteed(&self, own: Option<u32>) -> bool {
         self.records.iter().any(|(number, tenant)| Some(*number) != own && tenant.marks.guarantee > 0)
     }
 
     /// What is guaranteed to all tenants but `own`, and not used by them.
-    pub(super) fn kept_for_others(&self, own: Option<u32>) -> u128 {
+    pub(in crate::device) fn kept_for_others(&self, own: Option<u32>) -> u128 {
         let others = self.records.iter().filter(|(number, _)| Some(**number) != own);
         others.map(|(_, tenant)| tenant.unused_guarantee()).sum()
     }
 
     /// Those that hold more than their mark, the one with the largest excess first.
-    pub(super) fn by_excess(&self) -> Vec<u32> {
+    pub(in crate::device) fn by_excess(&self) -> Vec<u32> {
         let mut over: Vec<_> =
             self.records.iter().map(|(n, t)| (Reverse(t.excess()), *n)).filter(|(e, _)| e.0 > 0).collect();
         over.sort_unstable();

@@ -9,7 +9,7 @@ use crate::types::PoolId;
 
 /// Why a guarantee cannot be given. Bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Unkept {
+pub(in crate::device) enum Unkept {
     /// Others have promises already.
     Promised { others: u64, capacity: u64 },
     /// Memory is held already, or kept for others.
@@ -18,14 +18,14 @@ pub(super) enum Unkept {
 
 impl Accounts {
     /// The most that is ever held: what guarantees are promised out of.
-    pub(super) fn capacity(&self) -> u64 {
+    pub(in crate::device) fn capacity(&self) -> u64 {
         self.allowed().unwrap_or(self.total).min(self.total)
     }
 
     /// What a request to `pool` may take without touching what is guaranteed to tenants that it is not part of; `None`
     /// where nothing is. Where they have all of it in use it is what is left of the whole: what they give back while
     /// the driver is asked would go to this request otherwise.
-    pub(super) fn left_by_guarantees(&self, pool: PoolId) -> Option<u64> {
+    pub(in crate::device) fn left_by_guarantees(&self, pool: PoolId) -> Option<u64> {
         let own = self.tenant_of(pool);
         let number = own.map(|(number, _)| number);
         if !self.tenants.are_others_guaranteed(number) {
@@ -38,12 +38,12 @@ impl Accounts {
     }
 
     /// What is guaranteed to tenants that the pool is not part of, and not used by them.
-    pub(super) fn kept_for_others(&self, pool: PoolId) -> u64 {
+    pub(in crate::device) fn kept_for_others(&self, pool: PoolId) -> u64 {
         clamped(self.tenants.kept_for_others(self.tenant_of(pool).map(|(number, _)| number)))
     }
 
     /// Whether limits of these bytes on all that is held leave room for what is guaranteed, next to what others hold.
-    pub(super) fn keeps_guarantees(&self, fraction: Option<u64>, hard: Option<u64>) -> Result<()> {
+    pub(in crate::device) fn keeps_guarantees(&self, fraction: Option<u64>, hard: Option<u64>) -> Result<()> {
         let allowed = fraction.into_iter().chain(hard).min().unwrap_or(self.total);
         let guaranteed = self.tenants.guaranteed(None);
         let unused = self.tenants.kept_for_others(None);
@@ -69,7 +69,11 @@ impl Accounts {
 
     /// Whether `marks` can be promised to tenant `number`, or to a new one: within what may be held, next to what is
     /// guaranteed to others, and to what others hold beyond that.
-    pub(super) fn can_promise(&self, number: Option<u32>, marks: Marks) -> std::result::Result<(), Unkept> {
+    pub(in crate::device) fn can_promise(
+        &self,
+        number: Option<u32>,
+        marks: Marks,
+    ) -> std::result::Result<(), Unkept> {
         let own = number.and_then(|number| self.tenants.records.get(&number));
         let before = own.map_or(0, |tenant| tenant.marks.guarantee);
         if marks.guarantee <= before {
@@ -89,7 +93,7 @@ impl Accounts {
     }
 
     /// Whether a pool's memory can become nobody's without eating into what its tenant is guaranteed.
-    pub(super) fn may_leave(&self, pool: PoolId) -> bool {
+    pub(in crate::device) fn may_leave(&self, pool: PoolId) -> bool {
         let Some((number, tenant)) = self.tenant_of(pool) else { return true };
         let left = tenant.held() - u128::from(self.held_by(pool));
         let unused = u128::from(tenant.marks.guarantee).saturating_sub(left);

@@ -12,39 +12,39 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-pub(super) fn signed(bytes: u64) -> i64 {
+pub(in crate::device) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// A limit in force, and how much of it is used. Bytes.
 #[derive(Debug)]
-pub(super) struct Limit {
-    pub(super) name: String,
-    pub(super) bytes: u64,
-    pub(super) held: u64,
+pub(in crate::device) struct Limit {
+    pub(in crate::device) name: String,
+    pub(in crate::device) bytes: u64,
+    pub(in crate::device) held: u64,
     /// What is lacking where it refuses.
-    pub(super) shortage: Shortage,
+    pub(in crate::device) shortage: Shortage,
     /// Pools whose memory counts; `None` is all.
-    pub(super) counts: Option<Vec<PoolId>>,
+    pub(in crate::device) counts: Option<Vec<PoolId>>,
 }
 
 /// What a request would take from the device. Bytes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(in crate::device) struct Asked {
     /// As PyTorch counts it against the limits of the device.
-    pub(super) bytes: u64,
+    pub(in crate::device) bytes: u64,
     /// What is really missing: counted against budgets.
-    pub(super) exact: u64,
+    pub(in crate::device) exact: u64,
 }
 
 /// A soft limit was crossed, upwards. See [`BudgetEvent`](crate::budget::BudgetEvent).
 #[derive(Debug)]
-pub(super) struct Crossing {
-    pub(super) owner: Owner,
-    pub(super) pool: Option<PoolId>,
-    pub(super) held: u64,
-    pub(super) wanted: u64,
-    pub(super) soft: u64,
+pub(in crate::device) struct Crossing {
+    pub(in crate::device) owner: Owner,
+    pub(in crate::device) pool: Option<PoolId>,
+    pub(in crate::device) held: u64,
+    pub(in crate::device) wanted: u64,
+    pub(in crate::device) soft: u64,
 }
 
 /// One pool's part of what is held.
@@ -81,30 +81,30 @@ impl Account {
 
 /// What is held from the device, in all and by pool, and what may be.
 #[derive(Debug)]
-pub(super) struct Accounts {
+pub(in crate::device) struct Accounts {
     reserved: StatArray,
     /// The most held since a boundary of scopes.
     since_boundary: i64,
     /// Bytes being taken from the device at the moment, by threads that hold no lock.
     intents: u128,
     /// What the memory fraction allows; `None` is all.
-    pub(super) fraction: Option<u64>,
+    pub(in crate::device) fraction: Option<u64>,
     /// `memory_limit`.
-    pub(super) hard: Option<u64>,
+    pub(in crate::device) hard: Option<u64>,
     /// `memory_soft_limit`.
-    pub(super) soft: Option<u64>,
+    pub(in crate::device) soft: Option<u64>,
     pools: BTreeMap<PoolId, Account>,
-    pub(super) tenants: Tenants,
+    pub(in crate::device) tenants: Tenants,
     watch: Watch,
     /// Soft limits that were crossed, for observers, while there are some.
     crossings: Vec<Crossing>,
-    pub(super) is_observed: bool,
+    pub(in crate::device) is_observed: bool,
     /// The device's memory.
-    pub(super) total: u64,
+    pub(in crate::device) total: u64,
 }
 
 impl Accounts {
-    pub(super) fn new(total: u64, settings: &Settings) -> Self {
+    pub(in crate::device) fn new(total: u64, settings: &Settings) -> Self {
         let mut accounts = Self {
             reserved: StatArray::default(),
             since_boundary: 0,
@@ -124,7 +124,7 @@ impl Accounts {
     }
 
     /// Takes the limits over. The memory fraction stays as it was set, as in PyTorch.
-    pub(super) fn configure(&mut self, total: u64, settings: &Settings) {
+    pub(in crate::device) fn configure(&mut self, total: u64, settings: &Settings) {
         let bytes = |limit: &MemoryLimit| limit.bytes(total);
         self.hard = settings.memory_limit.as_ref().map(bytes);
         self.soft = settings.memory_soft_limit.as_ref().map(bytes);
@@ -141,17 +141,17 @@ impl Accounts {
     }
 
     /// What observers were not told yet.
-    pub(super) fn take_crossings(&mut self) -> Vec<Crossing> {
+    pub(in crate::device) fn take_crossings(&mut self) -> Vec<Crossing> {
         std::mem::take(&mut self.crossings)
     }
 
     /// The most that may be held, if limited.
-    pub(super) fn allowed(&self) -> Option<u64> {
+    pub(in crate::device) fn allowed(&self) -> Option<u64> {
         self.fraction.into_iter().chain(self.hard).min()
     }
 
     /// Every limit that a request to `pool` has to keep.
-    pub(super) fn limits(&self, pool: PoolId) -> Vec<Limit> {
+    pub(in crate::device) fn limits(&self, pool: PoolId) -> Vec<Limit> {
         let whole = |name: &str, bytes: Option<u64>, shortage| {
             bytes.map(|bytes| Limit { name: name.into(), bytes, held: self.held(), shortage, counts: None })
         };
@@ -179,7 +179,7 @@ impl Accounts {
     }
 
     /// Why the budgets refuse `bytes` more for `pool`, if they do.
-    pub(super) fn budget_refusal(&self, pool: PoolId, bytes: u64) -> Option<Shortage> {
+    pub(in crate::device) fn budget_refusal(&self, pool: PoolId, bytes: u64) -> Option<Shortage> {
         let tenant = self.tenant_of(pool).map(|(_, tenant)| tenant);
         if self.pools.get(&pool).is_some_and(|account| account.refuses(bytes)) {
             return Some(Shortage::Pool);
@@ -192,7 +192,7 @@ impl Accounts {
     }
 
     /// Pool and tenant whose soft limit `bytes` more for `pool` would cross, or have crossed.
-    pub(super) fn above_soft(&self, pool: PoolId, bytes: u64) -> SmallVec<[Owner; 2]> {
+    pub(in crate::device) fn above_soft(&self, pool: PoolId, bytes: u64) -> SmallVec<[Owner; 2]> {
         let above = |held: u128, soft: Option<u64>| {
             soft.is_some_and(|soft| held + u128::from(bytes) > u128::from(soft))
         };
@@ -203,23 +203,23 @@ impl Accounts {
     }
 
     /// The tenant that a pool is part of.
-    pub(super) fn tenant_of(&self, pool: PoolId) -> Option<(u32, &Tenant)> {
+    pub(in crate::device) fn tenant_of(&self, pool: PoolId) -> Option<(u32, &Tenant)> {
         let number = self.pools.get(&pool)?.tenant?;
         Some((number, self.tenants.records.get(&number)?))
     }
 
-    pub(super) fn tenant_of_mut(&mut self, pool: PoolId) -> Option<&mut Tenant> {
+    pub(in crate::device) fn tenant_of_mut(&mut self, pool: PoolId) -> Option<&mut Tenant> {
         let number = self.pools.get(&pool)?.tenant?;
         self.tenants.records.get_mut(&number)
     }
 
     /// What a pool holds, what is being taken for it included.
-    pub(super) fn held_by(&self, pool: PoolId) -> u64 {
+    pub(in crate::device) fn held_by(&self, pool: PoolId) -> u64 {
         self.pools.get(&pool).map_or(0, |account| clamped(account.held()))
     }
 
     /// The pools whose memory counts.
-    pub(super) fn pools_of(&self, owner: Owner) -> Vec<PoolId> {
+    pub(in crate::device) fn pools_of(&self, owner: Owner) -> Vec<PoolId> {
         match owner {
             Owner::Device => self.pools.keys().copied().collect(),
             Owner::Pool(pool) => vec![pool],
@@ -231,21 +231,21 @@ impl Accounts {
     }
 
     /// Bytes held from the device, those being taken at the moment included.
-    pub(super) fn held(&self) -> u64 {
+    pub(in crate::device) fn held(&self) -> u64 {
         clamped(u128::from(self.reserved()) + self.intents)
     }
 
     /// Bytes held from the device.
-    pub(super) fn reserved(&self) -> u64 {
+    pub(in crate::device) fn reserved(&self) -> u64 {
         self.reserved.all.current.unsigned_abs()
     }
 
-    pub(super) fn is_at_rest(&self) -> bool {
+    pub(in crate::device) fn is_at_rest(&self) -> bool {
         self.intents == 0
     }
 
     /// Memory was taken from the device for a pool.
-    pub(super) fn take(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
+    pub(in crate::device) fn take(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         let before = self.reserved();
         self.reserved.increase(tier, signed(bytes));
         self.since_boundary = self.since_boundary.max(self.reserved.all.current);
@@ -269,7 +269,7 @@ impl Accounts {
     }
 
     /// Memory of a pool was given back to the device.
-    pub(super) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
+    pub(in crate::device) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         self.reserved.decrease(tier, signed(bytes));
         self.watch.review(self.reserved(), self.soft);
         let account = self.pools.entry(pool).or_default();
@@ -282,22 +282,22 @@ impl Accounts {
     }
 
     /// The most held since the last boundary.
-    pub(super) fn since_boundary(&self) -> i64 {
+    pub(in crate::device) fn since_boundary(&self) -> i64 {
         self.since_boundary
     }
 
     /// A boundary.
-    pub(super) fn restart_peak(&mut self) {
+    pub(in crate::device) fn restart_peak(&mut self) {
         self.since_boundary = self.reserved.all.current;
     }
 
     /// Bytes are to be taken for a pool.
-    pub(super) fn intend(&mut self, pool: PoolId, bytes: u64) {
+    pub(in crate::device) fn intend(&mut self, pool: PoolId, bytes: u64) {
         self.change_intents(pool, |intents| *intents += u128::from(bytes));
     }
 
     /// Bytes that were to be taken are counted as reserved, or are not taken.
-    pub(super) fn settle(&mut self, pool: PoolId, bytes: u64) {
+    pub(in crate::device) fn settle(&mut self, pool: PoolId, bytes: u64) {
         self.change_intents(pool, |intents| *intents -= u128::from(bytes));
     }
 
@@ -311,12 +311,12 @@ impl Accounts {
     }
 
     /// Whether `bytes` more are more than `memory_limit` allows.
-    pub(super) fn is_over_hard(&self, bytes: u64) -> bool {
+    pub(in crate::device) fn is_over_hard(&self, bytes: u64) -> bool {
         self.hard.is_some_and(|hard| self.held().saturating_add(bytes) > hard)
     }
 
     /// What is to be taken turns out to be `more` than was admitted; `false` where a limit does not admit that.
-    pub(super) fn intend_more(&mut self, pool: PoolId, more: u64) -> bool {
+    pub(in crate::device) fn intend_more(&mut self, pool: PoolId, more: u64) -> bool {
         if self.is_over_hard(more) || self.budget_refusal(pool, more).is_some() {
             return false;
         }
@@ -325,7 +325,7 @@ impl Accounts {
     }
 
     /// Limits what a pool may hold.
-    pub(super) fn set_limits(&mut self, pool: PoolId, hard: Option<u64>, soft: Option<u64>) {
+    pub(in crate::device) fn set_limits(&mut self, pool: PoolId, hard: Option<u64>, soft: Option<u64>) {
         let account = self.pools.entry(pool).or_default();
         (account.limit, account.soft) = (hard, soft);
         let held = account.bytes();
@@ -335,17 +335,17 @@ impl Accounts {
     }
 
     /// A pool's hard limit.
-    pub(super) fn limit_of(&self, pool: PoolId) -> Option<u64> {
+    pub(in crate::device) fn limit_of(&self, pool: PoolId) -> Option<u64> {
         self.pools.get(&pool)?.limit
     }
 
     /// A pool's soft limit.
-    pub(super) fn soft_of(&self, pool: PoolId) -> Option<u64> {
+    pub(in crate::device) fn soft_of(&self, pool: PoolId) -> Option<u64> {
         self.pools.get(&pool)?.soft
     }
 
     /// A pool is gone: what was said about its id means nothing any more.
-    pub(super) fn forget_pool(&mut self, pool: PoolId) {
+    pub(in crate::device) fn forget_pool(&mut self, pool: PoolId) {
         self.set_tenant(pool, None);
         if let Entry::Occupied(mut account) = self.pools.entry(pool) {
             let its = account.get_mut();
@@ -358,7 +358,7 @@ impl Accounts {
     }
 
     /// A pool becomes part of a tenant, or of none. The caller has checked that its limit allows that.
-    pub(super) fn set_tenant(&mut self, pool: PoolId, tenant: Option<u32>) {
+    pub(in crate::device) fn set_tenant(&mut self, pool: PoolId, tenant: Option<u32>) {
         if tenant.is_none() && !self.pools.contains_key(&pool) {
             return;
         }
@@ -379,7 +379,7 @@ impl Accounts {
     }
 
     /// Changes a tenant's marks.
-    pub(super) fn set_marks(&mut self, number: u32, marks: Marks) {
+    pub(in crate::device) fn set_marks(&mut self, number: u32, marks: Marks) {
         self.change_tenant(number, None, |tenant| tenant.marks = marks);
     }
 
@@ -393,7 +393,7 @@ impl Accounts {
     }
 
     /// A tenant is no more; its pools stay, and are part of none.
-    pub(super) fn remove_tenant(&mut self, number: u32) {
+    pub(in crate::device) fn remove_tenant(&mut self, number: u32) {
         for pool in self.pools_of(Owner::Tenant(number)) {
             self.set_tenant(pool, None);
         }
@@ -401,7 +401,7 @@ impl Accounts {
     }
 
     /// Panics where tenants and their pools contradict each other.
-    pub(super) fn check(&self) {
+    pub(in crate::device) fn check(&self) {
         for (number, tenant) in &self.tenants.records {
             let mine = || self.pools.values().filter(|account| account.tenant == Some(*number));
             let bytes: u64 = mine().map(Account::bytes).sum();
@@ -412,30 +412,30 @@ impl Accounts {
     }
 
     /// Totals, and those of private pools.
-    pub(super) fn figures(&self) -> (StatArray, BTreeMap<PoolId, StatArray>) {
+    pub(in crate::device) fn figures(&self) -> (StatArray, BTreeMap<PoolId, StatArray>) {
         let private = self.pools.iter().filter(|(id, account)| **id != PoolId::DEFAULT && account.used);
         (self.reserved, private.map(|(id, account)| (*id, account.reserved)).collect())
     }
 
     /// What one pool holds.
-    pub(super) fn of_pool(&self, pool: PoolId) -> StatArray {
+    pub(in crate::device) fn of_pool(&self, pool: PoolId) -> StatArray {
         self.pools.get(&pool).map(|account| account.reserved).unwrap_or_default()
     }
 
     /// Changes every figure.
-    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Stat)) {
+    pub(in crate::device) fn each(&mut self, mut change: impl FnMut(&mut Stat)) {
         self.reserved.each(&mut change);
         self.pools.values_mut().for_each(|account| account.reserved.each(&mut change));
         self.tenants.records.values_mut().for_each(|tenant| change(&mut tenant.reserved));
     }
 }
 
-pub(super) fn clamped(bytes: u128) -> u64 {
+pub(in crate::device) fn clamped(bytes: u128) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// The bytes that `fraction` of `total` allows; `None` where that is all of it.
-pub(super) fn fraction_of(total: u64, fraction: f64) -> Option<u64> {
+pub(in crate::device) fn fraction_of(total: u64, fraction: f64) -> Option<u64> {
     #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
     let allowed = (total as f64 * fraction).round() as u64;
     (fraction < 1.0).then_some(allowed)

@@ -1,49 +1,43 @@
 //! Other devices that reach this device's memory.
 
-use super::DeviceAllocator;
 use crate::backend::{Access, VirtualMemory};
+use crate::device::Base;
+use crate::device::arenas::Arenas;
+use crate::device::holdings::Holdings;
+use crate::device::site::Site;
 use crate::error::{AllocError, Result};
-use crate::memory::region::{Backing, Source};
-use crate::sync::{assert_unlocked, this_thread};
+use crate::features::share::exchange::Exchange;
+use crate::sync::{Arc, Mutex, Rank, assert_unlocked, this_thread};
 use crate::types::{DeviceIndex, DevicePtr};
-use smallvec::SmallVec;
 
-impl DeviceAllocator {
-    /// The device and those that reach its memory.
-    pub(super) fn users(&self) -> SmallVec<[DeviceIndex; 4]> {
-        let mut users: SmallVec<_> = [self.device].into_iter().collect();
-        users.extend_from_slice(&self.state.lock().peers);
-        users
-    }
+/// Other devices that reach the memory of one.
+pub(crate) struct Peers {
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    exchange: Arc<Exchange>,
+    /// Held while the memory is opened to another device.
+    opening: Mutex<()>,
+}
 
-    /// What new granules are made of.
-    pub(super) fn backing(&self, granule: u64, source: &Source) -> Backing {
-        Backing {
-            device: self.device,
-            granule,
-            handle_type: self.handle_type(),
-            access: self.users(),
-            source: source.clone(),
+impl Peers {
+    pub(in crate::device) fn new(base: &Base) -> Self {
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            arenas: Arc::clone(&base.arenas),
+            exchange: Arc::clone(&base.exchange),
+            opening: Mutex::new(Rank::LastResort, ()),
         }
-    }
-
-    /// Whether `device` reaches this device's memory.
-    pub(crate) fn is_reached_by(&self, device: DeviceIndex) -> bool {
-        device == self.device || self.state.lock().peers.contains(&device)
-    }
-
-    /// Whether it holds reserved address space.
-    pub(crate) fn has_growable_memory(&self) -> bool {
-        self.state.lock().regions.iter().next().is_some()
     }
 
     /// Lets `peer` reach this device's memory: what is mapped now and what will be. The driver's own switch is set already.
     /// Calls the driver.
     pub(crate) fn open_to(&self, peer: DeviceIndex) -> Result<()> {
         let me = this_thread();
-        if self.transit.concerns(me) {
+        if self.arenas.transit().concerns(me) {
             // Foreign code that the engine called while it moves memory: who waits for that may be waited for.
-            return if self.is_reached_by(peer) {
+            return if self.holdings.is_reached_by(peer) {
                 Ok(())
             } else {
                 Err(AllocError::Limit(
@@ -53,18 +47,18 @@ impl DeviceAllocator {
             };
         }
         // A second thread that opens it returns once it is open.
-        let _alone = self.opening_to_peers.lock();
-        if self.is_reached_by(peer) {
+        let _alone = self.opening.lock();
+        if self.holdings.is_reached_by(peer) {
             return Ok(());
         }
         self.exchange.imports().open_to(peer)?;
-        self.state.lock().peers.push(peer);
-        let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
+        self.holdings.lock().peers.push(peer);
+        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
         // Whoever began to map before the peer was known ends first; whoever begins now maps for it, too.
-        self.transit.wait_for(|thread| thread != me, || None::<()>);
+        self.arenas.transit().wait_for(|thread| thread != me, || None::<()>);
         let opened = self.grant(vm, peer);
         if opened.is_err() {
-            self.state.lock().peers.retain(|known| *known != peer);
+            self.holdings.lock().peers.retain(|known| *known != peer);
         }
         opened
     }
@@ -72,7 +66,7 @@ impl DeviceAllocator {
     /// Also what a thread is about to take away: it may stay.
     fn grant(&self, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<()> {
         let ranges: Vec<_> = {
-            let state = self.state.lock();
+            let state = self.holdings.lock();
             let home = state.regions.iter().flat_map(|region| region.held_granules().collect::<Vec<_>>());
             let shown = state.regions.shown().iter().map(|(at, bytes)| (DevicePtr(*at), *bytes));
             home.chain(shown).collect()
@@ -83,8 +77,8 @@ impl DeviceAllocator {
             // back was mapped for the peer already. Access is only added.
             let granted = unsafe { vm.set_access(at, bytes, &[peer], Access::ReadWrite) };
             if let Err(error) = granted {
-                self.backend.clear_error();
-                if self.state.lock().regions.is_backed(at.0) {
+                self.site.backend().clear_error();
+                if self.holdings.lock().regions.is_backed(at.0) {
                     return Err(error.into());
                 }
             }

@@ -3,38 +3,46 @@
 //!
 //! Early reuse is never among the remedies: the ladder has waited for all pending frees by then.
 
-use super::DeviceAllocator;
-use super::accounts::{Accounts, Limit};
-use super::elsewhere::Reach;
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
+use crate::device::Base;
+use crate::device::arenas::Arenas;
+use crate::device::holdings::Holdings;
+use crate::device::holdings::accounts::{Accounts, Limit};
+use crate::device::pools::{Facts, PrivatePools};
+use crate::device::provider::{Provider, free_of, largest};
+use crate::device::site::Site;
 use crate::features::budget::Shortage;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, State, Tier};
 use crate::memory::segment::Origin;
-use crate::policy::{Holding, Request};
+use crate::policy::{Request, Supply};
 use crate::process::foreign::Calls;
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::counters::Count;
+use crate::watch::observers::Observers;
 use crate::watch::oom::{Blocker, Bound, OomReport, PoolCache, Remedy, TenantReport};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+/// What knows why nothing helped.
+pub(super) struct Explainer {
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    pools: Arc<PrivatePools>,
+    provider: Arc<Provider>,
+    observers: Arc<Observers>,
+    supply: Arc<Supply>,
+}
+
 /// What sets a bound where no limit does.
 const THE_DEVICE: &str = "the device";
+
 /// Blockers named in a report.
 const BLOCKERS: usize = 5;
-
-/// What a report has to know of a private pool.
-struct Facts {
-    id: PoolId,
-    in_use: bool,
-    opted_in: bool,
-    has_source: bool,
-    source_refused: bool,
-}
 
 /// What may still be taken from the device.
 struct Room<'a> {
@@ -98,174 +106,6 @@ impl Remedies {
     fn in_order(mut self) -> Vec<Remedy> {
         self.found.sort_by_key(|remedy| (!remedy.enough, Reverse(remedy.bytes)));
         self.found
-    }
-}
-
-impl DeviceAllocator {
-    /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
-    /// figures about processes.
-    pub(super) fn explain(
-        &self,
-        slot: PoolSlot,
-        stream: Stream,
-        request: &Request,
-        call: &Call<'_>,
-        calls: &Calls<'_>,
-    ) -> OomReport {
-        let memory = self.backend.memory_info(self.device);
-        if memory.is_err() {
-            self.backend.clear_error();
-        }
-        let (device_free, device_total) = memory.map_or((0, self.total_memory), |m| (m.free, m.total));
-        let processes = self.observers.process_memory(calls);
-        let policy = self.arenas.with_template(|template| template.policy.clone());
-        let (traits, exact) = (self.arenas.traits(), self.supply.counts_what_is_missing());
-        let private = self.pool_facts();
-        self.with_all(|_, arenas| {
-            let own = arenas.iter().find(|a| a.serves(slot, stream));
-            let bytes =
-                |count: Count| -> u64 { arenas.iter().map(|a| a.counters.both(count).unsigned_abs()).sum() };
-            let (allocated, active) = (bytes(Count::AllocatedBytes), bytes(Count::ActiveBytes));
-            let pool = own.map_or(PoolId::DEFAULT, |a| a.pool.id);
-            let pools = caches(arenas);
-            let state = self.state.lock();
-            let limits = state.accounts.limits(pool);
-            let in_one_piece = own.map_or(0, |own| self.most_in_one_piece(own, request.tier));
-            let in_pieces = own.map_or(0, |own| free_bytes(own, request.tier)).saturating_sub(in_one_piece);
-            // Budgets and `memory_limit` count what is really missing.
-            let counts = self.has_budgets() || state.accounts.hard.is_some();
-            let missing = own.map(|own| self.missing_for(own, request));
-            let grown = own.filter(|own| counts && own.grows());
-            let grown = grown.and_then(|own| own.missing_memory(request.tier, request.size, 0));
-            let wanted = if exact { missing } else { grown }.unwrap_or(request.segment_bytes);
-            let room = Room { device_free, limits: &limits, wanted };
-            let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
-            let pool_limit = refused(Shortage::Pool);
-            let kept_for_others = refused(Shortage::Guarantees).map(|_| state.accounts.kept_for_others(pool));
-            let tenant = tenant_report(&state.accounts, pool, refused(Shortage::Tenant).is_some());
-            let reserve_class = state.reserve_classes.get(&stream.raw).cloned();
-            let class_reserve = state.class_reserve(stream, self.total_memory);
-            let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.total_memory, u64::MAX));
-            let reserve = self.supply.reservation(reserve, request.segment_bytes).0;
-            let reserve_too_small = (policy.grows() && request.segment_bytes <= self.total_memory)
-                .then_some(reserve)
-                .filter(|reserve| *reserve < request.segment_bytes);
-            let mut remedies = Remedies { found: Vec::new() };
-            let refusing: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
-            let then = room.unlimited();
-            remedies.add(
-                format!("raising {}", refusing.join(" and ")),
-                then.saturating_sub(room.after(&[])),
-                then >= wanted,
-            );
-            self.advise_on_pieces(&mut remedies, arenas, (slot, stream), request, &room);
-            advise_on_pools(&mut remedies, arenas, &private, &pools, pool, stream, request, &room);
-            if call.capturing {
-                advise_after_capture(&mut remedies, own, &private, &pools, request, &room);
-            }
-            let asked_source = refusing.is_empty() && reserve_too_small.is_none();
-            let source_refused = private.iter().any(|facts| facts.id == pool && facts.source_refused);
-            let source_refused = source_refused && asked_source;
-            let (available, set_by) = match reserve_too_small {
-                Some(reserve) => (reserve, "the address space that a growable segment reserves"),
-                None if source_refused => (0, "the pool's own source of memory"),
-                None => room.bound(),
-            };
-            // Limits count as PyTorch does, the device in whole granules.
-            let missing = missing.filter(|_| set_by == THE_DEVICE).unwrap_or(wanted);
-            let set_by = set_by.to_owned();
-            OomReport {
-                label: self.backend.label(),
-                backend: self.backend.name(),
-                device: self.device,
-                stream: shown(stream),
-                pool,
-                requested: request.requested,
-                block_size: request.size,
-                tried: request.segment_bytes,
-                device_total,
-                device_free,
-                allowed: state.accounts.allowed(),
-                allocated,
-                reserved: state.accounts.reserved(),
-                private_free: pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
-                pending: active - allocated,
-                processes,
-                asleep: state.regions.asleep_bytes(),
-                pool_limit: pool_limit.map(|limit| limit.bytes),
-                tenant,
-                kept_for_others,
-                source_refused,
-                bound: Bound { in_one_piece, in_pieces, missing, available, set_by },
-                largest_fit: own.map_or(0, |a| largest(a, request.tier)),
-                largest_anywhere: arenas.iter().map(|a| largest(a, request.tier)).max().unwrap_or(0),
-                blockers: own.map_or_else(Vec::new, |a| blockers(a, request.tier)),
-                pools,
-                remedies: remedies.in_order(),
-                policy: traits.name,
-                growable: policy.grows(),
-                reserve_too_small,
-                reserve_class: reserve_class.filter(|_| class_reserve.is_some()),
-            }
-        })
-    }
-
-    /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.
-    pub(super) fn most_in_one_piece(&self, state: &ArenaState, tier: Tier) -> u64 {
-        largest(state, tier).max(self.supply.most_in_pieces(&Reach(self), state, tier))
-    }
-
-    /// What has to be taken from the device for a request that nothing free serves.
-    fn missing_for(&self, state: &ArenaState, request: &Request) -> u64 {
-        if let Some(missing) = self.supply.missing(&Reach(self), state, request) {
-            return missing;
-        }
-        if !state.grows() {
-            return request.segment_bytes;
-        }
-        let of = |minimum| state.policy.granule(request.tier, minimum, &Holding::default());
-        let granule = self.minimum_granule.get().map_or(1, |minimum| of(*minimum));
-        let missing = state.missing_memory(request.tier, request.size, 0);
-        missing.unwrap_or_else(|| request.segment_bytes.next_multiple_of(granule))
-    }
-
-    fn pool_facts(&self) -> Vec<Facts> {
-        let pools = self.pools.lock();
-        let facts = |(id, pool): (&PoolId, &crate::arena::pool::Pool)| Facts {
-            id: *id,
-            in_use: pool.use_count > 0,
-            opted_in: pool.use_on_oom,
-            has_source: pool.source.is_some(),
-            source_refused: pool.source_refused,
-        };
-        pools.records.iter().map(facts).collect()
-    }
-
-    /// Free memory that is there, in the wrong place.
-    fn advise_on_pieces(
-        &self,
-        remedies: &mut Remedies,
-        arenas: &[Guard<'_, ArenaState>],
-        (slot, stream): (PoolSlot, Stream),
-        request: &Request,
-        room: &Room<'_>,
-    ) {
-        let others = || arenas.iter().filter(|a| a.pool.slot == slot && !a.belongs_to(stream));
-        remedies.add(
-            "using what other streams have cached, on their streams",
-            others().map(|a| free_bytes(a, request.tier)).sum(),
-            others().any(|a| largest(a, request.tier) >= request.size),
-        );
-        let Some(own) = arenas.iter().find(|a| a.serves(slot, stream)) else { return };
-        let pieces = free_bytes(own, request.tier);
-        if !own.policy.grows() && self.virtual_memory && !own.pool.fixed && pieces > 0 {
-            let joined = pieces + room.after(&[]);
-            remedies.add(
-                "expandable_segments:True, which joins free pieces with what the device has free,",
-                joined,
-                joined >= request.size,
-            );
-        }
     }
 }
 
@@ -362,15 +202,6 @@ fn releasable(arena: &ArenaState, block: &Block) -> u64 {
     }
 }
 
-fn free_of(arena: &ArenaState, tier: Tier) -> impl Iterator<Item = u64> {
-    let free = move |(_, b): &(BlockId, &Block)| b.state == State::Free && b.tier == tier;
-    arena.blocks.iter().filter(free).map(|(_, b)| b.size)
-}
-
-fn largest(arena: &ArenaState, tier: Tier) -> u64 {
-    free_of(arena, tier).max().unwrap_or(0)
-}
-
 fn free_bytes(arena: &ArenaState, tier: Tier) -> u64 {
     free_of(arena, tier).sum()
 }
@@ -388,4 +219,153 @@ fn blockers(arena: &ArenaState, tier: Tier) -> Vec<Blocker> {
     found.sort_by_key(|b| (Reverse(b.beside), b.ptr));
     found.truncate(BLOCKERS);
     found
+}
+
+impl Explainer {
+    pub(super) fn new(base: &Base, provider: &Arc<Provider>) -> Self {
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            arenas: Arc::clone(&base.arenas),
+            pools: Arc::clone(&base.pools),
+            provider: Arc::clone(provider),
+            observers: Arc::clone(&base.observers),
+            supply: Arc::clone(&base.supply),
+        }
+    }
+
+    /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
+    /// figures about processes.
+    pub(in crate::device) fn explain(
+        &self,
+        slot: PoolSlot,
+        stream: Stream,
+        request: &Request,
+        call: &Call<'_>,
+        calls: &Calls<'_>,
+    ) -> OomReport {
+        let memory = self.site.backend().memory_info(self.site.device());
+        if memory.is_err() {
+            self.site.backend().clear_error();
+        }
+        let (device_free, device_total) = memory.map_or((0, self.site.total_memory()), |m| (m.free, m.total));
+        let processes = self.observers.process_memory(calls);
+        let policy = self.arenas.directory().with_template(|template| template.policy.clone());
+        let (traits, exact) = (self.arenas.directory().traits(), self.supply.counts_what_is_missing());
+        let private = self.pools.facts();
+        self.arenas.with_all(|_, arenas| {
+            let own = arenas.iter().find(|a| a.serves(slot, stream));
+            let bytes =
+                |count: Count| -> u64 { arenas.iter().map(|a| a.counters.both(count).unsigned_abs()).sum() };
+            let (allocated, active) = (bytes(Count::AllocatedBytes), bytes(Count::ActiveBytes));
+            let pool = own.map_or(PoolId::DEFAULT, |a| a.pool.id);
+            let pools = caches(arenas);
+            let state = self.holdings.lock();
+            let limits = state.accounts.limits(pool);
+            let in_one_piece = own.map_or(0, |own| self.provider.most_in_one_piece(own, request.tier));
+            let in_pieces = own.map_or(0, |own| free_bytes(own, request.tier)).saturating_sub(in_one_piece);
+            // Budgets and `memory_limit` count what is really missing.
+            let counts = self.holdings.has_budgets() || state.accounts.hard.is_some();
+            let missing = own.map(|own| self.provider.missing_for(own, request));
+            let grown = own.filter(|own| counts && own.grows());
+            let grown = grown.and_then(|own| own.missing_memory(request.tier, request.size, 0));
+            let wanted = if exact { missing } else { grown }.unwrap_or(request.segment_bytes);
+            let room = Room { device_free, limits: &limits, wanted };
+            let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
+            let pool_limit = refused(Shortage::Pool);
+            let kept_for_others = refused(Shortage::Guarantees).map(|_| state.accounts.kept_for_others(pool));
+            let tenant = tenant_report(&state.accounts, pool, refused(Shortage::Tenant).is_some());
+            let reserve_class = state.reserve_classes.get(&stream.raw).cloned();
+            let class_reserve = state.class_reserve(stream, self.site.total_memory());
+            let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.site.total_memory(), u64::MAX));
+            let reserve = self.supply.reservation(reserve, request.segment_bytes).0;
+            let reserve_too_small = (policy.grows() && request.segment_bytes <= self.site.total_memory())
+                .then_some(reserve)
+                .filter(|reserve| *reserve < request.segment_bytes);
+            let mut remedies = Remedies { found: Vec::new() };
+            let refusing: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
+            let then = room.unlimited();
+            remedies.add(
+                format!("raising {}", refusing.join(" and ")),
+                then.saturating_sub(room.after(&[])),
+                then >= wanted,
+            );
+            self.advise_on_pieces(&mut remedies, arenas, (slot, stream), request, &room);
+            advise_on_pools(&mut remedies, arenas, &private, &pools, pool, stream, request, &room);
+            if call.capturing {
+                advise_after_capture(&mut remedies, own, &private, &pools, request, &room);
+            }
+            let asked_source = refusing.is_empty() && reserve_too_small.is_none();
+            let source_refused = private.iter().any(|facts| facts.id == pool && facts.source_refused);
+            let source_refused = source_refused && asked_source;
+            let (available, set_by) = match reserve_too_small {
+                Some(reserve) => (reserve, "the address space that a growable segment reserves"),
+                None if source_refused => (0, "the pool's own source of memory"),
+                None => room.bound(),
+            };
+            // Limits count as PyTorch does, the device in whole granules.
+            let missing = missing.filter(|_| set_by == THE_DEVICE).unwrap_or(wanted);
+            let set_by = set_by.to_owned();
+            OomReport {
+                label: self.site.backend().label(),
+                backend: self.site.backend().name(),
+                device: self.site.device(),
+                stream: shown(stream),
+                pool,
+                requested: request.requested,
+                block_size: request.size,
+                tried: request.segment_bytes,
+                device_total,
+                device_free,
+                allowed: state.accounts.allowed(),
+                allocated,
+                reserved: state.accounts.reserved(),
+                private_free: pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
+                pending: active - allocated,
+                processes,
+                asleep: state.regions.asleep_bytes(),
+                pool_limit: pool_limit.map(|limit| limit.bytes),
+                tenant,
+                kept_for_others,
+                source_refused,
+                bound: Bound { in_one_piece, in_pieces, missing, available, set_by },
+                largest_fit: own.map_or(0, |a| largest(a, request.tier)),
+                largest_anywhere: arenas.iter().map(|a| largest(a, request.tier)).max().unwrap_or(0),
+                blockers: own.map_or_else(Vec::new, |a| blockers(a, request.tier)),
+                pools,
+                remedies: remedies.in_order(),
+                policy: traits.name,
+                growable: policy.grows(),
+                reserve_too_small,
+                reserve_class: reserve_class.filter(|_| class_reserve.is_some()),
+            }
+        })
+    }
+
+    /// Free memory that is there, in the wrong place.
+    fn advise_on_pieces(
+        &self,
+        remedies: &mut Remedies,
+        arenas: &[Guard<'_, ArenaState>],
+        (slot, stream): (PoolSlot, Stream),
+        request: &Request,
+        room: &Room<'_>,
+    ) {
+        let others = || arenas.iter().filter(|a| a.pool.slot == slot && !a.belongs_to(stream));
+        remedies.add(
+            "using what other streams have cached, on their streams",
+            others().map(|a| free_bytes(a, request.tier)).sum(),
+            others().any(|a| largest(a, request.tier) >= request.size),
+        );
+        let Some(own) = arenas.iter().find(|a| a.serves(slot, stream)) else { return };
+        let pieces = free_bytes(own, request.tier);
+        if !own.policy.grows() && self.site.has_virtual_memory() && !own.pool.fixed && pieces > 0 {
+            let joined = pieces + room.after(&[]);
+            remedies.add(
+                "expandable_segments:True, which joins free pieces with what the device has free,",
+                joined,
+                joined >= request.size,
+            );
+        }
+    }
 }

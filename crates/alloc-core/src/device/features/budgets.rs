@@ -1,49 +1,40 @@
-//! Budgets of pools and tenants as the program sets them, and who is told of them. What is held is counted in
-//! `device/accounts.rs`; what is done for a request that misses is in `device/reclaim.rs`.
+//! Budgets of pools and tenants as the program sets them. What is held is counted in the device's accounts; who is told is in
+//! `device/crossings.rs`; what is done for a request that misses is in `device/ladder/reclaim.rs`.
 
-use super::accounts::{Accounts, Crossing};
-use super::guarantees::Unkept;
-use super::release::Flush;
-use super::tenants::Owner;
-use super::{DeviceAllocator, DeviceState};
 use crate::base::round::format_bytes;
 use crate::config::MemoryLimit;
+use crate::device::Base;
+use crate::device::crossings::Crossings;
+use crate::device::holdings::accounts::Accounts;
+use crate::device::holdings::guarantees::Unkept;
+use crate::device::holdings::tenants::Owner;
+use crate::device::holdings::{DeviceState, Holdings};
+use crate::device::pools::{Flush, PrivatePools};
+use crate::device::release::Release;
+use crate::device::site::Site;
 use crate::error::{AllocError, Result};
-use crate::features::budget::{
-    Budget, BudgetEvent, BudgetObserver, BudgetOwner, SpillHook, TenantId, TenantStats,
-};
-use crate::process::foreign::{Calls, Kind};
-use crate::sync::plain::AtomicBool;
-use crate::sync::{Arc, Mutex, Ordering, Rank};
+use crate::features::budget::{Budget, TenantId, TenantStats};
+use crate::sync::Arc;
 use crate::types::PoolId;
 
-/// Who is told and asked. Accounts are in [`DeviceState`].
-pub(super) struct Budgets {
-    /// Anything here or in the accounts was ever set: a miss without budgets asks nothing more.
-    used: AtomicBool,
-    observers: Mutex<Vec<BudgetObserver>>,
-    /// By priority.
-    pub(super) hooks: Mutex<Arc<Vec<(i32, SpillHook)>>>,
+/// The budgets of a device.
+pub(crate) struct Budgets {
+    site: Site,
+    holdings: Arc<Holdings>,
+    pools: Arc<PrivatePools>,
+    crossings: Arc<Crossings>,
+    release: Arc<Release>,
 }
 
-impl Default for Budgets {
-    fn default() -> Self {
+impl Budgets {
+    pub(in crate::device) fn new(base: &Base, release: &Arc<Release>) -> Self {
         Self {
-            used: AtomicBool::new(false),
-            observers: Mutex::new(Rank::Registry, Vec::new()),
-            hooks: Mutex::new(Rank::Registry, Arc::default()),
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            pools: Arc::clone(&base.pools),
+            crossings: Arc::clone(&base.crossings),
+            release: Arc::clone(release),
         }
-    }
-}
-
-impl DeviceAllocator {
-    /// Whether the program uses budgets.
-    pub(super) fn has_budgets(&self) -> bool {
-        self.budgets.used.load(Ordering::Relaxed)
-    }
-
-    fn use_budgets(&self) {
-        self.budgets.used.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn create_tenant(&self, name: &str, budget: &Budget) -> Result<TenantId> {
@@ -55,7 +46,7 @@ impl DeviceAllocator {
             }
             Ok((None, name.into()))
         })?;
-        Ok(TenantId { device: self.device, number })
+        Ok(TenantId { device: self.site.device(), number })
     }
 
     pub(crate) fn set_budget(&self, tenant: TenantId, budget: &Budget) -> Result<()> {
@@ -64,7 +55,7 @@ impl DeviceAllocator {
             let record = record.ok_or(AllocError::UnknownTenant { tenant })?;
             Ok((Some(tenant.number), Arc::clone(&record.name)))
         })?;
-        self.tell_crossings();
+        self.crossings.tell();
         Ok(())
     }
 
@@ -76,12 +67,12 @@ impl DeviceAllocator {
     ) -> Result<u32> {
         let mut emptied = false;
         loop {
-            let mut state = self.state.lock();
+            let mut state = self.holdings.lock();
             let (number, name) = find(&state)?;
             let refusal = |problem| AllocError::Budget { owner: format!("tenant {name:?}"), problem };
-            let marks = budget.marks(self.total_memory).map_err(refusal)?;
+            let marks = budget.marks(self.site.total_memory()).map_err(refusal)?;
             let Err(unkept) = state.accounts.can_promise(number, marks) else {
-                self.use_budgets();
+                self.holdings.use_budgets();
                 return Ok(match number {
                     None => state.accounts.tenants.add(&name, marks),
                     Some(number) => {
@@ -110,7 +101,7 @@ impl DeviceAllocator {
                     )));
                 }
                 Unkept::Held { .. } => {
-                    self.empty_cache(Flush::Everything)?;
+                    self.release.empty_cache(Flush::Everything)?;
                     for pool in self.pools_of_tenants() {
                         self.empty_if_known(pool)?;
                     }
@@ -121,20 +112,20 @@ impl DeviceAllocator {
     }
 
     fn pools_of_tenants(&self) -> Vec<PoolId> {
-        let accounts = &self.state.lock().accounts;
+        let accounts = &self.holdings.lock().accounts;
         let numbers = accounts.tenants.records.keys();
         numbers.flat_map(|number| accounts.pools_of(Owner::Tenant(*number))).collect()
     }
 
     fn empty_if_known(&self, pool: PoolId) -> Result<()> {
         // A pool that is gone has nothing to give.
-        self.slot_of(pool).map_or(Ok(()), |slot| self.empty_cache(Flush::InUse(slot)))
+        self.pools.slot_of(pool).map_or(Ok(()), |slot| self.release.empty_cache(Flush::InUse(slot)))
     }
 
     pub(crate) fn join_tenant(&self, pool: PoolId, tenant: TenantId) -> Result<()> {
         {
-            let mut state = self.state.lock();
-            self.is_there(pool)?;
+            let mut state = self.holdings.lock();
+            self.pools.is_there(pool)?;
             let accounts = &mut state.accounts;
             let refusal = |problem| Err(AllocError::Budget { owner: format!("pool {pool}"), problem });
             match accounts.tenant_of(pool) {
@@ -160,21 +151,13 @@ impl DeviceAllocator {
             }
             accounts.set_tenant(pool, Some(tenant.number));
         }
-        self.tell_crossings();
-        Ok(())
-    }
-
-    /// The caller holds the device's lock, so that the pool is not forgotten meanwhile.
-    fn is_there(&self, pool: PoolId) -> Result<()> {
-        if pool != PoolId::DEFAULT {
-            self.pools.lock().get(pool)?;
-        }
+        self.crossings.tell();
         Ok(())
     }
 
     pub(crate) fn leave_tenant(&self, pool: PoolId) -> Result<()> {
-        let mut state = self.state.lock();
-        self.is_there(pool)?;
+        let mut state = self.holdings.lock();
+        self.pools.is_there(pool)?;
         let accounts = &mut state.accounts;
         if !accounts.may_leave(pool) {
             let held = format_bytes(accounts.held_by(pool));
@@ -189,7 +172,7 @@ impl DeviceAllocator {
     }
 
     pub(crate) fn remove_tenant(&self, tenant: TenantId) -> Result<()> {
-        let accounts = &mut self.state.lock().accounts;
+        let accounts = &mut self.holdings.lock().accounts;
         if !accounts.tenants.records.contains_key(&tenant.number) {
             return Err(AllocError::UnknownTenant { tenant });
         }
@@ -199,22 +182,22 @@ impl DeviceAllocator {
 
     pub(crate) fn tenants(&self) -> Vec<TenantId> {
         let numbers = |accounts: &Accounts| accounts.tenants.records.keys().copied().collect::<Vec<_>>();
-        let numbers = numbers(&self.state.lock().accounts);
-        numbers.into_iter().map(|number| TenantId { device: self.device, number }).collect()
+        let numbers = numbers(&self.holdings.lock().accounts);
+        numbers.into_iter().map(|number| TenantId { device: self.site.device(), number }).collect()
     }
 
     pub(crate) fn tenant_stats(&self, tenant: TenantId) -> Result<TenantStats> {
-        let accounts = &self.state.lock().accounts;
+        let accounts = &self.holdings.lock().accounts;
         let record = accounts.tenants.records.get(&tenant.number);
         let record = record.ok_or(AllocError::UnknownTenant { tenant })?;
         Ok(record.stats(accounts.pools_of(Owner::Tenant(tenant.number))))
     }
 
     pub(crate) fn tenant_of(&self, pool: PoolId) -> Result<Option<TenantId>> {
-        let state = self.state.lock();
-        self.is_there(pool)?;
+        let state = self.holdings.lock();
+        self.pools.is_there(pool)?;
         let number = state.accounts.tenant_of(pool).map(|(number, _)| number);
-        Ok(number.map(|number| TenantId { device: self.device, number }))
+        Ok(number.map(|number| TenantId { device: self.site.device(), number }))
     }
 
     /// Sets a pool's limits; a soft limit of `None` stays as it is.
@@ -225,81 +208,17 @@ impl DeviceAllocator {
         soft: Option<Option<MemoryLimit>>,
     ) -> Result<()> {
         {
-            let mut state = self.state.lock();
-            self.is_there(pool)?;
+            let mut state = self.holdings.lock();
+            self.pools.is_there(pool)?;
             let accounts = &mut state.accounts;
             let before = accounts.soft_of(pool).map(MemoryLimit::Bytes);
             let budget = Budget { guarantee: None, soft: soft.unwrap_or(before), hard };
             let refusal = |problem| AllocError::Budget { owner: format!("pool {pool}"), problem };
-            let marks = budget.marks(self.total_memory).map_err(refusal)?;
+            let marks = budget.marks(self.site.total_memory()).map_err(refusal)?;
             accounts.set_limits(pool, marks.hard, marks.soft);
-            self.use_budgets();
+            self.holdings.use_budgets();
         }
-        self.tell_crossings();
+        self.crossings.tell();
         Ok(())
-    }
-
-    pub(crate) fn add_budget_observer(&self, observer: BudgetObserver) {
-        self.budgets.observers.lock().push(observer);
-        self.state.lock().accounts.is_observed = true;
-        self.use_budgets();
-    }
-
-    pub(crate) fn add_spill_hook(&self, priority: i32, hook: SpillHook) {
-        let mut hooks = self.budgets.hooks.lock();
-        let hooks = Arc::make_mut(&mut hooks);
-        let at = hooks.partition_point(|(other, _)| *other <= priority);
-        hooks.insert(at, (priority, hook));
-        self.use_budgets();
-    }
-
-    /// Tells observers of soft limits that were crossed. Hold no lock.
-    pub(super) fn tell_crossings(&self) {
-        self.tell_crossings_in(&self.foreign.calls());
-    }
-
-    /// [`tell_crossings`](Self::tell_crossings), as part of a call. What an observer's own calls cross is told afterwards, with
-    /// the next call's.
-    pub(super) fn tell_crossings_in(&self, calls: &Calls<'_>) {
-        if !self.has_budgets() || calls.is_inside(Kind::BudgetObserver) {
-            return;
-        }
-        let events: Vec<BudgetEvent> = {
-            let mut state = self.state.lock();
-            let crossings = state.accounts.take_crossings();
-            crossings.iter().filter_map(|crossing| self.event(&state.accounts, crossing)).collect()
-        };
-        if events.is_empty() {
-            return;
-        }
-        let observers = self.budgets.observers.lock().clone();
-        for event in &events {
-            for observer in &observers {
-                calls.call(Kind::BudgetObserver, || observer(event));
-            }
-        }
-    }
-
-    /// What a crossing tells observers; `None` where the tenant was removed meanwhile.
-    fn event(&self, accounts: &Accounts, crossing: &Crossing) -> Option<BudgetEvent> {
-        let device = self.device;
-        let Crossing { owner, pool, held, wanted, soft } = *crossing;
-        let (owner, hard) = match owner {
-            Owner::Device => (BudgetOwner::Device, accounts.allowed()),
-            Owner::Pool(pool) => (BudgetOwner::Pool(pool), accounts.limit_of(pool)),
-            Owner::Tenant(number) => {
-                let tenant = accounts.tenants.records.get(&number)?;
-                let id = TenantId { device, number };
-                (BudgetOwner::Tenant { id, name: Arc::clone(&tenant.name) }, tenant.marks.hard)
-            }
-        };
-        Some(BudgetEvent { device, owner, pool, held, wanted, soft, hard })
-    }
-
-    /// A request of the pool is refused.
-    pub(super) fn note_refusal(&self, pool: PoolId) {
-        if let Some(tenant) = self.state.lock().accounts.tenant_of_mut(pool) {
-            tenant.refusals += 1;
-        }
     }
 }

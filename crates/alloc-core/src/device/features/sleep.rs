@@ -1,46 +1,75 @@
-//! Putting a pool's memory to sleep; what that means is said in [`crate::sleep`]. `device/wake.rs` wakes it.
+//! Putting a pool's memory to sleep; what that means is said in [`crate::sleep`]. `device/features/wake.rs` wakes it.
 //!
 //! Like all that calls the driver: the granules concerned are `Pending` and their blocks out of everyone's reach before the
 //! lock is dropped, and the outcome is committed granule by granule, so that an error leaves each awake or asleep.
 
-use super::elsewhere::Reach;
-use super::release::Flush;
-use super::{DeviceAllocator, DeviceState};
 use crate::arena::ArenaState;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{BackendError, VirtualMemory};
+use crate::device::Base;
+use crate::device::arenas::Arenas;
+use crate::device::features::sharing::Sharing;
+use crate::device::hardened::Hardened;
+use crate::device::history::History;
+use crate::device::holdings::{DeviceState, Holdings};
+use crate::device::lifetimes::Lifetimes;
+use crate::device::pools::{Flush, PrivatePools, Sleeper};
+use crate::device::provider::Provider;
+use crate::device::release::Release;
+use crate::device::site::Site;
 use crate::error::{AllocError, Result};
-use crate::features::sleep::{Backup, Kept, KeptBecause, SleepReport, SleepTag, Tags};
+use crate::features::sleep::{Backup, Kept, KeptBecause, SleepReport, SleepTag};
 use crate::lifetimes::call::Call;
 use crate::memory::address_map::Location;
-use crate::memory::backup::{Saved, Store};
+use crate::memory::backup::{Saved, Spares, Store};
 use crate::memory::block::{SegmentId, Tier};
-use crate::memory::region::{self, RegionId, Source};
+use crate::memory::region::{self, RegionId};
 use crate::memory::segment::Origin;
+use crate::policy::Supply;
 use crate::process::attention::Reason;
 use crate::process::foreign::Calls;
-use crate::sync::{Arc, Claim, assert_unlocked};
+use crate::sync::{Arc, Claim, Claims, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
 use crate::watch::history::RecordContext;
-use crate::watch::observers::SegmentChange;
+use crate::watch::observers::{Observers, SegmentChange};
 use crate::watch::snapshot::Action;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
+/// Pools that give their memory up and keep their addresses.
+pub(crate) struct Sleep {
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    history: Arc<History>,
+    pools: Arc<PrivatePools>,
+    lifetimes: Arc<Lifetimes>,
+    hardened: Arc<Hardened>,
+    provider: Arc<Provider>,
+    release: Arc<Release>,
+    sharing: Arc<Sharing>,
+    observers: Arc<Observers>,
+    supply: Arc<Supply>,
+    /// Pools that are being put to sleep or woken.
+    claims: Claims<PoolSlot>,
+    /// Host memory kept for the next sleep.
+    spares: Mutex<Spares>,
+}
+
 /// Granules of one segment that go to sleep, or wake, together.
-pub(super) struct Run {
-    pub(super) segment: SegmentId,
-    pub(super) region: RegionId,
-    pub(super) granule: u64,
-    pub(super) range: Range<u64>,
-    pub(super) tier: Tier,
-    pub(super) stream: Stream,
-    pub(super) handles: Vec<PhysicalHandle>,
+pub(in crate::device) struct Run {
+    pub(in crate::device) segment: SegmentId,
+    pub(in crate::device) region: RegionId,
+    pub(in crate::device) granule: u64,
+    pub(in crate::device) range: Range<u64>,
+    pub(in crate::device) tier: Tier,
+    pub(in crate::device) stream: Stream,
+    pub(in crate::device) handles: Vec<PhysicalHandle>,
 }
 
 impl Run {
     /// Publishes that a thread is changing these granules.
-    pub(super) fn take(
+    pub(in crate::device) fn take(
         state: &ArenaState,
         device: &mut DeviceState,
         segment: SegmentId,
@@ -61,41 +90,57 @@ impl Run {
     }
 
     /// Its blocks become what its granules are now.
-    pub(super) fn follow(&self, state: &mut ArenaState, device: &DeviceState) {
+    pub(in crate::device) fn follow(&self, state: &mut ArenaState, device: &DeviceState) {
         if let Some(region) = device.regions.get(self.region) {
             state.follow(self.segment, region, &self.range);
         }
     }
 
-    pub(super) fn at(&self) -> DevicePtr {
+    pub(in crate::device) fn at(&self) -> DevicePtr {
         DevicePtr(self.range.start)
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    pub(in crate::device) fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
 }
 
-/// A pool that is to sleep or to wake.
-#[derive(Clone, Debug)]
-pub(crate) struct Sleeper {
-    pub(crate) id: PoolId,
-    pub(super) slot: PoolSlot,
-    pub(super) source: Source,
-    pub(crate) priority: i32,
-}
+impl Sleep {
+    pub(in crate::device) fn new(
+        base: &Base,
+        provider: &Arc<Provider>,
+        release: &Arc<Release>,
+        sharing: &Arc<Sharing>,
+    ) -> Self {
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            arenas: Arc::clone(&base.arenas),
+            history: Arc::clone(&base.history),
+            pools: Arc::clone(&base.pools),
+            lifetimes: Arc::clone(&base.lifetimes),
+            hardened: Arc::clone(&base.hardened),
+            provider: Arc::clone(provider),
+            release: Arc::clone(release),
+            sharing: Arc::clone(sharing),
+            observers: Arc::clone(&base.observers),
+            supply: Arc::clone(&base.supply),
+            claims: Claims::default(),
+            spares: Mutex::new(Rank::Registry, Spares::default()),
+        }
+    }
 
-impl DeviceAllocator {
     /// See [`SleepMode::set_tag`](crate::allocator::SleepMode::set_tag).
-    pub(crate) fn set_sleep_tag(&self, id: PoolId, tag: Option<SleepTag>) -> Result<()> {
-        if tag.is_some() && !self.virtual_memory {
-            let reason = self.backend.virtual_memory().err().map_or_else(String::new, |why| why.to_string());
+    pub(crate) fn set_tag(&self, id: PoolId, tag: Option<SleepTag>) -> Result<()> {
+        if tag.is_some() && !self.site.has_virtual_memory() {
+            let reason =
+                self.site.backend().virtual_memory().err().map_or_else(String::new, |why| why.to_string());
             return Err(AllocError::Sleep(format!(
                 "memory of this device cannot sleep: it takes virtual memory, and {reason}. Free the memory instead, or copy \
                  it away by hand"
             )));
         }
-        let policy = self.arenas.with_template(|template| template.policy.clone());
+        let policy = self.arenas.directory().with_template(|template| template.policy.clone());
         if id == PoolId::DEFAULT && tag.is_some() && !policy.grows() {
             return Err(AllocError::Sleep(
                 "the default pool can sleep only with expandable_segments:True; set that, or give the tag to a pool of its \
@@ -103,24 +148,24 @@ impl DeviceAllocator {
                 .into(),
             ));
         }
-        if tag.is_some() && self.attention.has(Reason::UNCACHED) {
+        if tag.is_some() && self.site.attention().has(Reason::UNCACHED) {
             return Err(AllocError::Sleep(
                 "caching is off, and what comes straight from the driver cannot sleep; turn caching on"
                     .into(),
             ));
         }
-        if tag.is_none() && self.is_pool_asleep(id)? {
+        if tag.is_none() && self.pools.is_asleep(id)? {
             return Err(AllocError::Sleep(format!(
                 "pool {id} sleeps, and its tag is what wakes it; wake it first"
             )));
         }
         let sleeps = tag.is_some() && id != PoolId::DEFAULT;
         let has_tag = tag.is_some();
-        let slot = self.pools.lock().set_tag(id, tag)?;
+        let slot = self.pools.set_tag(id, tag)?;
         if id == PoolId::DEFAULT {
             self.supply.stay_at_home(has_tag);
         }
-        for arena in self.arenas.of_pool(slot) {
+        for arena in self.arenas.directory().of_pool(slot) {
             let mut state = arena.lock();
             if state.pool.slot == slot {
                 state.pool.sleeps = sleeps;
@@ -131,52 +176,34 @@ impl DeviceAllocator {
         Ok(())
     }
 
-    /// The tags of pools that are there.
-    pub(crate) fn sleep_tags(&self) -> Vec<SleepTag> {
-        self.pools.lock().tags().map(|(_, _, tag)| tag.clone()).collect()
-    }
-
-    /// The pools that are meant.
-    pub(crate) fn sleepers_of(&self, tags: Tags<'_>) -> Vec<Sleeper> {
-        let pools = self.pools.lock();
-        let meant = pools.tags().filter(|(.., tag)| tags.name(tag));
-        let sleeper = |(id, slot, tag): (PoolId, PoolSlot, &SleepTag)| Sleeper {
-            id,
-            slot,
-            source: pools.records.get(&id).and_then(|pool| pool.source.clone()),
-            priority: tag.priority,
-        };
-        meant.map(sleeper).collect()
-    }
-
     /// Puts a pool to sleep. What was done before an error is in the report.
     pub(crate) fn sleep(&self, pool: &Sleeper, backup: &Backup, report: &mut SleepReport) -> Result<()> {
         let _claim = self.claim(pool)?;
         let call = self.begin_uncaptured()?;
-        let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
-        let known_to_graphs = self.pools.lock().is_known_to_graphs(pool.slot);
+        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
+        let known_to_graphs = self.pools.is_known_to_graphs(pool.slot);
         if known_to_graphs {
-            self.synchronise_pending(&call)?;
+            self.release.synchronise_pending(&call)?;
         } else {
-            let before = self.held_by(pool.id);
-            let released = self.release(Flush::InUse(pool.slot), &call);
-            report.uncached += before.saturating_sub(self.held_by(pool.id));
+            let before = self.holdings.held_by(pool.id);
+            let released = self.release.release(Flush::InUse(pool.slot), &call);
+            report.uncached += before.saturating_sub(self.holdings.held_by(pool.id));
             released?;
         }
         report.kept.extend(self.fixed_memory(pool));
         let mut outcome = Ok(());
-        for arena in self.arenas.of_pool(pool.slot) {
-            self.withdraw_shares(arena);
+        for arena in self.arenas.directory().of_pool(pool.slot) {
+            self.sharing.withdraw_shares(arena);
             outcome = outcome.and(self.sleep_arena(arena, pool, known_to_graphs, backup, vm, &call, report));
         }
         drop(call);
-        self.tell_trackers();
+        self.history.tell_trackers();
         outcome
     }
 
     /// Waits until no other thread puts the pool to sleep or wakes it.
-    pub(super) fn claim(&self, pool: &Sleeper) -> Result<Claim<'_, PoolSlot>> {
-        self.sleeping.take(pool.slot).ok_or_else(|| {
+    pub(in crate::device) fn claim(&self, pool: &Sleeper) -> Result<Claim<'_, PoolSlot>> {
+        self.claims.take(pool.slot).ok_or_else(|| {
             AllocError::Sleep(format!(
                 "pool {} is being put to sleep or woken by the call that this one is made from, or by another thread \
                  while this one does the same to another pool; call again from outside",
@@ -185,18 +212,18 @@ impl DeviceAllocator {
         })
     }
 
-    pub(super) fn begin_uncaptured(&self) -> Result<Call<'_>> {
-        let call = self.begin_call(None, RecordContext::All)?;
+    pub(in crate::device) fn begin_uncaptured(&self) -> Result<Call<'_>> {
+        let call = self.history.begin_call(None, RecordContext::All)?;
         self.refuse_capture()?;
         Ok(call)
     }
 
     /// Refuses while a capture is under way on this device.
     pub(crate) fn refuse_capture(&self) -> Result<()> {
-        if self.attention.has(Reason::CAPTURE) {
+        if self.site.attention().has(Reason::CAPTURE) {
             return Err(AllocError::Sleep(format!(
                 "a capture is under way on device {}, and what it uses cannot be waited for; end it first",
-                self.device
+                self.site.device()
             )));
         }
         Ok(())
@@ -204,15 +231,11 @@ impl DeviceAllocator {
 
     /// The devices whose work may use the pool's memory.
     pub(crate) fn users_of(&self, pool: &Sleeper) -> BTreeSet<DeviceIndex> {
-        let mut users: BTreeSet<DeviceIndex> = self.users().into_iter().collect();
-        for arena in self.arenas.of_pool(pool.slot) {
+        let mut users: BTreeSet<DeviceIndex> = self.holdings.users().into_iter().collect();
+        for arena in self.arenas.directory().of_pool(pool.slot) {
             users.extend(arena.lock().uses.devices());
         }
         users
-    }
-
-    fn held_by(&self, pool: PoolId) -> u64 {
-        self.state.lock().accounts.of_pool(pool).all.current.unsigned_abs()
     }
 
     /// Fixed segments with live blocks, which stay awake.
@@ -222,9 +245,9 @@ impl DeviceAllocator {
             let fixed = state.segments.iter().filter(|(_, segment)| segment.is_fixed());
             fixed.map(|(_, segment)| segment.bytes).sum::<u64>()
         };
-        let bytes: u64 = self.arenas.of_pool(pool.slot).iter().map(of_arena).sum();
+        let bytes: u64 = self.arenas.directory().of_pool(pool.slot).iter().map(of_arena).sum();
         let because = KeptBecause::Fixed;
-        (bytes > 0).then_some(Kept { device: self.device, pool: pool.id, bytes, because })
+        (bytes > 0).then_some(Kept { device: self.site.device(), pool: pool.id, bytes, because })
     }
 
     #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
@@ -238,9 +261,9 @@ impl DeviceAllocator {
         call: &Call<'_>,
         report: &mut SleepReport,
     ) -> Result<()> {
-        self.supply.before_leaving(&Reach(self), arena, false, call)?;
-        let calls = self.foreign.calls();
-        let _memory = self.in_transit();
+        self.provider.before_leaving(arena, call)?;
+        let calls = self.site.calls();
+        let _memory = self.arenas.in_transit();
         let (runs, users) = self.lie_down(arena, pool, free_too, report);
         if runs.is_empty() {
             return Ok(());
@@ -275,7 +298,7 @@ impl DeviceAllocator {
         free_too: bool,
         report: &mut SleepReport,
     ) -> (Vec<Run>, BTreeSet<DeviceIndex>) {
-        let mut users: BTreeSet<DeviceIndex> = self.users().into_iter().collect();
+        let mut users: BTreeSet<DeviceIndex> = self.holdings.users().into_iter().collect();
         let mut runs = Vec::new();
         let mut state = arena.lock();
         if state.pool.slot != pool.slot {
@@ -283,11 +306,11 @@ impl DeviceAllocator {
         }
         users.extend(state.uses.devices());
         for (segment, region_id) in state.growable_segments() {
-            let mut device = self.state.lock();
+            let mut device = self.holdings.lock();
             let Some(region) = device.regions.get(region_id) else { continue };
             let found = state.sleepers(segment, region, free_too);
             for (bytes, because) in found.kept {
-                report.kept.push(Kept { device: self.device, pool: pool.id, bytes, because });
+                report.kept.push(Kept { device: self.site.device(), pool: pool.id, bytes, because });
             }
             for range in found.ranges {
                 state.lie_down(segment, &range);
@@ -300,15 +323,17 @@ impl DeviceAllocator {
     /// Waits for all devices that may be using the memory: also for work that the engine was not told of. Blocks.
     fn wait_for_users(&self, users: &BTreeSet<DeviceIndex>) -> std::result::Result<(), BackendError> {
         assert_unlocked();
-        users.iter().try_for_each(|device| self.backend.synchronize_device(*device)).inspect_err(|_| {
-            self.backend.clear_error();
-        })
+        users.iter().try_for_each(|device| self.site.backend().synchronize_device(*device)).inspect_err(
+            |_| {
+                self.site.backend().clear_error();
+            },
+        )
     }
 
     /// The part of a run from its `from`-th granule on stays as it was, with memory.
     fn stay_awake(&self, arena: &Arena, run: &Run, from: usize) {
         let mut state = arena.lock();
-        let mut device = self.state.lock();
+        let mut device = self.holdings.lock();
         let start = run.range.start + from as u64 * run.granule;
         device.regions.commit_backed(run.region, start, &run.handles[from..]);
         run.follow(&mut state, &device);
@@ -326,16 +351,13 @@ impl DeviceAllocator {
         calls: &Calls<'_>,
         report: &mut SleepReport,
     ) -> Result<()> {
-        let saved = match self.save_contents(run, backup) {
-            Ok(saved) => saved,
-            Err(error) => {
-                self.backend.clear_error();
-                self.stay_awake(arena, run, 0);
-                return Err(error.into());
-            }
-        };
+        let mut saved = self.save_contents(run, backup).inspect_err(|_| {
+            self.site.backend().clear_error();
+            self.stay_awake(arena, run, 0);
+        })?;
         let has_backup = saved.iter().any(Option::is_some);
-        let event = |change| self.segment_event(change, pool.id, run.stream, run.at(), run.bytes(), true);
+        let event =
+            |change| self.site.segment_event(change, pool.id, run.stream, run.at(), run.bytes(), true);
         self.observers.tell(event(SegmentChange::Detaching), calls);
         // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
         // that may use them are done.
@@ -347,11 +369,10 @@ impl DeviceAllocator {
             (rest.addr, rest.bytes) = (run.at().add(slept), run.bytes() - slept);
             self.observers.tell(rest, calls);
         }
-        let mut saved = saved;
         let _dropped_without_a_lock = saved.split_off(count);
         let on_it = {
-            let mut state = self.attend(arena, call);
-            let mut device = self.state.lock();
+            let mut state = self.arenas.attend(arena, call);
+            let mut device = self.holdings.lock();
             let lost = leftovers.handle_count() as u64 * run.granule;
             device.regions.leftovers.append(leftovers);
             device.regions.commit_asleep(run.region, run.range.start, saved);
@@ -371,9 +392,9 @@ impl DeviceAllocator {
             report.backed_up += if has_backup { slept } else { 0 };
             state.asleep_on(run.segment, &run.range)
         };
-        if !has_backup && self.attention.has(Reason::HARDENED) {
+        if !has_backup && self.site.attention().has(Reason::HARDENED) {
             // What was behind them to notice overflows is given up, too.
-            on_it.into_iter().for_each(|ptr| self.forget_canary(ptr));
+            on_it.into_iter().for_each(|ptr| self.hardened.forget_canary(ptr));
         }
         outcome.map_err(AllocError::from)
     }
@@ -381,12 +402,12 @@ impl DeviceAllocator {
     /// Copies a run's contents away. Blocks.
     fn save_contents(&self, run: &Run, backup: &Backup) -> std::result::Result<Vec<Saved>, BackendError> {
         let spare = match backup {
-            Backup::HostPinned(_) => self.spares.lock().find(self.backend.id(), run.bytes()),
+            Backup::HostPinned(_) => self.spares.lock().find(self.site.backend().id(), run.bytes()),
             _ => None,
         };
         let store = match spare {
             Some(store) => store,
-            None => match backup.store(&self.backend, self.device, run.bytes())? {
+            None => match backup.store(self.site.backend(), self.site.device(), run.bytes())? {
                 None => return Ok(vec![None; run.handles.len()]),
                 Some((store, keep)) => {
                     let store = Arc::new(store);
@@ -398,57 +419,21 @@ impl DeviceAllocator {
             },
         };
         // SAFETY: all devices are done with the run, and its blocks are in nobody's reach; the store is this run's alone.
-        unsafe { store.save(&*self.backend, 0, run.at(), run.bytes()) }?;
+        unsafe { store.save(&**self.site.backend(), 0, run.at(), run.bytes()) }?;
         let place = |n: usize| Some((Arc::clone(&store), n as u64 * run.granule));
         Ok((0..run.handles.len()).map(place).collect())
     }
 
-    /// Free memory that sleeps is forgotten: it need not be woken. Returns how many bytes, and what the driver said where
-    /// that left empty address space.
-    pub(super) fn drop_dormant(
-        &self,
-        arena: &Arena,
-        slot: PoolSlot,
-        vm: &dyn VirtualMemory,
-    ) -> (u64, Result<()>) {
-        let mut bytes = 0;
-        let mut empty = Vec::new();
-        let mut forgotten: Vec<Saved> = Vec::new();
-        {
-            let mut state = arena.lock();
-            if state.pool.slot != slot || !state.has_sleepers() {
-                return (0, Ok(()));
-            }
-            for (segment, region_id) in state.growable_segments() {
-                let mut device = self.state.lock();
-                let Some(region) = device.regions.get(region_id) else { continue };
-                let (ranges, whole) = state.drop_dormant(segment, region);
-                for range in ranges {
-                    bytes += range.end - range.start;
-                    forgotten.extend(device.regions.forget_saved(region_id, range.clone()));
-                    device.regions.commit_vacant(region_id, range.start, range.end - range.start);
-                }
-                empty.extend(whole.map(|block| (segment, block, region_id)));
-            }
-        }
-        drop(forgotten);
-        let mut outcome = Ok(());
-        for (segment, block, region) in empty {
-            outcome = outcome.and(self.remove_region(arena, segment, block, region, vm));
-        }
-        (bytes, outcome)
-    }
-
     /// Takes a sleeping block back from the program. `false` where the block at `ptr` is none.
     pub(crate) fn free_asleep(&self, ptr: DevicePtr, location: Location) -> bool {
-        let Some(arena) = self.arenas.get(location.arena) else { return false };
+        let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
         let uses = {
-            let mut state = self.attend(arena, &Call::PLAIN);
-            let Some((segment, range, uses)) = state.free_asleep(&self.map, ptr, location.block) else {
+            let mut state = self.arenas.attend(arena, &Call::PLAIN);
+            let Some((segment, range, uses)) = state.free_asleep(self.site.map(), ptr, location.block) else {
                 return false;
             };
             // Where a call failed, some of its memory may be awake.
-            let device = self.state.lock();
+            let device = self.holdings.lock();
             if let Origin::Growable { region, .. } = state.segments[segment].origin
                 && let Some(region) = device.regions.get(region)
             {
@@ -456,44 +441,16 @@ impl DeviceAllocator {
             }
             uses
         };
-        self.pending.end_uses(uses.iter());
-        self.forget_canary(ptr);
-        self.tell_trackers();
+        self.lifetimes.end_uses(uses.iter());
+        self.hardened.forget_canary(ptr);
+        self.history.tell_trackers();
         true
-    }
-
-    /// See [`CachingAllocator::set_owned`](crate::CachingAllocator).
-    pub(crate) fn set_owned(&self, ptr: DevicePtr, location: Location, owned: bool) -> bool {
-        let Some(arena) = self.arenas.get(location.arena) else { return false };
-        arena.lock_shortly().set_owned(ptr, location.block, owned)
-    }
-
-    /// Whether a value has the live block at `ptr`.
-    pub(crate) fn is_owned(&self, ptr: DevicePtr, location: Location) -> bool {
-        self.arenas.get(location.arena).is_some_and(|arena| arena.lock().is_owned(ptr, location.block))
-    }
-
-    /// Whether the block at `ptr` is in the program's hands, and if so, whether it sleeps.
-    pub(crate) fn sleeps(&self, ptr: DevicePtr, location: Location) -> Option<bool> {
-        let state = self.arenas.get(location.arena)?.lock();
-        let block = state.live(ptr, location.block)?;
-        Some(state.blocks[block].state.is_asleep())
-    }
-
-    /// Whether some memory of the pool sleeps.
-    pub(crate) fn is_pool_asleep(&self, id: PoolId) -> Result<bool> {
-        let slot = self.slot_of(id)?;
-        // Asked at every launch of a graph: mostly, nothing sleeps at all.
-        if self.state.lock().regions.asleep_bytes() == 0 {
-            return Ok(false);
-        }
-        Ok(self.arenas.of_pool(slot).iter().any(|arena| arena.lock().has_sleepers()))
     }
 
     /// Bytes that backups hold on the host.
     pub(crate) fn backup_bytes(&self) -> u64 {
         let mut stores: Vec<(*const Store, u64)> = {
-            let device = self.state.lock();
+            let device = self.holdings.lock();
             let saved = device.regions.iter().flat_map(|region| region.saved(0..u64::MAX));
             saved.filter_map(|(_, saved)| saved.as_ref()).map(|(s, _)| (Arc::as_ptr(s), s.bytes())).collect()
         };
@@ -506,10 +463,5 @@ impl DeviceAllocator {
     pub(crate) fn drop_backups(&self) {
         let idle = self.spares.lock().take_idle();
         drop(idle);
-    }
-
-    /// What the driver has free, if it says.
-    pub(crate) fn device_free(&self) -> Option<u64> {
-        self.backend.memory_info(self.device).ok().map(|memory| memory.free)
     }
 }

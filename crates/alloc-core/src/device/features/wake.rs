@@ -1,11 +1,17 @@
 //! Waking a pool; what that means is said in [`crate::sleep`].
 
-use super::DeviceAllocator;
-use super::grow::Intent;
-use super::reclaim::Need;
-use super::sleep::{Run, Sleeper};
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{BackendError, VirtualMemory};
+use crate::device::Base;
+use crate::device::arenas::Arenas;
+use crate::device::crossings::Crossings;
+use crate::device::features::sleep::{Run, Sleep};
+use crate::device::history::History;
+use crate::device::holdings::{Holdings, Intent};
+use crate::device::ladder::reclaim::{Need, Reclaim};
+use crate::device::pools::{PrivatePools, Sleeper};
+use crate::device::site::Site;
+use crate::device::space::Space;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::WakeReport;
 use crate::lifetimes::call::Call;
@@ -14,8 +20,22 @@ use crate::memory::region::{self, Backing, Leftovers};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, InTransit, ThreadId};
 use crate::types::{DevicePtr, PhysicalHandle};
-use crate::watch::observers::SegmentChange;
+use crate::watch::observers::{Observers, SegmentChange};
 use crate::watch::snapshot::Action;
+
+/// Pools that get memory behind their addresses again.
+pub(crate) struct Wake {
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    history: Arc<History>,
+    pools: Arc<PrivatePools>,
+    crossings: Arc<Crossings>,
+    observers: Arc<Observers>,
+    space: Arc<Space>,
+    reclaim: Arc<Reclaim>,
+    sleep: Arc<Sleep>,
+}
 
 /// Memory for a run, on its way.
 struct Given<'a> {
@@ -27,7 +47,7 @@ struct Given<'a> {
 
 /// A run that sleeps on when this is dropped.
 struct Unwoken<'a> {
-    device: &'a DeviceAllocator,
+    holdings: &'a Holdings,
     arena: &'a Arena,
     run: &'a Run,
 }
@@ -35,23 +55,43 @@ struct Unwoken<'a> {
 impl Drop for Unwoken<'_> {
     fn drop(&mut self) {
         let mut state = self.arena.lock();
-        let mut device = self.device.state.lock();
+        let mut device = self.holdings.lock();
         device.regions.keep_asleep(self.run.region, self.run.range.clone());
         self.run.follow(&mut state, &device);
     }
 }
 
-impl DeviceAllocator {
+impl Wake {
+    pub(in crate::device) fn new(
+        base: &Base,
+        space: &Arc<Space>,
+        reclaim: &Arc<Reclaim>,
+        sleep: &Arc<Sleep>,
+    ) -> Self {
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            arenas: Arc::clone(&base.arenas),
+            history: Arc::clone(&base.history),
+            pools: Arc::clone(&base.pools),
+            crossings: Arc::clone(&base.crossings),
+            observers: Arc::clone(&base.observers),
+            space: Arc::clone(space),
+            reclaim: Arc::clone(reclaim),
+            sleep: Arc::clone(sleep),
+        }
+    }
+
     /// Wakes a pool. What was done before an error is in the report.
     pub(crate) fn wake(&self, pool: &Sleeper, report: &mut WakeReport) -> Result<()> {
-        let _claim = self.claim(pool)?;
-        let call = self.begin_uncaptured()?;
-        let Ok(vm) = self.backend.virtual_memory() else { return Ok(()) };
-        let keeps_free = self.pools.lock().is_known_to_graphs(pool.slot);
+        let _claim = self.sleep.claim(pool)?;
+        let call = self.sleep.begin_uncaptured()?;
+        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
+        let keeps_free = self.pools.is_known_to_graphs(pool.slot);
         let mut outcome = Ok(());
-        for arena in self.arenas.of_pool(pool.slot) {
+        for arena in self.arenas.directory().of_pool(pool.slot) {
             if !keeps_free {
-                let (dropped, emptied) = self.drop_dormant(arena, pool.slot, vm);
+                let (dropped, emptied) = self.space.drop_dormant(arena, pool.slot, vm);
                 report.dropped += dropped;
                 outcome = outcome.and(emptied);
             }
@@ -60,14 +100,14 @@ impl DeviceAllocator {
                     Ok(()) => {}
                     Err(error) => {
                         drop(call);
-                        self.tell_trackers();
+                        self.history.tell_trackers();
                         return Err(error);
                     }
                 }
             }
         }
         drop(call);
-        self.tell_trackers();
+        self.history.tell_trackers();
         outcome
     }
 
@@ -78,7 +118,7 @@ impl DeviceAllocator {
             return None;
         }
         for (segment, region_id) in state.growable_segments() {
-            let mut device = self.state.lock();
+            let mut device = self.holdings.lock();
             let Some(region) = device.regions.get(region_id) else { continue };
             let Some(range) = region.first_asleep() else { continue };
             return Some(Run::take(&state, &mut device, segment, region_id, range));
@@ -95,12 +135,12 @@ impl DeviceAllocator {
         call: &Call<'_>,
         report: &mut WakeReport,
     ) -> Result<()> {
-        let calls = self.foreign.calls();
+        let calls = self.site.calls();
         // Also where foreign code, a hook for example, panics.
-        let unwoken = Unwoken { device: self, arena, run };
+        let unwoken = Unwoken { holdings: &self.holdings, arena, run };
         self.back_up_again(arena, pool, run, vm, call, &calls, report)?;
         std::mem::forget(unwoken);
-        self.tell_crossings_in(&calls);
+        self.crossings.tell_in(&calls);
         Ok(())
     }
 
@@ -120,20 +160,22 @@ impl DeviceAllocator {
         let restored = match self.restore_contents(run) {
             Ok(restored) => restored,
             Err(error) => {
-                self.backend.clear_error();
+                self.site.backend().clear_error();
                 let mut leftovers = Leftovers::default();
                 // SAFETY: the granules are set to `Pending` by this thread only, and nobody has used them since.
                 unsafe { region::undo(vm, &backing, run.at(), &handles, &mut leftovers, calls) };
-                self.state.lock().regions.leftovers.append(leftovers);
+                self.holdings.lock().regions.leftovers.append(leftovers);
                 return Err(error.into());
             }
         };
         let (at, bytes) = (run.at(), run.bytes());
-        self.observers
-            .tell(self.segment_event(SegmentChange::Attached, pool.id, run.stream, at, bytes, true), calls);
+        self.observers.tell(
+            self.site.segment_event(SegmentChange::Attached, pool.id, run.stream, at, bytes, true),
+            calls,
+        );
         let forgotten = {
-            let mut state = self.attend(arena, call);
-            let mut device = self.state.lock();
+            let mut state = self.arenas.attend(arena, call);
+            let mut device = self.holdings.lock();
             intent.settle(&mut device);
             device.accounts.take(pool.id, run.tier, run.bytes());
             device.counters.device_alloc += 1;
@@ -159,18 +201,18 @@ impl DeviceAllocator {
         vm: &dyn VirtualMemory,
         calls: &Calls<'_>,
     ) -> Result<Option<Given<'_>>> {
-        let transit = self.in_transit();
-        let backing = self.backing(run.granule, &pool.source);
-        if !self.admit_waking(pool.id, run.bytes()) {
+        let transit = self.arenas.in_transit();
+        let backing = self.space.backing(run.granule, &pool.source);
+        if !self.holdings.admit_waking(pool.id, run.bytes()) {
             return Ok(None);
         }
-        let intent = Intent::admitted(self, pool.id, run.bytes());
-        self.retry_leftovers();
+        let intent = Intent::admitted(&self.holdings, pool.id, run.bytes());
+        self.space.retry_leftovers();
         let count = (run.bytes() / run.granule) as usize;
-        match region::back(&*self.backend, vm, &backing, run.at(), count, calls) {
+        match region::back(&**self.site.backend(), vm, &backing, run.at(), count, calls) {
             Ok(handles) => Ok(Some(Given { handles, backing, intent, transit })),
             Err(failed) => {
-                self.state.lock().regions.leftovers.append(*failed.leftovers);
+                self.holdings.lock().regions.leftovers.append(*failed.leftovers);
                 if failed.error.is_out_of_memory() { Ok(None) } else { Err(failed.error.into()) }
             }
         }
@@ -192,19 +234,19 @@ impl DeviceAllocator {
         }
         self.observers.ask_for_memory();
         let need = Need { pool: pool.id, stream: run.stream, bytes: run.bytes() };
-        if let Some(given) = self.reclaim_until(&need, call, &mut attempt)? {
+        if let Some(given) = self.reclaim.reclaim_until(&need, call, &mut attempt)? {
             return Ok(given);
         }
-        let given = self.spill_until(&|| need, call, &mut |_| attempt())?;
+        let given = self.reclaim.spill_until(&|| need, call, &mut |_| attempt())?;
         given.ok_or_else(|| self.no_room(pool, run))
     }
 
     fn no_room(&self, pool: &Sleeper, run: &Run) -> AllocError {
         AllocError::NoRoomToWake {
-            label: self.backend.label(),
+            label: self.site.backend().label(),
             pool: pool.id,
             bytes: run.bytes(),
-            free: self.device_free().unwrap_or(0),
+            free: self.site.device_free().unwrap_or(0),
         }
     }
 
@@ -213,7 +255,7 @@ impl DeviceAllocator {
         // Neighbours in one store are copied together.
         let mut pieces: Vec<(Arc<Store>, u64, u64, u64)> = Vec::new();
         {
-            let device = self.state.lock();
+            let device = self.holdings.lock();
             let Some(region) = device.regions.get(run.region) else { return Ok(0) };
             for (at, saved) in region.saved(run.range.clone()) {
                 let Some((store, offset)) = saved else { continue };
@@ -230,7 +272,7 @@ impl DeviceAllocator {
         let mut restored = 0;
         for (store, offset, at, bytes) in pieces {
             // SAFETY: mapped by this thread just now; the blocks on it are in nobody's reach.
-            unsafe { store.restore(&*self.backend, offset, DevicePtr(at), bytes) }?;
+            unsafe { store.restore(&**self.site.backend(), offset, DevicePtr(at), bytes) }?;
             restored += bytes;
         }
         Ok(restored)

@@ -1,11 +1,14 @@
 //! Memory for a request that missed: what is cached goes back in the order that is fair, and hooks of the program make room.
 
-use super::DeviceAllocator;
-use super::accounts::Asked;
-use super::elsewhere::Reach;
-use super::release::Flush;
-use super::tenants::Owner;
 use crate::arena::directory::Arena;
+use crate::device::Base;
+use crate::device::crossings::Crossings;
+use crate::device::holdings::Holdings;
+use crate::device::holdings::tenants::Owner;
+use crate::device::pools::{Flush, PrivatePools};
+use crate::device::provider::Provider;
+use crate::device::release::Release;
+use crate::device::site::Site;
 use crate::error::Result;
 use crate::features::budget::{Shortage, SpillRequest, TenantId};
 use crate::lifetimes::call::Call;
@@ -14,6 +17,16 @@ use crate::process::foreign::Kind;
 use crate::process::stream_identity::shown;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, PoolId, Stream};
+
+/// What makes room for a miss.
+pub(in crate::device) struct Reclaim {
+    site: Site,
+    holdings: Arc<Holdings>,
+    pools: Arc<PrivatePools>,
+    crossings: Arc<Crossings>,
+    provider: Arc<Provider>,
+    release: Arc<Release>,
+}
 
 /// What is given back next for a request that misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,39 +39,32 @@ enum Step {
 
 /// Memory that somebody has to get from the device.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Need {
-    pub(super) pool: PoolId,
-    pub(super) stream: Stream,
-    pub(super) bytes: u64,
+pub(in crate::device) struct Need {
+    pub(in crate::device) pool: PoolId,
+    pub(in crate::device) stream: Stream,
+    pub(in crate::device) bytes: u64,
 }
 
-impl DeviceAllocator {
-    /// What a request takes from the device. `bytes` is PyTorch's count of it.
-    pub(super) fn asked(&self, arena: &Arena, request: &Request, granule: u64, bytes: u64) -> Asked {
-        let exact = if self.has_budgets() { self.need_in(arena, request, granule) } else { bytes };
-        Asked { bytes, exact }
-    }
-
-    fn exact_need(&self, arena: &Arena, request: &Request) -> u64 {
-        self.need_in(arena, request, self.supply.granule(&Reach(self), arena, request.tier, request.size))
-    }
-
-    /// What has to be taken for a request in granules of this size, or any where that is 0.
-    fn need_in(&self, arena: &Arena, request: &Request, granule: u64) -> u64 {
-        let state = arena.lock();
-        let missing =
-            if state.grows() { state.missing_memory(request.tier, request.size, granule) } else { None };
-        missing.unwrap_or(request.segment_bytes)
+impl Reclaim {
+    pub(in crate::device) fn new(base: &Base, provider: &Arc<Provider>, release: &Arc<Release>) -> Self {
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            pools: Arc::clone(&base.pools),
+            crossings: Arc::clone(&base.crossings),
+            provider: Arc::clone(provider),
+            release: Arc::clone(release),
+        }
     }
 
     /// Above a soft limit the owner's cached memory goes before more is taken. `true` where something may have gone.
-    pub(super) fn trim_to_soft(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
-        if call.capturing || !self.has_budgets() {
+    pub(in crate::device) fn trim_to_soft(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
+        if call.capturing || !self.holdings.has_budgets() {
             return false;
         }
         let pool = arena.lock().pool.id;
-        let need = self.exact_need(arena, request);
-        let above = self.state.lock().accounts.above_soft(pool, need);
+        let need = self.provider.exact_need(arena, request);
+        let above = self.holdings.lock().accounts.above_soft(pool, need);
         for owner in &above {
             if let Err(error) = self.release_owner(*owner, call) {
                 tracing::warn!(%error, "not all cached memory above a soft limit could be given back");
@@ -69,11 +75,11 @@ impl DeviceAllocator {
 
     /// Gives back what the owner's pools have cached, those in use included, unless graphs know their addresses.
     fn release_owner(&self, owner: Owner, call: &Call<'_>) -> Result<()> {
-        let pools = self.state.lock().accounts.pools_of(owner);
+        let pools = self.holdings.lock().accounts.pools_of(owner);
         let mut outcome = Ok(());
         for pool in pools {
-            if let Ok(slot) = self.slot_of(pool) {
-                outcome = outcome.and(self.release(Flush::InUse(slot), call));
+            if let Ok(slot) = self.pools.slot_of(pool) {
+                outcome = outcome.and(self.release.release(Flush::InUse(slot), call));
             }
         }
         outcome
@@ -83,11 +89,11 @@ impl DeviceAllocator {
     /// cache only. Else those who hold more than their marks come first, then the requester's own cache, then what belongs to
     /// no tenant, then tenants that keep to their marks.
     fn steps(&self, need: &Need) -> Vec<Step> {
-        if !self.has_budgets() {
+        if !self.holdings.has_budgets() {
             return vec![Step::Rest(Flush::Everything)];
         }
         let Need { pool, bytes, .. } = *need;
-        let accounts = &self.state.lock().accounts;
+        let accounts = &self.holdings.lock().accounts;
         let own = accounts.tenant_of(pool).map(|(number, _)| number);
         match accounts.budget_refusal(pool, bytes) {
             Some(Shortage::Pool) => return vec![Step::Of(Owner::Pool(pool))],
@@ -113,13 +119,13 @@ impl DeviceAllocator {
 
     /// What a request takes from the device.
     fn need_of(&self, arena: &Arena, request: &Request) -> Need {
-        let bytes = self.exact_need(arena, request);
+        let bytes = self.provider.exact_need(arena, request);
         let state = arena.lock();
         Need { pool: state.pool.id, stream: state.id.stream, bytes }
     }
 
     /// Gives cached memory back until the request is served. Blocks unless a capture forbids it.
-    pub(super) fn reclaim(
+    pub(in crate::device) fn reclaim(
         &self,
         arena: &Arena,
         request: &Request,
@@ -131,7 +137,7 @@ impl DeviceAllocator {
     }
 
     /// Asks the program to make room, one hook after the other, until the request is served.
-    pub(super) fn spill(
+    pub(in crate::device) fn spill(
         &self,
         arena: &Arena,
         request: &Request,
@@ -150,14 +156,14 @@ impl DeviceAllocator {
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         // Pending blocks that came back may fit as they are.
-        match self.search(arena, request, false, call) {
+        match self.provider.search(arena, request, false, call) {
             Some(ptr) => Ok(Some(ptr)),
-            None => self.take_memory(arena, request, is_retry, call),
+            None => self.provider.take_memory(arena, request, is_retry, call),
         }
     }
 
     /// Gives cached memory back, step by step, until an attempt succeeds. Blocks unless a capture forbids it.
-    pub(super) fn reclaim_until<T>(
+    pub(in crate::device) fn reclaim_until<T>(
         &self,
         need: &Need,
         call: &Call<'_>,
@@ -167,7 +173,7 @@ impl DeviceAllocator {
         for step in self.steps(need) {
             // What one stream or region refuses to give back is no reason to refuse what others gave.
             outcome = outcome.and(match step {
-                Step::Rest(what) => self.release(what, call),
+                Step::Rest(what) => self.release.release(what, call),
                 Step::Of(owner) => self.release_owner(owner, call),
             });
             if let Some(served) = attempt()? {
@@ -179,21 +185,21 @@ impl DeviceAllocator {
 
     /// Asks the program to make room, one hook after the other, until an attempt, which is told whether cached memory was
     /// given back for it, succeeds.
-    pub(super) fn spill_until<T>(
+    pub(in crate::device) fn spill_until<T>(
         &self,
         need: &dyn Fn() -> Need,
         call: &Call<'_>,
         attempt: &mut dyn FnMut(bool) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let hooks = Arc::clone(&self.budgets.hooks.lock());
-        if self.foreign.is_inside(Kind::SpillHook) {
+        let hooks = self.crossings.hooks();
+        if self.site.foreign().is_inside(Kind::SpillHook) {
             return Ok(None);
         }
         for (priority, hook) in hooks.iter() {
             let wanted = self.spill_request(&need());
-            let freed = self.foreign.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
+            let freed = self.site.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
             tracing::debug!(priority, freed, "a spill hook was called");
-            self.note_spill(need().pool, freed);
+            self.holdings.note_spill(need().pool, freed);
             // Whatever it says: the memory itself is asked.
             if let Some(served) = attempt(false)? {
                 return Ok(Some(served));
@@ -205,34 +211,26 @@ impl DeviceAllocator {
         Ok(None)
     }
 
-    fn note_spill(&self, pool: PoolId, freed: u64) {
-        let mut state = self.state.lock();
-        if let Some(tenant) = state.accounts.tenant_of_mut(pool) {
-            tenant.spills += u64::from(freed > 0);
-            tenant.spilled_bytes = tenant.spilled_bytes.saturating_add(freed);
-        }
-    }
-
     /// Calls the driver.
     fn spill_request(&self, need: &Need) -> SpillRequest {
-        let free = self.backend.memory_info(self.device).map_or_else(
+        let free = self.site.backend().memory_info(self.site.device()).map_or_else(
             |_| {
-                self.backend.clear_error();
+                self.site.backend().clear_error();
                 0
             },
             |memory| memory.free,
         );
         let Need { pool, stream, bytes: wanted } = *need;
-        let state = self.state.lock();
+        let state = self.holdings.lock();
         let limits = state.accounts.limits(pool);
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).chain([free]).min();
         let room = room.unwrap_or(0);
         let number = state.accounts.tenant_of(pool).map(|(number, _)| number);
         SpillRequest {
-            device: self.device,
+            device: self.site.device(),
             stream: shown(stream),
             pool,
-            tenant: number.map(|number| TenantId { device: self.device, number }),
+            tenant: number.map(|number| TenantId { device: self.site.device(), number }),
             wanted,
             missing: if room < wanted { wanted - room } else { wanted },
             shortage: state.accounts.budget_refusal(pool, wanted).unwrap_or(Shortage::Device),

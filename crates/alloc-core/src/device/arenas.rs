@@ -1,0 +1,421 @@
+//! A device's arenas: which one serves a stream, how one is locked for an operation, and what holds of all of them
+//! together: the peaks, and the memory that is in no index because a thread has it in its hands.
+
+use super::holdings::Holdings;
+use super::site::Site;
+use crate::arena::directory::{Arena, Directory, PoolSlot, Template};
+use crate::arena::{ArenaPool, ArenaState};
+use crate::base::steps::Counted;
+use crate::error::Result;
+use crate::lifetimes::call::Call;
+use crate::lifetimes::pending::Waiting;
+use crate::memory::address_map::Location;
+use crate::memory::block::{Block, State};
+use crate::memory::region::Region;
+use crate::memory::segment::Segment;
+use crate::policy::Chosen;
+use crate::sync::{Arc, Guard, InTransit, Mutex, Rank, ThreadId, Transit, this_thread};
+use crate::types::{DevicePtr, Stream};
+use crate::watch::counters::{Count, Counters, Peaks};
+use crate::watch::history::{Context, HistoryTemplate};
+use crate::watch::pointer::Problem;
+use smallvec::SmallVec;
+use std::ops::{Deref, DerefMut};
+
+/// The arenas of a device.
+pub(crate) struct Arenas {
+    site: Site,
+    holdings: Arc<Holdings>,
+    directory: Directory,
+    peaks: Mutex<Peaks>,
+    /// Memory in the hands of threads, which is in no index.
+    transit: Transit<ThreadId>,
+    /// Held while a stream gets its arena.
+    tenures: Mutex<()>,
+    /// One change of what all arenas begin with at a time.
+    configuring: Mutex<()>,
+}
+
+/// An arena, locked for an operation whose context its records carry. Unlocking it settles the peaks where they are
+/// due.
+pub(super) struct Attended<'a> {
+    arenas: &'a Arenas,
+    /// There until this is dropped.
+    state: Option<Guard<'a, ArenaState>>,
+}
+
+impl Deref for Attended<'_> {
+    type Target = ArenaState;
+    fn deref(&self) -> &ArenaState {
+        match &self.state {
+            Some(state) => state,
+            None => unreachable!("the lock is held until this is dropped"),
+        }
+    }
+}
+
+impl DerefMut for Attended<'_> {
+    fn deref_mut(&mut self) -> &mut ArenaState {
+        match &mut self.state {
+            Some(state) => state,
+            None => unreachable!("the lock is held until this is dropped"),
+        }
+    }
+}
+
+impl Drop for Attended<'_> {
+    fn drop(&mut self) {
+        let Some(mut state) = self.state.take() else { return };
+        let given_up = state.history.end_call();
+        self.arenas.leave(state);
+        self.arenas.site.foreign().end(given_up);
+    }
+}
+
+impl Arenas {
+    pub(super) fn new(site: &Site, holdings: &Arc<Holdings>, policy: Chosen) -> Self {
+        let ages = policy.garbage_threshold(holdings.lock().accounts.allowed()).is_some();
+        let template = Template { policy, ages, history: HistoryTemplate::default() };
+        Self {
+            site: site.clone(),
+            holdings: Arc::clone(holdings),
+            directory: Directory::new(site.device(), Arc::clone(site.map()), template),
+            peaks: Mutex::new(Rank::Peaks, Peaks::default()),
+            transit: Transit::default(),
+            tenures: Mutex::new(Rank::Synchronisation, ()),
+            configuring: Mutex::new(Rank::LastResort, ()),
+        }
+    }
+
+    /// Where they are found.
+    #[inline(always)]
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    /// Memory in the hands of threads.
+    pub(super) fn transit(&self) -> &Transit<ThreadId> {
+        &self.transit
+    }
+
+    /// No stream gets an arena while what is returned lives.
+    pub(super) fn tenures(&self) -> Guard<'_, ()> {
+        self.tenures.lock()
+    }
+
+    /// Nobody else changes what all arenas begin with while what is returned lives.
+    pub(super) fn configuring(&self) -> Guard<'_, ()> {
+        self.configuring.lock()
+    }
+
+    /// Nothing is requested of a pool's arenas any more: what their peaks were granted is for others.
+    pub(super) fn reclaim_peaks(&self, slot: PoolSlot) {
+        let mut peaks = self.peaks.lock();
+        for arena in self.directory.of_pool(slot) {
+            peaks.reclaim(&mut arena.lock().counters);
+        }
+    }
+
+    /// An arena has crossed a ceiling.
+    #[cold]
+    fn settle_peaks(&self, number: u16) {
+        let mut peaks = self.peaks.lock();
+        if self.raise_ceilings(&mut peaks, number) {
+            return;
+        }
+        let granted = std::mem::take(&mut peaks.granted).into_iter();
+        for other in granted.filter(|other| *other != number).counted() {
+            if let Some(arena) = self.directory.get(other) {
+                peaks.reclaim(&mut arena.lock_shortly().counters);
+            }
+        }
+        if self.raise_ceilings(&mut peaks, number) {
+            return;
+        }
+        peaks.note_granted(number);
+        drop(peaks);
+        self.with_all(|_, _| ());
+    }
+
+    /// Whether the peaks' reserve has what an arena lacks, or that lacks nothing any more.
+    fn raise_ceilings(&self, peaks: &mut Peaks, number: u16) -> bool {
+        let Some(arena) = self.directory.get(number).filter(|_| peaks.has_reserve()) else { return false };
+        let mut state = arena.lock_shortly();
+        let has_enough = !state.counters.crossed() || peaks.grant(&mut state.counters);
+        if has_enough {
+            peaks.note_granted(number);
+        }
+        has_enough
+    }
+
+    /// Runs `work` with the peaks and every arena locked, and the peaks settled: what another thread has
+    /// just done is seen with its peak.
+    pub(super) fn with_all<R>(&self, work: impl FnOnce(&mut Peaks, &mut [Guard<'_, ArenaState>]) -> R) -> R {
+        let mut peaks = self.peaks.lock();
+        // Listed under the lock: an arena whose first request has returned has settled, so it is there.
+        let all = self.directory.all();
+        let mut arenas: SmallVec<[_; 4]> = all.iter().map(|arena| arena.lock()).collect();
+        if arenas.iter().any(|a| a.counters.crossed()) {
+            let mut counters: SmallVec<[&mut Counters; 4]> =
+                arenas.iter_mut().map(|a| &mut a.counters).collect();
+            peaks.settle(&mut counters);
+        }
+        work(&mut peaks, &mut arenas)
+    }
+
+    /// Ages are counted only while garbage collection can happen.
+    pub(super) fn refresh_ages(&self, allowed: Option<u64>) {
+        let ages = self.directory.with_template(|template| {
+            template.ages = template.policy.garbage_threshold(allowed).is_some();
+            template.ages
+        });
+        for arena in self.directory.all() {
+            arena.lock().ages = ages;
+        }
+    }
+
+    /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
+    pub(super) fn diagnose(&self, ptr: DevicePtr, quarantined: bool) -> Option<Problem> {
+        self.directory.all().into_iter().find_map(|arena| {
+            let state = arena.lock();
+            let holds = |segment: &Segment| (segment.base..segment.base + segment.bytes).contains(&ptr.0);
+            let (id, segment) = state.segments.iter().find(|(_, segment)| holds(segment))?;
+            let (_, block) =
+                state.segment_blocks(id).find(|(_, block)| (block.addr..block.end()).contains(&ptr.0))?;
+            Some(match block {
+                Block { addr, state: State::Pending, requested, .. } if *addr == ptr.0 => {
+                    let requested = *requested;
+                    if quarantined {
+                        Problem::Quarantined { requested }
+                    } else {
+                        Problem::PendingFree { requested }
+                    }
+                }
+                Block { addr, state: State::Owned | State::OwnedAsleep, .. } if *addr == ptr.0 => {
+                    Problem::Owned
+                }
+                // A live block that begins there has been handed out since the pointer was refused.
+                Block { addr, state: State::Allocated, .. } if *addr == ptr.0 => Problem::Freed,
+                // In epoch 0 is what was never in the program's hands.
+                Block { addr, state: State::Free, epoch: 1.., .. } if *addr == ptr.0 => Problem::Freed,
+                Block { addr, state: State::Dormant, .. } if *addr == ptr.0 => Problem::Freed,
+                Block { addr, size, state, requested, .. } if state.is_live() => {
+                    Problem::InsideBlock { block: DevicePtr(*addr), bytes: *size, requested: *requested }
+                }
+                _ => Problem::NotHandedOut {
+                    device: self.site.device(),
+                    segment: DevicePtr(segment.base),
+                    bytes: segment.bytes,
+                },
+            })
+        })
+    }
+
+    /// Bytes handed out or pending. Locks all arenas, one after the other.
+    pub(super) fn in_use(&self) -> u64 {
+        let of = |arena: &Arc<Arena>| arena.lock().counters.both(Count::ActiveBytes).unsigned_abs();
+        self.directory.all().into_iter().map(of).sum()
+    }
+
+    /// The quarantine is no reason any more for a block to stay pending.
+    pub(super) fn let_go(&self, block: Waiting, call: &Call<'_>) {
+        if let Some(arena) = self.directory.get(block.arena) {
+            let mut state = self.attend(arena, call);
+            // Its stream was given work for it since its free.
+            state.blocks[block.block].epoch = state.epochs.current();
+            state.event_done(block.block);
+        }
+    }
+
+    /// The calling thread has memory in its hands, in no index, while what is returned lives.
+    pub(super) fn in_transit(&self) -> InTransit<'_, ThreadId> {
+        self.transit.begin(this_thread())
+    }
+
+    /// The largest free block in bytes.
+    pub(crate) fn largest_free_block(&self) -> u64 {
+        self.with_all(|_, arenas| {
+            let blocks = arenas.iter().flat_map(|arena| arena.blocks.iter());
+            blocks.filter(|(_, block)| block.state == State::Free).map(|(_, b)| b.size).max().unwrap_or(0)
+        })
+    }
+
+    /// Start and length of the segment that holds the block at `ptr`; `None` where that is no block, and
+    /// `Some(None)` where the segment is growable, whose parts come and go.
+    pub(crate) fn base_allocation(&self, ptr: DevicePtr, at: Location) -> Option<Option<(DevicePtr, u64)>> {
+        let state = self.directory.get(at.arena)?.lock();
+        let block = state.live(ptr, at.block)?;
+        let segment = &state.segments[state.blocks[block].segment];
+        Some(segment.is_fixed().then_some((DevicePtr(segment.base), segment.bytes)))
+    }
+
+    /// Block size of the live block at `ptr`.
+    pub(crate) fn block_size(&self, ptr: DevicePtr, at: Location) -> Option<u64> {
+        let state = self.directory.get(at.arena)?.lock();
+        let block = state.live(ptr, at.block)?;
+        Some(state.blocks[block].size)
+    }
+
+    /// Walks every structure and panics on the first that contradicts another.
+    ///
+    /// # Panics
+    /// Where an invariant is broken; the text names it.
+    pub(crate) fn check_invariants(&self) {
+        self.with_all(|peaks, arenas| {
+            let mut fixed = 0;
+            let mut fixed_count = 0;
+            let mut busy = false;
+            for arena in arenas.iter() {
+                let sums = crate::arena::invariants::check_arena(arena, self.site.map());
+                fixed += sums.fixed_bytes;
+                fixed_count += sums.fixed_segments;
+                busy |= sums.busy;
+            }
+            self.directory.check(arenas);
+            let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
+            peaks.check(&counters);
+            let state = self.holdings.lock();
+            state.accounts.check();
+            state.regions.check_exports();
+            // Blocks that fall asleep or wake are not busy, while their granules are on their way.
+            busy |= state.regions.iter().any(Region::is_changing);
+            // An arena made since then may hold memory that was not added up.
+            let all = self.directory.all().len() == arenas.len();
+            if all && !busy && state.accounts.is_at_rest() {
+                let backed: u64 = state.regions.iter().map(Region::backed_bytes).sum();
+                let reserved = state.accounts.reserved();
+                assert_eq!(fixed + backed, reserved, "reserved bytes are those of segments and granules");
+                let segments = state.counters.segment.all.current.unsigned_abs();
+                assert_eq!(fixed_count, segments, "the segment count is the number of fixed segments");
+                let mut shown = 0;
+                for arena in arenas.iter() {
+                    crate::arena::invariants::check_regions(arena, &state.regions);
+                    shown += arena.remembered.check_shown(&**arena, &state.regions);
+                }
+                assert_eq!(
+                    shown,
+                    state.regions.shown().len(),
+                    "the device knows what is mapped in views, and no more"
+                );
+            }
+        });
+    }
+
+    pub(super) fn refresh_no_split(&self, slot: PoolSlot, no_split: bool) {
+        for arena in self.directory.of_pool(slot) {
+            let mut state = arena.lock();
+            if state.pool.slot == slot {
+                state.pool.no_split = no_split;
+            }
+        }
+    }
+
+    /// Runs `work` with all arenas of a pool locked.
+    pub(super) fn with_arenas_of<R>(
+        &self,
+        slot: PoolSlot,
+        work: impl FnOnce(&[Guard<'_, ArenaState>]) -> R,
+    ) -> R {
+        let arenas: Vec<_> = self.directory.of_pool(slot).into_iter().map(|arena| arena.lock()).collect();
+        let mine: Vec<_> = arenas.into_iter().filter(|arena| arena.pool.slot == slot).collect();
+        work(&mine)
+    }
+
+    /// The arena that serves `stream`, locked for the short way, if it is quickly found.
+    #[inline(always)]
+    pub(super) fn enter(&self, slot: PoolSlot, stream: Stream) -> Option<(&Arena, Guard<'_, ArenaState>)> {
+        let arena = self.directory.hint(slot, stream)?;
+        let state = arena.lock_shortly();
+        // It may have been retired since, or be another stream's that looks alike to the table.
+        state.serves(slot, stream).then_some((arena, state))
+    }
+
+    /// The arena of a stream in a pool: on first use that of the stream that retired first, of those that it can be
+    /// ordered after, or else a new one.
+    pub(super) fn arena_for(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arena> {
+        let _alone = self.tenures.lock();
+        if let Some(arena) = self.directory.of_stream(pool.slot, stream) {
+            return Ok(arena);
+        }
+        // Only this thread takes from the line now.
+        let mut line = (0..).map_while(|place| self.directory.retired_in_line(pool.slot, place)).peekable();
+        if line.peek().is_some()
+            && !self.site.may_be_captured(stream)
+            && let Some(arena) = line.find(|arena| self.adopt(arena, stream))
+        {
+            return Ok(arena);
+        }
+        Ok(self.directory.make(pool, stream)?)
+    }
+
+    /// Gives a retired arena to `stream`, whose later work is ordered after all that the retired stream was
+    /// given. `false` where the driver refuses to order it.
+    fn adopt(&self, arena: &Arena, stream: Stream) -> bool {
+        let Some(last) = arena.lock().retired.clone() else { return false };
+        if let Err(error) = last.precede(stream) {
+            self.site.backend().clear_error();
+            tracing::warn!(%error, "a stream could not be ordered after a retired one; it begins with no memory");
+            return false;
+        }
+        let mut state = arena.lock();
+        // `last` outlives the lock, so the event is not destroyed under it.
+        state.adopt(stream);
+        self.directory.adopted(state.pool.slot, stream, state.id.number);
+        drop(state);
+        true
+    }
+
+    /// Locks an arena for an operation.
+    pub(super) fn attend<'a>(&'a self, arena: &'a Arena, call: &Call<'_>) -> Attended<'a> {
+        self.attended(arena.lock(), call)
+    }
+
+    pub(super) fn attended<'a>(&'a self, mut state: Guard<'a, ArenaState>, call: &Call<'_>) -> Attended<'a> {
+        state.history.begin_call(call.context());
+        Attended { arenas: self, state: Some(state) }
+    }
+
+    /// Where the live block at `ptr` was allocated, if that was recorded.
+    pub(crate) fn context_of(&self, ptr: DevicePtr, location: Location) -> Option<Context> {
+        let state = self.directory.get(location.arena)?.lock();
+        let block = state.live(ptr, location.block)?;
+        state.history.of_block(block).cloned()
+    }
+
+    /// Unlocks an arena; settles the peaks before the call returns if it crossed a ceiling.
+    #[inline]
+    pub(super) fn leave(&self, state: Guard<'_, ArenaState>) {
+        let crossed = state.counters.crossed().then(|| state.id.number);
+        drop(state);
+        if let Some(number) = crossed {
+            self.settle_peaks(number);
+        }
+        #[cfg(feature = "paranoid")]
+        self.check_invariants();
+    }
+
+    /// One of the moments that a block waits for is past, as `call` noticed.
+    pub(super) fn event_done(&self, waiting: Waiting, call: &Call<'_>) {
+        if let Some(arena) = self.directory.get(waiting.arena) {
+            self.attend(arena, call).event_done(waiting.block);
+        }
+    }
+
+    /// See [`CachingAllocator::set_owned`](crate::CachingAllocator).
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, location: Location, owned: bool) -> bool {
+        let Some(arena) = self.directory.get(location.arena) else { return false };
+        arena.lock_shortly().set_owned(ptr, location.block, owned)
+    }
+
+    /// Whether a value has the live block at `ptr`.
+    pub(crate) fn is_owned(&self, ptr: DevicePtr, location: Location) -> bool {
+        self.directory.get(location.arena).is_some_and(|arena| arena.lock().is_owned(ptr, location.block))
+    }
+
+    /// Whether the block at `ptr` is in the program's hands, and if so, whether it sleeps.
+    pub(crate) fn sleeps(&self, ptr: DevicePtr, location: Location) -> Option<bool> {
+        let state = self.directory.get(location.arena)?.lock();
+        let block = state.live(ptr, location.block)?;
+        Some(state.blocks[block].state.is_asleep())
+    }
+}

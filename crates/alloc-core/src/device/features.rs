@@ -1,0 +1,11 @@
+//! What only those programs use that ask for it.
+
+pub(super) mod budgets;
+pub(super) mod checkpoint;
+pub(super) mod exact;
+pub(super) mod limits;
+pub(super) mod peers;
+pub(super) mod sharing;
+pub(super) mod sleep;
+pub(super) mod statistics;
+pub(super) mod wake;

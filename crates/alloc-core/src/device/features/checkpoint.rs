@@ -1,0 +1,337 @@
+//! Checkpoints of a pool: which of its blocks are live, saved and brought back. Graph trees replay a graph from the
+//! state in which it was recorded.
+//!
+//! Restoring checks everything first, so a refusal has changed nothing.
+
+use crate::arena::ArenaState;
+use crate::arena::directory::PoolSlot;
+use crate::device::Base;
+use crate::device::arenas::Arenas;
+use crate::device::hardened::Hardened;
+use crate::device::history::History;
+use crate::device::lifetimes::Lifetimes;
+use crate::device::pools::PrivatePools;
+use crate::device::site::Site;
+use crate::error::{AllocError, Result};
+use crate::lifetimes::uses::Use;
+use crate::memory::address_map::AddressMap;
+use crate::memory::block::{BlockId, State};
+use crate::memory::segment::Origin;
+use crate::sync::{Arc, Guard, Weak};
+use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use crate::watch::history::{Context, RecordContext};
+use std::collections::BTreeSet;
+
+/// Checkpoints of pools.
+pub(crate) struct Checkpoints {
+    site: Site,
+    arenas: Arc<Arenas>,
+    history: Arc<History>,
+    pools: Arc<PrivatePools>,
+    lifetimes: Arc<Lifetimes>,
+    hardened: Arc<Hardened>,
+}
+
+/// A live block as it was saved. Its uses by other streams are not: a restore is refused while one may go on.
+#[derive(Clone, Debug)]
+struct SavedBlock {
+    addr: u64,
+    size: u64,
+    requested: u64,
+    context: Option<Context>,
+}
+
+/// The live blocks of one segment as they were saved.
+#[derive(Clone, Debug)]
+struct SavedSegment {
+    arena: u16,
+    base: u64,
+    registration: u32,
+    live: Vec<SavedBlock>,
+}
+
+/// Which blocks of a pool were live at one moment. PyTorch: `AllocatorState`.
+#[derive(Clone, Debug)]
+pub struct PoolCheckpoint {
+    /// Whose it is: another allocator's blocks may have the same addresses.
+    map: Weak<AddressMap>,
+    device: DeviceIndex,
+    pool: PoolId,
+    slot: PoolSlot,
+    segments: Vec<SavedSegment>,
+}
+
+impl PoolCheckpoint {
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> DeviceIndex {
+        self.device
+    }
+
+    /// The addresses that were live, ascending.
+    #[must_use]
+    pub fn live(&self) -> BTreeSet<DevicePtr> {
+        let blocks = self.segments.iter().flat_map(|segment| &segment.live);
+        blocks.map(|block| DevicePtr(block.addr)).collect()
+    }
+}
+
+/// What restoring a checkpoint changed. PyTorch: `CheckpointDelta`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct CheckpointDelta {
+    /// Live before: whoever holds one of these must not free it any more, also where it is among those allocated.
+    pub freed: Vec<DevicePtr>,
+    /// Live now: each needs an owner that frees it.
+    pub allocated: Vec<DevicePtr>,
+}
+
+fn live_blocks(arena: &ArenaState) -> impl Iterator<Item = BlockId> + '_ {
+    arena.blocks.iter().filter(|(_, block)| block.state.is_awake()).map(|(id, _)| id)
+}
+
+fn refuse(pool: PoolId, problem: String) -> AllocError {
+    AllocError::Checkpoint { pool, problem }
+}
+
+/// Blocks that wait for streams, or are on their way to the driver, have no place in a checkpoint.
+fn refuse_unsettled(pool: PoolId, arena: &ArenaState) -> Result<()> {
+    for (_, block) in arena.blocks.iter() {
+        let ptr = DevicePtr(block.addr);
+        match block.state {
+            State::Pending => {
+                return Err(refuse(
+                    pool,
+                    format!(
+                        "Events should have synchronized when checkpointing block {ptr}: other streams still use it; \
+                         synchronise them first"
+                    ),
+                ));
+            }
+            State::Asleep | State::OwnedAsleep | State::Dormant => {
+                return Err(refuse(pool, format!("the memory at {ptr} sleeps; wake its tag first")));
+            }
+            State::Busy => {
+                return Err(refuse(
+                    pool,
+                    format!("another thread is changing the memory at {ptr}; try again"),
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Live blocks that are freed must be known to the caller, or they would be freed twice; and no stream outside of
+/// graphs may still use them.
+fn refuse_not_stale(pool: PoolId, arena: &ArenaState, stale: Option<&BTreeSet<DevicePtr>>) -> Result<()> {
+    for id in live_blocks(arena) {
+        let block = &arena.blocks[id];
+        let ptr = DevicePtr(block.addr);
+        if block.state.is_owned() {
+            return Err(refuse(
+                pool,
+                format!(
+                    "a DeviceBuffer has the block at {ptr}, which a restore would free: drop the buffer, or take its address \
+                     out (into_raw)"
+                ),
+            ));
+        }
+        if arena.uses.iter(block.uses).any(|found| found.captured.is_none()) {
+            return Err(refuse(
+                pool,
+                format!(
+                    "Events should have synchronized when setting checkpointed block {ptr}: another stream was \
+                         recorded on it; free it and synchronise first"
+                ),
+            ));
+        }
+        if stale.is_some_and(|stale| !stale.contains(&ptr)) {
+            return Err(refuse(
+                pool,
+                format!(
+                    "Any stale tensors which are being manually freed must be passed to set checkpoint: {ptr} is live \
+                     and was not"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Every saved block must still have memory of the same segment under it.
+fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegment) -> Result<()> {
+    let arena = arenas.iter().find(|arena| arena.id.number == saved.arena);
+    let found = arena.and_then(|arena| {
+        let same = |s: &crate::memory::segment::Segment| {
+            (s.base, s.registration) == (saved.base, saved.registration)
+        };
+        arena.segments.iter().find(|(_, segment)| same(segment)).map(|(id, _)| (arena, id))
+    });
+    let Some((arena, segment)) = found else {
+        if saved.live.is_empty() {
+            return Ok(());
+        }
+        let base = DevicePtr(saved.base);
+        return Err(refuse(pool, format!("could not find {base}: the segment was given back since")));
+    };
+    let holes = arena.segment_blocks(segment).filter(|(_, block)| block.state == State::Unmapped);
+    let holes: Vec<_> = holes.map(|(_, block)| block.addr..block.end()).collect();
+    for block in &saved.live {
+        if holes.iter().any(|hole| hole.start < block.addr + block.size && block.addr < hole.end) {
+            let ptr = DevicePtr(block.addr);
+            return Err(refuse(
+                pool,
+                format!(
+                    "Invalid expandable segment structure during checkpoint restore: the memory at {ptr} was \
+                         given back since"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl Checkpoints {
+    pub(in crate::device) fn new(base: &Base) -> Self {
+        Self {
+            site: base.site.clone(),
+            arenas: Arc::clone(&base.arenas),
+            history: Arc::clone(&base.history),
+            pools: Arc::clone(&base.pools),
+            lifetimes: Arc::clone(&base.lifetimes),
+            hardened: Arc::clone(&base.hardened),
+        }
+    }
+
+    /// See [`Pools::checkpoint`](crate::allocator::Pools::checkpoint).
+    pub(crate) fn checkpoint(&self, pool: PoolId) -> Result<PoolCheckpoint> {
+        let slot = self.pools.slot_of(pool)?;
+        let _trackers = self.history.deliver_at_end();
+        let call = self.history.begin_call(None, RecordContext::All)?;
+        self.hardened.empty_quarantine(&call)?;
+        self.lifetimes.drain(&call)?;
+        self.arenas.with_all(|_, arenas| {
+            let mut segments = Vec::new();
+            for arena in arenas.iter().filter(|arena| arena.pool.slot == slot) {
+                refuse_unsettled(pool, arena)?;
+                if let Some(why) = arena.remembered.hooks().unkeepable() {
+                    return Err(refuse(pool, why.into()));
+                }
+                let homes = arena.segments.iter().filter(|(_, segment)| segment.origin != Origin::View);
+                segments.extend(homes.map(|(id, segment)| {
+                    SavedSegment {
+                        arena: arena.id.number,
+                        base: segment.base,
+                        registration: segment.registration,
+                        live: arena
+                            .segment_blocks(id)
+                            .filter(|(_, block)| block.state.is_awake())
+                            .map(|(id, block)| SavedBlock {
+                                addr: block.addr,
+                                size: block.size,
+                                requested: block.requested,
+                                context: arena.history.of_block(id).cloned(),
+                            })
+                            .collect(),
+                    }
+                }));
+            }
+            Ok(PoolCheckpoint {
+                map: Arc::downgrade(self.site.map()),
+                device: self.site.device(),
+                pool,
+                slot,
+                segments,
+            })
+        })
+    }
+
+    /// See [`Pools::restore`](crate::allocator::Pools::restore).
+    pub(crate) fn restore(
+        &self,
+        saved: &PoolCheckpoint,
+        stale: Option<&BTreeSet<DevicePtr>>,
+    ) -> Result<CheckpointDelta> {
+        let pool = saved.pool;
+        if !std::ptr::eq(saved.map.as_ptr(), Arc::as_ptr(self.site.map())) {
+            return Err(refuse(pool, "it was made by another allocator".into()));
+        }
+        if pool != PoolId::DEFAULT && self.pools.use_count(pool)? == 0 {
+            return Err(AllocError::DeadPool { pool });
+        }
+        if self.pools.slot_of(pool)? != saved.slot {
+            return Err(AllocError::UnknownPool { pool });
+        }
+        let _trackers = self.history.deliver_at_end();
+        let call = self.history.begin_call(None, RecordContext::All)?;
+        self.hardened.empty_quarantine(&call)?;
+        self.lifetimes.drain(&call)?;
+        let (delta, (contexts, uses)) = self.arenas.with_all(|peaks, arenas| {
+            let mine = |arena: &&mut Guard<'_, ArenaState>| arena.pool.slot == saved.slot;
+            for arena in arenas.iter_mut().filter(mine) {
+                refuse_unsettled(pool, arena)?;
+                refuse_not_stale(pool, arena, stale)?;
+            }
+            saved.segments.iter().try_for_each(|segment| refuse_lost(pool, arenas, segment))?;
+            let mut delta = CheckpointDelta::default();
+            let mut trash = (Vec::new(), Vec::new());
+            for arena in arenas.iter_mut().filter(mine) {
+                arena.history.begin_call(call.context());
+                delta.freed.extend(self.free_all(arena, &mut trash.1));
+                let number = arena.id.number;
+                for segment in saved.segments.iter().filter(|s| s.arena == number) {
+                    delta.allocated.extend(segment.live.iter().map(|block| self.bring_back(arena, block)));
+                }
+                trash.0.extend(arena.history.end_call());
+            }
+            let mut counters: Vec<_> = arenas.iter_mut().map(|a| &mut a.counters).collect();
+            if counters.iter().any(|counters| counters.crossed()) {
+                peaks.settle(&mut counters);
+            }
+            Ok::<_, AllocError>((delta, trash))
+        })?;
+        self.lifetimes.end_uses(uses.iter());
+        self.site.foreign().end(contexts);
+        delta.freed.iter().chain(&delta.allocated).for_each(|ptr| self.hardened.forget_canary(*ptr));
+        #[cfg(feature = "paranoid")]
+        self.arenas.check_invariants();
+        Ok(delta)
+    }
+
+    /// Frees every live block of an arena. No stream but its own, or those of graphs, uses them: these uses go to
+    /// `forgotten`.
+    fn free_all(&self, arena: &mut ArenaState, forgotten: &mut Vec<Use>) -> Vec<DevicePtr> {
+        let live: Vec<BlockId> = live_blocks(arena).collect();
+        let mut freed: Vec<_> = live
+            .into_iter()
+            .map(|id| {
+                let ptr = DevicePtr(arena.blocks[id].addr);
+                forgotten.extend(arena.forget_uses(id));
+                arena.free(self.site.map(), id);
+                ptr
+            })
+            .collect();
+        freed.sort_unstable();
+        freed
+    }
+
+    fn bring_back(&self, arena: &mut ArenaState, saved: &SavedBlock) -> DevicePtr {
+        let segments = crate::memory::block::Tier::ALL.map(|tier| arena.segment_at(tier, saved.addr));
+        let mut segments = segments.into_iter().flatten();
+        let holder = segments.find_map(|segment| arena.free_block_at(segment, saved.addr));
+        let Some(holder) = holder else { unreachable!("checked before anything was changed") };
+        let call = arena.history.call();
+        arena.history.begin_call(saved.context.as_ref().or(call.as_ref()));
+        let place = (saved.addr, saved.size);
+        let ptr = arena.hand_out_at(self.site.map(), holder, place, saved.requested, true);
+        arena.history.begin_call(call.as_ref());
+        ptr
+    }
+}

@@ -1,0 +1,312 @@
+//! The figures of a device, of the whole program and of parts of it.
+//!
+//! Scopes have exact peaks, whatever other scopes and resets there are. The peaks that are kept anyway are cut where a scope
+//! begins and where they are reset; what was the most up to there is noted in every scope that is open. Between such
+//! boundaries scopes cost nothing.
+
+use crate::arena::ArenaState;
+use crate::arena::directory::PoolSlot;
+use crate::device::Base;
+use crate::device::arenas::Arenas;
+use crate::device::history::History;
+use crate::device::history::observation::segments;
+use crate::device::holdings::Holdings;
+use crate::device::holdings::accounts::signed;
+use crate::device::holdings::counters::Events;
+use crate::device::lifetimes::Lifetimes;
+use crate::device::provider::Provider;
+use crate::device::site::Site;
+use crate::memory::block::Tier;
+use crate::policy::Drain;
+use crate::sync::{Arc, Guard, Mutex, Rank};
+use crate::types::Stream;
+use crate::watch::counters::{Count, Counters, Peaks, Row};
+use crate::watch::history::RecordContext;
+use crate::watch::snapshot::BlockInfo;
+use crate::watch::stats::{DeviceStats, GranuleStats, ScopeBytes, ScopeStats, Stat};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// The figures of a device.
+pub(crate) struct Statistics {
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    history: Arc<History>,
+    lifetimes: Arc<Lifetimes>,
+    provider: Arc<Provider>,
+    scopes: Mutex<Scopes>,
+}
+
+/// What the growable segments of a stream and a tier hold. PyTorch: `StreamSegmentSize`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrowableSize {
+    /// The stream's handle.
+    pub stream: u64,
+    /// Whether they serve small requests.
+    pub is_small: bool,
+    /// Bytes with memory behind them.
+    pub bytes: u64,
+}
+
+/// The number of an open scope, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ScopeId(u64);
+
+/// The quantities of a scope, in the order of [`ScopeStats`].
+#[derive(Clone, Copy, Debug)]
+struct Bytes([i64; 4]);
+
+impl Bytes {
+    fn new(row: &Row, reserved: i64) -> Self {
+        let of = |count: Count| row[count as usize];
+        Self([of(Count::AllocatedBytes), of(Count::ActiveBytes), of(Count::RequestedBytes), reserved])
+    }
+
+    fn raise(&mut self, other: Self) {
+        for (mine, other) in self.0.iter_mut().zip(other.0) {
+            *mine = (*mine).max(other);
+        }
+    }
+}
+
+/// All that a scope compares, at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    bytes: Bytes,
+    handed_out: u64,
+    taken_back: u64,
+    events: Events,
+}
+
+#[derive(Debug)]
+struct OpenScope {
+    begin: Moment,
+    /// The most from the beginning to the last boundary.
+    peak: Bytes,
+}
+
+/// The scopes that are open on a device.
+#[derive(Debug, Default)]
+pub(in crate::device) struct Scopes {
+    next: u64,
+    open: FxHashMap<ScopeId, OpenScope>,
+}
+
+impl Scopes {
+    fn note(&mut self, peak: Bytes) {
+        self.open.values_mut().for_each(|scope| scope.peak.raise(peak));
+    }
+}
+
+impl OpenScope {
+    /// What is to be said at the moment `now`, with the peaks since the last boundary.
+    fn stats(&self, now: Moment, since_boundary: Bytes) -> ScopeStats {
+        let mut peak = self.peak;
+        peak.raise(since_boundary);
+        let bytes =
+            |n: usize| ScopeBytes { begin: self.begin.bytes.0[n], end: now.bytes.0[n], peak: peak.0[n] };
+        let count = |now: u64, begin: u64| i64::try_from(now - begin).unwrap_or(i64::MAX);
+        let events = now.events.since(self.begin.events);
+        ScopeStats {
+            allocated_bytes: bytes(0),
+            active_bytes: bytes(1),
+            requested_bytes: bytes(2),
+            reserved_bytes: bytes(3),
+            num_allocations: count(now.handed_out, self.begin.handed_out),
+            num_frees: count(now.taken_back, self.begin.taken_back),
+            num_alloc_retries: events.alloc_retries,
+            num_ooms: events.ooms,
+            num_sync_all_streams: events.sync_all_streams,
+            num_device_alloc: events.device_alloc,
+            num_device_free: events.device_free,
+            num_oom_rejections: events.oom_rejections,
+        }
+    }
+}
+
+fn counters<'a>(arenas: &'a mut [Guard<'_, ArenaState>]) -> Vec<&'a mut Counters> {
+    arenas.iter_mut().map(|arena| &mut arena.counters).collect()
+}
+
+impl Statistics {
+    pub(in crate::device) fn new(base: &Base, provider: &Arc<Provider>) -> Self {
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            arenas: Arc::clone(&base.arenas),
+            history: Arc::clone(&base.history),
+            lifetimes: Arc::clone(&base.lifetimes),
+            provider: Arc::clone(provider),
+            scopes: Mutex::new(Rank::Registry, Scopes::default()),
+        }
+    }
+
+    /// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
+    pub(crate) fn stats(&self) -> DeviceStats {
+        self.notice_finished();
+        self.arenas.with_all(|peaks, arenas| {
+            let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
+            let mut stats = DeviceStats::default();
+            peaks.fill(&counters, &mut stats);
+            let state = self.holdings.lock();
+            let own = &state.counters;
+            let events = own.events().since(own.at_reset);
+            stats.num_alloc_retries = events.alloc_retries;
+            stats.num_ooms = events.ooms;
+            stats.num_sync_all_streams = events.sync_all_streams;
+            stats.num_device_alloc = events.device_alloc;
+            stats.num_device_free = events.device_free;
+            stats.num_oom_rejections = events.oom_rejections;
+            stats.max_split_size = state.max_split_size;
+            stats.segment = own.segment;
+            (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts.figures();
+            stats.oversize_segments = own.oversize_segments;
+            let granules_moved = own.granules_moved;
+            let asleep_bytes = i64::try_from(state.regions.asleep_bytes()).unwrap_or(i64::MAX);
+            drop(state);
+            stats.granule = GranuleStats {
+                pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
+                unrecorded_frees: i64::try_from(self.lifetimes.failures()).unwrap_or(i64::MAX),
+                granules_moved,
+                asleep_bytes,
+            };
+            stats
+        })
+    }
+
+    /// Before figures are read: what streams have finished is not pending any more, where the policy says so.
+    fn notice_finished(&self) {
+        if matches!(self.arenas.directory().traits().drain, Drain::OnMissAndEvery(_))
+            && self.site.edge().is_none()
+            && let Err(error) =
+                self.history.begin_call(None, RecordContext::All).and_then(|call| self.lifetimes.drain(&call))
+        {
+            tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
+        }
+        self.history.tell_trackers();
+    }
+
+    /// All peaks become the current values (PyTorch: `resetPeakStats`).
+    pub(crate) fn reset_peak_stats(&self) {
+        self.arenas.with_all(|peaks, arenas| {
+            self.cut_peaks(peaks, arenas, Peaks::reset);
+            let mut state = self.holdings.lock();
+            state.accounts.each(Stat::reset_peak);
+            let own = &mut state.counters;
+            own.segment.each(Stat::reset_peak);
+            own.oversize_segments.reset_peak();
+        });
+    }
+
+    /// Sums of increases and decreases and the event counters begin anew (PyTorch: `resetAccumulatedStats`).
+    pub(crate) fn reset_accumulated_stats(&self) {
+        self.arenas.with_all(|_, arenas| {
+            for arena in arenas {
+                arena.counters.reset_accumulated();
+            }
+            let mut state = self.holdings.lock();
+            state.accounts.each(Stat::reset_accumulated);
+            let own = &mut state.counters;
+            own.segment.each(Stat::reset_accumulated);
+            own.oversize_segments.reset_accumulated();
+            own.at_reset = own.events();
+        });
+    }
+
+    /// The most bytes that a large request of a stream finds free in one piece, or in pieces that a view shows in one.
+    pub(crate) fn largest_in_one_piece(&self, stream: Stream) -> u64 {
+        let Some(arena) = self.arenas.directory().of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
+        self.provider.most_in_one_piece(&arena.lock(), Tier::Large)
+    }
+
+    /// Bytes of growable segments that have memory behind them, by stream and tier.
+    pub(crate) fn growable_sizes(&self) -> Vec<GrowableSize> {
+        let mut sizes = BTreeMap::new();
+        self.arenas.with_all(|_, arenas| {
+            for (segment, _) in arenas.iter().flat_map(|arena| segments(self.site.device(), arena)) {
+                if segment.is_expandable {
+                    let awake = |block: &&BlockInfo| block.extra.is_empty();
+                    let bytes: u64 = segment.blocks.iter().filter(awake).map(|block| block.size).sum();
+                    *sizes.entry((segment.stream, &*segment.segment_type == "small")).or_default() += bytes;
+                }
+            }
+        });
+        let size = |((stream, is_small), bytes)| GrowableSize { stream, is_small, bytes };
+        sizes.into_iter().map(size).collect()
+    }
+
+    /// Opens a scope.
+    pub(crate) fn begin_scope(&self) -> ScopeId {
+        self.notice_finished();
+        self.arenas.with_all(|peaks, arenas| {
+            self.cut_peaks(peaks, arenas, Peaks::restart);
+            let begin = self.moment(arenas);
+            let mut scopes = self.scopes.lock();
+            let id = ScopeId(scopes.next);
+            scopes.next += 1;
+            scopes.open.insert(id, OpenScope { begin, peak: begin.bytes });
+            id
+        })
+    }
+
+    /// What happened since a scope began; nothing for one that has ended.
+    pub(crate) fn scope_stats(&self, id: ScopeId) -> ScopeStats {
+        self.notice_finished();
+        self.arenas.with_all(|peaks, arenas| {
+            let now = self.moment(arenas);
+            // Read last: a stream that is new may take memory meanwhile, and a peak is not below what is held.
+            let since_boundary = self.since_boundary(peaks);
+            let scopes = self.scopes.lock();
+            scopes.open.get(&id).map(|scope| scope.stats(now, since_boundary)).unwrap_or_default()
+        })
+    }
+
+    /// Closes a scope.
+    pub(crate) fn end_scope(&self, id: ScopeId) {
+        self.arenas.with_all(|peaks, arenas| {
+            let mut scopes = self.scopes.lock();
+            if scopes.open.remove(&id).is_some() && scopes.open.is_empty() {
+                // Nobody needs the boundary any more.
+                peaks.rejoin(&mut counters(arenas));
+            }
+        });
+    }
+
+    /// Cuts the running peaks by `cut`, and notes in every open scope what they were.
+    fn cut_peaks(
+        &self,
+        peaks: &mut Peaks,
+        arenas: &mut [Guard<'_, ArenaState>],
+        cut: impl FnOnce(&mut Peaks, &mut [&mut Counters]),
+    ) {
+        let before = self.since_boundary(peaks);
+        self.scopes.lock().note(before);
+        cut(peaks, &mut counters(arenas));
+        self.holdings.lock().accounts.restart_peak();
+    }
+
+    /// The most since the last boundary.
+    fn since_boundary(&self, peaks: &Peaks) -> Bytes {
+        Bytes::new(peaks.since_boundary(), self.holdings.lock().accounts.since_boundary())
+    }
+
+    fn moment(&self, arenas: &[Guard<'_, ArenaState>]) -> Moment {
+        let mut row = Row::default();
+        let (mut handed_out, mut taken_back) = (0, 0);
+        for arena in arenas {
+            for count in [Count::AllocatedBytes, Count::ActiveBytes, Count::RequestedBytes] {
+                row[count as usize] += arena.counters.both(count);
+            }
+            handed_out += arena.counters.handed_out_in_all();
+            taken_back += arena.counters.taken_back_in_all();
+        }
+        let state = self.holdings.lock();
+        Moment {
+            bytes: Bytes::new(&row, signed(state.accounts.reserved())),
+            handed_out,
+            taken_back,
+            events: state.counters.events(),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What a device holds and may hold: the state under its lock, and the limits that every request meets there before the
+//! driver is asked.
+
+pub(super) mod accounts;
+pub(super) mod counters;
+pub(super) mod guarantees;
+pub(super) mod recording;
+pub(super) mod tenants;
+
+use super::site::Site;
+use crate::config::Settings;
+use crate::error::{AllocError, Result};
+use crate::memory::block::Tier;
+use crate::memory::region::{Piece, Regions};
+use crate::policy::Request;
+use crate::sync::plain::AtomicBool;
+use crate::sync::{Arc, Guard, Mutex, Ordering, Rank};
+use crate::types::{DeviceIndex, PoolId, Stream};
+use crate::watch::history::Recorder;
+use crate::watch::observers::{Observers, Rejection};
+use accounts::{Accounts, Asked};
+use counters::DeviceCounters;
+use recording::Recording;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// The state under the device's lock.
+#[derive(Debug)]
+pub(super) struct DeviceState {
+    pub(super) settings: Settings,
+    /// What is held, by pool, and what may be.
+    pub(super) accounts: Accounts,
+    pub(super) regions: Regions,
+    /// Other devices that reach its memory.
+    pub(super) peers: SmallVec<[DeviceIndex; 4]>,
+    pub(super) counters: DeviceCounters,
+    pub(super) registrations: Registrations,
+    pub(super) max_split_size: i64,
+    /// Reserve classes by stream handle.
+    pub(super) reserve_classes: FxHashMap<u64, String>,
+    pub(super) history: Recorder,
+    /// How history is recorded; `None` while it is off.
+    pub(super) recording: Option<Recording>,
+}
+
+impl DeviceState {
+    fn new(settings: &Settings, accounts: Accounts) -> Self {
+        Self {
+            settings: settings.clone(),
+            accounts,
+            regions: Regions::default(),
+            peers: SmallVec::new(),
+            counters: DeviceCounters::default(),
+            registrations: Registrations::default(),
+            max_split_size: i64::try_from(settings.max_split_size).unwrap_or(-1),
+            reserve_classes: FxHashMap::default(),
+            history: Recorder::default(),
+            recording: None,
+        }
+    }
+
+    /// What the stream's reserve class says about a growable segment, on a device with `total` bytes.
+    pub(super) fn class_reserve(&self, stream: Stream, total: u64) -> Option<u64> {
+        let class = self.reserve_classes.get(&stream.raw)?;
+        let sizes = &self.settings.expandable_segments_reserve_by_class;
+        sizes.iter().find(|(name, _)| name == class).map(|(_, size)| size.bytes(total))
+    }
+
+    /// What may be held before requests are rejected unasked (`throw_on_cudamalloc_oom`), on a device of `total` bytes.
+    pub(super) fn rejects_above(&self, total: u64) -> Option<u64> {
+        self.settings.throw_on_oom.then(|| bytes_of(total, self.settings.per_process_memory_fraction))
+    }
+}
+
+fn bytes_of(total: u64, fraction: f64) -> u64 {
+    #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
+    let bytes = (fraction * total as f64) as u64;
+    bytes
+}
+
+/// Numbers of segments, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Registrations(u32);
+
+impl Registrations {
+    pub(super) fn take(&mut self) -> u32 {
+        let number = self.0;
+        self.0 += 1;
+        number
+    }
+}
+
+/// Bytes that are to be taken for a pool: counted as held until they are settled, or this is dropped.
+pub(super) struct Intent<'a> {
+    holdings: &'a Holdings,
+    pool: PoolId,
+    bytes: u64,
+    /// The most that may be mapped for them.
+    at_most: u64,
+}
+
+impl<'a> Intent<'a> {
+    /// For bytes that were admitted.
+    pub(super) fn admitted(holdings: &'a Holdings, pool: PoolId, bytes: u64) -> Self {
+        Self { holdings, pool, bytes, at_most: bytes }
+    }
+
+    /// Whether they do for `bytes`, which is what will be taken: more is admitted as far as limits allow.
+    pub(super) fn covers(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        if more > 0 && !self.holdings.lock().accounts.intend_more(self.pool, more) {
+            return false;
+        }
+        self.bytes += more;
+        true
+    }
+
+    /// For bytes that were admitted, of memory of which at most `at_most` bytes may be mapped for them.
+    pub(super) fn up_to(holdings: &'a Holdings, pool: PoolId, bytes: u64, at_most: u64) -> Self {
+        Self { holdings, pool, bytes, at_most }
+    }
+
+    /// The most that may be mapped for them.
+    pub(super) fn at_most(&self) -> u64 {
+        self.at_most
+    }
+
+    /// They are counted as reserved from here on.
+    pub(super) fn settle(self, state: &mut DeviceState) {
+        state.accounts.settle(self.pool, self.bytes);
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Intent<'_> {
+    fn drop(&mut self) {
+        self.holdings.lock().accounts.settle(self.pool, self.bytes);
+    }
+}
+
+/// What a device holds.
+pub(crate) struct Holdings {
+    site: Site,
+    state: Mutex<DeviceState>,
+    observers: Arc<Observers>,
+    /// Budgets were ever set, or somebody is to be told of them: a miss without budgets asks nothing more.
+    has_budgets: AtomicBool,
+}
+
+impl Holdings {
+    pub(super) fn new(site: &Site, settings: &Settings, observers: &Arc<Observers>) -> Self {
+        let accounts = Accounts::new(site.total_memory(), settings);
+        Self {
+            site: site.clone(),
+            state: Mutex::new(Rank::Device, DeviceState::new(settings, accounts)),
+            observers: Arc::clone(observers),
+            has_budgets: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn lock(&self) -> Guard<'_, DeviceState> {
+        self.state.lock()
+    }
+
+    /// See [`CachingAllocator::set_reserve_class`](crate::allocator::CachingAllocator::set_reserve_class).
+    pub(crate) fn set_reserve_class(&self, stream: Stream, class: &str) {
+        let classes = &mut self.state.lock().reserve_classes;
+        if class.is_empty() {
+            classes.remove(&stream.raw);
+        } else {
+            classes.insert(stream.raw, class.to_owned());
+        }
+    }
+
+    /// Whether the program uses budgets.
+    pub(super) fn has_budgets(&self) -> bool {
+        self.has_budgets.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn use_budgets(&self) {
+        self.has_budgets.store(true, Ordering::Relaxed);
+    }
+
+    /// A request of the pool is refused.
+    pub(super) fn note_refusal(&self, pool: PoolId) {
+        if let Some(tenant) = self.state.lock().accounts.tenant_of_mut(pool) {
+            tenant.refusals += 1;
+        }
+    }
+
+    /// Applies the limits to what is to be taken. What is admitted counts as held from then on, as an intent, until it is
+    /// settled.
+    pub(super) fn admit(&self, pool: PoolId, request: &Request, asked: Asked) -> Result<bool> {
+        let mut state = self.state.lock();
+        let accounts = &state.accounts;
+        let wanted = accounts.held().saturating_add(asked.bytes);
+        let refused = accounts.allowed().is_some_and(|allowed| wanted > allowed);
+        if refused
+            || accounts.is_over_hard(asked.exact)
+            || accounts.budget_refusal(pool, asked.exact).is_some()
+        {
+            return Ok(false);
+        }
+        if let Some(limit) = state.rejects_above(self.site.total_memory()).filter(|limit| wanted > *limit) {
+            return Err(self.reject(state, request, limit));
+        }
+        state.accounts.intend(pool, asked.exact);
+        Ok(true)
+    }
+
+    /// Applies the limits to the `bytes` that are to be taken for memory that wakes. They count as held from then on.
+    pub(super) fn admit_waking(&self, pool: PoolId, bytes: u64) -> bool {
+        let accounts = &mut self.state.lock().accounts;
+        let over = accounts.allowed().is_some_and(|allowed| accounts.held().saturating_add(bytes) > allowed);
+        let admitted = !over && accounts.budget_refusal(pool, bytes).is_none();
+        if admitted {
+            accounts.intend(pool, bytes);
+        }
+        admitted
+    }
+
+    /// Refuses a request before the driver is asked (`throw_on_cudamalloc_oom`).
+    fn reject(&self, mut state: Guard<'_, DeviceState>, request: &Request, limit: u64) -> AllocError {
+        state.counters.oom_rejections += 1;
+        let held = state.accounts.held();
+        drop(state);
+        let requested = request.requested;
+        self.observers.tell_rejected(Rejection { requested, wanted: request.segment_bytes, held, limit });
+        AllocError::Rejected { label: self.site.backend().label(), requested }
+    }
+
+    /// Whether `request` would take the device over its soft limit.
+    pub(super) fn is_over_soft_limit(&self, request: &Request) -> bool {
+        let accounts = &self.state.lock().accounts;
+        accounts.soft.is_some_and(|soft| accounts.held().saturating_add(request.segment_bytes) > soft)
+    }
+
+    /// The share of the device's memory that may be held; 1 when unlimited.
+    pub(crate) fn memory_fraction(&self) -> f64 {
+        #[allow(clippy::cast_precision_loss)]
+        self.state
+            .lock()
+            .accounts
+            .fraction
+            .map_or(1.0, |allowed| allowed as f64 / self.site.total_memory() as f64)
+    }
+
+    /// Whether the tenants' guarantees can be kept under new settings.
+    pub(crate) fn keeps_guarantees(&self, settings: &Settings) -> Result<()> {
+        let accounts = &self.state.lock().accounts;
+        let limit = settings.memory_limit.map(|limit| limit.bytes(self.site.total_memory()));
+        accounts.keeps_guarantees(accounts.fraction, limit)
+    }
+
+    /// The device and those that reach its memory.
+    pub(super) fn users(&self) -> SmallVec<[DeviceIndex; 4]> {
+        let mut users: SmallVec<_> = [self.site.device()].into_iter().collect();
+        users.extend_from_slice(&self.state.lock().peers);
+        users
+    }
+
+    /// Whether `device` reaches this device's memory.
+    pub(crate) fn is_reached_by(&self, device: DeviceIndex) -> bool {
+        device == self.site.device() || self.state.lock().peers.contains(&device)
+    }
+
+    /// Whether it holds reserved address space.
+    pub(crate) fn has_growable_memory(&self) -> bool {
+        self.state.lock().regions.iter().next().is_some()
+    }
+
+    pub(super) fn note_spill(&self, pool: PoolId, freed: u64) {
+        let mut state = self.state.lock();
+        if let Some(tenant) = state.accounts.tenant_of_mut(pool) {
+            tenant.spills += u64::from(freed > 0);
+            tenant.spilled_bytes = tenant.spilled_bytes.saturating_add(freed);
+        }
+    }
+
+    pub(super) fn end_export(&self, granules: &[Piece]) {
+        let ended = self.state.lock().regions.end_export(granules);
+        // Descriptors are closed without a lock.
+        drop(ended);
+    }
+
+    /// A fixed segment went back to the device.
+    pub(super) fn give_segment_back(&self, pool: PoolId, tier: Tier, bytes: u64, oversize: bool) {
+        let DeviceState { accounts, counters, .. } = &mut *self.state.lock();
+        accounts.give_back(pool, tier, bytes);
+        counters.segment.decrease(tier, 1);
+        counters.device_free += 1;
+        if oversize {
+            counters.oversize_segments.decrease(1);
+        }
+    }
+
+    pub(super) fn held_by(&self, pool: PoolId) -> u64 {
+        self.state.lock().accounts.of_pool(pool).all.current.unsigned_abs()
+    }
+}

@@ -1,0 +1,550 @@
+//! How long memory is in use: frees that wait for other streams or for the end of captures, what may be reused before
+//! that, and streams that end.
+//!
+//! A captured stream's work has not run, so nothing can be waited for and no event of it says anything. Blocks that
+//! other streams of the graph use are *deferred*: they stay pending until no capture is under way. Uses made within the
+//! graph are ordered by it and need no event then; uses made before get theirs. With `graph_capture_record_stream_reuse` a
+//! deferred block is free for its own stream as soon as the graph itself orders that stream's next work after every use: a
+//! free notes the *markers*, the nodes on which the next work of each stream concerned would depend. When all of them precede
+//! the next work of the block's stream, the streams have joined.
+//!
+//! A handle of a stream is named to the driver only between [`Transit::begin`](crate::sync::Transit::begin) of `naming`, taken
+//! under the lock under which the handle was read, and the end of the call. To retire a stream is to replace
+//! its handle by its last work wherever it is kept, and then to wait for the calls that read it before.
+
+mod captures;
+
+use super::arenas::Arenas;
+use super::history::History;
+use super::holdings::Holdings;
+use super::pools::PrivatePools;
+use super::site::Site;
+use crate::arena::FreeStep;
+use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::pool::Holder;
+use crate::backend::{BackendError, CaptureNode, ErrorKind, Readiness};
+use crate::error::{AllocError, Result};
+use crate::features::uncached::Uncached;
+use crate::lifetimes::call::Call;
+use crate::lifetimes::last_work::{LastWork, wait_for_stream};
+use crate::lifetimes::pending::{Ask, PendingFrees, Waiting};
+use crate::lifetimes::uses::{Use, User};
+use crate::memory::address_map::Location;
+use crate::memory::block::{BlockId, State};
+use crate::policy::{Drain, Request};
+use crate::process::attention::Reason;
+use crate::sync::{Arc, InTransit, Mutex, Rank, Transit, assert_unlocked, this_thread};
+use crate::types::{DevicePtr, Stream};
+use captures::{Captures, Deferred, frontiers, look_back};
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+use std::cmp::Reverse;
+
+/// The memory of a device that is not the program's any more, and not yet anybody else's.
+pub(crate) struct Lifetimes {
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    history: Arc<History>,
+    pools: Arc<PrivatePools>,
+    uncached: Arc<Uncached>,
+    captures: Mutex<Captures>,
+    pending: PendingFrees,
+    /// Driver calls under way that name a stream.
+    naming: Transit<Stream>,
+}
+
+/// A stream is named to the driver.
+pub(super) type Named<'a> = InTransit<'a, Stream>;
+
+impl Lifetimes {
+    pub(super) fn new(
+        site: &Site,
+        holdings: &Arc<Holdings>,
+        arenas: &Arc<Arenas>,
+        history: &Arc<History>,
+        pools: &Arc<PrivatePools>,
+        uncached: &Arc<Uncached>,
+    ) -> Self {
+        Self {
+            site: site.clone(),
+            holdings: Arc::clone(holdings),
+            arenas: Arc::clone(arenas),
+            history: Arc::clone(history),
+            pools: Arc::clone(pools),
+            uncached: Arc::clone(uncached),
+            captures: Mutex::new(Rank::Pending, Captures::default()),
+            pending: PendingFrees::new(site.attention()),
+            naming: Transit::default(),
+        }
+    }
+
+    /// Frees of which the driver recorded no event.
+    pub(super) fn failures(&self) -> u64 {
+        self.pending.failures()
+    }
+
+    /// These uses are past, without an event.
+    pub(super) fn end_uses<'a>(&self, uses: impl Iterator<Item = &'a Use>) {
+        self.pending.end_uses(uses);
+    }
+
+    /// A stream is named until what is returned is dropped. The caller holds the lock under which it read it.
+    pub(super) fn name_stream(&self, stream: Stream) -> Named<'_> {
+        self.naming.begin(stream)
+    }
+
+    /// Waits for all pending frees. Blocks.
+    pub(super) fn synchronise(&self, call: &Call<'_>) -> Result<()> {
+        self.settle_deferred();
+        self.holdings.lock().counters.sync_all_streams += 1;
+        self.take_back_shared(Ask::Now, call);
+        let done = |waiting| self.arenas.event_done(waiting, call);
+        Ok(self.pending.synchronise(&**self.site.backend(), &self.naming, self.arenas.transit(), done)?)
+    }
+
+    /// Whether the calling thread has begun a capture that has not ended.
+    pub(super) fn thread_captures(&self) -> bool {
+        let thread = this_thread();
+        self.site.attention().has(Reason::CAPTURE)
+            && self.captures.lock().open.iter().any(|(by, _)| *by == thread)
+    }
+
+    /// See [`Pools::mark_capture_begin`](crate::allocator::Pools::mark_capture_begin).
+    pub(crate) fn mark_capture_begin(&self, holder: Holder) -> Result<()> {
+        if let Err(absent) = self.site.backend().capture() {
+            let text = absent.to_string();
+            return Err(
+                BackendError::new(ErrorKind::NotSupported, 0, "capture", self.site.device(), text).into()
+            );
+        }
+        let mut captures = self.captures.lock();
+        captures.open.push((this_thread(), holder));
+        self.site.attention().set(Reason::CAPTURE, true);
+        Ok(())
+    }
+
+    /// See [`Pools::mark_capture_end`](crate::allocator::Pools::mark_capture_end).
+    pub(crate) fn mark_capture_end(&self, holder: Holder) -> Result<()> {
+        {
+            let thread = this_thread();
+            let mut captures = self.captures.lock();
+            // A capture may end on another thread than it began on.
+            let mine = captures.open.iter().rposition(|open| *open == (thread, holder));
+            let alike = || captures.open.iter().rposition(|(_, of)| *of == holder);
+            let Some(at) = mine.or_else(alike) else {
+                return Err(AllocError::NoCapture { device: self.site.device() });
+            };
+            captures.open.remove(at);
+            if captures.open.is_empty() {
+                captures.before.clear();
+                self.site.attention().set(Reason::CAPTURE, false);
+            }
+        }
+        self.settle_deferred();
+        self.history.tell_trackers();
+        Ok(())
+    }
+
+    /// A block was freed while a capture is under way: what can be waited for in the ordinary way is, the rest
+    /// waits for the end of captures. Names all these streams; the caller holds tickets.
+    pub(super) fn wait_or_defer(
+        &self,
+        uses: SmallVec<[Use; 4]>,
+        block: Waiting,
+        own: Option<Stream>,
+        slot: PoolSlot,
+    ) {
+        let (mut captured, mut ordinary) = (SmallVec::<[Use; 4]>::new(), SmallVec::<[Use; 4]>::new());
+        for mut found in uses {
+            let now = found.user.live().map_or(Ok(None), |stream| self.site.capture_id(stream));
+            // What an earlier capture recorded may be at work by now, as part of a launch.
+            found.captured = found.captured.filter(|capture| now == Ok(Some(*capture)));
+            if now == Ok(None) { ordinary.push(found) } else { captured.push(found) }
+        }
+        if !captured.is_empty() {
+            let markers = if ordinary.is_empty() { self.markers(own, &captured) } else { Vec::new() };
+            let deferred = Deferred { block, own, slot, uses: captured, markers };
+            let mut captures = self.captures.lock();
+            captures.deferred.push(deferred);
+            self.site.attention().set(Reason::DEFERRED, true);
+        }
+        for found in ordinary {
+            self.pending.wait_for(self.site.backend(), found.user, block);
+        }
+    }
+
+    /// When no capture is under way: deferred blocks are free as far as graphs are concerned, and wait for what was
+    /// recorded outside of them.
+    pub(super) fn settle_deferred(&self) {
+        if !self.site.attention().has(Reason::DEFERRED) {
+            return;
+        }
+        let (_named, _blocks, deferred) = {
+            let mut captures = self.captures.lock();
+            if !captures.open.is_empty() {
+                return;
+            }
+            self.site.attention().set(Reason::DEFERRED, false);
+            let deferred = std::mem::take(&mut captures.deferred);
+            (
+                self.name(deferred.iter().flat_map(|deferred| &deferred.uses)),
+                self.arenas.in_transit(),
+                deferred,
+            )
+        };
+        for mut deferred in deferred {
+            for found in std::mem::take(&mut deferred.uses) {
+                match &found.user {
+                    _ if found.captured.is_some() => {
+                        self.pending.end_uses(std::iter::once(&found));
+                        self.arenas.event_done(deferred.block, &Call::PLAIN);
+                    }
+                    // Its capture goes on although the program said that none does: an event would become part of it.
+                    User::Live(stream) if self.site.is_capturing(*stream) => deferred.uses.push(found),
+                    _ => self.pending.wait_for(self.site.backend(), found.user, deferred.block),
+                }
+            }
+            if !deferred.uses.is_empty() {
+                let mut captures = self.captures.lock();
+                captures.deferred.push(deferred);
+                self.site.attention().set(Reason::DEFERRED, true);
+            }
+        }
+    }
+
+    /// Whether a deferred free names `stream`.
+    fn deferred_names(&self, stream: Stream) -> bool {
+        let captures = self.captures.lock();
+        let mut users = captures.deferred.iter().flat_map(|deferred| &deferred.uses);
+        users.any(|found| found.user.is(stream))
+    }
+
+    /// From here on, `stream` is what it was given last in all deferred frees.
+    fn retire_deferred(&self, stream: Stream, last: &Arc<LastWork>) {
+        let mut captures = self.captures.lock();
+        for deferred in captures.deferred.iter_mut().filter(|deferred| deferred.own == Some(stream)) {
+            (deferred.own, deferred.markers) = (None, Vec::new());
+        }
+        let users = captures.deferred.iter_mut().flat_map(|deferred| &mut deferred.uses);
+        for found in users.filter(|found| found.user.is(stream)) {
+            found.user = User::Retired(Arc::clone(last));
+        }
+    }
+
+    /// Makes a pending block of the request's own stream free that is large enough, the smallest first. `false` where
+    /// the option is off or there is none.
+    pub(super) fn reuse_early(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
+        if call.capturing || !self.holdings.lock().settings.early_reuse {
+            return false;
+        }
+        let (number, mut candidates) = {
+            let state = arena.lock();
+            let fits = |block: &crate::memory::block::Block| {
+                block.state == State::Pending && block.tier == request.tier && block.size >= request.size
+            };
+            let blocks = state.blocks.iter().filter(|(_, block)| fits(block));
+            let found: Vec<(BlockId, u64, u64)> = blocks.map(|(id, b)| (id, b.size, b.addr)).collect();
+            (state.id.number, found)
+        };
+        candidates.sort_unstable_by_key(|(_, size, addr)| Reverse((*size, *addr)));
+        while let Some((block, ..)) = candidates.pop() {
+            let (stream, awaited, _named) = {
+                let state = arena.lock();
+                if state.blocks[block].state != State::Pending || state.retired.is_some() {
+                    continue;
+                }
+                (state.id.stream, state.blocks[block].pending, self.naming.begin(state.id.stream))
+            };
+            if self.site.may_be_capturing(stream) {
+                // Whoever began that, and did not say so: the wait would become part of the graph, or break it.
+                return false;
+            }
+            let waiting = Waiting { arena: number, block };
+            let _block = self.arenas.in_transit();
+            let done = |waiting: Waiting| {
+                let mut state = arena.lock();
+                // The device is done with it when it has passed the stream's wait, not what came before the free.
+                state.blocks[waiting.block].epoch = state.epochs.current();
+                state.event_done(waiting.block);
+                self.arenas.leave(state);
+            };
+            if self.pending.take_over(&**self.site.backend(), stream, waiting, awaited, done) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether the device is done with everything that an arena's stream was given. Does not block.
+    pub(super) fn is_idle(&self, arena: &Arena) -> bool {
+        let (stream, _named, sealed) = {
+            let mut state = arena.lock();
+            if state.retired.is_some() {
+                return false;
+            }
+            (state.id.stream, self.naming.begin(state.id.stream), state.epochs.seal())
+        };
+        assert_unlocked();
+        // The question itself would break a capture, also one that nobody told of.
+        if self.site.may_be_capturing(stream) {
+            return false;
+        }
+        match self.site.backend().query_stream(stream) {
+            Ok(Readiness::Ready) => {
+                arena.lock().epochs.close(sealed);
+                true
+            }
+            Ok(_) => false,
+            Err(_) => {
+                self.site.backend().clear_error();
+                false
+            }
+        }
+    }
+
+    /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is
+    /// known to be; `Ok(false)` where it is not known, and a capture forbids to wait.
+    pub(super) fn quiesce(&self, arena: &Arena, blocks: &[BlockId], call: &Call<'_>) -> Result<bool> {
+        let newest = {
+            let state = arena.lock();
+            blocks.iter().map(|id| state.blocks[*id].epoch).max().unwrap_or(0)
+        };
+        self.quiesce_up_to(arena, newest, call)
+    }
+
+    /// [`quiesce`](Self::quiesce), for what was freed up to the epoch `newest`.
+    pub(super) fn quiesce_up_to(&self, arena: &Arena, newest: u64, call: &Call<'_>) -> Result<bool> {
+        let (named, sealed) = {
+            let mut state = arena.lock();
+            if state.epochs.is_closed(newest) {
+                return Ok(true);
+            }
+            if call.capturing {
+                return Ok(false);
+            }
+            let named = match &state.retired {
+                Some(last) => Err(Arc::clone(last)),
+                None => Ok((state.id.stream, self.naming.begin(state.id.stream))),
+            };
+            (named, state.epochs.seal())
+        };
+        assert_unlocked();
+        match named {
+            Ok((stream, _))
+                if self.site.attention().has(Reason::CAPTURE) && self.site.may_be_capturing(stream) =>
+            {
+                return Ok(false);
+            }
+            Ok((stream, _named)) => wait_for_stream(&**self.site.backend(), stream)?,
+            Err(last) => last.wait()?,
+        }
+        arena.lock().epochs.close(sealed);
+        Ok(true)
+    }
+
+    /// See [`CachingAllocator::retire_stream`](crate::allocator::CachingAllocator::retire_stream). `last` is
+    /// the stream's last work, once a device needed it.
+    pub(crate) fn retire_stream(&self, stream: Stream, last: &mut Option<Arc<LastWork>>) -> Result<()> {
+        let own = stream.device == self.site.device();
+        let mine = if own { self.arenas.directory().all_of_stream(stream) } else { Vec::new() };
+        // In this order: a free takes a stream from a use list to a queue, and this waits for those on the way.
+        let waits = || self.deferred_names(stream) || self.pending.names(stream);
+        if mine.is_empty() && !self.pending.is_user(stream) && !self.finish_naming_then(stream, waits) {
+            self.pools.retire_scopes(stream);
+            return Ok(());
+        }
+        let last = match last {
+            Some(last) => &*last,
+            None => &*last.insert(Arc::new(LastWork::of(self.site.backend(), stream)?)),
+        };
+        for (slot, arena) in mine {
+            let mut state = arena.lock();
+            // Another thread may be retiring it, too, and its pool may be gone.
+            if state.serves(slot, stream) {
+                state.retired = Some(Arc::clone(last));
+                self.arenas.directory().retired(slot, stream, state.id.number);
+            }
+        }
+        if self.pending.is_user(stream) {
+            for arena in self.arenas.directory().all() {
+                arena.lock().uses.retire(stream, last);
+            }
+        }
+        self.pools.retire_scopes(stream);
+        self.finish_naming_then(stream, || {
+            self.retire_deferred(stream, last);
+            self.pending.retire(stream, last);
+        });
+        self.finish_naming_then(stream, || ());
+        Ok(())
+    }
+
+    /// Waits for all driver calls under way that name `stream`.
+    fn finish_naming_then<R>(&self, stream: Stream, then: impl FnOnce() -> R) -> R {
+        self.naming.wait_for(|named| named == stream, || None::<()>);
+        then()
+    }
+
+    /// What has to precede the next use of a block; nothing where only the end of the capture will do.
+    fn markers(&self, own: Option<Stream>, uses: &[Use]) -> Vec<CaptureNode> {
+        let Some(own) = own else { return Vec::new() };
+        if !self.holdings.lock().settings.graph_capture_record_stream_reuse {
+            return Vec::new();
+        }
+        let Ok(capture) = self.site.backend().capture() else { return Vec::new() };
+        let live = |found: &Use| match &found.user {
+            User::Live(stream) if found.captured.is_some() => Some(*stream),
+            _ => None,
+        };
+        let Some(streams) = uses.iter().map(live).collect::<Option<Vec<_>>>() else { return Vec::new() };
+        let markers = frontiers(capture, std::iter::once(own).chain(streams));
+        markers.unwrap_or_else(|error| {
+            self.site.backend().clear_error();
+            tracing::debug!(%error, "a graph's nodes could not be read; the block waits for the end of the capture");
+            Vec::new()
+        })
+    }
+
+    /// Frees the deferred blocks of `stream`, which is being captured, whose uses all precede its next work.
+    pub(super) fn reuse_joined(&self, stream: Stream) {
+        let own = |deferred: &Deferred| deferred.own == Some(stream) && !deferred.markers.is_empty();
+        if !self.captures.lock().deferred.iter().any(own) {
+            return;
+        }
+        let Ok(capture) = self.site.backend().capture() else { return };
+        let Some(id) = self.site.capture_of(stream) else { return };
+        let mut before = self.captures.lock().before.remove(&(stream.raw, id)).unwrap_or_default();
+        if let Err(error) = look_back(capture, stream, &mut before) {
+            self.site.backend().clear_error();
+            tracing::warn!(%error, "a graph's order could not be read (conditional nodes?); its memory is reused after the capture");
+        }
+        let _blocks = self.arenas.in_transit();
+        let joined = {
+            let mut captures = self.captures.lock();
+            let ready = |d: &mut Deferred| own(d) && d.markers.iter().all(|marker| before.contains(marker));
+            let joined: Vec<Deferred> = captures.deferred.extract_if(.., ready).collect();
+            captures.before.insert((stream.raw, id), before);
+            joined
+        };
+        self.finish_deferred(joined);
+    }
+
+    /// The scope of a pool ends: with the option on, those of its deferred blocks whose capture is over are free for the
+    /// graphs that come, also while others go on. A scope that ends within its capture orders nothing.
+    pub(super) fn end_reuse(&self, slot: PoolSlot) {
+        if !self.holdings.lock().settings.graph_capture_record_stream_reuse {
+            return;
+        }
+        let within = |d: &Deferred| d.slot == slot && d.uses.iter().all(|found| found.captured.is_some());
+        let (_named, users) = {
+            let captures = self.captures.lock();
+            let uses: Vec<&Use> =
+                captures.deferred.iter().filter(|d| within(d)).flat_map(|d| &d.uses).collect();
+            let users: FxHashSet<Stream> = uses.iter().filter_map(|found| found.user.live()).collect();
+            (self.name(uses), users)
+        };
+        let at_rest: FxHashSet<Stream> =
+            users.into_iter().filter(|stream| !self.site.may_be_capturing(*stream)).collect();
+        let over = |d: &Deferred| {
+            d.uses.iter().filter_map(|found| found.user.live()).all(|stream| at_rest.contains(&stream))
+        };
+        let _blocks = self.arenas.in_transit();
+        let mut captures = self.captures.lock();
+        let ended: Vec<Deferred> = captures.deferred.extract_if(.., |d| within(d) && over(d)).collect();
+        drop(captures);
+        self.finish_deferred(ended);
+    }
+
+    fn finish_deferred(&self, deferred: Vec<Deferred>) {
+        for Deferred { block, uses, .. } in deferred {
+            self.pending.end_uses(uses.iter());
+            uses.iter().for_each(|_| self.arenas.event_done(block, &Call::PLAIN));
+        }
+    }
+
+    pub(super) fn drain_if_due(&self, call: &Call<'_>) -> Result<()> {
+        let due = match self.arenas.directory().traits().drain {
+            Drain::EveryRequest => self.pending.any(),
+            Drain::OnMissAndEvery(n) => self.pending.any_at_every(n),
+        };
+        if due || self.site.attention().has(Reason::DEFERRED) { self.drain(call) } else { Ok(()) }
+    }
+
+    pub(super) fn wait_for_all(&self, uses: SmallVec<[Use; 4]>, waiting: Waiting) {
+        for Use { user, .. } in uses {
+            self.pending.wait_for(self.site.backend(), user, waiting);
+        }
+    }
+
+    /// The streams among these users are named until what is returned is dropped. The caller holds the lock under which
+    /// it read them.
+    pub(super) fn name<'a>(&self, uses: impl IntoIterator<Item = &'a Use>) -> SmallVec<[Named<'_>; 4]> {
+        let live = uses.into_iter().filter_map(|found| found.user.live());
+        live.map(|stream| self.naming.begin(stream)).collect()
+    }
+
+    pub(super) fn free_in(&self, ptr: DevicePtr, location: Location, call: &Call<'_>) -> bool {
+        let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
+        let mut state = self.arenas.attend(arena, call);
+        let Some(block) = state.handed_out(ptr, location.block) else { return false };
+        if let FreeStep::Wait(uses) = state.free(self.site.map(), block) {
+            let _named = self.name(&uses);
+            let own = state.retired.is_none().then_some(state.id.stream);
+            let _own = own.map(|own| self.naming.begin(own));
+            let slot = state.pool.slot;
+            drop(state);
+            let waiting = Waiting { arena: location.arena, block };
+            if self.site.attention().has(Reason::CAPTURE) {
+                self.wait_or_defer(uses, waiting, own, slot);
+            } else {
+                self.wait_for_all(uses, waiting);
+            }
+        }
+        true
+    }
+
+    /// Notes that `stream` uses the block at `ptr`. `Ok(false)` where that is no block.
+    pub(crate) fn record_stream(&self, ptr: DevicePtr, location: Location, stream: Stream) -> Result<bool> {
+        self.history.make_room();
+        let captured =
+            if self.site.attention().has(Reason::CAPTURE) { self.site.capture_of(stream) } else { None };
+        let Some(arena) = self.arenas.directory().get(location.arena) else { return Ok(false) };
+        let mut state = arena.lock();
+        let Some(block) = state.awake(ptr, location.block) else { return Ok(false) };
+        if state.belongs_to(stream) && stream.device == self.site.device() {
+            return Ok(true);
+        }
+        let Some(is_new) = state.record_use(block, stream, captured) else {
+            return Err(AllocError::Limit("a block can be used by at most 65533 streams besides its own"));
+        };
+        state.history.used(ptr.0, stream);
+        if is_new {
+            self.pending.begin_use(stream);
+        }
+        drop(state);
+        if is_new {
+            self.pending.prepare(self.site.backend(), stream.device);
+        }
+        Ok(true)
+    }
+
+    /// Returns blocks whose events are complete. Does not block.
+    #[cold]
+    pub(super) fn drain(&self, call: &Call<'_>) -> Result<()> {
+        self.settle_deferred();
+        self.take_back_shared(Ask::Seldom, call);
+        Ok(self.pending.drain(self.arenas.transit(), |waiting| self.arenas.event_done(waiting, call))?)
+    }
+
+    /// Takes blocks back that no other process holds any more.
+    pub(super) fn take_back_shared(&self, ask: Ask, call: &Call<'_>) {
+        self.pending.drain_shared(ask, self.arenas.transit(), |waiting, share| {
+            self.holdings.end_export(&share.granules);
+            self.arenas.event_done(waiting, call);
+        });
+        if ask == Ask::Now {
+            self.uncached.free_unshared();
+        }
+    }
+}

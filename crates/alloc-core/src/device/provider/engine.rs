@@ -1,0 +1,198 @@
+//! What the policy may ask of a device.
+
+use crate::arena::ArenaState;
+use crate::arena::directory::{Arena, PoolSlot};
+use crate::device::provider::{Provider, Purpose};
+use crate::device::space::side_by_side;
+use crate::error::Result;
+use crate::lifetimes::call::Call;
+use crate::memory::block::BlockId;
+use crate::memory::segment::{Origin, Segment};
+use crate::policy::engine::{Engine, Granule, Mapped, Part};
+use crate::policy::{GranuleMemory, Request};
+use crate::process::attention::Reason;
+use crate::types::{DevicePtr, PoolId};
+use crate::watch::observers::{SegmentChange, SegmentEvent};
+use std::ops::DerefMut;
+
+impl Engine<GranuleMemory> for Provider {
+    type Arena = Arena;
+    type State = ArenaState;
+
+    fn lock<'a>(&'a self, arena: &'a Arena) -> impl DerefMut<Target = ArenaState> + 'a {
+        arena.lock()
+    }
+
+    fn attend<'a>(&'a self, arena: &'a Arena, call: &Call<'_>) -> impl DerefMut<Target = ArenaState> + 'a {
+        self.arenas.attend(arena, call)
+    }
+
+    fn in_use(&self) -> u64 {
+        self.arenas.in_use()
+    }
+
+    fn held(&self) -> u64 {
+        self.holdings.lock().accounts.held()
+    }
+
+    fn total(&self) -> u64 {
+        self.site.total_memory()
+    }
+
+    fn is_hardened(&self) -> bool {
+        self.site.attention().has(Reason::HARDENED)
+    }
+
+    fn unit(&self) -> Option<u64> {
+        self.site.unit()
+    }
+
+    fn ask_unit(&self) -> Result<()> {
+        self.site.backend().virtual_memory().map_or(Ok(()), |vm| self.site.ask_granule(vm).map(drop))
+    }
+
+    fn may_wait(&self, arena: &Arena, call: &Call<'_>) -> bool {
+        let stream = arena.lock().id.stream;
+        !call.capturing && !self.site.may_be_capturing(stream)
+    }
+
+    fn forget_error(&self) {
+        self.site.backend().clear_error();
+    }
+
+    fn moving(&self) -> impl Sized + '_ {
+        self.arenas.in_transit()
+    }
+
+    fn hand_out(&self, state: &mut ArenaState, id: BlockId, requested: u64) -> DevicePtr {
+        state.hand_out_whole(self.site.map(), id, requested)
+    }
+
+    fn search(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Option<DevicePtr> {
+        self.search(arena, request, false, call)
+    }
+
+    fn grow(
+        &self,
+        arena: &Arena,
+        request: &Request,
+        is_retry: bool,
+        call: &Call<'_>,
+    ) -> Result<Option<DevicePtr>> {
+        self.grow(arena, request, Purpose::Serve, is_retry, call)
+    }
+
+    fn stock(
+        &self,
+        arena: &Arena,
+        request: &Request,
+        granule: u64,
+        is_retry: bool,
+        call: &Call<'_>,
+    ) -> Result<bool> {
+        let stocked = self.grow(arena, request, Purpose::Stock { granule }, is_retry, call)?;
+        Ok(stocked.is_some())
+    }
+
+    fn neighbours<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Arena> {
+        let all = self.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
+        all.filter(|other| !std::ptr::eq(*other, arena)).collect()
+    }
+
+    fn is_idle(&self, arena: &Arena) -> bool {
+        self.lifetimes.is_idle(arena)
+    }
+
+    fn hand_over(&self, from: &Arena, to: &Arena, parts: Vec<BlockId>, call: &Call<'_>) -> Result<u64> {
+        self.space.hand_over(from, to, parts, call)
+    }
+
+    fn map_again(
+        &self,
+        arena: &Arena,
+        granules: &[Granule],
+        request: &Request,
+        call: &Call<'_>,
+        adopt: impl FnOnce(&mut ArenaState, Segment) -> BlockId,
+    ) -> Result<Mapped> {
+        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(Mapped::Refused) };
+        let calls = self.site.calls();
+        let (handles, stream) = {
+            let state = arena.lock();
+            (self.space.handles(&state, granules), state.id.stream)
+        };
+        let base = match self.space.map_side_by_side(granules, &handles, vm) {
+            Ok(base) => base,
+            Err(refused) => return Ok(refused),
+        };
+        let bytes = granules.iter().map(|granule| granule.bytes).sum();
+        let pool = PoolId::DEFAULT;
+        let event = self.site.segment_event(SegmentChange::Attached, pool, stream, base, bytes, true);
+        self.observers.tell(event, &calls);
+        let mut state = self.arenas.attend(arena, call);
+        let registration = {
+            let mut device = self.holdings.lock();
+            device.regions.show(side_by_side(base.0, granules));
+            device.counters.device_alloc += 1;
+            device.counters.granules_moved += i64::try_from(granules.len()).unwrap_or(i64::MAX);
+            device.registrations.take()
+        };
+        let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::View);
+        segment.context = state.history.call();
+        let block = adopt(&mut state, segment);
+        let ptr = state.hand_out_whole(self.site.map(), block, request.requested);
+        drop(state);
+        self.hardened.arrived(Ok(ptr), &calls).map(Mapped::Served)
+    }
+
+    fn unmap(
+        &self,
+        arena: &Arena,
+        parts: &[Part],
+        call: &Call<'_>,
+        mut commit: impl FnMut(&mut ArenaState, usize, bool) -> Vec<u64>,
+        rest: impl FnOnce(&mut ArenaState) -> Vec<Segment>,
+    ) -> Result<()> {
+        let calls = self.site.calls();
+        let stream = arena.lock().id.stream;
+        let newest = parts.iter().map(|part| part.epoch).max().unwrap_or(0);
+        let quiet = self.lifetimes.quiesce_up_to(arena, newest, call);
+        let vm = self.site.backend().virtual_memory();
+        for (number, part) in parts.iter().enumerate() {
+            let (at, bytes) = (DevicePtr(part.addr), part.bytes);
+            let unmapped = match (&quiet, &vm) {
+                (Ok(true), Ok(vm)) => {
+                    let event = self.site.segment_event(
+                        SegmentChange::Detaching,
+                        PoolId::DEFAULT,
+                        stream,
+                        at,
+                        bytes,
+                        true,
+                    );
+                    self.observers.tell(event, &calls);
+                    // SAFETY: rule 3: adjacent mappings in which no block lives, and whose last use is past.
+                    let outcome = unsafe { vm.unmap(at, bytes) };
+                    if let Err(error) = &outcome {
+                        self.site.backend().clear_error();
+                        tracing::error!(%error, %at, bytes, "part of a view could not be unmapped; it stays");
+                        self.observers
+                            .tell(SegmentEvent { change: SegmentChange::Attached, ..event }, &calls);
+                    }
+                    outcome.is_ok()
+                }
+                _ => false,
+            };
+            let mut state = arena.lock();
+            let places = commit(&mut state, number, unmapped);
+            if unmapped {
+                let mut device = self.holdings.lock();
+                device.regions.hide(&places);
+                device.counters.device_free += 1;
+            }
+        }
+        let rest = rest(&mut arena.lock());
+        self.space.release_addresses(rest);
+        quiet.map(|_| ())
+    }
+}

@@ -1,0 +1,168 @@
+//! What never changes about a device, and the small questions to its driver. Every part has its own copy.
+
+use crate::backend::{Backend, CaptureStatus, Granularity, VirtualMemory};
+use crate::error::{AllocError, Result};
+use crate::memory::address_map::AddressMap;
+use crate::process::attention::{Attention, Edge, Reason};
+use crate::process::edges;
+use crate::process::foreign::{Calls, Foreign};
+use crate::process::stream_identity::{named, shown};
+use crate::sync::{Arc, OnceLock, assert_unlocked};
+use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
+use crate::watch::observers::{SegmentChange, SegmentEvent};
+
+/// A device, as it is for as long as its allocator lives. A copy is a handful of pointers.
+#[derive(Clone)]
+pub(super) struct Site {
+    backend: Arc<dyn Backend>,
+    device: DeviceIndex,
+    map: Arc<AddressMap>,
+    foreign: Arc<Foreign>,
+    total_memory: u64,
+    virtual_memory: bool,
+    attention: &'static Attention,
+    /// The unit of its virtual memory, once the hardened mode or the policy has asked for it.
+    unit: Arc<OnceLock<u64>>,
+}
+
+impl Site {
+    pub(super) fn new(
+        backend: Arc<dyn Backend>,
+        device: DeviceIndex,
+        map: Arc<AddressMap>,
+        foreign: Arc<Foreign>,
+    ) -> Result<Self> {
+        let total_memory = backend.properties(device)?.total_memory;
+        let virtual_memory = backend.virtual_memory().is_ok();
+        let attention = edges::lend(backend.id());
+        let unit = Arc::default();
+        Ok(Self { backend, device, map, foreign, total_memory, virtual_memory, attention, unit })
+    }
+
+    pub(super) fn backend(&self) -> &Arc<dyn Backend> {
+        &self.backend
+    }
+
+    pub(super) fn device(&self) -> DeviceIndex {
+        self.device
+    }
+
+    #[inline(always)]
+    pub(super) fn map(&self) -> &Arc<AddressMap> {
+        &self.map
+    }
+
+    pub(super) fn foreign(&self) -> &Arc<Foreign> {
+        &self.foreign
+    }
+
+    pub(super) fn calls(&self) -> Calls<'_> {
+        self.foreign.calls()
+    }
+
+    pub(super) fn total_memory(&self) -> u64 {
+        self.total_memory
+    }
+
+    pub(super) fn has_virtual_memory(&self) -> bool {
+        self.virtual_memory
+    }
+
+    /// What its threads have to look at.
+    #[inline(always)]
+    pub(super) fn attention(&self) -> &'static Attention {
+        self.attention
+    }
+
+    /// The unit of its virtual memory, once the driver was asked for it.
+    pub(super) fn unit(&self) -> Option<u64> {
+        self.unit.get().copied()
+    }
+
+    /// The driver said what its unit of virtual memory is.
+    pub(super) fn note_unit(&self, minimum: u64) -> u64 {
+        *self.unit.get_or_init(|| minimum)
+    }
+
+    /// Why the driver may not be called any more, if that is so.
+    pub(crate) fn edge(&self) -> Option<Edge> {
+        self.attention.edge()
+    }
+
+    /// The driver is never called again.
+    pub(crate) fn abandon(&self) {
+        self.attention.set(Reason::DRIVER_GONE, true);
+    }
+
+    /// Looks at what an operation that called the driver came to: was it that the driver is unloading?
+    pub(crate) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
+        if let Err(AllocError::Backend(error)) = &outcome {
+            edges::notice(self.attention, &*self.backend, error);
+        }
+        outcome
+    }
+
+    /// The capture that a stream is part of, also a broken one. Calls the driver.
+    pub(super) fn capture_id(&self, stream: Stream) -> crate::backend::Result<Option<u64>> {
+        let Ok(capture) = self.backend.capture() else { return Ok(None) };
+        let status = named(stream).and_then(|stream| capture.status(stream));
+        Ok(match status.inspect_err(|_| self.backend.clear_error())? {
+            CaptureStatus::Active(id) => Some(id),
+            CaptureStatus::Invalidated => Some(u64::MAX),
+            CaptureStatus::None => None,
+        })
+    }
+
+    /// [`capture_id`](Self::capture_id) where a stream that cannot be asked about is one that is not captured.
+    pub(super) fn capture_of(&self, stream: Stream) -> Option<u64> {
+        self.capture_id(stream).ok().flatten()
+    }
+
+    /// Whether a stream is known to be captured. Calls the driver.
+    pub(super) fn is_capturing(&self, stream: Stream) -> bool {
+        self.capture_of(stream).is_some()
+    }
+
+    /// Whether a stream is not known not to be captured. Calls the driver.
+    pub(super) fn may_be_capturing(&self, stream: Stream) -> bool {
+        !matches!(self.capture_id(stream), Ok(None))
+    }
+
+    /// The unit of virtual memory. Calls the driver the first time.
+    pub(super) fn ask_granule(&self, vm: &dyn VirtualMemory) -> Result<u64> {
+        if let Some(minimum) = self.unit() {
+            return Ok(minimum);
+        }
+        assert_unlocked();
+        let minimum = vm.granularity(self.device, Granularity::Minimum)?;
+        Ok(self.note_unit(minimum))
+    }
+
+    pub(super) fn segment_event(
+        &self,
+        change: SegmentChange,
+        pool: PoolId,
+        stream: Stream,
+        addr: DevicePtr,
+        bytes: u64,
+        growable: bool,
+    ) -> SegmentEvent {
+        SegmentEvent { change, device: self.device, pool, stream: shown(stream), addr, bytes, growable }
+    }
+
+    /// Whether `stream` may be recording its work into a graph, whoever began that. It cannot wait for work outside
+    /// then, and trying would break the capture.
+    pub(super) fn may_be_captured(&self, stream: Stream) -> bool {
+        let Ok(capture) = self.backend.capture() else { return false };
+        let status = named(stream).and_then(|stream| capture.status(stream));
+        if status.is_err() {
+            self.backend.clear_error();
+        }
+        status != Ok(CaptureStatus::None)
+    }
+
+    /// What the driver has free, if it says.
+    pub(crate) fn device_free(&self) -> Option<u64> {
+        self.backend.memory_info(self.device).ok().map(|memory| memory.free)
+    }
+}

@@ -1,0 +1,525 @@
+//! A device's address space: growable segments that come and go, what is mapped in them, in a second place or for another
+//! stream, and what the driver refused to undo.
+
+use super::Base;
+use super::arenas::Arenas;
+use super::holdings::Holdings;
+use super::site::Site;
+use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::{ArenaState, Growth};
+use crate::backend::{Access, BackendError, ErrorKind, HandleType, VirtualMemory};
+use crate::base::round::MIN_BLOCK;
+use crate::error::{AllocError, Result};
+use crate::features::share::exchange::Exchange;
+use crate::lifetimes::call::Call;
+use crate::memory::address_map::AddressMap;
+use crate::memory::backup::Saved;
+use crate::memory::block::{BlockId, State, Tier};
+use crate::memory::region::{self, Backing, Failed, Leftovers, RegionId, Source};
+use crate::memory::segment::{Origin, Segment};
+use crate::policy::engine::{Granule, Mapped};
+use crate::policy::{Chosen, Holding, Request, Supply};
+use crate::process::attention::Reason;
+use crate::process::foreign::Calls;
+use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
+use crate::types::{DevicePtr, PhysicalHandle, PoolId, Stream};
+use crate::watch::observers::{Observers, SegmentChange, SegmentEvent};
+use crate::watch::snapshot::Action;
+
+/// Whether the address map can hold every block of a new range.
+pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
+    let last = base.0.checked_add(bytes).map(|end| DevicePtr(end - MIN_BLOCK));
+    !base.is_null() && AddressMap::can_hold(base) && last.is_some_and(AddressMap::can_hold)
+}
+
+/// The address space of a device.
+pub(super) struct Space {
+    site: Site,
+    holdings: Arc<Holdings>,
+    arenas: Arc<Arenas>,
+    observers: Arc<Observers>,
+    exchange: Arc<Exchange>,
+    supply: Arc<Supply>,
+    /// Held while leftovers are tried again.
+    retrying: Mutex<()>,
+}
+
+/// Where granules lie that are mapped side by side from `base` on, and their bytes.
+pub(super) fn side_by_side(base: u64, granules: &[Granule]) -> impl Iterator<Item = (u64, u64)> {
+    granules.iter().scan(base, |at, granule| {
+        let here = *at;
+        *at += granule.bytes;
+        Some((here, granule.bytes))
+    })
+}
+
+impl Space {
+    /// The physical memory of granules.
+    pub(super) fn handles(&self, state: &ArenaState, granules: &[Granule]) -> Vec<PhysicalHandle> {
+        let device = self.holdings.lock();
+        let handle = |granule: &Granule| match state.segments[granule.segment].origin {
+            Origin::Growable { region, .. } => device.regions.handle(region, granule.addr),
+            _ => None,
+        };
+        let handles: Vec<_> = granules.iter().filter_map(handle).collect();
+        debug_assert_eq!(handles.len(), granules.len(), "what is free has memory");
+        handles
+    }
+
+    /// Maps granules side by side; returns the address. Calls the driver.
+    pub(super) fn map_side_by_side(
+        &self,
+        granules: &[Granule],
+        handles: &[PhysicalHandle],
+        vm: &dyn VirtualMemory,
+    ) -> std::result::Result<DevicePtr, Mapped> {
+        assert_unlocked();
+        let bytes = granules.iter().map(|granule| granule.bytes).sum();
+        let base = match vm.reserve_address(self.site.device(), bytes, 0, DevicePtr::NULL) {
+            Ok(base) => base,
+            Err(error) => {
+                self.site.backend().clear_error();
+                tracing::warn!(%error, bytes, "no address space for a view of free memory");
+                return Err(Mapped::Refused);
+            }
+        };
+        let mut mapped = 0;
+        let attempt = (|| {
+            if !can_serve(base, bytes) {
+                return Ok(false);
+            }
+            for ((at, bytes), handle) in side_by_side(base.0, granules).zip(handles) {
+                // SAFETY: rule 1: the handle is that of a granule of this size, part of which this thread has taken out, so
+                // that it stays. The range lies in the reservation made above, where nothing is mapped yet.
+                unsafe { vm.map(DevicePtr(at), bytes, *handle) }?;
+                mapped += bytes;
+            }
+            // SAFETY: the whole range was mapped just above.
+            unsafe { vm.set_access(base, bytes, &self.holdings.users(), Access::ReadWrite) }?;
+            Ok::<_, BackendError>(true)
+        })();
+        let mut refused = Mapped::Refused;
+        match attempt {
+            Ok(true) => return Ok(base),
+            Ok(false) => {}
+            Err(error) => {
+                self.site.backend().clear_error();
+                if error.is_out_of_memory() {
+                    tracing::info!(%error, "free memory could not be shown in one piece");
+                } else {
+                    tracing::warn!(%error, "this device maps no memory twice; fragmentation is not undone on it");
+                    refused = Mapped::Unsupported;
+                }
+            }
+        }
+        self.give_mappings_back(base, bytes, mapped, vm);
+        Err(refused)
+    }
+
+    /// Takes the first `mapped` bytes of mappings and their addresses away that nothing uses. What the driver refuses is left
+    /// over.
+    fn give_mappings_back(&self, base: DevicePtr, bytes: u64, mapped: u64, vm: &dyn VirtualMemory) {
+        let mut left = Leftovers::default();
+        // SAFETY: rule 3: adjacent mappings of a view in which no block lives, and whose last use is past.
+        let unmapped = if mapped == 0 { Ok(()) } else { unsafe { vm.unmap(base, mapped) } };
+        if let Err(error) = unmapped {
+            tracing::error!(%error, %base, "a view could not be unmapped; it is tried again later");
+            left.keep_view(base, bytes, mapped);
+        // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
+        } else if let Err(error) = unsafe { vm.release_address(base, bytes) } {
+            tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
+            left.keep_view(base, bytes, 0);
+        }
+        self.holdings.lock().regions.leftovers.append(left);
+    }
+
+    /// Gives the addresses of segments back in which nothing is mapped.
+    pub(super) fn release_addresses(&self, segments: Vec<Segment>) {
+        let Ok(vm) = self.site.backend().virtual_memory() else { return };
+        for segment in segments {
+            let (base, bytes) = (DevicePtr(segment.base), segment.bytes);
+            self.site.foreign().end([segment]);
+            // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
+            if let Err(error) = unsafe { vm.release_address(base, bytes) } {
+                self.site.backend().clear_error();
+                tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
+                let mut left = Leftovers::default();
+                left.keep_view(base, bytes, 0);
+                self.holdings.lock().regions.leftovers.append(left);
+            }
+        }
+    }
+}
+
+impl Space {
+    pub(super) fn new(base: &Base) -> Self {
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            arenas: Arc::clone(&base.arenas),
+            observers: Arc::clone(&base.observers),
+            exchange: Arc::clone(&base.exchange),
+            supply: Arc::clone(&base.supply),
+            retrying: Mutex::new(Rank::Synchronisation, ()),
+        }
+    }
+
+    /// Reserves address space for a new growable segment; `false` where it would be too small for the
+    /// request.
+    pub(super) fn add_region(
+        &self,
+        arena: &Arena,
+        request: &Request,
+        of: u64,
+        vm: &dyn VirtualMemory,
+    ) -> Result<bool> {
+        assert_unlocked();
+        let minimum = self.site.ask_granule(vm)?;
+        let (granule, bytes, alignment) = {
+            let usual = match of {
+                0 => arena.lock().next_granule(request.tier, minimum, request.size),
+                granule => granule,
+            };
+            let state = arena.lock();
+            // Who asks for granules of one size gets these, whatever the settings have become since.
+            let hardened = self.hardened_granule(&state.policy).filter(|_| of == 0);
+            let granule = hardened.unwrap_or(usual);
+            let class = self.holdings.lock().class_reserve(state.id.stream, self.site.total_memory());
+            let reserve = class.unwrap_or_else(|| state.policy.reserve(self.site.total_memory(), granule));
+            let (reserve, alignment) = self.supply.reservation(reserve, request.size);
+            (granule, reserve.next_multiple_of(granule), alignment)
+        };
+        if bytes < request.size {
+            return Ok(false);
+        }
+        let base = match vm.reserve_address(self.site.device(), bytes, alignment, DevicePtr::NULL) {
+            Ok(base) => base,
+            // The ladder gives whole regions back, so a lack of addresses is no end.
+            Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {
+                self.site.backend().clear_error();
+                tracing::warn!(%error, bytes, "no address space for another growable segment");
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if !can_serve(base, bytes) {
+            // SAFETY: rule 3: reserved just now, nothing mapped.
+            let _ = unsafe { vm.release_address(base, bytes) };
+            let detail = format!("the driver reserved {bytes} bytes at {base}, beyond 57 bits of address");
+            return Err(BackendError::new(
+                ErrorKind::Other,
+                0,
+                "reserve address",
+                self.site.device(),
+                detail,
+            )
+            .into());
+        }
+        let mut state = arena.lock();
+        let (region, registration) = {
+            let mut device = self.holdings.lock();
+            (device.regions.add(base, bytes, granule), device.registrations.take())
+        };
+        let origin = Origin::Growable { region, granule };
+        let segment = Segment::new(base, bytes, registration, request.tier, origin);
+        let (_, block) = state.add_segment(segment, State::Busy);
+        state.insert_unmapped(block);
+        Ok(true)
+    }
+
+    /// Moves busy blocks of whole granules, with which the device is done, to another arena, where they are free. Returns how
+    /// many bytes came.
+    pub(super) fn hand_over(
+        &self,
+        from: &Arena,
+        to: &Arena,
+        parts: Vec<BlockId>,
+        call: &Call<'_>,
+    ) -> Result<u64> {
+        let vm = self.site.backend().virtual_memory();
+        let calls = self.site.calls();
+        let mut came = 0;
+        let mut outcome = Ok(());
+        for part in parts {
+            let Some(vm) = vm.as_ref().ok().filter(|_| outcome.is_ok()) else {
+                from.lock().return_free(part);
+                continue;
+            };
+            let (granule, handles) = self.lift(from, part, *vm, call, &calls);
+            match self.put(to, granule, handles, *vm, call, &calls) {
+                Ok(bytes) => came += bytes,
+                Err(error) => outcome = Err(error),
+            }
+        }
+        match outcome {
+            // The memory is the device's again: what comes next on the ladder may take it.
+            Err(AllocError::Backend(error)) if error.is_out_of_memory() => {
+                self.site.backend().clear_error();
+                Ok(came)
+            }
+            outcome => outcome.map(|()| came),
+        }
+    }
+
+    /// Unmaps a busy block of whole granules and keeps the memory. Returns the size of a granule, and the granules.
+    fn lift(
+        &self,
+        arena: &Arena,
+        part: BlockId,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+        calls: &Calls<'_>,
+    ) -> (u64, Vec<PhysicalHandle>) {
+        let (segment, addr, bytes, region, granule, handles, stream) = {
+            let state = arena.lock();
+            let block = &state.blocks[part];
+            let Origin::Growable { region, granule } = state.segments[block.segment].origin else {
+                unreachable!("only granules of growable segments are taken out")
+            };
+            let handles = self.holdings.lock().regions.begin(region, block.addr, block.size);
+            (block.segment, block.addr, block.size, region, granule, handles, state.id.stream)
+        };
+        let mut handles: Vec<_> = handles.into_iter().flatten().collect();
+        let at = DevicePtr(addr);
+        let event =
+            self.site.segment_event(SegmentChange::Detaching, PoolId::DEFAULT, stream, at, bytes, true);
+        self.observers.tell(event, calls);
+        // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, and its stream was seen to be
+        // idle after it was freed.
+        let (count, outcome) = unsafe { region::lift(vm, at, granule, handles.len()) };
+        let lifted = count as u64 * granule;
+        if lifted < bytes {
+            let (addr, bytes) = (at.add(lifted), bytes - lifted);
+            self.observers
+                .tell(SegmentEvent { change: SegmentChange::Attached, addr, bytes, ..event }, calls);
+        }
+        let mut state = self.arenas.attend(arena, call);
+        {
+            let mut device = self.holdings.lock();
+            device.regions.commit_vacant(region, addr, lifted);
+            device.regions.commit_backed(region, addr + lifted, &handles[count..]);
+            device.counters.device_free += i64::from(lifted > 0);
+        }
+        if lifted > 0 {
+            let context = state.segments[segment].context.clone();
+            state.history.record_about(Action::SegmentUnmap, addr, lifted, context.as_ref());
+        }
+        let empty = state.commit_vacate(part, lifted);
+        drop(state);
+        handles.truncate(count);
+        if let Err(error) = outcome {
+            self.site.backend().clear_error();
+            tracing::warn!(%error, "not all free granules could be moved to another stream");
+        }
+        if let Some((segment, block)) = empty
+            && let Err(error) = self.remove_region(arena, segment, block, region, vm)
+        {
+            self.site.backend().clear_error();
+            tracing::warn!(%error, "addresses could not be given back; it is tried again later");
+        }
+        (granule, handles)
+    }
+
+    /// Puts granules that nothing maps into an arena, as free memory. Returns their bytes.
+    fn put(
+        &self,
+        arena: &Arena,
+        granule: u64,
+        handles: Vec<PhysicalHandle>,
+        vm: &dyn VirtualMemory,
+        call: &Call<'_>,
+        calls: &Calls<'_>,
+    ) -> Result<u64> {
+        let bytes = handles.len() as u64 * granule;
+        if bytes == 0 {
+            return Ok(0);
+        }
+        let (growth, stream) = match self.plan_put(arena, granule, bytes, vm) {
+            Ok(Some(planned)) => planned,
+            none => {
+                self.lose(granule, handles, vm, calls);
+                return none.map(|_| 0);
+            }
+        };
+        let addr = growth.maps(&arena.lock()).first().map_or(0, |(addr, _)| *addr);
+        self.holdings.lock().regions.begin(growth.region, addr, bytes);
+        let backing = self.backing(granule, &None);
+        let put = region::put(&**self.site.backend(), vm, &backing, DevicePtr(addr), handles, calls);
+        if put.is_ok() {
+            let at = DevicePtr(addr);
+            let event =
+                self.site.segment_event(SegmentChange::Attached, PoolId::DEFAULT, stream, at, bytes, true);
+            self.observers.tell(event, calls);
+        }
+        let mut state = self.arenas.attend(arena, call);
+        let region = growth.region;
+        let outcome = {
+            let mut device = self.holdings.lock();
+            match put {
+                Ok(handles) => {
+                    device.regions.commit_backed(region, addr, &handles);
+                    device.counters.device_alloc += 1;
+                    device.counters.granules_moved += i64::try_from(handles.len()).unwrap_or(i64::MAX);
+                    Ok(bytes)
+                }
+                Err(Failed { error, leftovers }) => {
+                    device.regions.commit_vacant(region, addr, bytes);
+                    device.regions.leftovers.append(*leftovers);
+                    device.accounts.give_back(PoolId::DEFAULT, Tier::Large, bytes);
+                    Err(error)
+                }
+            }
+        };
+        if outcome.is_ok() {
+            state.history.record(Action::SegmentMap, addr, bytes);
+            state.note_segment_context(region);
+        }
+        if let Some(block) = state.commit_growth(growth, usize::from(outcome.is_ok())) {
+            state.insert_free(block);
+        }
+        Ok(outcome?)
+    }
+
+    /// Where granules of so many bytes come to lie in an arena, which gets address space for them; and its stream. `None` where
+    /// there are no addresses.
+    fn plan_put(
+        &self,
+        arena: &Arena,
+        granule: u64,
+        bytes: u64,
+        vm: &dyn VirtualMemory,
+    ) -> Result<Option<(Growth, Stream)>> {
+        let stock = Request { requested: bytes, size: bytes, tier: Tier::Large, segment_bytes: bytes };
+        loop {
+            let mut state = arena.lock();
+            if let Some(growth) = state.plan_stock(Tier::Large, bytes, granule) {
+                return Ok(Some((growth, state.id.stream)));
+            }
+            drop(state);
+            if !self.add_region(arena, &stock, granule, vm)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Gives granules back for which there is no place.
+    fn lose(&self, granule: u64, handles: Vec<PhysicalHandle>, vm: &dyn VirtualMemory, calls: &Calls<'_>) {
+        let bytes = handles.len() as u64 * granule;
+        let leftovers = region::give_back(vm, handles, calls);
+        let mut device = self.holdings.lock();
+        device.regions.leftovers.append(leftovers);
+        device.accounts.give_back(PoolId::DEFAULT, Tier::Large, bytes);
+    }
+
+    /// The unit in which new growable segments are mapped in place of the policy's own.
+    fn hardened_granule(&self, policy: &Chosen) -> Option<u64> {
+        let minimum = self.site.unit().filter(|_| self.site.attention().has(Reason::HARDENED))?;
+        Some(policy.granule(Tier::Small, minimum, &Holding::default()))
+    }
+
+    /// What new granules are made of.
+    pub(super) fn backing(&self, granule: u64, source: &Source) -> Backing {
+        Backing {
+            device: self.site.device(),
+            granule,
+            handle_type: self.handle_type(),
+            access: self.holdings.users(),
+            source: source.clone(),
+        }
+    }
+
+    pub(super) fn remove_region(
+        &self,
+        arena: &Arena,
+        segment: crate::memory::block::SegmentId,
+        block: BlockId,
+        region: RegionId,
+        vm: &dyn VirtualMemory,
+    ) -> Result<()> {
+        let (base, bytes) = {
+            let mut state = arena.lock();
+            let (base, bytes) = (state.segments[segment].base, state.segments[segment].bytes);
+            if self.holdings.lock().regions.leftovers.lie_in(base, bytes) {
+                // Kept until those are gone, which every flush tries.
+                state.insert_unmapped(block);
+                return Ok(());
+            }
+            (base, bytes)
+        };
+        assert_unlocked();
+        // SAFETY: rule 3: one whole reservation; its one block is busy and unmapped, and nothing is left over in it.
+        let released = unsafe { vm.release_address(DevicePtr(base), bytes) };
+        let mut state = arena.lock();
+        if let Err(error) = released {
+            state.insert_unmapped(block);
+            return Err(error.into());
+        }
+        let segment = state.remove_segment(segment, block);
+        self.holdings.lock().regions.remove(region);
+        drop(state);
+        self.site.foreign().end(segment);
+        Ok(())
+    }
+
+    /// Tries again to undo what the driver, or a pool's source, refused to.
+    pub(super) fn retry_leftovers(&self) {
+        let Ok(vm) = self.site.backend().virtual_memory() else { return };
+        let calls = self.site.calls();
+        let (_memory, foreign) = {
+            // One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
+            let _alone = self.retrying.lock();
+            let leftovers = std::mem::take(&mut self.holdings.lock().regions.leftovers);
+            if leftovers.is_empty() {
+                return;
+            }
+            let memory = self.arenas.in_transit();
+            let (left, foreign) = leftovers.retry(vm, &calls);
+            self.holdings.lock().regions.leftovers.append(left);
+            (memory, foreign)
+        };
+        // Foreign code is called with no lock held.
+        let left = foreign.release(vm, &calls);
+        self.holdings.lock().regions.leftovers.append(left);
+    }
+
+    /// See [`Exchange::handle_type`].
+    pub(super) fn handle_type(&self) -> HandleType {
+        self.exchange.handle_type(|| self.holdings.lock().settings.segments_ipc)
+    }
+
+    /// Free memory that sleeps is forgotten: it need not be woken. Returns how many bytes, and what the driver said where
+    /// that left empty address space.
+    pub(super) fn drop_dormant(
+        &self,
+        arena: &Arena,
+        slot: PoolSlot,
+        vm: &dyn VirtualMemory,
+    ) -> (u64, Result<()>) {
+        let mut bytes = 0;
+        let mut empty = Vec::new();
+        let mut forgotten: Vec<Saved> = Vec::new();
+        {
+            let mut state = arena.lock();
+            if state.pool.slot != slot || !state.has_sleepers() {
+                return (0, Ok(()));
+            }
+            for (segment, region_id) in state.growable_segments() {
+                let mut device = self.holdings.lock();
+                let Some(region) = device.regions.get(region_id) else { continue };
+                let (ranges, whole) = state.drop_dormant(segment, region);
+                for range in ranges {
+                    bytes += range.end - range.start;
+                    forgotten.extend(device.regions.forget_saved(region_id, range.clone()));
+                    device.regions.commit_vacant(region_id, range.start, range.end - range.start);
+                }
+                empty.extend(whole.map(|block| (segment, block, region_id)));
+            }
+        }
+        drop(forgotten);
+        let mut outcome = Ok(());
+        for (segment, block, region) in empty {
+            outcome = outcome.and(self.remove_region(arena, segment, block, region, vm));
+        }
+        (bytes, outcome)
+    }
+}
