@@ -134,33 +134,23 @@ struct Features {
     peers: Peers,
     checkpoints: Checkpoints,
     exact: ExactPlaces,
-    crossings: Arc<Crossings>,
-    observers: Arc<Observers>,
 }
 
 /// A caching allocator for one device. Reach it through
 /// [`CachingAllocator`](crate::allocator::CachingAllocator).
 pub struct DeviceAllocator {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    history: Arc<History>,
-    pools: Arc<PrivatePools>,
-    lifetimes: Arc<Lifetimes>,
-    hardened: Arc<Hardened>,
+    base: Base,
     release: Arc<Release>,
     ladder: Ladder,
-    uncached: Arc<Uncached>,
-    exchange: Arc<Exchange>,
     features: Features,
 }
 
 impl std::fmt::Debug for DeviceAllocator {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("DeviceAllocator")
-            .field("backend", &self.site.backend().name())
-            .field("device", &self.site.device())
-            .field("policy", &self.arenas.directory().traits().name)
+            .field("backend", &self.base.site.backend().name())
+            .field("device", &self.base.site.device())
+            .field("policy", &self.base.arenas.directory().traits().name)
             .finish_non_exhaustive()
     }
 }
@@ -168,14 +158,14 @@ impl std::fmt::Debug for DeviceAllocator {
 impl Drop for DeviceAllocator {
     /// Gives everything back to the device that is not in the program's hands.
     fn drop(&mut self) {
-        let scopes = self.pools.abandon_scopes();
-        self.site.foreign().end(Arc::unwrap_or_clone(scopes));
-        self.history.record(&HistoryOptions::default());
+        let scopes = self.base.pools.abandon_scopes();
+        self.base.site.foreign().end(Arc::unwrap_or_clone(scopes));
+        self.base.history.record(&HistoryOptions::default());
         if let Err(error) = self.noticing(self.release.release_everything()) {
-            tracing::warn!(%error, device = %self.site.device(), "cached memory could not be given back");
+            tracing::warn!(%error, device = %self.base.site.device(), "cached memory could not be given back");
         }
-        self.exchange.imports().orphan();
-        edges::take_back(self.site.attention());
+        self.base.exchange.imports().orphan();
+        edges::take_back(self.base.site.attention());
     }
 }
 
@@ -188,81 +178,76 @@ impl DeviceAllocator {
         settings: &Settings,
         maker: &Maker,
     ) -> Result<Self> {
-        let site = Site::new(backend, device, map, foreign)?;
-        let absent = site.backend().virtual_memory().err();
-        if let Some(reason) = absent.filter(|_| settings.expandable_segments) {
+        let total_memory = backend.properties(device)?.total_memory;
+        let absent = backend.virtual_memory().err();
+        if let Some(reason) = absent.as_ref().filter(|_| settings.expandable_segments) {
             tracing::warn!(%reason, "expandable_segments is on and has no effect on this device");
         }
-        let policy = maker.make(settings, site.has_virtual_memory());
-        let base = Base::new(&site, settings, policy);
-        base.uncached.turn(!settings.caching);
-        base.hardened.configure(settings);
-        Ok(Self::on(&base))
+        let virtual_memory = absent.is_none();
+        // A program's code may panic here: nothing is lent yet.
+        let policy = maker.make(settings, virtual_memory);
+        let site = Site::new(backend, device, map, foreign, total_memory, virtual_memory);
+        let allocator = Self::on(Base::new(&site, settings, policy));
+        let allowed = allocator.base.holdings.lock().accounts.allowed();
+        allocator.base.arenas.refresh_ages(allowed);
+        allocator.base.uncached.turn(!settings.caching);
+        allocator.base.hardened.configure(settings);
+        Ok(allocator)
     }
 
-    fn on(base: &Base) -> Self {
-        let space = Arc::new(Space::new(base));
-        let provider = Arc::new(Provider::new(base, &space));
-        let release = Arc::new(Release::new(base, &space, &provider));
-        let reclaim = Arc::new(Reclaim::new(base, &provider, &release));
-        let sharing = Arc::new(Sharing::new(base, &space));
-        let sleep = Arc::new(Sleep::new(base, &provider, &release, &sharing));
+    fn on(base: Base) -> Self {
+        let space = Arc::new(Space::new(&base));
+        let provider = Arc::new(Provider::new(&base, &space));
+        let release = Arc::new(Release::new(&base, &space, &provider));
+        let reclaim = Arc::new(Reclaim::new(&base, &provider, &release));
+        let sharing = Arc::new(Sharing::new(&base, &space));
+        let sleep = Arc::new(Sleep::new(&base, &provider, &release, &sharing));
         Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            history: Arc::clone(&base.history),
-            pools: Arc::clone(&base.pools),
-            lifetimes: Arc::clone(&base.lifetimes),
-            hardened: Arc::clone(&base.hardened),
-            ladder: Ladder::new(base, &provider, &release, &reclaim),
-            uncached: Arc::clone(&base.uncached),
-            exchange: Arc::clone(&base.exchange),
+            ladder: Ladder::new(&base, &provider, &release, &reclaim),
             features: Features {
-                statistics: Statistics::new(base, &provider),
-                budgets: Budgets::new(base, &release),
-                limits: Limits::new(base),
-                wake: Wake::new(base, &space, &reclaim, &sleep),
+                statistics: Statistics::new(&base, &provider),
+                budgets: Budgets::new(&base, &release),
+                limits: Limits::new(&base),
+                wake: Wake::new(&base, &space, &reclaim, &sleep),
                 sleep,
                 sharing,
-                peers: Peers::new(base),
-                checkpoints: Checkpoints::new(base),
-                exact: ExactPlaces::new(base),
-                crossings: Arc::clone(&base.crossings),
-                observers: Arc::clone(&base.observers),
+                peers: Peers::new(&base),
+                checkpoints: Checkpoints::new(&base),
+                exact: ExactPlaces::new(&base),
             },
             release,
+            base,
         }
     }
 
     /// What it holds and may hold.
     pub(crate) fn holdings(&self) -> &Holdings {
-        &self.holdings
+        &self.base.holdings
     }
 
     /// Its arenas.
     pub(crate) fn arenas(&self) -> &Arenas {
-        &self.arenas
+        &self.base.arenas
     }
 
     /// Its history.
     pub(crate) fn history(&self) -> &History {
-        &self.history
+        &self.base.history
     }
 
     /// Its private pools.
     pub(crate) fn pools(&self) -> &PrivatePools {
-        &self.pools
+        &self.base.pools
     }
 
     /// What is neither the program's nor free.
     pub(crate) fn lifetimes(&self) -> &Lifetimes {
-        &self.lifetimes
+        &self.base.lifetimes
     }
 
     /// The hardened mode.
     pub(crate) fn hardened(&self) -> &Hardened {
-        &self.hardened
+        &self.base.hardened
     }
 
     /// What gives memory back.
@@ -272,22 +257,22 @@ impl DeviceAllocator {
 
     /// What came straight from the driver.
     pub(crate) fn uncached(&self) -> &Uncached {
-        &self.uncached
+        &self.base.uncached
     }
 
     /// What it has to do with other processes.
     pub(crate) fn exchange(&self) -> &Exchange {
-        &self.exchange
+        &self.base.exchange
     }
 
     /// Whom it tells and asks.
     pub(crate) fn observers(&self) -> &Observers {
-        &self.features.observers
+        &self.base.observers
     }
 
     /// Who is told of budgets.
     pub(crate) fn crossings(&self) -> &Crossings {
-        &self.features.crossings
+        &self.base.crossings
     }
 
     /// Its figures.
@@ -337,39 +322,39 @@ impl DeviceAllocator {
 
     /// Why the driver may not be called any more, if that is so.
     pub(crate) fn edge(&self) -> Option<Edge> {
-        self.site.edge()
+        self.base.site.edge()
     }
 
     /// The driver is never called again.
     pub(crate) fn abandon(&self) {
-        self.site.abandon();
+        self.base.site.abandon();
     }
 
     /// What the driver has free, if it says.
     pub(crate) fn device_free(&self) -> Option<u64> {
-        self.site.device_free()
+        self.base.site.device_free()
     }
 
     /// Looks at what an operation that called the driver came to: was it that the driver is unloading?
     pub(crate) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
-        self.site.noticing(outcome)
+        self.base.site.noticing(outcome)
     }
 
     /// What is wrong with `ptr`; `None` where it lies in no memory of this device.
     pub(crate) fn diagnose(&self, ptr: DevicePtr) -> Option<Problem> {
-        let around = self.uncached.diagnose(ptr);
-        around.or_else(|| self.arenas.diagnose(ptr, self.hardened.is_quarantined(ptr)))
+        let around = self.base.uncached.diagnose(ptr);
+        around.or_else(|| self.base.arenas.diagnose(ptr, self.base.hardened.is_quarantined(ptr)))
     }
 
     /// See [`Pools::end`](crate::allocator::Pools::end).
     pub(crate) fn end_pool(&self, id: PoolId, holder: Holder) -> Result<()> {
-        let (pool, scope) = self.pools.end_scope(id, holder)?;
-        self.site.foreign().end([scope]);
+        let (pool, scope) = self.base.pools.end_scope(id, holder)?;
+        self.base.site.foreign().end([scope]);
         if let Some((slot, use_count)) = pool {
-            self.lifetimes.end_reuse(slot);
-            self.history.tell_trackers();
+            self.base.lifetimes.end_reuse(slot);
+            self.base.history.tell_trackers();
             if use_count == 0 {
-                self.pools.forget_empty(Some(slot));
+                self.base.pools.forget_empty(Some(slot));
             }
         }
         Ok(())
@@ -377,13 +362,13 @@ impl DeviceAllocator {
 
     /// What decides under `settings`.
     pub(crate) fn policy(&self, settings: &Settings, maker: &Maker) -> Chosen {
-        maker.make(settings, self.site.has_virtual_memory())
+        maker.make(settings, self.base.site.has_virtual_memory())
     }
 
     /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
     pub(crate) fn leak(self) {
-        if self.site.edge() != Some(Edge::Forked) {
-            edges::take_back(self.site.attention());
+        if self.base.site.edge() != Some(Edge::Forked) {
+            edges::take_back(self.base.site.attention());
         }
         std::mem::forget(self);
     }
@@ -391,9 +376,9 @@ impl DeviceAllocator {
     /// Takes memory for `sizes` into a pool, so that as many requests of these sizes for `stream`, made while all
     /// are live, need nothing from the device.
     pub(crate) fn prime_pool(&self, id: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
-        let calls = self.site.calls();
-        let visit = self.pools.visit(id, false)?;
-        let call = self.history.begin_call(Some(stream), RecordContext::State)?;
+        let calls = self.base.site.calls();
+        let visit = self.base.pools.visit(id, false)?;
+        let call = self.base.history.begin_call(Some(stream), RecordContext::State)?;
         let mut taken = Vec::with_capacity(sizes.len());
         let mut outcome = Ok(());
         for bytes in sizes.iter().filter(|bytes| **bytes > 0) {
@@ -407,12 +392,12 @@ impl DeviceAllocator {
             }
         }
         for ptr in taken {
-            if let Some(at) = self.site.map().get(ptr) {
-                self.lifetimes.free_in(ptr, at, &call);
+            if let Some(at) = self.base.site.map().get(ptr) {
+                self.base.lifetimes.free_in(ptr, at, &call);
             }
         }
         drop(call);
-        self.history.deliver(&calls);
+        self.base.history.deliver(&calls);
         outcome
     }
 
@@ -424,17 +409,17 @@ impl DeviceAllocator {
         stream: Stream,
         call: &Call<'_>,
     ) -> Result<DevicePtr> {
-        if bytes >= crate::base::round::EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.site.backend().label() });
+        if bytes >= EXABYTE {
+            return Err(AllocError::MoreThanAnExabyte { label: self.base.site.backend().label() });
         }
-        let (arena, state) = match self.arenas.enter(pool.slot, stream) {
+        let (arena, state) = match self.base.arenas.enter(pool.slot, stream) {
             Some(entered) => entered,
             None => self.enter_slowly(pool, stream)?,
         };
-        let mut state = self.arenas.attended(state, call);
+        let mut state = self.base.arenas.attended(state, call);
         state.settle();
-        let (request, found) = if self.site.attention().has(Reason::HARDENED) {
-            let request = self.hardened.request(&state, bytes);
+        let (request, found) = if self.base.site.attention().has(Reason::HARDENED) {
+            let request = self.base.hardened.request(&state, bytes);
             // What is free is protected then, and could be reached in a view.
             (request, state.find(&request))
         } else {
@@ -442,7 +427,7 @@ impl DeviceAllocator {
             (request, state.find_remembered(&request))
         };
         match found {
-            Some(block) => Ok(state.hand_out(self.site.map(), block, &request)),
+            Some(block) => Ok(state.hand_out(self.base.site.map(), block, &request)),
             None => {
                 drop(state);
                 self.ladder.climb(arena, &request, call)
@@ -456,9 +441,9 @@ impl DeviceAllocator {
         let mut made_room = false;
         loop {
             // The table of likely arenas may have had no place for it. That is no reason to wait for others.
-            let arena = match self.arenas.directory().of_stream(pool.slot, stream) {
+            let arena = match self.base.arenas.directory().of_stream(pool.slot, stream) {
                 Some(arena) => arena,
-                None => match self.arenas.arena_for(pool, stream) {
+                None => match self.base.arenas.arena_for(pool, stream) {
                     Err(AllocError::Limit(_)) if !made_room => {
                         made_room = true;
                         self.forget_unused_pools();
@@ -476,7 +461,7 @@ impl DeviceAllocator {
 
     /// Pools that nobody uses any more give their memory and their arenas up.
     fn forget_unused_pools(&self) {
-        let call = Call { capturing: self.lifetimes.thread_captures(), ..Call::PLAIN };
+        let call = Call { capturing: self.base.lifetimes.thread_captures(), ..Call::PLAIN };
         if let Err(error) = self.release.release(Flush::Unused, &call) {
             tracing::warn!(%error, "not all memory of unused pools could be given back");
         }
@@ -486,21 +471,21 @@ impl DeviceAllocator {
     #[inline(always)]
     pub(crate) fn malloc(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
         if bytes >= EXABYTE {
-            return Err(AllocError::MoreThanAnExabyte { label: self.site.backend().label() });
+            return Err(AllocError::MoreThanAnExabyte { label: self.base.site.backend().label() });
         }
-        if self.site.attention().concerns_requests()
+        if self.base.site.attention().concerns_requests()
             && let Some(outcome) = self.look_closer(bytes, stream)
         {
             return outcome;
         }
         // The short way: from the default pool, with nothing to look at besides.
-        let (arena, mut state) = match self.arenas.enter(PoolSlot::DEFAULT, stream) {
+        let (arena, mut state) = match self.base.arenas.enter(PoolSlot::DEFAULT, stream) {
             Some(entered) => entered,
             None => self.enter_slowly(&ArenaPool::DEFAULT, stream)?,
         };
-        match state.malloc(self.site.map(), bytes) {
+        match state.malloc(self.base.site.map(), bytes) {
             Some(ptr) => {
-                self.arenas.leave(state);
+                self.base.arenas.leave(state);
                 Ok(ptr)
             }
             None => self.miss(arena, state, bytes),
@@ -517,54 +502,54 @@ impl DeviceAllocator {
     /// `None` where pending frees were all there was to look at, and the short way will do.
     #[cold]
     fn look_closer(&self, bytes: u64, stream: Stream) -> Option<Result<DevicePtr>> {
-        if self.site.attention().only_pending() {
-            return self.site.noticing(self.lifetimes.drain_if_due(&Call::PLAIN)).err().map(Err);
+        if self.base.site.attention().only_pending() {
+            return self.base.site.noticing(self.base.lifetimes.drain_if_due(&Call::PLAIN)).err().map(Err);
         }
         Some(self.malloc_attentively(bytes, stream))
     }
 
     fn malloc_attentively(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
-        if let Some(edge) = self.site.edge() {
+        if let Some(edge) = self.base.site.edge() {
             return Err(edge.refusal());
         }
-        if self.site.attention().has(Reason::UNCACHED) {
-            return self.site.noticing(self.uncached.malloc(bytes));
+        if self.base.site.attention().has(Reason::UNCACHED) {
+            return self.base.site.noticing(self.base.uncached.malloc(bytes));
         }
-        self.history.make_room();
-        let calls = self.site.calls();
-        let call = self.site.noticing(self.history.begin_call(Some(stream), RecordContext::State))?;
+        self.base.history.make_room();
+        let calls = self.base.site.calls();
+        let call = self.base.site.noticing(self.base.history.begin_call(Some(stream), RecordContext::State))?;
         let outcome = self.malloc_in(bytes, stream, &call);
         if let Ok(ptr) = outcome
-            && self.site.attention().has(Reason::HARDENED)
+            && self.base.site.attention().has(Reason::HARDENED)
         {
-            self.hardened.arm(ptr, bytes, stream, &call);
+            self.base.hardened.arm(ptr, bytes, stream, &call);
         }
         drop(call);
-        self.history.deliver(&calls);
-        self.hardened.arrived(outcome, &calls)
+        self.base.history.deliver(&calls);
+        self.base.hardened.arrived(outcome, &calls)
     }
 
     fn malloc_in(&self, bytes: u64, stream: Stream, call: &Call<'_>) -> Result<DevicePtr> {
         if call.capturing {
-            self.lifetimes.reuse_joined(stream);
+            self.base.lifetimes.reuse_joined(stream);
         } else {
-            self.site.noticing(self.lifetimes.drain_if_due(call))?;
+            self.base.site.noticing(self.base.lifetimes.drain_if_due(call))?;
         }
-        let visit = self.site.noticing(self.pools.route(stream, call.capturing))?;
+        let visit = self.base.site.noticing(self.base.pools.route(stream, call.capturing))?;
         self.malloc_from(&visit.pool, bytes, stream, call)
     }
 
     /// Whether a free has to go the longer way, [`free_attentively`](Self::free_attentively).
     #[inline(always)]
     pub(crate) fn looks_at_frees(&self) -> bool {
-        self.site.attention().concerns_frees()
+        self.base.site.attention().concerns_frees()
     }
 
     /// Takes back the block at `ptr`, which the address map says is at `location`. `false` where that is
     /// not, or no longer, a block in the program's hands.
     #[inline]
     pub(crate) fn free(&self, ptr: DevicePtr, location: Location) -> bool {
-        let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
+        let Some(arena) = self.base.arenas.directory().get(location.arena) else { return false };
         let mut state = arena.lock_shortly();
         let Some(found) = state.blocks.get(location.block).filter(|block| block.is_handed_out_at(ptr.0))
         else {
@@ -572,28 +557,28 @@ impl DeviceAllocator {
         };
         let block = location.block;
         if found.uses == NO_USES {
-            state.free_unused(self.site.map(), block);
-            self.arenas.leave(state);
+            state.free_unused(self.base.site.map(), block);
+            self.base.arenas.leave(state);
         } else {
-            let uses = state.free_and_wait(self.site.map(), block);
-            let _named = self.lifetimes.name(&uses);
-            self.arenas.leave(state);
-            self.lifetimes.wait_for_all(uses, Waiting { arena: location.arena, block });
+            let uses = state.free_and_wait(self.base.site.map(), block);
+            let _named = self.base.lifetimes.name(&uses);
+            self.base.arenas.leave(state);
+            self.base.lifetimes.wait_for_all(uses, Waiting { arena: location.arena, block });
         }
         true
     }
 
     /// [`free`](Self::free) for programs that record contexts or capture, and for hardened mode.
     pub(crate) fn free_attentively(&self, ptr: DevicePtr, location: Location, calls: &Calls<'_>) -> bool {
-        self.history.make_room();
-        let call = self.history.begin_free(RecordContext::All, calls);
-        let freed = if self.site.attention().has(Reason::HARDENED) {
-            self.hardened.free(ptr, location, &call)
+        self.base.history.make_room();
+        let call = self.base.history.begin_free(RecordContext::All, calls);
+        let freed = if self.base.site.attention().has(Reason::HARDENED) {
+            self.base.hardened.free(ptr, location, &call)
         } else {
-            self.lifetimes.free_in(ptr, location, &call)
+            self.base.lifetimes.free_in(ptr, location, &call)
         };
         drop(call);
-        self.history.deliver(calls);
+        self.base.history.deliver(calls);
         freed
     }
 }

@@ -74,8 +74,7 @@ impl Drop for Attended<'_> {
 
 impl Arenas {
     pub(super) fn new(site: &Site, holdings: &Arc<Holdings>, policy: Chosen) -> Self {
-        let ages = policy.garbage_threshold(holdings.lock().accounts.allowed()).is_some();
-        let template = Template { policy, ages, history: HistoryTemplate::default() };
+        let template = Template { policy, ages: false, history: HistoryTemplate::default() };
         Self {
             site: site.clone(),
             holdings: Arc::clone(holdings),
@@ -163,12 +162,11 @@ impl Arenas {
         work(&mut peaks, &mut arenas)
     }
 
-    /// Ages are counted only while garbage collection can happen.
+    /// Ages are counted only while garbage collection can happen. Asks the policy, which may be a program's, without a lock.
     pub(super) fn refresh_ages(&self, allowed: Option<u64>) {
-        let ages = self.directory.with_template(|template| {
-            template.ages = template.policy.garbage_threshold(allowed).is_some();
-            template.ages
-        });
+        let policy = self.directory.with_template(|template| template.policy.clone());
+        let ages = policy.garbage_threshold(allowed).is_some();
+        self.directory.with_template(|template| template.ages = ages);
         for arena in self.directory.all() {
             arena.lock().ages = ages;
         }
@@ -340,7 +338,7 @@ impl Arenas {
         // Only this thread takes from the line now.
         let mut line = (0..).map_while(|place| self.directory.retired_in_line(pool.slot, place)).peekable();
         if line.peek().is_some()
-            && !self.site.may_be_captured(stream)
+            && !self.site.may_be_capturing(stream)
             && let Some(arena) = line.find(|arena| self.adopt(arena, stream))
         {
             return Ok(arena);

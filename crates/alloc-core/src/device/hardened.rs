@@ -142,7 +142,7 @@ impl Hardened {
         }
     }
 
-    /// [`free_in`](Self::free_in) that poisons the block and holds it back. May block.
+    /// [`Lifetimes::free_in`] that poisons the block and holds it back. May block.
     pub(super) fn free(&self, ptr: DevicePtr, location: Location, call: &Call<'_>) -> bool {
         let _blocks = self.arenas.in_transit();
         let Some(arena) = self.arenas.directory().get(location.arena) else { return false };

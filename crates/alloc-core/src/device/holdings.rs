@@ -34,10 +34,10 @@ pub(super) struct DeviceState {
     /// Other devices that reach its memory.
     pub(super) peers: SmallVec<[DeviceIndex; 4]>,
     pub(super) counters: DeviceCounters,
-    pub(super) registrations: Registrations,
+    next_registration: u32,
     pub(super) max_split_size: i64,
     /// Reserve classes by stream handle.
-    pub(super) reserve_classes: FxHashMap<u64, String>,
+    reserve_classes: FxHashMap<u64, String>,
     pub(super) history: Recorder,
     /// How history is recorded; `None` while it is off.
     pub(super) recording: Option<Recording>,
@@ -51,7 +51,7 @@ impl DeviceState {
             regions: Regions::default(),
             peers: SmallVec::new(),
             counters: DeviceCounters::default(),
-            registrations: Registrations::default(),
+            next_registration: 0,
             max_split_size: i64::try_from(settings.max_split_size).unwrap_or(-1),
             reserve_classes: FxHashMap::default(),
             history: Recorder::default(),
@@ -59,9 +59,21 @@ impl DeviceState {
         }
     }
 
+    /// The number of a new segment: they count in the order in which they come.
+    pub(super) fn register(&mut self) -> u32 {
+        let registration = self.next_registration;
+        self.next_registration += 1;
+        registration
+    }
+
+    /// The stream's reserve class.
+    pub(super) fn reserve_class(&self, stream: Stream) -> Option<&String> {
+        self.reserve_classes.get(&stream.raw)
+    }
+
     /// What the stream's reserve class says about a growable segment, on a device with `total` bytes.
     pub(super) fn class_reserve(&self, stream: Stream, total: u64) -> Option<u64> {
-        let class = self.reserve_classes.get(&stream.raw)?;
+        let class = self.reserve_class(stream)?;
         let sizes = &self.settings.expandable_segments_reserve_by_class;
         sizes.iter().find(|(name, _)| name == class).map(|(_, size)| size.bytes(total))
     }
@@ -78,18 +90,6 @@ fn bytes_of(total: u64, fraction: f64) -> u64 {
     bytes
 }
 
-/// Numbers of segments, in the order in which they came.
-#[derive(Debug, Default)]
-pub(super) struct Registrations(u32);
-
-impl Registrations {
-    pub(super) fn take(&mut self) -> u32 {
-        let number = self.0;
-        self.0 += 1;
-        number
-    }
-}
-
 /// Bytes that are to be taken for a pool: counted as held until they are settled, or this is dropped.
 pub(super) struct Intent<'a> {
     holdings: &'a Holdings,
@@ -100,11 +100,6 @@ pub(super) struct Intent<'a> {
 }
 
 impl<'a> Intent<'a> {
-    /// For bytes that were admitted.
-    pub(super) fn admitted(holdings: &'a Holdings, pool: PoolId, bytes: u64) -> Self {
-        Self { holdings, pool, bytes, at_most: bytes }
-    }
-
     /// Whether they do for `bytes`, which is what will be taken: more is admitted as far as limits allow.
     pub(super) fn covers(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.bytes);
@@ -143,7 +138,7 @@ pub(crate) struct Holdings {
     site: Site,
     state: Mutex<DeviceState>,
     observers: Arc<Observers>,
-    /// Budgets were ever set, or somebody is to be told of them: a miss without budgets asks nothing more.
+    /// Budgets or spill hooks were ever set, or somebody is to be told of budgets: a miss without them asks nothing more.
     has_budgets: AtomicBool,
 }
 
@@ -269,6 +264,7 @@ impl Holdings {
         self.state.lock().regions.iter().next().is_some()
     }
 
+    /// A tenant's spill hook came to this.
     pub(super) fn note_spill(&self, pool: PoolId, freed: u64) {
         let mut state = self.state.lock();
         if let Some(tenant) = state.accounts.tenant_of_mut(pool) {
@@ -277,6 +273,7 @@ impl Holdings {
         }
     }
 
+    /// Other processes need these granules no more.
     pub(super) fn end_export(&self, granules: &[Piece]) {
         let ended = self.state.lock().regions.end_export(granules);
         // Descriptors are closed without a lock.
@@ -294,7 +291,8 @@ impl Holdings {
         }
     }
 
-    pub(super) fn held_by(&self, pool: PoolId) -> u64 {
+    /// Bytes that a pool has reserved.
+    pub(super) fn reserved_by(&self, pool: PoolId) -> u64 {
         self.state.lock().accounts.of_pool(pool).all.current.unsigned_abs()
     }
 }

@@ -208,7 +208,7 @@ impl Provider {
             if oversize {
                 counters.oversize_segments.increase(1);
             }
-            device.registrations.take()
+            device.register()
         };
         state.history.record(Action::SegmentAlloc, base.0, bytes);
         let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::Fixed);

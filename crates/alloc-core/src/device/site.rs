@@ -31,12 +31,12 @@ impl Site {
         device: DeviceIndex,
         map: Arc<AddressMap>,
         foreign: Arc<Foreign>,
-    ) -> Result<Self> {
-        let total_memory = backend.properties(device)?.total_memory;
-        let virtual_memory = backend.virtual_memory().is_ok();
+        total_memory: u64,
+        virtual_memory: bool,
+    ) -> Self {
         let attention = edges::lend(backend.id());
         let unit = Arc::default();
-        Ok(Self { backend, device, map, foreign, total_memory, virtual_memory, attention, unit })
+        Self { backend, device, map, foreign, total_memory, virtual_memory, attention, unit }
     }
 
     pub(super) fn backend(&self) -> &Arc<dyn Backend> {
@@ -85,17 +85,17 @@ impl Site {
     }
 
     /// Why the driver may not be called any more, if that is so.
-    pub(crate) fn edge(&self) -> Option<Edge> {
+    pub(super) fn edge(&self) -> Option<Edge> {
         self.attention.edge()
     }
 
     /// The driver is never called again.
-    pub(crate) fn abandon(&self) {
+    pub(super) fn abandon(&self) {
         self.attention.set(Reason::DRIVER_GONE, true);
     }
 
     /// Looks at what an operation that called the driver came to: was it that the driver is unloading?
-    pub(crate) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
+    pub(super) fn noticing<T>(&self, outcome: Result<T>) -> Result<T> {
         if let Err(AllocError::Backend(error)) = &outcome {
             edges::notice(self.attention, &*self.backend, error);
         }
@@ -123,7 +123,8 @@ impl Site {
         self.capture_of(stream).is_some()
     }
 
-    /// Whether a stream is not known not to be captured. Calls the driver.
+    /// Whether a stream is not known not to be captured, whoever began that. It cannot wait for work outside then, and trying
+    /// would break the capture. Calls the driver.
     pub(super) fn may_be_capturing(&self, stream: Stream) -> bool {
         !matches!(self.capture_id(stream), Ok(None))
     }
@@ -150,19 +151,8 @@ impl Site {
         SegmentEvent { change, device: self.device, pool, stream: shown(stream), addr, bytes, growable }
     }
 
-    /// Whether `stream` may be recording its work into a graph, whoever began that. It cannot wait for work outside
-    /// then, and trying would break the capture.
-    pub(super) fn may_be_captured(&self, stream: Stream) -> bool {
-        let Ok(capture) = self.backend.capture() else { return false };
-        let status = named(stream).and_then(|stream| capture.status(stream));
-        if status.is_err() {
-            self.backend.clear_error();
-        }
-        status != Ok(CaptureStatus::None)
-    }
-
     /// What the driver has free, if it says.
-    pub(crate) fn device_free(&self) -> Option<u64> {
+    pub(super) fn device_free(&self) -> Option<u64> {
         self.backend.memory_info(self.device).ok().map(|memory| memory.free)
     }
 }

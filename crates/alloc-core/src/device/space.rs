@@ -32,6 +32,15 @@ pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
     !base.is_null() && AddressMap::can_hold(base) && last.is_some_and(AddressMap::can_hold)
 }
 
+/// Where granules lie that are mapped side by side from `base` on, and their bytes.
+pub(super) fn side_by_side(base: u64, granules: &[Granule]) -> impl Iterator<Item = (u64, u64)> {
+    granules.iter().scan(base, |at, granule| {
+        let here = *at;
+        *at += granule.bytes;
+        Some((here, granule.bytes))
+    })
+}
+
 /// The address space of a device.
 pub(super) struct Space {
     site: Site,
@@ -44,16 +53,19 @@ pub(super) struct Space {
     retrying: Mutex<()>,
 }
 
-/// Where granules lie that are mapped side by side from `base` on, and their bytes.
-pub(super) fn side_by_side(base: u64, granules: &[Granule]) -> impl Iterator<Item = (u64, u64)> {
-    granules.iter().scan(base, |at, granule| {
-        let here = *at;
-        *at += granule.bytes;
-        Some((here, granule.bytes))
-    })
-}
-
 impl Space {
+    pub(super) fn new(base: &Base) -> Self {
+        Self {
+            site: base.site.clone(),
+            holdings: Arc::clone(&base.holdings),
+            arenas: Arc::clone(&base.arenas),
+            observers: Arc::clone(&base.observers),
+            exchange: Arc::clone(&base.exchange),
+            supply: Arc::clone(&base.supply),
+            retrying: Mutex::new(Rank::Synchronisation, ()),
+        }
+    }
+
     /// The physical memory of granules.
     pub(super) fn handles(&self, state: &ArenaState, granules: &[Granule]) -> Vec<PhysicalHandle> {
         let device = self.holdings.lock();
@@ -149,20 +161,6 @@ impl Space {
             }
         }
     }
-}
-
-impl Space {
-    pub(super) fn new(base: &Base) -> Self {
-        Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            observers: Arc::clone(&base.observers),
-            exchange: Arc::clone(&base.exchange),
-            supply: Arc::clone(&base.supply),
-            retrying: Mutex::new(Rank::Synchronisation, ()),
-        }
-    }
 
     /// Reserves address space for a new growable segment; `false` where it would be too small for the
     /// request.
@@ -218,7 +216,7 @@ impl Space {
         let mut state = arena.lock();
         let (region, registration) = {
             let mut device = self.holdings.lock();
-            (device.regions.add(base, bytes, granule), device.registrations.take())
+            (device.regions.add(base, bytes, granule), device.register())
         };
         let origin = Origin::Growable { region, granule };
         let segment = Segment::new(base, bytes, registration, request.tier, origin);

@@ -251,7 +251,7 @@ impl Sharing {
         }
         let bytes =
             self.site.backend().address_range(ptr).inspect_err(|_| self.site.backend().clear_error())?.bytes;
-        let registration = self.holdings.lock().registrations.take();
+        let registration = self.holdings.lock().register();
         let place = Place::Fixed { base: ptr.0, bytes, registration };
         let memory = self.export(ptr, &place)?;
         let share = Arc::new(self.exchange.describe(ptr, bytes, &place, memory)?);

@@ -57,19 +57,19 @@ pub(crate) struct Sleep {
 }
 
 /// Granules of one segment that go to sleep, or wake, together.
-pub(in crate::device) struct Run {
-    pub(in crate::device) segment: SegmentId,
-    pub(in crate::device) region: RegionId,
-    pub(in crate::device) granule: u64,
-    pub(in crate::device) range: Range<u64>,
-    pub(in crate::device) tier: Tier,
-    pub(in crate::device) stream: Stream,
-    pub(in crate::device) handles: Vec<PhysicalHandle>,
+pub(super) struct Run {
+    pub(super) segment: SegmentId,
+    pub(super) region: RegionId,
+    pub(super) granule: u64,
+    pub(super) range: Range<u64>,
+    pub(super) tier: Tier,
+    pub(super) stream: Stream,
+    pub(super) handles: Vec<PhysicalHandle>,
 }
 
 impl Run {
     /// Publishes that a thread is changing these granules.
-    pub(in crate::device) fn take(
+    pub(super) fn take(
         state: &ArenaState,
         device: &mut DeviceState,
         segment: SegmentId,
@@ -90,17 +90,17 @@ impl Run {
     }
 
     /// Its blocks become what its granules are now.
-    pub(in crate::device) fn follow(&self, state: &mut ArenaState, device: &DeviceState) {
+    pub(super) fn follow(&self, state: &mut ArenaState, device: &DeviceState) {
         if let Some(region) = device.regions.get(self.region) {
             state.follow(self.segment, region, &self.range);
         }
     }
 
-    pub(in crate::device) fn at(&self) -> DevicePtr {
+    pub(super) fn at(&self) -> DevicePtr {
         DevicePtr(self.range.start)
     }
 
-    pub(in crate::device) fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.range.end - self.range.start
     }
 }
@@ -185,9 +185,9 @@ impl Sleep {
         if known_to_graphs {
             self.release.synchronise_pending(&call)?;
         } else {
-            let before = self.holdings.held_by(pool.id);
+            let before = self.holdings.reserved_by(pool.id);
             let released = self.release.release(Flush::InUse(pool.slot), &call);
-            report.uncached += before.saturating_sub(self.holdings.held_by(pool.id));
+            report.uncached += before.saturating_sub(self.holdings.reserved_by(pool.id));
             released?;
         }
         report.kept.extend(self.fixed_memory(pool));
@@ -202,7 +202,7 @@ impl Sleep {
     }
 
     /// Waits until no other thread puts the pool to sleep or wakes it.
-    pub(in crate::device) fn claim(&self, pool: &Sleeper) -> Result<Claim<'_, PoolSlot>> {
+    pub(super) fn claim(&self, pool: &Sleeper) -> Result<Claim<'_, PoolSlot>> {
         self.claims.take(pool.slot).ok_or_else(|| {
             AllocError::Sleep(format!(
                 "pool {} is being put to sleep or woken by the call that this one is made from, or by another thread \
@@ -212,7 +212,7 @@ impl Sleep {
         })
     }
 
-    pub(in crate::device) fn begin_uncaptured(&self) -> Result<Call<'_>> {
+    pub(super) fn begin_uncaptured(&self) -> Result<Call<'_>> {
         let call = self.history.begin_call(None, RecordContext::All)?;
         self.refuse_capture()?;
         Ok(call)

@@ -206,7 +206,7 @@ impl Wake {
         if !self.holdings.admit_waking(pool.id, run.bytes()) {
             return Ok(None);
         }
-        let intent = Intent::admitted(&self.holdings, pool.id, run.bytes());
+        let intent = Intent::up_to(&self.holdings, pool.id, run.bytes(), run.bytes());
         self.space.retry_leftovers();
         let count = (run.bytes() / run.granule) as usize;
         match region::back(&**self.site.backend(), vm, &backing, run.at(), count, calls) {

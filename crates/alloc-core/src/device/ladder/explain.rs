@@ -236,7 +236,7 @@ impl Explainer {
 
     /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
     /// figures about processes.
-    pub(in crate::device) fn explain(
+    pub(super) fn explain(
         &self,
         slot: PoolSlot,
         stream: Stream,
@@ -275,7 +275,7 @@ impl Explainer {
             let pool_limit = refused(Shortage::Pool);
             let kept_for_others = refused(Shortage::Guarantees).map(|_| state.accounts.kept_for_others(pool));
             let tenant = tenant_report(&state.accounts, pool, refused(Shortage::Tenant).is_some());
-            let reserve_class = state.reserve_classes.get(&stream.raw).cloned();
+            let reserve_class = state.reserve_class(stream).cloned();
             let class_reserve = state.class_reserve(stream, self.site.total_memory());
             let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.site.total_memory(), u64::MAX));
             let reserve = self.supply.reservation(reserve, request.segment_bytes).0;

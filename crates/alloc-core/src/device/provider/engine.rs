@@ -135,7 +135,7 @@ impl Engine<GranuleMemory> for Provider {
             device.regions.show(side_by_side(base.0, granules));
             device.counters.device_alloc += 1;
             device.counters.granules_moved += i64::try_from(granules.len()).unwrap_or(i64::MAX);
-            device.registrations.take()
+            device.register()
         };
         let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::View);
         segment.context = state.history.call();
