@@ -6,7 +6,7 @@ mod conformance;
 mod demo;
 mod devices;
 mod estimate;
-mod export;
+pub(crate) mod export;
 mod inspect;
 mod man;
 mod min_capacity;
@@ -18,6 +18,7 @@ mod whatif;
 
 use crate::console;
 use crate::failure::Failure;
+use crate::workload::WorkloadArgs;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -32,6 +33,14 @@ use std::process::ExitCode;
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+
+    /// What the user calls this program.
+    #[arg(skip)]
+    program: String,
+
+    /// What leads this executable to the command, before its own words.
+    #[arg(skip)]
+    lead: Vec<String>,
 }
 
 impl Cli {
@@ -39,8 +48,32 @@ impl Cli {
     ///
     /// # Errors
     /// It is not one, or asks for help.
-    pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        Self::from_arg_matches(&command().try_get_matches_from(args)?)
+    pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        let mut cli = Self::from_arg_matches(&command().try_get_matches_from(words)?)?;
+        cli.program =
+            words.first().map_or_else(|| "granule".into(), |word| word.to_string_lossy().into_owned());
+        Ok(cli)
+    }
+
+    /// The same where the executable is another, which `lead` leads to the command.
+    #[must_use]
+    pub(crate) fn behind(self, lead: &[String]) -> Self {
+        Self { lead: lead.to_vec(), ..self }
+    }
+
+    /// The recording that the command reads, where it reads one.
+    pub(crate) fn workload(&mut self) -> Option<&mut WorkloadArgs> {
+        match self.command.as_mut()? {
+            Command::Replay(args) => Some(&mut args.workload),
+            Command::MinCapacity(args) => Some(&mut args.workload),
+            Command::Plan(args) => Some(&mut args.workload),
+            Command::Inspect(args) => Some(&mut args.workload),
+            Command::Check(args) => Some(&mut args.workload),
+            Command::Whatif(args) => Some(&mut args.workload),
+            Command::Report(args) => Some(&mut args.workload),
+            Command::Export(args) => Some(&mut args.workload),
+            _ => None,
+        }
     }
 
     /// What is logged where the environment does not say it. A conformance run makes calls fail on purpose: its
@@ -161,7 +194,7 @@ impl Outcome {
 /// Runs what the command line asks for; results go to `out`, everything else to standard error.
 pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
     match &cli.command {
-        None => demo::run(out),
+        None => demo::run(&cli.program, out),
         Some(Command::Replay(args)) => replay::run(args, out),
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
         Some(Command::Plan(args)) => plan::run(args, out),
@@ -172,7 +205,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::Estimate(args)) => estimate::run(args, out),
         Some(Command::Record(args)) => record::run(args, out),
         Some(Command::Export(args)) => export::run(args, out),
-        Some(Command::Conformance(args)) => conformance::run(args, out),
+        Some(Command::Conformance(args)) => conformance::run(args, &cli.lead, out),
         Some(Command::Devices(args)) => devices::run(args, out),
         Some(Command::Completions(args)) => completions::run(args, out),
         Some(Command::Man(args)) => man::run(args, out),
