@@ -7,6 +7,7 @@
 //!
 //! Time is counted in the history's entries: 0 is before the first, and what entry `n` did holds from `n + 1` on.
 
+pub mod curve;
 pub mod inspect;
 pub mod layout;
 pub mod rules;

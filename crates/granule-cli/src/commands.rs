@@ -9,7 +9,7 @@ mod demo;
 mod devices;
 mod estimate;
 #[cfg(feature = "full")]
-mod export;
+pub(crate) mod export;
 mod inspect;
 mod left_out;
 #[cfg(feature = "full")]
@@ -23,6 +23,7 @@ mod whatif;
 
 use crate::console;
 use crate::failure::Failure;
+use crate::workload::WorkloadArgs;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -38,6 +39,14 @@ use tracing_subscriber::filter::LevelFilter;
 pub(crate) struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+
+    /// What the user calls this program.
+    #[arg(skip)]
+    program: String,
+
+    /// What leads this executable to the command, before its own words.
+    #[arg(skip)]
+    lead: Vec<String>,
 }
 
 impl Cli {
@@ -45,9 +54,35 @@ impl Cli {
     ///
     /// # Errors
     /// It is not one, or asks for help.
-    pub(crate) fn read(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let matches = command().try_get_matches_from(args);
-        Self::from_arg_matches(&matches.map_err(|error| left_out::explain(error, left_out::NAMES))?)
+    pub(crate) fn read(words: &[OsString]) -> Result<Self, clap::Error> {
+        let matches = command().try_get_matches_from(words);
+        let matches = matches.map_err(|error| left_out::explain(error, left_out::NAMES))?;
+        let mut cli = Self::from_arg_matches(&matches)?;
+        cli.program =
+            words.first().map_or_else(|| "granule".into(), |word| word.to_string_lossy().into_owned());
+        Ok(cli)
+    }
+
+    /// The same where the executable is another, which `lead` leads to the command.
+    #[must_use]
+    pub(crate) fn behind(self, lead: &[String]) -> Self {
+        Self { lead: lead.to_vec(), ..self }
+    }
+
+    /// The recording that the command reads, where it reads one.
+    pub(crate) fn workload(&mut self) -> Option<&mut WorkloadArgs> {
+        match self.command.as_mut()? {
+            Command::Replay(args) => Some(&mut args.workload),
+            Command::MinCapacity(args) => Some(&mut args.workload),
+            Command::Plan(args) => Some(&mut args.workload),
+            Command::Inspect(args) => Some(&mut args.workload),
+            Command::Check(args) => Some(&mut args.workload),
+            Command::Whatif(args) => Some(&mut args.workload),
+            Command::Report(args) => Some(&mut args.workload),
+            #[cfg(feature = "full")]
+            Command::Export(args) => Some(&mut args.workload),
+            _ => None,
+        }
     }
 
     /// What is logged where the environment does not say it. A conformance run makes calls fail on purpose: its
@@ -179,7 +214,7 @@ impl Outcome {
 /// Runs what the command line asks for; results go to `out`, everything else to standard error.
 pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
     match &cli.command {
-        None => demo::run(out),
+        None => demo::run(&cli.program, out),
         Some(Command::Replay(args)) => replay::run(args, out),
         Some(Command::MinCapacity(args)) => min_capacity::run(args, out),
         Some(Command::Plan(args)) => plan::run(args, out),
@@ -192,7 +227,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         #[cfg(feature = "full")]
         Some(Command::Export(args)) => export::run(args, out),
         #[cfg(feature = "full")]
-        Some(Command::Conformance(args)) => conformance::run(args, out),
+        Some(Command::Conformance(args)) => conformance::run(args, &cli.lead, out),
         Some(Command::Devices(args)) => devices::run(args, out),
         #[cfg(feature = "full")]
         Some(Command::Completions(args)) => completions::run(args, out),

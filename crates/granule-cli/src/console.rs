@@ -1,9 +1,82 @@
-//! What people see besides results: messages and progress, all on standard error.
+//! What people see besides results: messages and progress, on standard error or for whoever listens.
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::cell::RefCell;
 use std::fmt::Display;
 use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+thread_local! {
+    /// Who is told instead of standard error.
+    static LISTENER: RefCell<Option<Arc<Listener>>> = const { RefCell::new(None) };
+}
+
+/// Hears what a command says while it works, for programs that have no terminal.
+#[derive(Debug, Default)]
+pub struct Listener {
+    said: Mutex<Vec<Message>>,
+    bar: Mutex<Option<ProgressBar>>,
+}
+
+/// Something that a command says beside its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// `note`, `warning` or `hint`.
+    pub kind: &'static str,
+    /// What it says.
+    pub text: String,
+}
+
+/// How far a command is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What it does.
+    pub what: String,
+    /// Of the unit, how many are done.
+    pub done: u64,
+    /// How many there are; `None` where that is not known.
+    pub total: Option<u64>,
+}
+
+impl Listener {
+    /// What was said since the last call.
+    pub fn messages(&self) -> Vec<Message> {
+        std::mem::take(&mut *self.said.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How far the work is that began last and has not ended.
+    pub fn progress(&self) -> Option<Progress> {
+        let bar = self.bar.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        (!bar.is_finished()).then(|| Progress {
+            what: bar.message(),
+            done: bar.position(),
+            total: bar.length(),
+        })
+    }
+
+    /// Does work on this thread and hears what it says.
+    pub(crate) fn during<T>(self: &Arc<Self>, work: impl FnOnce() -> T) -> T {
+        let before = LISTENER.replace(Some(Arc::clone(self)));
+        let done = work();
+        LISTENER.set(before);
+        done
+    }
+
+    fn say(&self, kind: &'static str, text: String) {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner).push(Message { kind, text });
+    }
+
+    /// The bar is drawn by whoever listens, if at all.
+    fn follow(&self, bar: &ProgressBar) {
+        bar.set_draw_target(ProgressDrawTarget::hidden());
+        *self.bar.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+    }
+}
+
+fn listener() -> Option<Arc<Listener>> {
+    LISTENER.with_borrow(Clone::clone)
+}
 
 /// Columns that help is made to fit, and what goes to no terminal.
 pub(crate) const WIDTH: u16 = 80;
@@ -41,17 +114,24 @@ pub(crate) fn hint(text: impl Display) {
 }
 
 /// A closed standard error is no reason to fail.
-fn say(kind: &str, text: impl Display) {
+fn say(kind: &'static str, text: impl Display) {
+    if let Some(listener) = listener() {
+        return listener.say(kind, text.to_string());
+    }
     let _ = writeln!(std::io::stderr(), "{kind}: {text}");
 }
 
 /// A bar over `length` of some unit, which indicatif draws on a terminal only.
 pub(crate) fn progress_bar(length: usize, what: &'static str, unit: &'static str) -> ProgressBar {
     let template = "{msg} [{wide_bar:.cyan/blue}] {human_pos}/{human_len} {prefix} {percent:>3}%";
-    ProgressBar::new(length as u64)
+    let bar = ProgressBar::new(length as u64)
         .with_message(what)
         .with_prefix(unit)
-        .with_style(style(template, ProgressStyle::default_bar()))
+        .with_style(style(template, ProgressStyle::default_bar()));
+    if let Some(listener) = listener() {
+        listener.follow(&bar);
+    }
+    bar
 }
 
 /// Leaves the bar as it is, on a line of its own.
@@ -68,7 +148,10 @@ pub(crate) fn spinner(what: impl Into<String>) -> ProgressBar {
     let spinner = ProgressBar::new_spinner()
         .with_message(what.into())
         .with_style(style("{spinner} {msg} {elapsed}", ProgressStyle::default_spinner()));
-    spinner.enable_steady_tick(Duration::from_millis(100));
+    match listener() {
+        Some(listener) => listener.follow(&spinner),
+        None => spinner.enable_steady_tick(Duration::from_millis(100)),
+    }
     spinner
 }
 

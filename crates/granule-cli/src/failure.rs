@@ -103,6 +103,11 @@ pub(crate) struct Wrong {
 }
 
 impl Wrong {
+    /// What is wrong.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// A failure, and what the command then ends with.
     pub(crate) fn new(failure: &Failure, exit_code: u8) -> Self {
         Self { message: failure.to_string(), hint: failure.hint(), exit_code }

@@ -1,74 +1,8 @@
 //! The `granule` command.
 
-mod allocator_args;
-mod backends;
-mod child;
-mod commands;
-mod compare;
-mod console;
-mod failure;
-mod logging;
-mod python_hook;
-mod recording;
-mod refusal;
-mod result_file;
-mod signals;
-mod size;
-mod workload;
-
-use commands::{Cli, Outcome};
-use failure::{Failure, Told, Wrong};
-use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut out = std::io::stdout().lock();
-    let cli = match Cli::read(std::env::args_os()) {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error, &mut out),
-    };
-    logging::start(cli.log_level());
-    let outcome = commands::run(&cli, &mut out).and_then(|outcome| {
-        out.flush()?;
-        Ok(outcome)
-    });
-    match outcome {
-        Ok(outcome) => outcome.exit_code(),
-        // Whoever reads the output has seen enough, as in `granule ... | head`.
-        Err(failure) if failure.is_closed_pipe() => Outcome::Done.exit_code(),
-        Err(failure) => {
-            report(&failure, &mut out);
-            ExitCode::from(Failure::EXIT_CODE)
-        }
-    }
-}
-
-/// Help that was asked for, or what is wrong with the command line.
-fn usage(error: &clap::Error, out: &mut dyn Write) -> ExitCode {
-    if error.use_stderr() && wants_json() {
-        tell(&Told::usage(error), out);
-    }
-    // There is nobody left to tell.
-    let _ = error.print();
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
-}
-
-fn report(failure: &Failure, out: &mut dyn Write) {
-    console::error(failure);
-    if let Some(hint) = failure.hint() {
-        console::hint(hint);
-    }
-    if wants_json() {
-        tell(&Told { error: Wrong::new(failure, Failure::EXIT_CODE) }, out);
-    }
-}
-
-fn tell(told: &Told, out: &mut dyn Write) {
-    // There is nobody left to tell.
-    let _ = commands::write_json(told, out).and_then(|()| Ok(out.flush()?));
-}
-
-/// Whether the command line asks for JSON, also where it is wrong otherwise.
-fn wants_json() -> bool {
-    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
+    let words: Vec<_> = std::env::args_os().collect();
+    granule_cli::main(&words, &[])
 }

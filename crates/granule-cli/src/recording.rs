@@ -3,15 +3,15 @@
 use crate::allocator_args::{AllocatorArgs, parse_recorded};
 use crate::console;
 use crate::failure::Failure;
-use crate::workload::{Workload, WorkloadArgs, recorded_conf};
+use crate::workload::{Input, Workload, WorkloadArgs, recorded_conf};
 use granule::config::Settings;
-use granule::files::Loaded;
 use granule::files::convert::ConvertError;
 use granule::files::trace::Trace;
 use granule::replay::whatif::Before;
 use granule::replay::{ReplayOptions, peak_live, replay};
 use granule::snapshot::Snapshot;
 use granule_analysis::Run;
+use std::sync::Arc;
 
 /// A recorded run, and what there is to say about the file.
 #[derive(Debug)]
@@ -21,10 +21,10 @@ pub(crate) struct Recording {
     pub(crate) run: Run,
     /// The file, where it is a snapshot.
     #[allow(dead_code)]
-    pub(crate) snapshot: Option<Snapshot>,
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
     #[allow(dead_code)]
     /// What the program asked, for replays. Empty for a snapshot without a history.
-    pub(crate) trace: Trace,
+    pub(crate) trace: Arc<Trace>,
     /// What is not exact about it.
     pub(crate) notes: Vec<String>,
     /// What besides is not exact about a replay of a snapshot's requests.
@@ -58,22 +58,22 @@ impl Recording {
 
     /// As [`Recording::read`], of a file that has been loaded already.
     pub(crate) fn of(
-        loaded: Loaded,
+        loaded: Input,
         args: &WorkloadArgs,
         allocator: &AllocatorArgs,
         capacity: Option<u64>,
     ) -> Result<Self, Failure> {
         match loaded {
-            Loaded::Trace(trace) => {
-                Self::replayed(Workload::of_trace(*trace, args), allocator.settings(None)?, capacity)
+            Input::Trace(trace) => {
+                Self::replayed(Workload::of_trace(trace, args), allocator.settings(None)?, capacity)
             }
-            Loaded::Snapshot(snapshot) => {
+            Input::Snapshot(snapshot) => {
                 if allocator.is_given() || capacity.is_some() {
                     console::warning(
                         "--conf, --policy and --capacity are ignored: a snapshot is shown as it was recorded",
                     );
                 }
-                Self::recorded(*snapshot, args)
+                Self::recorded(snapshot, args)
             }
         }
     }
@@ -118,7 +118,7 @@ impl Recording {
         })
     }
 
-    fn recorded(snapshot: Snapshot, args: &WorkloadArgs) -> Result<Self, Failure> {
+    fn recorded(snapshot: Arc<Snapshot>, args: &WorkloadArgs) -> Result<Self, Failure> {
         let conf = recorded_conf(&snapshot).map(ToOwned::to_owned);
         let settings = conf.as_deref().map_or_else(Settings::default, |text| match parse_recorded(text) {
             Ok(parsed) => parsed.settings,
@@ -145,7 +145,7 @@ impl Recording {
                 let note = "the snapshot has no history: it shows the memory of the moment it was taken, and nothing before; \
                             call torch.cuda.memory._record_memory_history() early in the program for the rest";
                 console::note(format_args!("{}: {note}", args.input().display()));
-                (device, args.file_name(), Trace::default(), vec![note.to_owned()], true, Before::Unknown)
+                (device, args.file_name(), Arc::default(), vec![note.to_owned()], true, Before::Unknown)
             }
         };
         // The first is that earlier history is missing. The others are about replays; a snapshot is shown as it is.

@@ -11,6 +11,7 @@ use granule::files::{Loaded, load_from_with, load_with};
 use granule::replay::whatif::Before;
 use granule::snapshot::Snapshot;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A training run of a convolutional network, recorded from PyTorch.
 const BUNDLED: &[u8] = include_bytes!("../data/resnet_train.trace.gz");
@@ -30,9 +31,43 @@ pub(crate) struct WorkloadArgs {
     /// Read a snapshot whatever memory it takes: only where you trust the file
     #[arg(long)]
     trust: bool,
+
+    /// The file, where it has been read before.
+    #[arg(skip)]
+    read: Option<Input>,
+}
+
+/// A recording in memory, which several commands can share.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    Trace(Arc<Trace>),
+    Snapshot(Arc<Snapshot>),
+}
+
+impl Input {
+    /// Reads the file; `trust` lifts the limits of size.
+    pub(crate) fn read(path: &Path, trust: bool) -> Result<Self, Failure> {
+        let spinner = console::spinner(format!("reading {}", path.display()));
+        let limits = if trust { Limits::trusting() } else { Limits::default() };
+        let loaded = if path == Path::new("-") {
+            load_from_with(std::io::stdin().lock(), "standard input", &limits)
+        } else {
+            load_with(path, &limits)
+        };
+        spinner.finish_and_clear();
+        Ok(match loaded? {
+            Loaded::Trace(trace) => Self::Trace(Arc::from(trace)),
+            Loaded::Snapshot(snapshot) => Self::Snapshot(Arc::from(snapshot)),
+        })
+    }
 }
 
 impl WorkloadArgs {
+    /// Takes what has been read for what is in the file.
+    pub(crate) fn take(&mut self, read: Input) {
+        self.read = Some(read);
+    }
+
     /// The path as it was given.
     pub(crate) fn input(&self) -> &Path {
         &self.input
@@ -40,21 +75,15 @@ impl WorkloadArgs {
 
     /// The same for another file.
     pub(crate) fn of_file(&self, input: &Path) -> Self {
-        Self { input: input.to_owned(), ..self.clone() }
+        Self { input: input.to_owned(), read: None, ..self.clone() }
     }
 
     /// What the file is.
-    pub(crate) fn load(&self) -> Result<Loaded, Failure> {
-        let path = self.input.as_path();
-        let spinner = console::spinner(format!("reading {}", path.display()));
-        let limits = if self.trust { Limits::trusting() } else { Limits::default() };
-        let loaded = if path == Path::new("-") {
-            load_from_with(std::io::stdin().lock(), "standard input", &limits)
-        } else {
-            load_with(path, &limits)
-        };
-        spinner.finish_and_clear();
-        Ok(loaded?)
+    pub(crate) fn load(&self) -> Result<Input, Failure> {
+        match &self.read {
+            Some(read) => Ok(read.clone()),
+            None => Input::read(&self.input, self.trust),
+        }
     }
 
     /// The device whose history is taken from a snapshot, if it was chosen.
@@ -74,7 +103,7 @@ pub(crate) struct Workload {
     pub(crate) name: String,
     /// The file it comes from; `None` for the one in this binary.
     pub(crate) file: Option<PathBuf>,
-    pub(crate) trace: Trace,
+    pub(crate) trace: Arc<Trace>,
     /// What is not exact about it.
     pub(crate) notes: Vec<String>,
     /// Where it comes from a snapshot.
@@ -104,8 +133,8 @@ impl Workload {
     /// Reads the file, and says what is not exact about it.
     pub(crate) fn read(args: &WorkloadArgs) -> Result<Self, Failure> {
         match args.load()? {
-            Loaded::Trace(trace) => Ok(Self::of_trace(*trace, args)),
-            Loaded::Snapshot(snapshot) => {
+            Input::Trace(trace) => Ok(Self::of_trace(trace, args)),
+            Input::Snapshot(snapshot) => {
                 let workload = Self::of_snapshot(&snapshot, args)?;
                 workload.say_what_it_became();
                 Ok(workload)
@@ -114,7 +143,7 @@ impl Workload {
     }
 
     /// That of a trace.
-    pub(crate) fn of_trace(trace: Trace, args: &WorkloadArgs) -> Self {
+    pub(crate) fn of_trace(trace: Arc<Trace>, args: &WorkloadArgs) -> Self {
         if args.device.is_some() {
             console::warning("--device is ignored: a trace has one device");
         }
@@ -141,7 +170,7 @@ impl Workload {
     pub(crate) fn bundled() -> Result<Self, Failure> {
         let trace = Trace::from_reader(BUNDLED).map_err(Failure::Bundled)?;
         let name = trace.header.workload.clone().unwrap_or_else(|| "bundled".into());
-        Ok(Self { name, file: None, trace, notes: Vec::new(), recording: None })
+        Ok(Self { name, file: None, trace: Arc::new(trace), notes: Vec::new(), recording: None })
     }
 
     /// That of a snapshot's history.
@@ -170,7 +199,7 @@ impl Workload {
         Ok(Self {
             name: args.file_name(),
             file: Some(args.input.clone()),
-            trace,
+            trace: Arc::new(trace),
             notes: reasons,
             recording: Some(recording),
         })

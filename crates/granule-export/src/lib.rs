@@ -2,11 +2,14 @@
 //!
 //! - [`parquet`] writes it as tables that DuckDB, Polars, Spark and the like read; [`schema`] has the columns. Every row
 //!   names its run, so that the files of thousands of runs are one table;
+//!   With the feature `arrow`, [`Table::batches`](parquet::Table::batches) has the same rows in memory;
 //! - [`perfetto`] writes it as a trace that ui.perfetto.dev opens, beside a profiler's own.
 //!
 //! Both are made of an [`granule_analysis::Run`]. What is in memory beside the run is bounded: rows go out in groups.
 
 mod clock;
+#[cfg(feature = "arrow")]
+mod columns;
 mod events;
 pub mod parquet;
 pub mod perfetto;

@@ -1,9 +1,15 @@
-//! A run as Parquet files, one for each table.
+//! A run as Parquet files, one for each table; with the feature `arrow`, as tables in memory.
 
 use crate::Source;
+#[cfg(feature = "arrow")]
+use crate::columns::Columns;
 use crate::events::Events;
 use crate::rows::Rows;
 use crate::schema::{AllocationRow, EventRow, IterationRow, Row, RunRow, SegmentRow, SiteRow};
+#[cfg(feature = "arrow")]
+use arrow_array::RecordBatch;
+#[cfg(feature = "arrow")]
+use arrow_schema::{ArrowError, Schema};
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
@@ -101,36 +107,132 @@ impl Table {
             Self::Events => (&[] as &[EventRow<'_>]).schema(),
         }
     }
+
+    /// Its columns in memory.
+    #[cfg(feature = "arrow")]
+    #[must_use]
+    pub fn arrow_schema(self) -> Schema {
+        match self {
+            Self::Runs => RunRow::schema(),
+            Self::Iterations => IterationRow::schema(),
+            Self::Allocations => AllocationRow::schema(),
+            Self::Segments => SegmentRow::schema(),
+            Self::Sites => SiteRow::schema(),
+            Self::Events => EventRow::schema(),
+        }
+    }
+
+    /// All rows of that run, in batches as large as the row groups of the file.
+    ///
+    /// # Errors
+    /// None that are known: the columns are as long as one another.
+    #[cfg(feature = "arrow")]
+    pub fn batches(self, source: &Source<'_>) -> Result<Vec<RecordBatch>, ArrowError> {
+        let rows = Rows::new(source);
+        match self {
+            Self::Runs => batches(std::iter::once(rows.run())),
+            Self::Iterations => batches(rows.iterations()),
+            Self::Allocations => batches(rows.allocations()),
+            Self::Segments => batches(rows.segments()),
+            Self::Sites => batches(rows.sites()),
+            Self::Events => batches(rows.events(&Events::of(source.run))),
+        }
+    }
 }
 
 fn write<R: Row>(rows: impl Iterator<Item = R>, output: impl Write + Send) -> Result<u64, ParquetError>
 where
     for<'s> &'s [R]: RecordWriter<R>,
 {
-    let mut rows = rows.peekable();
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_created_by(concat!("granule ", env!("CARGO_PKG_VERSION")).to_owned())
         .build();
     let schema = (&[] as &[R]).schema()?;
     let mut file = SerializedFileWriter::new(output, schema, Arc::new(properties))?;
-    let mut group = Vec::new();
     let mut written = 0;
-    loop {
-        let mut text = 0;
-        while let Some(row) = rows.next_if(|_| group.len() < GROUP && text < GROUP_TEXT) {
-            text += row.text();
-            group.push(row);
-        }
-        if group.is_empty() {
-            break;
-        }
+    for group in groups(rows) {
         written += group.len() as u64;
         let mut part = file.next_row_group()?;
         group.as_slice().write_to_row_group(&mut part)?;
         part.close()?;
-        group.clear();
     }
     file.close()?;
     Ok(written)
+}
+
+#[cfg(feature = "arrow")]
+fn batches<R: Row + Columns>(rows: impl Iterator<Item = R>) -> Result<Vec<RecordBatch>, ArrowError> {
+    let schema = Arc::new(R::schema());
+    groups(rows).map(|group| RecordBatch::try_new(Arc::clone(&schema), R::columns(&group))).collect()
+}
+
+/// The rows, group by group.
+fn groups<R: Row>(rows: impl Iterator<Item = R>) -> impl Iterator<Item = Vec<R>> {
+    let mut rows = rows.peekable();
+    std::iter::from_fn(move || {
+        let (mut group, mut text) = (Vec::new(), 0);
+        while let Some(row) = rows.next_if(|_| group.len() < GROUP && text < GROUP_TEXT) {
+            text += row.text();
+            group.push(row);
+        }
+        (!group.is_empty()).then_some(group)
+    })
+}
+
+#[cfg(all(test, feature = "arrow"))]
+mod tests {
+    use super::Table;
+    use crate::{Kind, Source};
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::{Int64Type, UInt64Type};
+    use granule_analysis::Run;
+    use granule_analysis::run::{NEVER, Span};
+
+    #[test]
+    fn columns_are_those_of_the_file() {
+        for table in Table::ALL {
+            let schema = table.schema().unwrap();
+            let ours = table.arrow_schema();
+            let names: Vec<_> = schema.get_fields().iter().map(|column| column.name()).collect();
+            let own: Vec<_> = ours.fields().iter().map(|field| field.name().as_str()).collect();
+            assert_eq!(names, own, "{}", table.name());
+            for (column, field) in schema.get_fields().iter().zip(ours.fields()) {
+                assert_eq!(column.is_optional(), field.is_nullable(), "{} of {}", field.name(), table.name());
+            }
+        }
+    }
+
+    #[test]
+    fn rows_are_in_the_columns() {
+        let run = Run {
+            length: 9,
+            spans: vec![
+                Span { begin: 1, end: 5, address: 100, size: 10, stream: 0, pool: 0, growable: true },
+                Span { begin: 2, end: NEVER, address: 110, size: 20, stream: 0, pool: 0, growable: false },
+            ],
+            ..Run::default()
+        };
+        let source = Source {
+            run: &run,
+            id: "monday",
+            name: "train",
+            file: "train.pickle",
+            kind: Kind::Snapshot,
+            settings: None,
+            device: 0,
+            capacity: None,
+            window: false,
+            notes: &[],
+        };
+        let [batch] = &Table::Segments.batches(&source).unwrap()[..] else { panic!("one batch") };
+        let names = batch["run"].as_string::<i32>();
+        assert!(names.iter().all(|name| name == Some("monday")));
+        let addresses: Vec<_> = batch["address"].as_primitive::<UInt64Type>().iter().collect();
+        assert_eq!(addresses, [Some(100), Some(110)]);
+        let returned: Vec<_> = batch["returned_at"].as_primitive::<Int64Type>().iter().collect();
+        assert_eq!(returned, [Some(5), None]);
+        assert!(batch["growable"].as_boolean().value(0) && !batch["growable"].as_boolean().value(1));
+        assert_eq!(Table::Allocations.batches(&source).unwrap().len(), 0, "no rows need no batch");
+    }
 }

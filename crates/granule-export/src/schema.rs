@@ -10,131 +10,161 @@ pub(crate) trait Row {
     fn text(&self) -> usize;
 }
 
-/// One run.
-#[derive(Clone, Debug, ParquetRecordWriter)]
-#[allow(missing_docs)] // see docs/tables.md
-pub struct RunRow<'a> {
-    pub run: &'a str,
-    pub name: &'a str,
-    pub file: &'a str,
-    pub source: &'a str,
-    pub settings: Option<&'a str>,
-    pub device: i64,
-    pub capacity: Option<i64>,
-    pub complete: bool,
-    pub notes: &'a str,
-    pub entries: i64,
-    pub began_us: Option<i64>,
-    pub ended_us: Option<i64>,
-    pub allocations: i64,
-    pub iterations: i64,
-    pub refusals: i64,
-    pub bytes_requested: i64,
-    pub live_at_begin: i64,
-    pub live_at_end: i64,
-    pub peak_live: i64,
-    pub peak_live_at: i64,
-    pub reserved_at_end: i64,
-    pub peak_reserved: i64,
-    pub peak_reserved_at: i64,
-    pub live_at_peak_reserved: i64,
-    pub written_by: &'a str,
+/// Declares a row: from each field follow a column of the Parquet file and one of the Arrow table.
+macro_rules! row {
+    ($(#[$doc:meta])* pub struct $name:ident<$life:lifetime> $fields:tt) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, ParquetRecordWriter)]
+        #[allow(missing_docs)] // see docs/tables.md
+        pub struct $name<$life> $fields
+
+        #[cfg(feature = "arrow")]
+        columns!($name<$life> $fields);
+    };
 }
 
-/// One iteration of a run.
-#[derive(Clone, Debug, ParquetRecordWriter)]
-#[allow(missing_docs)]
-pub struct IterationRow<'a> {
-    pub run: &'a str,
-    pub iteration: i64,
-    pub number: i64,
-    pub begins_at: i64,
-    pub ends_at: i64,
-    pub begins_us: Option<i64>,
-    pub ends_us: Option<i64>,
-    pub live_at_begin: i64,
-    pub live_at_end: i64,
-    pub growth: i64,
-    pub peak_live: i64,
-    pub peak_live_at: i64,
-    pub peak_reserved: i64,
-    pub allocations: i64,
-    pub bytes_requested: i64,
-    pub frees: i64,
-    pub bytes_never_freed: i64,
+#[cfg(feature = "arrow")]
+macro_rules! columns {
+    ($name:ident<$life:lifetime> { $(pub $field:ident: $type:ty,)* }) => {
+        impl<$life> crate::columns::Columns for $name<$life> {
+            fn schema() -> arrow_schema::Schema {
+                use crate::columns::Cell;
+                arrow_schema::Schema::new(vec![$(<$type>::field(stringify!($field)),)*])
+            }
+
+            fn columns(rows: &[Self]) -> Vec<arrow_array::ArrayRef> {
+                use crate::columns::Cell;
+                vec![$(<$type>::column(rows.iter().map(|row| &row.$field)),)*]
+            }
+        }
+    };
 }
 
-/// One allocation's life.
-#[derive(Clone, Debug, ParquetRecordWriter)]
-#[allow(missing_docs)]
-pub struct AllocationRow<'a> {
-    pub run: &'a str,
-    pub allocation: i64,
-    pub allocated_at: i64,
-    pub freed_at: Option<i64>,
-    pub reusable_at: Option<i64>,
-    pub allocated_us: Option<i64>,
-    pub freed_us: Option<i64>,
-    pub reusable_us: Option<i64>,
-    pub address: Option<u64>,
-    pub size: i64,
-    pub stream: u64,
-    pub pool: &'a str,
-    pub site: Option<i64>,
-    pub label: Option<&'a str>,
-    pub iteration: Option<i64>,
-    pub live_at_end: bool,
-    pub older: bool,
+row! {
+    /// One run.
+    pub struct RunRow<'a> {
+        pub run: &'a str,
+        pub name: &'a str,
+        pub file: &'a str,
+        pub source: &'a str,
+        pub settings: Option<&'a str>,
+        pub device: i64,
+        pub capacity: Option<i64>,
+        pub complete: bool,
+        pub notes: &'a str,
+        pub entries: i64,
+        pub began_us: Option<i64>,
+        pub ended_us: Option<i64>,
+        pub allocations: i64,
+        pub iterations: i64,
+        pub refusals: i64,
+        pub bytes_requested: i64,
+        pub live_at_begin: i64,
+        pub live_at_end: i64,
+        pub peak_live: i64,
+        pub peak_live_at: i64,
+        pub reserved_at_end: i64,
+        pub peak_reserved: i64,
+        pub peak_reserved_at: i64,
+        pub live_at_peak_reserved: i64,
+        pub written_by: &'a str,
+    }
 }
 
-/// One stretch of memory that was held from the device.
-#[derive(Clone, Debug, ParquetRecordWriter)]
-#[allow(missing_docs)]
-pub struct SegmentRow<'a> {
-    pub run: &'a str,
-    pub taken_at: i64,
-    pub returned_at: Option<i64>,
-    pub taken_us: Option<i64>,
-    pub returned_us: Option<i64>,
-    pub address: u64,
-    pub size: i64,
-    pub stream: u64,
-    pub pool: &'a str,
-    pub growable: bool,
-    pub older: bool,
+row! {
+    /// One iteration of a run.
+    pub struct IterationRow<'a> {
+        pub run: &'a str,
+        pub iteration: i64,
+        pub number: i64,
+        pub begins_at: i64,
+        pub ends_at: i64,
+        pub begins_us: Option<i64>,
+        pub ends_us: Option<i64>,
+        pub live_at_begin: i64,
+        pub live_at_end: i64,
+        pub growth: i64,
+        pub peak_live: i64,
+        pub peak_live_at: i64,
+        pub peak_reserved: i64,
+        pub allocations: i64,
+        pub bytes_requested: i64,
+        pub frees: i64,
+        pub bytes_never_freed: i64,
+    }
 }
 
-/// One call site.
-#[derive(Clone, Debug, ParquetRecordWriter)]
-#[allow(missing_docs)]
-pub struct SiteRow<'a> {
-    pub run: &'a str,
-    pub site: i64,
-    pub function: &'a str,
-    pub file: &'a str,
-    pub line: i64,
-    pub frames: i64,
-    pub stack: String,
+row! {
+    /// One allocation's life.
+    pub struct AllocationRow<'a> {
+        pub run: &'a str,
+        pub allocation: i64,
+        pub allocated_at: i64,
+        pub freed_at: Option<i64>,
+        pub reusable_at: Option<i64>,
+        pub allocated_us: Option<i64>,
+        pub freed_us: Option<i64>,
+        pub reusable_us: Option<i64>,
+        pub address: Option<u64>,
+        pub size: i64,
+        pub stream: u64,
+        pub pool: &'a str,
+        pub site: Option<i64>,
+        pub label: Option<&'a str>,
+        pub iteration: Option<i64>,
+        pub live_at_end: bool,
+        pub older: bool,
+    }
 }
 
-/// One thing that happened.
-#[derive(Clone, Debug, ParquetRecordWriter)]
-#[allow(missing_docs)]
-pub struct EventRow<'a> {
-    pub run: &'a str,
-    pub moment: i64,
-    pub time_us: Option<i64>,
-    pub action: &'a str,
-    pub allocation: Option<i64>,
-    pub address: Option<u64>,
-    pub size: Option<i64>,
-    pub device_free: Option<i64>,
-    pub stream: Option<u64>,
-    pub pool: Option<&'a str>,
-    pub site: Option<i64>,
-    pub label: Option<&'a str>,
-    pub iteration: Option<i64>,
-    pub stack: Option<String>,
+row! {
+    /// One stretch of memory that was held from the device.
+    pub struct SegmentRow<'a> {
+        pub run: &'a str,
+        pub taken_at: i64,
+        pub returned_at: Option<i64>,
+        pub taken_us: Option<i64>,
+        pub returned_us: Option<i64>,
+        pub address: u64,
+        pub size: i64,
+        pub stream: u64,
+        pub pool: &'a str,
+        pub growable: bool,
+        pub older: bool,
+    }
+}
+
+row! {
+    /// One call site.
+    pub struct SiteRow<'a> {
+        pub run: &'a str,
+        pub site: i64,
+        pub function: &'a str,
+        pub file: &'a str,
+        pub line: i64,
+        pub frames: i64,
+        pub stack: String,
+    }
+}
+
+row! {
+    /// One thing that happened.
+    pub struct EventRow<'a> {
+        pub run: &'a str,
+        pub moment: i64,
+        pub time_us: Option<i64>,
+        pub action: &'a str,
+        pub allocation: Option<i64>,
+        pub address: Option<u64>,
+        pub size: Option<i64>,
+        pub device_free: Option<i64>,
+        pub stream: Option<u64>,
+        pub pool: Option<&'a str>,
+        pub site: Option<i64>,
+        pub label: Option<&'a str>,
+        pub iteration: Option<i64>,
+        pub stack: Option<String>,
+    }
 }
 
 /// Length of an optional text.

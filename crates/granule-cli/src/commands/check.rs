@@ -37,7 +37,7 @@ refused, 1 the file cannot be read or does not tell, 2 wrong usage or no
 limit.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub(super) workload: WorkloadArgs,
 
     /// The most that may be reserved: 70GiB, 512MiB, or bytes
     #[arg(long, value_name = "SIZE")]

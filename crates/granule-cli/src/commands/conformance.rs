@@ -38,8 +38,8 @@ pub(crate) struct Args {
     list: bool,
 }
 
-/// Runs the kit and prints the scorecard.
-pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
+/// Runs the kit and prints the scorecard. Some checks need a second process of this executable, which `lead` leads to the command.
+pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<Outcome, Failure> {
     let name = args.backend.0;
     let subject = Subject::new(name.as_str(), move || name.open());
     if child::is_child() {
@@ -57,6 +57,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         return Ok(Outcome::Done);
     }
     let again = ["conformance", "--backend", name.as_str()].map(ToOwned::to_owned);
+    let again = lead.iter().cloned().chain(again);
     let options = Options {
         only: args.only.clone(),
         repeat: args.repeat,

@@ -22,8 +22,9 @@ const NEXT: [(&str, &str); 5] = [
     ("everything else", "--help"),
 ];
 
-/// Replays the trace that comes with the command.
-pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
+/// Replays the trace that comes with the command. What it says to try next begins with `program`: whoever came here through
+/// cargo has no `granule` in the search path.
+pub(crate) fn run(program: &str, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let workload = Workload::bundled()?;
     console::note("no command given: this replays a PyTorch training run of ResNet, recorded before");
     // A directory that cannot be written is no reason to show nothing.
@@ -36,8 +37,6 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
     };
     let outcome =
         replay::run_on(&workload, &AllocatorArgs::default(), &RunArgs::writing(snapshot), false, out)?;
-    // Whoever came here through cargo has no `granule` in the search path.
-    let command = std::env::args().next().unwrap_or_else(|| "granule".into());
     writeln!(out, "\nTry next:")?;
     if let Some(snapshot) = snapshot {
         writeln!(
@@ -47,7 +46,7 @@ pub(crate) fn run(out: &mut dyn Write) -> Result<Outcome, Failure> {
         )?;
     }
     for (what, arguments) in NEXT {
-        writeln!(out, "  {:<45} {command} {arguments}", format!("{what}:"))?;
+        writeln!(out, "  {:<45} {program} {arguments}", format!("{what}:"))?;
     }
     Ok(outcome)
 }

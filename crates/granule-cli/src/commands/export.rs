@@ -37,7 +37,7 @@ open in ui.perfetto.dev. A trace is replayed first, so that there are
 addresses; a snapshot is taken as it was recorded.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub(super) workload: WorkloadArgs,
 
     /// Write the tables as Parquet files into this directory, which is made if need be
     #[arg(long, value_name = "DIR")]
@@ -102,18 +102,7 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
     let recording = Recording::read(&args.workload, &args.allocator, args.capacity.map(|size| size.0))?;
     let settings = settings(&recording);
     let file = args.workload.input().to_string_lossy();
-    let source = Source {
-        run: &recording.run,
-        id: &id,
-        name: &recording.name,
-        file: &file,
-        kind: if recording.snapshot.is_some() { Kind::Snapshot } else { Kind::Trace },
-        settings: settings.as_deref(),
-        device: recording.device,
-        capacity: recording.capacity,
-        window: recording.window,
-        notes: &recording.notes,
-    };
+    let source = source(&recording, &id, &file, settings.as_deref());
     let spinner = console::spinner("writing");
     let mut whole = Vec::new();
     for (table, path, result) in tables.into_iter().flatten() {
@@ -168,14 +157,35 @@ fn create(directory: &Path) -> Result<Vec<(Table, PathBuf, ResultFile)>, Failure
     Ok(files)
 }
 
+/// The run as tables have it.
+pub(crate) fn source<'a>(
+    recording: &'a Recording,
+    id: &'a str,
+    file: &'a str,
+    settings: Option<&'a str>,
+) -> Source<'a> {
+    Source {
+        run: &recording.run,
+        id,
+        name: &recording.name,
+        file,
+        kind: if recording.snapshot.is_some() { Kind::Snapshot } else { Kind::Trace },
+        settings,
+        device: recording.device,
+        capacity: recording.capacity,
+        window: recording.window,
+        notes: &recording.notes,
+    }
+}
+
 /// A file's name without the endings that recordings have.
-fn stem(name: &str) -> &str {
+pub(crate) fn stem(name: &str) -> &str {
     let name = name.strip_suffix(".gz").unwrap_or(name);
     [".trace", ".pickle", ".pkl"].into_iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
 }
 
 /// The settings as a text that says the policy, too.
-fn settings(recording: &Recording) -> Option<String> {
+pub(crate) fn settings(recording: &Recording) -> Option<String> {
     let policy = recording.settings.policy_name();
     match (&recording.conf, policy) {
         (conf, PolicyName::Pytorch) => conf.clone(),

@@ -29,7 +29,7 @@ A snapshot is shown as it was recorded; a trace is replayed for it.
 docs/inspect.md describes what --json prints.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub(super) workload: WorkloadArgs,
 
     /// A second file: say what changed from the first to it
     #[arg(value_name = "SECOND")]

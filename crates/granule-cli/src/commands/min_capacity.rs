@@ -29,7 +29,7 @@ Examples:
 The search takes it that more memory never hurts.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub(super) workload: WorkloadArgs,
 
     #[command(flatten)]
     allocator: AllocatorArgs,

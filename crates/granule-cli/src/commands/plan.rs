@@ -32,7 +32,7 @@ id,lower,upper,size (lower is included, upper is not); its result is a table
 id,offset.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub(super) workload: WorkloadArgs,
 
     /// Where the plan goes, gzip'd if the name ends in .gz
     #[arg(short, long, value_name = "FILE")]

@@ -1,12 +1,13 @@
 //! `granule replay`: a recorded workload, once through the allocator.
 
+mod refusal;
+
 use super::{Outcome, plan, write_json};
 use crate::allocator_args::AllocatorArgs;
 use crate::backends::{self, Named};
 use crate::compare::{self, Conditions, NativeAnswer};
 use crate::console::{self, counted};
 use crate::failure::Failure;
-use crate::refusal::{self, FirstOom};
 use crate::result_file::ResultFile;
 use crate::size::Size;
 use crate::workload::{Workload, WorkloadArgs};
@@ -19,6 +20,7 @@ use granule::metrics::prometheus;
 use granule::replay::{
     BadCost, CostModel, Replay, ReplayOptions, ReplayResult, peak_live, replay, replay_on,
 };
+use refusal::FirstOom;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::Write;
@@ -38,7 +40,7 @@ Examples:
   granule replay snapshot.pickle --json | jq .reserved_bytes_peak")]
 pub(crate) struct Args {
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub(super) workload: WorkloadArgs,
 
     #[command(flatten)]
     allocator: AllocatorArgs,

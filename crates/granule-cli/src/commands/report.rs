@@ -9,8 +9,7 @@ use crate::failure::Failure;
 use crate::recording::Recording;
 use crate::result_file::ResultFile;
 use crate::size::Size;
-use crate::workload::WorkloadArgs;
-use granule::files::Loaded;
+use crate::workload::{Input, WorkloadArgs};
 use granule::round::size_text;
 use granule_analysis::Inspection;
 use granule_analysis::inspect::Summary;
@@ -34,7 +33,7 @@ The page needs nothing else: no server, no network. Open it in any browser of
 2023 or later, and press ? in it.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub(super) workload: WorkloadArgs,
 
     #[command(flatten)]
     allocator: AllocatorArgs,
@@ -151,9 +150,9 @@ fn say(
 fn read(args: &Args) -> Result<Recording, Failure> {
     let loaded = args.workload.load()?;
     let capacity = match loaded {
-        Loaded::Trace(_) => args.capacity.map(|size| size.0),
+        Input::Trace(_) => args.capacity.map(|size| size.0),
         // It is drawn, and changes nothing.
-        Loaded::Snapshot(_) => None,
+        Input::Snapshot(_) => None,
     };
     let mut recording = Recording::of(loaded, &args.workload, &args.allocator, capacity)?;
     if recording.snapshot.take().is_none() {

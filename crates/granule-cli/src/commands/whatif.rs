@@ -43,7 +43,7 @@ Replays run on all cores; RAYON_NUM_THREADS limits them. Memory is the trace,
 twice where it has iteration marks, and one replay per core.")]
 pub(crate) struct Args {
     #[command(flatten)]
-    workload: WorkloadArgs,
+    pub(super) workload: WorkloadArgs,
 
     /// Devices to try, by what the allocator can have of their memory: 24GiB,40GiB [default: the common cards near the
     /// need, and the device that the recording is of]

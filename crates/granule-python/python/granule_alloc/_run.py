@@ -1,0 +1,344 @@
+"""A recorded run, and the questions one has about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeVar
+
+from . import _picture, answers
+from ._answer import Answer, read
+from ._native import History, Recording, Table
+from ._work import work
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+A = TypeVar("A", bound=Answer)
+
+#: A number of bytes, or a text such as "24GiB".
+Size = int | str
+#: A file.
+Path = str | os.PathLike[str]
+
+#: The tables that a run has, which are those of `granule export`.
+TABLES = ("runs", "iterations", "sites", "segments", "allocations", "events")
+
+
+def load(path: Path, *, device: int | None = None, trust: bool = False) -> Run:
+    """Reads a trace, or a snapshot that torch.cuda.memory._dump_snapshot wrote.
+
+    `device` chooses one of a snapshot's histories; the first is taken where it is left out. `trust` reads a snapshot whatever
+    memory that takes.
+    """
+    name = os.fspath(path)
+    # To the command, this name is standard input.
+    name = "./-" if name == "-" else name
+    return Run(work(lambda listener: Recording(name, device, trust, listener)), name)
+
+
+class Run:
+    """A recorded run. `load` makes one.
+
+    A method is a command: it takes the command's options, with `_` for `-`, and returns what the command prints under `--json`.
+    A snapshot is shown as it was recorded; a trace is replayed for the tables and pictures, under the options given.
+    """
+
+    def __init__(self, recording: Recording, name: str) -> None:
+        self._recording = recording
+        #: The file it was read from.
+        self.path = name
+
+    def inspect(
+        self,
+        *,
+        at: str | int | None = None,
+        conf: str | None = None,
+        policy: str | None = None,
+        capacity: Size | None = None,
+    ) -> answers.Inspect:
+        """What took the memory: at the peak, at the end, and where a request was refused, or at one moment."""
+        return self._ask(answers.Inspect, "inspect", at=at, conf=conf, policy=policy, capacity=capacity)
+
+    def compare(
+        self,
+        other: Run | Path,
+        *,
+        at: str | int | None = None,
+        conf: str | None = None,
+        policy: str | None = None,
+        capacity: Size | None = None,
+    ) -> answers.InspectComparison:
+        """What changed from this run to another."""
+        path = other.path if isinstance(other, Run) else os.fspath(other)
+        return self._ask(
+            answers.InspectComparison,
+            "inspect",
+            at=at,
+            conf=conf,
+            policy=policy,
+            capacity=capacity,
+            second=path,
+        )
+
+    def replay(
+        self,
+        *,
+        policy: str | None = None,
+        conf: str | None = None,
+        capacity: Size | None = None,
+        lag: int | None = None,
+        of_peak: float | None = None,
+        scale: float | None = None,
+        snapshot: Path | None = None,
+        plan: Path | None = None,
+        stop_on_oom: bool = False,
+        cost: str | None = None,
+        no_virtual_memory: bool = False,
+        backend: str | None = None,
+    ) -> answers.Replay:
+        """The same requests once more, on a simulated device: what is held, what the driver is asked, what is refused."""
+        return self._ask(
+            answers.Replay,
+            "replay",
+            policy=policy,
+            conf=conf,
+            capacity=capacity,
+            lag=lag,
+            of_peak=of_peak,
+            scale=scale,
+            snapshot=snapshot,
+            plan=plan,
+            stop_on_oom=stop_on_oom,
+            cost=cost,
+            no_virtual_memory=no_virtual_memory,
+            backend=backend,
+        )
+
+    def whatif(
+        self,
+        *,
+        capacity: Size | Iterable[Size] | None = None,
+        conf: str | Iterable[str] | None = None,
+        policy: str | Iterable[str] | None = None,
+        lag: int | None = None,
+    ) -> answers.Whatif:
+        """Which setting would have fitted on which device, with the least change."""
+        return self._ask(
+            answers.Whatif,
+            "whatif",
+            capacity=capacity if capacity is None else ",".join(map(str, _several(capacity))),
+            conf=conf if conf is None else list(_several(conf)),
+            policy=policy if policy is None else list(_several(policy)),
+            lag=lag,
+        )
+
+    def min_capacity(
+        self,
+        *,
+        policy: str | None = None,
+        conf: str | None = None,
+        capacity: Size | None = None,
+        step: Size | None = None,
+        lag: int | None = None,
+        no_virtual_memory: bool = False,
+    ) -> answers.MinCapacity:
+        """The smallest device on which nothing is refused."""
+        return self._ask(
+            answers.MinCapacity,
+            "min-capacity",
+            policy=policy,
+            conf=conf,
+            capacity=capacity,
+            step=step,
+            lag=lag,
+            no_virtual_memory=no_virtual_memory,
+        )
+
+    def plan(
+        self,
+        output: Path | None = None,
+        *,
+        iteration: int | None = None,
+        capacity: Size | None = None,
+        solver: str | None = None,
+        time_limit: int | None = None,
+        alignment: Size | None = None,
+        across_streams: bool = False,
+        seed: int | None = None,
+    ) -> answers.Plan:
+        """Where the requests would go, worked out in advance. `output` is a file for the plan."""
+        return self._ask(
+            answers.Plan,
+            "plan",
+            output=output,
+            iteration=iteration,
+            capacity=capacity,
+            solver=solver,
+            time_limit=time_limit,
+            alignment=alignment,
+            across_streams=across_streams,
+            seed=seed,
+        )
+
+    def check(
+        self,
+        *,
+        max_reserved: Size | None = None,
+        max_growth: float | str | None = None,
+        conf: str | None = None,
+        policy: str | None = None,
+        capacity: Size | None = None,
+    ) -> answers.Check:
+        """Whether the run is within limits."""
+        return self._ask(
+            answers.Check,
+            "check",
+            max_reserved=max_reserved,
+            max_growth=max_growth,
+            conf=conf,
+            policy=policy,
+            capacity=capacity,
+        )
+
+    def report(
+        self,
+        path: Path = "report.html",
+        *,
+        title: str | None = None,
+        conf: str | None = None,
+        policy: str | None = None,
+        capacity: Size | None = None,
+        whatif: bool | None = None,
+    ) -> answers.Report:
+        """Writes a page that shows the run. `whatif` says whether other settings are tried; left out, short runs are."""
+        return self._ask(
+            answers.Report,
+            "report",
+            output=path,
+            title=title,
+            conf=conf,
+            policy=policy,
+            capacity=capacity,
+            whatif=whatif is True,
+            no_whatif=whatif is False,
+        )
+
+    def export(
+        self,
+        *,
+        parquet: Path | None = None,
+        perfetto: Path | None = None,
+        overwrite: bool = False,
+        run: str | None = None,
+        slices: int | None = None,
+        conf: str | None = None,
+        policy: str | None = None,
+        capacity: Size | None = None,
+    ) -> answers.Export:
+        """Writes the tables as Parquet files into a folder, or a trace for ui.perfetto.dev."""
+        return self._ask(
+            answers.Export,
+            "export",
+            parquet=parquet,
+            perfetto=perfetto,
+            overwrite=overwrite,
+            run=run,
+            slices=slices,
+            conf=conf,
+            policy=policy,
+            capacity=capacity,
+        )
+
+    def table(
+        self,
+        name: str,
+        *,
+        conf: str | None = None,
+        policy: str | None = None,
+        capacity: Size | None = None,
+    ) -> Table:
+        """One of TABLES, as pandas, Polars, DuckDB and pyarrow take it. The options are for the replay of a trace."""
+        if name not in TABLES:
+            raise KeyError(f"there is no table {name}; there are {', '.join(TABLES)}")
+        options = _words(conf=conf, policy=policy, capacity=capacity)
+        history = work(lambda listener: self._recording.history(options, listener)) if options else self._history
+        return history.table(name)
+
+    @cached_property
+    def runs(self) -> Table:
+        """The run: one row."""
+        return self.table("runs")
+
+    @cached_property
+    def iterations(self) -> Table:
+        """Its iterations."""
+        return self.table("iterations")
+
+    @cached_property
+    def allocations(self) -> Table:
+        """Every allocation's life."""
+        return self.table("allocations")
+
+    @cached_property
+    def segments(self) -> Table:
+        """What was held from the device."""
+        return self.table("segments")
+
+    @cached_property
+    def sites(self) -> Table:
+        """Call sites."""
+        return self.table("sites")
+
+    @cached_property
+    def events(self) -> Table:
+        """Everything that happened."""
+        return self.table("events")
+
+    def curve(self, points: int = 1000) -> list[tuple[int, int, int]]:
+        """Memory over time: first moment, most live and most reserved bytes of that many stretches of the run."""
+        return self._history.curve(points)
+
+    def plot(self, ax: Axes | None = None, *, points: int = 2000) -> Axes:
+        """Memory over time, drawn by matplotlib into `ax` or into a new figure."""
+        return _picture.plot(self._history, self._title, ax, points)
+
+    def _repr_html_(self) -> str:
+        return _picture.html(self._history, self._title)
+
+    def __repr__(self) -> str:
+        return f"<granule_alloc.Run {self.path!r}>"
+
+    @property
+    def _title(self) -> str:
+        return os.path.basename(self.path)
+
+    @cached_property
+    def _history(self) -> History:
+        return work(lambda listener: self._recording.history([], listener))
+
+    def _ask(self, kind: type[A], command: str, second: str | None = None, **options: object) -> A:
+        words = _words(second, **options)
+        return read(work(lambda listener: self._recording.ask(command, words, listener)), kind)
+
+
+def _several(value: object) -> Iterable[object]:
+    return [value] if isinstance(value, (str, int)) else value  # type: ignore[return-value]
+
+
+def _words(second: str | None = None, **options: object) -> list[str]:
+    """Options as a command line has them."""
+    words = []
+    for name, value in options.items():
+        if value is None or value is False:
+            continue
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            text = os.fspath(one) if isinstance(one, os.PathLike) else str(one)
+            # In one word, so that a value may begin with a dash.
+            words.append(f"{option}={text}")
+    return words if second is None else [*words, "--", second]

@@ -1,0 +1,86 @@
+"""Work in Rust, with the interpreter free: what it says, how far it is, and how it ended."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ._errors import GranuleWarning
+from ._native import Listener
+
+T = TypeVar("T")
+
+log = logging.getLogger("granule_alloc")
+
+#: Seconds before a bar is shown, and between looks at how far the work is.
+PATIENCE = 0.5
+LOOK = 0.1
+
+
+def work(call: Callable[[Listener], T]) -> T:
+    """Does it on another thread, so that Ctrl-C is heard. Work that was left goes on to its end and is thrown away."""
+    listener = Listener()
+    result: list[T] = []
+    failure: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            result.append(call(listener))
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=do, name="granule")
+    thread.start()
+    bar = _Bar()
+    try:
+        thread.join(PATIENCE)
+        while thread.is_alive():
+            bar.show(listener.progress())
+            thread.join(LOOK)
+    finally:
+        bar.close()
+    _tell(listener)
+    if failure:
+        raise failure[0]
+    return result[0]
+
+
+def _tell(listener: Listener) -> None:
+    for kind, text in listener.messages():
+        if kind == "warning":
+            warnings.warn(text, GranuleWarning, stacklevel=5)
+        else:
+            log.info("%s: %s", kind, text)
+
+
+class _Bar:
+    """A bar of tqdm, where tqdm is."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+        self._what: str | None = None
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            self._make = None
+        else:
+            self._make = tqdm
+
+    def show(self, progress: tuple[str, int, int | None] | None) -> None:
+        if self._make is None or progress is None:
+            return
+        what, done, total = progress
+        if self._bar is None or self._what != what:
+            self.close()
+            self._bar, self._what = self._make(desc=what, total=total, leave=False), what
+        self._bar.total = total
+        self._bar.n = done
+        self._bar.refresh()
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None

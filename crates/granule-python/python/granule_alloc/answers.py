@@ -1,0 +1,769 @@
+"""What a run answers: the objects of `--json`, by attribute and by key. Sizes are bytes.
+
+Made of docs/schemas by `cargo xtask codegen`. Do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._answer import Answer
+
+__all__ = [
+    "Check",
+    "CheckLimits",
+    "Export",
+    "ExportFile",
+    "Inspect",
+    "InspectComparison",
+    "InspectComparisonComparison",
+    "InspectComparisonComparisonMoment",
+    "InspectComparisonComparisonMomentByFunction",
+    "InspectComparisonComparisonMomentByLabel",
+    "InspectComparisonComparisonMomentByPool",
+    "InspectComparisonComparisonMomentBySize",
+    "InspectComparisonComparisonMomentByStream",
+    "InspectComparisonComparisonRun",
+    "InspectGrowth",
+    "InspectGrowthStep",
+    "InspectGrowthSuspect",
+    "InspectInspected",
+    "InspectMoment",
+    "InspectMomentLive",
+    "InspectMomentLiveByCaller",
+    "InspectMomentLiveByCallerThrough",
+    "InspectMomentLiveByClass",
+    "InspectMomentLiveByLabel",
+    "InspectMomentLiveByPool",
+    "InspectMomentLiveBySize",
+    "InspectMomentLiveByStream",
+    "InspectMomentMemory",
+    "InspectMomentMemoryBlocker",
+    "InspectMomentMemoryByPool",
+    "InspectMomentMemoryHeldOpen",
+    "InspectMomentMemoryHeldOpenBlock",
+    "InspectMomentMemoryHeldOpenBlockCaller",
+    "InspectMomentWaste",
+    "InspectRefused",
+    "InspectRun",
+    "InspectSummary",
+    "MinCapacity",
+    "MinCapacityNative",
+    "Plan",
+    "Replay",
+    "ReplayAfterSecondIteration",
+    "ReplayAfterSecondIterationAll",
+    "ReplayAfterSecondIterationAllMean",
+    "ReplayDriver",
+    "ReplayFirstOom",
+    "ReplayFirstOomBlocker",
+    "ReplayFirstOomRemedy",
+    "ReplayIteration",
+    "ReplayNative",
+    "ReplayNativeFigure",
+    "Report",
+    "ReportSummary",
+    "Whatif",
+    "WhatifCandidate",
+    "WhatifCandidateRoomy",
+    "WhatifNotExact",
+    "WhatifSmallest",
+    "WhatifSmallestGranule",
+    "WhatifSmallestPytorch",
+    "WhatifVerdict",
+    "WhatifVerdictCard",
+    "WhatifVerdictLeastChange",
+    "WhatifVerdictNearest",
+    "WhatifVerdictNearestFirstRefusal",
+]
+
+
+class Replay(Answer):
+    schema: int
+    workload: str
+    file: str
+    version: str
+    notes: list[str]
+    backend: str
+    policy: str
+    conf: str
+    capacity: int
+    requested_bytes_peak: int
+    allocated_bytes_peak: int
+    active_bytes_peak: int
+    reserved_bytes_peak: int
+    efficiency: float
+    num_device_alloc: int
+    num_device_free: int
+    num_alloc_retries: int
+    num_ooms: int
+    refused: int
+    marks: list[list[int]]
+    events: int
+    ops: int
+    ns_per_op: float
+    lag: int
+    driver_peak_held: int
+    device_calls: dict[str, int]
+    modelled_ns_by_call: dict[str, int]
+    waited_ns: int
+    modelled_driver_ns: int
+    traps: int
+    driver: ReplayDriver
+    iterations: list[ReplayIteration]
+    after_second_iteration: ReplayAfterSecondIteration
+    first_oom: ReplayFirstOom
+    native: ReplayNative
+    plan: dict[str, Any]
+
+
+class ReplayDriver(Answer):
+    granules_mapped: int
+    granules_unmapped: int
+    granules_moved: int
+    physical_creations: int
+    created_bytes: int
+    host_waits: int
+    device_wide_waits: int
+    modelled_driver_ns: int
+
+
+class ReplayIteration(Answer):
+    iteration: int
+    repeats: bool
+    requested_peak_growth: int
+    granules_mapped: int
+    granules_unmapped: int
+    granules_moved: int
+    physical_creations: int
+    created_bytes: int
+    host_waits: int
+    device_wide_waits: int
+    modelled_driver_ns: int
+
+
+class ReplayAfterSecondIteration(Answer):
+    all: ReplayAfterSecondIterationAll
+    repeating: ReplayAfterSecondIterationAll
+
+
+class ReplayAfterSecondIterationAll(Answer):
+    iterations: int
+    mean: ReplayAfterSecondIterationAllMean
+    max: ReplayDriver
+
+
+class ReplayAfterSecondIterationAllMean(Answer):
+    granules_mapped: float
+    granules_unmapped: float
+    granules_moved: float
+    physical_creations: float
+    created_bytes: float
+    host_waits: float
+    device_wide_waits: float
+    modelled_driver_ns: float
+
+
+class ReplayFirstOom(Answer):
+    event: int
+    block: int
+    iteration: int | None
+    stream: int
+    requested: int
+    block_size: int
+    tried: int
+    device_total: int
+    device_free: int
+    allowed: int | None
+    allocated: int
+    reserved: int
+    pending: int
+    largest_fit: int
+    largest_anywhere: int
+    shortfall: int
+    blockers: list[ReplayFirstOomBlocker]
+    remedies: list[ReplayFirstOomRemedy]
+    message: str
+
+
+class ReplayFirstOomBlocker(Answer):
+    address: str
+    size: int
+    beside: int
+    would_free: int
+
+
+class ReplayFirstOomRemedy(Answer):
+    what: str
+    bytes: int
+    enough: bool
+
+
+class ReplayNative(Answer):
+    name: str
+    recorded_by: str
+    conf: str
+    capacity: int | None
+    comparable: bool
+    differences: list[str]
+    modelled_driver_ns: int | None
+    figures: dict[str, ReplayNativeFigure]
+
+
+class ReplayNativeFigure(Answer):
+    native: int
+    verdict: str | None
+
+
+class Whatif(Answer):
+    schema: int
+    workload: str
+    file: str
+    version: str
+    current_conf: str
+    current_policy: str
+    exact: bool
+    not_exact: list[WhatifNotExact]
+    peak_requested: int
+    events: int
+    has_iterations: bool
+    lag: int
+    roomy_capacity: int
+    replays: int
+    verdicts: list[WhatifVerdict]
+    smallest: WhatifSmallest
+    candidates: list[WhatifCandidate]
+    not_tried: list[str]
+    reserved_before: int | None
+
+
+class WhatifNotExact(Answer):
+    reason: str
+    figures: list[str]
+    effect: str
+    meaning: str
+
+
+class WhatifVerdict(Answer):
+    capacity: int
+    card: None | WhatifVerdictCard
+    fitting: int
+    least_change: None | WhatifVerdictLeastChange
+    without_retries: None | WhatifVerdictLeastChange
+    nearest: None | WhatifVerdictNearest
+    without_caching: None | WhatifVerdictLeastChange
+    known: bool
+
+
+class WhatifVerdictCard(Answer):
+    name: str
+    usable: int
+    example: str
+
+
+class WhatifVerdictLeastChange(Answer):
+    candidate: str
+    policy: str
+    changed_options: list[str]
+    conf: str
+    granule_conf: str | None
+    steps: list[str]
+    reserved_bytes_peak: int
+    num_alloc_retries: int
+    modelled_driver_ns: int
+
+
+class WhatifVerdictNearest(Answer):
+    candidate: str
+    conf: str
+    refused: int
+    first_refusal: None | WhatifVerdictNearestFirstRefusal
+
+
+class WhatifVerdictNearestFirstRefusal(Answer):
+    event: int
+    iteration: int | None
+    requested: int
+
+
+class WhatifSmallest(Answer):
+    pytorch: WhatifSmallestPytorch
+    granule: WhatifSmallestGranule
+
+
+class WhatifSmallestPytorch(Answer):
+    candidate: str
+    conf: str
+    granule_conf: str | None
+    steps: list[str]
+    min_capacity: int
+    peak_live: int
+    retries_at_min_capacity: int
+    repeating_iterations: int
+    device_wide_waits_in_repeating_iterations: int
+    modelled_driver_ns: int
+    step: int
+    replays: int
+
+
+class WhatifSmallestGranule(Answer):
+    candidate: str
+    conf: str
+    granule_conf: str
+    steps: list[str]
+    min_capacity: int
+    peak_live: int
+    retries_at_min_capacity: int
+    repeating_iterations: int
+    device_wide_waits_in_repeating_iterations: int
+    modelled_driver_ns: int
+    step: int
+    replays: int
+
+
+class WhatifCandidate(Answer):
+    name: str
+    kind: str
+    policy: str
+    conf: str
+    granule_conf: str | None
+    caching: bool
+    empty_cache_each_iteration: bool
+    changed_options: list[str]
+    roomy: WhatifCandidateRoomy
+    outcomes: list[WhatifCandidateRoomy]
+
+
+class WhatifCandidateRoomy(Answer):
+    capacity: int
+    refused: int
+    first_refusal: None | WhatifVerdictNearestFirstRefusal
+    requested_bytes_peak: int
+    allocated_bytes_peak: int
+    active_bytes_peak: int
+    reserved_bytes_peak: int
+    num_device_alloc: int
+    num_device_free: int
+    num_alloc_retries: int
+    num_ooms: int
+    driver_peak_held: int
+    device_calls: dict[str, int]
+    modelled_driver_ns: int
+
+
+class MinCapacity(Answer):
+    schema: int
+    workload: str
+    file: str
+    version: str
+    notes: list[str]
+    policy: str
+    conf: str
+    lag: int
+    min_capacity: int
+    peak_live: int
+    retries_at_min_capacity: int
+    repeating_iterations: int
+    device_wide_waits_in_repeating_iterations: int
+    modelled_driver_ns: int
+    step: int
+    replays: int
+    native: MinCapacityNative
+
+
+class MinCapacityNative(Answer):
+    min_capacity: int
+    retries_at_min_capacity: int
+    verdict: str
+
+
+class Plan(Answer):
+    schema: int
+    workload: str
+    file: str
+    version: str
+    notes: list[str]
+    iteration: int | None
+    streams: int
+    across_streams: bool
+    requests: int
+    planned: int
+    alignment: int
+    resident_bytes: int
+    max_load: int
+    height: int
+    ratio: float
+    optimal: bool
+    method: str
+    seconds: float
+    pattern: str | None
+
+
+class Inspect(Answer):
+    name: str
+    conf: str | None
+    capacity: int | None
+    lower_bounds: bool
+    notes: list[str]
+    run: InspectRun
+    moments: list[InspectMoment]
+    refused: InspectRefused
+    growth: InspectGrowth
+    summary: InspectSummary
+    schema: int
+    version: str
+
+
+class InspectRun(Answer):
+    entries: int
+    allocations: int
+    older: int
+    peak_live: int
+    peak_live_at: int
+    peak_reserved: int
+    peak_reserved_at: int
+    live_at_end: int
+    reserved_at_end: int
+    waited: int
+    peak_waiting: int
+    peak_waiting_at: int
+    refused: int
+    iterations: int
+
+
+class InspectMoment(Answer):
+    what: str
+    at: int
+    iteration: int | None
+    time_us: int | None
+    live: InspectMomentLive
+    memory: InspectMomentMemory
+    waste: list[InspectMomentWaste]
+
+
+class InspectMomentLive(Answer):
+    bytes: int
+    count: int
+    by_size: list[InspectMomentLiveBySize]
+    by_class: list[InspectMomentLiveByClass]
+    by_stream: list[InspectMomentLiveByStream]
+    by_pool: list[InspectMomentLiveByPool]
+    by_caller: list[InspectMomentLiveByCaller]
+    by_label: list[InspectMomentLiveByLabel]
+
+
+class InspectMomentLiveBySize(Answer):
+    size: int
+    bytes: int
+    count: int
+
+
+class InspectMomentLiveByClass(Answer):
+    up_to: int
+    bytes: int
+    count: int
+
+
+class InspectMomentLiveByStream(Answer):
+    stream: int
+    bytes: int
+    count: int
+
+
+class InspectMomentLiveByPool(Answer):
+    pool: list[int]
+    bytes: int
+    count: int
+
+
+class InspectMomentLiveByCaller(Answer):
+    file: str
+    line: int
+    function: str
+    through: None | InspectMomentLiveByCallerThrough
+    called_by: list[InspectMomentLiveByCallerThrough]
+    bytes: int
+    count: int
+
+
+class InspectMomentLiveByCallerThrough(Answer):
+    file: str
+    line: int
+    function: str
+
+
+class InspectMomentLiveByLabel(Answer):
+    label: str
+    bytes: int
+    count: int
+
+
+class InspectMomentMemory(Answer):
+    reserved: int
+    requested: int
+    rounding: int
+    tails: int
+    waiting: int
+    free: int
+    outside: int
+    segments: int
+    idle_segments: int
+    idle: int
+    free_pieces: int
+    largest_free: int
+    by_pool: list[InspectMomentMemoryByPool]
+    held_open: list[InspectMomentMemoryHeldOpen]
+    held_open_count: int
+    held_open_free: int
+    blockers: list[InspectMomentMemoryBlocker]
+
+
+class InspectMomentMemoryByPool(Answer):
+    pool: list[int]
+    stream: int
+    small: bool
+    reserved: int
+    requested: int
+    waiting: int
+    free: int
+    free_pieces: int
+    largest_free: int
+    segments: int
+
+
+class InspectMomentMemoryHeldOpen(Answer):
+    address: str
+    size: int
+    pool: list[int]
+    stream: int
+    used: int
+    free: int
+    block_count: int
+    blocks: list[InspectMomentMemoryHeldOpenBlock]
+
+
+class InspectMomentMemoryHeldOpenBlock(Answer):
+    address: str
+    size: int
+    requested: int
+    since: int
+    age_us: int | None
+    waits: bool
+    caller: None | InspectMomentMemoryHeldOpenBlockCaller
+    label: str
+
+
+class InspectMomentMemoryHeldOpenBlockCaller(Answer):
+    file: str
+    line: int
+    function: str
+    through: None | InspectMomentLiveByCallerThrough
+    called_by: list[InspectMomentLiveByCallerThrough]
+
+
+class InspectMomentMemoryBlocker(Answer):
+    address: str
+    size: int
+    requested: int
+    since: int
+    age_us: int | None
+    waits: bool
+    caller: None | InspectMomentMemoryHeldOpenBlockCaller
+    label: str
+    beside: int
+    would_free: int
+
+
+class InspectMomentWaste(Answer):
+    size: int
+    count: int
+    rounding: int
+    tails: int
+
+
+class InspectRefused(Answer):
+    at: int
+    iteration: int | None
+    size: int
+    block: int
+    segment: int
+    stream: int
+    caller: None | InspectMomentMemoryHeldOpenBlockCaller
+    device_free: int
+    usable_free: int
+    usable_largest: int
+    other_free: int
+    other_largest: int
+    waiting: int
+    verdict: str
+    missing: int
+    in_the_way: list[InspectMomentMemoryBlocker]
+    fixed_segments: bool
+    most_live: None | InspectMomentLiveByCaller
+
+
+class InspectGrowth(Answer):
+    marks: str
+    period: int | None
+    steps: list[InspectGrowthStep]
+    per_step: int | None
+    suspects: list[InspectGrowthSuspect]
+
+
+class InspectGrowthStep(Answer):
+    number: int
+    at: int
+    live: int
+    peak_live: int
+    peak_reserved: int
+    allocations: int
+    frees: int
+
+
+class InspectGrowthSuspect(Answer):
+    caller: None | InspectMomentMemoryHeldOpenBlockCaller
+    size: int | None
+    label: str
+    grew_in: int
+    steps: int
+    count: list[int]
+    bytes: list[int]
+
+
+class InspectSummary(Answer):
+    text: str
+    peak_live: int
+    peak_reserved: int
+    capacity: int | None
+    lower_bounds: bool
+    refused: int
+    why: None | str
+    help: str
+
+
+class InspectComparison(Answer):
+    schema: int
+    version: str
+    before: InspectInspected
+    after: InspectInspected
+    comparison: InspectComparisonComparison
+
+
+class InspectInspected(Answer):
+    name: str
+    conf: str | None
+    capacity: int | None
+    lower_bounds: bool
+    notes: list[str]
+    run: InspectRun
+    moments: list[InspectMoment]
+    refused: InspectRefused
+    growth: InspectGrowth
+    summary: InspectSummary
+
+
+class InspectComparisonComparison(Answer):
+    run: list[InspectComparisonComparisonRun]
+    moments: list[InspectComparisonComparisonMoment]
+
+
+class InspectComparisonComparisonRun(Answer):
+    name: str
+    bytes: bool
+    before: int
+    after: int
+
+
+class InspectComparisonComparisonMoment(Answer):
+    what: str
+    memory: list[InspectComparisonComparisonRun]
+    by_function: list[InspectComparisonComparisonMomentByFunction]
+    by_label: list[InspectComparisonComparisonMomentByLabel]
+    by_size: list[InspectComparisonComparisonMomentBySize]
+    by_stream: list[InspectComparisonComparisonMomentByStream]
+    by_pool: list[InspectComparisonComparisonMomentByPool]
+
+
+class InspectComparisonComparisonMomentByFunction(Answer):
+    file: str
+    function: str
+    bytes: list[int]
+    count: list[int]
+
+
+class InspectComparisonComparisonMomentByLabel(Answer):
+    label: str
+    bytes: list[int]
+    count: list[int]
+
+
+class InspectComparisonComparisonMomentBySize(Answer):
+    size: int
+    bytes: list[int]
+    count: list[int]
+
+
+class InspectComparisonComparisonMomentByStream(Answer):
+    stream: int
+    bytes: list[int]
+    count: list[int]
+
+
+class InspectComparisonComparisonMomentByPool(Answer):
+    pool: list[int]
+    bytes: list[int]
+    count: list[int]
+
+
+class Report(Answer):
+    schema: int
+    file: str
+    bytes: int
+    entries: int
+    allocations: int
+    peak_live: int
+    peak_reserved: int
+    refused: int
+    summary: ReportSummary
+    notes: list[str]
+
+
+class ReportSummary(Answer):
+    text: str
+    peak_live: int
+    peak_reserved: int
+    capacity: int | None
+    lower_bounds: bool
+    refused: int
+    why: None | str
+    help: str
+
+
+class Check(Answer):
+    schema: int
+    ok: bool
+    reserved_peak: int
+    growth: float | None
+    refused: int
+    limits: CheckLimits
+    exceeded: list[str]
+    lower_bounds: bool
+
+
+class CheckLimits(Answer):
+    reserved_peak: int | None
+    growth: float | None
+
+
+class Export(Answer):
+    schema: int
+    run: str
+    workload: str
+    notes: list[str]
+    files: list[ExportFile]
+
+
+class ExportFile(Answer):
+    path: str
+    entries: int
+    bytes: int

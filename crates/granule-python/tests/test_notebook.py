@@ -1,0 +1,126 @@
+"""What a notebook shows, and what else runs while Granule works."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import granule_alloc as granule
+import pytest
+
+
+def test_the_picture(snapshot: Path) -> None:
+    html = granule.load(snapshot)._repr_html_()
+    picture = ElementTree.fromstring(html[html.index("<svg") : html.index("</svg>") + 6])
+    paths = [part for part in picture if part.tag.endswith("path")]
+    assert len(paths) > 2, "two areas, and marks"
+    assert "peak requested" in html and "refused, the first of" in html
+
+
+def test_names_are_no_markup(trace: Path, tmp_path: Path) -> None:
+    path = tmp_path / "<b>&.trace.gz"
+    path.write_bytes(trace.read_bytes())
+    assert "<b>&lt;b&gt;&amp;.trace.gz</b>" in granule.load(path)._repr_html_()
+
+
+def test_the_curve_has_the_peaks(run: granule.Run) -> None:
+    figures = run.inspect().run
+    for points in (1, 7, 1000, 10**9):
+        curve = run.curve(points)
+        assert len(curve) <= points and curve[0][0] == 0
+        assert max(point[1] for point in curve) == figures.peak_live
+        assert max(point[2] for point in curve) == figures.peak_reserved
+
+
+def test_plot(run: granule.Run) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("agg")
+    axes = run.plot()
+    assert axes.get_ylabel() == "GiB" and axes.get_ylim()[1] > 10
+    assert run.plot(axes) is axes
+
+
+def test_plot_without_matplotlib(run: granule.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        run.plot()
+
+
+def test_python_goes_on_meanwhile(run: granule.Run) -> None:
+    done = threading.Event()
+    longest, turns = 0.0, 0
+
+    def other() -> None:
+        nonlocal longest, turns
+        before = time.monotonic()
+        while not done.is_set():
+            time.sleep(0.001)
+            now = time.monotonic()
+            longest, turns, before = max(longest, now - before), turns + 1, now
+
+    thread = threading.Thread(target=other)
+    began = time.monotonic()
+    thread.start()
+    run.whatif(capacity="12GiB")
+    done.set()
+    thread.join()
+    took = time.monotonic() - began
+    assert took > 0.2, "too quick to say"
+    assert turns > 10 and longest < took / 2, f"{turns} turns in {took} s, {longest} s without one"
+
+
+def test_progress_is_shown(run: granule.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    tqdm = pytest.importorskip("tqdm.auto")
+    shown: list[tuple[str, int, int | None]] = []
+
+    class Bar:
+        def __init__(self, desc: str, total: int | None, leave: bool) -> None:
+            self.desc, self.total, self.n = desc, total, 0
+
+        def refresh(self) -> None:
+            shown.append((self.desc, self.n, self.total))
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(tqdm, "tqdm", Bar)
+    monkeypatch.setattr("granule_alloc._work.PATIENCE", 0.0)
+    monkeypatch.setattr("granule_alloc._work.LOOK", 0.01)
+    run.whatif(capacity="12GiB")
+    replaying = [(done, total) for what, done, total in shown if what == "replaying" and total]
+    assert replaying and all(done <= total for done, total in replaying)
+    assert replaying == sorted(replaying)
+
+
+def test_ctrl_c_is_heard(trace: Path) -> None:
+    program = f"""
+import granule_alloc as granule
+run = granule.load({str(trace)!r})
+print("working", flush=True)
+try:
+    while True:
+        run.whatif()
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "working\n"
+        time.sleep(0.5)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert process.wait() == 0
+
+
+def test_two_threads_ask_at_once(run: granule.Run) -> None:
+    answers: list[object] = []
+    threads = [threading.Thread(target=lambda: answers.append(run.inspect(at="peak"))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 2 and answers[0] == answers[1]
