@@ -1,7 +1,7 @@
 //! Code that follows from the `Backend` trait and from the tables of figures: what would drift if people wrote it by hand.
 //!
 //! [`model`] reads the contract from its sources; each emitter turns it into one file. [`figures`] does so for the
-//! statistics. [`run`] writes the files or, with `--check`, compares them.
+//! statistics. [`run`] writes the files or, with `--check`, compares them. crates/granule-python/stubs.py does so for Python's answers.
 
 mod ctable;
 mod figures;
@@ -12,7 +12,7 @@ mod model;
 mod names;
 mod text;
 
-use crate::process::root;
+use crate::process::{self, command, root};
 use anyhow::{Context, Result, bail};
 use model::Contract;
 use std::path::Path;
@@ -42,6 +42,13 @@ const PRODUCTS: &[Product] = &[
 ];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
+    rust_and_c(options)?;
+    // The classes of Python's answers, by a program in Python.
+    let check = options.check.then_some("--check");
+    process::run(command("python3").arg("crates/granule-python/stubs.py").args(check))
+}
+
+fn rust_and_c(options: &Options) -> Result<()> {
     let contract = Contract::read(&root().join("crates/backend-api/src"))?;
     let stale = stale(&contract, &root())?;
     if options.check && !stale.is_empty() {
@@ -70,11 +77,11 @@ fn stale(contract: &Contract, folder: &Path) -> Result<Vec<(&'static str, String
 
 #[cfg(test)]
 mod tests {
-    use super::{Contract, Options, PRODUCTS, figures, root, run, stale};
+    use super::{Contract, Options, PRODUCTS, figures, root, rust_and_c, stale};
 
     #[test]
     fn generated_files_follow_from_the_trait() {
-        run(&Options { check: true }).unwrap();
+        rust_and_c(&Options { check: true }).unwrap();
     }
 
     #[test]

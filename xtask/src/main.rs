@@ -7,9 +7,9 @@ mod browser;
 mod ci;
 mod codegen;
 mod disk;
+mod dist;
 mod e2e_torch;
 mod gpu;
-mod gpu_torch;
 mod header;
 mod mutants;
 mod new_backend;
@@ -58,7 +58,7 @@ enum Task {
     /// Run the conformance kit and the recorded workloads on the real devices of this machine
     Gpu(gpu::Options),
     /// Compare a real training step on Granule and on PyTorch's own allocator, on this machine's GPU
-    GpuTorch(gpu_torch::Options),
+    GpuTorch(gpu::torch::Options),
     /// Long property, fuzz and fault-loop runs (CI runs a bounded slice of each)
     Fuzz {
         /// Cases per property; CI runs at most a few hundred
@@ -73,6 +73,8 @@ enum Task {
     Features,
     /// Check the sizes of types, files, functions and folders, and that modules import nothing in circles
     Structure(structure::Options),
+    /// Build what is handed out into target/dist: wheels, crates, a static binary; --check tries it
+    Dist(dist::Options),
     /// Run real PyTorch programs on Granule, on the GPU-less rig (installs torch into target/e2e-torch the first time)
     E2eTorch(e2e_torch::Options),
     /// Drive the page of `granule report` in a headless Chromium (installed on Debian, as root); pictures are kept
@@ -98,12 +100,13 @@ fn main() -> Result<()> {
         Task::NewBackend(options) => new_backend::run(&options),
         Task::Parity(options) => parity::run(&options),
         Task::Gpu(options) => gpu::run(&options),
-        Task::GpuTorch(options) => gpu_torch::run(&options),
+        Task::GpuTorch(options) => gpu::torch::run(&options),
         Task::Fuzz { cases } => fuzz(cases),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
         Task::Features => ci::feature_combinations(true),
         Task::Structure(options) => structure::run(&options),
+        Task::Dist(options) => dist::run(&options),
         Task::E2eTorch(options) => e2e_torch::run(&options),
         Task::Browser(options) => browser::run(&options),
         Task::Book(options) => book::run(&options),

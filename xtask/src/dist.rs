@@ -1,0 +1,74 @@
+//! What is handed out: wheels, crates, a static binary; and whether it works where nothing else is installed.
+
+mod binary;
+mod check;
+mod crates;
+mod wheels;
+
+use crate::process::target;
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The options of `cargo xtask dist`.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Try the wheel in a fresh environment without Rust, with the tests of crates/granule-python
+    #[arg(long)]
+    check: bool,
+
+    /// Only the wheel of the command and the module, quickly built: for trying it, not for handing it out
+    #[arg(long)]
+    quick: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let out = target().join(if options.quick { "dist-quick" } else { "dist" });
+    fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
+    let wheel = timed("the wheel granule-alloc", || wheels::alloc(&out, options.quick))?;
+    if !options.quick {
+        timed("the wheel granule-torch", || wheels::torch(&out))?;
+        timed("the crates, as cargo publish would take them", crates::dry_run)?;
+        timed("the static binary", || binary::build(&out))?;
+    }
+    if options.check {
+        timed("the check", || check::run(&wheel, options.quick))?;
+    }
+    Ok(())
+}
+
+fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    println!("== {what}");
+    let began = Instant::now();
+    let done = work()?;
+    println!("== {what}: {:.0} s", began.elapsed().as_secs_f64());
+    Ok(done)
+}
+
+/// Says what a file is called and how large it is.
+fn say(file: &Path) -> Result<u64> {
+    let bytes = fs::metadata(file).with_context(|| file.display().to_string())?.len();
+    #[allow(clippy::cast_precision_loss)]
+    let size = bytes as f64 / f64::from(1 << 20);
+    println!("{}: {size:.1} MiB", file.display());
+    Ok(bytes)
+}
+
+/// The only wheel of that name in a folder.
+fn wheel_in(folder: &Path, name: &str) -> Result<PathBuf> {
+    let mut found = wheels_in(folder, name)?;
+    found.pop().with_context(|| format!("{} has no wheel {name}", folder.display()))
+}
+
+fn wheels_in(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        let file = path.file_name().unwrap_or_default().to_string_lossy();
+        if file.starts_with(&format!("{name}-")) && file.ends_with(".whl") {
+            found.push(path.clone());
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,37 @@
+//! The crates, as `cargo publish` would take them.
+
+use crate::process::{self, command};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+/// What crates.io or its readers want to know of a crate.
+const WANTED: [&str; 5] = ["description", "license", "repository", "keywords", "categories"];
+
+/// Packs all crates that are to be published. Cargo orders them, and takes each for what the next depends on.
+pub(super) fn dry_run() -> Result<()> {
+    let metadata =
+        process::output(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
+    let metadata: Value = serde_json::from_str(&metadata)?;
+    let packages = metadata["packages"].as_array().context("cargo metadata names no packages")?;
+    let published: Vec<&Value> = packages
+        .iter()
+        .filter(|package| package["publish"].as_array().is_none_or(|to| !to.is_empty()))
+        .collect();
+    let mut missing = Vec::new();
+    let mut pack = command("cargo");
+    pack.args(["package", "--no-verify", "--allow-dirty"]);
+    for package in &published {
+        let name = package["name"].as_str().unwrap_or_default();
+        let empty = |what: &&&str| match &package[**what] {
+            Value::Array(several) => several.is_empty(),
+            one => one.is_null(),
+        };
+        missing.extend(WANTED.iter().filter(empty).map(|what| format!("{name} has no {what}")));
+        pack.args(["-p", name]);
+    }
+    if !missing.is_empty() {
+        bail!("crates that are to be published lack metadata: {}", missing.join("; "));
+    }
+    println!("{} crates", published.len());
+    process::run(&mut pack)
+}
