@@ -328,7 +328,7 @@ impl DeviceAllocator {
             history: self.history_of(held.ptr, calls),
         };
         tracing::error!("{report}");
-        let observers = self.quarantine.lock().observers.clone();
+        let observers = self.quarantine.lock().observers().to_vec();
         for observer in &observers {
             calls.call(Kind::CorruptionObserver, || observer(&report));
         }
@@ -354,7 +354,7 @@ impl DeviceAllocator {
     }
 
     pub(crate) fn add_corruption_observer(&self, observer: CorruptionObserver) {
-        self.quarantine.lock().observers.push(observer);
+        self.quarantine.lock().add_observer(observer);
     }
 }
 
