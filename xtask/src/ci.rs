@@ -1,9 +1,9 @@
 //! What CI runs, step by step, with the minutes that each takes.
 
+use crate::generated::{bindgen, header};
 use crate::process::{self, cargo};
-use crate::{
-    bindgen, browser, disk, e2e_torch, header, parity, schedules, structure, tables, test, whatif_exact,
-};
+use crate::python::{e2e_torch, tables};
+use crate::{browser, disk, parity, schedules, structure, test, whatif_exact};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 

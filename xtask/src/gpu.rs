@@ -1,6 +1,8 @@
 //! Real accelerators, where there are any: the conformance kit and the recorded workloads on each backend that
 //! finds a device. The results are written as a page with date, driver and commit.
 
+pub(crate) mod torch;
+
 use crate::process::{self, cargo, command, root, target};
 use anyhow::{Context, Result, bail};
 use clap::Args;

@@ -1,29 +1,25 @@
 //! Project tasks. `cargo xtask --help` lists them.
 
 mod bench;
-mod bindgen;
 mod browser;
 mod ci;
-mod codegen;
 mod disk;
-mod e2e_torch;
+mod generated;
 mod gpu;
-mod gpu_torch;
-mod header;
 mod mutants;
 mod new_backend;
 mod parity;
 mod process;
+mod python;
 mod schedules;
 mod structure;
-mod tables;
-mod venv;
-mod viewer;
 mod whatif_exact;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use generated::{bindgen, codegen, header};
 use process::{cargo, has_nextest};
+use python::{e2e_torch, tables, viewer};
 
 #[derive(Parser)]
 #[command(about = "Granule's project tasks", bin_name = "cargo xtask")]
@@ -57,7 +53,7 @@ enum Task {
     /// Run the conformance kit and the recorded workloads on the real devices of this machine
     Gpu(gpu::Options),
     /// Compare a real training step on Granule and on PyTorch's own allocator, on this machine's GPU
-    GpuTorch(gpu_torch::Options),
+    GpuTorch(gpu::torch::Options),
     /// Long property, fuzz and fault-loop runs (CI runs a bounded slice of each)
     Fuzz {
         /// Cases per property; CI runs at most a few hundred
@@ -95,7 +91,7 @@ fn main() -> Result<()> {
         Task::NewBackend(options) => new_backend::run(&options),
         Task::Parity(options) => parity::run(&options),
         Task::Gpu(options) => gpu::run(&options),
-        Task::GpuTorch(options) => gpu_torch::run(&options),
+        Task::GpuTorch(options) => gpu::torch::run(&options),
         Task::Fuzz { cases } => fuzz(cases),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
