@@ -1,10 +1,10 @@
 //! What CI runs, step by step, with the minutes that each takes: by the clock, and of processors. A shared machine takes
 //! longer by the clock; what its processors did is the same everywhere.
 
+use crate::generated::{bindgen, header};
 use crate::process::{self, cargo};
-use crate::{
-    bindgen, book, browser, disk, e2e_torch, header, parity, schedules, structure, tables, test, whatif_exact,
-};
+use crate::python::{e2e_torch, tables};
+use crate::{book, browser, disk, parity, schedules, structure, test, whatif_exact};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 

@@ -1,30 +1,27 @@
 //! Project tasks. `cargo xtask --help` lists them.
 
 mod bench;
-mod bindgen;
 mod book;
 mod browser;
 mod ci;
-mod codegen;
 mod disk;
 mod dist;
-mod e2e_torch;
+mod generated;
 mod gpu;
-mod header;
 mod mutants;
 mod new_backend;
 mod parity;
 mod process;
+mod python;
 mod schedules;
 mod structure;
-mod tables;
-mod venv;
-mod viewer;
 mod whatif_exact;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use generated::{bindgen, codegen, header};
 use process::{cargo, has_nextest};
+use python::{e2e_torch, tables, viewer};
 
 #[derive(Parser)]
 #[command(about = "Granule's project tasks", bin_name = "cargo xtask")]

@@ -6,12 +6,12 @@
 mod compare;
 mod rig;
 
-use crate::e2e_torch::Place;
 use crate::process::{self, command, root};
+use crate::python::e2e_torch::Place;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use compare::{Compared, ratios};
-use rig::{Rig, Run};
+use rig::{Rig, Wanted};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -152,7 +152,7 @@ const SEVERAL: [&str; 8] = [
 /// Of these, those of the slice.
 const FEW: usize = 3;
 
-fn wanted(trace: &Path, answer: &Value, options: &Options) -> Result<Vec<Run>> {
+fn wanted(trace: &Path, answer: &Value, options: &Options) -> Result<Vec<Wanted>> {
     let verdicts = answer["verdicts"].as_array().context("no verdicts")?;
     let candidates = answer["candidates"].as_array().context("no candidates")?;
     let several = if options.slice { &SEVERAL[..FEW] } else { &SEVERAL[..] };
@@ -166,7 +166,7 @@ fn wanted(trace: &Path, answer: &Value, options: &Options) -> Result<Vec<Run>> {
             // Without caching, PyTorch ends a program with another error, which the rig's replay does not go on from.
             let comparable = candidate["caching"] == true || outcome["refused"] == 0;
             if comparable && (recommended || options.all || several.contains(&name)) {
-                runs.push(Run::new(trace, candidate, outcome, recommended)?);
+                runs.push(Wanted::new(trace, candidate, outcome, recommended)?);
             }
         }
     }

@@ -517,7 +517,8 @@ impl DeviceAllocator {
         }
         self.base.history.make_room();
         let calls = self.base.site.calls();
-        let call = self.base.site.noticing(self.base.history.begin_call(Some(stream), RecordContext::State))?;
+        let call =
+            self.base.site.noticing(self.base.history.begin_call(Some(stream), RecordContext::State))?;
         let outcome = self.malloc_in(bytes, stream, &call);
         if let Ok(ptr) = outcome
             && self.base.site.attention().has(Reason::HARDENED)

@@ -13,33 +13,33 @@
 //! * a free of what was freed before is an error, not undefined.
 //!
 //! ```text
-//! host.rs        the allocator a program uses         size_class.rs   rounding, and who may serve whom
-//! engine.rs      what it shares with its thread       source.rs       driver, registered pages, reserve
-//! block.rs       a block's life                       source/slab.rs  the reserve's free space
-//! state.rs       every block, under one lock          source/prefault.rs  fresh pages
-//! serve.rs       requests                             source/numa.rs  where pages lie
-//! release.rs     frees, emptying, the end             stats.rs        figures
-//! uses.rs        streams and graphs that use blocks   trace.rs        the history
-//! pools.rs       private pools                        watch.rs        snapshots
-//! background.rs  the thread that watches devices      registered.rs   memory that the program pins itself
-//! buffer.rs      memory that frees itself
+//! host.rs        the allocator a program uses         buffer.rs       memory that frees itself
+//! cache.rs       requests, frees, emptying, the end   background.rs   the thread that watches devices
+//! uses.rs        streams and graphs that use blocks   registered.rs   memory that the program pins itself
+//! completions.rs what devices still do with blocks    pools.rs        private pools
+//! shared.rs      the table, locked; who looks on      source.rs       driver, registered pages, reserve
+//! table.rs       every block                          source/slab.rs  the reserve's free space
+//! block.rs       a block's life                       source/prefault.rs  fresh pages
+//! size_class.rs  rounding, and who may serve whom     source/numa.rs  where pages lie
+//! stats.rs       figures                              driver.rs       whether the driver may be called, and how
+//! trace.rs       the history
 //! ```
 
 mod background;
 mod block;
 mod buffer;
-mod engine;
+mod cache;
+mod completions;
+mod driver;
 mod pools;
 mod registered;
-mod release;
-mod serve;
+mod shared;
 mod size_class;
 mod source;
-mod state;
 mod stats;
+mod table;
 mod trace;
 mod uses;
-mod watch;
 
 pub use crate::watch::stats::DurationStat;
 pub use buffer::PinnedBuffer;
@@ -51,14 +51,14 @@ use crate::arena::pool::Filter;
 use crate::backend::{Backend, CopyKind};
 use crate::config::{PolicyName, Settings};
 use crate::error::{AllocError, Result, log_end};
-use crate::process::attention::Reason;
+use crate::process::attention::{Edge, Reason};
 use crate::process::edges;
-use crate::sync::{Arc, Mutex, Ordering, Rank};
+use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::history::HistoryOptions;
 use crate::watch::snapshot::Snapshot;
 use background::Background;
-use engine::Engine;
+use cache::PinnedCache;
 use std::mem::ManuallyDrop;
 use std::path::PathBuf;
 
@@ -121,7 +121,7 @@ impl HostOptions {
 /// nothing, and what asks for something is refused.
 #[derive(Debug)]
 pub struct HostAllocator {
-    engine: Arc<Engine>,
+    cache: Arc<PinnedCache>,
     /// Never dropped in a forked child, which has no such thread.
     background: ManuallyDrop<Mutex<Option<Background>>>,
 }
@@ -132,20 +132,20 @@ impl HostAllocator {
     /// # Errors
     /// What the backend says to questions about its devices; [`AllocError::Settings`] for values out of range.
     pub fn new(backend: Arc<dyn Backend>, settings: &Settings, options: HostOptions) -> Result<Self> {
-        let engine = Arc::new(Engine::new(backend, settings, options)?);
-        Ok(Self { engine, background: ManuallyDrop::new(Mutex::new(Rank::Registry, None)) })
+        let cache = Arc::new(PinnedCache::new(backend, settings, &options)?);
+        Ok(Self { cache, background: ManuallyDrop::new(Mutex::new(Rank::Registry, None)) })
     }
 
     /// The backend.
     #[must_use]
     pub fn backend(&self) -> &Arc<dyn Backend> {
-        &self.engine.backend
+        self.cache.driver().backend()
     }
 
     /// The node that memory is placed on; `None` where the system decides.
     #[must_use]
     pub fn node(&self) -> Option<u32> {
-        self.engine.source.node()
+        self.cache.node()
     }
 
     /// Memory of `bytes`, aligned to 64 bytes at least, of no stream's. 0 bytes give [`HostBlock::NONE`]. **Blocks** where
@@ -155,7 +155,7 @@ impl HostAllocator {
     /// [`AllocError::Backend`]; nothing is lost, and the call can be made again.
     pub fn allocate(&self, bytes: u64) -> Result<HostBlock> {
         self.start_background();
-        self.engine.allocate(bytes, None)
+        self.asking(|cache| cache.allocate(bytes, None))
     }
 
     /// [`allocate`](Self::allocate) for a program whose current stream is `stream`: the scopes of private pools see it, and
@@ -166,7 +166,7 @@ impl HostAllocator {
     /// As for `allocate`; [`AllocError::ForeignStream`], [`AllocError::InvalidDevice`].
     pub fn allocate_for(&self, bytes: u64, stream: Stream) -> Result<HostBlock> {
         self.start_background();
-        self.engine.allocate(bytes, Some(stream))
+        self.asking(|cache| cache.allocate(bytes, Some(stream)))
     }
 
     /// Takes a block back. It is free at once, or once the streams that were recorded are done with it. Never waits for a
@@ -176,7 +176,7 @@ impl HostAllocator {
     /// [`AllocError::UnknownHostBlock`] where the program does not have the block, or a [`PinnedBuffer`] has it. What the driver answers where it does
     /// not take a large block back, which is cached then, unless `pinned_free_catch_all` is on.
     pub fn free(&self, id: HostBlockId) -> Result<()> {
-        self.engine.free(id)
+        self.giving(|cache| cache.free(id))
     }
 
     /// Says that work of `stream` uses a block: that of `id`, or else the one that begins at `ptr`. `false` where neither
@@ -188,7 +188,7 @@ impl HostAllocator {
     /// [`AllocError::ForeignStream`], [`AllocError::InvalidDevice`]; what the driver answers to the question whether the
     /// stream is being captured. Nothing is recorded then.
     pub fn record_event(&self, ptr: DevicePtr, id: HostBlockId, stream: Stream) -> Result<bool> {
-        self.engine.record_event(ptr, id, stream)
+        self.asking(|cache| cache.uses().record(ptr, id, stream))
     }
 
     /// Queues a copy, and records it for the blocks of this allocator that it uses, wherever inside of them. Does not
@@ -208,7 +208,7 @@ impl HostAllocator {
         stream: Stream,
     ) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.engine.copy_async(dst, src, bytes, kind, stream) }
+        self.asking(|cache| unsafe { cache.uses().copy(dst, src, bytes, kind, stream) })
     }
 
     /// Pins memory of the program's own, in place. It is shown in the history; nothing else is known of it. **Blocks.**
@@ -220,7 +220,7 @@ impl HostAllocator {
     /// The range is valid host memory until it is unregistered.
     pub unsafe fn register(&self, ptr: DevicePtr, bytes: u64) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.engine.register(ptr, bytes) }
+        self.asking(|cache| unsafe { registered::register(cache.driver(), cache.table(), ptr, bytes) })
     }
 
     /// Undoes [`register`](Self::register). **Blocks.**
@@ -232,7 +232,7 @@ impl HostAllocator {
     /// Rule 3 of the [backend](crate::backend).
     pub unsafe fn unregister(&self, ptr: DevicePtr) -> Result<()> {
         // SAFETY: the caller's promise.
-        unsafe { self.engine.unregister(ptr) }
+        self.giving(|cache| unsafe { registered::unregister(cache.driver(), cache.table(), ptr) })
     }
 
     /// Says that `stream` is about to be destroyed: its handle is not named again. Rarely blocks; see
@@ -244,7 +244,12 @@ impl HostAllocator {
     /// # Safety
     /// As there: all work of `stream` that uses pinned blocks was queued before the call.
     pub unsafe fn retire_stream(&self, stream: Stream) -> Result<()> {
-        self.engine.retire_stream(stream)
+        self.giving(|cache| {
+            let stream = cache.driver().own(stream)?;
+            cache.uses().retire(stream)?;
+            cache.pools().retire(stream);
+            Ok(())
+        })
     }
 
     /// Notices completed uses, without waiting. Every request does this, unless a background thread does.
@@ -252,8 +257,7 @@ impl HostAllocator {
     /// # Errors
     /// What the driver answers; blocks of other devices are noticed all the same.
     pub fn poll(&self) -> Result<()> {
-        self.engine.reachable()?;
-        self.engine.noticing(self.engine.poll(None))
+        self.asking(|cache| cache.poll(None))
     }
 
     /// Waits for all uses of blocks that were given back, those included whose event could not be recorded. **Blocks.**
@@ -261,8 +265,7 @@ impl HostAllocator {
     /// # Errors
     /// What the driver answers; what is left keeps waiting.
     pub fn synchronise(&self) -> Result<()> {
-        self.engine.reachable()?;
-        self.engine.noticing(self.engine.synchronise(None))
+        self.asking(|cache| cache.synchronise(None))
     }
 
     /// Gives cached blocks back to the driver: those of the default pool, and of pools that nobody uses any more. Waits
@@ -271,7 +274,7 @@ impl HostAllocator {
     /// # Errors
     /// The first driver error; what could not be given back stays cached.
     pub fn empty_cache(&self) -> Result<()> {
-        self.engine.empty_cache()
+        self.giving(PinnedCache::empty)
     }
 
     /// Sends requests that `filter` accepts to the pool, which gets a reference more, and is made if there is none. Of
@@ -281,7 +284,7 @@ impl HostAllocator {
     /// # Errors
     /// [`AllocError::Pool`] where a scope of the pool is open already; [`AllocError::DeadPool`].
     pub fn begin_pool(&self, pool: PoolId, filter: &Filter) -> Result<()> {
-        self.engine.begin_pool(pool, filter)
+        self.asking(|cache| cache.pools().begin(pool, filter))
     }
 
     /// Ends the pool's scope; its references stay. PyTorch: `end_allocate_to_pool`.
@@ -289,7 +292,7 @@ impl HostAllocator {
     /// # Errors
     /// [`AllocError::Pool`] where no scope of the pool is open.
     pub fn end_pool(&self, pool: PoolId) -> Result<()> {
-        self.engine.end_pool(pool)
+        self.giving(|cache| cache.pools().end(pool))
     }
 
     /// Takes a reference away. After the last, the pool serves nobody, and [`empty_cache`](Self::empty_cache) gives back
@@ -298,7 +301,7 @@ impl HostAllocator {
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
     pub fn release_pool(&self, pool: PoolId) -> Result<()> {
-        self.engine.release_pool(pool)
+        self.giving(|cache| cache.pools().release(pool))
     }
 
     /// Replaces the settings. Blocks stay as they are, and go back the way they came; the reserve is made once, with the
@@ -307,31 +310,28 @@ impl HostAllocator {
     /// # Errors
     /// [`AllocError::Settings`] for values out of range; [`AllocError::Forked`].
     pub fn configure(&self, settings: &Settings) -> Result<()> {
-        engine::validate(settings)?;
-        if self.engine.is_forked() {
-            return Err(AllocError::Forked);
-        }
-        self.engine.configure(settings);
+        cache::validate(settings)?;
+        self.watched().ok_or(AllocError::Forked)?.configure(settings);
         Ok(())
     }
 
     /// All figures, of one moment; zeros in a forked child. PyTorch: `host_memory_stats`.
     #[must_use]
     pub fn stats(&self) -> HostStats {
-        if self.engine.is_forked() { HostStats::default() } else { self.engine.stats() }
+        self.watched().map(PinnedCache::stats).unwrap_or_default()
     }
 
     /// Peaks become the current values; shortest and longest times are forgotten.
     pub fn reset_peak_stats(&self) {
-        if !self.engine.is_forked() {
-            self.engine.lock().reset_peak_stats();
+        if let Some(cache) = self.watched() {
+            cache.table().lock().reset_peak_stats();
         }
     }
 
     /// Sums and counts begin anew.
     pub fn reset_accumulated_stats(&self) {
-        if !self.engine.is_forked() {
-            self.engine.lock().reset_accumulated_stats();
+        if let Some(cache) = self.watched() {
+            cache.table().lock().reset_accumulated_stats();
         }
     }
 
@@ -341,29 +341,55 @@ impl HostAllocator {
     /// # Errors
     /// [`AllocError::Forked`], [`AllocError::DriverGone`].
     pub fn record_history(&self, options: &HistoryOptions) -> Result<()> {
-        self.engine.record_history(options)
+        self.asking(|cache| {
+            cache.table().record_history(options);
+            Ok(())
+        })
     }
 
     /// Whether history is on.
     #[must_use]
     pub fn is_history_enabled(&self) -> bool {
-        !self.engine.is_forked() && self.engine.lock().trace.is_on()
+        self.watched().is_some_and(|cache| cache.table().lock().trace().is_on())
     }
 
     /// Adds blocks, while history is on, and with `traces` the history, to a snapshot of the devices.
     pub fn add_to_snapshot(&self, snapshot: &mut Snapshot, traces: bool) {
-        if !self.engine.is_forked() {
-            self.engine.add_to_snapshot(snapshot, traces);
+        if let Some(cache) = self.watched() {
+            cache.table().add_to_snapshot(snapshot, traces);
         }
     }
 
     /// Says that the driver is about to be unloaded: it is never called again. **Blocks** until a call of the background
     /// thread has returned; those of the program's threads are the program's to wait for.
     pub fn abandon(&self) {
-        self.engine.attention.set(Reason::DRIVER_GONE, true);
-        if !self.engine.is_forked() {
+        self.cache.driver().attention().set(Reason::DRIVER_GONE, true);
+        if self.watched().is_some() {
             self.stop_background();
         }
+    }
+
+    /// Asks for something: refused at an edge of the process. Whether the driver is unloading is seen from what comes of it.
+    fn asking<T>(&self, work: impl FnOnce(&PinnedCache) -> Result<T>) -> Result<T> {
+        let driver = self.cache.driver();
+        driver.edge().map_or(Ok(()), |edge| Err(edge.refusal()))?;
+        driver.noticing(work(&self.cache))
+    }
+
+    /// Gives something back: nothing is left to be done for that once the driver has gone.
+    fn giving(&self, work: impl FnOnce(&PinnedCache) -> Result<()>) -> Result<()> {
+        let driver = self.cache.driver();
+        driver.edge().map_or_else(|| driver.noticing(work(&self.cache)), Edge::of_release)
+    }
+
+    /// For those who only look: in a forked child there is nothing to be seen.
+    fn watched(&self) -> Option<&PinnedCache> {
+        (!self.cache.driver().is_forked()).then_some(&self.cache)
+    }
+
+    /// A buffer has a block, and alone frees it, or gives it up.
+    fn set_buffered(&self, id: HostBlockId, buffered: bool) -> Result<()> {
+        self.giving(|cache| cache.set_buffered(id, buffered))
     }
 
     fn stop_background(&self) {
@@ -375,12 +401,12 @@ impl HostAllocator {
 
     /// The thread starts with the first request that wants it, and stays until the allocator is dropped or abandoned.
     fn start_background(&self) {
-        if !self.engine.wants_thread.load(Ordering::Acquire) || self.engine.edge().is_some() {
+        if !self.cache.wants_thread() || self.cache.driver().edge().is_some() {
             return;
         }
         let mut background = self.background.lock();
         if background.is_none() {
-            match Background::start(&self.engine) {
+            match Background::start(&self.cache) {
                 Ok(started) => *background = Some(started),
                 Err(error) => {
                     tracing::warn!(%error, "no thread could be started; requests notice completed uses themselves");
@@ -394,20 +420,20 @@ impl Drop for HostAllocator {
     /// Gives everything back that is not in the program's hands. **Blocks** until devices are done with it; graphs that
     /// use pinned memory have to be gone. At an edge of the process nothing is done.
     fn drop(&mut self) {
-        if self.engine.is_forked() {
+        let driver = self.cache.driver();
+        if driver.is_forked() {
             // Locks may be those of threads that the child does not have.
-            let _engine = ManuallyDrop::new(Arc::clone(&self.engine));
+            let _cache = ManuallyDrop::new(Arc::clone(&self.cache));
             return;
         }
         self.stop_background();
-        if self.engine.edge().is_some() {
-            edges::take_back(self.engine.attention);
-            let _engine = ManuallyDrop::new(Arc::clone(&self.engine));
-            return;
+        if driver.edge().is_some() {
+            let _cache = ManuallyDrop::new(Arc::clone(&self.cache));
+        } else {
+            // Nobody can ask again, so what failed is tried once more here.
+            let ended = self.cache.shut_down().or_else(|_| self.cache.shut_down());
+            log_end(driver.noticing(ended), "pinned memory could not be given back");
         }
-        // Nobody can ask again, so what failed is tried once more here.
-        let ended = self.engine.shut_down().or_else(|_| self.engine.shut_down());
-        log_end(self.engine.noticing(ended), "pinned memory could not be given back");
-        edges::take_back(self.engine.attention);
+        edges::take_back(driver.attention());
     }
 }

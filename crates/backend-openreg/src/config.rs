@@ -14,6 +14,16 @@ pub enum MemoryMode {
     Mapped,
 }
 
+impl MemoryMode {
+    /// How a machine's memory is called in names.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Reserved => "reserved",
+            Self::Mapped => "mapped",
+        }
+    }
+}
+
 /// How time passes on the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Clock {

@@ -9,15 +9,15 @@ mod peers;
 mod pools;
 mod virtual_memory;
 
-use crate::call::Call;
 use crate::config::Families;
+use crate::gate::call::Call;
+use crate::machine::queue::Queues;
+use crate::machine::work::{HostCall, Spans, Work};
 use crate::memory::{HostRange, Place, RangeKind, index};
 use crate::openreg::OpenReg;
 use crate::os::{HostPages, SharedFlag};
-use crate::queue::Queues;
 use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
-use crate::work::{HostCall, Spans, Work};
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
 use backend_api::*;
 use checks::{not_captured, not_captured_event, prepare_copy, readiness, settle_pool};
@@ -35,7 +35,7 @@ const HOST: DeviceIndex = DeviceIndex(0);
 // mappings beside its handles.
 unsafe impl Backend for OpenReg {
     fn id(&self) -> BackendId {
-        self.id
+        self.names.id()
     }
 
     fn kind(&self) -> DeviceKind {
@@ -58,14 +58,14 @@ unsafe impl Backend for OpenReg {
     }
 
     fn current_device(&self) -> Result<DeviceIndex> {
-        let device = crate::thread::device(self.id);
+        let device = crate::thread::device(self.names.id());
         self.enter(Call::CurrentDevice, device)?;
         Ok(device)
     }
 
     fn set_device(&self, device: DeviceIndex) -> Result<()> {
         self.enter(Call::SetDevice, device)?;
-        crate::thread::set_device(self.id, device);
+        crate::thread::set_device(self.names.id(), device);
         Ok(())
     }
 
@@ -81,7 +81,7 @@ unsafe impl Backend for OpenReg {
     fn properties(&self, device: DeviceIndex) -> Result<DeviceProperties> {
         self.call(Call::Properties, device, |state| {
             let capacity = state.memory.devices[index(device)].capacity;
-            Ok(device::properties(device, self.memory_name(), capacity))
+            Ok(device::properties(device, self.config.memory.name(), capacity))
         })
     }
 
@@ -180,7 +180,7 @@ unsafe impl Backend for OpenReg {
     }
 
     unsafe fn copy(&self, dst: DevicePtr, src: DevicePtr, bytes: u64, kind: CopyKind) -> Result<()> {
-        let device = crate::thread::device(self.id);
+        let device = crate::thread::device(self.names.id());
         self.call(Call::Copy, device, |mut state| {
             self.not_during_capture(&mut state)?;
             let key = Queues::default_stream(index(device));
@@ -229,13 +229,13 @@ unsafe impl Backend for OpenReg {
     fn create_stream(&self, device: DeviceIndex, priority: i32) -> Result<Stream> {
         self.call(Call::CreateStream, device, |mut state| {
             let raw = state.queues.create_stream(index(device), priority.clamp(GREATEST_PRIORITY, 0));
-            Ok(Stream { raw, device, backend: self.id })
+            Ok(self.names.new_stream(raw, device))
         })
     }
 
     unsafe fn destroy_stream(&self, stream: Stream) -> Result<()> {
         self.call(Call::DestroyStream, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             if key == Queues::default_stream(index(stream.device)) {
                 return Err(Refusal::invalid("a default stream cannot be destroyed"));
             }
@@ -254,7 +254,7 @@ unsafe impl Backend for OpenReg {
 
     fn query_stream(&self, stream: Stream) -> Result<Readiness> {
         self.call(Call::QueryStream, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             not_captured(&mut state, key)?;
             Ok(readiness(state.queues.stream(key)?.is_idle()))
         })
@@ -262,7 +262,7 @@ unsafe impl Backend for OpenReg {
 
     fn synchronize_stream(&self, stream: Stream) -> Result<()> {
         self.call(Call::SynchronizeStream, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             not_captured(&mut state, key)?;
             if let Some(end) = state.queues.end_of(key) {
                 state = self.machine.wait_for(state, end);
@@ -273,8 +273,8 @@ unsafe impl Backend for OpenReg {
 
     fn wait_event(&self, stream: Stream, event: Event) -> Result<()> {
         self.call(Call::WaitEvent, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
-            let event = self.event_key(&state, event)?;
+            let key = self.names.stream(&state, stream)?;
+            let event = self.names.event(&state, event)?;
             if self.joins_capture(&mut state, key, event)? {
                 return Ok(());
             }
@@ -311,13 +311,13 @@ unsafe impl Backend for OpenReg {
                 None
             };
             let raw = state.queues.create_event(index(device), flags, shared);
-            Ok(Event { raw, device, backend: self.id })
+            Ok(self.names.new_event(raw, device))
         })
     }
 
     unsafe fn destroy_event(&self, event: Event) -> Result<()> {
         self.call(Call::DestroyEvent, event.device, |mut state| {
-            let key = self.event_key(&state, event)?;
+            let key = self.names.event(&state, event)?;
             state.queues.events.remove(key);
             Ok(())
         })
@@ -325,8 +325,8 @@ unsafe impl Backend for OpenReg {
 
     fn record_event(&self, event: Event, stream: Stream) -> Result<()> {
         self.call(Call::RecordEvent, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
-            let event_key = self.event_key(&state, event)?;
+            let key = self.names.stream(&state, stream)?;
+            let event_key = self.names.event(&state, event)?;
             if event.device != stream.device {
                 return Err(Refusal::invalid(format!(
                     "an event of device {} cannot be recorded on a stream of device {}",
@@ -354,7 +354,7 @@ unsafe impl Backend for OpenReg {
 
     fn query_event(&self, event: Event) -> Result<Readiness> {
         self.call(Call::QueryEvent, event.device, |mut state| {
-            let key = self.event_key(&state, event)?;
+            let key = self.names.event(&state, event)?;
             self.not_during_capture(&mut state)?;
             not_captured_event(&mut state, key)?;
             Ok(readiness(state.queues.event(key)?.is_ready()))
@@ -363,7 +363,7 @@ unsafe impl Backend for OpenReg {
 
     fn synchronize_event(&self, event: Event) -> Result<()> {
         self.call(Call::SynchronizeEvent, event.device, |mut state| {
-            let key = self.event_key(&state, event)?;
+            let key = self.names.event(&state, event)?;
             self.not_during_capture(&mut state)?;
             not_captured_event(&mut state, key)?;
             let (point, foreign) = {
@@ -388,7 +388,7 @@ unsafe impl Backend for OpenReg {
                 return Err(Refusal::unsupported("event timing was switched off in the OpenRegConfig"));
             }
             let stamp = |event: Event| -> Answer<u64> {
-                let event = state.queues.event(self.event_key(&state, event)?)?;
+                let event = state.queues.event(self.names.event(&state, event)?)?;
                 if !event.flags.contains(EventFlags::TIMING) {
                     return Err(Refusal::unsupported("the event was made without TIMING"));
                 }

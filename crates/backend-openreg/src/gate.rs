@@ -1,9 +1,14 @@
 //! What every call passes first: it is counted, charged, and may be made to fail.
 
-use crate::call::{Call, CallCounts};
-use crate::cost::CostModel;
-use crate::fault::{Effect, FaultPlan};
-use crate::usage::Usage;
+pub(crate) mod call;
+pub(crate) mod cost;
+pub(crate) mod fault;
+pub(crate) mod usage;
+
+use crate::gate::call::{Call, CallCounts};
+use crate::gate::cost::CostModel;
+use crate::gate::fault::{Effect, FaultPlan};
+use crate::gate::usage::Usage;
 use backend_api::ErrorKind;
 use backend_api::types::DeviceIndex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -16,30 +16,24 @@
 //!
 //! What is not simulated: multicast objects, fabric handles, and the results of kernels. Linux only.
 
-mod call;
 mod config;
 mod contract;
-mod cost;
-mod fault;
 mod gate;
-mod graph;
 mod machine;
 mod memory;
+mod names;
 mod openreg;
 mod os;
-mod queue;
 mod refusal;
 mod slab;
 mod space;
 mod thread;
 mod trap;
-mod usage;
-mod work;
 
-pub use call::{Call, CallCounts};
 pub use config::{Clock, Families, MemoryMode, OpenRegConfig};
-pub use cost::{BadCost, CostModel};
-pub use fault::{Effect, Fault, FaultPlan};
+pub use gate::call::{Call, CallCounts};
+pub use gate::cost::{BadCost, CostModel};
+pub use gate::fault::{Effect, Fault, FaultPlan};
+pub use gate::usage::Usage;
 pub use openreg::OpenReg;
 pub use trap::{Trap, TrapKind};
-pub use usage::Usage;

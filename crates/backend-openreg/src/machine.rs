@@ -1,14 +1,18 @@
 //! The machine's state under one lock, and the two clocks that move it.
 
-use crate::call::Call;
+pub(crate) mod graph;
+pub(crate) mod queue;
+pub(crate) mod work;
+
 use crate::config::{Clock, OpenRegConfig};
-use crate::graph::{Captures, GraphBody, Node};
+use crate::gate::call::Call;
+use crate::machine::graph::{Captures, GraphBody, Node};
+use crate::machine::queue::{Front, Operation, Queues};
+use crate::machine::work::{Point, Spans, Work};
 use crate::memory::Memory;
-use crate::queue::{Front, Operation, Queues};
 use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
 use crate::trap::{Trap, TrapKind};
-use crate::work::{Point, Spans, Work};
 use backend_api::types::{DeviceIndex, DevicePtr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,7 +26,7 @@ const TICK_NS: u64 = 1_000;
 
 /// Everything that calls change.
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct Simulated {
     pub(crate) memory: Memory,
     pub(crate) queues: Queues,
     pub(crate) captures: Captures,
@@ -36,7 +40,7 @@ pub(crate) struct State {
     closing: bool,
 }
 
-impl State {
+impl Simulated {
     pub(crate) fn trap(&mut self, kind: TrapKind, call: Call, device: DeviceIndex, at: u64, bytes: u64) {
         if self.traps.len() < MOST_TRAPS {
             self.traps.push(Trap { kind, call, device, ptr: DevicePtr(at), bytes });
@@ -79,18 +83,18 @@ impl State {
 /// What the machine's handle and its workers share.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    state: Mutex<State>,
+    state: Mutex<Simulated>,
     /// An operation was done somewhere.
     progress: Condvar,
     pub(crate) clock: Clock,
     start: Instant,
 }
 
-pub(crate) type Locked<'m> = MutexGuard<'m, State>;
+pub(crate) type Locked<'m> = MutexGuard<'m, Simulated>;
 
 impl Machine {
     pub(crate) fn new(config: &OpenRegConfig) -> std::io::Result<Arc<Self>> {
-        let state = State {
+        let state = Simulated {
             memory: Memory::new(config)?,
             queues: Queues::new(config),
             captures: Captures::new(),
@@ -114,7 +118,7 @@ impl Machine {
     }
 
     /// Nanoseconds since the machine was made, on its own clock.
-    pub(crate) fn now(&self, state: &State) -> u64 {
+    pub(crate) fn now(&self, state: &Simulated) -> u64 {
         match self.clock {
             Clock::Virtual { .. } => {
                 (state.queues.tick.saturating_mul(TICK_NS)).saturating_add(state.extra_ns)
@@ -139,7 +143,7 @@ impl Machine {
         work: Work,
         uses: Spans,
     ) -> Answer<()> {
-        let State { queues, captures, .. } = &mut *state;
+        let Simulated { queues, captures, .. } = &mut *state;
         if let Some(member) = &mut queues.stream_mut(key)?.member {
             let capture = captures.active.get_mut(&member.capture).filter(|capture| !capture.invalidated);
             let capture = capture.ok_or_else(|| Refusal::capture("the capture was invalidated; end it"))?;
@@ -152,7 +156,7 @@ impl Machine {
     }
 
     /// Makes sure that [`submit`](Self::submit) on this stream cannot fail.
-    pub(crate) fn prepare(self: &Arc<Self>, state: &mut State, key: u64) -> Answer<()> {
+    pub(crate) fn prepare(self: &Arc<Self>, state: &mut Simulated, key: u64) -> Answer<()> {
         if self.clock == Clock::Workers { self.worker_for(state, key) } else { Ok(()) }
     }
 
@@ -236,7 +240,7 @@ impl Machine {
         state
     }
 
-    fn finish(&self, state: &mut State, key: u64, operation: &Operation) {
+    fn finish(&self, state: &mut Simulated, key: u64, operation: &Operation) {
         if let Work::PoolFree(at) = operation.work {
             state.memory.pool_give(at);
         }
@@ -288,7 +292,7 @@ impl Machine {
     }
 
     /// Starts the stream's worker if it has none.
-    fn worker_for(self: &Arc<Self>, state: &mut State, key: u64) -> Answer<()> {
+    fn worker_for(self: &Arc<Self>, state: &mut Simulated, key: u64) -> Answer<()> {
         let stream = state.queues.stream_mut(key)?;
         if !stream.has_worker {
             let machine = Arc::clone(self);

@@ -1,23 +1,22 @@
 //! The machine as a program holds it: what goes beyond the contract.
 
-use crate::call::{Call, CallCounts};
 use crate::config::{Families, MemoryMode, OpenRegConfig};
-use crate::fault::FaultPlan;
 use crate::gate::Gate;
+use crate::gate::call::{Call, CallCounts};
+use crate::gate::fault::FaultPlan;
+use crate::gate::usage::Usage;
+use crate::machine::work::Work;
 use crate::machine::{Locked, Machine};
 use crate::memory::index;
-use crate::queue::Queues;
+use crate::names::Names;
 use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
 use crate::thread;
 use crate::trap::Trap;
-use crate::usage::Usage;
-use crate::work::Work;
-use backend_api::types::{BackendId, DeviceIndex, DevicePtr, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{BackendError, ErrorKind, Result, Unsupported};
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The driver number of every error: PyTorch's openreg library has one for all.
@@ -26,11 +25,10 @@ pub(crate) const ERROR_UNKNOWN: i32 = 1;
 /// A simulated machine with several devices; see the [crate's page](crate).
 #[derive(Debug)]
 pub struct OpenReg {
-    pub(crate) id: BackendId,
+    pub(crate) names: Names,
     pub(crate) config: OpenRegConfig,
     pub(crate) machine: Arc<Machine>,
     pub(crate) gate: Gate,
-    last_identity: AtomicU64,
 }
 
 impl OpenReg {
@@ -50,7 +48,7 @@ impl OpenReg {
             refuse(refusal.kind, refusal.detail.into_owned())
         })?;
         let gate = Gate::new(config.costs.clone());
-        Ok(Arc::new(Self { id: BackendId::fresh(), config, machine, gate, last_identity: AtomicU64::new(0) }))
+        Ok(Arc::new(Self { names: Names::new(), config, machine, gate }))
     }
 
     /// How the machine was set up.
@@ -156,7 +154,7 @@ impl OpenReg {
     pub fn order(&self, earlier: Stream, later: Stream) -> Result<()> {
         let queued = || {
             let state = self.machine.lock();
-            let [earlier, later] = [self.key(&state, earlier)?, self.key(&state, later)?];
+            let [earlier, later] = [self.names.stream(&state, earlier)?, self.names.stream(&state, later)?];
             for key in [earlier, later] {
                 if state.queues.stream(key)?.member.is_some() {
                     return Err(Refusal::capture("streams are ordered by events while one is captured"));
@@ -247,10 +245,6 @@ impl OpenReg {
         Ok(())
     }
 
-    pub(crate) fn fresh_identity(&self) -> u64 {
-        self.last_identity.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
     pub(crate) fn error(&self, call: Call, device: DeviceIndex, refusal: Refusal) -> BackendError {
         BackendError::new(refusal.kind, ERROR_UNKNOWN, call.name(), device, refusal.detail)
     }
@@ -292,7 +286,7 @@ impl OpenReg {
 
     pub(crate) fn not_during_capture(&self, state: &mut Locked<'_>) -> Answer<()> {
         if state.captures.active.is_empty()
-            || !state.captures.invalidate_for_unsafe_call(thread::mode(self.id))
+            || !state.captures.invalidate_for_unsafe_call(thread::mode(self.names.id()))
         {
             return Ok(());
         }
@@ -309,38 +303,15 @@ impl OpenReg {
         self.error(call, device, refusal)
     }
 
-    /// The key of a stream of this machine.
-    pub(crate) fn key(&self, state: &Locked<'_>, stream: Stream) -> Answer<u64> {
-        if stream.backend != self.id {
-            return Err(Refusal::invalid("the stream belongs to another backend"));
-        }
-        let key = if stream.raw == 0 { Queues::default_stream(index(stream.device)) } else { stream.raw };
-        if state.queues.stream(key)?.device != index(stream.device) {
-            return Err(Refusal::invalid("the stream is of another device than it says"));
-        }
-        Ok(key)
-    }
-
-    /// The key of an event of this machine.
-    pub(crate) fn event_key(&self, state: &Locked<'_>, event: Event) -> Answer<u64> {
-        if event.backend != self.id {
-            return Err(Refusal::invalid("the event belongs to another backend"));
-        }
-        if state.queues.event(event.raw)?.device != index(event.device) {
-            return Err(Refusal::invalid("the event is of another device than it says"));
-        }
-        Ok(event.raw)
-    }
-
     /// A call that queues what `prepare` makes.
     pub(crate) fn enqueue(
         &self,
         call: Call,
         stream: Stream,
-        prepare: impl FnOnce(&mut Locked<'_>, usize) -> Answer<(Work, crate::work::Spans)>,
+        prepare: impl FnOnce(&mut Locked<'_>, usize) -> Answer<(Work, crate::machine::work::Spans)>,
     ) -> Result<()> {
         self.call(call, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             let (work, uses) = prepare(&mut state, index(stream.device))?;
             self.machine.queue(state, key, work, uses)
         })

@@ -134,14 +134,14 @@ pub(crate) enum Ending {
 }
 
 #[derive(Debug)]
-struct State<K> {
+struct Books<K> {
     /// Live handles with the number of references to each: an import or a retain may answer a known one.
     handles: HashMap<u64, (Memory<K>, usize)>,
     mappings: BTreeMap<u64, Mapping<K>>,
     reservations: BTreeMap<u64, Reservation>,
 }
 
-impl<K: Keeps> State<K> {
+impl<K: Keeps> Books<K> {
     fn mapping_at(&self, at: u64) -> Option<&Mapping<K>> {
         let (_, mapping) = self.mappings.range(..=at).next_back()?;
         (at < mapping.end()).then_some(mapping)
@@ -175,18 +175,18 @@ impl<K: Keeps> State<K> {
 /// Handles, mappings and reservations. Entries leave before the driver is told to give something up, since it may hand
 /// the same number out again at once, and come back where it refuses.
 #[derive(Debug)]
-pub(crate) struct Physical<K>(Mutex<State<K>>);
+pub(crate) struct Physical<K>(Mutex<Books<K>>);
 
 impl<K> Default for Physical<K> {
     fn default() -> Self {
         let state =
-            State { handles: HashMap::new(), mappings: BTreeMap::new(), reservations: BTreeMap::new() };
+            Books { handles: HashMap::new(), mappings: BTreeMap::new(), reservations: BTreeMap::new() };
         Self(Mutex::new(state))
     }
 }
 
 impl<K: Keeps> Physical<K> {
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
+    fn lock(&self) -> MutexGuard<'_, Books<K>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

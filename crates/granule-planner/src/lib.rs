@@ -11,31 +11,22 @@
 //!
 //! Nothing here knows a device or an allocator.
 
-mod bounds;
-mod core;
 mod cursor;
-mod exact;
 mod file;
-mod gaps;
-mod greedy;
-mod improve;
-mod orders;
 mod pattern;
 mod plan;
 mod problem;
-mod random;
 mod recording;
-mod sections;
 mod solve;
 
 pub mod csv;
 pub mod verify;
 
-pub use bounds::max_load;
 pub use cursor::{Advice, CursorCounts, PlanCursor};
 pub use file::ReadError;
 pub use pattern::{Pattern, Planned};
 pub use plan::{BadPlan, Plan, PlanError, Step};
 pub use problem::{Buffer, Placement, Problem, ProblemError};
 pub use recording::{CrossStream, Recording, RecordingError};
+pub use solve::bounds::max_load;
 pub use solve::{Method, Options, Solution, SolveError, Solver, solve};

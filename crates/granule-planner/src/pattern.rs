@@ -13,12 +13,12 @@ pub struct Pattern {
     /// Bytes that were held from before the first request until after the last one; they are not planned.
     pub resident_bytes: u64,
     pub(crate) streams: usize,
-    pub(crate) requests: Vec<Held>,
+    pub(crate) requests: Vec<Occurrence>,
 }
 
 /// A request of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct Occurrence {
     pub(crate) size: u64,
     pub(crate) stream: u32,
     /// For every stream: how many requests later it may use the bytes again. Empty if they are held for longer
@@ -48,7 +48,7 @@ impl Pattern {
     /// Nothing is requested.
     pub fn whole(recording: &Recording) -> Result<Self, RecordingError> {
         let all = recording.requests.len() as u64;
-        let held = |(at, request): (u64, &Request)| Held {
+        let held = |(at, request): (u64, &Request)| Occurrence {
             size: request.size,
             stream: request.stream,
             lives: request.ends.iter().map(|&end| end.min(all) - at).collect(),
@@ -73,7 +73,11 @@ impl Pattern {
             let stays = own == NEVER || own - at > period;
             // On other streams it can be held all the time.
             let lives = request.ends.iter().map(|&end| end.saturating_sub(at).min(period)).collect();
-            Held { size: request.size, stream: request.stream, lives: if stays { Vec::new() } else { lives } }
+            Occurrence {
+                size: request.size,
+                stream: request.stream,
+                lives: if stays { Vec::new() } else { lives },
+            }
         };
         let requests = (from..).zip(&recording.requests[from as usize..to as usize]).map(held).collect();
         let before = recording.requests[..from as usize].iter();

@@ -1,7 +1,7 @@
 //! A plan: for every request of a pattern, in order, the place it gets. What a plan names is content (size, stream,
 //! which of several equal requests), never an address or an event number, so it can be followed in another run.
 
-use crate::pattern::{Held, Pattern};
+use crate::pattern::{Occurrence, Pattern};
 use crate::problem::{Placement, ProblemError};
 use crate::solve::{Options, Solution, SolveError, solve};
 use crate::verify::{Flaw, verify};
@@ -214,7 +214,8 @@ impl Plan {
             }
             offsets.push(offset);
         }
-        let held = |step: &Step| Held { size: step.size, stream: step.stream, lives: step.lives.clone() };
+        let held =
+            |step: &Step| Occurrence { size: step.size, stream: step.stream, lives: step.lives.clone() };
         let pattern = Pattern {
             iteration: self.iteration,
             repeats: self.repeats,
@@ -229,9 +230,9 @@ impl Plan {
 }
 
 /// Steps without offsets.
-fn number(requests: &[Held]) -> Vec<Step> {
+fn number(requests: &[Occurrence]) -> Vec<Step> {
     let mut seen: FxHashMap<(u64, u32), u32> = FxHashMap::default();
-    let mut step = |held: &Held| {
+    let mut step = |held: &Occurrence| {
         let count = seen.entry((held.size, held.stream)).or_default();
         let nth = std::mem::replace(count, *count + 1);
         Step { size: held.size, stream: held.stream, nth, offset: None, lives: held.lives.clone() }

@@ -1,14 +1,24 @@
 //! The portfolio: bounds, greedy orders, better orders, exact search; and the verifier over all of it.
 
-use crate::bounds::max_load;
-use crate::core::place_around_core;
-use crate::exact::{Answer, STACK, exact};
-use crate::greedy::{Fit, Timeline};
-use crate::improve::{Attempt, improve};
-use crate::orders::Key;
+pub(crate) mod bounds;
+mod core;
+mod exact;
+mod gaps;
+mod greedy;
+mod improve;
+mod orders;
+mod random;
+mod sections;
+
 use crate::problem::{Buffer, Placement, Problem, ProblemError};
-use crate::random::Random;
-use crate::sections::components;
+use crate::solve::bounds::max_load;
+use crate::solve::core::place_around_core;
+use crate::solve::exact::{Answer, STACK, exact};
+use crate::solve::greedy::{Fit, Timeline};
+use crate::solve::improve::{Attempt, improve};
+use crate::solve::orders::Key;
+use crate::solve::random::Random;
+use crate::solve::sections::components;
 use crate::verify::{Flaw, verify};
 use rayon::prelude::*;
 use std::time::{Duration, Instant};

@@ -64,7 +64,7 @@ pub fn verify(problem: &Problem, placement: &Placement) -> Result<(), Flaw> {
 enum What {
     /// The place is free again.
     End,
-    /// Taken by a buffer of another stream, or by one that has been live since before time began to be watched.
+    /// RangeCounts by a buffer of another stream, or by one that has been live since before time began to be watched.
     Take,
     /// A buffer of this stream starts: nobody else may hold its bytes.
     Start,
@@ -99,7 +99,7 @@ fn check_stream(problem: &Problem, placement: &Placement, stream: usize) -> Resu
         }
     }
     moments.sort_unstable();
-    let mut held = Held::new(problem, placement);
+    let mut held = RangeCounts::new(problem, placement);
     for (_, what, buffer) in moments {
         match what {
             What::End => held.change(buffer, -1),
@@ -118,14 +118,14 @@ fn check_stream(problem: &Problem, placement: &Placement, stream: usize) -> Resu
 
 /// The address ranges held at a moment. Those that meet a range are those that begin before its end, less those
 /// that end at or before its beginning.
-struct Held {
+struct RangeCounts {
     /// For every buffer the ranks of its first and its last address among all.
     ranks: Vec<(usize, usize)>,
     begins: Counts,
     ends: Counts,
 }
 
-impl Held {
+impl RangeCounts {
     fn new(problem: &Problem, placement: &Placement) -> Self {
         let ranges: Vec<_> = placement
             .offsets

@@ -115,6 +115,6 @@ pub fn read_file(path: impl AsRef<Path>) -> Result<Snapshot, PickleError> {
 
 /// Reads a pickle that is already unpacked.
 pub(crate) fn read_plain(reader: impl Read, limits: &Limits) -> Result<Snapshot, PickleError> {
-    let (heap, root) = machine::run(reader, limits, true)?;
-    heap.into_snapshot(root)
+    let (built, root) = machine::run(reader, limits, true)?;
+    built.into_snapshot(root)
 }

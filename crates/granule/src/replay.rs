@@ -33,7 +33,7 @@ use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::OpenReg;
 use granule_snapshot::trace::{Mark, Trace};
 use planned::Planned;
-use run::Run;
+use run::Replaying;
 use serde::Serialize;
 use simulated::Program;
 use std::fmt;
@@ -274,7 +274,7 @@ fn allocator(
 
 /// Does what the trace says, up to its end or the refusal that ends it. How long that took, but for what is told meanwhile.
 fn steps(
-    run: &mut Run<'_>,
+    run: &mut Replaying<'_>,
     trace: &Trace,
     stop_on_oom: bool,
     progress: &mut impl FnMut(usize),
@@ -310,11 +310,11 @@ fn run(
     let program = simulated.map(|device| Program::new(device, options));
     let plan = options.plan.as_ref().map(|plan| Planned::new(plan, trace, &allocator));
     let plan = plan.transpose().map_err(failed(0))?;
-    let mut run = Run::new(trace, &*backend, &allocator, program, plan)?;
+    let mut run = Replaying::new(trace, &*backend, &allocator, program, plan)?;
     let elapsed = steps(&mut run, trace, options.stop_on_oom, &mut progress)?;
     progress(trace.events.len());
     run.look();
-    let Run { marks, refused, first_refusal, ops, done, program, plan, .. } = run;
+    let Replaying { marks, refused, first_refusal, ops, done, program, plan, .. } = run;
     let plan = plan.map(Planned::figures).transpose().map_err(failed(done))?;
     let mut stats = allocator.stats(DEVICE).map_err(failed(done))?;
     let plan = plan.map(|(figures, peaks)| {

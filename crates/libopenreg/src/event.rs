@@ -14,20 +14,20 @@ pub(crate) static EVENTS: Handles<Event> = Handles::new();
 pub(crate) struct Event {
     device: c_int,
     timing: bool,
-    state: Mutex<State>,
+    state: Mutex<Records>,
     changed: Condvar,
 }
 
 /// Records are numbered from 1. An event that was never recorded is complete.
 #[derive(Debug, Default)]
-struct State {
+struct Records {
     recorded: u64,
     passed: u64,
     /// When the last record was passed.
     at: Option<Instant>,
 }
 
-impl State {
+impl Records {
     const fn is_complete(&self) -> bool {
         self.passed == self.recorded
     }
@@ -38,7 +38,7 @@ impl Event {
         Arc::new(Self { device, timing, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, Records> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -15,14 +15,14 @@ pub(crate) enum Kind {
 }
 
 #[derive(Debug)]
-struct Block {
+struct Allocation {
     kind: Kind,
     pages: Pages,
     /// How often a device's block is open to the host.
     opened: u64,
 }
 
-impl Block {
+impl Allocation {
     const fn is_device(&self) -> bool {
         matches!(self.kind, Kind::Device(_))
     }
@@ -57,7 +57,7 @@ pub(crate) struct Found {
 /// block while it is copied.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    blocks: BTreeMap<usize, Block>,
+    blocks: BTreeMap<usize, Allocation>,
 }
 
 static MEMORY: Mutex<Memory> = Mutex::new(Memory { blocks: BTreeMap::new() });
@@ -88,7 +88,7 @@ fn take(bytes: usize) -> Answer<Pages> {
 
 fn keep(kind: Kind, pages: Pages) -> usize {
     let base = pages.base();
-    lock().blocks.insert(base, Block { kind, pages, opened: 0 });
+    lock().blocks.insert(base, Allocation { kind, pages, opened: 0 });
     base
 }
 
@@ -162,7 +162,7 @@ impl Memory {
         self.blocks.remove(&base).map(drop).ok_or(Refused)
     }
 
-    fn containing(&mut self, at: usize) -> Option<&mut Block> {
+    fn containing(&mut self, at: usize) -> Option<&mut Allocation> {
         let (&base, block) = self.blocks.range_mut(..=at).next_back()?;
         (at - base < block.pages.bytes()).then_some(block)
     }
@@ -178,12 +178,12 @@ impl Memory {
 
     /// Opens the device block that `at` lies in to the host, once more. Other memory is always open.
     pub(crate) fn open(&mut self, at: usize) -> Answer {
-        self.containing(at).filter(|block| block.is_device()).map_or(Ok(()), Block::open)
+        self.containing(at).filter(|block| block.is_device()).map_or(Ok(()), Allocation::open)
     }
 
     /// Closes the device block that `at` lies in to the host, once.
     pub(crate) fn close(&mut self, at: usize) -> Answer {
-        self.containing(at).filter(|block| block.is_device()).map_or(Ok(()), Block::close)
+        self.containing(at).filter(|block| block.is_device()).map_or(Ok(()), Allocation::close)
     }
 
     /// Checks one side of a copy; memory that was not allocated here counts as the host's.

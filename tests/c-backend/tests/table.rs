@@ -129,44 +129,75 @@ fn a_chip_without_pinning_leaves_it_out() {
 }
 
 /// The functions are there and never called.
+/// Entries of virtual memory that do nothing.
+mod idle {
+    use super::*;
+
+    pub(super) unsafe extern "C" fn granularity(_: *mut c_void, _: u16, _: i32, _: *mut u64) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn reserve(
+        _: *mut c_void,
+        _: u16,
+        _: u64,
+        _: u64,
+        _: u64,
+        _: *mut u64,
+    ) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn range(_: *mut c_void, _: u64, _: u64) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn create(_: *mut c_void, _: u16, _: u64, _: i32, _: *mut u64) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn release(_: *mut c_void, _: u64) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn map(_: *mut c_void, _: u64, _: u64, _: u64) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn set(
+        _: *mut c_void,
+        _: u64,
+        _: u64,
+        _: *const u16,
+        _: u64,
+        _: i32,
+    ) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn access(_: *mut c_void, _: u64, _: u16, _: *mut i32) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn retain(_: *mut c_void, _: u64, _: *mut u64) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn properties(_: *mut c_void, _: u64, _: *mut RawPhysicalProperties) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn export(
+        _: *mut c_void,
+        _: u64,
+        _: i32,
+        _: *mut RawShareableHandle,
+    ) -> i32 {
+        0
+    }
+    pub(super) unsafe extern "C" fn import(
+        _: *mut c_void,
+        _: u16,
+        _: *const RawShareableHandle,
+        _: *mut u64,
+    ) -> i32 {
+        0
+    }
+}
+
 #[test]
 fn memory_that_cannot_leave_the_process_is_virtual_memory_all_the_same() {
-    unsafe extern "C" fn granularity(_: *mut c_void, _: u16, _: i32, _: *mut u64) -> i32 {
-        0
-    }
-    unsafe extern "C" fn reserve(_: *mut c_void, _: u16, _: u64, _: u64, _: u64, _: *mut u64) -> i32 {
-        0
-    }
-    unsafe extern "C" fn range(_: *mut c_void, _: u64, _: u64) -> i32 {
-        0
-    }
-    unsafe extern "C" fn create(_: *mut c_void, _: u16, _: u64, _: i32, _: *mut u64) -> i32 {
-        0
-    }
-    unsafe extern "C" fn release(_: *mut c_void, _: u64) -> i32 {
-        0
-    }
-    unsafe extern "C" fn map(_: *mut c_void, _: u64, _: u64, _: u64) -> i32 {
-        0
-    }
-    unsafe extern "C" fn set(_: *mut c_void, _: u64, _: u64, _: *const u16, _: u64, _: i32) -> i32 {
-        0
-    }
-    unsafe extern "C" fn access(_: *mut c_void, _: u64, _: u16, _: *mut i32) -> i32 {
-        0
-    }
-    unsafe extern "C" fn retain(_: *mut c_void, _: u64, _: *mut u64) -> i32 {
-        0
-    }
-    unsafe extern "C" fn properties(_: *mut c_void, _: u64, _: *mut RawPhysicalProperties) -> i32 {
-        0
-    }
-    unsafe extern "C" fn export(_: *mut c_void, _: u64, _: i32, _: *mut RawShareableHandle) -> i32 {
-        0
-    }
-    unsafe extern "C" fn import(_: *mut c_void, _: u16, _: *const RawShareableHandle, _: *mut u64) -> i32 {
-        0
-    }
+    use idle::*;
     let private = changed(|t| {
         t.virtual_memory_granularity = Some(granularity);
         t.virtual_memory_reserve_address = Some(reserve);

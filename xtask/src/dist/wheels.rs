@@ -2,7 +2,7 @@
 
 use super::{say, wheel_in, wheels_in};
 use crate::process::{self, command, root, target};
-use crate::venv::Venv;
+use crate::python::venv::Venv;
 use anyhow::{Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};

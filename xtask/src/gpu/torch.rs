@@ -1,8 +1,8 @@
 //! PyTorch on Granule on a real GPU: a training step against PyTorch's own allocator, and those of the end-to-end
 //! tests that say something about real hardware.
 
-use crate::e2e_torch::{self, Place};
 use crate::process::{self, command, output, root};
+use crate::python::e2e_torch::{self, Place};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde::{Deserialize, Serialize};

@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// How far a behaviour is shown.
-enum State<'c> {
+enum Shown<'c> {
     Tested,
     EngineHalf(&'c str),
     Later(&'c str),
     NoTest,
 }
 
-impl<'c> State<'c> {
+impl<'c> Shown<'c> {
     fn of(behaviour: &'c Behaviour, tests: &[&Test]) -> Self {
         match (&behaviour.later, &behaviour.python_half) {
             (Some(issue), _) => Self::Later(issue),
@@ -46,13 +46,13 @@ pub(super) fn write(checklist: &Checklist, tests: &[Test]) -> String {
         for behaviour in &area.behaviours {
             let own: Vec<&Test> =
                 tests.iter().filter(|test| test.counts() && test.ids.contains(&behaviour.id)).collect();
-            let state = State::of(behaviour, &own);
+            let state = Shown::of(behaviour, &own);
             all += 1;
             match state {
-                State::Tested => tested += 1,
-                State::EngineHalf(_) => half += 1,
-                State::Later(_) => later += 1,
-                State::NoTest => missing += 1,
+                Shown::Tested => tested += 1,
+                Shown::EngineHalf(_) => half += 1,
+                Shown::Later(_) => later += 1,
+                Shown::NoTest => missing += 1,
             }
             let cells = [&behaviour.id, &cell(&behaviour.behaviour), &tests_text(&own), &cell(&state.text())];
             body.push('|');

@@ -1,6 +1,6 @@
 //! Predictions beside PyTorch's own figures.
 
-use super::rig::Run;
+use super::rig::Wanted;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ const CALLS: [(&str, &str); 5] = [
 
 /// A prediction that was compared.
 pub(super) struct Compared {
-    run: Run,
+    run: Wanted,
     /// How many figures were compared.
     pub(super) figures: usize,
     /// Those that differ, as `name predicted native`.
@@ -39,7 +39,7 @@ pub(super) struct Compared {
 }
 
 impl Compared {
-    pub(super) fn new(run: Run, native: &Value) -> Self {
+    pub(super) fn new(run: Wanted, native: &Value) -> Self {
         let calls = |name: &str| run.predicted["device_calls"][name].as_u64().unwrap_or(0);
         let ours = SAME_NAME.iter().map(|name| (*name, run.predicted[*name].as_u64()));
         let ours = ours.chain(CALLS.iter().map(|(theirs, ours)| (*theirs, Some(calls(ours)))));
@@ -106,11 +106,11 @@ fn name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::{Compared, SAME_NAME, ratios, table};
-    use crate::whatif_exact::rig::Run;
+    use crate::whatif_exact::rig::Wanted;
     use serde_json::{Value, json};
     use std::path::Path;
 
-    fn run() -> (Run, Value) {
+    fn run() -> (Wanted, Value) {
         let candidate =
             json!({"name": "default", "conf": "", "caching": true, "empty_cache_each_iteration": false});
         let mut outcome = json!({"device_calls": {"orMalloc": 3}});
@@ -120,7 +120,7 @@ mod tests {
             outcome[*name] = json!(n << 20);
             native[*name] = json!(n << 20);
         }
-        (Run::new(Path::new("a/b.trace.gz"), &candidate, &outcome, true).unwrap(), native)
+        (Wanted::new(Path::new("a/b.trace.gz"), &candidate, &outcome, true).unwrap(), native)
     }
 
     #[test]

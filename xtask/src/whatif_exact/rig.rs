@@ -1,7 +1,7 @@
 //! PyTorch's own allocator on the GPU-less rig.
 
-use crate::e2e_torch::Place;
 use crate::process::{self, command, root};
+use crate::python::e2e_torch::Place;
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub(super) struct Rig {
 }
 
 /// A candidate on a device: what was predicted, and how PyTorch is asked.
-pub(super) struct Run {
+pub(super) struct Wanted {
     pub(super) trace: PathBuf,
     /// The candidate's name.
     pub(super) name: String,
@@ -27,7 +27,7 @@ pub(super) struct Run {
     pub(super) predicted: Value,
 }
 
-impl Run {
+impl Wanted {
     pub(super) fn new(trace: &Path, candidate: &Value, outcome: &Value, recommended: bool) -> Result<Self> {
         let text = |key: &str| candidate[key].as_str().map(ToOwned::to_owned).with_context(|| key.to_owned());
         let is = |key: &str| candidate[key].as_bool().with_context(|| key.to_owned());
@@ -54,7 +54,7 @@ impl Rig {
     }
 
     /// What `native-baseline.sh` says.
-    pub(super) fn native(&self, run: &Run) -> Result<Value> {
+    pub(super) fn native(&self, run: &Wanted) -> Result<Value> {
         let mut baseline = command(root().join("tests/nogpu-torch/native-baseline.sh"));
         // The rig counts in MiB, which these are a whole number of.
         #[allow(clippy::cast_precision_loss)]

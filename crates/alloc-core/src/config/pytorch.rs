@@ -295,7 +295,7 @@ impl<'t> Parser<'t> {
         if at >= self.tokens.len() {
             return Err(unclosed());
         }
-        Ok((Value::Divisions(table.table), at))
+        Ok((table.value(), at))
     }
 
     /// `[name:0.5,other:40G]`. A comma after an entry is stepped over, anything else begins the next one.

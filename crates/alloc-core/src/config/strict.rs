@@ -251,7 +251,7 @@ impl<'t> Reader<'t> {
             let error = ConfigError::strict("the list is empty").at(&open.text, open.start);
             return Err(error.allowed("[MiB:divisions,...,>:divisions], or 0 to switch it off"));
         }
-        Ok(Value::Divisions(table.table))
+        Ok(table.value())
     }
 
     fn classes(&mut self, option: &'static OptionInfo) -> Result<Value, ConfigError> {

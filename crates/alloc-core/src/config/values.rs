@@ -122,7 +122,7 @@ pub(super) fn reserve(token: &str) -> Option<ReserveSize> {
 /// Puts the divisions of one list entry into the table. `>` stands for everything after the last boundary.
 #[derive(Clone, Debug)]
 pub(super) struct DivisionTable {
-    pub(super) table: [u64; 16],
+    table: [u64; 16],
     last: usize,
     first: bool,
 }
@@ -130,6 +130,11 @@ pub(super) struct DivisionTable {
 impl DivisionTable {
     pub(super) fn new() -> Self {
         Self { table: [0; 16], last: 0, first: true }
+    }
+
+    /// Divisions by class.
+    pub(super) fn value(self) -> Value {
+        Value::Divisions(self.table)
     }
 
     /// Everything past the last boundary.

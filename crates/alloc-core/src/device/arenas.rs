@@ -122,7 +122,7 @@ impl Arenas {
         if self.raise_ceilings(&mut peaks, number) {
             return;
         }
-        let granted = std::mem::take(&mut peaks.granted).into_iter();
+        let granted = peaks.take_granted().into_iter();
         for other in granted.filter(|other| *other != number).counted() {
             if let Some(arena) = self.directory.get(other) {
                 peaks.reclaim(&mut arena.lock_shortly().counters);

@@ -365,7 +365,7 @@ impl Hardened {
             history: self.history.history_of(held.ptr, calls),
         };
         tracing::error!("{report}");
-        let observers = self.quarantine.lock().observers.clone();
+        let observers = self.quarantine.lock().observers().to_vec();
         for observer in &observers {
             calls.call(Kind::CorruptionObserver, || observer(&report));
         }
@@ -381,7 +381,7 @@ impl Hardened {
     }
 
     pub(crate) fn add_observer(&self, observer: CorruptionObserver) {
-        self.quarantine.lock().observers.push(observer);
+        self.quarantine.lock().add_observer(observer);
     }
 
     /// What a request came to. Where foreign code panicked on the way nobody waits for the block any more.

@@ -1,6 +1,6 @@
 //! The thread that notices completed uses, so that requests need not (`pinned_use_background_threads`).
 
-use super::engine::Engine;
+use super::cache::PinnedCache;
 use crate::process::edges::AtWork;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -18,14 +18,14 @@ pub(super) struct Background {
 
 impl Background {
     /// Starts it.
-    pub(super) fn start(engine: &Arc<Engine>) -> std::io::Result<Self> {
+    pub(super) fn start(cache: &Arc<PinnedCache>) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (stopped, engine_of_thread) = (Arc::clone(&stop), Arc::clone(engine));
+        let (stopped, cache_of_thread) = (Arc::clone(&stop), Arc::clone(cache));
         let thread = thread::Builder::new()
             .name("granule-pinned".into())
-            .spawn(move || watch(&engine_of_thread, &stopped))?;
+            .spawn(move || watch(&cache_of_thread, &stopped))?;
         // What began to wait before this is found by the thread's first look.
-        engine.waker.begin(thread.thread());
+        cache.completions().begin_watch(thread.thread());
         thread.thread().unpark();
         Ok(Self { stop, thread })
     }
@@ -40,11 +40,12 @@ impl Background {
     }
 }
 
-fn watch(engine: &Engine, stop: &AtomicBool) {
-    while !stop.load(Ordering::Acquire) && engine.edge().is_none() {
-        if engine.any_waiting() {
-            let Some(at_work) = AtWork::begin(engine.attention) else { break };
-            if let Err(error) = engine.noticing(engine.poll(None)) {
+fn watch(cache: &PinnedCache, stop: &AtomicBool) {
+    let driver = cache.driver();
+    while !stop.load(Ordering::Acquire) && driver.edge().is_none() {
+        if cache.completions().any() {
+            let Some(at_work) = AtWork::begin(driver.attention()) else { break };
+            if let Err(error) = driver.noticing(cache.poll(None)) {
                 tracing::debug!(%error, "finished uses of pinned memory could not be noticed");
             }
             drop(at_work);

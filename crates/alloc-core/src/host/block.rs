@@ -2,9 +2,10 @@
 
 use crate::lifetimes::uses::User;
 use crate::process::foreign::Gathered;
-use crate::types::{DeviceIndex, DevicePtr, PoolId};
+use crate::types::{DevicePtr, PoolId};
 use crate::watch::history::Context;
 use smallvec::SmallVec;
+use std::time::Duration;
 
 /// How a block was made, which is how it is given back, whatever the settings say by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ pub(super) enum Phase {
 
 /// A pinned block. It is never split, and never merged with others.
 #[derive(Debug)]
-pub(super) struct Block {
+pub(super) struct PinnedBlock {
     pub(super) ptr: DevicePtr,
     pub(super) size: u64,
     /// As last requested.
@@ -44,7 +45,7 @@ pub(super) struct Block {
     pub(super) phase: Phase,
     /// What names it while the program has it.
     pub(super) tenure: u64,
-    pub(super) uses: Uses,
+    pub(super) users: Users,
     /// Users it still waits for.
     pub(super) waits: usize,
     /// Handed out while its request's stream was being captured.
@@ -56,15 +57,8 @@ pub(super) struct Block {
     pub(super) context: Option<Context>,
 }
 
-/// A stream that uses a block, and its device, which it keeps when it is retired.
-#[derive(Clone, Debug)]
-pub(super) struct Use {
-    pub(super) device: DeviceIndex,
-    pub(super) user: User,
-}
-
 /// Streams that use a block.
-pub(super) type Uses = SmallVec<[Use; 2]>;
+pub(super) type Users = SmallVec<[User; 2]>;
 
 /// A new block, just taken from its source.
 #[derive(Debug)]
@@ -72,6 +66,8 @@ pub(super) struct Fresh {
     pub(super) ptr: DevicePtr,
     pub(super) size: u64,
     pub(super) origin: Origin,
+    /// How long the driver took, where it was asked.
+    pub(super) took: Option<Duration>,
 }
 
 /// A request, as far as the block's record is concerned.
@@ -91,7 +87,7 @@ pub(super) enum Fate {
     /// Nothing, and it goes back to the driver.
     Leaves,
     /// These.
-    Waits(Uses),
+    Waits(Users),
     /// It is never free again.
     Kept,
 }

@@ -52,7 +52,7 @@ impl PinnedBuffer {
 
     fn take(allocator: &Arc<HostAllocator>, bytes: u64) -> Result<Self> {
         let block = allocator.allocate(bytes)?;
-        allocator.engine.set_buffered(block.id, true)?;
+        allocator.set_buffered(block.id, true)?;
         Ok(Self { allocator: Arc::clone(allocator), block })
     }
 
@@ -106,10 +106,7 @@ impl PinnedBuffer {
     /// Gives the memory up without freeing it; free the block through the allocator.
     #[must_use]
     pub fn into_raw(self) -> HostBlock {
-        log_end(
-            self.allocator.engine.set_buffered(self.block.id, false),
-            "a pinned buffer's memory stays with it",
-        );
+        log_end(self.allocator.set_buffered(self.block.id, false), "a pinned buffer's memory stays with it");
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is never dropped or used again, so the allocator's reference is taken out once.
         drop(unsafe { std::ptr::read(&raw const this.allocator) });
@@ -144,8 +141,8 @@ impl AsMut<[u8]> for PinnedBuffer {
 
 impl Drop for PinnedBuffer {
     fn drop(&mut self) {
-        let engine = &self.allocator.engine;
-        let freed = engine.set_buffered(self.block.id, false).and_then(|()| engine.free(self.block.id));
+        let Self { allocator, block } = self;
+        let freed = allocator.set_buffered(block.id, false).and_then(|()| allocator.free(block.id));
         log_end(freed, "a pinned buffer's memory could not be given back");
     }
 }

@@ -1,37 +1,65 @@
 //! Private pools: which requests they serve, and when they are gone.
 
-use super::engine::Engine;
-use crate::arena::pool::{Filter, Holder};
+use super::driver::DriverAccess;
+use crate::arena::pool::{Filter, Holder, Pools};
 use crate::error::{AllocError, Result};
-use crate::process::foreign::Kind;
+use crate::process::foreign::{Foreign, Kind};
 use crate::process::stream_identity::shown;
-use crate::sync::{Arc, Ordering, this_thread};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, Rank, this_thread};
 use crate::types::{PoolId, Stream};
 
 /// A request under way: its pool is not forgotten meanwhile.
 #[derive(Debug)]
 pub(super) struct Visit<'a> {
-    engine: &'a Engine,
-    pub(super) pool: PoolId,
+    pools: &'a PinnedPools,
+    pool: PoolId,
+}
+
+impl Visit<'_> {
+    /// The request's pool.
+    pub(super) fn pool(&self) -> PoolId {
+        self.pool
+    }
 }
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
         if self.pool != PoolId::DEFAULT
-            && let Ok(pool) = self.engine.pools.lock().get(self.pool)
+            && let Ok(pool) = self.pools.pools.lock().get(self.pool)
         {
             pool.visitors -= 1;
         }
     }
 }
 
-impl Engine {
+/// The private pools of pinned memory, and the scopes that send requests to them.
+#[derive(Debug)]
+pub(super) struct PinnedPools {
+    driver: Arc<DriverAccess>,
+    foreign: Arc<Foreign>,
+    pools: Mutex<Pools>,
+    /// Some scope is open.
+    scoped: AtomicBool,
+    /// It was said that a pool serves requests outside of captures.
+    said_routed: AtomicBool,
+}
+
+impl PinnedPools {
+    pub(super) fn new(driver: Arc<DriverAccess>, foreign: Arc<Foreign>) -> Self {
+        Self {
+            driver,
+            foreign,
+            pools: Mutex::new(Rank::Registry, Pools::default()),
+            scoped: AtomicBool::new(false),
+            said_routed: AtomicBool::new(false),
+        }
+    }
+
     /// See [`HostAllocator::begin_pool`](super::HostAllocator::begin_pool).
-    pub(super) fn begin_pool(&self, pool: PoolId, filter: &Filter) -> Result<()> {
-        self.reachable()?;
+    pub(super) fn begin(&self, pool: PoolId, filter: &Filter) -> Result<()> {
         let filter = match filter {
-            Filter::Stream(stream) => Filter::Stream(self.own(*stream)?),
-            Filter::CaptureOf(stream) => Filter::CaptureOf(self.own(*stream)?),
+            Filter::Stream(stream) => Filter::Stream(self.driver.own(*stream)?),
+            Filter::CaptureOf(stream) => Filter::CaptureOf(self.driver.own(*stream)?),
             other => other.clone(),
         };
         let mut pools = self.pools.lock();
@@ -41,10 +69,7 @@ impl Engine {
     }
 
     /// See [`HostAllocator::end_pool`](super::HostAllocator::end_pool).
-    pub(super) fn end_pool(&self, pool: PoolId) -> Result<()> {
-        if let Some(edge) = self.edge() {
-            return edge.of_release();
-        }
+    pub(super) fn end(&self, pool: PoolId) -> Result<()> {
         let scope = {
             let mut pools = self.pools.lock();
             let scope = pools.end(pool, Holder::Program)?;
@@ -56,16 +81,13 @@ impl Engine {
     }
 
     /// See [`HostAllocator::release_pool`](super::HostAllocator::release_pool).
-    pub(super) fn release_pool(&self, pool: PoolId) -> Result<()> {
-        if let Some(edge) = self.edge() {
-            return edge.of_release();
-        }
+    pub(super) fn release(&self, pool: PoolId) -> Result<()> {
         self.pools.lock().release(pool, Holder::Program).map(drop)
     }
 
     /// The pool of a request: that of the oldest scope whose filter accepts it. (For device memory it is the newest.)
     pub(super) fn route(&self, stream: Option<Stream>, capturing: bool) -> Result<Visit<'_>> {
-        let default = Visit { engine: self, pool: PoolId::DEFAULT };
+        let default = Visit { pools: self, pool: PoolId::DEFAULT };
         if !self.scoped.load(Ordering::Acquire) {
             return Ok(default);
         }
@@ -91,7 +113,7 @@ impl Engine {
             return Err(AllocError::DeadPool { pool });
         }
         record.visitors += 1;
-        Ok(Visit { engine: self, pool })
+        Ok(Visit { pools: self, pool })
     }
 
     /// A driver that cannot tell fails the request: outside of its pool the memory would be given to others.
@@ -102,8 +124,8 @@ impl Engine {
             (_, None) => false,
             (Filter::Stream(only), Some(stream)) => *only == stream,
             (Filter::CaptureOf(origin), Some(stream)) => {
-                let capture = self.capture_id(stream)?;
-                capture.is_some() && (stream == *origin || capture == self.capture_id(*origin)?)
+                let capture = self.driver.capture_id(stream)?;
+                capture.is_some() && (stream == *origin || capture == self.driver.capture_id(*origin)?)
             }
             (Filter::Custom(accepts), Some(stream)) => {
                 self.foreign.calls().call(Kind::Filter, || accepts(shown(stream))) == Some(true)
@@ -111,22 +133,31 @@ impl Engine {
         })
     }
 
-    /// Pools whose cached memory may go: nobody uses them any more.
-    pub(super) fn unused_pools(&self) -> Vec<PoolId> {
-        let known = self.lock().private_pools();
+    /// Of these pools, those whose cached memory may go: nobody uses them any more.
+    pub(super) fn unused(&self, known: Vec<PoolId>) -> Vec<PoolId> {
         let pools = self.pools.lock();
-        let unused = |id: &PoolId| pools.records.get(id).is_none_or(|pool| pool.use_count == 0);
-        known.into_iter().filter(unused).collect()
+        let is_unused = |id: &PoolId| pools.records.get(id).is_none_or(|pool| pool.use_count == 0);
+        known.into_iter().filter(is_unused).collect()
     }
 
-    /// Unused pools without a block leave their figures to the default pool.
-    pub(super) fn forget_empty_pools(&self) {
+    /// Forgets the pools that nobody can come to use any more, where `is_empty` says that they have no block.
+    pub(super) fn forget_abandoned(&self, is_empty: impl Fn(PoolId) -> bool) {
         let abandoned = self.pools.lock().abandoned(None);
         for (pool, _) in abandoned {
-            // Nobody can come to use it any more, so it stays abandoned.
-            if self.lock().forget_pool(pool) {
+            if is_empty(pool) {
                 let _dropped_without_a_lock = self.pools.lock().forget(pool);
             }
         }
+    }
+
+    /// A stream is about to be destroyed: scopes that name it accept nothing more.
+    pub(super) fn retire(&self, stream: Stream) {
+        self.pools.lock().retire(stream);
+    }
+
+    /// No pool has users any more.
+    pub(super) fn abandon_all(&self) {
+        let scopes = self.pools.lock().abandon_all();
+        self.foreign.end(Arc::unwrap_or_clone(scopes));
     }
 }

@@ -5,7 +5,7 @@ mod prefault;
 mod slab;
 
 use super::block::{Fresh, Origin};
-use super::state::Knobs;
+use super::table::Knobs;
 use crate::backend::{Backend, BackendError, DeviceGuard, HostFlags, Result, Unsupported};
 use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
@@ -59,14 +59,14 @@ impl Source {
         self.node
     }
 
-    /// Memory of `size` bytes, and how long the driver took for it, where it was asked.
-    pub(super) fn take(&self, size: u64, knobs: &Knobs) -> Result<(Fresh, Option<Duration>)> {
+    /// Memory of `size` bytes.
+    pub(super) fn take(&self, size: u64, knobs: &Knobs) -> Result<Fresh> {
         let made = self.make_reserve(knobs);
         if let Some(ptr) = self.cut(size) {
-            return Ok((Fresh { ptr, size, origin: Origin::Reserve }, made));
+            return Ok(Fresh { ptr, size, origin: Origin::Reserve, took: made });
         }
         let (ptr, origin, time) = self.pin(size, knobs)?;
-        Ok((Fresh { ptr, size, origin }, Some(made.unwrap_or_default() + time)))
+        Ok(Fresh { ptr, size, origin, took: Some(made.unwrap_or_default() + time) })
     }
 
     fn cut(&self, size: u64) -> Option<DevicePtr> {

@@ -4,6 +4,7 @@ use super::size_class::doubling;
 use crate::watch::stats::figure::{figures, flat};
 use crate::watch::stats::{DurationStat, Stat};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Blocks of one doubling of sizes that the program has, or that wait for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -19,7 +20,7 @@ pub const BUCKETS: usize = 64;
 
 /// The buckets of one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Histogram(pub(super) [HostBucket; BUCKETS]);
+pub(super) struct Histogram([HostBucket; BUCKETS]);
 
 impl Default for Histogram {
     fn default() -> Self {
@@ -28,8 +29,22 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    pub(super) fn bucket(&mut self, size: u64) -> &mut HostBucket {
+    fn bucket(&mut self, size: u64) -> &mut HostBucket {
         &mut self.0[doubling(size).min(BUCKETS - 1)]
+    }
+
+    /// A block of `size` is handed out.
+    pub(super) fn begin(&mut self, size: u64) {
+        let bucket = self.bucket(size);
+        bucket.active_requests.increase(1);
+        bucket.active_bytes.increase(signed(size));
+    }
+
+    /// A block of `size` is free again.
+    pub(super) fn end(&mut self, size: u64) {
+        let bucket = self.bucket(size);
+        bucket.active_requests.decrease(1);
+        bucket.active_bytes.decrease(signed(size));
     }
 
     fn each(&mut self, change: impl Fn(&mut Stat)) {
@@ -56,6 +71,10 @@ impl Histogram {
     }
 }
 
+pub(super) fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
 fn absorb(stat: &mut Stat, other: &Stat) {
     stat.current += other.current;
     stat.peak += other.peak;
@@ -66,14 +85,62 @@ fn absorb(stat: &mut Stat, other: &Stat) {
 /// Figures that are kept for all pools together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Totals {
-    pub(super) allocations: Stat,
-    pub(super) allocated_bytes: Stat,
-    pub(super) host_alloc_time: DurationStat,
-    pub(super) host_free_time: DurationStat,
-    pub(super) granule: HostGranuleStats,
+    allocations: Stat,
+    allocated_bytes: Stat,
+    host_alloc_time: DurationStat,
+    host_free_time: DurationStat,
+    granule: HostGranuleStats,
 }
 
 impl Totals {
+    /// A block was made.
+    pub(super) fn made(&mut self, size: u64, took: Option<Duration>) {
+        self.allocations.increase(1);
+        self.allocated_bytes.increase(signed(size));
+        took.into_iter().for_each(|time| self.host_alloc_time.add(time));
+    }
+
+    /// A block went back to where it came from.
+    pub(super) fn gone(&mut self, size: u64, took: Option<Duration>) {
+        self.allocations.decrease(1);
+        self.allocated_bytes.decrease(signed(size));
+        took.into_iter().for_each(|time| self.host_free_time.add(time));
+    }
+
+    /// A block is handed out.
+    pub(super) fn begin(&mut self, size: u64, requested: u64) {
+        self.granule.active_requests.increase(1);
+        self.granule.active_bytes.increase(signed(size));
+        self.granule.requested_bytes += signed(requested);
+    }
+
+    /// A block is free again.
+    pub(super) fn end(&mut self, size: u64, requested: u64) {
+        self.granule.active_requests.decrease(1);
+        self.granule.active_bytes.decrease(signed(size));
+        self.granule.requested_bytes -= signed(requested);
+    }
+
+    /// A block that was given back waits for devices.
+    pub(super) fn begin_wait(&mut self, size: u64) {
+        self.granule.pending_bytes += signed(size);
+    }
+
+    /// No device uses such a block any more.
+    pub(super) fn end_wait(&mut self, size: u64) {
+        self.granule.pending_bytes -= signed(size);
+    }
+
+    /// A block that was given back stays, for graphs.
+    pub(super) fn keep(&mut self, size: u64) {
+        self.granule.kept_bytes += signed(size);
+    }
+
+    /// Whether any block stays for graphs.
+    pub(super) fn has_kept(&self) -> bool {
+        self.granule.kept_bytes != 0
+    }
+
     pub(super) fn reset_peak(&mut self) {
         self.allocations.reset_peak();
         self.allocated_bytes.reset_peak();
@@ -198,7 +265,6 @@ impl HostStats {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn durations_are_kept_as_pytorch_keeps_them() {

@@ -1,43 +1,47 @@
 //! Who uses a block: streams, and graphs that record their work.
 
 use super::HostBlockId;
-use super::block::Use;
-use super::engine::Engine;
+use super::completions::Completions;
+use super::driver::DriverAccess;
+use super::shared::SharedTable;
 use crate::backend::{BackendError, CopyKind, ErrorKind, PointerKind};
-use crate::error::{AllocError, Result};
+use crate::error::Result;
 use crate::lifetimes::last_work::LastWork;
 use crate::lifetimes::uses::User;
-use crate::memory::block::BlockId;
 use crate::sync::Arc;
 use crate::types::{DevicePtr, Stream};
 
-impl Engine {
+/// What streams do with blocks that the program has.
+pub(super) struct StreamUses<'a> {
+    driver: &'a DriverAccess,
+    table: &'a SharedTable,
+    completions: &'a Completions,
+}
+
+impl<'a> StreamUses<'a> {
+    pub(super) fn new(
+        driver: &'a DriverAccess,
+        table: &'a SharedTable,
+        completions: &'a Completions,
+    ) -> Self {
+        Self { driver, table, completions }
+    }
+
     /// See [`HostAllocator::record_event`](super::HostAllocator::record_event).
-    pub(super) fn record_event(&self, ptr: DevicePtr, id: HostBlockId, stream: Stream) -> Result<bool> {
-        self.reachable()?;
-        let stream = self.own(stream)?;
-        let found = {
-            let state = self.lock();
-            state.handed_out(id).or_else(|| state.handed_out_at(ptr)).is_some()
-        };
-        if !found {
+    pub(super) fn record(&self, ptr: DevicePtr, id: HostBlockId, stream: Stream) -> Result<bool> {
+        let stream = self.driver.own(stream)?;
+        if self.table.lock().find(ptr, id).is_none() {
             return Ok(false);
         }
-        let captured = self.noticing(self.capture_id(stream).map_err(AllocError::Backend))?.is_some();
-        let mut state = self.lock();
-        // Looked up again: it may have been freed by a thread that should not have.
-        let Some(block) = state.handed_out(id).or_else(|| state.handed_out_at(ptr)) else { return Ok(false) };
-        let block = state.block_mut(block);
-        block.in_graph |= captured;
-        let is_new = !block.uses.iter().any(|found| found.user.is(stream));
-        if is_new {
-            block.uses.push(Use { device: stream.device, user: User::Live(stream) });
-        }
-        drop(state);
+        let captured = self.driver.capture_id(stream)?.is_some();
+        let is_new = {
+            let mut table = self.table.lock();
+            // Looked up again: it may have been freed by a thread that should not have.
+            let Some(block) = table.find(ptr, id) else { return Ok(false) };
+            table.record_use(block, stream, captured)
+        };
         if is_new && !captured {
-            // So that the free finds an event.
-            let _relaxed = self.relaxed().ok();
-            self.pending[usize::from(stream.device.0)].prepare(&self.backend, stream.device);
+            self.completions.prepare(stream);
         }
         Ok(true)
     }
@@ -46,7 +50,7 @@ impl Engine {
     ///
     /// # Safety
     /// As there.
-    pub(super) unsafe fn copy_async(
+    pub(super) unsafe fn copy(
         &self,
         dst: DevicePtr,
         src: DevicePtr,
@@ -54,35 +58,30 @@ impl Engine {
         kind: CopyKind,
         stream: Stream,
     ) -> Result<()> {
-        self.reachable()?;
-        let own = self.own(stream)?;
+        let own = self.driver.own(stream)?;
         let sides: &[DevicePtr] = match kind {
             CopyKind::HostToHost => &[dst, src],
             CopyKind::HostToDevice => &[src],
             CopyKind::DeviceToHost => &[dst],
             CopyKind::DeviceToDevice => &[],
         };
-        let captured = self.noticing(self.capture_id(own).map_err(AllocError::Backend))?.is_some();
-        for side in sides.iter().filter(|_| captured) {
-            self.refuse_pageable(*side, stream)?;
+        if self.driver.capture_id(own)?.is_some() {
+            sides.iter().try_for_each(|side| self.refuse_pageable(*side, stream))?;
         }
         for side in sides {
-            let id = {
-                let state = self.lock();
-                state.handed_out_around(*side).map(|block: BlockId| state.block(block).ptr)
-            };
-            if let Some(base) = id {
-                self.record_event(base, HostBlockId::NONE, stream)?;
+            let base = self.table.lock().base_of(*side);
+            if let Some(base) = base {
+                self.record(base, HostBlockId::NONE, stream)?;
             }
         }
         // SAFETY: the caller keeps rule 2; the blocks that this allocator knows wait for the stream.
-        let queued = unsafe { self.backend.copy_async(dst, src, bytes, kind, stream) };
-        self.noticing(queued.inspect_err(|_| self.backend.clear_error()).map_err(AllocError::Backend))
+        let queued = unsafe { self.driver.backend().copy_async(dst, src, bytes, kind, stream) };
+        self.driver.answered(queued)
     }
 
     /// A graph copies from where the memory is when it is launched, which may be long after.
     fn refuse_pageable(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
-        let info = self.backend.pointer_info(ptr).inspect_err(|_| self.backend.clear_error())?;
+        let info = self.driver.answered(self.driver.backend().pointer_info(ptr))?;
         if matches!(info.kind, PointerKind::Host | PointerKind::Managed) {
             return Ok(());
         }
@@ -93,32 +92,22 @@ impl Engine {
         Err(BackendError::new(ErrorKind::CaptureViolation, 0, "copy_async", stream.device, detail).into())
     }
 
-    /// See [`HostAllocator::retire_stream`](super::HostAllocator::retire_stream).
-    pub(super) fn retire_stream(&self, stream: Stream) -> Result<()> {
-        if let Some(edge) = self.edge() {
-            return edge.of_release();
-        }
-        let stream = self.own(stream)?;
-        let pending = &self.pending[usize::from(stream.device.0)];
-        // In this order: a use goes from its block to a free on its way, and from there to a queue, unless it goes back.
+    /// `stream` is about to be destroyed: its users wait for the last of its work from here on.
+    pub(super) fn retire(&self, stream: Stream) -> Result<()> {
+        // In this order: a use goes from its block to a free on its way, and from there to what waits.
         let is_used = || {
-            let mut state = self.lock();
-            let is_known = state.users_mut().any(|user| user.is(stream)) || self.naming.concerns(stream);
-            is_known || pending.names(stream)
+            let is_user = self.table.lock().users_mut().any(|user| user.is(stream));
+            is_user || self.completions.names(stream)
         };
         if is_used() {
-            let last = LastWork::of(&self.backend, stream).inspect_err(|_| self.backend.clear_error());
-            let last = Arc::new(self.noticing(last.map_err(AllocError::Backend))?);
-            // A free on its way has read the handle before, and puts it where the next round finds it.
+            let last = Arc::new(self.driver.answered(LastWork::of(self.driver.backend(), stream))?);
             while is_used() {
-                for user in self.lock().users_mut().filter(|user| user.is(stream)) {
+                for user in self.table.lock().users_mut().filter(|user| user.is(stream)) {
                     *user = User::Retired(Arc::clone(&last));
                 }
-                pending.retire(stream, &last);
-                self.naming.wait_for(|named| named == stream, || None::<()>);
+                self.completions.retire(stream, &last);
             }
         }
-        self.pools.lock().retire(stream);
         Ok(())
     }
 }

@@ -8,7 +8,7 @@ mod queues;
 
 pub(crate) use crate::base::ids::Waiting;
 
-use queues::{Entry, Key, Queues, Shared, Unrecorded};
+use queues::{Entry, Key, Queues, Shared};
 
 use crate::backend::{Backend, Result};
 use crate::base::steps::Counted;
@@ -110,7 +110,7 @@ impl PendingFrees {
 
     /// How often an event could not be recorded.
     pub(crate) fn failures(&self) -> u64 {
-        self.queues.lock().failures
+        self.queues.lock().failures()
     }
 
     /// Lets a block wait for what `user` has been given. Never fails: a block whose event cannot be recorded waits
@@ -131,8 +131,7 @@ impl PendingFrees {
                 // Before anybody looks who holds it.
                 share.close();
                 let mut queues = self.queues.lock();
-                let ticket = queues.ticket();
-                queues.shared.insert(ticket, Shared { share, block });
+                queues.push_shared(share, block);
                 self.shared.fetch_add(1, Ordering::AcqRel);
                 return;
             }
@@ -144,11 +143,7 @@ impl PendingFrees {
         match recorded {
             Ok(event) => self.queues.lock().push(User::Live(stream), Moment::Own(event), block),
             Err(error) => {
-                let mut queues = self.queues.lock();
-                queues.failures += 1;
-                let ticket = queues.ticket();
-                queues.unrecorded.insert(ticket, Unrecorded { user: User::Live(stream), block });
-                drop(queues);
+                self.queues.lock().push_unrecorded(stream, block);
                 backend.clear_error();
                 crate::process::edges::notice(self.attention, &**backend, &error);
                 tracing::warn!(%error, "no event could be recorded for a freed block; it stays pending until the next synchronisation");
@@ -258,7 +253,7 @@ impl PendingFrees {
         if self.shared.load(Ordering::Acquire) == 0 {
             return;
         }
-        let waiting = self.queues.lock().shared.clone();
+        let waiting = self.queues.lock().shared();
         // All of a device are in one ledger.
         let Some(held) = waiting.values().next().map(|first| first.share.ledger().holds(ask == Ask::Now))
         else {
@@ -270,7 +265,7 @@ impl PendingFrees {
             }
             let taken = {
                 let mut queues = self.queues.lock();
-                queues.shared.remove(&ticket).map(|entry| (entry, transit.begin(this_thread())))
+                queues.take_shared(ticket).map(|entry| (entry, transit.begin(this_thread())))
             };
             // Else another thread has noticed it.
             if let Some((_entry, _block)) = taken {
@@ -334,7 +329,7 @@ impl PendingFrees {
         let _waiting = self.synchronising.lock();
         let (streams, bound) = {
             let queues = self.queues.lock();
-            (queues.numbers(), queues.tickets)
+            (queues.numbers(), queues.bound())
         };
         let mut outcome = Ok(());
         for stream in streams {
@@ -342,14 +337,13 @@ impl PendingFrees {
             outcome = outcome.and(waited);
         }
         // What joins the list from here on is for the next round: its work may be later.
-        let tickets: Vec<u64> =
-            self.queues.lock().unrecorded.range(..bound).map(|(ticket, _)| *ticket).collect();
+        let tickets = self.queues.lock().unrecorded_before(bound);
         let mut reached: FxHashMap<Key, (User, bool)> = FxHashMap::default();
         for ticket in tickets {
             // Looked up one by one: a stream may be retired while others are waited for.
             let (user, block, _named) = {
                 let queues = self.queues.lock();
-                let Some(entry) = queues.unrecorded.get(&ticket) else {
+                let Some(entry) = queues.unrecorded(ticket) else {
                     continue;
                 };
                 let named = entry.user.live().map(|stream| naming.begin(stream));
@@ -374,7 +368,7 @@ impl PendingFrees {
                 continue;
             }
             let mut queues = self.queues.lock();
-            if let Some(_entry) = queues.unrecorded.remove(&ticket) {
+            if let Some(_entry) = queues.take_unrecorded(ticket) {
                 let _block = transit.begin(this_thread());
                 drop(queues);
                 self.finish(block, &mut done);

@@ -304,7 +304,7 @@ pub(crate) struct Peaks {
     /// The most since the last boundary.
     running: Rows,
     /// Arenas that got the most lately, by number: what they need no more is likely to do for the next.
-    pub(crate) granted: SmallVec<[u16; RECENT]>,
+    granted: SmallVec<[u16; RECENT]>,
     /// What of that is beyond the sum of all ceilings.
     reserve: Rows,
     /// The most between the last reset and the last boundary.
@@ -314,6 +314,11 @@ pub(crate) struct Peaks {
 }
 
 impl Peaks {
+    /// Takes the list of arenas that got the most lately.
+    pub(crate) fn take_granted(&mut self) -> SmallVec<[u16; RECENT]> {
+        std::mem::take(&mut self.granted)
+    }
+
     /// Whether some of the peaks is beyond all ceilings.
     pub(crate) fn has_reserve(&self) -> bool {
         self.reserve.as_flattened().iter().any(|reserve| *reserve > 0)

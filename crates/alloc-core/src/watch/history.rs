@@ -193,13 +193,13 @@ impl Recorder {
 
     /// Whether the program's calls are noted there.
     pub(crate) fn is_logged_to(&self, log: &Arc<CallLog>) -> bool {
-        let calls = self.journal.as_ref().and_then(|journal| journal.calls.as_ref());
+        let calls = self.journal.as_ref().and_then(|journal| journal.calls());
         calls.is_some_and(|calls| Arc::ptr_eq(calls, log))
     }
 
     /// Notes that the program uses a block on another stream.
     pub(crate) fn used(&self, addr: u64, stream: Stream) {
-        if let Some(calls) = self.journal.as_ref().and_then(|journal| journal.calls.as_ref()) {
+        if let Some(calls) = self.journal.as_ref().and_then(|journal| journal.calls()) {
             calls.push(ProgramCall::Use { addr, stream: shown_raw(stream.raw), device: stream.device.0 });
         }
     }
@@ -207,7 +207,7 @@ impl Recorder {
     /// Notes that a request of the program was refused for want of memory.
     pub(crate) fn refused(&self, bytes: u64) {
         if let Some(journal) = &self.journal
-            && let Some(calls) = &journal.calls
+            && let Some(calls) = journal.calls()
         {
             calls.push(ProgramCall::Refused { bytes, stream: journal.owner().0 });
         }
@@ -240,13 +240,13 @@ impl Recorder {
     /// From here on, until [`end_call`](Self::end_call), records are made for an operation with this context.
     pub(crate) fn begin_call(&mut self, context: Option<&Context>) {
         if let Some(journal) = &mut self.journal {
-            journal.call = context.cloned();
+            journal.begin_call(context);
         }
     }
 
     /// The context of the operation under way, where segments keep theirs.
     pub(crate) fn call(&self) -> Option<Context> {
-        self.journal.as_ref()?.call.clone()
+        self.journal.as_ref()?.call().cloned()
     }
 
     /// The operation is over. What is returned is to be dropped without a lock.
@@ -256,7 +256,7 @@ impl Recorder {
 
     /// Where a live block was allocated.
     pub(crate) fn of_block(&self, block: BlockId) -> Option<&Context> {
-        self.journal.as_ref()?.of_blocks.get(&block)
+        self.journal.as_ref()?.of_block(block)
     }
 
     /// Turns history on, changes how it is kept, or turns it off and forgets. What is returned is to be dropped
@@ -277,8 +277,8 @@ impl Recorder {
 
     /// Whether its records are numbered by `stamps` already.
     pub(crate) fn records_with(&self, stamps: &Arc<Stamps>) -> bool {
-        let ring = self.journal.as_ref().and_then(|journal| journal.ring.as_ref());
-        ring.is_some_and(|ring| Arc::ptr_eq(&ring.stamps, stamps))
+        let ring = self.journal.as_ref().and_then(|journal| journal.ring());
+        ring.is_some_and(|ring| ring.is_stamped_by(stamps))
     }
 
     /// What follows is for another owner.
@@ -295,36 +295,11 @@ impl Recorder {
 
     /// Records kept.
     pub(crate) fn len(&self) -> usize {
-        self.journal.as_ref().and_then(|j| j.ring.as_ref()).map_or(0, Ring::len)
+        self.journal.as_ref().and_then(|journal| journal.ring()).map_or(0, Ring::len)
     }
 
     /// Records, oldest first, with their details.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Record, Option<&Details>)> {
-        self.journal.iter().flat_map(|j| &j.ring).flat_map(Ring::iter)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn former_owners_are_known_as_long_as_their_records() {
-        let owner = |raw| (raw, PoolId::DEFAULT);
-        let stamps = Arc::new(Stamps::new(true));
-        let template = HistoryTemplate { max_entries: 4, stamps, ..HistoryTemplate::default() };
-        let mut recorder = Recorder::default();
-        recorder.configure(&template, owner(0), false);
-        recorder.rename(owner(2));
-        for raw in 2..100 {
-            recorder.record(Action::Alloc, raw, 1);
-            // These come and go without a record.
-            (1000..1100).for_each(|raw| recorder.rename(owner(raw)));
-            recorder.rename(owner(raw + 1));
-        }
-        recorder.record(Action::Alloc, 100, 1);
-        let named: Vec<_> = recorder.iter().map(|(r, _)| (r.addr, recorder.owner_of(r).0)).collect();
-        assert_eq!(named, [(97, 97), (98, 98), (99, 99), (100, 100)]);
-        assert!(recorder.journal.as_ref().unwrap().former.len() <= 5);
+        self.journal.iter().filter_map(|journal| journal.ring()).flat_map(Ring::iter)
     }
 }

@@ -256,6 +256,34 @@ impl OomReport {
         let awake = (self.allocated + self.pending).saturating_sub(self.asleep);
         awake.saturating_add(self.block_size).saturating_sub(limit)
     }
+
+    /// What is in the way, and what would help.
+    fn fmt_ways_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for blocker in &self.blockers {
+            write!(
+                f,
+                "\n  blocker: {} ({}) has {} free beside it; without it {} would be free in one piece",
+                blocker.ptr,
+                format_bytes(blocker.size),
+                format_bytes(blocker.beside),
+                format_bytes(blocker.would_free())
+            )?;
+        }
+        for PoolCache { pool, free, largest, releasable } in &self.pools {
+            write!(
+                f,
+                "\n  pool {pool} has {} free, at most {} in one piece, {} of it in whole segments or granules",
+                format_bytes(*free),
+                format_bytes(*largest),
+                format_bytes(*releasable)
+            )?;
+        }
+        for remedy in &self.remedies {
+            let verdict = if remedy.enough { "enough" } else { "not enough by itself" };
+            write!(f, "\n  remedy: {} would give {}: {verdict}", remedy.what, format_bytes(remedy.bytes))?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for OomReport {
@@ -297,29 +325,6 @@ impl fmt::Display for OomReport {
                 format_bytes(self.shortfall())
             )?;
         }
-        for blocker in &self.blockers {
-            write!(
-                f,
-                "\n  blocker: {} ({}) has {} free beside it; without it {} would be free in one piece",
-                blocker.ptr,
-                format_bytes(blocker.size),
-                format_bytes(blocker.beside),
-                format_bytes(blocker.would_free())
-            )?;
-        }
-        for PoolCache { pool, free, largest, releasable } in &self.pools {
-            write!(
-                f,
-                "\n  pool {pool} has {} free, at most {} in one piece, {} of it in whole segments or granules",
-                format_bytes(*free),
-                format_bytes(*largest),
-                format_bytes(*releasable)
-            )?;
-        }
-        for remedy in &self.remedies {
-            let verdict = if remedy.enough { "enough" } else { "not enough by itself" };
-            write!(f, "\n  remedy: {} would give {}: {verdict}", remedy.what, format_bytes(remedy.bytes))?;
-        }
-        Ok(())
+        self.fmt_ways_out(f)
     }
 }

@@ -26,12 +26,31 @@ fn refused(text: &str) -> ConfigError {
     strict::parse(text, &base()).map(|p| p.settings).expect_err(text)
 }
 
+/// Those of pinned memory.
+fn pinned_samples() -> Vec<(&'static str, &'static str, Settings)> {
+    vec![
+        ("pinned_use_cuda_host_register", "True", Settings { pinned_use_host_register: true, ..base() }),
+        ("pinned_use_hip_host_register", "True", Settings { pinned_use_host_register: true, ..base() }),
+        ("pinned_num_register_threads", "8", Settings { pinned_num_register_threads: 8, ..base() }),
+        (
+            "pinned_reserve_segment_size_mb",
+            "256",
+            Settings { pinned_reserve_segment_size: 256 * MIB, ..base() },
+        ),
+        ("pinned_use_background_threads", "True", Settings { pinned_use_background_threads: true, ..base() }),
+        ("pinned_max_round_threshold_mb", "64", Settings { pinned_max_round_threshold: 64 * MIB, ..base() }),
+        ("pinned_max_cached_size_mb", "64", Settings { pinned_max_cached_size: 64 * MIB, ..base() }),
+        ("pinned_free_catch_all", "True", Settings { pinned_free_catch_all: true, ..base() }),
+    ]
+}
+
 /// A value other than the default for each option, and what it makes of the defaults.
 fn samples() -> Vec<(&'static str, &'static str, Settings)> {
     let mut table = [0; 16];
     table[..=6].fill(4);
     table[7..].fill(2);
-    vec![
+    let mut samples = pinned_samples();
+    samples.extend([
         ("backend", "cudaMallocAsync", Settings { backend: AllocatorBackend::DriverPools, ..base() }),
         (
             "large_segment_size_mb",
@@ -68,18 +87,6 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
             "True",
             Settings { graph_capture_record_stream_reuse: true, ..base() },
         ),
-        ("pinned_use_cuda_host_register", "True", Settings { pinned_use_host_register: true, ..base() }),
-        ("pinned_use_hip_host_register", "True", Settings { pinned_use_host_register: true, ..base() }),
-        ("pinned_num_register_threads", "8", Settings { pinned_num_register_threads: 8, ..base() }),
-        (
-            "pinned_reserve_segment_size_mb",
-            "256",
-            Settings { pinned_reserve_segment_size: 256 * MIB, ..base() },
-        ),
-        ("pinned_use_background_threads", "True", Settings { pinned_use_background_threads: true, ..base() }),
-        ("pinned_max_round_threshold_mb", "64", Settings { pinned_max_round_threshold: 64 * MIB, ..base() }),
-        ("pinned_max_cached_size_mb", "64", Settings { pinned_max_cached_size: 64 * MIB, ..base() }),
-        ("pinned_free_catch_all", "True", Settings { pinned_free_catch_all: true, ..base() }),
         ("policy", "pytorch", Settings { policy: Some(PolicyName::Pytorch), ..base() }),
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
         ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
@@ -92,7 +99,8 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ),
         ("hardened", "True", Settings { hardened: true, ..base() }),
         ("hardened_quarantine_mb", "16", Settings { hardened_quarantine: 16 * MIB, ..base() }),
-    ]
+    ]);
+    samples
 }
 
 #[test]
@@ -268,84 +276,87 @@ fn c06_the_backend_is_read_and_cannot_change_under_way() {
     );
 }
 
+/// What the strict grammar refuses, and what it says.
+const REFUSED: &[(&str, &str)] = &[
+    ("max_split_size_mb", "max_split_size_mb: expected ':', but the text ends at byte 17"),
+    (
+        "max_split_size_mb:",
+        "max_split_size_mb: expected a value, but the text ends at byte 18; allowed: a whole number",
+    ),
+    ("max_split_size_mb,64", "max_split_size_mb: expected ':', got ',' at byte 17"),
+    ("expandable_segments:True,", "expected an option name, but the text ends at byte 25"),
+    (",", "expected an option name, got ',' at byte 0"),
+    (
+        "expandable_segments:True throw_on_cudamalloc_oom:True",
+        "white space inside a word, got 'Truethrow_on_cudamalloc_oom' at byte 20",
+    ),
+    ("expandable_segments:True:", "expected ',', got ':' at byte 24"),
+    ("max_split_size_mb:1 00", "white space inside a word, got '100' at byte 18"),
+    (
+        "max_split_size_mb:64MB",
+        "max_split_size_mb: something follows the number; write it without unit or fraction, got '64MB' at byte 18",
+    ),
+    ("max_split_size_mb:100.7", "something follows the number"),
+    ("max_split_size_mb:-1", "the value is not a whole number, got '-1' at byte 18"),
+    ("max_split_size_mb:+64", "the value is not a whole number"),
+    ("max_split_size_mb:17592186044416", "the number is too large"),
+    ("max_split_size_mb:99999999999999999999", "the number is too large"),
+    ("max_split_size_mb:[64]", "expected a value, got '['"),
+    ("max_split_size_mb:19", "at least large_segment_size_mb, or unlimited (which is 20)"),
+    ("max_split_size_mb:30,large_segment_size_mb:64", "(which is 64)"),
+    ("max_non_split_rounding_mb:19", "(which is 20)"),
+    (
+        "max_split_size_mb:64,max_split_size_mb:64",
+        "max_split_size_mb: the option is given twice, got 'max_split_size_mb' at byte 21",
+    ),
+    ("release_lock_on_cudamalloc:True,release_lock_on_hipmalloc:True", "given twice"),
+    (
+        "large_segment_size_mb:10",
+        "the value is out of range, got '10' at byte 22; allowed: a whole number of MiB from 11",
+    ),
+    (
+        "expandable_segments:true",
+        "booleans are written with a capital letter, got 'true' at byte 20; allowed: True or False",
+    ),
+    ("expandable_segments:1", "the value is not a boolean"),
+    ("expandable_segment:True", "did you mean 'expandable_segments'?"),
+    ("foo:1", "there is no such option, got 'foo' at byte 0; allowed: backend, large_segment_size_mb,"),
+    ("garbage_collection_threshold:1", "out of range"),
+    ("garbage_collection_threshold:nan", "the value is not a number"),
+    ("garbage_collection_threshold:0x1p-1", "the value is not a number"),
+    ("garbage_collection_threshold:0.5x", "the value is not a number"),
+    ("per_process_memory_fraction:1.5", "out of range"),
+    ("pinned_num_register_threads:3", "out of range"),
+    ("pinned_num_register_threads:256", "out of range"),
+    ("pinned_num_register_threads:5000000000", "the number is too large"),
+    ("history_max_entries:4294967296", "the number is too large"),
+    ("policy:granit", "there is no such policy, got 'granit' at byte 7; allowed: pytorch, granule"),
+    ("backend:cuda", "there is no such backend"),
+    ("roundup_power2_divisions:3", "not a power of two"),
+    ("roundup_power2_divisions:[]", "the list is empty"),
+    ("roundup_power2_divisions:[64:4", "the list is not closed"),
+    ("roundup_power2_divisions:[64:4,]", "expected a boundary in MiB, got ']' at byte 31"),
+    ("roundup_power2_divisions:[64,4]", "expected ':', got ',' at byte 28"),
+    ("roundup_power2_divisions:[64:4:128:2]", "expected ',', got ':' at byte 30"),
+    ("roundup_power2_divisions:[3:4]", "the boundary is not a power of two"),
+    ("roundup_power2_divisions:[65536:4]", "the boundary is not a power of two"),
+    ("roundup_power2_divisions:[64:3]", "not a power of two, got '3' at byte 29"),
+    ("roundup_power2_divisions:[128:4,64:2]", "the boundaries do not rise, got '64' at byte 32"),
+    ("roundup_power2_divisions:[>:4]", "'>' needs a boundary before it"),
+    ("roundup_power2_divisions:[64:4,>:8,>:2]", "nothing may follow the entry for '>'"),
+    ("roundup_power2_divisions:[64:4]]", "expected ',', got ']' at byte 31"),
+    ("expandable_segments_reserve:40M", "the value is not a reserve size"),
+    ("expandable_segments_reserve:0", "the value is not a reserve size"),
+    ("expandable_segments_reserve:inf", "the value is not a reserve size"),
+    ("expandable_segments_reserve_by_class:0.5", "the value is not a list"),
+    ("expandable_segments_reserve_by_class:[a:x]", "the value is not a reserve size, got 'x' at byte 40"),
+    ("expandable_segments_reserve_by_class:[a:1,a:2]", "the class is given twice, got 'a' at byte 42"),
+    ("expandable_segments_reserve_by_class:[:1]", "expected a class name"),
+];
+
 #[test]
 fn the_strict_grammar_refuses_what_is_not_meant() {
-    for (text, said) in [
-        ("max_split_size_mb", "max_split_size_mb: expected ':', but the text ends at byte 17"),
-        (
-            "max_split_size_mb:",
-            "max_split_size_mb: expected a value, but the text ends at byte 18; allowed: a whole number",
-        ),
-        ("max_split_size_mb,64", "max_split_size_mb: expected ':', got ',' at byte 17"),
-        ("expandable_segments:True,", "expected an option name, but the text ends at byte 25"),
-        (",", "expected an option name, got ',' at byte 0"),
-        (
-            "expandable_segments:True throw_on_cudamalloc_oom:True",
-            "white space inside a word, got 'Truethrow_on_cudamalloc_oom' at byte 20",
-        ),
-        ("expandable_segments:True:", "expected ',', got ':' at byte 24"),
-        ("max_split_size_mb:1 00", "white space inside a word, got '100' at byte 18"),
-        (
-            "max_split_size_mb:64MB",
-            "max_split_size_mb: something follows the number; write it without unit or fraction, got '64MB' at byte 18",
-        ),
-        ("max_split_size_mb:100.7", "something follows the number"),
-        ("max_split_size_mb:-1", "the value is not a whole number, got '-1' at byte 18"),
-        ("max_split_size_mb:+64", "the value is not a whole number"),
-        ("max_split_size_mb:17592186044416", "the number is too large"),
-        ("max_split_size_mb:99999999999999999999", "the number is too large"),
-        ("max_split_size_mb:[64]", "expected a value, got '['"),
-        ("max_split_size_mb:19", "at least large_segment_size_mb, or unlimited (which is 20)"),
-        ("max_split_size_mb:30,large_segment_size_mb:64", "(which is 64)"),
-        ("max_non_split_rounding_mb:19", "(which is 20)"),
-        (
-            "max_split_size_mb:64,max_split_size_mb:64",
-            "max_split_size_mb: the option is given twice, got 'max_split_size_mb' at byte 21",
-        ),
-        ("release_lock_on_cudamalloc:True,release_lock_on_hipmalloc:True", "given twice"),
-        (
-            "large_segment_size_mb:10",
-            "the value is out of range, got '10' at byte 22; allowed: a whole number of MiB from 11",
-        ),
-        (
-            "expandable_segments:true",
-            "booleans are written with a capital letter, got 'true' at byte 20; allowed: True or False",
-        ),
-        ("expandable_segments:1", "the value is not a boolean"),
-        ("expandable_segment:True", "did you mean 'expandable_segments'?"),
-        ("foo:1", "there is no such option, got 'foo' at byte 0; allowed: backend, large_segment_size_mb,"),
-        ("garbage_collection_threshold:1", "out of range"),
-        ("garbage_collection_threshold:nan", "the value is not a number"),
-        ("garbage_collection_threshold:0x1p-1", "the value is not a number"),
-        ("garbage_collection_threshold:0.5x", "the value is not a number"),
-        ("per_process_memory_fraction:1.5", "out of range"),
-        ("pinned_num_register_threads:3", "out of range"),
-        ("pinned_num_register_threads:256", "out of range"),
-        ("pinned_num_register_threads:5000000000", "the number is too large"),
-        ("history_max_entries:4294967296", "the number is too large"),
-        ("policy:granit", "there is no such policy, got 'granit' at byte 7; allowed: pytorch, granule"),
-        ("backend:cuda", "there is no such backend"),
-        ("roundup_power2_divisions:3", "not a power of two"),
-        ("roundup_power2_divisions:[]", "the list is empty"),
-        ("roundup_power2_divisions:[64:4", "the list is not closed"),
-        ("roundup_power2_divisions:[64:4,]", "expected a boundary in MiB, got ']' at byte 31"),
-        ("roundup_power2_divisions:[64,4]", "expected ':', got ',' at byte 28"),
-        ("roundup_power2_divisions:[64:4:128:2]", "expected ',', got ':' at byte 30"),
-        ("roundup_power2_divisions:[3:4]", "the boundary is not a power of two"),
-        ("roundup_power2_divisions:[65536:4]", "the boundary is not a power of two"),
-        ("roundup_power2_divisions:[64:3]", "not a power of two, got '3' at byte 29"),
-        ("roundup_power2_divisions:[128:4,64:2]", "the boundaries do not rise, got '64' at byte 32"),
-        ("roundup_power2_divisions:[>:4]", "'>' needs a boundary before it"),
-        ("roundup_power2_divisions:[64:4,>:8,>:2]", "nothing may follow the entry for '>'"),
-        ("roundup_power2_divisions:[64:4]]", "expected ',', got ']' at byte 31"),
-        ("expandable_segments_reserve:40M", "the value is not a reserve size"),
-        ("expandable_segments_reserve:0", "the value is not a reserve size"),
-        ("expandable_segments_reserve:inf", "the value is not a reserve size"),
-        ("expandable_segments_reserve_by_class:0.5", "the value is not a list"),
-        ("expandable_segments_reserve_by_class:[a:x]", "the value is not a reserve size, got 'x' at byte 40"),
-        ("expandable_segments_reserve_by_class:[a:1,a:2]", "the class is given twice, got 'a' at byte 42"),
-        ("expandable_segments_reserve_by_class:[:1]", "expected a class name"),
-    ] {
+    for (text, said) in REFUSED {
         let error = refused(text);
         assert!(error.to_string().contains(said), "{text}\n  {error}\n  {said}");
         assert_eq!(error.class(), ExceptionClass::ValueError);

@@ -4,10 +4,10 @@
 //! origin stream before the end. Calls that could disturb a capture are refused by the rules of
 //! [`CaptureMode`], and break it: then it can only be ended.
 
-use crate::call::Call;
-use crate::graph::GraphBody;
-use crate::graph::Member;
-use crate::machine::{Locked, State};
+use crate::gate::call::Call;
+use crate::machine::graph::GraphBody;
+use crate::machine::graph::Member;
+use crate::machine::{Locked, Simulated};
 use crate::openreg::OpenReg;
 use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const BROKEN: &str = "the capture was broken by an earlier call; end it and begin again";
 
-impl State {
+impl Simulated {
     /// The capture that a stream takes part in.
     pub(crate) fn capture_of(&self, key: u64) -> Option<u64> {
         self.queues.streams.get(key)?.member.as_ref().map(|member| member.capture)
@@ -60,7 +60,7 @@ impl OpenReg {
             state.captures.invalidate(captured.capture);
             return Err(Refusal::capture("two captures cannot depend on each other; both are broken now"));
         }
-        let State { queues, captures, .. } = &mut **state;
+        let Simulated { queues, captures, .. } = &mut **state;
         let capture = captures.active.get_mut(&captured.capture).filter(|capture| !capture.invalidated);
         let capture = capture.ok_or_else(|| Refusal::capture(BROKEN))?;
         let stream = queues.stream_mut(key)?;
@@ -91,7 +91,7 @@ impl OpenReg {
 impl Capture for OpenReg {
     fn status(&self, stream: Stream) -> Result<CaptureStatus> {
         self.call(Call::CaptureStatus, stream.device, |state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             Ok(match state.capture_of(key) {
                 None => CaptureStatus::None,
                 Some(_) if state.captured_member(key).is_err() => CaptureStatus::Invalidated,
@@ -102,7 +102,7 @@ impl Capture for OpenReg {
 
     fn begin(&self, stream: Stream, mode: CaptureMode) -> Result<()> {
         self.call(Call::BeginCapture, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             if stream.raw == 0 {
                 return Err(Refusal::capture("a default stream cannot be captured; create one"));
             }
@@ -117,7 +117,7 @@ impl Capture for OpenReg {
 
     fn end(&self, stream: Stream) -> Result<Graph> {
         self.call(Call::EndCapture, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             let capture = state.capture_of(key).ok_or_else(|| Refusal::invalid("the stream is not captured"))?;
             let Some(active) = state.captures.active.get(&capture) else {
                 return Err(Refusal::invalid("the capture has ended"));
@@ -152,15 +152,15 @@ impl Capture for OpenReg {
                 drop(body);
                 return Err(Refusal::capture(refused));
             }
-            Ok(Graph { raw: state.captures.graphs.insert(body), backend: self.id })
+            Ok(self.names.new_graph(state.captures.graphs.insert(body)))
         })
     }
 
     /// A graph knows addresses, not memory: what is mapped there now is what it uses.
     unsafe fn launch(&self, graph: Graph, stream: Stream) -> Result<()> {
         self.call(Call::LaunchGraph, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
-            let body = self.graph(&state, graph)?;
+            let key = self.names.stream(&state, stream)?;
+            let body = self.names.graph(&state, graph)?;
             if state.capture_of(key).is_some() {
                 return Err(Refusal::unsupported("graphs inside graphs are not simulated"));
             }
@@ -184,7 +184,7 @@ impl Capture for OpenReg {
 
     unsafe fn destroy_graph(&self, graph: Graph) -> Result<()> {
         self.call(Call::DestroyGraph, DeviceIndex(0), |mut state| {
-            self.graph(&state, graph)?;
+            self.names.graph(&state, graph)?;
             let body = state.captures.graphs.remove(graph.raw);
             drop(state);
             drop(body);
@@ -194,19 +194,19 @@ impl Capture for OpenReg {
 
     fn exchange_mode(&self, mode: CaptureMode) -> Result<CaptureMode> {
         self.enter(Call::ExchangeCaptureMode, DeviceIndex(0))?;
-        Ok(thread::exchange_mode(self.id, mode))
+        Ok(thread::exchange_mode(self.names.id(), mode))
     }
 
     fn frontier(&self, stream: Stream) -> Result<Vec<CaptureNode>> {
         self.call(Call::CaptureFrontier, stream.device, |state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             Ok(state.captured_member(key)?.frontier.iter().map(|&node| CaptureNode(node)).collect())
         })
     }
 
     fn dependencies(&self, stream: Stream, node: CaptureNode) -> Result<Vec<CaptureNode>> {
         self.call(Call::NodeDependencies, stream.device, |state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             let capture = state.captured_member(key)?.capture;
             let nodes = state.captures.active.get(&capture).map(|capture| &capture.nodes);
             let index = node.0.checked_sub(1).and_then(|index| usize::try_from(index).ok());
@@ -219,22 +219,12 @@ impl Capture for OpenReg {
 
     fn retain_until_graph_ends(&self, stream: Stream, release: HostFunction) -> Result<()> {
         self.call(Call::RetainUserObject, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             let capture = state.captured_member(key)?.capture;
             if let Some(capture) = state.captures.active.get_mut(&capture) {
                 capture.releases.push(release);
             }
             Ok(())
         })
-    }
-}
-
-impl OpenReg {
-    fn graph(&self, state: &Locked<'_>, graph: Graph) -> Answer<Arc<GraphBody>> {
-        if graph.backend != self.id {
-            return Err(Refusal::invalid("the graph belongs to another backend"));
-        }
-        let found = state.captures.graphs.get(graph.raw).cloned();
-        found.ok_or_else(|| Refusal::invalid("the graph is not, or no longer, one of this machine"))
     }
 }

@@ -1,11 +1,11 @@
 //! What several calls check or do alike.
 
 use crate::machine::Locked;
+use crate::machine::work::{Side, Spans, Work};
 use crate::memory::{Place, RangeKind};
 use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
 use crate::trap::TrapKind;
-use crate::work::{Side, Spans, Work};
 use backend_api::{CopyKind, Readiness};
 
 pub(super) fn readiness(ready: bool) -> Readiness {

@@ -1,6 +1,6 @@
 //! What the simulated devices say about themselves.
 
-use crate::config::{Families, MemoryMode};
+use crate::config::Families;
 use crate::memory::DeviceMemory;
 use crate::openreg::OpenReg;
 use crate::refusal::{Answer, Refusal};
@@ -28,14 +28,6 @@ impl OpenReg {
             | Attribute::Multicast
             | Attribute::Integrated => Ok(0),
             other => Err(Refusal::unsupported(format!("the simulated devices have no answer to {other:?}"))),
-        }
-    }
-
-    /// How the machine's memory is called in names.
-    pub(crate) const fn memory_name(&self) -> &'static str {
-        match self.config.memory {
-            MemoryMode::Reserved => "reserved",
-            MemoryMode::Mapped => "mapped",
         }
     }
 }

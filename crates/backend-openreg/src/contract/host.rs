@@ -2,12 +2,12 @@
 
 use super::HOST;
 use super::device::memory_info;
-use crate::call::Call;
+use crate::gate::call::Call;
+use crate::machine::work::Work;
 use crate::memory::{HostRange, RangeKind, index};
 use crate::openreg::OpenReg;
 use crate::refusal::Refusal;
 use crate::space::Span;
-use crate::work::Work;
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::*;
 

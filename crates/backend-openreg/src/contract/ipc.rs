@@ -1,7 +1,7 @@
 //! Sharing with other processes: handles name a memory file of the exporter, which importers open through
 //! the process file system. The exporter must be alive, and of the same user, when a handle is opened.
 
-use crate::call::Call;
+use crate::gate::call::Call;
 use crate::memory::{Extent, PAGE, Place, RangeKind, index};
 use crate::openreg::OpenReg;
 use crate::os::{SharedFile, SharedFlag};
@@ -159,7 +159,7 @@ impl Ipc for OpenReg {
 
     fn export_event(&self, event: Event) -> Result<IpcEventHandle> {
         self.call(Call::ExportEvent, event.device, |state| {
-            let key = self.event_key(&state, event)?;
+            let key = self.names.event(&state, event)?;
             let flag = state.queues.event(key)?.shared.as_ref();
             let flag = flag.ok_or_else(|| Refusal::invalid("the event was not made with INTERPROCESS"))?;
             Ok(IpcEventHandle(Ticket::new(EVENT, flag.shared_file(), 0, 0)?.to_bytes()))
@@ -171,7 +171,7 @@ impl Ipc for OpenReg {
             let flag = SharedFlag::open(Ticket::from_bytes(&handle.0, EVENT)?.open()?)?;
             let raw =
                 state.queues.create_event(index(device), EventFlags::INTERPROCESS, Some(Arc::new(flag)));
-            Ok(Event { raw, device, backend: self.id })
+            Ok(self.names.new_event(raw, device))
         })
     }
 }

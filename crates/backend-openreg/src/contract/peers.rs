@@ -1,7 +1,7 @@
 //! Peer access.
 
 use super::checks::prepare_copy;
-use crate::call::Call;
+use crate::gate::call::Call;
 use crate::memory::index;
 use crate::openreg::OpenReg;
 use crate::refusal::{Answer, Refusal};

@@ -1,10 +1,10 @@
 //! Driver pools.
 
-use crate::call::Call;
+use crate::gate::call::Call;
+use crate::machine::work::{Spans, Work};
 use crate::memory::index;
 use crate::openreg::OpenReg;
 use crate::refusal::Refusal;
-use crate::work::{Spans, Work};
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{DriverPoolAttribute, DriverPools, Result};
 
@@ -13,7 +13,7 @@ const NO_POOLS_IN_GRAPHS: &str = "pool memory inside graphs is not simulated; ta
 impl DriverPools for OpenReg {
     fn malloc_async(&self, bytes: u64, stream: Stream) -> Result<DevicePtr> {
         self.call(Call::MallocAsync, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             if state.capture_of(key).is_some() {
                 return Err(Refusal::unsupported(NO_POOLS_IN_GRAPHS));
             }
@@ -23,7 +23,7 @@ impl DriverPools for OpenReg {
 
     unsafe fn free_async(&self, ptr: DevicePtr, stream: Stream) -> Result<()> {
         self.call(Call::FreeAsync, stream.device, |mut state| {
-            let key = self.key(&state, stream)?;
+            let key = self.names.stream(&state, stream)?;
             if state.capture_of(key).is_some() {
                 return Err(Refusal::unsupported(NO_POOLS_IN_GRAPHS));
             }

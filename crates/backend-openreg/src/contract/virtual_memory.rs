@@ -1,11 +1,11 @@
 //! Virtual memory.
 
-use crate::call::Call;
 use crate::config::{Families, MemoryMode};
+use crate::gate::call::Call;
 use crate::memory::{Extent, index};
 use crate::openreg::OpenReg;
 use crate::os::SharedFile;
-use crate::refusal::{Answer, Refusal};
+use crate::refusal::Refusal;
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_api::*;
 use std::fs::File;
@@ -17,14 +17,6 @@ const TOKEN: &[u8; 16] = b"openreg-reserved";
 const TOKEN_BYTES: usize = 48;
 
 impl OpenReg {
-    fn handle_key(&self, handle: PhysicalHandle) -> Answer<u64> {
-        if handle.backend == self.id {
-            Ok(handle.raw)
-        } else {
-            Err(Refusal::invalid("the physical handle belongs to another backend"))
-        }
-    }
-
     /// The device in whose addresses `at` lies; the first where it lies in none.
     pub(super) fn device_at(&self, at: DevicePtr) -> DeviceIndex {
         let state = self.machine.lock();
@@ -37,10 +29,6 @@ impl OpenReg {
         DeviceIndex(state.memory.physical.get(handle.raw).map_or(0, |physical| physical.device as u16))
     }
 
-    const fn physical(&self, raw: u64) -> PhysicalHandle {
-        PhysicalHandle { raw, backend: self.id }
-    }
-
     /// What stands for reserved memory in another process: its size, and who it is.
     fn token(&self, bytes: u64, identity: u64) -> [u8; TOKEN_BYTES] {
         let mut token = [0; TOKEN_BYTES];
@@ -48,7 +36,7 @@ impl OpenReg {
         token[16..24].copy_from_slice(&bytes.to_le_bytes());
         token[24..32].copy_from_slice(&identity.to_le_bytes());
         token[32..36].copy_from_slice(&std::process::id().to_le_bytes());
-        token[36..38].copy_from_slice(&self.id.0.to_le_bytes());
+        token[36..38].copy_from_slice(&self.names.id().0.to_le_bytes());
         token
     }
 }
@@ -87,8 +75,11 @@ impl VirtualMemory for OpenReg {
             if handle_type == HandleType::Fabric {
                 return Err(Refusal::unsupported("there is no fabric; export as a file descriptor"));
             }
-            let identity = self.fresh_identity();
-            state.memory.create(index(device), bytes, handle_type, identity).map(|raw| self.physical(raw))
+            let identity = self.names.fresh_identity();
+            state
+                .memory
+                .create(index(device), bytes, handle_type, identity)
+                .map(|raw| self.names.new_physical(raw))
         });
         if created.is_ok() {
             self.gate.charge(Call::CreatePhysical, bytes);
@@ -98,13 +89,13 @@ impl VirtualMemory for OpenReg {
 
     unsafe fn release_physical(&self, handle: PhysicalHandle) -> Result<()> {
         self.unsafe_call(Call::ReleasePhysical, self.device_of_handle(handle), |mut state| {
-            state.memory.release_handle(self.handle_key(handle)?)
+            state.memory.release_handle(self.names.physical(handle)?)
         })
     }
 
     unsafe fn map(&self, at: DevicePtr, bytes: u64, handle: PhysicalHandle) -> Result<()> {
         let mapped = self.unsafe_call(Call::Map, self.device_at(at), |mut state| {
-            state.memory.map(at.0, bytes, self.handle_key(handle)?)
+            state.memory.map(at.0, bytes, self.names.physical(handle)?)
         });
         if mapped.is_ok() {
             self.gate.charge(Call::Map, bytes);
@@ -164,13 +155,13 @@ impl VirtualMemory for OpenReg {
 
     fn retain_physical(&self, at: DevicePtr) -> Result<PhysicalHandle> {
         self.call(Call::RetainPhysical, self.device_at(at), |mut state| {
-            state.memory.retain(at.0).map(|raw| self.physical(raw))
+            state.memory.retain(at.0).map(|raw| self.names.new_physical(raw))
         })
     }
 
     fn physical_properties(&self, handle: PhysicalHandle) -> Result<PhysicalProperties> {
         self.call(Call::PhysicalProperties, self.device_of_handle(handle), |state| {
-            let physical = state.memory.handle(self.handle_key(handle)?)?;
+            let physical = state.memory.handle(self.names.physical(handle)?)?;
             Ok(PhysicalProperties {
                 device: DeviceIndex(physical.device as u16),
                 bytes: physical.bytes,
@@ -183,7 +174,7 @@ impl VirtualMemory for OpenReg {
 impl PhysicalSharing for OpenReg {
     fn export_physical(&self, handle: PhysicalHandle, handle_type: HandleType) -> Result<ShareableHandle> {
         self.unsafe_call(Call::ExportPhysical, self.device_of_handle(handle), |state| {
-            let physical = state.memory.handle(self.handle_key(handle)?)?;
+            let physical = state.memory.handle(self.names.physical(handle)?)?;
             if handle_type != HandleType::PosixFd || physical.handle_type != HandleType::PosixFd {
                 return Err(Refusal::unsupported(format!(
                     "the handle was created as {:?} and is to be exported as {handle_type:?}; both must be PosixFd",
@@ -240,9 +231,10 @@ impl PhysicalSharing for OpenReg {
                 )));
             }
             let again = identity.and_then(|identity| state.memory.adopt_again(identity));
-            let raw = again
-                .unwrap_or_else(|| state.memory.adopt(index(device), bytes, extent, self.fresh_identity()));
-            Ok(self.physical(raw))
+            let raw = again.unwrap_or_else(|| {
+                state.memory.adopt(index(device), bytes, extent, self.names.fresh_identity())
+            });
+            Ok(self.names.new_physical(raw))
         })
     }
 }

@@ -1,6 +1,6 @@
 //! A run of a snapshot's history.
 
-use super::reserved::Held;
+use super::reserved::ReservedRanges;
 use super::{Allocation, Moment, NEVER, Refusal, Run, Span};
 use alloc_core::snapshot::{Action, BlockState, Labels, SegmentInfo, Snapshot, Stack, TraceEntry};
 use alloc_core::types::PoolId;
@@ -39,7 +39,7 @@ struct Maker {
     waiting: FxHashMap<u64, u32>,
     /// Addresses of what waits at the end.
     still_waits: FxHashSet<u64>,
-    held: Held,
+    held: ReservedRanges,
     streams: FxHashMap<u64, u32>,
     pools: FxHashMap<PoolId, u32>,
     labels: FxHashMap<Arc<str>, u32>,
@@ -61,7 +61,7 @@ impl Maker {
             live: FxHashMap::default(),
             waiting: FxHashMap::default(),
             still_waits: FxHashSet::default(),
-            held: Held::default(),
+            held: ReservedRanges::default(),
             streams: FxHashMap::from_iter([(0, 0)]),
             pools: FxHashMap::from_iter([(PoolId::DEFAULT, 0)]),
             labels: FxHashMap::from_iter([("".into(), 0)]),
@@ -75,7 +75,7 @@ impl Maker {
         let waits = blocks.filter(|block| block.state == BlockState::ActivePendingFree);
         self.still_waits = waits.map(|block| block.address).collect();
         // From the end back: what was taken was not there before, what was given back was.
-        let mut held = Held::default();
+        let mut held = ReservedRanges::default();
         for segment in segments {
             let span = self.span(segment.address, segment.total_size, segment.stream, Some(segment.pool_id));
             held.take(Span { growable: segment.is_expandable, ..span });

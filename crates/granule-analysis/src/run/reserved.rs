@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 /// Memory that is held now, by first address; ranges never overlap.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct ReservedRanges {
     now: BTreeMap<u64, Span>,
     over: Vec<Span>,
 }
 
-impl Held {
+impl ReservedRanges {
     /// A range is held from `span.begin` on. What a damaged history says is held twice is held once.
     pub(super) fn take(&mut self, span: Span) {
         if span.size > 0 {

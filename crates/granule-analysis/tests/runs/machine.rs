@@ -140,19 +140,7 @@ impl Machine {
                     self.change_pages(range, false, Action::SegmentUnmap);
                 }
             }
-            Step::Alloc { place, bytes, label, site } => {
-                let size = bytes.next_multiple_of(BLOCK);
-                let places: Vec<_> = self.gaps().into_iter().filter(|(_, gap, _)| *gap >= size).collect();
-                if let Some(&(address, _, held)) = pick(&places, place) {
-                    self.now.live.insert(address, bytes);
-                    self.record(Action::Alloc, address, bytes, held.stream, held.pool);
-                    let Some(entry) = self.entries.last_mut() else { unreachable!("just recorded") };
-                    entry.frames = (site > 0).then(|| stack(site));
-                    let text = ["", "weights", "activations"][label as usize];
-                    let labels = Labels { user_metadata: Some(text.into()), ..Labels::clone(&entry.labels) };
-                    entry.labels = Arc::new(labels);
-                }
-            }
+            Step::Alloc { place, bytes, label, site } => self.alloc(place, bytes, label, site),
             Step::Free { which, completes } => {
                 let live: Vec<_> = self.now.live.iter().map(|(at, size)| (*at, *size)).collect();
                 if let Some(&(address, size)) = pick(&live, which) {
@@ -172,6 +160,20 @@ impl Machine {
                 }
             }
             Step::Refuse(size) => self.record(Action::Oom, 5 * UNIT, size, 0, 0),
+        }
+    }
+
+    fn alloc(&mut self, place: usize, bytes: u64, label: u8, site: u8) {
+        let size = bytes.next_multiple_of(BLOCK);
+        let places: Vec<_> = self.gaps().into_iter().filter(|(_, gap, _)| *gap >= size).collect();
+        if let Some(&(address, _, held)) = pick(&places, place) {
+            self.now.live.insert(address, bytes);
+            self.record(Action::Alloc, address, bytes, held.stream, held.pool);
+            let Some(entry) = self.entries.last_mut() else { unreachable!("just recorded") };
+            entry.frames = (site > 0).then(|| stack(site));
+            let text = ["", "weights", "activations"][label as usize];
+            let labels = Labels { user_metadata: Some(text.into()), ..Labels::clone(&entry.labels) };
+            entry.labels = Arc::new(labels);
         }
     }
 

@@ -59,6 +59,17 @@ impl Numbers {
         }
     }
 
+    fn hardened(&mut self) -> HardenedStats {
+        HardenedStats {
+            quarantined: self.count(),
+            quarantined_bytes: self.count(),
+            protected_bytes: self.count(),
+            checked: self.count(),
+            unchecked: self.count(),
+            corruptions: self.count(),
+        }
+    }
+
     fn tenant(&mut self, name: &str, pools: Vec<PoolId>) -> TenantStats {
         TenantStats {
             name: name.into(),
@@ -129,14 +140,7 @@ fn device() -> DeviceReading {
             overwritten: n.count(),
             before_recording: n.count(),
         }),
-        hardened: Some(HardenedStats {
-            quarantined: n.count(),
-            quarantined_bytes: n.count(),
-            protected_bytes: n.count(),
-            checked: n.count(),
-            unchecked: n.count(),
-            corruptions: n.count(),
-        }),
+        hardened: Some(n.hardened()),
         pools: vec![
             PoolReading { id: PoolId::DEFAULT, reserved_bytes: default.reserved_bytes, stats: Some(default) },
             PoolReading { id: private.0, reserved_bytes: private.1, stats: Some(own) },
@@ -188,6 +192,33 @@ fn every_key_of_the_summary_is_exported_with_its_value() {
         };
         assert_eq!(micros, value, "{key}");
     }
+}
+
+/// Every figure of pinned memory that PyTorch does not have.
+fn of_host(figures: &HostGranuleStats) -> Vec<i64> {
+    let HostGranuleStats {
+        active_requests,
+        active_bytes,
+        requested_bytes,
+        pending_bytes,
+        kept_bytes,
+        unrecorded_frees,
+        reserve_bytes,
+        reserve_free_bytes,
+    } = *figures;
+    let mut expected = Vec::new();
+    for Stat { current, peak, allocated, freed } in [active_requests, active_bytes] {
+        expected.extend([current, peak, allocated, freed]);
+    }
+    expected.extend([
+        requested_bytes,
+        pending_bytes,
+        kept_bytes,
+        unrecorded_frees,
+        reserve_bytes,
+        reserve_free_bytes,
+    ]);
+    expected
 }
 
 #[test]
@@ -246,27 +277,7 @@ fn every_other_figure_is_exported() {
         whole(&[guarantee, held, peak, pools.len() as u64, refusals, soft_crossings, spills, spilled_bytes]);
         whole(&soft.into_iter().chain(hard).collect::<Vec<_>>());
     }
-    let HostGranuleStats {
-        active_requests,
-        active_bytes,
-        requested_bytes,
-        pending_bytes,
-        kept_bytes,
-        unrecorded_frees,
-        reserve_bytes,
-        reserve_free_bytes,
-    } = reading.hosts[0].stats.granule;
-    for Stat { current, peak, allocated, freed } in [active_requests, active_bytes] {
-        expected.extend([current, peak, allocated, freed]);
-    }
-    expected.extend([
-        requested_bytes,
-        pending_bytes,
-        kept_bytes,
-        unrecorded_frees,
-        reserve_bytes,
-        reserve_free_bytes,
-    ]);
+    expected.extend(of_host(&reading.hosts[0].stats.granule));
     for value in expected {
         assert!(exported.contains(&value), "{value} is missing");
     }

@@ -1,5 +1,6 @@
 //! From what a pickle built to a snapshot.
 
+use super::Limits;
 use super::error::PickleError;
 use super::heap::{Heap, Node, Val};
 use crate::schema::Word;
@@ -35,12 +36,26 @@ fn wrong(place: Place<'_>, what: impl Into<String>) -> PickleError {
     PickleError::Schema { place: place.to_string(), what: what.into() }
 }
 
-impl Heap {
+/// What a pickle built, on its way to a snapshot.
+pub(super) struct Conversion {
+    heap: Heap,
+    limits: Limits,
+    /// Unpacked bytes of the pickle.
+    length: u64,
+    /// Values made so far by copying parts out of the arena.
+    copies: u64,
+}
+
+impl Conversion {
+    pub(super) fn new(heap: Heap, limits: Limits, length: u64) -> Self {
+        Self { heap, limits, length, copies: 0 }
+    }
+
     /// The snapshot that `root` is.
     pub(super) fn into_snapshot(mut self, root: Val) -> Result<Snapshot> {
         let mut snapshot = Snapshot::default();
         let place = Place::Root;
-        if matches!(root, Val::Node(node) if matches!(self.nodes[node as usize], Node::List(_) | Node::History(..)))
+        if matches!(root, Val::Node(node) if matches!(self.heap.nodes[node as usize], Node::List(_) | Node::History(..)))
         {
             // What torch.cuda.memory_snapshot() gives.
             snapshot.segments = self.segments(root, place)?;
@@ -60,7 +75,7 @@ impl Heap {
                 Some(Word::AllocatorSettings) => snapshot.allocator_settings = self.settings(value, place)?,
                 Some(Word::ExternalAnnotations) => {
                     snapshot.external_annotations =
-                        self.each(value, place, |heap, value, place| heap.value(value, place, 1))?;
+                        self.each(value, place, |this, value, place| this.value(value, place, 1))?;
                 }
                 Some(Word::HostSegments) => snapshot.host_segments = self.segments(value, place)?,
                 Some(Word::HostTraces) => host_trace = Some(value),
@@ -78,6 +93,20 @@ impl Heap {
         if has_segments { Ok(snapshot) } else { Err(PickleError::NotASnapshot) }
     }
 
+    /// Counts values that are copied out of the arena, so that shared parts cannot multiply without end.
+    fn charge(&mut self, values: usize) -> Result<()> {
+        const ALWAYS_ALLOWED: u64 = 1 << 16;
+        self.copies += values as u64;
+        let allowed = self.length.saturating_mul(self.limits.copies_per_byte).saturating_add(ALWAYS_ALLOWED);
+        if self.copies <= allowed {
+            return Ok(());
+        }
+        Err(PickleError::Limit {
+            offset: self.length,
+            what: format!("parts that are referred to several times would become more than {allowed} values"),
+        })
+    }
+
     /// What a value is, for messages.
     fn kind(&self, value: Val) -> &'static str {
         match value {
@@ -88,7 +117,7 @@ impl Heap {
             Val::Text(_) => "a text",
             Val::Pair(..) => "a tuple",
             Val::Entry(_) => "a dictionary",
-            Val::Node(node) => match self.nodes[node as usize] {
+            Val::Node(node) => match self.heap.nodes[node as usize] {
                 Node::List(_) | Node::History(..) | Node::Stack(_) => "a list",
                 Node::Tuple(_) => "a tuple",
                 Node::Dict(_) | Node::Entry(_) => "a dictionary",
@@ -103,7 +132,7 @@ impl Heap {
     /// How many keys a dictionary has.
     fn pairs(&mut self, value: Val, place: Place<'_>) -> Result<usize> {
         if let Val::Node(node) = value
-            && let Node::Dict(pairs) = &self.nodes[node as usize]
+            && let Node::Dict(pairs) = &self.heap.nodes[node as usize]
         {
             let count = pairs.len();
             self.charge(count + 1)?;
@@ -115,18 +144,18 @@ impl Heap {
     /// A key, as a word if it is one and as text, and its value.
     fn pair(&self, dict: Val, index: usize, place: Place<'_>) -> Result<(Option<Word>, Arc<str>, Val)> {
         if let Val::Node(node) = dict
-            && let Node::Dict(pairs) = &self.nodes[node as usize]
+            && let Node::Dict(pairs) = &self.heap.nodes[node as usize]
             && let Some(&(key, value)) = pairs.get(index)
         {
             let Val::Text(id) = key else { return Err(self.expected(place, "only texts as keys", key)) };
-            return Ok((Word::from_id(id), self.shared_text(id), value));
+            return Ok((Word::from_id(id), self.heap.shared_text(id), value));
         }
         Err(self.expected(place, "a dictionary", dict))
     }
 
     fn items(&mut self, value: Val, place: Place<'_>) -> Result<Vec<Val>> {
         if let Val::Node(node) = value {
-            let items = match &self.nodes[node as usize] {
+            let items = match &self.heap.nodes[node as usize] {
                 Node::List(items) => Some(items.clone()),
                 &Node::History(first, count) => Some((first..first + count).map(Val::Entry).collect()),
                 Node::Tuple(items) => Some(items.to_vec()),
@@ -173,7 +202,7 @@ impl Heap {
 
     fn text_of(&self, value: Val, place: Place<'_>) -> Result<Arc<str>> {
         match value {
-            Val::Text(id) => Ok(self.shared_text(id)),
+            Val::Text(id) => Ok(self.heap.shared_text(id)),
             _ => Err(self.expected(place, "a text", value)),
         }
     }
@@ -182,7 +211,7 @@ impl Heap {
         if let Val::Pair(first, second) = value {
             return Ok(PoolId(first.into(), second.into()));
         }
-        match self.each(value, place, |heap, value, place| heap.unsigned(value, place))?[..] {
+        match self.each(value, place, |this, value, place| this.unsigned(value, place))?[..] {
             [first, second] => Ok(PoolId(first, second)),
             _ => Err(wrong(place, "expected a pair of whole numbers")),
         }
@@ -229,7 +258,7 @@ impl Heap {
             active_size: 0,
             requested_size: 0,
             stream: 0,
-            segment_type: self.shared_text(Word::Nothing as u32),
+            segment_type: self.heap.shared_text(Word::Nothing as u32),
             pool_id: PoolId::DEFAULT,
             is_expandable: false,
             registration: None,
@@ -262,8 +291,8 @@ impl Heap {
         if let Some(list) = blocks {
             // Old files give blocks without addresses; they lie one after the other.
             let mut next = segment.address;
-            segment.blocks = self.each(list, Place::Key(&place, "blocks"), |heap, item, place| {
-                let block = heap.block(item, next, place)?;
+            segment.blocks = self.each(list, Place::Key(&place, "blocks"), |this, item, place| {
+                let block = this.block(item, next, place)?;
                 next = block.address.saturating_add(block.size);
                 Ok(block)
             })?;
@@ -312,17 +341,17 @@ impl Heap {
 
     fn stack_at(&mut self, value: Val, place: Place<'_>) -> Result<Stack> {
         let Val::Node(node) = value else { return Err(self.expected(place, "a list of frames", value)) };
-        if let Node::Stack(stack) = &self.nodes[node as usize] {
+        if let Node::Stack(stack) = &self.heap.nodes[node as usize] {
             return Ok(Arc::clone(stack));
         }
         let frames = self.each(value, place, Self::frame_at)?;
-        let stack = if frames.is_empty() { Arc::clone(&self.no_frames) } else { frames.into() };
-        self.nodes[node as usize] = Node::Stack(Arc::clone(&stack));
+        let stack = if frames.is_empty() { Arc::clone(&self.heap.no_frames) } else { frames.into() };
+        self.heap.nodes[node as usize] = Node::Stack(Arc::clone(&stack));
         Ok(stack)
     }
 
     fn frame_at(&mut self, dict: Val, place: Place<'_>) -> Result<Frame> {
-        let nothing = self.shared_text(Word::Nothing as u32);
+        let nothing = self.heap.shared_text(Word::Nothing as u32);
         let mut frame = Frame { name: Arc::clone(&nothing), filename: nothing, line: 0, extra: Vec::new() };
         for index in 0..self.pairs(dict, place)? {
             let (key, text, value) = self.pair(dict, index, place)?;
@@ -363,7 +392,7 @@ impl Heap {
         for &list in lists {
             let Val::Node(node) = list else { return None };
             starts.push(next as usize);
-            let items = match &self.nodes[node as usize] {
+            let items = match &self.heap.nodes[node as usize] {
                 Node::List(items) => items.as_slice(),
                 &Node::History(first, count) if first == next => {
                     next += count;
@@ -373,16 +402,16 @@ impl Heap {
                 _ => return None,
             };
             for &item in items {
-                if self.entry_number(item)? != next {
+                if self.heap.entry_number(item)? != next {
                     return None;
                 }
                 next += 1;
             }
         }
-        if next as usize != self.entries.len() {
+        if next as usize != self.heap.entries.len() {
             return None;
         }
-        let mut entries = std::mem::take(&mut self.entries);
+        let mut entries = std::mem::take(&mut self.heap.entries);
         entries.shrink_to_fit();
         let mut traces: Vec<_> = starts
             .iter()
@@ -394,9 +423,9 @@ impl Heap {
     }
 
     fn entry_at(&mut self, value: Val, place: Place<'_>) -> Result<TraceEntry> {
-        if let Some(entry) = self.entry_number(value) {
+        if let Some(entry) = self.heap.entry_number(value) {
             self.charge(1)?;
-            return Ok(self.entries[entry as usize].clone());
+            return Ok(self.heap.entries[entry as usize].clone());
         }
         let (mut action, mut addr, mut device_free, mut size) = (None, None, None, None);
         let mut entry = TraceEntry {
@@ -415,7 +444,7 @@ impl Heap {
             match key {
                 Some(Word::Action) => {
                     let name = self.text_of(value, place)?;
-                    let known = self.action(value);
+                    let known = self.heap.action(value);
                     action = Some(known.ok_or_else(|| wrong(place, format!("unknown action {name:?}")))?);
                 }
                 Some(Word::Addr) => addr = Some(self.unsigned(value, place)?),
@@ -450,8 +479,8 @@ impl Heap {
                 what: format!("lists and dictionaries are nested deeper than {}", self.limits.max_depth),
             });
         }
-        if let Some(entry) = self.entry_number(value) {
-            let entry = self.entries[entry as usize].clone();
+        if let Some(entry) = self.heap.entry_number(value) {
+            let entry = self.heap.entries[entry as usize].clone();
             self.charge(24)?;
             return self.entry_value(&entry);
         }
@@ -462,14 +491,14 @@ impl Heap {
                 Val::Int(value) => Value::Int(value),
                 Val::Unsigned(value) => Value::Unsigned(value),
                 Val::Float(value) => Value::Float(value),
-                Val::Text(id) => Value::Str(self.shared_text(id)),
+                Val::Text(id) => Value::Str(self.heap.shared_text(id)),
                 Val::Pair(first, second) => {
                     Value::Tuple(vec![Value::Int(first.into()), Value::Int(second.into())])
                 }
             });
         };
-        let item = |heap: &mut Self, item, place: Place<'_>| heap.value(item, place, depth + 1);
-        Ok(match &self.nodes[node as usize] {
+        let item = |this: &mut Self, item, place: Place<'_>| this.value(item, place, depth + 1);
+        Ok(match &self.heap.nodes[node as usize] {
             Node::List(_) | Node::History(..) => Value::List(self.each(value, place, item)?),
             Node::Tuple(_) => Value::Tuple(self.each(value, place, item)?),
             Node::Dict(pairs) => {
@@ -477,7 +506,8 @@ impl Heap {
                 self.charge(pairs.len())?;
                 let convert = |(key, value)| {
                     Ok((item(self, key, Place::Key(&place, "a key"))?, {
-                        let name = if let Val::Text(id) = key { self.shared_text(id) } else { "?".into() };
+                        let name =
+                            if let Val::Text(id) = key { self.heap.shared_text(id) } else { "?".into() };
                         item(self, value, Place::Key(&place, &name))?
                     }))
                 };

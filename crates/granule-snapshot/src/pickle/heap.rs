@@ -6,8 +6,6 @@ mod parts;
 
 pub(super) use parts::{FIRST_KEY, MOST_KEYS, Parts};
 
-use super::Limits;
-use super::error::PickleError;
 use super::labels;
 use super::room;
 use crate::schema::Word;
@@ -53,7 +51,7 @@ pub(super) enum Node {
 pub(super) struct Heap {
     pub(super) nodes: Vec<Node>,
     pub(super) entries: Vec<TraceEntry>,
-    pub(super) texts: Vec<Arc<str>>,
+    texts: Vec<Arc<str>>,
     text_ids: FxHashMap<Arc<str>, u32>,
     labels: labels::Table,
     text_bytes: usize,
@@ -63,15 +61,10 @@ pub(super) struct Heap {
     slots: usize,
     /// The one empty stack.
     pub(super) no_frames: Stack,
-    pub(super) limits: Limits,
-    /// Unpacked bytes read so far.
-    pub(super) length: u64,
-    /// Values made so far by copying parts out of the arena.
-    pub(super) copies: u64,
 }
 
 impl Heap {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new() -> Self {
         let mut heap = Self {
             nodes: Vec::new(),
             entries: Vec::new(),
@@ -82,9 +75,6 @@ impl Heap {
             recent: 0,
             slots: 0,
             no_frames: Arc::from([]),
-            limits,
-            length: 0,
-            copies: 0,
         };
         for word in Word::ALL {
             heap.text(word.text());
@@ -295,20 +285,6 @@ impl Heap {
             }
         }
         Some(Frame { name: name?, filename: filename?, line: line?, extra: Vec::new() })
-    }
-
-    /// Counts values that are copied out of the arena, so that shared parts cannot multiply without end.
-    pub(super) fn charge(&mut self, values: usize) -> Result<(), PickleError> {
-        const ALWAYS_ALLOWED: u64 = 1 << 16;
-        self.copies += values as u64;
-        let allowed = self.length.saturating_mul(self.limits.copies_per_byte).saturating_add(ALWAYS_ALLOWED);
-        if self.copies <= allowed {
-            return Ok(());
-        }
-        Err(PickleError::Limit {
-            offset: self.length,
-            what: format!("parts that are referred to several times would become more than {allowed} values"),
-        })
     }
 }
 

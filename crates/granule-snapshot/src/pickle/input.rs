@@ -100,6 +100,12 @@ impl<R: Read> Input<R> {
         Ok(self.array::<1>()?[0])
     }
 
+    /// Four bytes, the lowest first.
+    #[inline]
+    pub(super) fn word(&mut self) -> Result<u32, PickleError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
     #[inline]
     pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], PickleError> {
         if let Some(bytes) = self.buffer[self.position..self.filled].first_chunk::<N>() {

@@ -1,6 +1,7 @@
 //! The stack machine: carries out a pickle's operations on a [`Heap`].
 
 use super::Limits;
+use super::convert::Conversion;
 use super::entry::Quick;
 use super::error::PickleError;
 use super::heap::{Heap, Node, Val};
@@ -14,6 +15,7 @@ use std::io::Read;
 const ALWAYS_ALLOWED: u64 = 64 << 20;
 
 struct Machine<R> {
+    limits: Limits,
     input: Input<R>,
     heap: Heap,
     stack: Vec<Val>,
@@ -25,11 +27,16 @@ struct Machine<R> {
     quick: bool,
 }
 
-/// Runs a pickle to its end; gives what it built and the value it ends with.
-pub(super) fn run<R: Read>(reader: R, limits: &Limits, quick: bool) -> Result<(Heap, Val), PickleError> {
+/// Runs a pickle to its end; gives what it built, to be converted, and the value it ends with.
+pub(super) fn run<R: Read>(
+    reader: R,
+    limits: &Limits,
+    quick: bool,
+) -> Result<(Conversion, Val), PickleError> {
     let mut machine = Machine {
+        limits: *limits,
         input: Input::new(reader, limits.max_bytes),
-        heap: Heap::new(*limits),
+        heap: Heap::new(),
         stack: Vec::new(),
         marks: Vec::new(),
         memo: Memo::default(),
@@ -44,8 +51,8 @@ pub(super) fn run<R: Read>(reader: R, limits: &Limits, quick: bool) -> Result<(H
         let opcode = machine.input.opcode()?;
         if opcode == opcode::STOP {
             let root = machine.pop()?;
-            machine.heap.length = machine.input.offset();
-            return Ok((machine.heap, root));
+            let length = machine.input.offset();
+            return Ok((Conversion::new(machine.heap, machine.limits, length), root));
         }
         machine.step(opcode)?;
     }
@@ -55,7 +62,7 @@ impl<R: Read> Machine<R> {
     fn check_memory(&self) -> Result<(), PickleError> {
         let slots = self.stack.capacity() + self.marks.capacity();
         let used = (self.heap.footprint() + self.memo.footprint() + slots * size_of::<Val>()) as u64;
-        let limits = &self.heap.limits;
+        let limits = &self.limits;
         let offset = self.input.offset();
         let allowed = ALWAYS_ALLOWED
             .saturating_add(offset.saturating_mul(limits.memory_per_byte))
@@ -70,45 +77,20 @@ impl<R: Read> Machine<R> {
     #[inline]
     fn step(&mut self, opcode: u8) -> Result<(), PickleError> {
         let value = match opcode {
-            opcode::BINGET => {
-                let index = self.input.byte()?;
-                return self.get(index.into());
-            }
-            opcode::LONG_BINGET => {
-                let index = u32::from_le_bytes(self.input.array()?);
-                return self.get(index.into());
-            }
+            opcode::BINGET => return self.input.byte().and_then(|index| self.get(index.into())),
+            opcode::LONG_BINGET => return self.input.word().and_then(|index| self.get(index.into())),
             opcode::MEMOIZE => return self.put(self.memo.stored() as u64),
-            opcode::BINPUT => {
-                let index = self.input.byte()?;
-                return self.put(index.into());
-            }
-            opcode::LONG_BINPUT => {
-                let index = u32::from_le_bytes(self.input.array()?);
-                return self.put(index.into());
-            }
+            opcode::BINPUT => return self.input.byte().and_then(|index| self.put(index.into())),
+            opcode::LONG_BINPUT => return self.input.word().and_then(|index| self.put(index.into())),
             opcode::BININT1 => Val::Int(self.input.byte()?.into()),
             opcode::BININT2 => Val::Int(u16::from_le_bytes(self.input.array()?).into()),
             opcode::BININT => Val::Int(i32::from_le_bytes(self.input.array()?).into()),
-            opcode::LONG1 => {
-                let length = self.input.byte()?;
-                self.long(length.into())?
-            }
-            opcode::LONG4 => {
-                let length = u32::from_le_bytes(self.input.array()?);
-                self.long(length.into())?
-            }
-            opcode::SHORT_BINUNICODE => {
-                let length = self.input.byte()?;
-                self.text(length.into())?
-            }
-            opcode::BINUNICODE => {
-                let length = u32::from_le_bytes(self.input.array()?);
-                self.text(length.into())?
-            }
+            opcode::LONG1 => self.input.byte().and_then(|length| self.long(length.into()))?,
+            opcode::LONG4 => self.input.word().and_then(|length| self.long(length.into()))?,
+            opcode::SHORT_BINUNICODE => self.input.byte().and_then(|length| self.text(length.into()))?,
+            opcode::BINUNICODE => self.input.word().and_then(|length| self.text(length.into()))?,
             opcode::BINUNICODE8 => {
-                let length = u64::from_le_bytes(self.input.array()?);
-                self.text(length)?
+                self.input.array().and_then(|length| self.text(u64::from_le_bytes(length)))?
             }
             opcode::MARK => {
                 self.marks.push(self.stack.len());
@@ -120,15 +102,9 @@ impl<R: Read> Machine<R> {
             },
             opcode::EMPTY_LIST => self.heap.add(Node::List(Vec::new())),
             opcode::EMPTY_TUPLE => self.heap.tuple(&[]),
-            opcode::SETITEMS => {
-                let mark = self.pop_mark()?;
-                return self.set_items(mark);
-            }
+            opcode::SETITEMS => return self.pop_mark().and_then(|mark| self.set_items(mark)),
             opcode::SETITEM => return self.set_items(self.below(2)?),
-            opcode::APPENDS => {
-                let mark = self.pop_mark()?;
-                return self.append(mark);
-            }
+            opcode::APPENDS => return self.pop_mark().and_then(|mark| self.append(mark)),
             opcode::APPEND => return self.append(self.below(1)?),
             opcode::TUPLE1 => self.tuple(self.below(1)?),
             opcode::TUPLE2 => self.tuple(self.below(2)?),
@@ -200,16 +176,9 @@ impl<R: Read> Machine<R> {
     /// The operations of protocol 0, whose data are lines of text.
     fn in_text(&mut self, opcode: u8) -> Result<(), PickleError> {
         let value = match opcode {
-            opcode::GET => {
-                let index = self.memo_index()?;
-                return self.get(index);
-            }
-            opcode::PUT => {
-                let index = self.memo_index()?;
-                return self.put(index);
-            }
-            opcode::INT => self.decimal()?,
-            opcode::LONG => self.decimal()?,
+            opcode::GET => return self.memo_index().and_then(|index| self.get(index)),
+            opcode::PUT => return self.memo_index().and_then(|index| self.put(index)),
+            opcode::INT | opcode::LONG => self.decimal()?,
             opcode::FLOAT => {
                 let number = self.input.line(|line| std::str::from_utf8(line).ok()?.trim().parse().ok())?;
                 Val::Float(number.ok_or_else(|| self.input.malformed("its data is no number"))?)

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 fn read(bytes: &[u8], quick: bool) -> Result<Snapshot, String> {
     machine::run(bytes, &Limits::default(), quick)
-        .and_then(|(heap, root)| heap.into_snapshot(root))
+        .and_then(|(built, root)| built.into_snapshot(root))
         .map_err(|error| error.to_string())
 }
 
@@ -183,7 +183,7 @@ fn pickles_of_python_read_the_same_both_ways() {
 fn usual_entries_take_the_quick_way() {
     let entry = b"}\x94(\x8c\x06action\x94\x8c\x05alloc\x94\x8c\x04addr\x94\x8a\x06\0\0\0\0\xff\x7f\x8c\x04size\x94M\0\x02\
         \x8c\x06stream\x94K\0\x8c\x07time_us\x94J\0\0\0\x01\x8c\x07pool_id\x94K\0K\0\x86\x94u.......";
-    let (mut heap, mut memo) = (Heap::new(Limits::default()), Memo::default());
+    let (mut heap, mut memo) = (Heap::new(), Memo::default());
     let mut shape = None;
     let quick = Quick { rest: &entry[1..], heap: &mut heap, memo: &mut memo, shape: &mut shape };
     let length = quick.entry().expect("a usual entry");
@@ -202,7 +202,7 @@ fn entries_in_a_row_have_one_shape() {
         [b"\x94(h\0h\x01h\x02K", &[number][..], b"h\x03", size, b"h\x04K\0h\x05K\x09h\x06K\0K\0\x86\x94u"]
             .concat()
     };
-    let (mut heap, mut memo) = (Heap::new(Limits::default()), Memo::default());
+    let (mut heap, mut memo) = (Heap::new(), Memo::default());
     for key in ["action", "free_completed", "addr", "size", "stream", "time_us", "pool_id"] {
         let text = Val::Text(heap.text(key));
         memo.put(memo.next(), text);

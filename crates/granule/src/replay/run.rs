@@ -31,17 +31,17 @@ impl From<AllocError> for StepError {
 
 /// A block of the program.
 #[derive(Clone, Copy)]
-struct Block {
+struct Replayed {
     /// Null where it was refused or freed.
     ptr: DevicePtr,
     bytes: u64,
     stream: u32,
 }
 
-const GONE: Block = Block { ptr: DevicePtr::NULL, bytes: 0, stream: 0 };
+const GONE: Replayed = Replayed { ptr: DevicePtr::NULL, bytes: 0, stream: 0 };
 
 /// A replay under way.
-pub(super) struct Run<'a> {
+pub(super) struct Replaying<'a> {
     allocator: &'a CachingAllocator,
     /// On a simulated device.
     pub(super) program: Option<Program<'a>>,
@@ -49,7 +49,7 @@ pub(super) struct Run<'a> {
     pub(super) plan: Option<Planned<'a>>,
     streams: Vec<Stream>,
     /// By number.
-    blocks: Vec<Block>,
+    blocks: Vec<Replayed>,
     pub(super) marks: Vec<Mark>,
     pub(super) refused: u64,
     pub(super) first_refusal: Option<Refusal>,
@@ -58,7 +58,7 @@ pub(super) struct Run<'a> {
     pub(super) done: usize,
 }
 
-impl<'a> Run<'a> {
+impl<'a> Replaying<'a> {
     pub(super) fn new(
         trace: &Trace,
         backend: &dyn Backend,
@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn block(&mut self, id: u64) -> Result<&mut Block, StepError> {
+    fn block(&mut self, id: u64) -> Result<&mut Replayed, StepError> {
         let block = self.blocks.get_mut(id as usize);
         block.ok_or_else(|| StepError::Trace(format!("block {id} was never requested")))
     }
@@ -126,14 +126,14 @@ impl<'a> Run<'a> {
             Event::Alloc { id, size, stream } => self.allocate(id, size, stream)?,
             Event::Free { id } => {
                 self.ops += 1;
-                let Block { ptr, bytes, stream } = std::mem::replace(self.block(id)?, GONE);
+                let Replayed { ptr, bytes, stream } = std::mem::replace(self.block(id)?, GONE);
                 if let Some(program) = self.program.as_mut().filter(|_| !ptr.is_null()) {
                     program.frees(id, self.streams[stream as usize], ptr, bytes);
                 }
                 self.allocator.free(ptr)?;
             }
             Event::RecordStream { id, stream } => {
-                let Block { ptr, bytes, stream: own } = *self.block(id)?;
+                let Replayed { ptr, bytes, stream: own } = *self.block(id)?;
                 let [own, other] = [own, stream].map(|stream| self.streams[stream as usize]);
                 self.allocator.record_stream(ptr, other)?;
                 if let Some(program) = self.program.as_mut().filter(|_| !ptr.is_null()) {
@@ -172,7 +172,7 @@ impl<'a> Run<'a> {
         };
         match served {
             Ok(ptr) => {
-                self.blocks[id as usize] = Block { ptr, bytes: size, stream };
+                self.blocks[id as usize] = Replayed { ptr, bytes: size, stream };
                 if let Some(program) = &self.program {
                     program.uses(id, on, ptr, size);
                 }

@@ -38,7 +38,7 @@ pub(crate) struct Quarantine {
     stats: HardenedStats,
     /// It was said that a block could not be read back.
     told_unreadable: bool,
-    pub(crate) observers: Vec<CorruptionObserver>,
+    observers: Vec<CorruptionObserver>,
 }
 
 impl std::fmt::Debug for Quarantine {
@@ -54,6 +54,14 @@ impl Quarantine {
         if !on {
             self.armed.clear();
         }
+    }
+
+    pub(crate) fn observers(&self) -> &[CorruptionObserver] {
+        &self.observers
+    }
+
+    pub(crate) fn add_observer(&mut self, observer: CorruptionObserver) {
+        self.observers.push(observer);
     }
 
     /// Whether this is the first block that could not be read back.

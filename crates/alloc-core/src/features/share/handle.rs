@@ -179,7 +179,7 @@ impl Handle {
     }
 
     fn own_part(memory: Memory, own: &[u8]) -> Option<Self> {
-        let mut from = Reader(own);
+        let mut from = Reader::new(own);
         from.array::<8>()?;
         let backend = from.array()?;
         let model = from.u64()?;
@@ -213,15 +213,14 @@ fn cut() -> String {
 }
 
 fn fixed(body: &[u8]) -> Result<(Memory, &[u8]), String> {
-    let mut from = Reader(body);
-    let handle = from.array().ok_or_else(cut)?;
-    Ok((Memory::Fixed(IpcMemoryHandle(handle)), from.0))
+    let (handle, rest) = body.split_first_chunk().ok_or_else(cut)?;
+    Ok((Memory::Fixed(IpcMemoryHandle(*handle)), rest))
 }
 
 /// Granules of one size, or of several, whose sizes are told one by one.
 fn granules(body: &[u8], several: bool) -> Result<(Memory, &[u8]), String> {
     let (header, rest) = body.split_at_checked(GRANULES_HEADER).ok_or_else(cut)?;
-    let mut header = Reader(header);
+    let mut header = Reader::new(header);
     let mut fields = || {
         header.array::<8>()?; // the exporter's process is in Granule's own part, too
         Some((header.u64()?, header.u64()?, header.i32()?))

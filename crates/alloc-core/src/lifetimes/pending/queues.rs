@@ -77,22 +77,70 @@ pub(super) struct Queues {
     /// The number of each user's newest queue.
     numbers: FxHashMap<Key, u64>,
     /// Blocks whose event could not be recorded, by ticket: only a synchronisation of the stream frees them.
-    pub(super) unrecorded: BTreeMap<u64, Unrecorded>,
+    unrecorded: BTreeMap<u64, Unrecorded>,
     /// Blocks that no event frees, by ticket: other processes let go of them when they like.
-    pub(super) shared: BTreeMap<u64, Shared>,
+    shared: BTreeMap<u64, Shared>,
     /// How many blocks each stream uses besides their own, that are not freed.
     uses: FxHashMap<Stream, usize>,
     /// Mostly one.
     events: BTreeMap<DeviceIndex, Events>,
-    pub(super) tickets: u64,
+    tickets: u64,
     /// How often an event could not be recorded.
-    pub(super) failures: u64,
+    failures: u64,
 }
 
 impl Queues {
-    pub(super) fn ticket(&mut self) -> u64 {
+    fn ticket(&mut self) -> u64 {
         self.tickets += 1;
         self.tickets - 1
+    }
+
+    /// Every ticket so far is below this.
+    pub(super) fn bound(&self) -> u64 {
+        self.tickets
+    }
+
+    /// A block waits for a stream without an event: that could not be recorded.
+    pub(super) fn push_unrecorded(&mut self, stream: Stream, block: Waiting) {
+        self.failures += 1;
+        let ticket = self.ticket();
+        self.unrecorded.insert(ticket, Unrecorded { user: User::Live(stream), block });
+    }
+
+    /// How often an event could not be recorded.
+    pub(super) fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// The tickets below `bound` of blocks that wait without an event.
+    pub(super) fn unrecorded_before(&self, bound: u64) -> Vec<u64> {
+        self.unrecorded.range(..bound).map(|(ticket, _)| *ticket).collect()
+    }
+
+    /// A block that waits without an event.
+    pub(super) fn unrecorded(&self, ticket: u64) -> Option<&Unrecorded> {
+        self.unrecorded.get(&ticket)
+    }
+
+    /// Takes out a block that waits without an event.
+    pub(super) fn take_unrecorded(&mut self, ticket: u64) -> Option<Unrecorded> {
+        self.unrecorded.remove(&ticket)
+    }
+
+    /// Other processes may hold a block.
+    pub(super) fn push_shared(&mut self, share: Arc<Share>, block: Waiting) {
+        let ticket = self.ticket();
+        self.shared.insert(ticket, Shared { share, block });
+    }
+
+    /// The blocks that other processes may hold, by ticket.
+    pub(super) fn shared(&self) -> BTreeMap<u64, Shared> {
+        self.shared.clone()
+    }
+
+    /// Takes out a block that other processes may hold.
+    pub(super) fn take_shared(&mut self, ticket: u64) -> Option<Shared> {
+        self.shared.remove(&ticket)
     }
 
     /// Appends to the user's queue.

@@ -60,7 +60,7 @@ const MANY: usize = MOST / 4;
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 #[derive(Debug, Default)]
-struct State {
+struct Noted {
     calls: Vec<ProgramCall>,
     /// Sleeps until there are many.
     reader: Option<Thread>,
@@ -72,7 +72,7 @@ struct State {
 /// [`History::log_calls`](crate::allocator::History::log_calls).
 #[derive(Debug)]
 pub struct CallLog {
-    state: Mutex<State>,
+    state: Mutex<Noted>,
     is_full: AtomicBool,
     waits: AtomicU64,
     waited_ns: AtomicU64,
@@ -81,7 +81,7 @@ pub struct CallLog {
 impl CallLog {
     pub(crate) fn new() -> Self {
         Self {
-            state: Mutex::new(Rank::Registry, State::default()),
+            state: Mutex::new(Rank::Registry, Noted::default()),
             is_full: AtomicBool::new(false),
             waits: AtomicU64::new(0),
             waited_ns: AtomicU64::new(0),

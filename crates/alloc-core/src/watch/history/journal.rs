@@ -20,7 +20,7 @@ const ALL: u16 = u16::MAX;
 
 #[derive(Debug)]
 pub(super) struct Journal {
-    pub(super) ring: Option<Ring>,
+    ring: Option<Ring>,
     /// Bits of the actions that have to be looked at: those that are skipped; all of them while more is kept of any
     /// record than its figures, or a clock has to be asked.
     attentive: u16,
@@ -28,16 +28,16 @@ pub(super) struct Journal {
     skip: u16,
     contexts: RecordContext,
     outbox: Option<Arc<Outbox>>,
-    pub(super) calls: Option<Arc<CallLog>>,
+    calls: Option<Arc<CallLog>>,
     /// The context of the operation that has the lock.
-    pub(super) call: Option<Context>,
+    call: Option<Context>,
     /// Where live blocks were allocated.
-    pub(super) of_blocks: FxHashMap<BlockId, Context>,
+    of_blocks: FxHashMap<BlockId, Context>,
     /// Contexts that nothing needs any more.
     trash: Vec<Context>,
     owner: Owner,
     /// Owners before the present one, in order: each with the first number it has not.
-    pub(super) former: VecDeque<(u64, Owner)>,
+    former: VecDeque<(u64, Owner)>,
 }
 
 impl Journal {
@@ -93,6 +93,30 @@ impl Journal {
         }
     }
 
+    pub(super) fn ring(&self) -> Option<&Ring> {
+        self.ring.as_ref()
+    }
+
+    /// Where the program's calls are noted.
+    pub(super) fn calls(&self) -> Option<&Arc<CallLog>> {
+        self.calls.as_ref()
+    }
+
+    /// The operation that has the lock has this context.
+    pub(super) fn begin_call(&mut self, context: Option<&Context>) {
+        self.call = context.cloned();
+    }
+
+    /// The context of the operation that has the lock.
+    pub(super) fn call(&self) -> Option<&Context> {
+        self.call.as_ref()
+    }
+
+    /// Where a live block was allocated.
+    pub(super) fn of_block(&self, block: BlockId) -> Option<&Context> {
+        self.of_blocks.get(&block)
+    }
+
     /// Whom records are made for now.
     pub(super) fn owner(&self) -> Owner {
         self.owner
@@ -143,7 +167,7 @@ impl Journal {
             let (stream, pool) = self.owner;
             let labels = Arc::new(labels(&details, details.pool.unwrap_or(pool)));
             let time = match (&ring, &record) {
-                (Some(ring), Some(record)) => ring.stamps.microseconds(record),
+                (Some(ring), Some(record)) => ring.microseconds(record),
                 _ => stamps::now_us(),
             };
             let record = record.unwrap_or(Record { sequence: 0, ticks: 0, addr, size, action });
@@ -172,7 +196,7 @@ impl Journal {
             Some(ring) if clear => ring.clear(),
             _ => Vec::new(),
         };
-        let goes_on = self.ring.as_ref().is_some_and(|ring| Arc::ptr_eq(&ring.stamps, &template.stamps));
+        let goes_on = self.ring.as_ref().is_some_and(|ring| ring.is_stamped_by(&template.stamps));
         match &mut self.ring {
             Some(ring) if goes_on && template.max_entries > 0 => ring.resize(template.max_entries),
             // Records of another numbering cannot be merged with new ones.
@@ -192,7 +216,7 @@ impl Journal {
         self.outbox.clone_from(&template.outbox);
         self.calls.clone_from(&template.calls);
         let has_contexts = self.contexts > RecordContext::Never || !self.of_blocks.is_empty();
-        let slow = |ring: &Ring| ring.has_details() || !ring.stamps.is_quick();
+        let slow = |ring: &Ring| ring.has_details() || !ring.is_quick();
         let more_than_figures = has_contexts
             || self.outbox.is_some()
             || self.calls.is_some()
@@ -228,5 +252,32 @@ impl Journal {
     pub(super) fn owner_of(&self, record: &Record) -> Owner {
         let later = self.former.partition_point(|(end, _)| *end <= record.sequence);
         self.former.get(later).map_or(self.owner, |(_, owner)| *owner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::history::Stamps;
+
+    #[test]
+    fn former_owners_are_known_as_long_as_their_records() {
+        let owner = |raw| (raw, PoolId::DEFAULT);
+        let stamps = Arc::new(Stamps::new(true));
+        let template = HistoryTemplate { max_entries: 4, stamps, ..HistoryTemplate::default() };
+        let mut journal = Journal::new(owner(0));
+        journal.configure(&template, false);
+        journal.rename(owner(2));
+        for raw in 2..100 {
+            journal.record(Action::Alloc, raw, 1, None, Details::default());
+            // These come and go without a record.
+            (1000..1100).for_each(|raw| journal.rename(owner(raw)));
+            journal.rename(owner(raw + 1));
+        }
+        journal.record(Action::Alloc, 100, 1, None, Details::default());
+        let records = journal.ring().into_iter().flat_map(Ring::iter);
+        let named: Vec<_> = records.map(|(r, _)| (r.addr, journal.owner_of(r).0)).collect();
+        assert_eq!(named, [(97, 97), (98, 98), (99, 99), (100, 100)]);
+        assert!(journal.former.len() <= 5);
     }
 }

@@ -52,7 +52,7 @@ pub(crate) struct Ring {
     capacity: usize,
     /// Behind the newest record. The ring is full where records follow, or the capacity is reached.
     cursor: usize,
-    pub(super) stamps: Arc<Stamps>,
+    stamps: Arc<Stamps>,
 }
 
 impl Ring {
@@ -143,6 +143,16 @@ impl Ring {
     /// The newest record.
     pub(super) fn newest(&self) -> Option<&Record> {
         self.records[..self.cursor].last()
+    }
+
+    /// Whether its records are numbered by these.
+    pub(super) fn is_stamped_by(&self, stamps: &Arc<Stamps>) -> bool {
+        Arc::ptr_eq(&self.stamps, stamps)
+    }
+
+    /// Whether no clock has to be asked.
+    pub(super) fn is_quick(&self) -> bool {
+        self.stamps.is_quick()
     }
 
     /// Whether records have their sequence number for their time.

@@ -21,7 +21,7 @@ pub(crate) struct Tracked {
 }
 
 #[derive(Default)]
-struct State {
+struct Deliveries {
     queue: VecDeque<Tracked>,
     trackers: Arc<Vec<TraceTracker>>,
     /// Some thread is handing entries over.
@@ -30,12 +30,12 @@ struct State {
 
 /// Entries on their way to trackers.
 pub(crate) struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<Deliveries>,
 }
 
 impl Default for Outbox {
     fn default() -> Self {
-        Self { state: Mutex::new(Rank::Registry, State::default()) }
+        Self { state: Mutex::new(Rank::Registry, Deliveries::default()) }
     }
 }
 
@@ -71,7 +71,7 @@ impl Outbox {
 
     /// Hands everything over that waits, unless a thread is at it, or this one is in a tracker. Hold no lock.
     pub(crate) fn deliver(&self, calls: &Calls<'_>) {
-        let waits = |state: &State| !state.busy && !state.queue.is_empty();
+        let waits = |state: &Deliveries| !state.busy && !state.queue.is_empty();
         if !waits(&self.state.lock()) || calls.is_inside(Kind::Tracker) {
             return;
         }

@@ -1,12 +1,12 @@
 //! Streams and events: what is queued where, and how far each stream has come.
 
 use crate::config::{Clock, OpenRegConfig};
-use crate::graph::{GraphBody, Member};
+use crate::machine::graph::{GraphBody, Member};
+use crate::machine::work::{Point, Spans, Work};
 use crate::os::SharedFlag;
 use crate::refusal::{Answer, Refusal};
 use crate::slab::Slab;
 use crate::space::Span;
-use crate::work::{Point, Spans, Work};
 use backend_api::EventFlags;
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Condvar};

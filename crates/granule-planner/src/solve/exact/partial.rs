@@ -3,7 +3,7 @@
 //! Every section has a floor: what is below it is settled. A buffer that is not placed yet can lie no lower than
 //! the highest floor among its sections. A valley is a run of sections with the same floor between higher ones.
 
-use crate::sections::Sections;
+use crate::solve::sections::Sections;
 
 /// Offsets and sizes in units of the sizes' common divisor.
 pub(crate) type Units = u64;
@@ -28,7 +28,7 @@ enum Step {
 
 /// The partial placement.
 #[derive(Debug)]
-pub(crate) struct State<'a> {
+pub(crate) struct Partial<'a> {
     pub(crate) shape: &'a Shape,
     pub(crate) floor: Vec<Units>,
     /// Whether a section's floor is the top of a buffer, or the ground: something may rest on it.
@@ -45,7 +45,7 @@ pub(crate) struct State<'a> {
     pub(crate) failures: Vec<u32>,
 }
 
-impl<'a> State<'a> {
+impl<'a> Partial<'a> {
     pub(crate) fn new(shape: &'a Shape) -> Self {
         let members = &shape.sections.members;
         let mut crossing = vec![0; members.len() + 1];

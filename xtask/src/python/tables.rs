@@ -1,7 +1,7 @@
 //! The queries of docs/tables.md, run as they stand there by DuckDB on runs that `granule export` wrote.
 
 use crate::process::{self, command, root, target};
-use crate::venv::Venv;
+use crate::python::venv::Venv;
 use anyhow::Result;
 
 /// The query engine.

@@ -2,8 +2,8 @@
 
 use super::values::{self, Numbers};
 use super::{Function, around_texts, functions};
-use crate::codegen::model::{Answer, Contract};
-use crate::codegen::text;
+use crate::generated::codegen::model::{Answer, Contract};
+use crate::generated::codegen::text;
 use crate::process::root;
 use anyhow::Result;
 use proc_macro2::{Literal, TokenStream};

@@ -5,7 +5,7 @@
 //! These cases exclude each other, so no placement is met twice, and any valley is as good as any other: the node
 //! takes the section with the fewest cases. Nothing that crosses the valley's walls can lie below them.
 
-use super::state::{NONE, Shape, State, Units};
+use super::partial::{NONE, Partial, Shape, Units};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -80,7 +80,7 @@ enum End {
 }
 
 struct Search<'a> {
-    state: State<'a>,
+    state: Partial<'a>,
     style: &'a Style,
     limits: Limits<'a>,
     depth: usize,
@@ -90,7 +90,7 @@ struct Search<'a> {
 
 /// Searches until a placement is found, there is none, or a limit is reached.
 pub(crate) fn search<'a>(shape: &'a Shape, style: &'a Style, limits: Limits<'a>) -> Verdict {
-    let state = State::new(shape);
+    let state = Partial::new(shape);
     let sections = state.floor.len();
     let mut search = Search { state, style, limits, depth: 0, scratch: Vec::new(), starters: Vec::new() };
     if !search.alive(0, sections) {

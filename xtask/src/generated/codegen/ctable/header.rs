@@ -2,8 +2,8 @@
 
 use super::values::{self, Entry, Numbers, Values};
 use super::{Function, around_texts, functions};
-use crate::codegen::model::{Answer, Contract, documentation};
-use crate::codegen::text;
+use crate::generated::codegen::model::{Answer, Contract, documentation};
+use crate::generated::codegen::text;
 use crate::process::root;
 use anyhow::{Result, bail};
 use heck::{ToShoutySnakeCase, ToSnakeCase};
@@ -340,7 +340,7 @@ fn plain(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{emit, plain};
-    use crate::codegen::model::Contract;
+    use crate::generated::codegen::model::Contract;
     use crate::process::root;
 
     /// A comment is for those who write C: no path of Rust's, no type of it, and each default once.

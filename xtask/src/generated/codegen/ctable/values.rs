@@ -1,6 +1,6 @@
 //! Plain values of the contract that C sees: enums and flags of `backend-api`, structs of `backend-c`.
 
-use crate::codegen::model::documentation;
+use crate::generated::codegen::model::documentation;
 use anyhow::{Context, Result, bail};
 use proc_macro2::{Ident, TokenStream};
 use std::path::Path;

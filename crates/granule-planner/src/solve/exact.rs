@@ -3,17 +3,17 @@
 //! Searches with different orders take turns with more and more nodes each, spread over the cores. Which of them
 //! wins does not depend on how many cores there are.
 
+mod partial;
 mod search;
-mod state;
 
-use crate::bounds::common_divisor;
-use crate::orders::Key;
 use crate::problem::Buffer;
-use crate::random::Random;
-use crate::sections::Sections;
+use crate::solve::bounds::common_divisor;
+use crate::solve::orders::Key;
+use crate::solve::random::Random;
+use crate::solve::sections::Sections;
+use partial::Shape;
 use rayon::prelude::*;
 use search::{Limits, Style, Verdict, search};
-use state::Shape;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 

@@ -1,7 +1,7 @@
-//! What is known of every pinned block, under one lock. Calls no driver, and drops nothing that is foreign code's: that
-//! goes with [`Locked`], after the lock.
+//! What is known of every pinned block. Calls no driver, and drops nothing that is foreign code's: that is
+//! [left over](Leftovers) for when nothing is locked.
 
-use super::block::{Block, Fate, Fresh, Order, Phase, Use, Uses};
+use super::block::{Fate, Fresh, Order, Phase, PinnedBlock, Users};
 use super::size_class::HostSizing;
 use super::stats::{Histogram, HostStats, Totals};
 use super::trace::Trace;
@@ -9,14 +9,14 @@ use super::{HostBlock, HostBlockId};
 use crate::config::Settings;
 use crate::lifetimes::uses::User;
 use crate::memory::block::BlockId;
-use crate::process::foreign::Foreign;
+use crate::sync::Ordering;
 use crate::sync::plain::AtomicU64;
-use crate::sync::{Guard, Ordering};
-use crate::types::{DevicePtr, PoolId};
+use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::history::Context;
 use crate::watch::snapshot::Action;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The settings that concern pinned memory.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +24,8 @@ pub(super) struct Knobs {
     pub(super) use_host_register: bool,
     pub(super) register_threads: u64,
     pub(super) background: bool,
-    pub(super) max_round: u64,
-    pub(super) max_cached: u64,
+    max_round: u64,
+    max_cached: u64,
     pub(super) free_catch_all: bool,
 }
 
@@ -44,71 +44,36 @@ impl From<&Settings> for Knobs {
 
 /// What a pool has cached, and its figures.
 #[derive(Debug, Default)]
-pub(super) struct Cache {
+struct PoolCache {
     /// Free blocks by class, those freed last at the end.
     free: Vec<Vec<BlockId>>,
     blocks: usize,
     histogram: Histogram,
 }
 
-/// Foreign code's, or events: dropped without the lock.
+/// Foreign code's, or events: dropped without a lock.
 #[derive(Debug, Default)]
-struct Trash {
-    contexts: Vec<Context>,
-    uses: Uses,
+pub(super) struct Leftovers {
+    pub(super) contexts: Vec<Context>,
+    pub(super) users: Users,
 }
 
+/// Every pinned block, and all that is counted and recorded of them.
 #[derive(Debug)]
-pub(super) struct State {
-    pub(super) knobs: Knobs,
+pub(super) struct BlockTable {
+    knobs: Knobs,
     sizing: HostSizing,
-    blocks: Vec<Option<Block>>,
+    blocks: Vec<Option<PinnedBlock>>,
     vacant: Vec<BlockId>,
     /// Blocks in the program's hands, by what it was given to name them.
     tenures: FxHashMap<u64, BlockId>,
     by_ptr: BTreeMap<DevicePtr, BlockId>,
-    caches: BTreeMap<PoolId, Cache>,
+    caches: BTreeMap<PoolId, PoolCache>,
     totals: Totals,
-    /// Frees whose streams are being captured: nothing can be recorded on these now.
-    pub(super) deferred: Vec<(BlockId, Use)>,
     /// Memory of the program's own that it has pinned, and its size.
-    pub(super) registered: FxHashMap<DevicePtr, u64>,
-    pub(super) trace: Trace,
-    trash: Trash,
-}
-
-/// The state, locked. What is to be dropped without the lock is dropped after it.
-#[derive(Debug)]
-pub(super) struct Locked<'a>(Option<Guard<'a, State>>, &'a Foreign);
-
-impl<'a> Locked<'a> {
-    pub(super) fn new(guard: Guard<'a, State>, foreign: &'a Foreign) -> Self {
-        Self(Some(guard), foreign)
-    }
-}
-
-impl std::ops::Deref for Locked<'_> {
-    type Target = State;
-    fn deref(&self) -> &State {
-        self.0.as_ref().expect("it is there until it is dropped")
-    }
-}
-
-impl std::ops::DerefMut for Locked<'_> {
-    fn deref_mut(&mut self) -> &mut State {
-        self.0.as_mut().expect("it is there until it is dropped")
-    }
-}
-
-impl Drop for Locked<'_> {
-    fn drop(&mut self) {
-        let trash = self.0.as_mut().map(|state| std::mem::take(&mut state.trash));
-        drop(self.0.take());
-        if let Some(Trash { contexts, uses }) = trash {
-            self.1.end(contexts);
-            drop(uses);
-        }
-    }
+    registered: FxHashMap<DevicePtr, u64>,
+    trace: Trace,
+    leftovers: Leftovers,
 }
 
 /// Never given twice in the process, so that what names a block that was freed names nothing.
@@ -117,11 +82,7 @@ fn fresh_tenure() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
-
-impl State {
+impl BlockTable {
     pub(super) fn new(settings: &Settings, sizing: HostSizing) -> Self {
         Self {
             knobs: settings.into(),
@@ -130,25 +91,42 @@ impl State {
             vacant: Vec::new(),
             tenures: FxHashMap::default(),
             by_ptr: BTreeMap::new(),
-            caches: BTreeMap::from([(PoolId::DEFAULT, Cache::default())]),
+            caches: BTreeMap::from([(PoolId::DEFAULT, PoolCache::default())]),
             totals: Totals::default(),
-            deferred: Vec::new(),
             registered: FxHashMap::default(),
             trace: Trace::default(),
-            trash: Trash::default(),
+            leftovers: Leftovers::default(),
         }
     }
 
-    pub(super) fn block(&self, id: BlockId) -> &Block {
+    pub(super) fn knobs(&self) -> Knobs {
+        self.knobs
+    }
+
+    pub(super) fn configure(&mut self, settings: &Settings) {
+        self.knobs = settings.into();
+    }
+
+    /// The size of the block that a request gets; `None` where that cannot be addressed.
+    pub(super) fn rounded(&self, bytes: u64) -> Option<u64> {
+        self.sizing.round(bytes, self.knobs.max_round, self.knobs.max_cached)
+    }
+
+    /// What has to end, once the table is not locked any more.
+    pub(super) fn take_leftovers(&mut self) -> Leftovers {
+        std::mem::take(&mut self.leftovers)
+    }
+
+    pub(super) fn block(&self, id: BlockId) -> &PinnedBlock {
         self.blocks[id.index() as usize].as_ref().expect("ids name blocks that are there")
     }
 
-    pub(super) fn block_mut(&mut self, id: BlockId) -> &mut Block {
+    fn block_mut(&mut self, id: BlockId) -> &mut PinnedBlock {
         self.blocks[id.index() as usize].as_mut().expect("ids name blocks that are there")
     }
 
     /// Every block, by address. Those on their way to the driver are not among them.
-    pub(super) fn by_address(&self) -> impl Iterator<Item = &Block> {
+    pub(super) fn by_address(&self) -> impl Iterator<Item = &PinnedBlock> {
         self.by_ptr.values().map(|id| self.block(*id))
     }
 
@@ -157,20 +135,36 @@ impl State {
         self.tenures.get(&id.0).copied()
     }
 
-    /// A block in the program's hands that begins at `ptr`.
-    pub(super) fn handed_out_at(&self, ptr: DevicePtr) -> Option<BlockId> {
-        let id = *self.by_ptr.get(&ptr)?;
-        (self.block(id).phase == Phase::HandedOut).then_some(id)
+    /// A block in the program's hands: that of this name, or else the one that begins at `ptr`.
+    pub(super) fn find(&self, ptr: DevicePtr, id: HostBlockId) -> Option<BlockId> {
+        let is_handed_out = |id: &BlockId| self.block(*id).phase == Phase::HandedOut;
+        self.handed_out(id).or_else(|| self.by_ptr.get(&ptr).copied().filter(is_handed_out))
     }
 
-    /// A block in the program's hands that `ptr` is inside of.
-    pub(super) fn handed_out_around(&self, ptr: DevicePtr) -> Option<BlockId> {
+    /// Where the block in the program's hands begins that `ptr` is inside of.
+    pub(super) fn base_of(&self, ptr: DevicePtr) -> Option<DevicePtr> {
         let (base, id) = self.by_ptr.range(..=ptr).next_back()?;
         let block = self.block(*id);
-        (block.phase == Phase::HandedOut && ptr.0 - base.0 < block.size).then_some(*id)
+        (block.phase == Phase::HandedOut && ptr.0 - base.0 < block.size).then_some(*base)
     }
 
-    fn cache(&mut self, pool: PoolId) -> &mut Cache {
+    /// Gives a block to a buffer, which alone frees it from then on, or takes it back from there.
+    pub(super) fn set_buffered(&mut self, id: BlockId, buffered: bool) {
+        self.block_mut(id).buffered = buffered;
+    }
+
+    /// A stream uses a block, for a graph if it is being captured. Says whether that is new.
+    pub(super) fn record_use(&mut self, id: BlockId, stream: Stream, captured: bool) -> bool {
+        let block = self.block_mut(id);
+        block.in_graph |= captured;
+        let is_new = !block.users.iter().any(|user| user.is(stream));
+        if is_new {
+            block.users.push(User::Live(stream));
+        }
+        is_new
+    }
+
+    fn cache(&mut self, pool: PoolId) -> &mut PoolCache {
         self.caches.entry(pool).or_default()
     }
 
@@ -185,8 +179,8 @@ impl State {
 
     /// Makes a record for what was taken from the driver, and hands it out.
     pub(super) fn add(&mut self, fresh: Fresh, order: &Order<'_>) -> HostBlock {
-        let Fresh { ptr, size, origin } = fresh;
-        let block = Block {
+        let Fresh { ptr, size, origin, took } = fresh;
+        let block = PinnedBlock {
             ptr,
             size,
             requested: 0,
@@ -194,7 +188,7 @@ impl State {
             origin,
             phase: Phase::Cached,
             tenure: 0,
-            uses: Uses::new(),
+            users: Users::new(),
             waits: 0,
             captured: false,
             in_graph: false,
@@ -208,8 +202,7 @@ impl State {
         self.blocks[id.index() as usize] = Some(block);
         self.by_ptr.insert(ptr, id);
         self.cache(order.pool).blocks += 1;
-        self.totals.allocations.increase(1);
-        self.totals.allocated_bytes.increase(signed(size));
+        self.totals.made(size, took);
         self.note(Action::SegmentAlloc, id, size, order.context.as_deref());
         self.hand_out(id, order)
     }
@@ -221,43 +214,38 @@ impl State {
         (block.requested, block.tenure, block.captured) = (order.requested, tenure, order.capturing);
         let former = std::mem::replace(&mut block.context, order.context.as_deref().cloned());
         let (ptr, size) = (block.ptr, block.size);
-        self.trash.contexts.extend(former);
+        self.leftovers.contexts.extend(former);
         self.tenures.insert(tenure, id);
-        let bucket = self.cache(order.pool).histogram.bucket(size);
-        bucket.active_requests.increase(1);
-        bucket.active_bytes.increase(signed(size));
-        let own = &mut self.totals.granule;
-        own.active_requests.increase(1);
-        own.active_bytes.increase(signed(size));
-        own.requested_bytes += signed(order.requested);
+        self.cache(order.pool).histogram.begin(size);
+        self.totals.begin(size, order.requested);
         self.note(Action::Alloc, id, order.requested, order.context.as_deref());
         HostBlock { ptr, id: HostBlockId(tenure), bytes: order.requested, size }
     }
 
-    /// The program gives a block back. Says what it waits for; [`settle`](Self::settle) comes at the end of that.
+    /// The program gives a block back. Says what it waits for; [`event_done`](Self::event_done) comes at the end of each.
     pub(super) fn release(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
         self.note(Action::FreeRequested, id, self.block(id).requested, call);
         let block = self.block_mut(id);
-        let (tenure, size) = (std::mem::take(&mut block.tenure), signed(block.size));
-        let uses = std::mem::take(&mut block.uses);
+        let (tenure, size) = (std::mem::take(&mut block.tenure), block.size);
+        let users = std::mem::take(&mut block.users);
         // A graph uses its memory whenever it is launched, so nothing says when it has done so for the last time.
-        let kept = block.in_graph || (block.captured && !uses.is_empty());
+        let kept = block.in_graph || (block.captured && !users.is_empty());
         if kept {
             block.phase = Phase::Kept;
-        } else if !uses.is_empty() {
-            (block.phase, block.waits) = (Phase::Waiting, uses.len());
+        } else if !users.is_empty() {
+            (block.phase, block.waits) = (Phase::Waiting, users.len());
         }
         self.tenures.remove(&tenure);
         if kept {
-            self.totals.granule.kept_bytes += size;
-            self.trash.uses.extend(uses);
+            self.totals.keep(size);
+            self.leftovers.users.extend(users);
             return Fate::Kept;
         }
-        if uses.is_empty() {
-            return self.settle(id, call);
+        if users.is_empty() {
+            return self.complete(id, call);
         }
-        self.totals.granule.pending_bytes += size;
-        Fate::Waits(uses)
+        self.totals.begin_wait(size);
+        Fate::Waits(users)
     }
 
     /// A waiting block lost one of its users.
@@ -265,24 +253,19 @@ impl State {
         let block = self.block_mut(id);
         block.waits -= 1;
         if block.waits > 0 {
-            return Fate::Waits(Uses::new());
+            return Fate::Waits(Users::new());
         }
-        let size = signed(block.size);
-        self.totals.granule.pending_bytes -= size;
-        self.settle(id, call)
+        let size = block.size;
+        self.totals.end_wait(size);
+        self.complete(id, call)
     }
 
     /// No device uses the block any more.
-    fn settle(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
-        let Block { size, requested, pool, .. } = *self.block(id);
+    fn complete(&mut self, id: BlockId, call: Option<&Context>) -> Fate {
+        let PinnedBlock { size, requested, pool, .. } = *self.block(id);
         self.note(Action::FreeCompleted, id, requested, call);
-        let bucket = self.cache(pool).histogram.bucket(size);
-        bucket.active_requests.decrease(1);
-        bucket.active_bytes.decrease(signed(size));
-        let own = &mut self.totals.granule;
-        own.active_requests.decrease(1);
-        own.active_bytes.decrease(signed(size));
-        own.requested_bytes -= signed(requested);
+        self.cache(pool).histogram.end(size);
+        self.totals.end(size, requested);
         if size > self.knobs.max_cached {
             self.leave(id);
             return Fate::Leaves;
@@ -329,14 +312,13 @@ impl State {
     }
 
     /// The driver has taken a leaving block back.
-    pub(super) fn gone(&mut self, id: BlockId, call: Option<&Context>) {
+    pub(super) fn gone(&mut self, id: BlockId, took: Option<Duration>, call: Option<&Context>) {
         self.note(Action::SegmentFree, id, self.block(id).size, call);
         let Some(block) = self.blocks[id.index() as usize].take() else { return };
         self.vacant.push(id);
         self.cache(block.pool).blocks -= 1;
-        self.totals.allocations.decrease(1);
-        self.totals.allocated_bytes.decrease(signed(block.size));
-        self.trash.contexts.extend(block.context);
+        self.totals.gone(block.size, took);
+        self.leftovers.contexts.extend(block.context);
     }
 
     /// The driver refused to take a leaving block back: it is cached again.
@@ -364,17 +346,12 @@ impl State {
 
     /// Everyone that uses a block, but for those that are waited for.
     pub(super) fn users_mut(&mut self) -> impl Iterator<Item = &mut User> {
-        let blocks = self.blocks.iter_mut().flatten().flat_map(|block| &mut block.uses);
-        blocks.chain(self.deferred.iter_mut().map(|(_, found)| found)).map(|found| &mut found.user)
+        self.blocks.iter_mut().flatten().flat_map(|block| &mut block.users)
     }
 
-    /// Bytes that graphs may use.
-    pub(super) fn kept_bytes(&self) -> i64 {
-        self.totals.granule.kept_bytes
-    }
-
-    pub(super) fn totals_mut(&mut self) -> &mut Totals {
-        &mut self.totals
+    /// Whether graphs may use any block.
+    pub(super) fn has_kept(&self) -> bool {
+        self.totals.has_kept()
     }
 
     pub(super) fn stats(&self) -> HostStats {
@@ -393,17 +370,33 @@ impl State {
         self.caches.values_mut().for_each(|cache| cache.histogram.reset_accumulated());
     }
 
+    /// The program has pinned memory of its own.
+    pub(super) fn register(&mut self, ptr: DevicePtr, bytes: u64, call: Option<&Context>) {
+        self.registered.insert(ptr, bytes);
+        self.note_range(&[Action::SegmentAlloc, Action::Alloc], ptr, bytes, call);
+    }
+
+    /// Memory of the program's own is not pinned any more.
+    pub(super) fn unregister(&mut self, ptr: DevicePtr, call: Option<&Context>) {
+        if let Some(bytes) = self.registered.remove(&ptr) {
+            let actions = [Action::FreeRequested, Action::FreeCompleted, Action::SegmentFree];
+            self.note_range(&actions, ptr, bytes, call);
+        }
+    }
+
+    pub(super) fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    pub(super) fn trace_mut(&mut self) -> &mut Trace {
+        &mut self.trace
+    }
+
     /// Records something about memory that is no block.
-    pub(super) fn note_range(
-        &mut self,
-        actions: &[Action],
-        ptr: DevicePtr,
-        size: u64,
-        call: Option<&Context>,
-    ) {
+    fn note_range(&mut self, actions: &[Action], ptr: DevicePtr, size: u64, call: Option<&Context>) {
         for action in actions {
             let replaced = self.trace.record(*action, ptr, size, PoolId::DEFAULT, call.cloned());
-            self.trash.contexts.extend(replaced.into_iter().flatten());
+            self.leftovers.contexts.extend(replaced.into_iter().flatten());
         }
     }
 
@@ -412,9 +405,37 @@ impl State {
         if !self.trace.is_on() {
             return;
         }
-        let Block { ptr, pool, ref context, .. } = *self.block(id);
+        let PinnedBlock { ptr, pool, ref context, .. } = *self.block(id);
         let context = call.or(context.as_ref()).cloned();
         let replaced = self.trace.record(action, ptr, size, pool, context);
-        self.trash.contexts.extend(replaced.into_iter().flatten());
+        self.leftovers.contexts.extend(replaced.into_iter().flatten());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::Origin;
+    use super::*;
+    use crate::types::{BackendId, DeviceIndex};
+
+    #[test]
+    fn a_block_is_the_programs_until_it_is_given_back_and_free_once_nobody_uses_it() {
+        let order = |requested| Order { requested, pool: PoolId::DEFAULT, capturing: false, context: None };
+        let mut table = BlockTable::new(&Settings::default(), HostSizing::Pytorch);
+        let fresh = Fresh { ptr: DevicePtr(8192), size: 4096, origin: Origin::Driver, took: None };
+        let block = table.add(fresh, &order(100));
+        let id = table.handed_out(block.id).expect("the program has it");
+        assert_eq!((block.bytes, block.size), (100, 4096));
+        assert_eq!(table.find(block.ptr, HostBlockId::NONE), Some(id));
+        assert_eq!(table.base_of(DevicePtr(12_287)), Some(block.ptr));
+        assert_eq!(table.base_of(DevicePtr(12_288)), None);
+        let stream = Stream { raw: 7, device: DeviceIndex(0), backend: BackendId(1) };
+        assert_eq!([table.record_use(id, stream, false), table.record_use(id, stream, false)], [true, false]);
+        assert!(matches!(table.release(id, None), Fate::Waits(users) if users.len() == 1));
+        assert_eq!((table.find(block.ptr, block.id), table.base_of(block.ptr)), (None, None));
+        assert!(table.take_cached(4096, &order(1)).is_none(), "a device may still use it");
+        assert!(matches!(table.event_done(id, None), Fate::Free));
+        let again = table.take_cached(4096, &order(8)).expect("it is free");
+        assert!(again.ptr == block.ptr && again.id != block.id, "a name is never used twice");
     }
 }

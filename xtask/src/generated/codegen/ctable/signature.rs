@@ -1,6 +1,6 @@
 //! How a method of the contract looks in C: its parameters, and what Granule does before and after the call.
 
-use crate::codegen::model::{Answer, Method};
+use crate::generated::codegen::model::{Answer, Method};
 use anyhow::{Result, bail};
 use heck::ToSnakeCase;
 use proc_macro2::{Ident, TokenStream};
@@ -86,6 +86,14 @@ impl Signature {
                 let c = format!("granule_backend_{} ", text.to_snake_case());
                 self.push(name, quote!(i32), c, quote!(#name as i32));
             }
+            _ => return self.take_several(name, &text),
+        }
+        Ok(())
+    }
+
+    /// What is more than one value, or lies in memory.
+    fn take_several(&mut self, name: &Ident, text: &str) -> Result<()> {
+        match text {
             "&IpcMemoryHandle" | "&IpcEventHandle" => {
                 let pointer = quote!(*const RawIpcHandle);
                 self.prepare.push(quote!(let #name = RawIpcHandle { bytes: #name.0 };));

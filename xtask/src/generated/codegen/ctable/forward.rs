@@ -2,8 +2,8 @@
 
 use super::signature::{Signature, spelled};
 use super::{Function, functions};
-use crate::codegen::model::{Answer, Contract, Method, Trait};
-use crate::codegen::text;
+use crate::generated::codegen::model::{Answer, Contract, Method, Trait};
+use crate::generated::codegen::text;
 use anyhow::{Context, Result};
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};

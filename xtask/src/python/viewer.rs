@@ -1,7 +1,7 @@
 //! PyTorch's own viewer as the judge of our snapshots.
 
 use crate::process::{self, cargo, command, root, target};
-use crate::venv::Venv;
+use crate::python::venv::Venv;
 use anyhow::{Result, bail};
 use clap::Args;
 use std::path::PathBuf;

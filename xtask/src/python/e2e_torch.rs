@@ -5,7 +5,7 @@
 //! `granule-torch`. The tests are those of `tests/torch`.
 
 use crate::process::{self, command, root, target};
-use crate::venv::Venv;
+use crate::python::venv::Venv;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use std::fs;

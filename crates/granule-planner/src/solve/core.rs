@@ -1,11 +1,11 @@
 //! Exact search for the large buffers only; the small ones go into the gaps. Many recorded programs have thousands of
 //! small buffers that hide a core of a few hundred which decides the height.
 
-use crate::bounds::max_load;
-use crate::exact::{Answer, exact};
-use crate::greedy::{Fit, Timeline};
-use crate::improve::Attempt;
 use crate::problem::{Buffer, Problem, ProblemError};
+use crate::solve::bounds::max_load;
+use crate::solve::exact::{Answer, exact};
+use crate::solve::greedy::{Fit, Timeline};
+use crate::solve::improve::Attempt;
 use std::time::Instant;
 
 /// How much of the height the buffers that are left out may need at most, as one part in so many.

@@ -7,8 +7,8 @@
 //! buffers, only the union of their addresses, which in a dense placement is a few ranges: a step costs time by the
 //! logarithm of the number of buffers and by the gaps there are, not by the number of conflicts.
 
-use crate::gaps::{Finder, Taken};
 use crate::problem::Problem;
+use crate::solve::gaps::{Finder, Taken};
 use std::ops::Range;
 
 /// Which gap a buffer gets.

@@ -1,7 +1,7 @@
 //! Orders in which to place buffers.
 
 use crate::problem::Buffer;
-use crate::random::Random;
+use crate::solve::random::Random;
 
 /// What comes first. Ties go to the larger size (for loads: area), then to the longer life, then to the order of the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

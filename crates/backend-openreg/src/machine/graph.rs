@@ -1,7 +1,7 @@
 //! Captures under way, and the graphs they leave.
 
+use crate::machine::work::{Spans, Work};
 use crate::slab::Slab;
-use crate::work::{Spans, Work};
 use backend_api::{CaptureMode, HostFunction};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
 //! What the driver was asked: readings to take differences of.
 
-use crate::call::{Call, CallCounts};
-use crate::cost::CostModel;
+use crate::gate::call::{Call, CallCounts};
+use crate::gate::cost::CostModel;
 use std::sync::Arc;
 
 /// What a machine's driver did up to a moment, or between two.

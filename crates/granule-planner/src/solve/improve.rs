@@ -1,8 +1,8 @@
 //! Better orders by trial: what came out too high is placed earlier next time.
 
-use crate::greedy::{Fit, Timeline, place};
 use crate::problem::{Placement, Problem};
-use crate::random::Random;
+use crate::solve::greedy::{Fit, Timeline, place};
+use crate::solve::random::Random;
 use rayon::prelude::*;
 use std::time::{Duration, Instant};
 

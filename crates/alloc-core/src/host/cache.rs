@@ -1,0 +1,327 @@
+//! Pinned memory that comes and goes: requests, frees, emptying, the end. The parts of an allocator, which it shares with its
+//! thread.
+
+use super::block::{Fate, Order};
+use super::completions::Completions;
+use super::driver::DriverAccess;
+use super::pools::PinnedPools;
+use super::shared::SharedTable;
+use super::source::{Source, numa};
+use super::stats::{HostStats, signed};
+use super::table::Knobs;
+use super::uses::StreamUses;
+use super::{HostBlock, HostBlockId, HostOptions};
+use crate::backend::{Backend, ErrorKind};
+use crate::config::Settings;
+use crate::error::{AllocError, Result};
+use crate::memory::block::BlockId;
+use crate::process::attention::Edge;
+use crate::process::edges;
+use crate::process::foreign::Foreign;
+use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::types::{PoolId, Stream};
+use crate::watch::history::{Context, RecordContext};
+
+/// Most threads that register pages.
+const MAX_REGISTER_THREADS: u64 = 128;
+
+/// PyTorch's checks of what only matters to pinned memory.
+pub(super) fn validate(settings: &Settings) -> Result<()> {
+    settings.validate().map_err(AllocError::Settings)?;
+    let threads = settings.pinned_num_register_threads;
+    if !threads.is_power_of_two() {
+        let text = format!("Number of register threads has to be power of 2, got {threads}");
+        return Err(AllocError::Settings(text));
+    }
+    if threads > MAX_REGISTER_THREADS {
+        let text = format!("Number of register threads should be less than or equal to 128, got {threads}");
+        return Err(AllocError::Settings(text));
+    }
+    Ok(())
+}
+
+/// Pinned blocks, from the driver and back, and what is kept between. Whether the driver may be called at all is asked
+/// before.
+#[derive(Debug)]
+pub(super) struct PinnedCache {
+    driver: Arc<DriverAccess>,
+    source: Source,
+    table: SharedTable,
+    pools: PinnedPools,
+    completions: Completions,
+    /// Completed uses are to be noticed by a thread.
+    wants_thread: AtomicBool,
+}
+
+impl PinnedCache {
+    pub(super) fn new(backend: Arc<dyn Backend>, settings: &Settings, options: &HostOptions) -> Result<Self> {
+        validate(settings)?;
+        edges::admit(backend.id()).map_err(Edge::refusal)?;
+        let node = numa::resolve(options.numa, &*backend, &options.sysfs)?;
+        let driver = Arc::new(DriverAccess::new(Arc::clone(&backend))?);
+        let foreign = Arc::new(Foreign::default());
+        Ok(Self {
+            source: Source::new(backend, node, settings.pinned_reserve_segment_size),
+            table: SharedTable::new(settings, options.sizing, Arc::clone(&foreign)),
+            pools: PinnedPools::new(Arc::clone(&driver), foreign),
+            completions: Completions::new(Arc::clone(&driver)),
+            wants_thread: AtomicBool::new(settings.pinned_use_background_threads),
+            driver,
+        })
+    }
+
+    pub(super) fn driver(&self) -> &DriverAccess {
+        &self.driver
+    }
+
+    pub(super) fn table(&self) -> &SharedTable {
+        &self.table
+    }
+
+    pub(super) fn pools(&self) -> &PinnedPools {
+        &self.pools
+    }
+
+    pub(super) fn completions(&self) -> &Completions {
+        &self.completions
+    }
+
+    pub(super) fn uses(&self) -> StreamUses<'_> {
+        StreamUses::new(&self.driver, &self.table, &self.completions)
+    }
+
+    pub(super) fn node(&self) -> Option<u32> {
+        self.source.node()
+    }
+
+    pub(super) fn wants_thread(&self) -> bool {
+        self.wants_thread.load(Ordering::Acquire)
+    }
+
+    /// See [`HostAllocator::configure`](super::HostAllocator::configure).
+    pub(super) fn configure(&self, settings: &Settings) {
+        self.table.lock().configure(settings);
+        self.wants_thread.store(settings.pinned_use_background_threads, Ordering::Release);
+    }
+
+    pub(super) fn stats(&self) -> HostStats {
+        let mut stats = self.table.lock().stats();
+        let (reserve, free) = self.source.reserve_bytes();
+        stats.granule.reserve_bytes = signed(reserve);
+        stats.granule.reserve_free_bytes = signed(free);
+        stats.granule.unrecorded_frees = signed(self.completions.failures());
+        stats
+    }
+
+    /// See [`HostAllocator::allocate_for`](super::HostAllocator::allocate_for).
+    pub(super) fn allocate(&self, bytes: u64, stream: Option<Stream>) -> Result<HostBlock> {
+        let stream = stream.map(|stream| self.driver.own(stream)).transpose()?;
+        if bytes == 0 {
+            return Ok(HostBlock::NONE);
+        }
+        let context = self.table.gather(RecordContext::State, &self.table.calls());
+        let capturing = match stream {
+            Some(stream) => self.driver.capture_id(stream)?.is_some(),
+            None => false,
+        };
+        let visit = self.pools.route(stream, capturing)?;
+        let order = Order { requested: bytes, pool: visit.pool(), capturing, context };
+        let knobs = self.table.lock().knobs();
+        let is_watched = knobs.background && order.pool == PoolId::DEFAULT && self.completions.is_watched();
+        if !is_watched && let Err(error) = self.poll(order.context.as_deref()) {
+            // One device that cannot be asked is no reason to refuse memory for others.
+            tracing::debug!(%error, "finished uses of pinned memory could not be noticed");
+        }
+        let Some(size) = self.table.lock().rounded(bytes) else {
+            return Err(AllocError::Limit("more pinned memory was asked for than can be addressed"));
+        };
+        if let Some(block) = self.table.lock().take_cached(size, &order) {
+            return Ok(block);
+        }
+        let _relaxed = self.driver.relaxed()?;
+        self.make(size, &order, &knobs)
+    }
+
+    /// A block from the source; where the driver has no memory left, after each remedy once more, unless that has left one
+    /// in the cache.
+    fn make(&self, size: u64, order: &Order<'_>, knobs: &Knobs) -> Result<HostBlock> {
+        let context = order.context.as_deref();
+        let remedies: [&dyn Fn() -> Result<()>; 2] = [&|| self.poll(context), &|| self.synchronise(context)];
+        // A capture has its own work to queue: it is not held up by the work of others.
+        let allowed = if order.capturing { 1 } else { 2 };
+        let mut remedies = remedies.into_iter().take(allowed);
+        loop {
+            let refused = match self.source.take(size, knobs) {
+                Ok(fresh) => return Ok(self.table.lock().add(fresh, order)),
+                Err(error) => error,
+            };
+            self.driver.backend().clear_error();
+            let short = matches!(refused.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit);
+            let Some(remedy) = remedies.next().filter(|_| short) else { return Err(refused.into()) };
+            if let Err(error) = remedy().and(self.release_cached(context)) {
+                tracing::warn!(%error, "not all cached pinned memory could be given back");
+            }
+            if let Some(block) = self.table.lock().take_cached(size, order) {
+                return Ok(block);
+            }
+        }
+    }
+
+    /// See [`HostAllocator::free`](super::HostAllocator::free). A buffer's block is freed by the buffer alone.
+    pub(super) fn free(&self, id: HostBlockId) -> Result<()> {
+        if id == HostBlockId::NONE {
+            return Ok(());
+        }
+        let calls = self.table.calls();
+        let context = self.table.gather(RecordContext::All, &calls);
+        let context = context.as_deref();
+        let (block, fate, catch_all, _named) = {
+            let mut table = self.table.lock();
+            let Some(block) = table.handed_out(id).filter(|block| !table.block(*block).buffered) else {
+                return Err(AllocError::UnknownHostBlock { id: id.0 });
+            };
+            let fate = table.release(block, context);
+            let named = match &fate {
+                Fate::Waits(users) => self.completions.announce(users),
+                _ => Vec::new(),
+            };
+            (block, fate, table.knobs().free_catch_all, named)
+        };
+        match fate {
+            Fate::Free | Fate::Kept => Ok(()),
+            Fate::Waits(users) => {
+                self.completions.wait_for(block, users);
+                Ok(())
+            }
+            Fate::Leaves => {
+                let _relaxed = self.driver.relaxed().ok();
+                self.give_back(vec![block], context).or_else(|error| {
+                    if !catch_all {
+                        tracing::warn!(%error, "Exception in pinned allocator free(), rethrowing");
+                        return Err(error);
+                    }
+                    tracing::warn!(%error, "Suppressed exception in pinned allocator free()");
+                    let _suppressed = self.driver.noticing::<()>(Err(error));
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Gives a block to a buffer, which alone frees it from then on, or takes it back from there.
+    pub(super) fn set_buffered(&self, id: HostBlockId, buffered: bool) -> Result<()> {
+        if id == HostBlockId::NONE {
+            return Ok(());
+        }
+        let mut table = self.table.lock();
+        let Some(block) = table.handed_out(id) else { return Err(AllocError::UnknownHostBlock { id: id.0 }) };
+        table.set_buffered(block, buffered);
+        Ok(())
+    }
+
+    /// Notices completed uses; what is not to be cached goes back to the driver. Does not wait for a device.
+    pub(super) fn poll(&self, context: Option<&Context>) -> Result<()> {
+        if !self.completions.any() {
+            return Ok(());
+        }
+        let _relaxed = self.driver.relaxed()?;
+        self.notice(context, |done| self.completions.poll(done))
+    }
+
+    /// Waits for all that devices still do with blocks that were given back. **Blocks.**
+    pub(super) fn synchronise(&self, context: Option<&Context>) -> Result<()> {
+        let _relaxed = self.driver.relaxed()?;
+        self.notice(context, |done| self.completions.synchronise(done))
+    }
+
+    fn notice(
+        &self,
+        context: Option<&Context>,
+        ask: impl FnOnce(&mut dyn FnMut(BlockId)) -> Result<()>,
+    ) -> Result<()> {
+        let mut leaving = Vec::new();
+        let asked = ask(&mut |block| {
+            if matches!(self.table.lock().event_done(block, context), Fate::Leaves) {
+                leaving.push(block);
+            }
+        });
+        asked.and(self.give_back(leaving, context))
+    }
+
+    /// Gives blocks that are leaving back to the driver. What it refuses is cached again; the first error is returned.
+    fn give_back(&self, leaving: Vec<BlockId>, context: Option<&Context>) -> Result<()> {
+        let mut outcome = Ok(());
+        for id in leaving {
+            let (ptr, size, origin) = {
+                let table = self.table.lock();
+                let block = table.block(id);
+                (block.ptr, block.size, block.origin)
+            };
+            // SAFETY: rule 3: the source gave it as this block, nobody finds it any more, and devices are done with it.
+            let given = unsafe { self.source.give_back(ptr, size, origin) };
+            match given {
+                Ok(took) => self.table.lock().gone(id, took, context),
+                Err(error) => {
+                    self.table.lock().stays(id);
+                    self.driver.backend().clear_error();
+                    outcome = outcome.and(Err(error.into()));
+                }
+            }
+        }
+        outcome
+    }
+
+    /// See [`HostAllocator::empty_cache`](super::HostAllocator::empty_cache).
+    pub(super) fn empty(&self) -> Result<()> {
+        let calls = self.table.calls();
+        let context = self.table.gather(RecordContext::All, &calls);
+        let context = context.as_deref();
+        self.poll(context).and(self.release_cached(context))
+    }
+
+    /// Gives back what the default pool has cached, and then what pools have that nobody uses any more.
+    fn release_cached(&self, context: Option<&Context>) -> Result<()> {
+        let _relaxed = self.driver.relaxed()?;
+        let cached = self.table.lock().clear_cache(PoolId::DEFAULT);
+        let mut outcome = self.give_back(cached, context);
+        let known = self.table.lock().private_pools();
+        for pool in self.pools.unused(known) {
+            let cached = self.table.lock().clear_cache(pool);
+            outcome = outcome.and(self.give_back(cached, context));
+        }
+        // Unused pools without a block leave their figures to the default pool.
+        self.pools.forget_abandoned(|pool| self.table.lock().forget_pool(pool));
+        outcome
+    }
+
+    /// Everything that the program does not have goes back, after devices were waited for. **Blocks.**
+    pub(super) fn shut_down(&self) -> Result<()> {
+        self.pools.abandon_all();
+        let waited = self.synchronise(None);
+        let kept = self.give_kept_back();
+        let cached = self.release_cached(None);
+        let _relaxed = self.driver.relaxed().ok();
+        let reserve = self.source.give_reserve_back().map_err(AllocError::Backend);
+        waited.and(kept).and(cached).and(reserve)
+    }
+
+    /// What graphs may use goes back: they are gone with the allocator. Their last launches may not be, so that devices are
+    /// waited for.
+    fn give_kept_back(&self) -> Result<()> {
+        if !self.table.lock().has_kept() {
+            return Ok(());
+        }
+        let _relaxed = self.driver.relaxed()?;
+        let backend = self.driver.backend();
+        for device in self.driver.devices() {
+            let wait = || match backend.has_primary_context(device)? {
+                true => backend.synchronize_device(device),
+                // It has no work, and waiting would make its context.
+                false => Ok(()),
+            };
+            self.driver.answered(wait())?;
+        }
+        let kept = self.table.lock().clear_kept();
+        self.give_back(kept, None)
+    }
+}

@@ -1,0 +1,149 @@
+//! The table of blocks for many threads, and those who look on: contexts of calls, histories, snapshots.
+
+use super::block::{Phase, PinnedBlock};
+use super::size_class::HostSizing;
+use super::table::{BlockTable, Leftovers};
+use super::trace::entries;
+use crate::config::Settings;
+use crate::process::foreign::{Calls, Foreign, Gathered};
+use crate::sync::{Arc, AtomicBool, Guard, Mutex, Ordering, Rank};
+use crate::watch::history::{Context, HistoryOptions, RecordContext, Resolver};
+use crate::watch::snapshot::{BlockInfo, BlockState, SegmentInfo, Snapshot};
+
+/// The table, under one lock.
+#[derive(Debug)]
+pub(super) struct SharedTable {
+    table: Mutex<BlockTable>,
+    foreign: Arc<Foreign>,
+    /// Contexts are gathered.
+    gathers: AtomicBool,
+}
+
+/// The table, locked. What it leaves over ends after the lock.
+#[derive(Debug)]
+pub(super) struct Locked<'a> {
+    /// There until this is dropped.
+    guard: Option<Guard<'a, BlockTable>>,
+    foreign: &'a Foreign,
+}
+
+impl std::ops::Deref for Locked<'_> {
+    type Target = BlockTable;
+    fn deref(&self) -> &BlockTable {
+        self.guard.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl std::ops::DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut BlockTable {
+        self.guard.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        let Leftovers { contexts, users } = self.take_leftovers();
+        drop(self.guard.take());
+        self.foreign.end(contexts);
+        drop(users);
+    }
+}
+
+impl SharedTable {
+    pub(super) fn new(settings: &Settings, sizing: HostSizing, foreign: Arc<Foreign>) -> Self {
+        let table = Mutex::new(Rank::Device, BlockTable::new(settings, sizing));
+        Self { table, foreign, gathers: AtomicBool::new(false) }
+    }
+
+    pub(super) fn lock(&self) -> Locked<'_> {
+        Locked { guard: Some(self.table.lock()), foreign: &self.foreign }
+    }
+
+    /// Calls of the program's code; see [`Foreign::calls`].
+    pub(super) fn calls(&self) -> Calls<'_> {
+        self.foreign.calls()
+    }
+
+    /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
+    pub(super) fn gather<'a>(
+        &self,
+        level: RecordContext,
+        calls: &Calls<'a>,
+    ) -> Option<Gathered<'a, Context>> {
+        if !self.gathers.load(Ordering::Acquire) {
+            return None;
+        }
+        let recorder = self.lock().trace().recorder(level)?;
+        calls.gather(|| recorder())
+    }
+
+    /// See [`HostAllocator::record_history`](super::HostAllocator::record_history).
+    pub(super) fn record_history(&self, options: &HistoryOptions) {
+        let (contexts, recorder) = {
+            let mut table = self.lock();
+            let leftovers = table.trace_mut().configure(options);
+            self.gathers.store(table.trace().recorder(RecordContext::State).is_some(), Ordering::Release);
+            leftovers
+        };
+        self.foreign.end(contexts);
+        self.foreign.end(recorder);
+    }
+
+    /// See [`HostAllocator::add_to_snapshot`](super::HostAllocator::add_to_snapshot).
+    pub(super) fn add_to_snapshot(&self, snapshot: &mut Snapshot, traces: bool) {
+        let (blocks, records) = {
+            let table = self.lock();
+            // As in PyTorch, segments show while history is on, entries also after.
+            let blocks: Vec<(SegmentInfo, Option<Context>)> = if table.trace().is_on() {
+                table.by_address().map(|block| (segment(block), block.context.clone())).collect()
+            } else {
+                Vec::new()
+            };
+            (blocks, if traces { table.trace().records() } else { Vec::new() })
+        };
+        let calls = self.foreign.calls();
+        let mut resolver = Resolver::new(&calls);
+        snapshot.host_segments.extend(blocks.into_iter().map(|(mut segment, context)| {
+            if let Some(context) = context {
+                let frames = resolver.frames(context);
+                segment.blocks.iter_mut().for_each(|block| block.frames = Some(frames.clone()));
+                segment.frames = Some(frames);
+            }
+            segment
+        }));
+        snapshot.host_traces.extend(entries(records, &mut resolver));
+    }
+}
+
+/// A block as snapshots have it: a segment of its own.
+fn segment(block: &PinnedBlock) -> SegmentInfo {
+    let PinnedBlock { ptr, size, requested, pool, phase, .. } = *block;
+    let (state, allocated, active) = match phase {
+        Phase::HandedOut => (BlockState::ActiveAllocated, size, size),
+        Phase::Waiting | Phase::Kept => (BlockState::ActivePendingFree, 0, size),
+        Phase::Cached | Phase::Leaving => (BlockState::Inactive, 0, 0),
+    };
+    SegmentInfo {
+        device: -1,
+        address: ptr.0,
+        total_size: size,
+        allocated_size: allocated,
+        active_size: active,
+        requested_size: if active > 0 { requested } else { 0 },
+        stream: 0,
+        segment_type: "small".into(),
+        pool_id: pool,
+        is_expandable: false,
+        registration: None,
+        frames: Some(Arc::default()),
+        blocks: vec![BlockInfo {
+            address: ptr.0,
+            size,
+            requested_size: requested,
+            state,
+            frames: Some(Arc::default()),
+            extra: Vec::new(),
+        }],
+        extra: Vec::new(),
+    }
+}
