@@ -3,8 +3,8 @@
 
 use crate::generated::{bindgen, header};
 use crate::process::{self, cargo};
-use crate::python::{e2e_torch, tables};
-use crate::{book, browser, disk, parity, schedules, structure, test, whatif_exact};
+use crate::python::{e2e_torch, tables, whatif_exact};
+use crate::{book, browser, disk, parity, schedules, structure, test};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 

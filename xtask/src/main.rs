@@ -15,13 +15,12 @@ mod process;
 mod python;
 mod schedules;
 mod structure;
-mod whatif_exact;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
 use process::{cargo, has_nextest};
-use python::{e2e_torch, tables, viewer};
+use python::{e2e_torch, tables, viewer, whatif_exact};
 
 #[derive(Parser)]
 #[command(about = "Granule's project tasks", bin_name = "cargo xtask")]

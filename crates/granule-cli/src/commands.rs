@@ -2,8 +2,6 @@
 
 mod check;
 #[cfg(feature = "full")]
-mod completions;
-#[cfg(feature = "full")]
 mod conformance;
 mod demo;
 mod devices;
@@ -12,13 +10,13 @@ mod estimate;
 pub(crate) mod export;
 mod inspect;
 mod left_out;
-#[cfg(feature = "full")]
-mod man;
 mod min_capacity;
 mod plan;
 mod record;
 mod replay;
 mod report;
+#[cfg(feature = "full")]
+mod shell;
 mod whatif;
 
 use crate::console;
@@ -26,6 +24,8 @@ use crate::failure::Failure;
 use crate::workload::WorkloadArgs;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
+#[cfg(feature = "full")]
+use shell::{completions, man};
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;

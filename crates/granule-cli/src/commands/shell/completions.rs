@@ -1,6 +1,6 @@
 //! `granule completions`: what a shell completes after `granule`.
 
-use super::Outcome;
+use crate::commands::Outcome;
 use crate::failure::Failure;
 use clap_complete::Shell;
 use std::io::Write;
@@ -24,7 +24,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     // Into memory first: the generator takes a closed pipe for a defect of the program.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut super::command(), "granule", &mut script);
+    clap_complete::generate(args.shell, &mut crate::commands::command(), "granule", &mut script);
     out.write_all(&script)?;
     Ok(Outcome::Done)
 }

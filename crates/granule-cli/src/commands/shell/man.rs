@@ -1,6 +1,6 @@
 //! `granule man`: the manual, made of what `--help` says.
 
-use super::Outcome;
+use crate::commands::Outcome;
 use crate::failure::Failure;
 use crate::result_file::ResultFile;
 use clap::Command;
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 /// Prints the main page, or writes all of them.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     // Without the command `help`, which has no page that says more.
-    let mut command = super::command().disable_help_subcommand(true);
+    let mut command = crate::commands::command().disable_help_subcommand(true);
     command.build();
     match &args.output {
         Some(directory) => write_all(&command, directory)?,

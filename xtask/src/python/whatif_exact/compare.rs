@@ -106,7 +106,7 @@ fn name(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::{Compared, SAME_NAME, ratios, table};
-    use crate::whatif_exact::rig::Wanted;
+    use crate::python::whatif_exact::rig::Wanted;
     use serde_json::{Value, json};
     use std::path::Path;
 
