@@ -21,8 +21,9 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("run", runs, ids=[run.name for run in runs])
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what this kind of session does not run, and tells the rig what is left."""
+    """Leaves out what this kind of session does not run, and tells the rig what is left: last, behind what `-k` leaves out."""
     rig = config.stash[RIG]
     kept, left_out = [], []
     for item in items:
@@ -50,3 +51,7 @@ def pytest_configure(config):
 @pytest.fixture
 def rig(request):
     return request.config.stash[RIG]
+
+
+def pytest_unconfigure(config):
+    config.stash[RIG].close()

@@ -1,10 +1,13 @@
 """Starts the processes that scenes run in, and compares what they say."""
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,11 +23,16 @@ class Rig:
     """The GPU-less rig, or a real GPU where GRANULE_E2E_REAL is set."""
 
     def __init__(self, long=False, timeout=240):
-        self.real = bool(os.environ.get("GRANULE_E2E_REAL"))
+        # As it is now: a test that changes it means its own processes.
+        self.environ = dict(os.environ)
+        self.real = bool(self.environ.get("GRANULE_E2E_REAL"))
         self.folder = ROOT / "tests/nogpu-torch"
         self.long = long
         self.timeout = timeout * (10 if long else 1)
-        self.done = {}
+        # Processes run before their tests ask for them, in the tests' order, as many at once as there are processors.
+        self.pool = ThreadPoolExecutor(min(8, len(os.sched_getaffinity(0))))
+        self.begun, self.running, self.closed = {}, set(), False
+        self.lock = threading.Lock()
         self.build = tempfile.TemporaryDirectory(prefix="granule-e2e-build-")
         self.scenes = {}
         self.template = None
@@ -52,20 +60,47 @@ class Rig:
                     pytest.fail(f"native | {allocator}:\n" + "\n".join(found[:30]) + more, pytrace=False)
 
     def outcomes(self, path, run, name, scene):
-        """What the processes said that run the scene's group: one for each allocator, side by side."""
-        group = (path, run, scene.alone and name)
-        if group not in self.done:
-            started = {}
-            for allocator in (NATIVE, PLUGGABLE, GRANULE, POLICY):
-                scenes = [(n, s) for n, s in self.scenes[group] if allocator in s.allocators]
-                if scenes and allocator not in run.without:
-                    started[allocator] = self.start(path, allocator, run, scenes)
-            self.done[group] = {allocator: process.wait(self.timeout) for allocator, process in started.items()}
-        return self.done[group]
+        """What the processes said that run the scene's group: one for each allocator."""
+        wanted = (path, run, scene.alone and name)
+        # A real GPU has its memory once: there a group runs by itself.
+        for group in (wanted,) if self.real else (wanted, *self.scenes):
+            if group not in self.begun:
+                self.begun[group] = self.begin(group)
+        return {allocator: process.result() for allocator, process in self.begun[wanted].items()}
+
+    def begin(self, group):
+        """Has the processes of a group run in their turn: what they say, by allocator, when they have."""
+        path, run, _ = group
+        processes = {}
+        for allocator in (NATIVE, PLUGGABLE, GRANULE, POLICY):
+            scenes = [(name, scene) for name, scene in self.scenes[group] if allocator in scene.allocators]
+            if scenes and allocator not in run.without:
+                processes[allocator] = self.pool.submit(self.outcome, path, allocator, run, scenes)
+        return processes
+
+    def outcome(self, *process):
+        with self.lock:
+            if self.closed:
+                raise CancelledError
+            started = self.start(*process)
+            self.running.add(started)
+        try:
+            return started.wait(self.timeout)
+        finally:
+            self.running.discard(started)
+
+    def close(self):
+        """Stops what runs, and begins nothing more."""
+        with self.lock:
+            self.closed = True
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for process in list(self.running):
+            process.stop()
+        self.pool.shutdown()
 
     def start(self, path, allocator, run, scenes):
-        modules = [str(HERE), str(self.folder), os.environ.get("PYTHONPATH", "")]
-        env = dict(os.environ, PYTHONPATH=os.pathsep.join(filter(None, modules)))
+        modules = [str(HERE), str(self.folder), self.environ.get("PYTHONPATH", "")]
+        env = dict(self.environ, PYTHONPATH=os.pathsep.join(filter(None, modules)))
         for name in SETTINGS:
             env.pop(name, None)
         env.update(run.env)
@@ -96,7 +131,7 @@ class Rig:
     def copy(self, words, env, log):
         """A program with these words, in a copy of the process that has torch imported."""
         if not self.template:
-            self.template = Template(self.command(), env.get("PYTHONPATH", ""))
+            self.template = Template(self.command(), {**self.environ, "PYTHONPATH": env.get("PYTHONPATH", "")})
         return self.template.copy(words, env, log)
 
     def command(self):
@@ -108,22 +143,20 @@ class Rig:
 class Template:
     """A process that has imported torch and runs scenes in copies of itself: the import takes longer than most scenes."""
 
-    def __init__(self, command, modules):
-        env = {**os.environ, "PYTHONPATH": modules, "FAKE_GPU_BYTES": "0"}
-        for name in SETTINGS:
-            env.pop(name, None)
+    def __init__(self, command, environ):
+        self.environ = {name: value for name, value in environ.items() if name not in SETTINGS}
+        self.environ["FAKE_GPU_BYTES"] = "0"
         words = [*command, str(HERE / "template.py")]
         self.process = subprocess.Popen(
-            words, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+            words, env=self.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
         )
 
     def copy(self, words, env, log):
         """A copy that runs a program with these words after its name."""
         status = Path(log.name).with_name("status")
         # Not what the template has from its start, such as the rig's libraries.
-        changed = {name: value for name, value in env.items() if os.environ.get(name) != value}
-        unset = [name for name in SETTINGS if name not in env]
-        job = {"words": words, "env": changed, "unset": unset, "log": log.name, "status": str(status)}
+        changed = {name: value for name, value in env.items() if self.environ.get(name) != value}
+        job = {"words": words, "env": changed, "log": log.name, "status": str(status)}
         print(json.dumps(job), file=self.process.stdin, flush=True)
         line = self.process.stdout.readline()
         assert line, "the process that scenes are copied from has ended"
@@ -139,10 +172,18 @@ class Copy:
     def wait(self, timeout):
         until = time.monotonic() + timeout
         while not self.status.exists():
-            if time.monotonic() > until:
+            if time.monotonic() > until or not self.is_kept():
                 raise subprocess.TimeoutExpired("a copy", timeout)
             time.sleep(0.02)
         return int(self.status.read_text(encoding="ascii"))
+
+    def is_kept(self):
+        """Whether the process is there that writes the status, or has written it."""
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return self.status.exists()
+        return True
 
 
 class Process:
@@ -158,7 +199,7 @@ class Process:
         try:
             status = self.child.wait(timeout)
         except subprocess.TimeoutExpired:
-            os.killpg(self.child.pid, 9)
+            self.stop()
             status = f"none in {timeout} s, and was stopped"
         self.log.seek(0)
         log = self.log.read()
@@ -166,6 +207,11 @@ class Process:
         lines = self.out.read_text(encoding="utf-8").splitlines() if self.out.exists() else []
         self.folder.cleanup()
         return Outcome([json.loads(line) for line in lines], status, log)
+
+    def stop(self):
+        """Ends it and all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.child.pid, 9)
 
 
 class Outcome:

@@ -3,6 +3,7 @@
 mod binary;
 mod check;
 mod crates;
+mod tools;
 mod wheels;
 
 use crate::process::target;
@@ -14,28 +15,36 @@ use std::time::Instant;
 /// The options of `cargo xtask dist`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Try the wheel in a fresh environment without Rust, with the tests of crates/granule-python
+    /// Try the wheels in a fresh environment without Rust, with the tests of crates/granule-python
     #[arg(long)]
     check: bool,
 
-    /// Only the wheel of the command and the module, quickly built: for trying it, not for handing it out
+    /// Only the wheel of the command and the module, of what the tests have built (what CI runs): not for handing it out
     #[arg(long)]
     quick: bool,
+}
+
+impl Options {
+    pub(crate) const SLICE: Self = Self { check: true, quick: true };
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let out = target().join(if options.quick { "dist-quick" } else { "dist" });
     fs::create_dir_all(&out).with_context(|| out.display().to_string())?;
-    let wheel = timed("the wheel granule-alloc", || wheels::alloc(&out, options.quick))?;
-    if !options.quick {
-        timed("the wheel granule-torch", || wheels::torch(&out))?;
-        timed("the crates, as cargo publish would take them", crates::dry_run)?;
-        timed("the static binary", || binary::build(&out))?;
-    }
+    let build = if options.quick { wheels::alloc_of_tests } else { wheels::alloc };
+    let alloc = timed("the wheel granule-alloc", || build(&out))?;
     if options.check {
-        timed("the check", || check::run(&wheel, options.quick))?;
+        timed("granule-alloc where it is alone", || check::alloc(&alloc, options.quick))?;
     }
-    Ok(())
+    if options.quick {
+        return Ok(());
+    }
+    let torch = timed("the wheel granule-torch", || wheels::torch(&out))?;
+    if options.check {
+        timed("granule-torch where it is alone", || check::torch(&torch))?;
+    }
+    timed("the crates, as cargo publish would take them", crates::dry_run)?;
+    timed("the static binary", || binary::build(&out))
 }
 
 fn timed<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {

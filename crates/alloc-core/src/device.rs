@@ -78,7 +78,8 @@ use release::Release;
 use site::Site;
 use space::Space;
 
-/// What the higher parts are built on.
+/// What the higher parts are built on. Each has its own copy: a handful of pointers.
+#[derive(Clone)]
 struct Base {
     site: Site,
     holdings: Arc<Holdings>,
@@ -119,6 +120,20 @@ impl Base {
             observers,
             uncached,
             supply,
+        }
+    }
+
+    /// Tells observers that so many bytes of a growable segment come or go; nothing of none.
+    fn tell_growable(
+        &self,
+        change: SegmentChange,
+        (pool, stream): (PoolId, Stream),
+        at: DevicePtr,
+        bytes: u64,
+        calls: &Calls<'_>,
+    ) {
+        if bytes > 0 {
+            self.observers.tell(self.site.segment_event(change, pool, stream, at, bytes, true), calls);
         }
     }
 }
@@ -188,7 +203,7 @@ impl DeviceAllocator {
         let policy = maker.make(settings, virtual_memory);
         let site = Site::new(backend, device, map, foreign, total_memory, virtual_memory);
         let allocator = Self::on(Base::new(&site, settings, policy));
-        let allowed = allocator.base.holdings.lock().accounts.allowed();
+        let allowed = allocator.base.holdings.lock().accounts().ceilings().allowed();
         allocator.base.arenas.refresh_ages(allowed);
         allocator.base.uncached.turn(!settings.caching);
         allocator.base.hardened.configure(settings);
@@ -417,17 +432,17 @@ impl DeviceAllocator {
             None => self.enter_slowly(pool, stream)?,
         };
         let mut state = self.base.arenas.attended(state, call);
-        state.settle();
+        state.join_parked();
         let (request, found) = if self.base.site.attention().has(Reason::HARDENED) {
             let request = self.base.hardened.request(&state, bytes);
             // What is free is protected then, and could be reached in a view.
             (request, state.find(&request))
         } else {
-            let request = state.policy.request(bytes);
+            let request = state.tenure().policy().request(bytes);
             (request, state.find_remembered(&request))
         };
         match found {
-            Some(block) => Ok(state.hand_out(self.base.site.map(), block, &request)),
+            Some(block) => Ok(state.hand_out(block, &request)),
             None => {
                 drop(state);
                 self.ladder.climb(arena, &request, call)
@@ -453,7 +468,7 @@ impl DeviceAllocator {
                 },
             };
             let state = arena.lock();
-            if state.serves(pool.slot, stream) {
+            if state.tenure().serves(pool.slot, stream) {
                 return Ok((arena, state));
             }
         }
@@ -483,7 +498,7 @@ impl DeviceAllocator {
             Some(entered) => entered,
             None => self.enter_slowly(&ArenaPool::DEFAULT, stream)?,
         };
-        match state.malloc(self.base.site.map(), bytes) {
+        match state.malloc(bytes) {
             Some(ptr) => {
                 self.base.arenas.leave(state);
                 Ok(ptr)
@@ -494,7 +509,7 @@ impl DeviceAllocator {
 
     #[cold]
     fn miss(&self, arena: &Arena, state: Guard<'_, ArenaState>, bytes: u64) -> Result<DevicePtr> {
-        let request = state.policy.request(bytes);
+        let request = state.tenure().policy().request(bytes);
         drop(state);
         self.ladder.climb(arena, &request, &Call::PLAIN)
     }
@@ -552,16 +567,13 @@ impl DeviceAllocator {
     pub(crate) fn free(&self, ptr: DevicePtr, location: Location) -> bool {
         let Some(arena) = self.base.arenas.directory().get(location.arena) else { return false };
         let mut state = arena.lock_shortly();
-        let Some(found) = state.blocks.get(location.block).filter(|block| block.is_handed_out_at(ptr.0))
-        else {
-            return false;
-        };
         let block = location.block;
+        let Some(found) = state.layout().handed_out(ptr, block) else { return false };
         if found.uses == NO_USES {
-            state.free_unused(self.base.site.map(), block);
+            state.free_unused(block);
             self.base.arenas.leave(state);
         } else {
-            let uses = state.free_and_wait(self.base.site.map(), block);
+            let uses = state.free_and_wait(block);
             let _named = self.base.lifetimes.name(&uses);
             self.base.arenas.leave(state);
             self.base.lifetimes.wait_for_all(uses, Waiting { arena: location.arena, block });

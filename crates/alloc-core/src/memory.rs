@@ -5,6 +5,7 @@ pub mod address_map;
 pub(crate) mod backup;
 pub mod block;
 pub mod index;
+pub(crate) mod layout;
 pub mod region;
 pub mod segment;
 pub(crate) mod source;

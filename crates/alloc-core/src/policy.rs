@@ -17,7 +17,7 @@ mod supply;
 pub(crate) use chosen::{Chosen, Maker, Traits};
 pub(crate) use granule::choose;
 pub use granule::{GranulePolicy, Growth, Memory as GranuleMemory, Situation};
-pub(crate) use ground::Ground;
+pub(crate) use ground::{Ground, PolicyArena};
 pub(crate) use hooks::Hooks;
 pub(crate) use placement::{Placed, Placement, Placing};
 pub use pytorch::PytorchPolicy;
@@ -26,11 +26,22 @@ pub use remembered::ArenaMemory;
 pub(crate) use remembered::Remembered;
 pub(crate) use supply::Supply;
 
-use crate::config::Settings;
+use crate::config::{PolicyName, Settings};
 use crate::memory::block::{BlockId, BlockTable, Tier};
 use crate::memory::index::PlacementIndex;
 use crate::memory::segment::SegmentTable;
 use std::fmt::Debug;
+
+/// What makes the policy that settings name.
+pub(crate) fn built_in(settings: &Settings) -> Result<Maker, String> {
+    match settings.policy_name() {
+        name @ PolicyName::Pytorch => Ok(Maker::of(name, PytorchPolicy::new)),
+        name @ PolicyName::Granule => Ok(Maker::of(name, GranulePolicy::new)),
+        PolicyName::Custom(name) => Err(format!(
+            "policy:custom:{name} is a program's own: make the allocator with CachingAllocator::with_policy"
+        )),
+    }
+}
 
 /// A request after rounding. Sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use granule::config::{ConfigError, Flavour, Parsed, PolicyName, Settings, Warnin
 /// The allocator.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct AllocatorArgs {
-    /// Allocator settings, as in PYTORCH_CUDA_ALLOC_CONF; GRANULE_CONF is read on top [default: those of the environment, else those a snapshot was recorded with]
+    /// Settings as in PYTORCH_CUDA_ALLOC_CONF [default: the environment's, else a snapshot's own]; GRANULE_CONF counts on top
     #[arg(long, value_name = "STR")]
     conf: Option<String>,
 
-    /// The allocator's policy: pytorch or granule [default: that of the environment, else pytorch]
+    /// pytorch or granule [default: the environment's, else pytorch]
     #[arg(long, value_name = "NAME", value_parser = parse_policy)]
     policy: Option<PolicyName>,
 }

@@ -22,7 +22,7 @@ mod whatif;
 use crate::console;
 use crate::failure::Failure;
 use crate::workload::WorkloadArgs;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use serde::Serialize;
 #[cfg(feature = "full")]
 use shell::{completions, man};
@@ -44,7 +44,7 @@ pub(crate) struct Cli {
     #[arg(skip)]
     program: String,
 
-    /// What leads this executable to the command, before its own words.
+    /// What starts this command again, before its own words; empty where the executable alone does.
     #[arg(skip)]
     lead: Vec<String>,
 }
@@ -63,7 +63,7 @@ impl Cli {
         Ok(cli)
     }
 
-    /// The same where the executable is another, which `lead` leads to the command.
+    /// The same where the executable is another's, and `lead` starts the command.
     #[must_use]
     pub(crate) fn behind(self, lead: &[String]) -> Self {
         Self { lead: lead.to_vec(), ..self }
@@ -100,19 +100,23 @@ impl Cli {
 /// with it.
 pub(crate) fn command() -> clap::Command {
     let command = Cli::command().term_width(console::WIDTH.into());
-    numbers(match left_out::help(left_out::NAMES) {
+    fitted(match left_out::help(left_out::NAMES) {
         Some(said) => command.after_help(format!("{said}\n\n{MORE}")),
         None => command,
     })
 }
 
-fn numbers(command: clap::Command) -> clap::Command {
+/// `--help` is one screen; `granule help COMMAND` and the manual page have all.
+fn fitted(command: clap::Command) -> clap::Command {
+    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).help("Print this help");
     command
+        .disable_help_flag(true)
         .mut_args(|arg| {
             let takes_value = arg.get_action().takes_values() && arg.get_long().is_some();
             if takes_value { arg.allow_negative_numbers(true) } else { arg }
         })
-        .mut_subcommands(numbers)
+        .arg(help)
+        .mut_subcommands(fitted)
 }
 
 const MORE: &str = "\
@@ -120,61 +124,54 @@ Example:
   granule replay train.trace.gz --capacity 24GiB
 
 Environment:
-  PYTORCH_CUDA_ALLOC_CONF, PYTORCH_HIP_ALLOC_CONF, PYTORCH_ALLOC_CONF
-                allocator settings, where no --conf is given; the first that is
-                set counts
-  GRANULE_CONF  settings on top of those, for example
-                policy:pytorch,history_max_entries:100000
-  GRANULE_BACKEND
-                what a program that names no backend gets, and `granule devices`
-                shows as chosen: cuda, hip, hip-as-cuda or openreg; replay and
-                conformance take --backend
-  GRANULE_CUDA_LIBRARY, GRANULE_HIP_LIBRARY
-                path of the driver library, instead of the usual places
-  GRANULE_LOG   what is logged, for example debug
+  PYTORCH_CUDA_ALLOC_CONF   settings, where no --conf is given; or the variable
+                            PYTORCH_HIP_ALLOC_CONF or PYTORCH_ALLOC_CONF
+  GRANULE_CONF              settings on top of those: memory_limit:40GiB
+  GRANULE_BACKEND           cuda, hip, hip-as-cuda or openreg
+  GRANULE_CUDA_LIBRARY, GRANULE_HIP_LIBRARY      path of the driver's library
+  GRANULE_LOG               what is logged: debug
 
 Exit codes:
   0  done (requests that were refused are a result, not a failure)
-  1  something is wrong with the input or the settings; the message says what
-     to do
+  1  the input or the settings are wrong; the message says what to do
   2  wrong usage
   3  a request was refused under --stop-on-oom
   4  a backend broke a rule of the contract (granule conformance)
   6  a limit is exceeded or a request was refused (granule check)
 
-With --json, a command prints one JSON object, also where it fails; docs/json.md
-describes them.";
+With --json, a command prints one JSON object, also where it fails (docs/json.md).
+'granule help COMMAND' says all that there is to say of one.";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Replays a recorded workload, beside what PyTorch's native allocator did with it
+    /// Replays a recorded run, beside PyTorch's own allocator
     Replay(replay::Args),
-    /// Finds the smallest device on which a workload is never refused memory
+    /// Finds the smallest device that never refuses memory
     MinCapacity(min_capacity::Args),
-    /// Works out where a recorded program's requests go, as low as possible
+    /// Works out where requests go, as low as possible
     Plan(plan::Args),
-    /// Says what took the memory: what was live, how it lay, what grows, why a request was refused
+    /// Says what took the memory, and why a request was refused
     Inspect(inspect::Args),
-    /// Holds a recorded run against limits, for continuous integration
+    /// Holds a recorded run against limits
     Check(check::Args),
-    /// Says which setting would have fitted, with the least change, and what popular advice really does
+    /// Says which setting would have fitted
     Whatif(whatif::Args),
-    /// Writes a web page that shows the run: memory over time, and the address space at any moment
+    /// Writes a web page that shows memory at any moment
     Report(report::Args),
-    /// Runs a training or inference program without a GPU and says what memory it needs
+    /// Runs a program without a GPU: what memory does it need?
     #[command(long_about = estimate::LONG)]
     Estimate(estimate::Args),
-    /// Runs a program and records what it does with device memory
+    /// Runs a program and records what it does with memory
     Record(record::Args),
-    /// Writes a recorded run for other tools: Parquet tables, a Perfetto trace
+    /// Writes a run for other tools: Parquet tables, Perfetto
     #[cfg(feature = "full")]
     Export(export::Args),
-    /// Checks a backend against every rule of the device contract
+    /// Checks a backend against the device contract
     #[cfg(feature = "full")]
     Conformance(conformance::Args),
-    /// Shows the backends of this build, their devices and what these can do
+    /// Shows the backends of this build and their devices
     Devices(devices::Args),
-    /// Prints what a shell needs to complete this command
+    /// Prints completions for a shell
     #[cfg(feature = "full")]
     Completions(completions::Args),
     /// Prints the manual page, or writes all of them

@@ -33,8 +33,8 @@ use std::process::ExitCode;
 
 /// Runs a command line, the program's name first, with results on standard output and everything else on standard error.
 ///
-/// `lead` has the arguments that lead this executable to here, before the words: none for the command itself, `-m` and a module
-/// for an interpreter.
+/// `lead` is what starts this command once more, before its words: nothing where the executable alone does; for an interpreter,
+/// what it was called, `-m` and a module.
 #[must_use]
 pub fn main(words: &[OsString], lead: &[String]) -> ExitCode {
     let mut out = std::io::stdout().lock();

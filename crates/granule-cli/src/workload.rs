@@ -19,16 +19,16 @@ const BUNDLED: &[u8] = include_bytes!("../data/resnet_train.trace.gz");
 /// Where the workload comes from.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct WorkloadArgs {
-    /// A trace, or a snapshot that PyTorch's torch.cuda.memory._dump_snapshot wrote (plain or gzip'd); - reads
-    /// it from standard input
+    /// A trace, or a snapshot of torch.cuda.memory._dump_snapshot, plain or gzip'd; - is
+    /// standard input
     #[arg(value_name = "TRACE|SNAPSHOT")]
     input: PathBuf,
 
-    /// Whose history to take from a snapshot [default: the first device that has one]
+    /// A snapshot's device [default: the first that has a history]
     #[arg(long, value_name = "INDEX")]
     device: Option<usize>,
 
-    /// Read a snapshot whatever memory it takes: only where you trust the file
+    /// Read a snapshot whatever memory that takes: where you trust it
     #[arg(long)]
     trust: bool,
 

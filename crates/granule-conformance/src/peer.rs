@@ -9,15 +9,19 @@ mod link;
 pub(crate) use link::{Answer, Link, Request};
 
 use crate::{Outcome, Stop};
+use serde::{Deserialize, Serialize};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const MARK: &str = "GRANULE_CONFORMANCE_CHILD";
 
 /// How to start this program again so that it reaches [`serve`](crate::child::serve).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChildCommand {
+    /// This executable, where none is named.
+    program: Option<PathBuf>,
     arguments: Vec<String>,
 }
 
@@ -30,13 +34,20 @@ impl ChildCommand {
 
     /// This program with arguments that lead it to [`serve`](crate::child::serve) with the same subject.
     pub fn with_arguments(arguments: impl IntoIterator<Item = String>) -> Self {
-        Self { arguments: arguments.into_iter().collect() }
+        Self { program: None, arguments: arguments.into_iter().collect() }
+    }
+
+    /// The same, started by another name than that of the executable: an interpreter finds its packages by what it was called.
+    #[must_use]
+    pub fn by(self, program: impl Into<PathBuf>) -> Self {
+        Self { program: Some(program.into()), ..self }
     }
 
     /// Starts a child.
     pub(crate) fn start(&self) -> Result<Peer, Stop> {
         let (link, theirs) = Link::pair()?;
-        let child = Command::new(std::env::current_exe()?)
+        let program = self.program.clone().map_or_else(std::env::current_exe, Ok)?;
+        let child = Command::new(program)
             .args(&self.arguments)
             .env(MARK, "1")
             .stdin(Stdio::from(theirs))
@@ -87,12 +98,7 @@ impl Peer {
         patience: Duration,
         command: &ChildCommand,
     ) -> (Outcome, Option<Self>) {
-        let request = Request::Check {
-            name: name.to_owned(),
-            deadline,
-            patience,
-            arguments: command.arguments.clone(),
-        };
+        let request = Request::Check { name: name.to_owned(), deadline, patience, child: command.clone() };
         match self.exchange(&request, None) {
             Ok((Answer::Ended(outcome), _)) => (outcome, Some(self)),
             Ok((answer, _)) => (Outcome::Failed(format!("no check ran: {answer:?}")), None),

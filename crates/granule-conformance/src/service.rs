@@ -1,7 +1,7 @@
 //! What the second process does.
 
 use crate::context::pattern;
-use crate::peer::{Answer, ChildCommand, Link, Request};
+use crate::peer::{Answer, Link, Request};
 use crate::runner::run_one;
 use crate::{Options, Subject, checks};
 use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
@@ -117,9 +117,8 @@ impl Service<'_> {
             Request::QueryStream => Answer::Holds(backend.query_stream(self.stream()?)?.is_ready()),
             Request::ExportPhysical { granules, seed } => return self.export_physical(*granules, *seed),
             Request::ImportPhysical { bytes } => self.import_physical(*bytes, descriptor)?,
-            Request::Check { name, deadline, patience, arguments } => {
-                let child = Some(ChildCommand::with_arguments(arguments.clone()));
-                let (deadline, patience) = (*deadline, *patience);
+            Request::Check { name, deadline, patience, child } => {
+                let (deadline, patience, child) = (*deadline, *patience, Some(child.clone()));
                 self.check(name, &Options { deadline, patience, child, ..Options::default() })?
             }
         };

@@ -10,10 +10,9 @@ use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// Runs the command with these words, the program's name first. Ends the process with the command's exit code.
+/// Runs the command with these words, the program's name first; `lead` starts it once more. Gives the command's exit code.
 #[pyfunction]
-fn command(py: Python<'_>, words: Vec<OsString>) -> u8 {
-    let lead = ["-m", "granule_alloc"].map(str::to_owned);
+fn command(py: Python<'_>, words: Vec<OsString>, lead: Vec<String>) -> u8 {
     let code: ExitCode = py.detach(|| granule_cli::main(&words, &lead));
     // There is no other way to read one, and no platform on which it is not a number.
     (0..=u8::MAX).find(|number| ExitCode::from(*number) == code).unwrap_or(1)

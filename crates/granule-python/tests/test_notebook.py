@@ -79,8 +79,8 @@ def test_progress_is_shown(run: granule.Run, monkeypatch: pytest.MonkeyPatch) ->
     shown: list[tuple[str, int, int | None]] = []
 
     class Bar:
-        def __init__(self, desc: str, total: int | None, leave: bool) -> None:
-            self.desc, self.total, self.n = desc, total, 0
+        def __init__(self, desc: str, total: int | None, initial: int, leave: bool, bar_format: str) -> None:
+            self.desc, self.total, self.n = desc, total, initial
 
         def refresh(self) -> None:
             shown.append((self.desc, self.n, self.total))
@@ -91,7 +91,7 @@ def test_progress_is_shown(run: granule.Run, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(tqdm, "tqdm", Bar)
     monkeypatch.setattr("granule_alloc._work.PATIENCE", 0.0)
     monkeypatch.setattr("granule_alloc._work.LOOK", 0.01)
-    run.whatif(capacity="12GiB")
+    run.whatif(capacity="12GiB", policy="pytorch")
     replaying = [(done, total) for what, done, total in shown if what == "replaying" and total]
     assert replaying and all(done <= total for done, total in replaying)
     assert replaying == sorted(replaying)

@@ -14,7 +14,7 @@ use crate::classes::Classes;
 use crate::lives::{self, Addresses};
 use crate::section::Section;
 use granule_analysis::Run;
-use granule_analysis::run::Moment;
+use granule_analysis::run::{Allocation, Moment};
 use std::io;
 
 /// Bins in a section.
@@ -35,8 +35,16 @@ pub(crate) struct Bin {
     pub(crate) least: u64,
     /// Most reserved bytes.
     pub(crate) reserved: u64,
-    /// Which row of [`Levels::rows`] is of `at`.
+    /// Which of the [`Rows`] is of `at`.
     row: u32,
+}
+
+/// Live bytes by category, at some moments.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    bytes: Vec<u64>,
+    /// Categories in a row.
+    width: usize,
 }
 
 /// Bins of 2^shift moments.
@@ -51,9 +59,7 @@ pub(crate) struct Level {
 pub(crate) struct Levels {
     pub(crate) levels: Vec<Level>,
     /// Live bytes by category, for each finest bin.
-    rows: Vec<u64>,
-    /// Categories in a row.
-    width: usize,
+    rows: Rows,
     /// Allocations smaller than this are not told one by one.
     visible: u64,
 }
@@ -74,8 +80,7 @@ fn moments(run: &Run) -> u64 {
 
 impl Levels {
     pub(crate) fn of(run: &Run, classes: &Classes) -> Self {
-        let width = classes.total();
-        let mut levels = Self { levels: Vec::new(), rows: Vec::new(), width, visible: 0 };
+        let mut levels = Self { levels: Vec::new(), rows: Rows::default(), visible: 0 };
         if moments(run) <= narrow(run) {
             return levels;
         }
@@ -84,8 +89,13 @@ impl Levels {
     }
 
     fn fill(&mut self, run: &Run, classes: &Classes, shift: u32) {
-        let mut bins = sweep::bins(run, shift);
-        self.rows = sweep::rows(run, classes, &bins);
+        let count = (u64::from(run.length) >> shift) as u32 + 1;
+        let ranges = (0..count).map(|bin| {
+            let first: Moment = bin << shift;
+            (first, first.saturating_add((1 << shift) - 1))
+        });
+        let mut bins = sweep::bins(run, ranges);
+        self.rows = sweep::rows(run, &bins, classes.total(), |life| classes.places(life));
         // A pixel of a chart that is as high as a laptop's screen.
         self.visible = bins.iter().map(|bin| bin.most).max().unwrap_or(0) / 768;
         let mut shift = shift;
@@ -99,11 +109,13 @@ impl Levels {
         }
         self.levels.push(Level { shift, bins });
     }
+}
 
+impl Rows {
     /// What each category held at the bin's moment.
-    pub(crate) fn row(&self, bin: &Bin) -> &[u64] {
+    fn of(&self, bin: &Bin) -> &[u64] {
         let from = bin.row as usize * self.width;
-        &self.rows[from..from + self.width]
+        &self.bytes[from..from + self.width]
     }
 }
 
@@ -128,7 +140,7 @@ pub(crate) fn sections(
         let bins = bins.to_vec();
         move || {
             let mut bytes = Bytes::default();
-            write_bins(&mut bytes, levels, &bins);
+            write_bins(&mut bytes, &bins, &levels.rows);
             lives::allocations(&mut bytes, run, &visible, addresses);
             Section::new(format!("level-{}-{index}", level.shift), &bytes)
         }
@@ -136,13 +148,28 @@ pub(crate) fn sections(
     tiles.map(section).collect()
 }
 
-fn write_bins(bytes: &mut Bytes, levels: &Levels, bins: &[Bin]) {
+/// The section of a run in bins of these moments, with what it held by category. `place` is an allocation's category.
+pub(crate) fn section_of_ranges(
+    id: String,
+    run: &Run,
+    ranges: impl Iterator<Item = (Moment, Moment)>,
+    categories: usize,
+    place: impl Fn(&Allocation) -> usize,
+) -> io::Result<Section> {
+    let bins = sweep::bins(run, ranges);
+    let rows = sweep::rows(run, &bins, categories, |life| [place(life)]);
+    let mut bytes = Bytes::default();
+    write_bins(&mut bytes, &bins, &rows);
+    Section::new(id, &bytes)
+}
+
+fn write_bins(bytes: &mut Bytes, bins: &[Bin], rows: &Rows) {
     bytes.number(bins.len() as u64);
     bytes.steps(bins.iter().map(|bin| u64::from(bin.at)));
     bytes.steps(bins.iter().map(|bin| bin.most));
     bytes.column(bins.iter().map(|bin| bin.most - bin.least));
     bytes.steps(bins.iter().map(|bin| bin.reserved));
-    for class in 0..levels.width {
-        bytes.steps(bins.iter().map(|bin| levels.row(bin)[class]));
+    for class in 0..rows.width {
+        bytes.steps(bins.iter().map(|bin| rows.of(bin)[class]));
     }
 }

@@ -9,7 +9,8 @@
 //!   there was at a moment is in the few intervals around it.
 //! - `classes`, `texts`: the categories of everything, and names and stacks.
 //!
-//! `page` puts the sections and the viewer (the files in `viewer/`) together.
+//! `page` puts the sections and the viewer (the files in `viewer/`) together. `comparison` does that for several runs, which
+//! are told in bins alone.
 //!
 //! What comes from the file is data throughout: it is base64 in the page, and the page's policy forbids any other script
 //! than the one this crate has written into it.
@@ -17,6 +18,7 @@
 mod about;
 mod bytes;
 mod classes;
+mod comparison;
 mod levels;
 mod lives;
 mod page;
@@ -26,8 +28,10 @@ mod section;
 mod tests;
 mod texts;
 mod tree;
+mod viewer;
 mod what_if;
 
+pub use comparison::{Compared, Comparison};
 pub use what_if::{WhatIf, WhatIfDevice, WhatIfRow};
 
 use granule_analysis::Run;

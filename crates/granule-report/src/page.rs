@@ -1,7 +1,5 @@
 //! The page: policy, style, viewer, and the sections in the order in which they are wanted.
 
-mod viewer;
-
 use crate::Report;
 use crate::about;
 use crate::bytes::Bytes;
@@ -12,6 +10,7 @@ use crate::room;
 use crate::section::Section;
 use crate::texts::Texts;
 use crate::tree::{self, Content, Interval};
+use crate::viewer;
 use granule_analysis::Run;
 use rayon::prelude::*;
 use std::io::{self, Write};
@@ -35,7 +34,7 @@ pub(crate) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     let places: Vec<Interval> = intervals.iter().map(|(interval, _)| *interval).collect();
     let about = about::json(report, &classes, &levels, &places, addresses, &mut texts)?;
 
-    viewer::write_head(report.title, out)?;
+    viewer::REPORT.write_head(report.title, out)?;
     Section::new("about", &Bytes(about))?.write(out)?;
     class_section(&classes, report, addresses)?.write(out)?;
     let first = first_wanted(report, &levels, intervals.len());
@@ -47,7 +46,7 @@ pub(crate) fn write(report: &Report<'_>, out: &mut dyn Write) -> io::Result<()> 
     }
     let (now, later): (Vec<_>, Vec<_>) = intervals.iter().partition(|(interval, _)| first.wants(*interval));
     write_intervals(&now, run, addresses, out)?;
-    viewer::write_scripts(out)?;
+    viewer::REPORT.write_script(out)?;
     let mut bytes = Bytes::default();
     texts.write(&mut bytes, run);
     Section::new("texts", &bytes)?.write(out)?;

@@ -6,6 +6,7 @@ use crate::lives::{self, Addresses};
 use crate::tree::{Interval, LEAF};
 use crate::{Report, WhatIf};
 use alloc_core::config::Settings;
+use alloc_core::snapshot::{Action, Frame, Labels, Snapshot, Stack, TraceEntry};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use granule_analysis::Run;
@@ -15,7 +16,7 @@ use proptest::prelude::*;
 use std::collections::HashMap;
 use std::io::Read;
 
-/// Sections of a page by id.
+/// Sections of a run's page by id.
 fn sections(run: &Run) -> HashMap<String, Vec<u8>> {
     let mut page = Vec::new();
     let report = Report {
@@ -30,7 +31,11 @@ fn sections(run: &Run) -> HashMap<String, Vec<u8>> {
         what_if: WhatIf::default(),
     };
     report.write(&mut page).unwrap();
-    let page = String::from_utf8(page).unwrap();
+    sections_of(&String::from_utf8(page).unwrap())
+}
+
+/// Sections of a page by id.
+pub(crate) fn sections_of(page: &str) -> HashMap<String, Vec<u8>> {
     let found = page.split("<script type=\"application/octet-stream\" id=\"").skip(1).map(|rest| {
         let (id, rest) = rest.split_once("\">").unwrap();
         let packed = STANDARD.decode(rest.split_once('<').unwrap().0).unwrap();
@@ -281,4 +286,54 @@ fn texts_of_a_file_are_nowhere_in_the_markup() {
         assert!(!page.contains(text), "{text}");
     }
     assert_eq!(about(&sections(&run))["notes"][0][1], "</script><img>");
+}
+
+/// The flame graph is a sum over this tree: a node comes after the one outside of it, and leads out to the whole stack.
+#[test]
+fn stacks_are_a_tree_from_the_outermost_frame() {
+    let stack = |functions: &[&str]| -> Stack {
+        let frame = |name: &&str| Frame {
+            name: (*name).into(),
+            filename: "model.py".into(),
+            line: 1,
+            extra: Vec::new(),
+        };
+        functions.iter().map(frame).collect()
+    };
+    let stacks = [stack(&["conv", "forward", "main"]), stack(&["relu", "forward", "main"]), stack(&["main"])];
+    let entry = |(index, stack): (usize, &Stack)| TraceEntry {
+        action: Action::Alloc,
+        addr: 0x1000 * (index as u64 + 1),
+        size: 10 << index,
+        stream: 0,
+        time_us: 0,
+        labels: Labels::default().into(),
+        frames: Some(stack.clone()),
+    };
+    let entries = stacks.iter().enumerate().map(entry).collect();
+    let run = Run::of_snapshot(&Snapshot { device_traces: vec![entries], ..Snapshot::default() }, 0);
+    let sections = sections(&run);
+    let mut reader = Reader(&sections["texts"]);
+    let texts: Vec<String> = (0..reader.number()).map(|_| reader.text()).collect();
+    let frames = reader.number() as usize;
+    let names = reader.steps(frames);
+    let _ = (reader.steps(frames), reader.column(frames));
+    let nodes = reader.number() as usize;
+    let (outside, frame) = (reader.steps(nodes), reader.steps(nodes));
+    let sites = reader.number() as usize;
+    let site_nodes = reader.steps(sites);
+    // "main" and "forward" are shared.
+    assert_eq!(nodes, 4);
+    assert!(outside.iter().zip(1..).all(|(outside, node)| *outside < node), "{outside:?}");
+    let mut bytes = vec![0; nodes + 1];
+    for life in &run.allocations {
+        bytes[site_nodes[life.site as usize] as usize] += life.size;
+    }
+    for node in (1..=nodes).rev() {
+        bytes[outside[node - 1] as usize] += bytes[node];
+    }
+    let by_name: HashMap<&str, u64> =
+        (1..=nodes).map(|node| (&*texts[names[frame[node - 1] as usize] as usize], bytes[node])).collect();
+    assert_eq!(by_name, HashMap::from([("main", 70), ("forward", 30), ("conv", 10), ("relu", 20)]));
+    assert_eq!(bytes[0], 70);
 }

@@ -1,24 +1,29 @@
 // Puts the page together and draws it when something has changed.
-import { AddressMap } from "./map.js";
-import { Chart } from "./chart.js";
-import { Columns, heightOf } from "./columns.js";
-import { palette, parseColour, themeColours } from "./colours.js";
-import { Store } from "./data.js";
-import { Details } from "./details.js";
-import { byId, choose, element } from "./dom.js";
-import { formatBytes, formatCount } from "./format.js";
-import { fillHelp, onKeys } from "./keys.js";
-import { Overview } from "./overview.js";
-import { onChart, onMap, onOverview } from "./pointer.js";
-import { Search } from "./search.js";
-import { change, redraw, state, watch } from "./state.js";
-import { fillLines, fillRun, fillVerdict, fillWhatIf } from "./tables.js";
-import { Texts } from "./texts.js";
-import { Window } from "./window.js";
+import { AddressMap } from "./space/map.js";
+import { Chart } from "./time/chart.js";
+import { Columns, heightOf } from "./time/columns.js";
+import { palette, parseColour, themeColours } from "./base/colours.js";
+import { Store } from "./data/store.js";
+import { momentOf } from "./data/moment.js";
+import { Details } from "./panel/details.js";
+import { byId, choose, element } from "./base/dom.js";
+import { formatBytes, formatCount } from "./base/format.js";
+import { Flame } from "./flame/flame.js";
+import { fillHelp, onKeys } from "./input/keys.js";
+import { Overview } from "./time/overview.js";
+import { Link } from "./share/link.js";
+import { fillSave } from "./share/save.js";
+import { onChart, onFlame, onMap, onOverview } from "./input/pointer.js";
+import { Search } from "./panel/search.js";
+import { change, redraw, state, watch } from "./data/state.js";
+import { fillLines, fillRun, fillVerdict, fillWhatIf } from "./panel/tables.js";
+import { Texts } from "./data/texts.js";
+import { Window } from "./time/window.js";
 
 /** What changes which picture. */
 const CHART = ["from", "to", "low", "high", "way", "data", "size"];
-const MAP = ["moment", "way", "data", "size", "mapZoom", "mapScroll", "mapCompact"];
+const MAP = ["moment", "way", "data", "size", "mapZoom", "mapScroll", "mapCompact", "below"];
+const FLAME = ["moment", "data", "size", "texts", "sites", "query", "frame", "native", "dark", "below", "scroll"];
 const COLOURS = ["only", "sites", "hovered", "selected", "dark", "texts"];
 
 class App {
@@ -32,6 +37,7 @@ class App {
     this.chart = new Chart(byId("chart"), this.store, this.texts, columns);
     this.overview = new Overview(byId("overview"), this.store, new Columns(this.store));
     this.map = new AddressMap(byId("map"), this.store);
+    this.flame = new Flame(byId("flame"), this.store, this.texts);
     this.details = new Details(this.store, this.texts);
     this.search = new Search(this.store, this.texts, (life) => this.focus(life));
     this.fill();
@@ -46,6 +52,8 @@ class App {
     const moment = this.about.refusals[0]?.at ?? this.about.most.at;
     change({ moment, mapCompact: this.map.scattered, way });
     this.view.whole();
+    this.link = new Link(this.about);
+    this.link.open();
     redraw("data");
   }
 
@@ -64,6 +72,7 @@ class App {
     fillWhatIf(about.whatIf);
     fillRun(about, (at) => this.view.setMoment(at));
     fillHelp();
+    fillSave(this);
   }
 
   listen() {
@@ -71,6 +80,7 @@ class App {
     onChart(this.chart, this.view, this.texts, focus);
     onOverview(this.overview, this.view);
     onMap(this.map, this.texts, focus);
+    onFlame(this.flame);
     onKeys(this);
     const press = (id, action) => byId(id).addEventListener("click", action);
     press("zoom-all", () => this.view.whole());
@@ -78,7 +88,14 @@ class App {
     press("zoom-out", () => this.view.zoom(2));
     press("map-in", () => change(this.map.zoomed(2, 0)));
     press("map-out", () => change(this.map.zoomed(0.5, 0)));
+    for (const button of byId("below").children) {
+      button.addEventListener("click", () => change({ below: button.dataset.below }));
+    }
+    press("flame-peak", () => this.view.setMoment(this.about.most.at));
+    // Stacks are others then, and may not have the frame.
+    byId("flame-native").addEventListener("change", (event) => change({ native: event.target.checked, frame: 0 }));
     press("theme", () => this.switchTheme());
+    press("save-open", () => byId("save").showModal());
     press("help-open", () => byId("help").showModal());
     press("moment-peak", () => this.view.setMoment(this.about.most.at));
     press("moment-end", () => this.view.setMoment(this.about.length));
@@ -93,9 +110,9 @@ class App {
     let waiting = 0;
     byId("search-input").addEventListener("input", (event) => {
       clearTimeout(waiting);
-      waiting = setTimeout(() => this.search.start(event.target.value), 200);
+      waiting = setTimeout(() => change({ query: event.target.value }), 200);
     });
-    for (const tab of byId("tabs").children) tab.addEventListener("click", () => this.openTab(tab));
+    for (const tab of byId("tabs").children) tab.addEventListener("click", () => this.openTab(tab.dataset.tab));
     new ResizeObserver(() => redraw("size")).observe(byId("chart"));
   }
 
@@ -103,20 +120,38 @@ class App {
     const began = performance.now();
     const any = (list) => list.some((name) => names.has(name));
     if (names.has("way") || !this.look) choose(byId("ways").children, byId("ways").children[state.way], "aria-checked");
-    byId("map-compact").checked = state.mapCompact;
+    this.drawControls(names);
     this.look = this.currentLook();
     if (any(CHART) || any(COLOURS) || names.has("moment")) this.chart.draw(this.look, !any(CHART));
     if (any(CHART) || any(["only", "sites", "selected", "dark"])) {
       this.overview.draw(this.look, !any(["way", "data", "size"]));
     }
-    if (any(MAP) || any(COLOURS)) this.map.draw(this.look);
+    if (state.below === "space" && (any(MAP) || any(COLOURS))) this.map.draw(this.look);
+    if (state.below === "flame" && any(FLAME)) this.flame.draw(this.look);
     if (any(["moment", "way", "only", "dark", "data"])) this.details.drawMoment();
     if (any(["hovered", "selected", "texts", "dark"]) || !this.shown) this.details.drawAllocation();
     this.finishFocus();
-    this.shown ||= Boolean(this.chart.drawn && this.overview.drawn && this.map.now);
+    this.shown ||= Boolean(this.chart.drawn && this.overview.drawn && momentOf(this.store, state.moment));
     // Stacks are wanted as soon as the first picture is there.
     if (this.shown) this.texts.want();
+    this.link.note();
     this.publish(performance.now() - began);
+  }
+
+  /** Buttons, fields and panels as the state has them. */
+  drawControls(names) {
+    byId("map-compact").checked = state.mapCompact;
+    byId("flame-native").checked = state.native;
+    if (names.has("tab")) this.showTab();
+    if (names.has("below")) {
+      for (const part of document.querySelectorAll("[data-of]")) part.hidden = part.dataset.of !== state.below;
+      const buttons = [...byId("below").children];
+      choose(buttons, buttons.find((button) => button.dataset.below === state.below), "aria-checked");
+    }
+    if (!names.has("query")) return;
+    const input = byId("search-input");
+    if (document.activeElement !== input) input.value = state.query;
+    this.search.start(state.query);
   }
 
   currentLook() {
@@ -169,18 +204,25 @@ class App {
   }
 
   openTab(tab) {
-    choose(byId("tabs").children, tab, "aria-selected");
-    for (const one of byId("tabs").children) byId(one.getAttribute("aria-controls")).hidden = one !== tab;
+    change({ tab });
+    this.showTab();
+  }
+
+  showTab() {
+    const tabs = [...byId("tabs").children];
+    choose(tabs, tabs.find((tab) => tab.dataset.tab === state.tab), "aria-selected");
+    for (const tab of tabs) byId(tab.getAttribute("aria-controls")).hidden = tab.dataset.tab !== state.tab;
   }
 
   openSearch() {
-    this.openTab(byId("tab-search"));
+    this.openTab("search");
     byId("search-input").focus();
     byId("search-input").select();
   }
 
   clear() {
-    change({ selected: null, only: null, sites: null });
+    if (state.below === "flame" && state.frame > 0) change({ frame: 0 });
+    else change({ selected: null, only: null, sites: null });
   }
 
   switchTheme() {
@@ -194,6 +236,7 @@ class App {
 
   /** What tests and tools can see of the page. */
   publish(frameMs) {
+    const { flame } = this;
     window.granule = {
       ready: Boolean(this.shown),
       readyMs: window.granule?.readyMs ?? (this.shown ? performance.now() : undefined),
@@ -208,6 +251,13 @@ class App {
       drawn: this.chart.raster.drawn ?? 0,
       leastContrast: this.chart.leastContrast,
       mapBlocks: this.map.now?.lives.count ?? 0,
+      below: state.below,
+      tab: state.tab,
+      frame: state.frame,
+      /** Worked out only where it is asked for. */
+      get flame() {
+        return state.below === "flame" ? flame.describe() : null;
+      },
       frameMs,
     };
   }

@@ -7,10 +7,10 @@ use fantoccini::actions::{
 };
 use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder};
-use granule_report::Report;
+use granule_report::{Comparison, Report};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -29,7 +29,8 @@ pub struct Browser {
     client: Client,
     driver: Child,
     folder: PathBuf,
-    _home: TempDir,
+    page: PathBuf,
+    home: TempDir,
 }
 
 /// Runs a test with a browser that shows the report; says why it did not where there is no browser.
@@ -37,6 +38,26 @@ pub struct Browser {
 /// # Panics
 /// Where the test does, and where the browser cannot be driven.
 pub fn with_report<T: Future<Output = ()>>(report: &Report<'_>, dark: bool, test: impl FnOnce(Browser) -> T) {
+    with_page(|file| report.write(file), dark, test);
+}
+
+/// As [`with_report`], of several runs.
+///
+/// # Panics
+/// As there.
+pub fn with_comparison<T: Future<Output = ()>>(
+    comparison: &Comparison<'_>,
+    dark: bool,
+    test: impl FnOnce(Browser) -> T,
+) {
+    with_page(|file| comparison.write(file), dark, test);
+}
+
+fn with_page<T: Future<Output = ()>>(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    dark: bool,
+    test: impl FnOnce(Browser) -> T,
+) {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else {
         eprintln!("skipped: `cargo xtask browser` runs this");
         return;
@@ -44,7 +65,7 @@ pub fn with_report<T: Future<Output = ()>>(report: &Report<'_>, dark: bool, test
     let home = TempDir::new().expect("a folder for the browser");
     let page = home.path().join("report.html");
     let mut file = BufWriter::new(File::create(&page).expect("a file for the page"));
-    report.write(&mut file).and_then(|()| file.flush()).expect("the page");
+    write(&mut file).and_then(|()| file.flush()).expect("the page");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let browser = Browser::open(&page, dark, folder, home).await;
@@ -76,7 +97,7 @@ impl Browser {
             .connect(&format!("http://127.0.0.1:{port}"))
             .await
             .expect("a browser session");
-        let browser = Self { client, driver, folder, _home: home };
+        let browser = Self { client, driver, folder, page: page.to_owned(), home };
         browser.size(SCREEN.0, SCREEN.1).await;
         let scheme =
             json!([{ "name": "prefers-color-scheme", "value": if dark { "dark" } else { "light" } }]);
@@ -85,9 +106,58 @@ impl Browser {
         browser.client.goto("about:blank").await.expect("an empty page");
         browser.log("performance").await;
         browser.log("browser").await;
-        browser.client.goto(&format!("file://{}", page.display())).await.expect("the page opens");
-        browser.until("window.granule?.ready").await;
+        browser.visit("").await;
         browser
+    }
+
+    async fn visit(&self, link: &str) {
+        self.client.goto(&format!("file://{}{link}", self.page.display())).await.expect("the page opens");
+        self.until("window.granule?.ready").await;
+    }
+
+    /// Opens the page anew by a link: what follows the file's name in its address.
+    pub async fn open_link(&self, link: &str) {
+        // Without this the browser only goes to another part of the same page.
+        self.client.goto("about:blank").await.expect("an empty page");
+        self.visit(link).await;
+        self.settle().await;
+    }
+
+    /// Presses the browser's button for the page before.
+    pub async fn back(&self) {
+        self.client.back().await.expect("back");
+        self.settle().await;
+    }
+
+    /// Presses the browser's button for the page after.
+    pub async fn forward(&self) {
+        self.client.forward().await.expect("forward");
+        self.settle().await;
+    }
+
+    /// The file that the reader gets when the button is pressed that a selector names, with its name.
+    pub async fn download(&self, selector: &str) -> (String, Vec<u8>) {
+        let folder = self.home.path().join("downloads");
+        fs::create_dir_all(&folder).expect("a folder for downloads");
+        self.devtools("Browser.setDownloadBehavior", json!({ "behavior": "allow", "downloadPath": folder }))
+            .await;
+        self.click(selector).await;
+        let begin = Instant::now();
+        loop {
+            let files = fs::read_dir(&folder).expect("downloads").filter_map(Result::ok);
+            // One that is not whole yet has another name.
+            let whole = files.map(|file| file.path()).find(|file| {
+                let name = file.file_name().unwrap_or_default().to_string_lossy();
+                !name.starts_with('.') && !name.ends_with(".crdownload")
+            });
+            if let Some(file) = whole {
+                let content = fs::read(&file).expect("the file");
+                fs::remove_file(&file).expect("the file goes");
+                return (file.file_name().unwrap_or_default().to_string_lossy().into_owned(), content);
+            }
+            assert!(begin.elapsed() < PATIENCE, "{selector} gave no file");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     async fn size(&self, width: u32, height: u32) {
@@ -239,9 +309,13 @@ impl Browser {
 
     /// Keeps a picture of the page.
     pub async fn picture(&self, name: &str) {
-        let picture = self.client.screenshot().await.expect("a screenshot");
+        self.keep(name, &self.client.screenshot().await.expect("a screenshot"));
+    }
+
+    /// Keeps a picture that the page has made.
+    pub fn keep(&self, name: &str, picture: &[u8]) {
         let file = self.folder.join(format!("{name}.png"));
-        fs::write(&file, picture).expect("the screenshot's file");
+        fs::write(&file, picture).expect("the picture's file");
         println!("{}", file.display());
     }
 

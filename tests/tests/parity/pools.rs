@@ -247,6 +247,13 @@ fn p06_a_no_split_pool_hands_out_whole_segments() {
         assert_eq!(sorted, [(2 * MIB, 1), (2 * MIB, 1), (20 * MIB, 1)]);
         allocator.free(live[2]).unwrap();
         assert_eq!(take(&allocator, &pool, 9 * MIB, home), live[2], "reused whole");
+        allocator.free(live[2]).unwrap();
+        let scope = pool.enter(Filter::this_thread()).unwrap();
+        let inside = allocator.malloc_at(9 * MIB, live[2].add(10 * MIB), home);
+        assert!(matches!(inside, Err(AllocError::ExactAddress { .. })), "{inside:?}");
+        assert_eq!(allocator.malloc_at(9 * MIB, live[2], home).unwrap(), live[2]);
+        drop(scope);
+        assert_eq!(allocator.block_size(live[2]), Some(20 * MIB), "whole, at an address, too");
         for ptr in live {
             allocator.free(ptr).unwrap();
         }

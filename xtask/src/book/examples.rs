@@ -14,12 +14,14 @@ use std::process::{Command, Stdio};
 
 /// Files that examples name: recorded runs, and snapshots of them.
 const TRACES: [&str; 3] = ["train.trace.gz", "finetune.trace.gz", "tuesday.trace.gz"];
-const SNAPSHOTS: [&str; 6] = [
+const SNAPSHOTS: [&str; 8] = [
     "snapshot.pickle",
     "dump_snapshot.pickle",
     "before.pickle",
     "after.pickle",
     "monday.pickle",
+    "rank0.pickle",
+    "rank1.pickle",
     "snapshots/one.pickle",
 ];
 

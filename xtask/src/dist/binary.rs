@@ -1,7 +1,8 @@
 //! The command as one file that needs no library, for copying onto a cluster's node.
 
 use super::say;
-use crate::process::{self, cargo, command, target};
+use super::tools::Tools;
+use crate::process::{self, command, target};
 use anyhow::Result;
 use std::fs;
 use std::path::Path;
@@ -15,9 +16,16 @@ pub(super) fn build(out: &Path) -> Result<()> {
         println!("not built: rustup target add {TARGET}, and run this again");
         return Ok(());
     }
-    cargo(&["build", "--locked", "--profile", "dist", "--target", TARGET, "-p", "granule-cli"])?;
+    let compiler = Tools::prepare()?.compiler("x86_64-linux-musl")?;
+    process::run(
+        command("cargo")
+            .args(["build", "--locked", "--profile", "dist", "--target", TARGET, "-p", "granule-cli"])
+            .args(process::ALL_COMMANDS)
+            .env("CC_x86_64_unknown_linux_musl", compiler)
+            .env("CARGO_PROFILE_DIST_STRIP", "symbols"),
+    )?;
     let binary = out.join(format!("granule-{TARGET}"));
     fs::copy(target().join(TARGET).join("dist/granule"), &binary)?;
     say(&binary)?;
-    Ok(())
+    process::run(command(&binary).arg("--version"))
 }

@@ -1,54 +1,107 @@
 //! The wheels.
 
+use super::tools::Tools;
 use super::{say, wheel_in, wheels_in};
-use crate::process::{self, command, root, target};
-use crate::python::venv::Venv;
-use anyhow::{Result, bail};
+use crate::process::{self, cargo, root, target};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What builds wheels. Zig's linker knows the symbols of every glibc, so that a wheel runs on older systems than this one.
-const TOOLS: &str = "maturin==1.16.0\nziglang==0.17.1\n";
 /// The oldest system that a wheel is for: glibc 2.28, of 2018.
 const OLDEST: &str = "manylinux_2_28";
+/// The same to Zig.
+const OLDEST_GLIBC: &str = "x86_64-linux-gnu.2.28";
+const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// What PyPI takes of a project without asking is 100 MB; a cluster's users should not wait for a quarter of it.
 const MOST: u64 = 25_000_000;
 
 /// The wheel with the module `granule_alloc` and the command.
-pub(super) fn alloc(out: &Path, quick: bool) -> Result<PathBuf> {
-    let tools = Venv::prepare("dist-tools", TOOLS, None)?;
+pub(super) fn alloc(out: &Path) -> Result<PathBuf> {
+    let tools = Tools::prepare()?;
     forget(out, "granule_alloc")?;
-    let mut maturin = command(tools.folder().join("bin/maturin"));
-    maturin.args(["build", "--manifest-path", "crates/granule-python/Cargo.toml", "--out"]).arg(out);
-    // The artefacts of the tests serve again, and the linker that made them.
-    let quickly = ["--profile", "dev", "--compatibility", "linux"];
-    let for_all = ["--zig", "--compatibility", OLDEST];
-    maturin.args(if quick { &quickly[..] } else { &for_all[..] });
-    let path = std::env::var("PATH").unwrap_or_default();
-    maturin.env("PATH", format!("{}:{path}", tools.folder().join("bin").display()));
-    process::run(&mut maturin)?;
-    let wheel = wheel_in(out, "granule_alloc")?;
-    let bytes = say(&wheel)?;
-    if !quick && bytes > MOST {
-        bail!("the wheel has {bytes} bytes; {MOST} are allowed");
+    process::run(
+        tools
+            .command("maturin")
+            .args(["build", "--manifest-path", "crates/granule-python/Cargo.toml"])
+            .args(["--zig", "--compatibility", OLDEST, "--out"])
+            .arg(out),
+    )?;
+    small(&wheel_in(out, "granule_alloc")?)
+}
+
+/// The same of what the workspace's tests have built. Maturin, which builds one crate alone, would choose fewer features of the
+/// libraries, and build all of them again.
+pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
+    let tools = Tools::prepare()?;
+    forget(out, "granule_alloc")?;
+    // A test among what is built: features are then chosen as they are for tests.
+    cargo(&[&["build", "--workspace"], process::ALL_COMMANDS, &["--lib", "--test", "command"]].concat())?;
+    let folder = out.join("granule_alloc");
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
     }
+    let package = folder.join("granule_alloc");
+    fs::create_dir_all(&package)?;
+    let sources = root().join("crates/granule-python/python/granule_alloc");
+    for entry in fs::read_dir(&sources).with_context(|| sources.display().to_string())? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), package.join(entry.file_name()))?;
+        }
+    }
+    let library = target().join("debug/libgranule_alloc_native.so");
+    fs::copy(&library, package.join("_native.abi3.so")).with_context(|| library.display().to_string())?;
+    process::run(
+        tools
+            .command("maturin")
+            .current_dir(root().join("crates/granule-python"))
+            .args(["pep517", "write-dist-info", "--metadata-directory"])
+            .arg(&folder),
+    )?;
+    process::run(tools.command("wheel").arg("pack").arg(&folder).arg("--dest-dir").arg(out))?;
+    let wheel = wheel_in(out, "granule_alloc")?;
+    say(&wheel)?;
     Ok(wheel)
 }
 
 /// The wheel that puts Granule behind PyTorch. Its shim is compiled against the user's PyTorch, at first use.
 pub(super) fn torch(out: &Path) -> Result<PathBuf> {
-    let tools = Venv::prepare("dist-tools", TOOLS, None)?;
+    let tools = Tools::prepare()?;
     forget(out, "granule_torch")?;
+    let linker = tools.compiler(OLDEST_GLIBC)?;
+    let built = out.join("granule_torch");
+    // What a run left that did not come to its end.
+    if built.exists() {
+        fs::remove_dir_all(&built)?;
+    }
     process::run(
-        command(tools.python())
+        tools
+            .command("python")
             .args(["-m", "pip", "wheel", "--disable-pip-version-check", "--no-deps", "-w"])
-            .arg(out)
+            .arg(&built)
             .arg(root().join("crates/granule-torch"))
-            .env("CARGO_TARGET_DIR", target()),
+            .env("CARGO_TARGET_DIR", target())
+            .env("CARGO_BUILD_TARGET", TARGET)
+            .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER", &linker),
     )?;
-    let wheel = wheel_in(out, "granule_torch")?;
-    say(&wheel)?;
-    Ok(wheel)
+    // It says from which glibc on the library runs, or that it asks for a later one.
+    process::run(
+        tools
+            .command("auditwheel")
+            .args(["repair", "--plat", &format!("{OLDEST}_x86_64"), "--wheel-dir"])
+            .arg(out)
+            .arg(wheel_in(&built, "granule_torch")?),
+    )?;
+    fs::remove_dir_all(&built)?;
+    small(&wheel_in(out, "granule_torch")?)
+}
+
+fn small(wheel: &Path) -> Result<PathBuf> {
+    let bytes = say(wheel)?;
+    if bytes > MOST {
+        bail!("the wheel has {bytes} bytes; {MOST} are allowed");
+    }
+    Ok(wheel.to_owned())
 }
 
 /// Takes older wheels away, which would be found instead of the new one.

@@ -49,7 +49,7 @@ struct Training {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let place = e2e_torch::prepare(None, options.venv.as_deref(), "release")?;
+    let place = e2e_torch::prepare(None, options.venv.as_deref(), "dist")?;
     let device = device(&place, options.on_rig)?;
     println!("device: {device}");
     let into = root().join(options.into.as_deref().unwrap_or(Path::new("docs/results")));

@@ -53,7 +53,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 /// Where the tests of these options run.
 pub(crate) fn place(options: &Options) -> Result<Place> {
     // What tests have built serves again; a long run takes what is handed out.
-    let profile = if options.long { "release" } else { "dev" };
+    let profile = if options.long { "dist" } else { "dev" };
     prepare(options.torch.as_deref(), options.venv.as_deref(), profile)
 }
 

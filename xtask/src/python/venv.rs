@@ -45,6 +45,13 @@ impl Venv {
         Ok(venv)
     }
 
+    /// A new environment of this name with nothing but pip.
+    pub(crate) fn empty(name: &str) -> Result<Self> {
+        let venv = Self { folder: target().join(name) };
+        venv.make()?;
+        Ok(venv)
+    }
+
     pub(crate) fn python(&self) -> PathBuf {
         self.folder.join("bin/python")
     }

@@ -30,7 +30,7 @@ use crate::config::{AllocatorBackend, Flavour, MemoryLimit, PolicyName, Settings
 use crate::device::{DeviceAllocator, Flush};
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::{AddressMap, Location};
-use crate::policy::{Maker, Policy, PolicyFactory};
+use crate::policy::{Maker, Policy, PolicyFactory, built_in};
 use crate::process::attention::Edge;
 use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
@@ -81,7 +81,7 @@ pub struct CachingAllocator {
     /// Bits of handles that may be a default stream's other names.
     alias_bits: u64,
     map: Arc<AddressMap>,
-    pub(crate) foreign: Arc<Foreign>,
+    foreign: Arc<Foreign>,
     devices: Vec<DeviceAllocator>,
     maker: Maker,
     settings: Mutex<Settings>,
@@ -164,7 +164,7 @@ impl CachingAllocator {
     /// # Errors
     /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it cannot honour.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self> {
-        let maker = Maker::built_in(&settings).map_err(AllocError::Settings)?;
+        let maker = built_in(&settings).map_err(AllocError::Settings)?;
         made(backend, settings, maker)
     }
 
@@ -184,7 +184,7 @@ impl CachingAllocator {
                 "the settings name policy:{other}, and with_policy is given {name}: leave policy out of the settings"
             )));
         }
-        made(backend, settings, Maker::custom(name, factory))
+        made(backend, settings, Maker::of(name, factory))
     }
 
     /// [`new`](Self::new) with the settings that the environment asks for: `PYTORCH_CUDA_ALLOC_CONF` and its like, then
@@ -288,7 +288,7 @@ impl CachingAllocator {
         if let Some(edge) = device.edge() {
             return edge.of_release();
         }
-        let calls = self.foreign.calls();
+        let calls = self.calls();
         if device.free_attentively(ptr, at, &calls) { Ok(()) } else { self.free_sleeping(ptr) }
     }
 
@@ -532,7 +532,7 @@ impl CachingAllocator {
 
     fn snapshot_of(&self, pool: Option<PoolId>, traces: bool) -> Snapshot {
         let (mut snapshot, contexts) = self.history().snapshot_with_contexts(pool, traces);
-        resolve(&mut snapshot, contexts, &self.foreign.calls());
+        resolve(&mut snapshot, contexts, &self.calls());
         snapshot
     }
 

@@ -201,7 +201,7 @@ impl PoolScope {
 impl Drop for PoolScope {
     fn drop(&mut self) {
         let Self { allocator, device, pool } = self;
-        let calls = allocator.foreign.calls();
+        let calls = allocator.calls();
         // A tracker that panics does so after the scope's end.
         let ended =
             calls.catch(|| allocator.pools().close_scope(*device, *pool, Holder::Value)).unwrap_or(Ok(()));

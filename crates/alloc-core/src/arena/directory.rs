@@ -3,13 +3,11 @@
 #[cfg(all(test, loom))]
 mod models;
 
-use crate::arena::{ArenaId, ArenaPool, ArenaState};
+use crate::arena::{ArenaPool, ArenaState, Left, Searches, Tenure};
 use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
-use crate::lifetimes::last_work::LastWork;
 use crate::memory::address_map::AddressMap;
 use crate::policy::{Chosen, Traits};
-use crate::process::stream_identity::shown_raw;
 use crate::sync::{Arc, AtomicU64, Guard, Mutex, OnceLock, Ordering, Rank};
 use crate::types::{DeviceIndex, Stream};
 use crate::watch::history::HistoryTemplate;
@@ -40,9 +38,6 @@ const NUMBER: u64 = 0xffff;
 const TAKEN: u64 = 0x1_0000;
 /// A place whose stream was retired: the search goes on behind it.
 const LEFT: u64 = 1;
-
-/// What an arena held of a pool that is gone.
-pub(crate) type Left = (ArenaPool, Option<Arc<LastWork>>);
 
 /// Whom an arena serves.
 type Key = (PoolSlot, u64);
@@ -88,7 +83,7 @@ pub(crate) struct Directory {
     /// has locked that asks it whether it serves the stream.
     streams: Box<[StreamPlace; STREAM_TABLE]>,
     registry: Mutex<Registry>,
-    searches: Arc<[AtomicU64; 2]>,
+    searches: Searches,
 }
 
 fn new_chunk() -> Chunk {
@@ -188,19 +183,18 @@ impl Directory {
             // It stops being vacant in the moment in which it is found: nobody sees it as neither.
             let mut registry = self.registry.lock();
             registry.vacant.pop();
-            self.register(&mut registry, pool.slot, stream, state.id.number);
+            self.register(&mut registry, pool.slot, stream, state.tenure().number());
             return Ok(arena);
         }
         let mut registry = self.registry.lock();
         let number = u16::try_from(registry.count)
             .map_err(|_| AllocError::Limit("more than 65536 streams were used on one device"))?;
-        let id = ArenaId { device: self.device, number, stream };
         let template = &registry.template;
-        let (policy, map, searches) =
-            (template.policy.clone(), Arc::clone(&self.map), Arc::clone(&self.searches));
-        let mut state = ArenaState::new(id, pool.clone(), policy, map, searches);
-        state.ages = template.ages;
-        state.history.configure(&template.history, (shown_raw(stream.raw), pool.id), false);
+        let tenure = Tenure::new(self.device, number, stream, pool.clone(), template.policy.clone());
+        let owner = tenure.owner();
+        let mut state = ArenaState::new(tenure, Arc::clone(&self.map), Arc::clone(&self.searches));
+        state.heap_mut().count_ages(template.ages);
+        state.ledger_mut().history_mut().configure(&template.history, owner, false);
         let arena = Arc::new(Arena::new(state));
         let chunk = match number as usize / CHUNK {
             0 => &self.first,
@@ -219,15 +213,15 @@ impl Directory {
         let mut mine = Vec::new();
         for arena in self.of_pool(slot) {
             let state = arena.lock();
-            if !state.blocks.is_empty() {
+            if !state.layout().blocks().is_empty() {
                 return None;
             }
             mine.push(state);
         }
         let mut registry = self.registry.lock();
         for arena in &mine {
-            let (number, stream) = (arena.id.number, arena.id.stream);
-            if arena.retired.is_none() {
+            let (number, stream) = (arena.tenure().number(), arena.tenure().stream());
+            if arena.tenure().retired().is_none() {
                 self.unbind(&mut registry, slot, stream, number);
             }
             registry.vacant.push(number);
@@ -318,13 +312,18 @@ impl Directory {
     pub(crate) fn check(&self, arenas: &[Guard<'_, ArenaState>]) {
         let registry = self.registry.lock();
         for arena in arenas {
-            let (ArenaId { number, stream, .. }, slot) = (arena.id, arena.pool.slot);
+            let tenure = arena.tenure();
+            let (number, stream, slot) = (tenure.number(), tenure.stream(), tenure.pool().slot);
             if registry.vacant.contains(&number) {
-                assert!(arena.blocks.is_empty(), "an arena that serves nobody holds nothing");
+                assert!(arena.layout().blocks().is_empty(), "an arena that serves nobody holds nothing");
                 continue;
             }
             let serves = registry.by_stream.get(&key(slot, stream)) == Some(&number);
-            assert_eq!(serves, arena.retired.is_none(), "a stream has its arena until it is retired");
+            assert_eq!(
+                serves,
+                arena.tenure().retired().is_none(),
+                "a stream has its arena until it is retired"
+            );
             let waits = registry.retired.get(&slot).is_some_and(|line| line.contains(&number));
             assert_eq!(waits, !serves, "retired arenas wait to be adopted");
             let of_pool = registry.by_pool.get(&slot).is_some_and(|mine| mine.contains(&number));

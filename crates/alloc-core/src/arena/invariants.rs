@@ -1,13 +1,13 @@
 //! The invariants of an arena, walked from end to end. Panics name the rule that is broken.
 
-use crate::arena::ArenaState;
+use crate::arena::{ArenaState, Heap, Tenure};
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{Block, BlockId, State, Tier};
+use crate::memory::layout::Layout;
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::{Origin, Segment};
 use crate::types::DevicePtr;
-use crate::watch::counters::Count;
-use std::collections::BTreeSet;
+use crate::watch::counters::{Count, Counters};
 
 /// What an arena contributes to the device's sums.
 pub(crate) struct Sums {
@@ -21,11 +21,11 @@ pub(crate) struct Sums {
 pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
     let mut sums = Sums { fixed_bytes: 0, fixed_segments: 0, busy: false };
     let mut seen = 0;
-    for (id, segment) in arena.segments.iter() {
+    for (id, segment) in arena.layout().segments().iter() {
         let mut at = segment.base;
         let mut below = BlockId::NONE;
         let mut below_state = State::Vacant;
-        for (block_id, block) in arena.segment_blocks(id) {
+        for (block_id, block) in arena.layout().of_segment(id) {
             assert_eq!(block.addr, at, "blocks of a segment follow each other without gaps");
             assert_eq!(block.prev, below, "a block's lower link names the block below");
             assert_eq!(block.segment, id, "a block knows its segment");
@@ -46,7 +46,7 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
             );
             check_place(segment, block);
             assert_eq!(block.pending > 0, block.state == State::Pending, "pending blocks wait for events");
-            check_map(arena, map, block_id);
+            check_map(&arena.tenure, map, block_id, block);
             sums.busy |= block.state == State::Busy;
             at += block.size;
             below = block_id;
@@ -59,12 +59,12 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
             sums.fixed_segments += 1;
         }
     }
-    assert_eq!(seen, arena.blocks.len(), "every block is in a segment");
+    assert_eq!(seen, arena.layout().blocks().len(), "every block is in a segment");
     for tier in Tier::ALL {
-        check_tier(arena, tier);
-        check_counters(arena, tier);
+        arena.heap.check(tier);
+        check_counters(arena.ledger.counters(), arena.layout(), tier);
     }
-    arena.remembered.check(arena);
+    arena.heap.remembered().check(&arena.heap);
     sums
 }
 
@@ -80,11 +80,9 @@ fn check_place(segment: &Segment, block: &Block) {
     assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
 }
 
-fn check_map(arena: &ArenaState, map: &AddressMap, id: BlockId) {
-    let block = &arena.blocks[id];
+fn check_map(tenure: &Tenure, map: &AddressMap, id: BlockId, block: &Block) {
     let entry = map.get(DevicePtr(block.addr));
-    let mine =
-        entry.is_some_and(|at| at.block == id && at.arena == arena.id.number && at.device == arena.id.device);
+    let mine = entry == Some(tenure.location(id));
     if block.state == State::Busy {
         // Its memory may be back at the driver already, and handed out to another arena at the same address.
         assert!(!mine, "a block in transit is nobody's");
@@ -95,28 +93,13 @@ fn check_map(arena: &ArenaState, map: &AddressMap, id: BlockId) {
     }
 }
 
-fn check_tier(arena: &ArenaState, tier: Tier) {
-    arena.placement.placed().check(tier);
-    let of = |wanted: State| -> BTreeSet<BlockId> {
-        let matching = arena.blocks.iter().filter(|(_, b)| b.tier == tier && b.state == wanted);
-        matching.map(|(id, _)| id).collect()
-    };
-    let indexed: BTreeSet<BlockId> = arena.placement.placed().at_least(tier, 0).collect();
-    assert_eq!(indexed, of(State::Free), "the index holds exactly the free blocks of its tier");
-    let unmapped: BTreeSet<BlockId> = arena.unmapped[tier as usize].iter().map(|(_, id)| *id).collect();
-    assert_eq!(unmapped, of(State::Unmapped), "the unmapped list holds exactly the unmapped blocks");
-    for (addr, id) in &arena.unmapped[tier as usize] {
-        assert_eq!(arena.blocks[*id].addr, *addr, "and knows their addresses");
-    }
-}
-
-fn check_counters(arena: &ArenaState, tier: Tier) {
+fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
     let mut expected = [0i64; 7];
-    for (_, block) in arena.blocks.iter().filter(|(_, b)| b.tier == tier) {
+    for (_, block) in layout.blocks().iter().filter(|(_, b)| b.tier == tier) {
         let mut add = |count: Count, bytes: u64| {
             expected[count as usize] += i64::try_from(bytes).unwrap_or(i64::MAX);
         };
-        let growable = arena.segments[block.segment].is_growable();
+        let growable = layout.segments()[block.segment].is_growable();
         match block.state {
             State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep | State::Pending => {
                 if block.state.is_live() {
@@ -150,7 +133,7 @@ fn check_counters(arena: &ArenaState, tier: Tier) {
         Count::InactiveSplitBytes,
     ] {
         assert_eq!(
-            arena.counters.get(tier, count),
+            counters.get(tier, count),
             expected[count as usize],
             "{count:?} of the {} tier is what its blocks say",
             tier.name()
@@ -159,13 +142,13 @@ fn check_counters(arena: &ArenaState, tier: Tier) {
 }
 
 /// Blocks with memory lie on backed granules, unmapped ones on free granules, those that sleep on sleeping ones. Only while
-/// nothing is in transit.
-pub(crate) fn check_regions(arena: &ArenaState, regions: &Regions) {
-    for (id, segment) in arena.segments.iter() {
+/// nothing is in transit. Returns how much is mapped in a second place.
+pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
+    for (id, segment) in heap.layout().segments().iter() {
         let Origin::Growable { region, granule } = segment.origin else { continue };
         let Some(region) = regions.get(region) else { unreachable!("a growable segment has a region") };
         assert_eq!((region.base, region.bytes), (segment.base, segment.bytes), "region and segment agree");
-        for (_, block) in arena.segment_blocks(id) {
+        for (_, block) in heap.layout().of_segment(id) {
             let (low, high) = (block.addr - segment.base, block.end() - segment.base);
             let first = low / granule * granule;
             let bytes = high.next_multiple_of(granule) - first;
@@ -187,4 +170,5 @@ pub(crate) fn check_regions(arena: &ArenaState, regions: &Regions) {
             }
         }
     }
+    heap.remembered().check_shown(heap, regions)
 }

@@ -115,11 +115,11 @@ pub(crate) enum Holder {
 /// A device's private pools and scopes. The default pool is not among them.
 #[derive(Debug)]
 pub(crate) struct Pools {
-    pub(crate) records: BTreeMap<PoolId, Pool>,
+    records: BTreeMap<PoolId, Pool>,
     /// Their ids, by their places.
     by_slot: FxHashMap<PoolSlot, PoolId>,
     /// Open scopes, oldest first; copied when they change, so that filters run without a lock.
-    pub(crate) scopes: Arc<Vec<Scope>>,
+    scopes: Arc<Vec<Scope>>,
     next_slot: PoolSlot,
     /// The default pool's sleep tag.
     default_tag: Option<SleepTag>,
@@ -144,6 +144,21 @@ impl Default for Pools {
 }
 
 impl Pools {
+    /// All of them, by id.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&PoolId, &Pool)> {
+        self.records.iter()
+    }
+
+    /// Open scopes, oldest first.
+    pub(crate) fn scopes(&self) -> &Arc<Vec<Scope>> {
+        &self.scopes
+    }
+
+    /// The pool, if there is one.
+    pub(crate) fn find(&self, id: PoolId) -> Option<&Pool> {
+        self.records.get(&id)
+    }
+
     /// The pool, whether it is in use or not.
     pub(crate) fn get(&mut self, id: PoolId) -> Result<&mut Pool> {
         self.records.get_mut(&id).ok_or(AllocError::UnknownPool { pool: id })

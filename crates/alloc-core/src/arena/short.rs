@@ -2,19 +2,61 @@
 //!
 //! All of it depends on the policy, and is compiled for each [kind](Kind) of policy: which one an arena has is asked once.
 
-use super::kind::{Custom, Kind};
-use super::{ArenaState, FreeStep, signed};
+use super::ledger::{Splits, signed};
+use super::{ArenaState, FreeStep};
+use crate::arena::heap::kind::{Custom, Kind, OfKind};
 use crate::base::ids::PoolSlot;
-use crate::lifetimes::uses::Use;
-use crate::memory::address_map::AddressMap;
 use crate::memory::block::{Block, BlockId, NO_USES, SegmentId, State};
-use crate::policy::{GranulePolicy, Hooks, Placement, Placing, PytorchPolicy, Remembered, Request};
-use crate::sync::Ordering;
+use crate::policy::{GranulePolicy, Hooks, Placement, PytorchPolicy, Remembered, Request, granule};
 use crate::types::DevicePtr;
-use crate::watch::counters::Count;
-use crate::watch::history::Recorder;
-use smallvec::SmallVec;
 use std::marker::PhantomData;
+
+/// What a kind of policy does with an arena when it serves requests.
+trait Serving: Kind {
+    /// Takes the bytes at a [place](Hooks::place) out of the free ones. Returns the block, in no index.
+    fn take_at(state: &mut ArenaState, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId>;
+
+    /// Takes a block back whose segment the policy [lends](Hooks::lends), and that is free.
+    fn take_back(state: &mut ArenaState, id: BlockId);
+}
+
+impl Serving for PytorchPolicy {
+    #[inline(always)]
+    fn take_at(_: &mut ArenaState, _: SegmentId, _: u64, _: u64) -> Option<BlockId> {
+        None
+    }
+
+    #[inline(always)]
+    fn take_back(_: &mut ArenaState, _: BlockId) {}
+}
+
+impl Serving for GranulePolicy {
+    #[inline(always)]
+    fn take_at(state: &mut ArenaState, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
+        granule::take_at(state, segment, addr, size)
+    }
+
+    #[inline(always)]
+    fn take_back(state: &mut ArenaState, id: BlockId) {
+        granule::end_loan(state, id);
+    }
+}
+
+impl Serving for Custom {
+    fn take_at(state: &mut ArenaState, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
+        match state.heap.remembered() {
+            Remembered::Nothing(()) => None,
+            Remembered::Granule(_) => granule::take_at(state, segment, addr, size),
+        }
+    }
+
+    fn take_back(state: &mut ArenaState, id: BlockId) {
+        match state.heap.remembered() {
+            Remembered::Nothing(()) => {}
+            Remembered::Granule(_) => granule::end_loan(state, id),
+        }
+    }
+}
 
 /// An arena whose policy is of a kind.
 struct Short<'a, K> {
@@ -22,7 +64,7 @@ struct Short<'a, K> {
     kind: PhantomData<K>,
 }
 
-impl<'a, K: Kind> Short<'a, K> {
+impl<'a, K: Serving> Short<'a, K> {
     /// # Safety
     /// The arena's policy is of this kind.
     #[inline(always)]
@@ -31,29 +73,28 @@ impl<'a, K: Kind> Short<'a, K> {
     }
 
     #[inline(always)]
-    fn placed(placement: &mut Placement) -> &mut K::Placed {
+    fn heap(&mut self) -> OfKind<'_, K> {
         // SAFETY: the promise that [`new`](Self::new) was given.
-        unsafe { K::placed(placement) }
+        unsafe { OfKind::new(&mut self.state.heap) }
     }
 
     #[inline(always)]
-    fn memory(remembered: &mut Remembered) -> &mut K::Memory {
-        // SAFETY: as above.
-        unsafe { K::memory(remembered) }
+    fn block(&self, id: BlockId) -> &Block {
+        &self.state.heap.layout().blocks()[id]
     }
 
     #[inline(always)]
-    fn malloc(&mut self, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
-        let memory = Self::memory(&mut self.state.remembered);
-        if memory.parks() {
-            let size = Self::placed(&mut self.state.placement).request(bytes).size;
-            if let Some(id) = memory.take_parked(Some(size)) {
-                self.state.count_parked(id, -1);
+    fn malloc(&mut self, bytes: u64) -> Option<DevicePtr> {
+        let mut heap = self.heap();
+        if heap.memory().parks() {
+            let size = heap.request(bytes).size;
+            if let Some(id) = heap.memory().take_parked(Some(size)) {
+                self.count_parked(id, -1);
                 return Some(self.give(id, bytes));
             }
         }
         // SAFETY: this is of the kind.
-        unsafe { Self::malloc_from_index(self.state, map, bytes) }
+        unsafe { Self::malloc_from_index(self.state, bytes) }
     }
 
     /// Apart, and of the arena alone, so that a request that is served before keeps few registers.
@@ -61,18 +102,18 @@ impl<'a, K: Kind> Short<'a, K> {
     /// # Safety
     /// That of [`new`](Self::new).
     #[inline(never)]
-    unsafe fn malloc_from_index(state: &mut ArenaState, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
+    unsafe fn malloc_from_index(state: &mut ArenaState, bytes: u64) -> Option<DevicePtr> {
         // SAFETY: the caller's promise.
         let mut short = unsafe { Short::<K>::new(state) };
-        let request = Self::placed(&mut short.state.placement).request(bytes);
-        short.settle();
+        let request = short.heap().request(bytes);
+        short.join_parked();
         let block = short.find_remembered(&request)?;
-        Some(short.hand_out(map, block, &request))
+        Some(short.hand_out(block, &request))
     }
 
     #[inline(always)]
     fn find_remembered(&mut self, request: &Request) -> Option<BlockId> {
-        if Self::memory(&mut self.state.remembered).follows(request.size)
+        if self.heap().memory().follows(request.size)
             // SAFETY: this is of the kind.
             && let Some(found) = unsafe { Self::find_followed(self.state, request.size) }
         {
@@ -86,124 +127,119 @@ impl<'a, K: Kind> Short<'a, K> {
     #[inline(never)]
     unsafe fn find_followed(state: &mut ArenaState, size: u64) -> Option<BlockId> {
         // Searches are counted, or blocks are handed out whole.
-        if state.ages || state.pool.no_split {
+        if state.heap.counts_ages() || state.tenure.pool().no_split {
             return None;
         }
-        let (segment, addr) = Self::memory(&mut state.remembered).place(size)?;
+        // SAFETY: the caller's promise.
+        let (segment, addr) = unsafe { Short::<K>::new(state) }.heap().memory().place(size)?;
         K::take_at(state, segment, addr, size)
-    }
-
-    fn take_at(&mut self, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
-        K::take_at(self.state, segment, addr, size)
     }
 
     #[inline(always)]
     fn find(&mut self, request: &Request) -> Option<BlockId> {
-        let state = &*self.state;
-        if state.ages && state.pool.slot == PoolSlot::DEFAULT {
-            state.searches[request.tier as usize].fetch_add(1, Ordering::Relaxed);
+        if self.state.heap.counts_ages() && self.state.tenure.slot() == PoolSlot::DEFAULT {
+            self.state.heap.count_search(request.tier);
         }
-        self.find_again(request)
+        self.heap().find(request)
     }
 
     #[inline(always)]
-    fn find_again(&mut self, request: &Request) -> Option<BlockId> {
-        let state = &mut *self.state;
-        let found = Self::placed(&mut state.placement).take_fit(&state.blocks, &state.segments, request)?;
-        Self::memory(&mut state.remembered).removed(&state.blocks, found);
-        Some(found)
-    }
-
-    #[inline(always)]
-    fn splits(&mut self, block: u64, request: &Request) -> bool {
-        let state = &mut *self.state;
-        Self::placed(&mut state.placement).splits(block, request) && !state.pool.no_split
-    }
-
-    #[inline(always)]
-    fn hand_out(&mut self, map: &AddressMap, id: BlockId, request: &Request) -> DevicePtr {
-        let block = &self.state.blocks[id];
+    fn hand_out(&mut self, id: BlockId, request: &Request) -> DevicePtr {
+        let block = self.block(id);
         let (was_split, whole, tier, segment) = (block.is_split(), block.size, block.tier, block.segment);
-        let cuts = self.splits(whole, request) && self.state.blocks.may_cut();
+        let cuts = self.heap().splits(whole, request)
+            && !self.state.tenure.pool().no_split
+            && self.state.heap.layout().blocks().may_cut();
         if cuts {
-            self.cut_above(id, request.size, State::Free);
+            self.heap().cut_above(id, request.size, State::Free);
         }
-        if (cuts || was_split) && self.state.segments.is_fixed(segment) {
+        if (cuts || was_split) && self.state.heap.layout().segments().is_fixed(segment) {
             let change = match (cuts, was_split) {
                 (true, true) => (0, -signed(request.size)),
                 (true, false) => (1, signed(whole - request.size)),
                 (false, _) => (-1, -signed(whole)),
             };
-            self.state.change_splits(tier, change);
+            self.state.ledger.change_splits(tier, change);
         }
-        let ptr = self.give(id, request.requested);
-        map.insert(ptr, self.state.location(id));
+        self.hand_out_whole(id, request.requested)
+    }
+
+    #[inline(always)]
+    fn hand_out_whole(&mut self, id: BlockId, requested: u64) -> DevicePtr {
+        let ptr = self.give(id, requested);
+        self.state.map.insert(ptr, self.state.tenure.location(id));
         ptr
     }
 
+    /// Gives a block that is in no index to the program, as it is. The address map is the caller's business.
     #[inline(always)]
     fn give(&mut self, id: BlockId, requested: u64) -> DevicePtr {
-        let state = &mut *self.state;
-        let block = &mut state.blocks[id];
-        block.state = State::Allocated;
-        block.requested = requested;
-        let Block { addr, tier, size, .. } = *block;
-        Self::memory(&mut state.remembered).gave(block);
-        state.counters.give(tier, size, requested);
-        if size >= state.oversize {
-            state.counters.change(tier, Count::OversizeAllocations, 1);
-        }
-        if state.history.is_on() {
-            state.note(id, Recorder::allocated);
-        }
-        DevicePtr(addr)
+        let ArenaState { heap, ledger, .. } = &mut *self.state;
+        // SAFETY: this is of the kind.
+        let block = unsafe { OfKind::<K>::new(heap) }.give(id, requested);
+        ledger.gave(id, block);
+        DevicePtr(block.addr)
     }
 
     #[inline(always)]
-    fn free(&mut self, map: &AddressMap, id: BlockId) {
+    fn free(&mut self, id: BlockId) {
         // Ages of free blocks count from their free.
-        if !Self::memory(&mut self.state.remembered).parks() || self.state.ages {
-            return self.free_and_join(map, id);
+        if !self.heap().memory().parks() || self.state.heap.counts_ages() {
+            return self.free_and_join(id);
         }
-        self.settle();
-        let state = &mut *self.state;
-        state.take_back(id);
-        let block = &mut state.blocks[id];
-        block.state = State::Busy;
-        Self::memory(&mut state.remembered).park(block, id);
-        state.count_parked(id, 1);
+        self.join_parked();
+        self.take_back(id);
+        self.heap().park(id);
+        self.count_parked(id, 1);
     }
 
     #[inline(always)]
-    fn free_and_join(&mut self, map: &AddressMap, id: BlockId) {
+    fn free_and_join(&mut self, id: BlockId) {
         // Both neighbours are looked at first: their records are cache misses that can be waited for together.
-        let neighbours = self.state.free_neighbours(id);
-        map.remove(DevicePtr(self.state.blocks[id].addr));
-        self.state.take_back(id);
+        let neighbours = self.state.heap.layout().neighbours_in(State::Free, id);
+        self.state.map.remove(DevicePtr(self.block(id).addr));
+        self.take_back(id);
         self.join_freed(id, neighbours, (0, 0));
+    }
+
+    #[inline(always)]
+    fn take_back(&mut self, id: BlockId) {
+        let ArenaState { heap, ledger, .. } = &mut *self.state;
+        ledger.took_back(id, &mut heap.layout_mut().blocks_mut()[id]);
+    }
+
+    /// What is parked is free: in fixed segments it counts as what it is, a block beside others.
+    #[inline(always)]
+    fn count_parked(&mut self, id: BlockId, sign: i64) {
+        let block = self.block(id);
+        if self.state.heap.layout().segments().is_fixed(block.segment) && block.is_split() {
+            let (tier, bytes) = (block.tier, signed(block.size));
+            self.state.ledger.change_splits(tier, (sign, sign * bytes));
+        }
     }
 
     /// Joins what is parked with its neighbours.
     #[inline(always)]
-    fn settle(&mut self) {
-        if Self::memory(&mut self.state.remembered).has_parked() {
+    fn join_parked(&mut self) {
+        if self.heap().memory().has_parked() {
             // SAFETY: this is of the kind.
-            unsafe { Self::join_parked(self.state) };
+            unsafe { Self::join_what_is_parked(self.state) };
         }
     }
 
     /// # Safety
     /// That of [`new`](Self::new).
     #[inline(never)]
-    unsafe fn join_parked(state: &mut ArenaState) {
-        let Some(id) = Self::memory(&mut state.remembered).take_parked(None) else { return };
-        let neighbours = state.free_neighbours(id);
-        let Block { addr, size, segment, .. } = state.blocks[id];
-        state.map.remove(DevicePtr(addr));
-        let counts = state.segments.is_fixed(segment) && state.blocks[id].is_split();
-        let counted = if counts { (1, signed(size)) } else { (0, 0) };
+    unsafe fn join_what_is_parked(state: &mut ArenaState) {
         // SAFETY: the caller's promise.
-        unsafe { Short::<K>::new(state) }.join_freed(id, neighbours, counted);
+        let mut short = unsafe { Short::<K>::new(state) };
+        let Some(id) = short.heap().memory().take_parked(None) else { return };
+        let neighbours = short.state.heap.layout().neighbours_in(State::Free, id);
+        short.state.map.remove(DevicePtr(short.block(id).addr));
+        let Block { size, segment, .. } = *short.block(id);
+        let counts = short.state.heap.layout().segments().is_fixed(segment) && short.block(id).is_split();
+        let counted = if counts { (1, signed(size)) } else { (0, 0) };
+        short.join_freed(id, neighbours, counted);
     }
 
     /// Returns a block to the free ones, joining it with free neighbours. `counted` is what it counts as among inactive
@@ -213,87 +249,45 @@ impl<'a, K: Kind> Short<'a, K> {
         &mut self,
         mut id: BlockId,
         (below, above): (Option<BlockId>, Option<BlockId>),
-        counted: (i64, i64),
+        counted: Splits,
     ) {
-        let Block { requested, tier, segment, .. } = self.state.blocks[id];
-        if Self::memory(&mut self.state.remembered).lends(&self.state.segments, segment) {
+        let Block { requested, tier, segment, .. } = *self.block(id);
+        if self.heap().lends(segment) {
             return K::take_back(self.state, id);
         }
         let (mut blocks, mut bytes) = (-counted.0, -counted.1);
         if let Some(below) = below {
             blocks -= 1;
-            bytes -= signed(self.state.blocks[below].size);
-            self.take_from_index(below);
+            bytes -= signed(self.block(below).size);
+            self.heap().take_from_index(below);
+            let table = self.state.heap.layout_mut().blocks_mut();
             // The merged block is free: what it was last used for is the block's that was just freed.
-            self.state.blocks[below].requested = requested;
-            self.state.blocks.absorb_above(below, id);
+            table[below].requested = requested;
+            table.absorb_above(below, id);
             id = below;
         }
         if let Some(above) = above {
             blocks -= 1;
-            bytes -= signed(self.state.blocks[above].size);
-            self.take_from_index(above);
-            self.state.blocks.absorb_above(id, above);
+            bytes -= signed(self.block(above).size);
+            self.heap().take_from_index(above);
+            self.state.heap.layout_mut().blocks_mut().absorb_above(id, above);
         }
-        self.insert_free(id);
-        if self.state.segments.is_fixed(segment) {
-            let block = &self.state.blocks[id];
+        self.heap().insert_free(id);
+        if self.state.heap.layout().segments().is_fixed(segment) {
+            let block = self.block(id);
             if block.is_split() {
                 blocks += 1;
                 bytes += signed(block.size);
             }
-            self.state.change_splits(tier, (blocks, bytes));
+            self.state.ledger.change_splits(tier, (blocks, bytes));
         }
-    }
-
-    #[inline(always)]
-    fn insert_free(&mut self, id: BlockId) {
-        let state = &mut *self.state;
-        let block = &mut state.blocks[id];
-        block.state = State::Free;
-        if state.ages {
-            block.born = state.searches[block.tier as usize].load(Ordering::Relaxed);
-        }
-        Self::placed(&mut state.placement).insert(block, id);
-        Self::memory(&mut state.remembered).inserted(block, id);
-    }
-
-    #[inline(always)]
-    fn take_from_index(&mut self, id: BlockId) {
-        let state = &mut *self.state;
-        Self::placed(&mut state.placement).remove(&state.blocks[id], id);
-        Self::memory(&mut state.remembered).removed(&state.blocks, id);
-    }
-
-    #[inline(always)]
-    fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
-        let state = &mut *self.state;
-        let block = &mut state.blocks[id];
-        debug_assert!(size > 0 && size < block.size, "both parts keep something");
-        let upper = Block {
-            addr: block.addr + size,
-            size: block.size - size,
-            uses: NO_USES,
-            pending: 0,
-            state: State::Busy,
-            ..block.clone()
-        };
-        block.size = size;
-        let upper = state.blocks.add(upper);
-        state.blocks.link_above(id, upper);
-        match upper_state {
-            State::Free => self.insert_free(upper),
-            State::Unmapped => self.state.insert_unmapped(upper),
-            _ => self.state.blocks[upper].state = upper_state,
-        }
-        upper
     }
 }
 
 /// Does it for the kind of policy that an arena has.
 macro_rules! short {
     ($state:expr, $short:ident => $do:expr) => {
-        match $state.placement {
+        match $state.heap.placement() {
             Placement::Granule(_) => {
                 // SAFETY: it is of the kind that was just found.
                 let mut $short = unsafe { Short::<GranulePolicy>::new($state) };
@@ -314,43 +308,22 @@ macro_rules! short {
 }
 
 impl ArenaState {
-    /// What is parked is free: in fixed segments it counts as what it is, a block beside others.
-    #[inline(always)]
-    fn count_parked(&mut self, id: BlockId, sign: i64) {
-        let block = &self.blocks[id];
-        if self.segments.is_fixed(block.segment) && block.is_split() {
-            let (tier, bytes) = (block.tier, signed(block.size));
-            self.change_splits(tier, (sign, sign * bytes));
-        }
-    }
-
     /// The short way of a request: hands out a free block for `bytes`, if one serves them.
     #[inline(always)]
-    pub(crate) fn malloc(&mut self, map: &AddressMap, bytes: u64) -> Option<DevicePtr> {
-        short!(self, short => short.malloc(map, bytes))
+    pub(crate) fn malloc(&mut self, bytes: u64) -> Option<DevicePtr> {
+        short!(self, short => short.malloc(bytes))
     }
 
     /// The short way of a free: takes a block back that nobody uses besides its stream, and parks it where the
     /// policy wants that.
     #[inline(always)]
-    pub(crate) fn free_unused(&mut self, map: &AddressMap, id: BlockId) {
-        short!(self, short => short.free(map, id))
-    }
-
-    /// Takes a block back that others use, which it waits for.
-    pub(crate) fn free_and_wait(&mut self, map: &AddressMap, id: BlockId) -> SmallVec<[Use; 4]> {
-        map.remove(DevicePtr(self.blocks[id].addr));
-        self.suspend(id)
+    pub(crate) fn free_unused(&mut self, id: BlockId) {
+        short!(self, short => short.free(id))
     }
 
     /// Takes the block that serves `request` out of the free ones.
     pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
         short!(self, short => short.find(request))
-    }
-
-    /// [`find`](Self::find) that does not age the free blocks.
-    pub(crate) fn find_again(&mut self, request: &Request) -> Option<BlockId> {
-        short!(self, short => short.find_again(request))
     }
 
     /// [`find`](Self::find) that looks where the request was served before, first: at home, or in a view. The block, in no
@@ -362,69 +335,46 @@ impl ArenaState {
     /// Takes the `size` bytes at `addr` out of the free ones, where the policy remembers places. Returns the block, in no
     /// index; nothing is taken where some of them are not free, or the segment is not there any more.
     pub(crate) fn take_at(&mut self, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId> {
-        short!(self, short => short.take_at(segment, addr, size))
-    }
-
-    /// Whether a block of `block` bytes is cut for `request`.
-    pub(crate) fn splits(&mut self, block: u64, request: &Request) -> bool {
-        short!(self, short => short.splits(block, request))
+        Custom::take_at(self, segment, addr, size)
     }
 
     /// Hands out a block that is in no index, cutting it if the policy says so. Returns its address.
-    pub(crate) fn hand_out(&mut self, map: &AddressMap, id: BlockId, request: &Request) -> DevicePtr {
-        short!(self, short => short.hand_out(map, id, request))
+    pub(crate) fn hand_out(&mut self, id: BlockId, request: &Request) -> DevicePtr {
+        short!(self, short => short.hand_out(id, request))
     }
 
-    /// Gives a block that is in no index to the program, as it is. The address map is the caller's business.
-    pub(super) fn give(&mut self, id: BlockId, requested: u64) -> DevicePtr {
-        short!(self, short => short.give(id, requested))
+    /// Hands out a block that is in no index, as it is.
+    pub(crate) fn hand_out_whole(&mut self, id: BlockId, requested: u64) -> DevicePtr {
+        short!(self, short => short.hand_out_whole(id, requested))
     }
 
     /// Takes a block back from the program.
-    pub(crate) fn free(&mut self, map: &AddressMap, id: BlockId) -> FreeStep {
-        if self.blocks[id].uses != NO_USES {
-            return FreeStep::Wait(self.free_and_wait(map, id));
+    pub(crate) fn free(&mut self, id: BlockId) -> FreeStep {
+        if self.layout().blocks()[id].uses != NO_USES {
+            return FreeStep::Wait(self.free_and_wait(id));
         }
-        short!(self, short => short.free_and_join(map, id));
+        short!(self, short => short.free_and_join(id));
         FreeStep::Done
     }
 
     /// Joins what is parked with its neighbours.
     #[inline(always)]
-    pub(crate) fn settle(&mut self) {
-        short!(self, short => short.settle());
+    pub(crate) fn join_parked(&mut self) {
+        short!(self, short => short.join_parked());
     }
 
-    /// Returns a block to the free ones, joining it with free neighbours.
-    pub(super) fn rejoin(&mut self, id: BlockId) {
-        let neighbours = self.free_neighbours(id);
-        short!(self, short => short.join_freed(id, neighbours, (0, 0)));
-    }
-
-    /// Puts a block that is in no index among the free ones, as it is.
-    pub(crate) fn insert_free(&mut self, id: BlockId) {
-        short!(self, short => short.insert_free(id));
-    }
-
-    /// Takes a free block out of its index; its state is the caller's business.
-    pub(crate) fn take_from_index(&mut self, id: BlockId) {
-        short!(self, short => short.take_from_index(id));
-    }
-
-    /// Cuts a block after `size` bytes. The lower part keeps the record and the state; the upper part
-    /// gets `upper_state` and goes into the list of that state.
-    pub(crate) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
-        short!(self, short => short.cut_above(id, size, upper_state))
-    }
-
-    /// Takes back a block that nobody else uses; where it goes is the caller's business.
-    #[inline(always)]
-    pub(super) fn take_back(&mut self, id: BlockId) {
-        self.leave_program(id);
-        if self.history.is_on() {
-            self.note(id, Recorder::freed);
+    /// One of the events that a pending block waits for is complete.
+    pub(crate) fn event_done(&mut self, id: BlockId) {
+        let block = &mut self.heap.layout_mut().blocks_mut()[id];
+        debug_assert!(
+            block.state == State::Pending && block.pending > 0,
+            "queued events belong to pending blocks"
+        );
+        block.pending -= 1;
+        if block.pending == 0 {
+            self.ledger.released(id, block);
+            let neighbours = self.layout().neighbours_in(State::Free, id);
+            short!(self, short => short.join_freed(id, neighbours, (0, 0)));
         }
-        let Block { size, requested, tier, .. } = self.blocks[id];
-        self.counters.take_back(tier, size, requested);
     }
 }

@@ -12,7 +12,6 @@ use crate::lifetimes::pending::Waiting;
 use crate::memory::address_map::Location;
 use crate::memory::block::{Block, State};
 use crate::memory::region::Region;
-use crate::memory::segment::Segment;
 use crate::policy::Chosen;
 use crate::sync::{Arc, Guard, InTransit, Mutex, Rank, ThreadId, Transit, this_thread};
 use crate::types::{DevicePtr, Stream};
@@ -66,7 +65,7 @@ impl DerefMut for Attended<'_> {
 impl Drop for Attended<'_> {
     fn drop(&mut self) {
         let Some(mut state) = self.state.take() else { return };
-        let given_up = state.history.end_call();
+        let given_up = state.ledger_mut().history_mut().end_call();
         self.arenas.leave(state);
         self.arenas.site.foreign().end(given_up);
     }
@@ -111,7 +110,7 @@ impl Arenas {
     pub(super) fn reclaim_peaks(&self, slot: PoolSlot) {
         let mut peaks = self.peaks.lock();
         for arena in self.directory.of_pool(slot) {
-            peaks.reclaim(&mut arena.lock().counters);
+            peaks.reclaim(arena.lock().ledger_mut().counters_mut());
         }
     }
 
@@ -125,7 +124,7 @@ impl Arenas {
         let granted = peaks.take_granted().into_iter();
         for other in granted.filter(|other| *other != number).counted() {
             if let Some(arena) = self.directory.get(other) {
-                peaks.reclaim(&mut arena.lock_shortly().counters);
+                peaks.reclaim(arena.lock_shortly().ledger_mut().counters_mut());
             }
         }
         if self.raise_ceilings(&mut peaks, number) {
@@ -140,7 +139,8 @@ impl Arenas {
     fn raise_ceilings(&self, peaks: &mut Peaks, number: u16) -> bool {
         let Some(arena) = self.directory.get(number).filter(|_| peaks.has_reserve()) else { return false };
         let mut state = arena.lock_shortly();
-        let has_enough = !state.counters.crossed() || peaks.grant(&mut state.counters);
+        let has_enough =
+            !state.ledger().counters().crossed() || peaks.grant(state.ledger_mut().counters_mut());
         if has_enough {
             peaks.note_granted(number);
         }
@@ -154,9 +154,9 @@ impl Arenas {
         // Listed under the lock: an arena whose first request has returned has settled, so it is there.
         let all = self.directory.all();
         let mut arenas: SmallVec<[_; 4]> = all.iter().map(|arena| arena.lock()).collect();
-        if arenas.iter().any(|a| a.counters.crossed()) {
+        if arenas.iter().any(|a| a.ledger().counters().crossed()) {
             let mut counters: SmallVec<[&mut Counters; 4]> =
-                arenas.iter_mut().map(|a| &mut a.counters).collect();
+                arenas.iter_mut().map(|a| a.ledger_mut().counters_mut()).collect();
             peaks.settle(&mut counters);
         }
         work(&mut peaks, &mut arenas)
@@ -168,7 +168,7 @@ impl Arenas {
         let ages = policy.garbage_threshold(allowed).is_some();
         self.directory.with_template(|template| template.ages = ages);
         for arena in self.directory.all() {
-            arena.lock().ages = ages;
+            arena.lock().heap_mut().count_ages(ages);
         }
     }
 
@@ -176,10 +176,11 @@ impl Arenas {
     pub(super) fn diagnose(&self, ptr: DevicePtr, quarantined: bool) -> Option<Problem> {
         self.directory.all().into_iter().find_map(|arena| {
             let state = arena.lock();
-            let holds = |segment: &Segment| (segment.base..segment.base + segment.bytes).contains(&ptr.0);
-            let (id, segment) = state.segments.iter().find(|(_, segment)| holds(segment))?;
-            let (_, block) =
-                state.segment_blocks(id).find(|(_, block)| (block.addr..block.end()).contains(&ptr.0))?;
+            let (id, segment) = state.layout().segment_at(ptr.0)?;
+            let (_, block) = state
+                .layout()
+                .of_segment(id)
+                .find(|(_, block)| (block.addr..block.end()).contains(&ptr.0))?;
             Some(match block {
                 Block { addr, state: State::Pending, requested, .. } if *addr == ptr.0 => {
                     let requested = *requested;
@@ -211,7 +212,8 @@ impl Arenas {
 
     /// Bytes handed out or pending. Locks all arenas, one after the other.
     pub(super) fn in_use(&self) -> u64 {
-        let of = |arena: &Arc<Arena>| arena.lock().counters.both(Count::ActiveBytes).unsigned_abs();
+        let of =
+            |arena: &Arc<Arena>| arena.lock().ledger().counters().both(Count::ActiveBytes).unsigned_abs();
         self.directory.all().into_iter().map(of).sum()
     }
 
@@ -219,9 +221,7 @@ impl Arenas {
     pub(super) fn let_go(&self, block: Waiting, call: &Call<'_>) {
         if let Some(arena) = self.directory.get(block.arena) {
             let mut state = self.attend(arena, call);
-            // Its stream was given work for it since its free.
-            state.blocks[block.block].epoch = state.epochs.current();
-            state.event_done(block.block);
+            state.event_passed_on(block.block);
         }
     }
 
@@ -233,7 +233,7 @@ impl Arenas {
     /// The largest free block in bytes.
     pub(crate) fn largest_free_block(&self) -> u64 {
         self.with_all(|_, arenas| {
-            let blocks = arenas.iter().flat_map(|arena| arena.blocks.iter());
+            let blocks = arenas.iter().flat_map(|arena| arena.layout().blocks().iter());
             blocks.filter(|(_, block)| block.state == State::Free).map(|(_, b)| b.size).max().unwrap_or(0)
         })
     }
@@ -242,16 +242,16 @@ impl Arenas {
     /// `Some(None)` where the segment is growable, whose parts come and go.
     pub(crate) fn base_allocation(&self, ptr: DevicePtr, at: Location) -> Option<Option<(DevicePtr, u64)>> {
         let state = self.directory.get(at.arena)?.lock();
-        let block = state.live(ptr, at.block)?;
-        let segment = &state.segments[state.blocks[block].segment];
+        let block = state.layout().live(ptr, at.block)?;
+        let segment = &state.layout().segments()[block.segment];
         Some(segment.is_fixed().then_some((DevicePtr(segment.base), segment.bytes)))
     }
 
     /// Block size of the live block at `ptr`.
     pub(crate) fn block_size(&self, ptr: DevicePtr, at: Location) -> Option<u64> {
         let state = self.directory.get(at.arena)?.lock();
-        let block = state.live(ptr, at.block)?;
-        Some(state.blocks[block].size)
+        let block = state.layout().live(ptr, at.block)?;
+        Some(block.size)
     }
 
     /// Walks every structure and panics on the first that contradicts another.
@@ -270,29 +270,28 @@ impl Arenas {
                 busy |= sums.busy;
             }
             self.directory.check(arenas);
-            let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
+            let counters: Vec<&Counters> = arenas.iter().map(|a| a.ledger().counters()).collect();
             peaks.check(&counters);
             let state = self.holdings.lock();
-            state.accounts.check();
-            state.regions.check_exports();
+            state.accounts().check();
+            state.regions().check_exports();
             // Blocks that fall asleep or wake are not busy, while their granules are on their way.
-            busy |= state.regions.iter().any(Region::is_changing);
+            busy |= state.regions().iter().any(Region::is_changing);
             // An arena made since then may hold memory that was not added up.
             let all = self.directory.all().len() == arenas.len();
-            if all && !busy && state.accounts.is_at_rest() {
-                let backed: u64 = state.regions.iter().map(Region::backed_bytes).sum();
-                let reserved = state.accounts.reserved();
+            if all && !busy && state.accounts().is_at_rest() {
+                let backed: u64 = state.regions().iter().map(Region::backed_bytes).sum();
+                let reserved = state.accounts().reserved();
                 assert_eq!(fixed + backed, reserved, "reserved bytes are those of segments and granules");
-                let segments = state.counters.segment.all.current.unsigned_abs();
+                let segments = state.counters().segment.all.current.unsigned_abs();
                 assert_eq!(fixed_count, segments, "the segment count is the number of fixed segments");
                 let mut shown = 0;
                 for arena in arenas.iter() {
-                    crate::arena::invariants::check_regions(arena, &state.regions);
-                    shown += arena.remembered.check_shown(&**arena, &state.regions);
+                    shown += crate::arena::invariants::check_regions(arena.heap(), state.regions());
                 }
                 assert_eq!(
                     shown,
-                    state.regions.shown().len(),
+                    state.regions().shown().len(),
                     "the device knows what is mapped in views, and no more"
                 );
             }
@@ -302,8 +301,8 @@ impl Arenas {
     pub(super) fn refresh_no_split(&self, slot: PoolSlot, no_split: bool) {
         for arena in self.directory.of_pool(slot) {
             let mut state = arena.lock();
-            if state.pool.slot == slot {
-                state.pool.no_split = no_split;
+            if state.tenure().slot() == slot {
+                state.tenure_mut().set_no_split(no_split);
             }
         }
     }
@@ -315,7 +314,7 @@ impl Arenas {
         work: impl FnOnce(&[Guard<'_, ArenaState>]) -> R,
     ) -> R {
         let arenas: Vec<_> = self.directory.of_pool(slot).into_iter().map(|arena| arena.lock()).collect();
-        let mine: Vec<_> = arenas.into_iter().filter(|arena| arena.pool.slot == slot).collect();
+        let mine: Vec<_> = arenas.into_iter().filter(|arena| arena.tenure().slot() == slot).collect();
         work(&mine)
     }
 
@@ -325,7 +324,7 @@ impl Arenas {
         let arena = self.directory.hint(slot, stream)?;
         let state = arena.lock_shortly();
         // It may have been retired since, or be another stream's that looks alike to the table.
-        state.serves(slot, stream).then_some((arena, state))
+        state.tenure().serves(slot, stream).then_some((arena, state))
     }
 
     /// The arena of a stream in a pool: on first use that of the stream that retired first, of those that it can be
@@ -349,7 +348,7 @@ impl Arenas {
     /// Gives a retired arena to `stream`, whose later work is ordered after all that the retired stream was
     /// given. `false` where the driver refuses to order it.
     fn adopt(&self, arena: &Arena, stream: Stream) -> bool {
-        let Some(last) = arena.lock().retired.clone() else { return false };
+        let Some(last) = arena.lock().tenure().retired().cloned() else { return false };
         if let Err(error) = last.precede(stream) {
             self.site.backend().clear_error();
             tracing::warn!(%error, "a stream could not be ordered after a retired one; it begins with no memory");
@@ -358,7 +357,7 @@ impl Arenas {
         let mut state = arena.lock();
         // `last` outlives the lock, so the event is not destroyed under it.
         state.adopt(stream);
-        self.directory.adopted(state.pool.slot, stream, state.id.number);
+        self.directory.adopted(state.tenure().slot(), stream, state.tenure().number());
         drop(state);
         true
     }
@@ -369,21 +368,21 @@ impl Arenas {
     }
 
     pub(super) fn attended<'a>(&'a self, mut state: Guard<'a, ArenaState>, call: &Call<'_>) -> Attended<'a> {
-        state.history.begin_call(call.context());
+        state.ledger_mut().history_mut().begin_call(call.context());
         Attended { arenas: self, state: Some(state) }
     }
 
     /// Where the live block at `ptr` was allocated, if that was recorded.
     pub(crate) fn context_of(&self, ptr: DevicePtr, location: Location) -> Option<Context> {
         let state = self.directory.get(location.arena)?.lock();
-        let block = state.live(ptr, location.block)?;
-        state.history.of_block(block).cloned()
+        state.layout().live(ptr, location.block)?;
+        state.ledger().history().of_block(location.block).cloned()
     }
 
     /// Unlocks an arena; settles the peaks before the call returns if it crossed a ceiling.
     #[inline]
     pub(super) fn leave(&self, state: Guard<'_, ArenaState>) {
-        let crossed = state.counters.crossed().then(|| state.id.number);
+        let crossed = state.ledger().counters().crossed().then(|| state.tenure().number());
         drop(state);
         if let Some(number) = crossed {
             self.settle_peaks(number);
@@ -402,18 +401,22 @@ impl Arenas {
     /// See [`CachingAllocator::set_owned`](crate::CachingAllocator).
     pub(crate) fn set_owned(&self, ptr: DevicePtr, location: Location, owned: bool) -> bool {
         let Some(arena) = self.directory.get(location.arena) else { return false };
-        arena.lock_shortly().set_owned(ptr, location.block, owned)
+        arena.lock_shortly().heap_mut().layout_mut().set_owned(ptr, location.block, owned)
     }
 
     /// Whether a value has the live block at `ptr`.
     pub(crate) fn is_owned(&self, ptr: DevicePtr, location: Location) -> bool {
-        self.directory.get(location.arena).is_some_and(|arena| arena.lock().is_owned(ptr, location.block))
+        let is_owned = |arena: &Arc<Arena>| {
+            let state = arena.lock();
+            state.layout().live(ptr, location.block).is_some_and(|block| block.state.is_owned())
+        };
+        self.directory.get(location.arena).is_some_and(is_owned)
     }
 
     /// Whether the block at `ptr` is in the program's hands, and if so, whether it sleeps.
     pub(crate) fn sleeps(&self, ptr: DevicePtr, location: Location) -> Option<bool> {
         let state = self.directory.get(location.arena)?.lock();
-        let block = state.live(ptr, location.block)?;
-        Some(state.blocks[block].state.is_asleep())
+        let block = state.layout().live(ptr, location.block)?;
+        Some(block.state.is_asleep())
     }
 }

@@ -34,7 +34,7 @@ impl Crossings {
 
     pub(crate) fn add_observer(&self, observer: BudgetObserver) {
         self.observers.lock().push(observer);
-        self.holdings.lock().accounts.is_observed = true;
+        self.holdings.lock().accounts_mut().observe();
         self.holdings.use_budgets();
     }
 
@@ -59,8 +59,8 @@ impl Crossings {
         }
         let events: Vec<BudgetEvent> = {
             let mut state = self.holdings.lock();
-            let crossings = state.accounts.take_crossings();
-            crossings.iter().filter_map(|crossing| self.event(&state.accounts, crossing)).collect()
+            let crossings = state.accounts_mut().take_crossings();
+            crossings.iter().filter_map(|crossing| self.event(state.accounts(), crossing)).collect()
         };
         if events.is_empty() {
             return;
@@ -78,12 +78,12 @@ impl Crossings {
         let device = self.site.device();
         let Crossing { owner, pool, held, wanted, soft } = *crossing;
         let (owner, hard) = match owner {
-            Owner::Device => (BudgetOwner::Device, accounts.allowed()),
+            Owner::Device => (BudgetOwner::Device, accounts.ceilings().allowed()),
             Owner::Pool(pool) => (BudgetOwner::Pool(pool), accounts.limit_of(pool)),
             Owner::Tenant(number) => {
-                let tenant = accounts.tenants.records.get(&number)?;
+                let tenant = accounts.tenants().get(number)?;
                 let id = TenantId { device, number };
-                (BudgetOwner::Tenant { id, name: Arc::clone(&tenant.name) }, tenant.marks.hard)
+                (BudgetOwner::Tenant { id, name: Arc::clone(tenant.name()) }, tenant.marks().hard)
             }
         };
         Some(BudgetEvent { device, owner, pool, held, wanted, soft, hard })

@@ -19,8 +19,8 @@ use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Waiting;
 use crate::lifetimes::uses::{Use, User};
 use crate::memory::address_map::Location;
-use crate::memory::block::{BlockId, Tier};
-use crate::memory::segment::Origin;
+use crate::memory::block::{Block, Tier};
+use crate::memory::segment::{Origin, Segment};
 use crate::policy::{Holding, Request};
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Kind};
@@ -53,13 +53,10 @@ struct Returned {
 }
 
 /// The whole granules of a growable segment that lie in a block.
-fn whole_granules(state: &ArenaState, id: BlockId) -> Option<(DevicePtr, u64)> {
-    let block = &state.blocks[id];
-    let segment = &state.segments[block.segment];
+fn whole_granules(segment: &Segment, block: &Block) -> Option<(DevicePtr, u64)> {
     let Origin::Growable { granule, .. } = segment.origin else { return None };
-    let low = (block.addr - segment.base).next_multiple_of(granule) + segment.base;
-    let high = (block.end() - segment.base) / granule * granule + segment.base;
-    (low < high).then(|| (DevicePtr(low), high - low))
+    let whole = segment.within(granule, block.addr..block.end());
+    (!whole.is_empty()).then(|| (DevicePtr(whole.start), whole.end - whole.start))
 }
 
 impl Hardened {
@@ -97,9 +94,9 @@ impl Hardened {
     /// The request that is made of an arena for `bytes`: with room for a canary, and, where memory can be protected, with
     /// granules of its own.
     pub(super) fn request(&self, state: &ArenaState, bytes: u64) -> Request {
-        let mut request = Request { requested: bytes, ..state.policy.request(bytes + MARGIN) };
-        if let (Tier::Large, true, Some(minimum)) = (request.tier, state.grows(), self.site.unit()) {
-            request.size = request.size.next_multiple_of(state.policy.granule(
+        let mut request = Request { requested: bytes, ..state.tenure().policy().request(bytes + MARGIN) };
+        if let (Tier::Large, true, Some(minimum)) = (request.tier, state.tenure().grows(), self.site.unit()) {
+            request.size = request.size.next_multiple_of(state.tenure().policy().granule(
                 Tier::Small,
                 minimum,
                 &Holding::default(),
@@ -113,8 +110,8 @@ impl Hardened {
     pub(super) fn arm(&self, ptr: DevicePtr, requested: u64, stream: Stream, call: &Call<'_>) {
         let found = self.site.map().get(ptr).and_then(|at| {
             let state = self.arenas.directory().get(at.arena)?.lock();
-            let block = state.handed_out(ptr, at.block)?;
-            Some((state.blocks[block].size, state.pool.slot))
+            let block = state.layout().handed_out(ptr, at.block)?;
+            Some((block.size, state.tenure().slot()))
         });
         let Some((size, slot)) = found else { return };
         let mut canary = (size - requested).min(CANARY_BYTES);
@@ -147,18 +144,18 @@ impl Hardened {
         let _blocks = self.arenas.in_transit();
         let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
         let mut state = self.arenas.attend(arena, call);
-        let Some(id) = state.handed_out(ptr, location.block) else { return false };
-        let block = &state.blocks[id];
+        let id = location.block;
+        let Some(block) = state.layout().handed_out(ptr, id) else { return false };
         let returned = Returned {
             block: Waiting { arena: location.arena, block: id },
-            own: state.retired.is_none().then_some(state.id.stream),
-            slot: state.pool.slot,
+            own: state.tenure().live_stream(),
+            slot: state.tenure().slot(),
             ptr,
             bytes: block.size,
             requested: block.requested,
-            granules: whole_granules(&state, id),
+            granules: whole_granules(state.layout().segment_of(id), block),
         };
-        let uses = state.free_and_hold(self.site.map(), id);
+        let uses = state.free_and_hold(id);
         let _named = self.lifetimes.name(&uses);
         let _own = returned.own.map(|own| self.lifetimes.name_stream(own));
         drop(state);

@@ -3,12 +3,12 @@
 pub(super) mod observation;
 
 use super::arenas::Arenas;
+use super::holdings::Holdings;
 use super::holdings::recording::Recording;
-use super::holdings::{DeviceState, Holdings};
 use super::site::Site;
 use crate::arena::ArenaState;
 use crate::error::Result;
-use crate::lifetimes::call::{Call, Relaxed};
+use crate::lifetimes::call::Call;
 use crate::memory::address_map::Location;
 use crate::process::attention::Reason;
 use crate::process::foreign::{Calls, Gathered, Kind};
@@ -52,12 +52,13 @@ pub(super) struct Gathering {
 
 /// Notes what the program has from an arena whose calls are noted from now on.
 fn note_live(arena: &ArenaState) {
-    let mut live: Vec<_> = arena.blocks.iter().filter(|(_, block)| block.state.is_live()).collect();
+    let mut live: Vec<_> =
+        arena.layout().blocks().iter().filter(|(_, block)| block.state.is_live()).collect();
     live.sort_unstable_by_key(|(_, block)| block.addr);
     for (_, block) in live {
-        arena.history.found(block.addr, block.requested);
-        for stream in arena.uses.iter(block.uses).filter_map(|used| used.user.live()) {
-            arena.history.used(block.addr, stream);
+        arena.ledger().history().found(block.addr, block.requested);
+        for stream in arena.uses().iter(block.uses).filter_map(|used| used.user.live()) {
+            arena.ledger().history().used(block.addr, stream);
         }
     }
 }
@@ -86,7 +87,7 @@ impl History {
     /// The newest entries about the memory at `ptr`, oldest first, with their frames. Hold no lock: frames are looked up
     /// by foreign code.
     pub(crate) fn history_of(&self, ptr: DevicePtr, calls: &Calls<'_>) -> Vec<TraceEntry> {
-        let Some(recording) = self.holdings.lock().recording.clone() else { return Vec::new() };
+        let Some(recording) = self.holdings.lock().recording().cloned() else { return Vec::new() };
         let mut labelling = Labelling::default();
         let mut found: Vec<Found> = Vec::new();
         let mut collect = |recorder: &Recorder| {
@@ -104,9 +105,9 @@ impl History {
             }
         };
         for arena in self.arenas.directory().all() {
-            collect(&arena.lock().history);
+            collect(arena.lock().ledger().history());
         }
-        collect(&self.holdings.lock().history);
+        collect(self.holdings.lock().history());
         found.sort_unstable_by_key(|(sequence, ..)| *sequence);
         let newest = found.split_off(found.len().saturating_sub(ENTRIES));
         let with_frames = |(_, mut entry, context): Found| {
@@ -131,8 +132,9 @@ impl History {
     fn look_at_history<T>(&self, figure: impl FnOnce(&Recording, usize) -> T) -> Option<T> {
         self.arenas.with_all(|_, arenas| {
             let device = self.holdings.lock();
-            let held = arenas.iter().map(|arena| arena.history.len()).sum::<usize>() + device.history.len();
-            device.recording.as_ref().map(|recording| figure(recording, held))
+            let held = arenas.iter().map(|arena| arena.ledger().history().len()).sum::<usize>()
+                + device.history().len();
+            device.recording().map(|recording| figure(recording, held))
         })
     }
 
@@ -140,14 +142,14 @@ impl History {
     /// `traces` depends on the blocks alone.
     pub(crate) fn observe(&self, only: Option<PoolId>, traces: bool) -> Observation {
         let raw = self.arenas.with_all(|_, arenas| {
-            let mine = arenas.iter().filter(|arena| only.is_none_or(|pool| arena.pool.id == pool));
+            let mine = arenas.iter().filter(|arena| only.is_none_or(|pool| arena.tenure().pool().id == pool));
             let mut raw = Raw {
                 segments: mine.flat_map(|arena| segments(self.site.device(), arena)).collect(),
                 ..Raw::default()
             };
             let mut device = self.holdings.lock();
-            let Some(recording) = device.recording.clone() else { return raw };
-            let recorders = || arenas.iter().map(|arena| &arena.history).chain([&device.history]);
+            let Some(recording) = device.recording().cloned() else { return raw };
+            let recorders = || arenas.iter().map(|arena| arena.ledger().history()).chain([device.history()]);
             let held = recorders().map(Recorder::len).sum();
             raw.status = recording.status(held);
             if traces {
@@ -161,9 +163,9 @@ impl History {
                 }
             }
             raw.recording = Some(recording);
-            let active: i64 = arenas.iter().map(|a| a.counters.both(Count::ActiveBytes)).sum();
+            let active: i64 = arenas.iter().map(|a| a.ledger().counters().both(Count::ActiveBytes)).sum();
             let details = Details { pool: only, ..Details::default() };
-            device.history.record_with(Action::Snapshot, 0, active.unsigned_abs(), details);
+            device.history_mut().record_with(Action::Snapshot, 0, active.unsigned_abs(), details);
             raw
         });
         self.tell_trackers();
@@ -184,7 +186,7 @@ impl History {
             gathering.gathered = on && (gathering.gathered || gathers);
             std::mem::replace(&mut gathering.recorder, recorder)
         };
-        let stamps = self.holdings.lock().recording.as_ref().map(|recording| Arc::clone(&recording.stamps));
+        let stamps = self.holdings.lock().recording().map(|recording| Arc::clone(&recording.stamps));
         let stamps = stamps.filter(|stamps| stamps.is_deterministic() == options.deterministic);
         // A smaller limit drops nothing that is there: only clearing does.
         let kept = if on && !options.clear && stamps.is_some() { self.kept() } else { 0 };
@@ -221,35 +223,37 @@ impl History {
             let mut trash = Vec::new();
             let mut missed = 0;
             for arena in arenas.iter_mut() {
-                if !arena.history.records_with(&template.stamps) {
-                    missed += arena.counters.handed_out_in_all();
+                if !arena.ledger().history().records_with(&template.stamps) {
+                    missed += arena.ledger().counters().handed_out_in_all();
                 }
-                let owner = arena.owner();
-                let goes_on = template.calls.as_ref().is_none_or(|log| arena.history.is_logged_to(log));
-                trash.extend(arena.history.configure(&template, owner, clear));
+                let owner = arena.tenure().owner();
+                let goes_on =
+                    template.calls.as_ref().is_none_or(|log| arena.ledger().history().is_logged_to(log));
+                trash.extend(arena.ledger_mut().history_mut().configure(&template, owner, clear));
                 if !goes_on {
                     note_live(arena);
                 }
                 if template.max_entries == 0 {
-                    trash.extend(arena.segments.take_contexts());
+                    trash.extend(arena.heap_mut().layout_mut().take_contexts());
                 }
             }
             if let Some(calls) = &template.calls {
                 calls.begin();
             }
             let mut state = self.holdings.lock();
-            let DeviceState { history, recording, .. } = &mut *state;
-            trash.extend(history.configure(&template, (0, PoolId::DEFAULT), clear));
-            let before = recording.take().filter(|before| Arc::ptr_eq(&before.stamps, &template.stamps));
+            trash.extend(state.history_mut().configure(&template, (0, PoolId::DEFAULT), clear));
+            let before = state.recording();
+            let before = before.filter(|before| Arc::ptr_eq(&before.stamps, &template.stamps));
             let (missed, cleared, skipped) =
                 before.map_or((missed, 0, false), |before| (before.missed, before.cleared, before.skipped));
-            *recording = (template.max_entries > 0).then(|| Recording {
+            let recording = (template.max_entries > 0).then(|| Recording {
                 max_entries: template.max_entries,
                 missed,
                 cleared: if clear { template.stamps.made() } else { cleared },
                 skipped: skipped || template.skip != 0,
                 stamps: template.stamps,
             });
+            state.set_recording(recording);
             trash
         });
         if !attentive {
@@ -260,7 +264,7 @@ impl History {
 
     /// What a record made now would have for its time; none where history is off.
     pub(crate) fn time(&self) -> Option<i64> {
-        self.holdings.lock().recording.as_ref().map(|recording| recording.stamps.now_us())
+        self.holdings.lock().recording().map(|recording| recording.stamps.now_us())
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.
@@ -346,10 +350,8 @@ impl History {
     pub(super) fn begin_call(&self, stream: Option<Stream>, level: RecordContext) -> Result<Call<'_>> {
         let context = self.context(level, &self.site.calls());
         let mut call = Call { context, ..Call::PLAIN };
-        if self.site.attention().has(Reason::CAPTURE)
-            && let Ok(capture) = self.site.backend().capture()
-        {
-            call.relaxed = Some(Relaxed::enter(capture)?);
+        if let Some(relaxed) = self.site.relaxed()? {
+            call.relaxed = Some(relaxed);
             call.capturing = match stream {
                 Some(stream) => self.site.capture_id(stream)?.is_some(),
                 None => false,
@@ -360,9 +362,7 @@ impl History {
 
     /// [`begin_call`](Self::begin_call) for calls that never fail.
     pub(super) fn begin_free<'a>(&'a self, level: RecordContext, calls: &Calls<'a>) -> Call<'a> {
-        let capture =
-            self.site.backend().capture().ok().filter(|_| self.site.attention().has(Reason::CAPTURE));
-        let relaxed = capture.and_then(|capture| Relaxed::enter(capture).ok());
+        let relaxed = self.site.relaxed().ok().flatten();
         Call { context: self.context(level, calls), relaxed, ..Call::PLAIN }
     }
 
@@ -376,9 +376,9 @@ impl History {
         let call = self.begin_free(RecordContext::Alloc, &calls);
         let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
         let mut state = self.arenas.attend(arena, &call);
-        let Some(block) = state.live(ptr, location.block) else { return false };
-        let (addr, requested) = (state.blocks[block].addr, state.blocks[block].requested);
-        state.history.annotate(addr, requested, text);
+        let Some(block) = state.layout().live(ptr, location.block) else { return false };
+        let (addr, requested) = (block.addr, block.requested);
+        state.ledger_mut().history_mut().annotate(addr, requested, text);
         drop(state);
         drop(call);
         self.outbox.deliver(&calls);

@@ -2,6 +2,7 @@
 //! driver is asked.
 
 pub(super) mod accounts;
+pub(super) mod ceilings;
 pub(super) mod counters;
 pub(super) mod guarantees;
 pub(super) mod recording;
@@ -27,20 +28,20 @@ use smallvec::SmallVec;
 /// The state under the device's lock.
 #[derive(Debug)]
 pub(super) struct DeviceState {
-    pub(super) settings: Settings,
+    settings: Settings,
     /// What is held, by pool, and what may be.
-    pub(super) accounts: Accounts,
-    pub(super) regions: Regions,
+    accounts: Accounts,
+    regions: Regions,
     /// Other devices that reach its memory.
-    pub(super) peers: SmallVec<[DeviceIndex; 4]>,
-    pub(super) counters: DeviceCounters,
+    peers: SmallVec<[DeviceIndex; 4]>,
+    counters: DeviceCounters,
     next_registration: u32,
-    pub(super) max_split_size: i64,
+    max_split_size: i64,
     /// Reserve classes by stream handle.
     reserve_classes: FxHashMap<u64, String>,
-    pub(super) history: Recorder,
+    history: Recorder,
     /// How history is recorded; `None` while it is off.
-    pub(super) recording: Option<Recording>,
+    recording: Option<Recording>,
 }
 
 impl DeviceState {
@@ -57,6 +58,90 @@ impl DeviceState {
             history: Recorder::default(),
             recording: None,
         }
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub(super) fn set_settings(&mut self, settings: Settings) {
+        self.settings = settings;
+    }
+
+    /// What is held, by pool, and what may be.
+    pub(super) fn accounts(&self) -> &Accounts {
+        &self.accounts
+    }
+
+    pub(super) fn accounts_mut(&mut self) -> &mut Accounts {
+        &mut self.accounts
+    }
+
+    /// Reserved addresses, and what is behind them.
+    pub(super) fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    pub(super) fn regions_mut(&mut self) -> &mut Regions {
+        &mut self.regions
+    }
+
+    pub(super) fn counters(&self) -> &DeviceCounters {
+        &self.counters
+    }
+
+    pub(super) fn counters_mut(&mut self) -> &mut DeviceCounters {
+        &mut self.counters
+    }
+
+    /// What the device itself records.
+    pub(super) fn history(&self) -> &Recorder {
+        &self.history
+    }
+
+    pub(super) fn history_mut(&mut self) -> &mut Recorder {
+        &mut self.history
+    }
+
+    /// How history is recorded; `None` while it is off.
+    pub(super) fn recording(&self) -> Option<&Recording> {
+        self.recording.as_ref()
+    }
+
+    pub(super) fn set_recording(&mut self, recording: Option<Recording>) {
+        self.recording = recording;
+    }
+
+    /// What the settings said at first, as PyTorch shows it.
+    pub(super) fn max_split_size(&self) -> i64 {
+        self.max_split_size
+    }
+
+    /// Another device reaches its memory.
+    pub(super) fn add_peer(&mut self, peer: DeviceIndex) {
+        self.peers.push(peer);
+    }
+
+    pub(super) fn remove_peer(&mut self, peer: DeviceIndex) {
+        self.peers.retain(|known| *known != peer);
+    }
+
+    /// The driver gave memory for a pool.
+    pub(super) fn take(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
+        self.accounts.take(pool, tier, bytes);
+        self.counters.device_alloc += 1;
+    }
+
+    /// The driver took memory of a pool back.
+    pub(super) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
+        self.accounts.give_back(pool, tier, bytes);
+        self.counters.device_free += 1;
+    }
+
+    /// The driver mapped granules in another place.
+    pub(super) fn count_moved(&mut self, granules: usize) {
+        self.counters.device_alloc += 1;
+        self.counters.granules_moved += i64::try_from(granules).unwrap_or(i64::MAX);
     }
 
     /// The number of a new segment: they count in the order in which they come.
@@ -179,7 +264,7 @@ impl Holdings {
     /// A request of the pool is refused.
     pub(super) fn note_refusal(&self, pool: PoolId) {
         if let Some(tenant) = self.state.lock().accounts.tenant_of_mut(pool) {
-            tenant.refusals += 1;
+            tenant.note_refusal();
         }
     }
 
@@ -189,7 +274,7 @@ impl Holdings {
         let mut state = self.state.lock();
         let accounts = &state.accounts;
         let wanted = accounts.held().saturating_add(asked.bytes);
-        let refused = accounts.allowed().is_some_and(|allowed| wanted > allowed);
+        let refused = accounts.ceilings().allowed().is_some_and(|allowed| wanted > allowed);
         if refused
             || accounts.is_over_hard(asked.exact)
             || accounts.budget_refusal(pool, asked.exact).is_some()
@@ -206,7 +291,10 @@ impl Holdings {
     /// Applies the limits to the `bytes` that are to be taken for memory that wakes. They count as held from then on.
     pub(super) fn admit_waking(&self, pool: PoolId, bytes: u64) -> bool {
         let accounts = &mut self.state.lock().accounts;
-        let over = accounts.allowed().is_some_and(|allowed| accounts.held().saturating_add(bytes) > allowed);
+        let over = accounts
+            .ceilings()
+            .allowed()
+            .is_some_and(|allowed| accounts.held().saturating_add(bytes) > allowed);
         let admitted = !over && accounts.budget_refusal(pool, bytes).is_none();
         if admitted {
             accounts.intend(pool, bytes);
@@ -227,7 +315,10 @@ impl Holdings {
     /// Whether `request` would take the device over its soft limit.
     pub(super) fn is_over_soft_limit(&self, request: &Request) -> bool {
         let accounts = &self.state.lock().accounts;
-        accounts.soft.is_some_and(|soft| accounts.held().saturating_add(request.segment_bytes) > soft)
+        accounts
+            .ceilings()
+            .soft
+            .is_some_and(|soft| accounts.held().saturating_add(request.segment_bytes) > soft)
     }
 
     /// The share of the device's memory that may be held; 1 when unlimited.
@@ -236,6 +327,7 @@ impl Holdings {
         self.state
             .lock()
             .accounts
+            .ceilings()
             .fraction
             .map_or(1.0, |allowed| allowed as f64 / self.site.total_memory() as f64)
     }
@@ -243,8 +335,7 @@ impl Holdings {
     /// Whether the tenants' guarantees can be kept under new settings.
     pub(crate) fn keeps_guarantees(&self, settings: &Settings) -> Result<()> {
         let accounts = &self.state.lock().accounts;
-        let limit = settings.memory_limit.map(|limit| limit.bytes(self.site.total_memory()));
-        accounts.keeps_guarantees(accounts.fraction, limit)
+        accounts.guarantees().are_kept_under(&accounts.ceilings().with_limits(settings))
     }
 
     /// The device and those that reach its memory.
@@ -268,8 +359,7 @@ impl Holdings {
     pub(super) fn note_spill(&self, pool: PoolId, freed: u64) {
         let mut state = self.state.lock();
         if let Some(tenant) = state.accounts.tenant_of_mut(pool) {
-            tenant.spills += u64::from(freed > 0);
-            tenant.spilled_bytes = tenant.spilled_bytes.saturating_add(freed);
+            tenant.note_spill(freed);
         }
     }
 
@@ -282,12 +372,11 @@ impl Holdings {
 
     /// A fixed segment went back to the device.
     pub(super) fn give_segment_back(&self, pool: PoolId, tier: Tier, bytes: u64, oversize: bool) {
-        let DeviceState { accounts, counters, .. } = &mut *self.state.lock();
-        accounts.give_back(pool, tier, bytes);
-        counters.segment.decrease(tier, 1);
-        counters.device_free += 1;
+        let mut state = self.state.lock();
+        state.give_back(pool, tier, bytes);
+        state.counters.segment.decrease(tier, 1);
         if oversize {
-            counters.oversize_segments.decrease(1);
+            state.counters.oversize_segments.decrease(1);
         }
     }
 

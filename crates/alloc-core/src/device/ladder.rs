@@ -4,46 +4,30 @@ mod explain;
 pub(super) mod reclaim;
 
 use super::Base;
-use super::arenas::Arenas;
-use super::crossings::Crossings;
-use super::hardened::Hardened;
-use super::history::History;
-use super::holdings::Holdings;
-use super::lifetimes::Lifetimes;
-use super::pools::{Flush, PrivatePools};
+use super::pools::Flush;
 use super::provider::Provider;
 use super::release::Release;
-use super::site::Site;
-use crate::arena::ArenaState;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::layout::Layout;
 use crate::policy::{self, Chosen, Request, Rung, Situation, choose};
 use crate::process::attention::Reason;
 use crate::sync::{Arc, Mark, Mutex, Rank, Turns, this_thread};
 use crate::types::DevicePtr;
 use crate::watch::counters::Count;
-use crate::watch::observers::Observers;
 use crate::watch::snapshot::Action;
 use explain::Explainer;
 use reclaim::Reclaim;
 
 /// The remedies for a miss.
 pub(super) struct Ladder {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    history: Arc<History>,
-    pools: Arc<PrivatePools>,
-    lifetimes: Arc<Lifetimes>,
-    hardened: Arc<Hardened>,
-    crossings: Arc<Crossings>,
+    base: Base,
     provider: Arc<Provider>,
     release: Arc<Release>,
     reclaim: Arc<Reclaim>,
     explainer: Explainer,
-    observers: Arc<Observers>,
     /// Who takes memory for an arena.
     growing: Turns,
     last_resort: Mutex<()>,
@@ -66,9 +50,9 @@ enum Outcome {
 type Idle = (u16, Tier, BlockId);
 
 /// The block of a fixed segment that is free as a whole.
-fn idle_block(state: &ArenaState, segment: SegmentId) -> Option<BlockId> {
-    let record = &state.segments[segment];
-    let block = &state.blocks[record.first];
+fn idle_block(layout: &Layout, segment: SegmentId) -> Option<BlockId> {
+    let record = &layout.segments()[segment];
+    let block = &layout.blocks()[record.first];
     let idle = record.is_fixed() && block.state == State::Free && !block.is_split();
     idle.then_some(record.first)
 }
@@ -81,19 +65,11 @@ impl Ladder {
         reclaim: &Arc<Reclaim>,
     ) -> Self {
         Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            history: Arc::clone(&base.history),
-            pools: Arc::clone(&base.pools),
-            lifetimes: Arc::clone(&base.lifetimes),
-            hardened: Arc::clone(&base.hardened),
-            crossings: Arc::clone(&base.crossings),
+            base: base.clone(),
             provider: Arc::clone(provider),
             release: Arc::clone(release),
             reclaim: Arc::clone(reclaim),
             explainer: Explainer::new(base, provider),
-            observers: Arc::clone(&base.observers),
             growing: Turns::default(),
             last_resort: Mutex::new(Rank::LastResort, ()),
         }
@@ -103,19 +79,23 @@ impl Ladder {
     /// only when no fit exists after the last.
     #[cold]
     pub(super) fn climb(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
-        let served = self.site.noticing(self.try_remedies(arena, request, call));
-        let calls = self.site.calls();
-        self.crossings.tell_in(&calls);
-        self.hardened.arrived(served, &calls)
+        let served = self.base.site.noticing(self.try_remedies(arena, request, call));
+        let calls = self.base.site.calls();
+        self.base.crossings.tell_in(&calls);
+        self.base.hardened.arrived(served, &calls)
     }
 
     fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
-        let mark = self.arenas.transit().now();
-        let served =
-            match self.climb_once(self.arenas.directory().traits().ladder.iter(), arena, request, call)? {
-                Some(ptr) => Some(ptr),
-                None => self.last_resort(arena, request, call, mark)?,
-            };
+        let mark = self.base.arenas.transit().now();
+        let served = match self.climb_once(
+            self.base.arenas.directory().traits().ladder.iter(),
+            arena,
+            request,
+            call,
+        )? {
+            Some(ptr) => Some(ptr),
+            None => self.last_resort(arena, request, call, mark)?,
+        };
         served.ok_or_else(|| self.out_of_memory(arena, request, call))
     }
 
@@ -153,7 +133,7 @@ impl Ladder {
         mut mark: Mark,
     ) -> Result<Option<DevicePtr>> {
         let me = this_thread();
-        if self.arenas.transit().concerns(me) {
+        if self.base.arenas.transit().concerns(me) {
             // Foreign code that the engine called asks for memory, and others may wait for what this thread holds.
             return Ok(None);
         }
@@ -163,21 +143,21 @@ impl Ladder {
         };
         let _alone = self.last_resort.lock();
         for _ in 0..LAST_CLIMBS {
-            if self.arenas.transit().only_since(mark, me) {
+            if self.base.arenas.transit().only_since(mark, me) {
                 break;
             }
             if let Some(outcome) =
-                self.arenas.transit().wait_for(|thread| thread != me, || try_again().transpose())
+                self.base.arenas.transit().wait_for(|thread| thread != me, || try_again().transpose())
             {
                 return outcome.map(Some);
             }
             if let Some(ptr) = try_again()? {
                 return Ok(Some(ptr));
             }
-            mark = self.arenas.transit().now();
+            mark = self.base.arenas.transit().now();
             // The program's own code may ask for memory itself, and has run.
             let rungs =
-                self.arenas.directory().traits().ladder.iter().filter(|rung| !rung.runs_foreign_code());
+                self.base.arenas.directory().traits().ladder.iter().filter(|rung| !rung.runs_foreign_code());
             if let Some(ptr) = self.climb_once(rungs, arena, request, call)? {
                 return Ok(Some(ptr));
             }
@@ -190,7 +170,7 @@ impl Ladder {
     fn grow_in_turn(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<Option<DevicePtr>> {
         let (number, has_source) = {
             let state = arena.lock();
-            (state.id.number, state.pool.source.is_some())
+            (state.tenure().number(), state.tenure().pool().source.is_some())
         };
         // A pool's own source may itself wait for other threads.
         let turn = if has_source { None } else { self.growing.take(number) };
@@ -215,15 +195,17 @@ impl Ladder {
     ) -> Result<Option<DevicePtr>> {
         let stream = {
             let state = arena.lock();
-            if state.pool.slot != PoolSlot::DEFAULT {
+            if state.tenure().slot() != PoolSlot::DEFAULT {
                 return Ok(None);
             }
-            state.id.stream
+            state.tenure().stream()
         };
-        for pool in self.pools.opted_in_pools() {
+        for pool in self.base.pools.opted_in_pools() {
             // Released meanwhile: then it is emptied like any other.
-            let Ok(visit) = self.pools.visit(pool, call.capturing) else { continue };
-            let Some(arena) = self.arenas.directory().of_stream(visit.pool.slot, stream) else { continue };
+            let Ok(visit) = self.base.pools.visit(pool, call.capturing) else { continue };
+            let Some(arena) = self.base.arenas.directory().of_stream(visit.pool.slot, stream) else {
+                continue;
+            };
             if let Some(ptr) = self.provider.search(arena, request, false, call) {
                 return Ok(Some(ptr));
             }
@@ -236,15 +218,15 @@ impl Ladder {
         let changed = |changed| if changed { Outcome::Changed } else { Outcome::Unchanged };
         Ok(match rung {
             Rung::Drain => {
-                self.lifetimes.drain(call)?;
+                self.base.lifetimes.drain(call)?;
                 Outcome::Changed
             }
             Rung::Views => served(self.provider.search_in_pieces(arena, request, call)),
-            Rung::Callbacks => changed(self.observers.ask_for_memory()),
+            Rung::Callbacks => changed(self.base.observers.ask_for_memory()),
             Rung::CollectGarbage => changed(self.release.collect_garbage(call)?),
-            Rung::ReuseEarly => changed(self.lifetimes.reuse_early(arena, request, call)),
+            Rung::ReuseEarly => changed(self.base.lifetimes.reuse_early(arena, request, call)),
             Rung::Grow => {
-                if !call.capturing && self.holdings.is_over_soft_limit(request) {
+                if !call.capturing && self.base.holdings.is_over_soft_limit(request) {
                     // What is given back makes room under the soft limit; beyond it memory is taken all the same.
                     if let Err(error) = self.release.release(Flush::Everything, call) {
                         tracing::warn!(%error, "not all cached memory could be given back");
@@ -280,19 +262,19 @@ impl Ladder {
     fn out_of_memory(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> AllocError {
         let (slot, pool, stream) = {
             let state = arena.lock();
-            (state.pool.slot, state.pool.id, state.id.stream)
+            (state.tenure().slot(), state.tenure().pool().id, state.tenure().stream())
         };
-        let calls = self.site.calls();
+        let calls = self.base.site.calls();
         let report = self.explainer.explain(slot, stream, request, call, &calls);
         {
-            let mut state = self.arenas.attend(arena, call);
-            state.history.refused(request.requested);
-            state.history.record(Action::Oom, report.device_free, request.size);
+            let mut state = self.base.arenas.attend(arena, call);
+            state.ledger().history().refused(request.requested);
+            state.ledger_mut().history_mut().record(Action::Oom, report.device_free, request.size);
         }
-        self.holdings.lock().counters.ooms += 1;
-        self.holdings.note_refusal(pool);
-        self.history.deliver(&calls);
-        self.observers.tell_out_of_memory(&report, &calls);
+        self.base.holdings.lock().counters_mut().ooms += 1;
+        self.base.holdings.note_refusal(pool);
+        self.base.history.deliver(&calls);
+        self.base.observers.tell_out_of_memory(&report, &calls);
         AllocError::OutOfMemory(Box::new(report))
     }
 
@@ -313,10 +295,10 @@ impl Ladder {
     fn plan_segment(&self, arena: &Arena, request: &Request) -> Option<policy::Growth> {
         let policy = {
             let state = arena.lock();
-            if state.policy.grows() || state.pool.no_split {
+            if state.tenure().policy().grows() || state.tenure().pool().no_split {
                 return None;
             }
-            Chosen::clone(&state.policy)
+            Chosen::clone(state.tenure().policy())
         };
         policy.growth(request, &|| self.situation(arena, request))
     }
@@ -324,20 +306,24 @@ impl Ladder {
     fn situation(&self, arena: &Arena, request: &Request) -> Situation {
         let (pool, own) = {
             let state = arena.lock();
-            (state.pool.id, state.segments.iter().map(|(_, segment)| segment.bytes).sum())
+            (
+                state.tenure().pool().id,
+                state.layout().segments().iter().map(|(_, segment)| segment.bytes).sum(),
+            )
         };
-        let most_needed = self.arenas.with_all(|peaks, arenas| {
-            let in_use: i64 = arenas.iter().map(|arena| arena.counters.both(Count::ActiveBytes)).sum();
+        let most_needed = self.base.arenas.with_all(|peaks, arenas| {
+            let in_use: i64 =
+                arenas.iter().map(|arena| arena.ledger().counters().both(Count::ActiveBytes)).sum();
             peaks.most_in_use().unsigned_abs().max(in_use.unsigned_abs() + request.size)
         });
-        let device = self.holdings.lock();
-        let held = device.accounts.held();
-        let limits = device.accounts.limits(pool);
+        let device = self.base.holdings.lock();
+        let held = device.accounts().held();
+        let limits = device.accounts().limits(pool);
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held));
         let others = [
-            Some(self.site.total_memory()),
-            device.accounts.soft,
-            device.rejects_above(self.site.total_memory()),
+            Some(self.base.site.total_memory()),
+            device.accounts().ceilings().soft,
+            device.rejects_above(self.base.site.total_memory()),
         ];
         let others = others.into_iter().flatten().map(|bytes| bytes.saturating_sub(held));
         let room = room.chain(others).min().unwrap_or(0);
@@ -348,30 +334,33 @@ impl Ladder {
     /// addresses no graph knows, and for a request to it; and none while something is being captured, because that waits
     /// for the device.
     fn give_idle_back(&self, arena: &Arena, target: u64, call: &Call<'_>) -> u64 {
-        let wants = arena.lock().pool.slot == PoolSlot::DEFAULT;
-        if !wants || call.capturing || self.site.attention().has(Reason::CAPTURE) {
+        let wants = arena.lock().tenure().slot() == PoolSlot::DEFAULT;
+        if !wants || call.capturing || self.base.site.attention().has(Reason::CAPTURE) {
             return 0;
         }
-        let arenas = self.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
+        let arenas = self.base.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
         let mut idle: Vec<(u64, Idle)> = Vec::new();
         for (arena, _) in &arenas {
             let state = arena.lock();
-            let number = state.id.number;
-            let found = state.segments.iter().filter_map(|(id, _)| idle_block(&state, id));
-            idle.extend(found.map(|id| (state.blocks[id].size, (number, state.blocks[id].tier, id))));
+            let number = state.tenure().number();
+            let found = state.layout().segments().iter().filter_map(|(id, _)| idle_block(state.layout(), id));
+            idle.extend(found.map(|id| {
+                (state.layout().blocks()[id].size, (number, state.layout().blocks()[id].tier, id))
+            }));
         }
         idle.sort_unstable_by_key(|(bytes, (number, _, id))| (*bytes, *number, id.index()));
         let chosen = choose(idle, target);
-        let before = self.holdings.lock().accounts.held();
+        let before = self.base.holdings.lock().accounts().held();
         for (arena, slot) in arenas {
             for tier in [Tier::Large, Tier::Small] {
                 let released = self.release.release_fixed(arena, slot, tier, call, |state| {
-                    let mine =
-                        |(_, (number, of, _)): &&(u64, Idle)| *number == state.id.number && *of == tier;
+                    let mine = |(_, (number, of, _)): &&(u64, Idle)| {
+                        *number == state.tenure().number() && *of == tier
+                    };
                     // Another thread may have taken or cut a block since it was chosen.
                     let still = |id: &BlockId| {
-                        let segment = state.blocks.get(*id).map(|block| block.segment);
-                        segment.is_some_and(|segment| idle_block(state, segment) == Some(*id))
+                        let segment = state.layout().blocks().get(*id).map(|block| block.segment);
+                        segment.is_some_and(|segment| idle_block(state.layout(), segment) == Some(*id))
                     };
                     chosen.iter().filter(mine).map(|(_, (.., id))| *id).filter(still).collect()
                 });
@@ -383,6 +372,6 @@ impl Ladder {
         }
         let most: u64 = chosen.iter().map(|(bytes, _)| bytes).sum();
         // Others may give back and take at the same time: this only sizes a segment.
-        before.saturating_sub(self.holdings.lock().accounts.held()).min(most)
+        before.saturating_sub(self.base.holdings.lock().accounts().held()).min(most)
     }
 }

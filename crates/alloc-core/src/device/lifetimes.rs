@@ -97,7 +97,7 @@ impl Lifetimes {
     /// Waits for all pending frees. Blocks.
     pub(super) fn synchronise(&self, call: &Call<'_>) -> Result<()> {
         self.settle_deferred();
-        self.holdings.lock().counters.sync_all_streams += 1;
+        self.holdings.lock().counters_mut().sync_all_streams += 1;
         self.take_back_shared(Ask::Now, call);
         let done = |waiting| self.arenas.event_done(waiting, call);
         Ok(self.pending.synchronise(&**self.site.backend(), &self.naming, self.arenas.transit(), done)?)
@@ -235,7 +235,7 @@ impl Lifetimes {
     /// Makes a pending block of the request's own stream free that is large enough, the smallest first. `false` where
     /// the option is off or there is none.
     pub(super) fn reuse_early(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
-        if call.capturing || !self.holdings.lock().settings.early_reuse {
+        if call.capturing || !self.holdings.lock().settings().early_reuse {
             return false;
         }
         let (number, mut candidates) = {
@@ -243,18 +243,24 @@ impl Lifetimes {
             let fits = |block: &crate::memory::block::Block| {
                 block.state == State::Pending && block.tier == request.tier && block.size >= request.size
             };
-            let blocks = state.blocks.iter().filter(|(_, block)| fits(block));
+            let blocks = state.layout().blocks().iter().filter(|(_, block)| fits(block));
             let found: Vec<(BlockId, u64, u64)> = blocks.map(|(id, b)| (id, b.size, b.addr)).collect();
-            (state.id.number, found)
+            (state.tenure().number(), found)
         };
         candidates.sort_unstable_by_key(|(_, size, addr)| Reverse((*size, *addr)));
         while let Some((block, ..)) = candidates.pop() {
             let (stream, awaited, _named) = {
                 let state = arena.lock();
-                if state.blocks[block].state != State::Pending || state.retired.is_some() {
+                if state.layout().blocks()[block].state != State::Pending
+                    || state.tenure().retired().is_some()
+                {
                     continue;
                 }
-                (state.id.stream, state.blocks[block].pending, self.naming.begin(state.id.stream))
+                (
+                    state.tenure().stream(),
+                    state.layout().blocks()[block].pending,
+                    self.naming.begin(state.tenure().stream()),
+                )
             };
             if self.site.may_be_capturing(stream) {
                 // Whoever began that, and did not say so: the wait would become part of the graph, or break it.
@@ -265,8 +271,7 @@ impl Lifetimes {
             let done = |waiting: Waiting| {
                 let mut state = arena.lock();
                 // The device is done with it when it has passed the stream's wait, not what came before the free.
-                state.blocks[waiting.block].epoch = state.epochs.current();
-                state.event_done(waiting.block);
+                state.event_passed_on(waiting.block);
                 self.arenas.leave(state);
             };
             if self.pending.take_over(&**self.site.backend(), stream, waiting, awaited, done) {
@@ -280,10 +285,14 @@ impl Lifetimes {
     pub(super) fn is_idle(&self, arena: &Arena) -> bool {
         let (stream, _named, sealed) = {
             let mut state = arena.lock();
-            if state.retired.is_some() {
+            if state.tenure().retired().is_some() {
                 return false;
             }
-            (state.id.stream, self.naming.begin(state.id.stream), state.epochs.seal())
+            (
+                state.tenure().stream(),
+                self.naming.begin(state.tenure().stream()),
+                state.ledger_mut().epochs_mut().seal(),
+            )
         };
         assert_unlocked();
         // The question itself would break a capture, also one that nobody told of.
@@ -292,7 +301,7 @@ impl Lifetimes {
         }
         match self.site.backend().query_stream(stream) {
             Ok(Readiness::Ready) => {
-                arena.lock().epochs.close(sealed);
+                arena.lock().ledger_mut().epochs_mut().close(sealed);
                 true
             }
             Ok(_) => false,
@@ -308,7 +317,7 @@ impl Lifetimes {
     pub(super) fn quiesce(&self, arena: &Arena, blocks: &[BlockId], call: &Call<'_>) -> Result<bool> {
         let newest = {
             let state = arena.lock();
-            blocks.iter().map(|id| state.blocks[*id].epoch).max().unwrap_or(0)
+            blocks.iter().map(|id| state.layout().blocks()[*id].epoch).max().unwrap_or(0)
         };
         self.quiesce_up_to(arena, newest, call)
     }
@@ -317,17 +326,17 @@ impl Lifetimes {
     pub(super) fn quiesce_up_to(&self, arena: &Arena, newest: u64, call: &Call<'_>) -> Result<bool> {
         let (named, sealed) = {
             let mut state = arena.lock();
-            if state.epochs.is_closed(newest) {
+            if state.ledger().epochs().is_closed(newest) {
                 return Ok(true);
             }
             if call.capturing {
                 return Ok(false);
             }
-            let named = match &state.retired {
+            let named = match state.tenure().retired() {
                 Some(last) => Err(Arc::clone(last)),
-                None => Ok((state.id.stream, self.naming.begin(state.id.stream))),
+                None => Ok((state.tenure().stream(), self.naming.begin(state.tenure().stream()))),
             };
-            (named, state.epochs.seal())
+            (named, state.ledger_mut().epochs_mut().seal())
         };
         assert_unlocked();
         match named {
@@ -339,7 +348,7 @@ impl Lifetimes {
             Ok((stream, _named)) => wait_for_stream(&**self.site.backend(), stream)?,
             Err(last) => last.wait()?,
         }
-        arena.lock().epochs.close(sealed);
+        arena.lock().ledger_mut().epochs_mut().close(sealed);
         Ok(true)
     }
 
@@ -361,14 +370,14 @@ impl Lifetimes {
         for (slot, arena) in mine {
             let mut state = arena.lock();
             // Another thread may be retiring it, too, and its pool may be gone.
-            if state.serves(slot, stream) {
-                state.retired = Some(Arc::clone(last));
-                self.arenas.directory().retired(slot, stream, state.id.number);
+            if state.tenure().serves(slot, stream) {
+                state.tenure_mut().retire(last);
+                self.arenas.directory().retired(slot, stream, state.tenure().number());
             }
         }
         if self.pending.is_user(stream) {
             for arena in self.arenas.directory().all() {
-                arena.lock().uses.retire(stream, last);
+                arena.lock().uses_mut().retire(stream, last);
             }
         }
         self.pools.retire_scopes(stream);
@@ -389,7 +398,7 @@ impl Lifetimes {
     /// What has to precede the next use of a block; nothing where only the end of the capture will do.
     fn markers(&self, own: Option<Stream>, uses: &[Use]) -> Vec<CaptureNode> {
         let Some(own) = own else { return Vec::new() };
-        if !self.holdings.lock().settings.graph_capture_record_stream_reuse {
+        if !self.holdings.lock().settings().graph_capture_record_stream_reuse {
             return Vec::new();
         }
         let Ok(capture) = self.site.backend().capture() else { return Vec::new() };
@@ -433,7 +442,7 @@ impl Lifetimes {
     /// The scope of a pool ends: with the option on, those of its deferred blocks whose capture is over are free for the
     /// graphs that come, also while others go on. A scope that ends within its capture orders nothing.
     pub(super) fn end_reuse(&self, slot: PoolSlot) {
-        if !self.holdings.lock().settings.graph_capture_record_stream_reuse {
+        if !self.holdings.lock().settings().graph_capture_record_stream_reuse {
             return;
         }
         let within = |d: &Deferred| d.slot == slot && d.uses.iter().all(|found| found.captured.is_some());
@@ -487,12 +496,15 @@ impl Lifetimes {
     pub(super) fn free_in(&self, ptr: DevicePtr, location: Location, call: &Call<'_>) -> bool {
         let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
         let mut state = self.arenas.attend(arena, call);
-        let Some(block) = state.handed_out(ptr, location.block) else { return false };
-        if let FreeStep::Wait(uses) = state.free(self.site.map(), block) {
+        let block = location.block;
+        if state.layout().handed_out(ptr, block).is_none() {
+            return false;
+        }
+        if let FreeStep::Wait(uses) = state.free(block) {
             let _named = self.name(&uses);
-            let own = state.retired.is_none().then_some(state.id.stream);
+            let own = state.tenure().live_stream();
             let _own = own.map(|own| self.naming.begin(own));
-            let slot = state.pool.slot;
+            let slot = state.tenure().slot();
             drop(state);
             let waiting = Waiting { arena: location.arena, block };
             if self.site.attention().has(Reason::CAPTURE) {
@@ -511,14 +523,17 @@ impl Lifetimes {
             if self.site.attention().has(Reason::CAPTURE) { self.site.capture_of(stream) } else { None };
         let Some(arena) = self.arenas.directory().get(location.arena) else { return Ok(false) };
         let mut state = arena.lock();
-        let Some(block) = state.awake(ptr, location.block) else { return Ok(false) };
-        if state.belongs_to(stream) && stream.device == self.site.device() {
+        let block = location.block;
+        if state.layout().awake(ptr, block).is_none() {
+            return Ok(false);
+        }
+        if state.tenure().belongs_to(stream) && stream.device == self.site.device() {
             return Ok(true);
         }
-        let Some(is_new) = state.record_use(block, stream, captured) else {
+        let Some(is_new) = state.uses_of(block).record(stream, captured) else {
             return Err(AllocError::Limit("a block can be used by at most 65533 streams besides its own"));
         };
-        state.history.used(ptr.0, stream);
+        state.ledger().history().used(ptr.0, stream);
         if is_new {
             self.pending.begin_use(stream);
         }

@@ -108,7 +108,7 @@ impl PrivatePools {
     pub(super) fn end_scope(&self, id: PoolId, holder: Holder) -> Result<(Option<(PoolSlot, u32)>, Scope)> {
         let mut pools = self.records.lock();
         let scope = pools.end(id, holder)?;
-        self.site.attention().set(Reason::SCOPES, !pools.scopes.is_empty());
+        self.site.attention().set(Reason::SCOPES, !pools.scopes().is_empty());
         Ok((pools.get(id).ok().map(|pool| (pool.slot, pool.use_count)), scope))
     }
 
@@ -149,7 +149,7 @@ impl PrivatePools {
             has_source: pool.source.is_some(),
             source_refused: pool.source_refused,
         };
-        pools.records.iter().map(facts).collect()
+        pools.iter().map(facts).collect()
     }
 
     /// The pool that serves a request for `stream`: that of the newest scope whose filter accepts it.
@@ -158,7 +158,7 @@ impl PrivatePools {
             return self.visit(PoolId::DEFAULT, capturing);
         }
         loop {
-            let scopes = Arc::clone(&self.records.lock().scopes);
+            let scopes = Arc::clone(self.records.lock().scopes());
             let mut newest = None;
             for scope in scopes.iter().rev().counted() {
                 if self.accepts(&scope.filter, stream)? {
@@ -168,7 +168,7 @@ impl PrivatePools {
             }
             let visit = self.visit(newest.map_or(PoolId::DEFAULT, |scope| scope.pool), capturing);
             // A pool that died after its scope ended is no concern of this request: it has another one now.
-            if visit.is_ok() || Arc::ptr_eq(&scopes, &self.records.lock().scopes) {
+            if visit.is_ok() || Arc::ptr_eq(&scopes, self.records.lock().scopes()) {
                 return visit;
             }
         }
@@ -290,7 +290,7 @@ impl PrivatePools {
     pub(super) fn opted_in_pools(&self) -> Vec<PoolId> {
         let pools = self.records.lock();
         let serves = |pool: &Pool| pool.use_on_oom && !pool.captured;
-        pools.records.iter().counted().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
+        pools.iter().counted().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
     }
 
     /// A graph knows addresses of the pool, though nothing was requested in the capture.
@@ -351,7 +351,7 @@ impl PrivatePools {
                     // In one step: the id can be used again, and what is said about it then stays.
                     let mut state = self.holdings.lock();
                     forgotten.push((self.records.lock().forget(id), left));
-                    state.accounts.forget_pool(id);
+                    state.accounts_mut().forget_pool(id);
                 }
             }
         }
@@ -364,7 +364,9 @@ impl PrivatePools {
     pub(crate) fn has_live(&self, id: PoolId, expected: &BTreeSet<DevicePtr>) -> Result<bool> {
         let slot = self.slot_of(id)?;
         Ok(self.arenas.with_arenas_of(slot, |arenas| {
-            let live = arenas.iter().flat_map(|arena| arena.blocks.iter().filter(|(_, b)| b.state.is_live()));
+            let live = arenas
+                .iter()
+                .flat_map(|arena| arena.layout().blocks().iter().filter(|(_, b)| b.state.is_live()));
             let mut count = 0;
             let known = live.inspect(|_| count += 1).all(|(_, b)| expected.contains(&DevicePtr(b.addr)));
             known && count == expected.len()
@@ -379,21 +381,22 @@ impl PrivatePools {
             let mut stats = PoolStats { use_count, ..PoolStats::default() };
             for arena in arenas {
                 for tier in Tier::ALL {
-                    let count = |count| arena.counters.get(tier, count).unsigned_abs();
+                    let count = |count| arena.ledger().counters().get(tier, count).unsigned_abs();
                     stats.allocation += count(Count::Allocation);
                     stats.allocated_bytes += count(Count::AllocatedBytes);
                     stats.active_bytes += count(Count::ActiveBytes);
                     stats.requested_bytes += count(Count::RequestedBytes);
                 }
-                let free = arena.blocks.iter().filter(|(_, block)| block.state == State::Free);
+                let free = arena.layout().blocks().iter().filter(|(_, block)| block.state == State::Free);
                 stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
                 let has_memory = |state: State| {
                     !state.is_asleep() && !matches!(state, State::Unmapped | State::Dormant | State::Blank)
                 };
-                let backed = |id| arena.segment_blocks(id).any(|(_, block)| has_memory(block.state));
-                stats.segments += arena.segments.iter().filter(|(id, _)| backed(*id)).count() as u64;
+                let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));
+                stats.segments +=
+                    arena.layout().segments().iter().filter(|(id, _)| backed(*id)).count() as u64;
             }
-            stats.reserved_bytes = self.holdings.lock().accounts.of_pool(id);
+            stats.reserved_bytes = self.holdings.lock().accounts().of_pool(id);
             stats
         }))
     }
@@ -404,7 +407,7 @@ impl PrivatePools {
         let arenas = what
             .only()
             .map_or_else(|| self.arenas.directory().all(), |slot| self.arenas.directory().of_pool(slot));
-        let slots: Vec<_> = arenas.into_iter().map(|arena| (arena, arena.lock().pool.slot)).collect();
+        let slots: Vec<_> = arenas.into_iter().map(|arena| (arena, arena.lock().tenure().slot())).collect();
         let pools = self.records.lock();
         let may_go = |slot: PoolSlot| match what {
             Flush::Everything => pools.is_freeable(slot),
@@ -434,7 +437,7 @@ impl PrivatePools {
         let sleeper = |(id, slot, tag): (PoolId, PoolSlot, &SleepTag)| Sleeper {
             id,
             slot,
-            source: pools.records.get(&id).and_then(|pool| pool.source.clone()),
+            source: pools.find(id).and_then(|pool| pool.source.clone()),
             priority: tag.priority,
         };
         meant.map(sleeper).collect()
@@ -444,9 +447,9 @@ impl PrivatePools {
     pub(crate) fn is_asleep(&self, id: PoolId) -> Result<bool> {
         let slot = self.slot_of(id)?;
         // Asked at every launch of a graph: mostly, nothing sleeps at all.
-        if self.holdings.lock().regions.asleep_bytes() == 0 {
+        if self.holdings.lock().regions().asleep_bytes() == 0 {
             return Ok(false);
         }
-        Ok(self.arenas.directory().of_pool(slot).iter().any(|arena| arena.lock().has_sleepers()))
+        Ok(self.arenas.directory().of_pool(slot).iter().any(|arena| arena.lock().layout().has_sleepers()))
     }
 }

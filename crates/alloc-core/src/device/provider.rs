@@ -4,28 +4,23 @@
 mod engine;
 
 use super::Base;
-use super::arenas::Arenas;
-use super::hardened::Hardened;
+use super::holdings::Intent;
 use super::holdings::accounts::Asked;
-use super::holdings::{Holdings, Intent};
-use super::lifetimes::Lifetimes;
-use super::pools::PrivatePools;
-use super::site::Site;
 use super::space::{Space, can_serve};
 use crate::arena::directory::Arena;
-use crate::arena::{self, ArenaPool, ArenaState};
+use crate::arena::{ArenaPool, ArenaState, Growth, Heap};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{Block, BlockId, State, Tier};
+use crate::memory::block::{State, Tier};
 use crate::memory::region::{self, Failed, RegionId};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::{Holding, Request, Supply};
+use crate::policy::{Ground, Holding, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId, Stream};
-use crate::watch::observers::{Observers, SegmentChange};
+use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
 /// What memory is taken for.
@@ -39,10 +34,10 @@ pub(super) enum Purpose {
 
 impl Purpose {
     /// Where an arena has room for the memory, in granules of size `of`, or any where that is 0.
-    fn plan(self, state: &mut ArenaState, request: &Request, of: u64) -> Option<arena::Growth> {
+    fn plan(self, heap: &mut Heap, request: &Request, of: u64) -> Option<Growth> {
         match self {
-            Self::Serve => state.plan_growth(request.tier, request.size, of),
-            Self::Stock { .. } => state.plan_stock(request.tier, request.size, of),
+            Self::Serve => Growth::plan(heap, request.tier, request.size, of),
+            Self::Stock { .. } => Growth::stock(heap, request.tier, request.size, of),
         }
     }
 }
@@ -59,39 +54,13 @@ struct Backed {
 
 /// What gets memory for a miss, in the ways of its policy.
 pub(super) struct Provider {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    pools: Arc<PrivatePools>,
-    lifetimes: Arc<Lifetimes>,
-    hardened: Arc<Hardened>,
+    base: Base,
     space: Arc<Space>,
-    observers: Arc<Observers>,
-    supply: Arc<Supply>,
-}
-
-pub(super) fn free_of(arena: &ArenaState, tier: Tier) -> impl Iterator<Item = u64> {
-    let free = move |(_, b): &(BlockId, &Block)| b.state == State::Free && b.tier == tier;
-    arena.blocks.iter().filter(free).map(|(_, b)| b.size)
-}
-
-pub(super) fn largest(arena: &ArenaState, tier: Tier) -> u64 {
-    free_of(arena, tier).max().unwrap_or(0)
 }
 
 impl Provider {
     pub(super) fn new(base: &Base, space: &Arc<Space>) -> Self {
-        Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            pools: Arc::clone(&base.pools),
-            lifetimes: Arc::clone(&base.lifetimes),
-            hardened: Arc::clone(&base.hardened),
-            space: Arc::clone(space),
-            observers: Arc::clone(&base.observers),
-            supply: Arc::clone(&base.supply),
-        }
+        Self { base: base.clone(), space: Arc::clone(space) }
     }
 
     /// Serves a request from free memory that lies in pieces, without a driver call.
@@ -101,36 +70,36 @@ impl Provider {
         request: &Request,
         call: &Call<'_>,
     ) -> Option<DevicePtr> {
-        self.supply.search(self, arena, request, call)
+        self.base.supply.search(self, arena, request, call)
     }
 
     /// Memory of an arena is about to leave: what the policy keeps there for itself goes first.
     pub(super) fn before_leaving(&self, arena: &Arena, call: &Call<'_>) -> Result<()> {
-        self.supply.before_leaving(self, arena, false, call)
+        self.base.supply.before_leaving(self, arena, false, call)
     }
 
     /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.
     pub(super) fn most_in_one_piece(&self, state: &ArenaState, tier: Tier) -> u64 {
-        largest(state, tier).max(self.supply.most_in_pieces(self, state, tier))
+        state.layout().largest_free(tier).max(self.base.supply.most_in_pieces(self, state, tier))
     }
 
     /// What has to be taken from the device for a request that nothing free serves.
     pub(super) fn missing_for(&self, state: &ArenaState, request: &Request) -> u64 {
-        if let Some(missing) = self.supply.missing(self, state, request) {
+        if let Some(missing) = self.base.supply.missing(self, state, request) {
             return missing;
         }
-        if !state.grows() {
+        if !state.tenure().grows() {
             return request.segment_bytes;
         }
-        let of = |minimum| state.policy.granule(request.tier, minimum, &Holding::default());
-        let granule = self.site.unit().map_or(1, of);
-        let missing = state.missing_memory(request.tier, request.size, 0);
+        let of = |minimum| state.tenure().policy().granule(request.tier, minimum, &Holding::default());
+        let granule = self.base.site.unit().map_or(1, of);
+        let missing = state.heap().missing_memory(request.tier, request.size, 0);
         missing.unwrap_or_else(|| request.segment_bytes.next_multiple_of(granule))
     }
 
     fn granule_for(&self, arena: &Arena, request: &Request, purpose: Purpose) -> u64 {
         match purpose {
-            Purpose::Serve => self.supply.granule(self, arena, request.tier, request.size),
+            Purpose::Serve => self.base.supply.granule(self, arena, request.tier, request.size),
             Purpose::Stock { granule } => granule,
         }
     }
@@ -145,16 +114,18 @@ impl Provider {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let _memory = self.arenas.in_transit();
+        let _memory = self.base.arenas.in_transit();
         let granule = self.granule_for(arena, request, purpose);
         let (growable, pool, missing) = {
             let state = arena.lock();
-            let exact = is_retry || self.supply.counts_what_is_missing();
+            let exact = is_retry || self.base.supply.counts_what_is_missing();
             let missing = match purpose {
-                Purpose::Serve => state.missing_memory(request.tier, request.size, granule).filter(|_| exact),
+                Purpose::Serve => {
+                    state.heap().missing_memory(request.tier, request.size, granule).filter(|_| exact)
+                }
                 Purpose::Stock { .. } => Some(request.size),
             };
-            (state.grows(), state.pool.clone(), missing)
+            (state.tenure().grows(), state.tenure().pool().clone(), missing)
         };
         // PyTorch counts the whole request, also where free memory is to become part of the block. Before the request is
         // refused it is counted as it is.
@@ -164,13 +135,13 @@ impl Provider {
             Purpose::Serve => self.asked(arena, request, granule, bytes),
             Purpose::Stock { .. } => Asked { bytes, exact: bytes },
         };
-        if !self.holdings.admit(pool.id, request, asked)? {
+        if !self.base.holdings.admit(pool.id, request, asked)? {
             return Ok(None);
         }
         // Counted as held until it is, or is not; also where foreign code panics.
-        let intent = Intent::up_to(&self.holdings, pool.id, asked.exact, missing);
+        let intent = Intent::up_to(&self.base.holdings, pool.id, asked.exact, missing);
         self.space.retry_leftovers();
-        match self.site.backend().virtual_memory() {
+        match self.base.site.backend().virtual_memory() {
             Ok(vm) if growable => self.grow_region(arena, request, purpose, vm, &pool, intent, call),
             _ => self.grow_fixed(arena, request, &pool, intent, call),
         }
@@ -184,9 +155,9 @@ impl Provider {
         intent: Intent<'_>,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let calls = self.site.calls();
+        let calls = self.base.site.calls();
         let bytes = request.segment_bytes;
-        let stream = arena.lock().id.stream;
+        let stream = arena.lock().tenure().stream();
         let base = match self.take_segment(pool, bytes, stream, &calls) {
             Ok(base) => base,
             Err(error) => {
@@ -194,31 +165,30 @@ impl Provider {
                 return self.refused(error, bytes);
             }
         };
-        let event = self.site.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false);
-        self.observers.tell(event, &calls);
-        let mut state = self.arenas.attend(arena, call);
-        let oversize = bytes >= state.policy.oversize();
+        let event =
+            self.base.site.segment_event(SegmentChange::Attached, pool.id, stream, base, bytes, false);
+        self.base.observers.tell(event, &calls);
+        let mut state = self.base.arenas.attend(arena, call);
+        let oversize = bytes >= state.tenure().policy().oversize();
         let registration = {
-            let mut device = self.holdings.lock();
+            let mut device = self.base.holdings.lock();
             intent.settle(&mut device);
-            device.accounts.take(pool.id, request.tier, bytes);
-            let counters = &mut device.counters;
-            counters.segment.increase(request.tier, 1);
-            counters.device_alloc += 1;
+            device.take(pool.id, request.tier, bytes);
+            device.counters_mut().segment.increase(request.tier, 1);
             if oversize {
-                counters.oversize_segments.increase(1);
+                device.counters_mut().oversize_segments.increase(1);
             }
             device.register()
         };
-        state.history.record(Action::SegmentAlloc, base.0, bytes);
+        state.ledger_mut().history_mut().record(Action::SegmentAlloc, base.0, bytes);
         let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::Fixed);
-        segment.context = state.history.call();
-        let (_, block) = state.add_segment(segment, State::Busy);
+        segment.context = state.ledger().history().call();
+        let (_, block) = state.heap_mut().add_segment(segment, State::Busy);
         if calls.panicked() {
-            state.insert_free(block);
+            state.heap_mut().insert_free(block);
             return Ok(None);
         }
-        Ok(Some(state.hand_out(self.site.map(), block, request)))
+        Ok(Some(state.hand_out(block, request)))
     }
 
     /// Memory for a fixed segment, from the pool's own source or the driver.
@@ -231,13 +201,19 @@ impl Provider {
     ) -> std::result::Result<DevicePtr, BackendError> {
         assert_unlocked();
         let base = match &pool.source {
-            None => self.site.backend().malloc(self.site.device(), bytes)?,
+            None => self.base.site.backend().malloc(self.base.site.device(), bytes)?,
             Some(source) => {
                 let given = calls.call(Kind::Source, || source.alloc(bytes, shown(stream))).flatten();
-                self.pools.note_source(pool.id, given.is_none());
+                self.base.pools.note_source(pool.id, given.is_none());
                 let detail = "the pool's own source has no memory left";
                 let refusal = || {
-                    BackendError::new(ErrorKind::OutOfMemory, 0, "segment source", self.site.device(), detail)
+                    BackendError::new(
+                        ErrorKind::OutOfMemory,
+                        0,
+                        "segment source",
+                        self.base.site.device(),
+                        detail,
+                    )
                 };
                 given.ok_or_else(refusal)?
             }
@@ -247,7 +223,7 @@ impl Provider {
         }
         match &pool.source {
             // SAFETY: rule 3: handed out just now and not used.
-            None => drop(unsafe { self.site.backend().free(self.site.device(), base) }),
+            None => drop(unsafe { self.base.site.backend().free(self.base.site.device(), base) }),
             Some(source) => {
                 // SAFETY: given by this source just now and not used.
                 calls.call(Kind::Source, || unsafe { source.free(base, bytes, shown(stream)) });
@@ -255,18 +231,18 @@ impl Provider {
         }
         let detail =
             format!("{base} was returned, which is null, not aligned to 512 bytes, or beyond 57 bits");
-        Err(BackendError::new(ErrorKind::Other, 0, "malloc", self.site.device(), detail))
+        Err(BackendError::new(ErrorKind::Other, 0, "malloc", self.base.site.device(), detail))
     }
 
     /// A refusal for lack of memory is an answer; any other error is raised.
     fn refused(&self, error: BackendError, bytes: u64) -> Result<Option<DevicePtr>> {
-        self.site.backend().clear_error();
+        self.base.site.backend().clear_error();
         if !error.is_out_of_memory() {
             return Err(error.into());
         }
         if tracing::enabled!(tracing::Level::INFO) {
-            let memory = self.site.backend().memory_info(self.site.device()).ok();
-            tracing::info!(device = %self.site.device(), bytes, ?memory, "memory allocation failed with OOM");
+            let memory = self.base.site.backend().memory_info(self.base.site.device()).ok();
+            tracing::info!(device = %self.base.site.device(), bytes, ?memory, "memory allocation failed with OOM");
         }
         Ok(None)
     }
@@ -282,46 +258,46 @@ impl Provider {
         intent: Intent<'_>,
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
-        let calls = self.site.calls();
+        let calls = self.base.site.calls();
         let at_most = intent.at_most();
         let mut intent = Some(intent);
         let of = self.granule_for(arena, request, purpose);
         loop {
             let mut state = arena.lock();
-            let stream = state.id.stream;
-            let Some(growth) = purpose.plan(&mut state, request, of) else {
+            let stream = state.tenure().stream();
+            let Some(growth) = purpose.plan(state.heap_mut(), request, of) else {
                 drop(state);
                 if self.space.add_region(arena, request, of, vm)? {
                     continue;
                 }
                 return Ok(None);
             };
-            let maps = growth.maps(&state);
+            let maps = growth.maps(state.layout());
             let sum: u64 = maps.iter().map(|(_, bytes)| bytes).sum();
             let covered = intent.as_mut().is_none_or(|intent| intent.covers(sum));
             if sum > at_most || !covered {
                 // What was free is not any more, or whole granules are more than limits allow.
-                state.commit_growth(growth, 0);
+                growth.commit(state.heap_mut(), 0);
                 return Ok(None);
             }
             let granule = self.begin(growth.region, &maps);
             drop(state);
             let mut backed = self.back(pool, stream, granule, &maps, vm, &calls);
             let done = backed.handles.len();
-            let mut state = self.arenas.attend(arena, call);
+            let mut state = self.base.arenas.attend(arena, call);
             self.commit((growth.region, &maps), &mut backed, (pool.id, request.tier), intent.take());
             for (addr, bytes) in &maps[..done] {
-                state.history.record(Action::SegmentMap, *addr, *bytes);
+                state.ledger_mut().history_mut().record(Action::SegmentMap, *addr, *bytes);
             }
-            state.note_segment_context(growth.region);
-            let block = state.commit_growth(growth, done);
+            state.note_context(growth.region);
+            let block = growth.commit(state.heap_mut(), done);
             let Some(Failed { error, .. }) = backed.failure else {
                 let Some(block) = block else { continue };
                 if purpose == Purpose::Serve && !calls.panicked() {
-                    return Ok(Some(state.hand_out(self.site.map(), block, request)));
+                    return Ok(Some(state.hand_out(block, request)));
                 }
                 let addr = maps.first().map_or(0, |(addr, _)| *addr);
-                state.insert_free(block);
+                state.heap_mut().insert_free(block);
                 return Ok(Some(DevicePtr(addr)));
             };
             drop(state);
@@ -331,11 +307,11 @@ impl Provider {
 
     /// Publishes that this thread maps memory in a region; returns the size of its granules.
     fn begin(&self, region: RegionId, maps: &[Map]) -> u64 {
-        let mut device = self.holdings.lock();
+        let mut device = self.base.holdings.lock();
         for (addr, bytes) in maps {
-            device.regions.begin(region, *addr, *bytes);
+            device.regions_mut().begin(region, *addr, *bytes);
         }
-        device.regions.get(region).map_or(1, |region| region.granule)
+        device.regions().get(region).map_or(1, |region| region.granule)
     }
 
     /// Takes memory from the device, or the pool's own source, and maps it; as much as there is.
@@ -352,7 +328,7 @@ impl Provider {
         let mut backed = Backed { handles: Vec::with_capacity(maps.len()), failure: None };
         for (addr, bytes) in maps {
             let count = (bytes / granule) as usize;
-            match region::back(&**self.site.backend(), vm, &backing, DevicePtr(*addr), count, calls) {
+            match region::back(&**self.base.site.backend(), vm, &backing, DevicePtr(*addr), count, calls) {
                 Ok(handles) => backed.handles.push(handles),
                 Err(failed) => {
                     backed.failure = Some(failed);
@@ -362,12 +338,11 @@ impl Provider {
         }
         if pool.source.is_some() {
             let refused = backed.failure.as_ref().is_some_and(|failed| failed.error.is_out_of_memory());
-            self.pools.note_source(pool.id, refused);
+            self.base.pools.note_source(pool.id, refused);
         }
         for (addr, bytes) in &maps[..backed.handles.len()] {
-            let (change, at) = (SegmentChange::Attached, DevicePtr(*addr));
-            let event = self.site.segment_event(change, pool.id, stream, at, *bytes, true);
-            self.observers.tell(event, calls);
+            let owner = (pool.id, stream);
+            self.base.tell_growable(SegmentChange::Attached, owner, DevicePtr(*addr), *bytes, calls);
         }
         backed
     }
@@ -380,22 +355,21 @@ impl Provider {
         (pool, tier): (PoolId, Tier),
         intent: Option<Intent<'_>>,
     ) {
-        let mut device = self.holdings.lock();
+        let mut device = self.base.holdings.lock();
         // From here on it is counted as reserved.
         if let Some(intent) = intent {
             intent.settle(&mut device);
         }
         for (n, (addr, bytes)) in maps.iter().enumerate() {
             if let Some(handles) = backed.handles.get(n) {
-                device.regions.commit_backed(region, *addr, handles);
-                device.accounts.take(pool, tier, *bytes);
-                device.counters.device_alloc += 1;
+                device.regions_mut().commit_backed(region, *addr, handles);
+                device.take(pool, tier, *bytes);
             } else {
-                device.regions.commit_vacant(region, *addr, *bytes);
+                device.regions_mut().commit_vacant(region, *addr, *bytes);
             }
         }
         if let Some(Failed { leftovers, .. }) = &mut backed.failure {
-            device.regions.leftovers.append(*std::mem::take(leftovers));
+            device.regions_mut().keep(*std::mem::take(leftovers));
         }
     }
 
@@ -408,9 +382,9 @@ impl Provider {
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         if is_retry {
-            self.holdings.lock().counters.alloc_retries += 1;
+            self.base.holdings.lock().counters_mut().alloc_retries += 1;
         }
-        self.supply.serve(self, arena, request, is_retry, call)
+        self.base.supply.serve(self, arena, request, is_retry, call)
     }
 
     /// Searches the free blocks again. PyTorch ages them only after callbacks.
@@ -421,31 +395,35 @@ impl Provider {
         ages: bool,
         call: &Call<'_>,
     ) -> Option<DevicePtr> {
-        let mut state = self.arenas.attend(arena, call);
-        match if ages { state.find(request) } else { state.find_again(request) } {
-            Some(found) => Some(state.hand_out(self.site.map(), found, request)),
+        let mut state = self.base.arenas.attend(arena, call);
+        match if ages { state.find(request) } else { state.heap_mut().find(request) } {
+            Some(found) => Some(state.hand_out(found, request)),
             None => {
                 drop(state);
-                self.supply.search(self, arena, request, call)
+                self.base.supply.search(self, arena, request, call)
             }
         }
     }
 
     /// What a request takes from the device. `bytes` is PyTorch's count of it.
     fn asked(&self, arena: &Arena, request: &Request, granule: u64, bytes: u64) -> Asked {
-        let exact = if self.holdings.has_budgets() { self.need_in(arena, request, granule) } else { bytes };
+        let exact =
+            if self.base.holdings.has_budgets() { self.need_in(arena, request, granule) } else { bytes };
         Asked { bytes, exact }
     }
 
     pub(super) fn exact_need(&self, arena: &Arena, request: &Request) -> u64 {
-        self.need_in(arena, request, self.supply.granule(self, arena, request.tier, request.size))
+        self.need_in(arena, request, self.base.supply.granule(self, arena, request.tier, request.size))
     }
 
     /// What has to be taken for a request in granules of this size, or any where that is 0.
     fn need_in(&self, arena: &Arena, request: &Request, granule: u64) -> u64 {
         let state = arena.lock();
-        let missing =
-            if state.grows() { state.missing_memory(request.tier, request.size, granule) } else { None };
+        let missing = if state.tenure().grows() {
+            state.heap().missing_memory(request.tier, request.size, granule)
+        } else {
+            None
+        };
         missing.unwrap_or(request.segment_bytes)
     }
 }

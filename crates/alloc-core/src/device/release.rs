@@ -5,95 +5,62 @@
 //! stays cached.
 
 use super::Base;
-use super::arenas::Arenas;
-use super::hardened::Hardened;
-use super::history::History;
-use super::holdings::Holdings;
-use super::lifetimes::Lifetimes;
-use super::pools::{Flush, PrivatePools};
+use super::pools::Flush;
 use super::provider::Provider;
-use super::site::Site;
 use super::space::Space;
 use crate::arena::ArenaPool;
-use crate::arena::ArenaState;
 use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::{ArenaState, Heap};
 use crate::backend::{BackendError, VirtualMemory};
 use crate::error::{AllocError, Result};
-use crate::features::share::exchange::Exchange;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Ask;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::region;
 use crate::memory::segment::Origin;
-use crate::policy::{self, Cached, Request};
+use crate::policy::{self, Cached, Ground, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
-use crate::sync::{Arc, Guard, assert_unlocked};
+use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, Stream};
 use crate::watch::history::RecordContext;
-use crate::watch::observers::{Observers, SegmentChange, SegmentEvent};
+use crate::watch::observers::{SegmentChange, SegmentEvent};
 use crate::watch::snapshot::Action;
 
 /// What gives memory back.
 pub(crate) struct Release {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    history: Arc<History>,
-    pools: Arc<PrivatePools>,
-    lifetimes: Arc<Lifetimes>,
-    hardened: Arc<Hardened>,
+    base: Base,
     space: Arc<Space>,
     provider: Arc<Provider>,
-    observers: Arc<Observers>,
-    exchange: Arc<Exchange>,
 }
 
 /// Free blocks of fixed segments that are whole segments, in index order.
-fn unsplit_fixed(state: &ArenaState, tier: Tier) -> Vec<BlockId> {
-    state
-        .placement
-        .placed()
-        .at_least(tier, 0)
-        .filter(|id| {
-            let block = &state.blocks[*id];
-            !block.is_split() && !state.segments[block.segment].is_growable()
-        })
-        .collect()
+fn unsplit_fixed(tier: Tier, heap: &Heap) -> Vec<BlockId> {
+    let layout = heap.layout();
+    let whole = |id: &BlockId| !layout.blocks()[*id].is_split() && !layout.segment_of(*id).is_growable();
+    heap.free(tier, 0).into_iter().filter(whole).collect()
 }
 
 impl Release {
     pub(super) fn new(base: &Base, space: &Arc<Space>, provider: &Arc<Provider>) -> Self {
-        Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            history: Arc::clone(&base.history),
-            pools: Arc::clone(&base.pools),
-            lifetimes: Arc::clone(&base.lifetimes),
-            hardened: Arc::clone(&base.hardened),
-            space: Arc::clone(space),
-            provider: Arc::clone(provider),
-            observers: Arc::clone(&base.observers),
-            exchange: Arc::clone(&base.exchange),
-        }
+        Self { base: base.clone(), space: Arc::clone(space), provider: Arc::clone(provider) }
     }
 
     /// Waits for pending frees without giving anything back. Blocks.
     pub(crate) fn synchronise(&self) -> Result<()> {
-        let call = self.history.begin_call(None, RecordContext::All)?;
+        let call = self.base.history.begin_call(None, RecordContext::All)?;
         let outcome = self.synchronise_pending(&call);
-        self.history.tell_trackers();
+        self.base.history.tell_trackers();
         outcome
     }
 
     /// Notices completed frees. Does not block.
     pub(crate) fn poll(&self) -> Result<()> {
-        let call = self.history.begin_call(None, RecordContext::All)?;
-        self.lifetimes.take_back_shared(Ask::Now, &call);
-        self.exchange.imports().retry();
-        let outcome = self.lifetimes.drain(&call);
-        self.history.tell_trackers();
+        let call = self.base.history.begin_call(None, RecordContext::All)?;
+        self.base.lifetimes.take_back_shared(Ask::Now, &call);
+        self.base.exchange.imports().retry();
+        let outcome = self.base.lifetimes.drain(&call);
+        self.base.history.tell_trackers();
         outcome
     }
 
@@ -104,15 +71,15 @@ impl Release {
 
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).
     pub(crate) fn empty_cache(&self, what: Flush) -> Result<()> {
-        let mut call = self.history.begin_call(None, RecordContext::All)?;
+        let mut call = self.base.history.begin_call(None, RecordContext::All)?;
         if matches!(what, Flush::Everything) {
-            self.history.note_empty_cache();
+            self.base.history.note_empty_cache();
         }
         // The thread's own capture would break if it waited.
-        call.capturing = self.lifetimes.thread_captures();
+        call.capturing = self.base.lifetimes.thread_captures();
         let outcome = self.release(what, &call);
         drop(call);
-        self.history.tell_trackers();
+        self.base.history.tell_trackers();
         outcome
     }
 
@@ -121,47 +88,47 @@ impl Release {
     /// A failure keeps what it concerns and stops nothing else; the first is returned.
     pub(super) fn release(&self, what: Flush, call: &Call<'_>) -> Result<()> {
         self.space.retry_leftovers();
-        self.exchange.imports().retry();
+        self.base.exchange.imports().retry();
         let mut outcome = if call.capturing {
-            self.hardened.empty_quarantine(call)
+            self.base.hardened.empty_quarantine(call)
         } else {
             self.synchronise_pending(call)
         };
         if !call.capturing {
-            self.pools.wait_for_launches(what.only());
+            self.base.pools.wait_for_launches(what.only());
         }
         // The default pool first, from the large end; private pools from the small end: PyTorch's order, which shows in
         // histories and to a pool's own source.
         let steps = [(true, Tier::Large), (true, Tier::Small), (false, Tier::Small), (false, Tier::Large)];
         for (default, tier) in steps {
             let of_step = |(_, slot): &(_, PoolSlot)| (*slot == PoolSlot::DEFAULT) == default;
-            for (arena, slot) in self.pools.releasable(what).into_iter().filter(of_step) {
+            for (arena, slot) in self.base.pools.releasable(what).into_iter().filter(of_step) {
                 let released =
-                    self.release_fixed(arena, slot, tier, call, |state| unsplit_fixed(state, tier));
+                    self.release_fixed(arena, slot, tier, call, |state| unsplit_fixed(tier, state.heap()));
                 outcome = outcome.and(released);
             }
-            for (arena, slot) in self.pools.releasable(what).into_iter().filter(of_step) {
+            for (arena, slot) in self.base.pools.releasable(what).into_iter().filter(of_step) {
                 outcome = outcome.and(self.vacate_tier(arena, slot, tier, call));
             }
         }
         self.space.retry_leftovers();
-        self.pools.forget_empty(what.only());
+        self.base.pools.forget_empty(what.only());
         outcome
     }
 
     /// Gives back oversize segments until `request` would fit. `false` where the rung is off or there is not enough.
     pub(super) fn release_enough(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<bool> {
-        let slot = arena.lock().pool.slot;
-        if self.pools.is_captured(slot) {
+        let slot = arena.lock().tenure().slot();
+        if self.base.pools.is_captured(slot) {
             // Graphs know its addresses.
             return Ok(false);
         }
         let mut enough = false;
         self.release_fixed(arena, slot, request.tier, call, |state| {
-            let Some(target) = state.policy.release_target(request) else { return Vec::new() };
-            let cached = unsplit_fixed(state, request.tier);
-            let bytes: Vec<u64> = cached.iter().map(|id| state.blocks[*id].size).collect();
-            let (picked, does) = policy::enough(&bytes, target, state.policy.oversize());
+            let Some(target) = state.tenure().policy().release_target(request) else { return Vec::new() };
+            let cached = unsplit_fixed(request.tier, state.heap());
+            let bytes: Vec<u64> = cached.iter().map(|id| state.layout().blocks()[*id].size).collect();
+            let (picked, does) = policy::enough(&bytes, target, state.tenure().policy().oversize());
             enough = does;
             picked.into_iter().map(|place| cached[place]).collect()
         })?;
@@ -172,31 +139,31 @@ impl Release {
     /// given back.
     pub(super) fn collect_garbage(&self, call: &Call<'_>) -> Result<bool> {
         let (held, allowed) = {
-            let state = self.holdings.lock();
-            (state.accounts.held(), state.accounts.allowed())
+            let state = self.base.holdings.lock();
+            (state.accounts().held(), state.accounts().ceilings().allowed())
         };
         let threshold =
-            self.arenas.directory().with_template(|template| template.policy.garbage_threshold(allowed));
+            self.base.arenas.directory().with_template(|template| template.policy.garbage_threshold(allowed));
         let Some(target) = threshold.and_then(|t| held.checked_sub(t)).filter(|target| *target > 0) else {
             return Ok(false);
         };
-        let now = self.arenas.directory().searches(Tier::Large);
+        let now = self.base.arenas.directory().searches(Tier::Large);
         let mut candidates = Vec::new();
-        let default_pool = self.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
+        let default_pool = self.base.pools.releasable(Flush::Pool(PoolSlot::DEFAULT));
         for (arena, _) in &default_pool {
             let state = arena.lock();
-            for id in unsplit_fixed(&state, Tier::Large) {
-                let block = &state.blocks[id];
+            for id in unsplit_fixed(Tier::Large, state.heap()) {
+                let block = &state.layout().blocks()[id];
                 let age = now.saturating_sub(block.born);
-                candidates.push(Cached { id: (state.id.number, id), bytes: block.size, age });
+                candidates.push(Cached { id: (state.tenure().number(), id), bytes: block.size, age });
             }
         }
         let chosen = policy::oldest(candidates, target);
         for (arena, slot) in default_pool {
             self.release_fixed(arena, slot, Tier::Large, call, |state| {
-                let number = state.id.number;
+                let number = state.tenure().number();
                 // Another thread may have taken or cut a block since it was chosen.
-                let mine = unsplit_fixed(state, Tier::Large);
+                let mine = unsplit_fixed(Tier::Large, state.heap());
                 mine.into_iter().filter(|id| chosen.iter().any(|c| c.id == (number, *id))).collect()
             })?;
         }
@@ -213,47 +180,48 @@ impl Release {
         call: &Call<'_>,
         pick: impl FnOnce(&ArenaState) -> Vec<BlockId>,
     ) -> Result<()> {
-        let calls = self.site.calls();
+        let calls = self.base.site.calls();
         let mut state = arena.lock();
         // What a source gave stays while it is asked for something itself.
-        let may_go =
-            state.pool.slot == slot && (state.pool.source.is_none() || !calls.is_inside(Kind::Source));
+        let may_go = state.tenure().slot() == slot
+            && (state.tenure().pool().source.is_none() || !calls.is_inside(Kind::Source));
         let picked = if may_go { pick(&state) } else { Vec::new() };
         if picked.is_empty() {
             return Ok(());
         }
-        let _blocks = self.arenas.in_transit();
-        self.take_out(&mut state, &picked);
-        let segments: Vec<_> = picked
-            .iter()
-            .map(|id| (state.blocks[*id].segment, *id, state.blocks[*id].addr, state.blocks[*id].size))
-            .collect();
-        let (pool, stream) = (state.pool.clone(), state.id.stream);
+        let _blocks = self.base.arenas.in_transit();
+        picked.iter().for_each(|id| state.heap_mut().take_free(*id));
+        let place = |id: &BlockId| {
+            let block = &state.layout().blocks()[*id];
+            (block.segment, *id, block.addr, block.size)
+        };
+        let segments: Vec<_> = picked.iter().map(place).collect();
+        let (pool, stream) = (state.tenure().pool().clone(), state.tenure().stream());
         drop(state);
-        let mut outcome = self.lifetimes.quiesce(arena, &picked, call);
+        let mut outcome = self.base.lifetimes.quiesce(arena, &picked, call);
         let note = |action, segment, addr, bytes| {
-            let mut state = self.arenas.attend(arena, call);
-            let context = state.segments[segment].context.clone();
-            state.history.record_about(action, addr, bytes, context.as_ref());
+            let mut state = self.base.arenas.attend(arena, call);
+            let context = state.layout().segments()[segment].context.clone();
+            state.ledger_mut().history_mut().record_about(action, addr, bytes, context.as_ref());
         };
         for (segment, id, addr, bytes) in segments {
             if let Ok(true) = outcome {
                 let (change, at) = (SegmentChange::Detaching, DevicePtr(addr));
-                let event = self.site.segment_event(change, pool.id, stream, at, bytes, false);
+                let event = self.base.site.segment_event(change, pool.id, stream, at, bytes, false);
                 let note = |action| note(action, segment, addr, bytes);
                 // SAFETY: rule 3: the base of a whole segment, taken out of the index above by this thread only; its
                 // stream's epoch was closed, so no queued work uses it.
                 let freed = unsafe { self.free_segment(&pool, stream, event, &calls, note) };
                 outcome = freed.map(|()| true).map_err(AllocError::from);
             }
-            let mut state = self.arenas.attend(arena, call);
+            let mut state = self.base.arenas.attend(arena, call);
             if !matches!(outcome, Ok(true)) {
-                state.insert_free(id);
+                state.heap_mut().insert_free(id);
                 continue;
             }
-            let oversize = bytes >= state.policy.oversize();
-            let segment = state.remove_segment(segment, id);
-            self.holdings.give_segment_back(pool.id, tier, bytes, oversize);
+            let oversize = bytes >= state.tenure().policy().oversize();
+            let segment = state.heap_mut().remove_segment(segment, id);
+            self.base.holdings.give_segment_back(pool.id, tier, bytes, oversize);
             drop(state);
             calls.end(segment);
         }
@@ -275,11 +243,11 @@ impl Release {
         let SegmentEvent { addr, bytes, .. } = event;
         // From the driver's call on the address may be another segment's, which would be recorded before.
         note(Action::SegmentFree);
-        self.observers.tell(event, calls);
+        self.base.observers.tell(event, calls);
         assert_unlocked();
         let freed = match &pool.source {
             // SAFETY: rule 3: as the caller promises.
-            None => unsafe { self.site.backend().free(self.site.device(), addr) },
+            None => unsafe { self.base.site.backend().free(self.base.site.device(), addr) },
             Some(source) => {
                 // SAFETY: given by this source for this segment; the rest as above.
                 calls.call(Kind::Source, || unsafe { source.free(addr, bytes, shown(stream)) });
@@ -288,56 +256,45 @@ impl Release {
         };
         if freed.is_err() {
             note(Action::SegmentAlloc);
-            self.observers.tell(SegmentEvent { change: SegmentChange::Attached, ..event }, calls);
+            self.base.observers.tell(SegmentEvent { change: SegmentChange::Attached, ..event }, calls);
         }
         freed
-    }
-
-    fn take_out(&self, state: &mut Guard<'_, ArenaState>, blocks: &[BlockId]) {
-        for id in blocks {
-            state.take_from_index(*id);
-            state.blocks[*id].state = crate::memory::block::State::Busy;
-        }
     }
 
     /// Unmaps every whole free granule of a tier's growable segments, and gives address space back that
     /// has nothing mapped any more; where the arena is still that of the pool in `slot`.
     fn vacate_tier(&self, arena: &Arena, slot: PoolSlot, tier: Tier, call: &Call<'_>) -> Result<()> {
-        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
-        let calls = self.site.calls();
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
+        let calls = self.base.site.calls();
         let (_, dropped) = self.space.drop_dormant(arena, slot, vm);
         let dropped = match tier {
             Tier::Large => dropped.and(self.provider.before_leaving(arena, call)),
             Tier::Small => dropped,
         };
         let mut state = arena.lock();
-        if state.pool.slot != slot {
+        if state.tenure().slot() != slot {
             return dropped;
         }
-        let growable: Vec<_> = state
-            .placement
-            .placed()
-            .at_least(tier, 0)
-            .filter(|id| state.segments[state.blocks[*id].segment].is_growable())
-            .collect();
-        let parts: Vec<_> = growable.into_iter().flat_map(|id| state.begin_vacate(id)).collect();
+        let is_growable = |id: &BlockId| state.layout().segment_of(*id).is_growable();
+        let growable: Vec<_> = state.heap().free(tier, 0).into_iter().filter(is_growable).collect();
+        let parts: Vec<_> = growable.into_iter().flat_map(|id| state.heap_mut().begin_vacate(id)).collect();
         // Address space that has nothing mapped, because giving it back failed before.
-        let empty = state.take_empty_regions(tier);
+        let empty = state.heap_mut().take_empty_regions(tier);
         if parts.is_empty() && empty.is_empty() {
             return dropped;
         }
-        let _blocks = self.arenas.in_transit();
+        let _blocks = self.base.arenas.in_transit();
         drop(state);
         let mut outcome = dropped;
         for (segment, block, region) in empty {
             outcome = outcome.and(self.space.remove_region(arena, segment, block, region, vm));
         }
-        let mut quiet = self.lifetimes.quiesce(arena, &parts, call);
+        let mut quiet = self.base.lifetimes.quiesce(arena, &parts, call);
         for part in parts {
             if let Ok(true) = quiet {
                 quiet = self.vacate(arena, part, tier, vm, call, &calls).map(|()| true);
             } else {
-                arena.lock().return_free(part);
+                arena.lock().heap_mut().return_free(part);
             }
         }
         outcome.and(quiet.map(|_| ()))
@@ -355,46 +312,44 @@ impl Release {
     ) -> Result<()> {
         let (segment, addr, bytes, region, granule, handles, pool, stream) = {
             let state = arena.lock();
-            let block = &state.blocks[part];
-            let Origin::Growable { region, granule } = state.segments[block.segment].origin else {
+            let block = &state.layout().blocks()[part];
+            let Origin::Growable { region, granule } = state.layout().segments()[block.segment].origin else {
                 return Ok(());
             };
-            let mut device = self.holdings.lock();
-            let handles = device.regions.begin(region, block.addr, block.size);
-            let (pool, stream) = (state.pool.clone(), state.id.stream);
+            let mut device = self.base.holdings.lock();
+            let handles = device.regions_mut().begin(region, block.addr, block.size);
+            let (pool, stream) = (state.tenure().pool().clone(), state.tenure().stream());
             (block.segment, block.addr, block.size, region, granule, handles, pool, stream)
         };
         let handles: Vec<_> = handles.into_iter().flatten().collect();
         debug_assert_eq!(handles.len() as u64 * granule, bytes, "free memory is backed throughout");
-        let event =
-            self.site.segment_event(SegmentChange::Detaching, pool.id, stream, DevicePtr(addr), bytes, true);
-        self.observers.tell(event, calls);
-        let at = DevicePtr(addr);
+        let (at, owner) = (DevicePtr(addr), (pool.id, stream));
+        self.base.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
         let (count, leftovers, outcome) =
             unsafe { region::vacate(vm, at, granule, &handles, &pool.source, calls) };
         let vacated = count as u64 * granule;
-        if vacated < bytes {
-            let addr = at.add(vacated);
-            let (change, bytes) = (SegmentChange::Attached, bytes - vacated);
-            self.observers.tell(SegmentEvent { change, addr, bytes, ..event }, calls);
-        }
-        let mut state = self.arenas.attend(arena, call);
+        self.base.tell_growable(SegmentChange::Attached, owner, at.add(vacated), bytes - vacated, calls);
+        let mut state = self.base.arenas.attend(arena, call);
         {
-            let mut device = self.holdings.lock();
-            device.regions.leftovers.append(leftovers);
-            device.regions.commit_vacant(region, addr, vacated);
-            device.regions.commit_backed(region, addr + vacated, &handles[count..]);
+            let mut device = self.base.holdings.lock();
+            device.regions_mut().keep(leftovers);
+            device.regions_mut().commit_vacant(region, addr, vacated);
+            device.regions_mut().commit_backed(region, addr + vacated, &handles[count..]);
             if vacated > 0 {
-                device.accounts.give_back(pool.id, tier, vacated);
-                device.counters.device_free += 1;
+                device.give_back(pool.id, tier, vacated);
             }
         }
         if vacated > 0 {
-            let context = state.segments[segment].context.clone();
-            state.history.record_about(Action::SegmentUnmap, addr, vacated, context.as_ref());
+            let context = state.layout().segments()[segment].context.clone();
+            state.ledger_mut().history_mut().record_about(
+                Action::SegmentUnmap,
+                addr,
+                vacated,
+                context.as_ref(),
+            );
         }
-        let empty = state.commit_vacate(part, vacated);
+        let empty = state.heap_mut().commit_vacate(part, vacated);
         drop(state);
         outcome?;
         match empty {
@@ -405,8 +360,8 @@ impl Release {
 
     /// Waits for all pending frees, those in quarantine included. Blocks.
     pub(super) fn synchronise_pending(&self, call: &Call<'_>) -> Result<()> {
-        let emptied = self.hardened.empty_quarantine(call);
-        self.lifetimes.synchronise(call)?;
+        let emptied = self.base.hardened.empty_quarantine(call);
+        self.base.lifetimes.synchronise(call)?;
         emptied
     }
 }

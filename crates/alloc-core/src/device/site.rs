@@ -2,6 +2,7 @@
 
 use crate::backend::{Backend, CaptureStatus, Granularity, VirtualMemory};
 use crate::error::{AllocError, Result};
+use crate::lifetimes::call::Relaxed;
 use crate::memory::address_map::AddressMap;
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
@@ -100,6 +101,14 @@ impl Site {
             edges::notice(self.attention, &*self.backend, error);
         }
         outcome
+    }
+
+    /// Lets the calling thread do what captures would forbid, where there are any. Calls the driver.
+    pub(super) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
+        if !self.attention.has(Reason::CAPTURE) {
+            return Ok(None);
+        }
+        Ok(self.backend.capture().ok().map(Relaxed::enter).transpose()?)
     }
 
     /// The capture that a stream is part of, also a broken one. Calls the driver.

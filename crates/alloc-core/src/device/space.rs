@@ -2,15 +2,11 @@
 //! stream, and what the driver refused to undo.
 
 use super::Base;
-use super::arenas::Arenas;
-use super::holdings::Holdings;
-use super::site::Site;
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::{ArenaState, Growth};
+use crate::arena::{ArenaState, Bed, Growth};
 use crate::backend::{Access, BackendError, ErrorKind, HandleType, VirtualMemory};
 use crate::base::round::MIN_BLOCK;
 use crate::error::{AllocError, Result};
-use crate::features::share::exchange::Exchange;
 use crate::lifetimes::call::Call;
 use crate::memory::address_map::AddressMap;
 use crate::memory::backup::Saved;
@@ -18,12 +14,12 @@ use crate::memory::block::{BlockId, State, Tier};
 use crate::memory::region::{self, Backing, Failed, Leftovers, RegionId, Source};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Granule, Mapped};
-use crate::policy::{Chosen, Holding, Request, Supply};
+use crate::policy::{Chosen, Ground, Holding, PolicyArena, Request};
 use crate::process::attention::Reason;
 use crate::process::foreign::Calls;
-use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
+use crate::sync::{Mutex, Rank, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId, Stream};
-use crate::watch::observers::{Observers, SegmentChange, SegmentEvent};
+use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
 /// Whether the address map can hold every block of a new range.
@@ -43,34 +39,21 @@ pub(super) fn side_by_side(base: u64, granules: &[Granule]) -> impl Iterator<Ite
 
 /// The address space of a device.
 pub(super) struct Space {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    observers: Arc<Observers>,
-    exchange: Arc<Exchange>,
-    supply: Arc<Supply>,
+    base: Base,
     /// Held while leftovers are tried again.
     retrying: Mutex<()>,
 }
 
 impl Space {
     pub(super) fn new(base: &Base) -> Self {
-        Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            observers: Arc::clone(&base.observers),
-            exchange: Arc::clone(&base.exchange),
-            supply: Arc::clone(&base.supply),
-            retrying: Mutex::new(Rank::Synchronisation, ()),
-        }
+        Self { base: base.clone(), retrying: Mutex::new(Rank::Synchronisation, ()) }
     }
 
     /// The physical memory of granules.
     pub(super) fn handles(&self, state: &ArenaState, granules: &[Granule]) -> Vec<PhysicalHandle> {
-        let device = self.holdings.lock();
-        let handle = |granule: &Granule| match state.segments[granule.segment].origin {
-            Origin::Growable { region, .. } => device.regions.handle(region, granule.addr),
+        let device = self.base.holdings.lock();
+        let handle = |granule: &Granule| match state.layout().segments()[granule.segment].origin {
+            Origin::Growable { region, .. } => device.regions().handle(region, granule.addr),
             _ => None,
         };
         let handles: Vec<_> = granules.iter().filter_map(handle).collect();
@@ -87,10 +70,10 @@ impl Space {
     ) -> std::result::Result<DevicePtr, Mapped> {
         assert_unlocked();
         let bytes = granules.iter().map(|granule| granule.bytes).sum();
-        let base = match vm.reserve_address(self.site.device(), bytes, 0, DevicePtr::NULL) {
+        let base = match vm.reserve_address(self.base.site.device(), bytes, 0, DevicePtr::NULL) {
             Ok(base) => base,
             Err(error) => {
-                self.site.backend().clear_error();
+                self.base.site.backend().clear_error();
                 tracing::warn!(%error, bytes, "no address space for a view of free memory");
                 return Err(Mapped::Refused);
             }
@@ -107,7 +90,7 @@ impl Space {
                 mapped += bytes;
             }
             // SAFETY: the whole range was mapped just above.
-            unsafe { vm.set_access(base, bytes, &self.holdings.users(), Access::ReadWrite) }?;
+            unsafe { vm.set_access(base, bytes, &self.base.holdings.users(), Access::ReadWrite) }?;
             Ok::<_, BackendError>(true)
         })();
         let mut refused = Mapped::Refused;
@@ -115,7 +98,7 @@ impl Space {
             Ok(true) => return Ok(base),
             Ok(false) => {}
             Err(error) => {
-                self.site.backend().clear_error();
+                self.base.site.backend().clear_error();
                 if error.is_out_of_memory() {
                     tracing::info!(%error, "free memory could not be shown in one piece");
                 } else {
@@ -142,22 +125,22 @@ impl Space {
             tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
             left.keep_view(base, bytes, 0);
         }
-        self.holdings.lock().regions.leftovers.append(left);
+        self.base.holdings.lock().regions_mut().keep(left);
     }
 
     /// Gives the addresses of segments back in which nothing is mapped.
     pub(super) fn release_addresses(&self, segments: Vec<Segment>) {
-        let Ok(vm) = self.site.backend().virtual_memory() else { return };
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return };
         for segment in segments {
             let (base, bytes) = (DevicePtr(segment.base), segment.bytes);
-            self.site.foreign().end([segment]);
+            self.base.site.foreign().end([segment]);
             // SAFETY: rule 3: one whole reservation, with nothing mapped in it.
             if let Err(error) = unsafe { vm.release_address(base, bytes) } {
-                self.site.backend().clear_error();
+                self.base.site.backend().clear_error();
                 tracing::error!(%error, %base, "addresses could not be given back; it is tried again later");
                 let mut left = Leftovers::default();
                 left.keep_view(base, bytes, 0);
-                self.holdings.lock().regions.leftovers.append(left);
+                self.base.holdings.lock().regions_mut().keep(left);
             }
         }
     }
@@ -172,7 +155,7 @@ impl Space {
         vm: &dyn VirtualMemory,
     ) -> Result<bool> {
         assert_unlocked();
-        let minimum = self.site.ask_granule(vm)?;
+        let minimum = self.base.site.ask_granule(vm)?;
         let (granule, bytes, alignment) = {
             let usual = match of {
                 0 => arena.lock().next_granule(request.tier, minimum, request.size),
@@ -180,49 +163,54 @@ impl Space {
             };
             let state = arena.lock();
             // Who asks for granules of one size gets these, whatever the settings have become since.
-            let hardened = self.hardened_granule(&state.policy).filter(|_| of == 0);
+            let hardened = self.hardened_granule(state.tenure().policy()).filter(|_| of == 0);
             let granule = hardened.unwrap_or(usual);
-            let class = self.holdings.lock().class_reserve(state.id.stream, self.site.total_memory());
-            let reserve = class.unwrap_or_else(|| state.policy.reserve(self.site.total_memory(), granule));
-            let (reserve, alignment) = self.supply.reservation(reserve, request.size);
+            let class = self
+                .base
+                .holdings
+                .lock()
+                .class_reserve(state.tenure().stream(), self.base.site.total_memory());
+            let reserve = class
+                .unwrap_or_else(|| state.tenure().policy().reserve(self.base.site.total_memory(), granule));
+            let (reserve, alignment) = self.base.supply.reservation(reserve, request.size);
             (granule, reserve.next_multiple_of(granule), alignment)
         };
         if bytes < request.size {
             return Ok(false);
         }
-        let base = match vm.reserve_address(self.site.device(), bytes, alignment, DevicePtr::NULL) {
-            Ok(base) => base,
-            // The ladder gives whole regions back, so a lack of addresses is no end.
-            Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {
-                self.site.backend().clear_error();
-                tracing::warn!(%error, bytes, "no address space for another growable segment");
-                return Ok(false);
-            }
-            Err(error) => return Err(error.into()),
-        };
-        if !can_serve(base, bytes) {
-            // SAFETY: rule 3: reserved just now, nothing mapped.
-            let _ = unsafe { vm.release_address(base, bytes) };
-            let detail = format!("the driver reserved {bytes} bytes at {base}, beyond 57 bits of address");
-            return Err(BackendError::new(
-                ErrorKind::Other,
-                0,
-                "reserve address",
-                self.site.device(),
-                detail,
-            )
-            .into());
-        }
+        let Some(base) = self.reserve(bytes, alignment, vm)? else { return Ok(false) };
         let mut state = arena.lock();
         let (region, registration) = {
-            let mut device = self.holdings.lock();
-            (device.regions.add(base, bytes, granule), device.register())
+            let mut device = self.base.holdings.lock();
+            (device.regions_mut().add(base, bytes, granule), device.register())
         };
         let origin = Origin::Growable { region, granule };
         let segment = Segment::new(base, bytes, registration, request.tier, origin);
-        let (_, block) = state.add_segment(segment, State::Busy);
-        state.insert_unmapped(block);
+        let (_, block) = state.heap_mut().add_segment(segment, State::Busy);
+        state.heap_mut().insert_unmapped(block);
         Ok(true)
+    }
+
+    /// Address space for a growable segment. `None` where there is none.
+    fn reserve(&self, bytes: u64, alignment: u64, vm: &dyn VirtualMemory) -> Result<Option<DevicePtr>> {
+        let device = self.base.site.device();
+        let base = match vm.reserve_address(device, bytes, alignment, DevicePtr::NULL) {
+            Ok(base) => base,
+            // The ladder gives whole regions back, so a lack of addresses is no end.
+            Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {
+                self.base.site.backend().clear_error();
+                tracing::warn!(%error, bytes, "no address space for another growable segment");
+                return Ok(None);
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if can_serve(base, bytes) {
+            return Ok(Some(base));
+        }
+        // SAFETY: rule 3: reserved just now, nothing mapped.
+        let _ = unsafe { vm.release_address(base, bytes) };
+        let detail = format!("the driver reserved {bytes} bytes at {base}, beyond 57 bits of address");
+        Err(BackendError::new(ErrorKind::Other, 0, "reserve address", device, detail).into())
     }
 
     /// Moves busy blocks of whole granules, with which the device is done, to another arena, where they are free. Returns how
@@ -234,13 +222,13 @@ impl Space {
         parts: Vec<BlockId>,
         call: &Call<'_>,
     ) -> Result<u64> {
-        let vm = self.site.backend().virtual_memory();
-        let calls = self.site.calls();
+        let vm = self.base.site.backend().virtual_memory();
+        let calls = self.base.site.calls();
         let mut came = 0;
         let mut outcome = Ok(());
         for part in parts {
             let Some(vm) = vm.as_ref().ok().filter(|_| outcome.is_ok()) else {
-                from.lock().return_free(part);
+                from.lock().heap_mut().return_free(part);
                 continue;
             };
             let (granule, handles) = self.lift(from, part, *vm, call, &calls);
@@ -252,7 +240,7 @@ impl Space {
         match outcome {
             // The memory is the device's again: what comes next on the ladder may take it.
             Err(AllocError::Backend(error)) if error.is_out_of_memory() => {
-                self.site.backend().clear_error();
+                self.base.site.backend().clear_error();
                 Ok(came)
             }
             outcome => outcome.map(|()| came),
@@ -270,49 +258,49 @@ impl Space {
     ) -> (u64, Vec<PhysicalHandle>) {
         let (segment, addr, bytes, region, granule, handles, stream) = {
             let state = arena.lock();
-            let block = &state.blocks[part];
-            let Origin::Growable { region, granule } = state.segments[block.segment].origin else {
+            let block = &state.layout().blocks()[part];
+            let Origin::Growable { region, granule } = state.layout().segments()[block.segment].origin else {
                 unreachable!("only granules of growable segments are taken out")
             };
-            let handles = self.holdings.lock().regions.begin(region, block.addr, block.size);
-            (block.segment, block.addr, block.size, region, granule, handles, state.id.stream)
+            let handles = self.base.holdings.lock().regions_mut().begin(region, block.addr, block.size);
+            (block.segment, block.addr, block.size, region, granule, handles, state.tenure().stream())
         };
         let mut handles: Vec<_> = handles.into_iter().flatten().collect();
         let at = DevicePtr(addr);
-        let event =
-            self.site.segment_event(SegmentChange::Detaching, PoolId::DEFAULT, stream, at, bytes, true);
-        self.observers.tell(event, calls);
+        let owner = (PoolId::DEFAULT, stream);
+        self.base.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, and its stream was seen to be
         // idle after it was freed.
         let (count, outcome) = unsafe { region::lift(vm, at, granule, handles.len()) };
         let lifted = count as u64 * granule;
-        if lifted < bytes {
-            let (addr, bytes) = (at.add(lifted), bytes - lifted);
-            self.observers
-                .tell(SegmentEvent { change: SegmentChange::Attached, addr, bytes, ..event }, calls);
-        }
-        let mut state = self.arenas.attend(arena, call);
+        self.base.tell_growable(SegmentChange::Attached, owner, at.add(lifted), bytes - lifted, calls);
+        let mut state = self.base.arenas.attend(arena, call);
         {
-            let mut device = self.holdings.lock();
-            device.regions.commit_vacant(region, addr, lifted);
-            device.regions.commit_backed(region, addr + lifted, &handles[count..]);
-            device.counters.device_free += i64::from(lifted > 0);
+            let mut device = self.base.holdings.lock();
+            device.regions_mut().commit_vacant(region, addr, lifted);
+            device.regions_mut().commit_backed(region, addr + lifted, &handles[count..]);
+            device.counters_mut().device_free += i64::from(lifted > 0);
         }
         if lifted > 0 {
-            let context = state.segments[segment].context.clone();
-            state.history.record_about(Action::SegmentUnmap, addr, lifted, context.as_ref());
+            let context = state.layout().segments()[segment].context.clone();
+            state.ledger_mut().history_mut().record_about(
+                Action::SegmentUnmap,
+                addr,
+                lifted,
+                context.as_ref(),
+            );
         }
-        let empty = state.commit_vacate(part, lifted);
+        let empty = state.heap_mut().commit_vacate(part, lifted);
         drop(state);
         handles.truncate(count);
         if let Err(error) = outcome {
-            self.site.backend().clear_error();
+            self.base.site.backend().clear_error();
             tracing::warn!(%error, "not all free granules could be moved to another stream");
         }
         if let Some((segment, block)) = empty
             && let Err(error) = self.remove_region(arena, segment, block, region, vm)
         {
-            self.site.backend().clear_error();
+            self.base.site.backend().clear_error();
             tracing::warn!(%error, "addresses could not be given back; it is tried again later");
         }
         (granule, handles)
@@ -339,41 +327,38 @@ impl Space {
                 return none.map(|_| 0);
             }
         };
-        let addr = growth.maps(&arena.lock()).first().map_or(0, |(addr, _)| *addr);
-        self.holdings.lock().regions.begin(growth.region, addr, bytes);
+        let addr = growth.maps(arena.lock().layout()).first().map_or(0, |(addr, _)| *addr);
+        self.base.holdings.lock().regions_mut().begin(growth.region, addr, bytes);
         let backing = self.backing(granule, &None);
-        let put = region::put(&**self.site.backend(), vm, &backing, DevicePtr(addr), handles, calls);
+        let put = region::put(&**self.base.site.backend(), vm, &backing, DevicePtr(addr), handles, calls);
         if put.is_ok() {
-            let at = DevicePtr(addr);
-            let event =
-                self.site.segment_event(SegmentChange::Attached, PoolId::DEFAULT, stream, at, bytes, true);
-            self.observers.tell(event, calls);
+            let owner = (PoolId::DEFAULT, stream);
+            self.base.tell_growable(SegmentChange::Attached, owner, DevicePtr(addr), bytes, calls);
         }
-        let mut state = self.arenas.attend(arena, call);
+        let mut state = self.base.arenas.attend(arena, call);
         let region = growth.region;
         let outcome = {
-            let mut device = self.holdings.lock();
+            let mut device = self.base.holdings.lock();
             match put {
                 Ok(handles) => {
-                    device.regions.commit_backed(region, addr, &handles);
-                    device.counters.device_alloc += 1;
-                    device.counters.granules_moved += i64::try_from(handles.len()).unwrap_or(i64::MAX);
+                    device.regions_mut().commit_backed(region, addr, &handles);
+                    device.count_moved(handles.len());
                     Ok(bytes)
                 }
                 Err(Failed { error, leftovers }) => {
-                    device.regions.commit_vacant(region, addr, bytes);
-                    device.regions.leftovers.append(*leftovers);
-                    device.accounts.give_back(PoolId::DEFAULT, Tier::Large, bytes);
+                    device.regions_mut().commit_vacant(region, addr, bytes);
+                    device.regions_mut().keep(*leftovers);
+                    device.accounts_mut().give_back(PoolId::DEFAULT, Tier::Large, bytes);
                     Err(error)
                 }
             }
         };
         if outcome.is_ok() {
-            state.history.record(Action::SegmentMap, addr, bytes);
-            state.note_segment_context(region);
+            state.ledger_mut().history_mut().record(Action::SegmentMap, addr, bytes);
+            state.note_context(region);
         }
-        if let Some(block) = state.commit_growth(growth, usize::from(outcome.is_ok())) {
-            state.insert_free(block);
+        if let Some(block) = growth.commit(state.heap_mut(), usize::from(outcome.is_ok())) {
+            state.heap_mut().insert_free(block);
         }
         Ok(outcome?)
     }
@@ -390,8 +375,8 @@ impl Space {
         let stock = Request { requested: bytes, size: bytes, tier: Tier::Large, segment_bytes: bytes };
         loop {
             let mut state = arena.lock();
-            if let Some(growth) = state.plan_stock(Tier::Large, bytes, granule) {
-                return Ok(Some((growth, state.id.stream)));
+            if let Some(growth) = Growth::stock(state.heap_mut(), Tier::Large, bytes, granule) {
+                return Ok(Some((growth, state.tenure().stream())));
             }
             drop(state);
             if !self.add_region(arena, &stock, granule, vm)? {
@@ -404,24 +389,24 @@ impl Space {
     fn lose(&self, granule: u64, handles: Vec<PhysicalHandle>, vm: &dyn VirtualMemory, calls: &Calls<'_>) {
         let bytes = handles.len() as u64 * granule;
         let leftovers = region::give_back(vm, handles, calls);
-        let mut device = self.holdings.lock();
-        device.regions.leftovers.append(leftovers);
-        device.accounts.give_back(PoolId::DEFAULT, Tier::Large, bytes);
+        let mut device = self.base.holdings.lock();
+        device.regions_mut().keep(leftovers);
+        device.accounts_mut().give_back(PoolId::DEFAULT, Tier::Large, bytes);
     }
 
     /// The unit in which new growable segments are mapped in place of the policy's own.
     fn hardened_granule(&self, policy: &Chosen) -> Option<u64> {
-        let minimum = self.site.unit().filter(|_| self.site.attention().has(Reason::HARDENED))?;
+        let minimum = self.base.site.unit().filter(|_| self.base.site.attention().has(Reason::HARDENED))?;
         Some(policy.granule(Tier::Small, minimum, &Holding::default()))
     }
 
     /// What new granules are made of.
     pub(super) fn backing(&self, granule: u64, source: &Source) -> Backing {
         Backing {
-            device: self.site.device(),
+            device: self.base.site.device(),
             granule,
             handle_type: self.handle_type(),
-            access: self.holdings.users(),
+            access: self.base.holdings.users(),
             source: source.clone(),
         }
     }
@@ -436,10 +421,11 @@ impl Space {
     ) -> Result<()> {
         let (base, bytes) = {
             let mut state = arena.lock();
-            let (base, bytes) = (state.segments[segment].base, state.segments[segment].bytes);
-            if self.holdings.lock().regions.leftovers.lie_in(base, bytes) {
+            let (base, bytes) =
+                (state.layout().segments()[segment].base, state.layout().segments()[segment].bytes);
+            if self.base.holdings.lock().regions().has_leftovers_in(base, bytes) {
                 // Kept until those are gone, which every flush tries.
-                state.insert_unmapped(block);
+                state.heap_mut().insert_unmapped(block);
                 return Ok(());
             }
             (base, bytes)
@@ -449,40 +435,40 @@ impl Space {
         let released = unsafe { vm.release_address(DevicePtr(base), bytes) };
         let mut state = arena.lock();
         if let Err(error) = released {
-            state.insert_unmapped(block);
+            state.heap_mut().insert_unmapped(block);
             return Err(error.into());
         }
-        let segment = state.remove_segment(segment, block);
-        self.holdings.lock().regions.remove(region);
+        let segment = state.heap_mut().remove_segment(segment, block);
+        self.base.holdings.lock().regions_mut().remove(region);
         drop(state);
-        self.site.foreign().end(segment);
+        self.base.site.foreign().end(segment);
         Ok(())
     }
 
     /// Tries again to undo what the driver, or a pool's source, refused to.
     pub(super) fn retry_leftovers(&self) {
-        let Ok(vm) = self.site.backend().virtual_memory() else { return };
-        let calls = self.site.calls();
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return };
+        let calls = self.base.site.calls();
         let (_memory, foreign) = {
             // One thread at a time: whoever grows next to a retry waits for it, or it would find the places taken.
             let _alone = self.retrying.lock();
-            let leftovers = std::mem::take(&mut self.holdings.lock().regions.leftovers);
+            let leftovers = self.base.holdings.lock().regions_mut().take_leftovers();
             if leftovers.is_empty() {
                 return;
             }
-            let memory = self.arenas.in_transit();
+            let memory = self.base.arenas.in_transit();
             let (left, foreign) = leftovers.retry(vm, &calls);
-            self.holdings.lock().regions.leftovers.append(left);
+            self.base.holdings.lock().regions_mut().keep(left);
             (memory, foreign)
         };
         // Foreign code is called with no lock held.
         let left = foreign.release(vm, &calls);
-        self.holdings.lock().regions.leftovers.append(left);
+        self.base.holdings.lock().regions_mut().keep(left);
     }
 
     /// See [`Exchange::handle_type`].
     pub(super) fn handle_type(&self) -> HandleType {
-        self.exchange.handle_type(|| self.holdings.lock().settings.segments_ipc)
+        self.base.exchange.handle_type(|| self.base.holdings.lock().settings().segments_ipc)
     }
 
     /// Free memory that sleeps is forgotten: it need not be woken. Returns how many bytes, and what the driver said where
@@ -498,17 +484,17 @@ impl Space {
         let mut forgotten: Vec<Saved> = Vec::new();
         {
             let mut state = arena.lock();
-            if state.pool.slot != slot || !state.has_sleepers() {
+            if state.tenure().slot() != slot || !state.layout().has_sleepers() {
                 return (0, Ok(()));
             }
-            for (segment, region_id) in state.growable_segments() {
-                let mut device = self.holdings.lock();
-                let Some(region) = device.regions.get(region_id) else { continue };
-                let (ranges, whole) = state.drop_dormant(segment, region);
+            for (segment, region_id) in state.layout().growable() {
+                let mut device = self.base.holdings.lock();
+                let Some(region) = device.regions().get(region_id) else { continue };
+                let (ranges, whole) = Bed::of(state.heap_mut(), segment).drop_dormant(region);
                 for range in ranges {
                     bytes += range.end - range.start;
-                    forgotten.extend(device.regions.forget_saved(region_id, range.clone()));
-                    device.regions.commit_vacant(region_id, range.start, range.end - range.start);
+                    forgotten.extend(device.regions_mut().forget_saved(region_id, range.clone()));
+                    device.regions_mut().commit_vacant(region_id, range.start, range.end - range.start);
                 }
                 empty.extend(whole.map(|block| (segment, block, region_id)));
             }

@@ -73,7 +73,7 @@ impl PinnedPools {
         let scope = {
             let mut pools = self.pools.lock();
             let scope = pools.end(pool, Holder::Program)?;
-            self.scoped.store(!pools.scopes.is_empty(), Ordering::Release);
+            self.scoped.store(!pools.scopes().is_empty(), Ordering::Release);
             scope
         };
         self.foreign.end([scope]);
@@ -91,7 +91,7 @@ impl PinnedPools {
         if !self.scoped.load(Ordering::Acquire) {
             return Ok(default);
         }
-        let scopes = Arc::clone(&self.pools.lock().scopes);
+        let scopes = Arc::clone(self.pools.lock().scopes());
         for scope in scopes.iter() {
             if self.accepts(&scope.filter, stream)? {
                 if !capturing && !self.said_routed.swap(true, Ordering::Relaxed) {
@@ -136,7 +136,7 @@ impl PinnedPools {
     /// Of these pools, those whose cached memory may go: nobody uses them any more.
     pub(super) fn unused(&self, known: Vec<PoolId>) -> Vec<PoolId> {
         let pools = self.pools.lock();
-        let is_unused = |id: &PoolId| pools.records.get(id).is_none_or(|pool| pool.use_count == 0);
+        let is_unused = |id: &PoolId| pools.find(*id).is_none_or(|pool| pool.use_count == 0);
         known.into_iter().filter(is_unused).collect()
     }
 

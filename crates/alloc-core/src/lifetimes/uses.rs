@@ -81,6 +81,47 @@ impl UseList {
     }
 }
 
+/// The uses of one block.
+pub(crate) struct UsesOf<'a> {
+    lists: &'a mut UseLists,
+    /// Its list, or [`NO_USES`].
+    list: &'a mut u32,
+}
+
+impl<'a> UsesOf<'a> {
+    pub(crate) fn new(lists: &'a mut UseLists, list: &'a mut u32) -> Self {
+        Self { lists, list }
+    }
+
+    /// Remembers that `stream` uses the block, too, within a capture or outside of any: whether that is new, or `None`
+    /// when that many streams cannot be counted.
+    pub(crate) fn record(&mut self, stream: Stream, captured: Option<u64>) -> Option<bool> {
+        let (list, is_new) = self.lists.add(*self.list, stream, captured)?;
+        *self.list = list;
+        Some(is_new)
+    }
+
+    /// Nobody else uses the block any more. Returns its uses, in the order they were recorded, to be dropped without a lock.
+    pub(crate) fn forget(&mut self) -> SmallVec<[Use; 4]> {
+        self.lists.take(std::mem::replace(self.list, NO_USES))
+    }
+
+    /// Other processes may use the block, which is not shared.
+    pub(crate) fn add_share(&mut self, share: Arc<Share>) {
+        *self.list = self.lists.push(*self.list, Use { user: User::Shared(share), captured: None });
+    }
+
+    /// No other process uses the block any more. `false` where this is not what they were given of it.
+    pub(crate) fn remove_share(&mut self, share: &Arc<Share>) -> bool {
+        let is_shared = self.lists.share(*self.list).is_some_and(|found| Arc::ptr_eq(found, share));
+        if is_shared {
+            let others = self.forget().into_iter().filter(|found| !matches!(found.user, User::Shared(_)));
+            *self.list = others.fold(NO_USES, |list, found| self.lists.push(list, found));
+        }
+        is_shared
+    }
+}
+
 /// All use lists of an arena.
 #[derive(Debug, Default)]
 pub(crate) struct UseLists {
@@ -91,7 +132,7 @@ pub(crate) struct UseLists {
 impl UseLists {
     /// Adds `stream` to list `id`, or to a new one where that is [`NO_USES`]. Returns the list, and whether that is new to
     /// it; `None` for more streams than a block can count.
-    pub(crate) fn add(&mut self, id: u32, stream: Stream, captured: Option<u64>) -> Option<(u32, bool)> {
+    fn add(&mut self, id: u32, stream: Stream, captured: Option<u64>) -> Option<(u32, bool)> {
         if let Some(list) = self.lists.get_mut(id as usize) {
             if let Some(found) = list.find(stream) {
                 found.captured = found.captured.filter(|capture| captured == Some(*capture));
@@ -111,18 +152,6 @@ impl UseLists {
             User::Shared(share) => Some(share),
             User::Live(_) | User::Retired(_) => None,
         })
-    }
-
-    /// Adds other processes to a list that has none; returns the list.
-    pub(crate) fn add_share(&mut self, id: u32, share: Arc<Share>) -> u32 {
-        self.push(id, Use { user: User::Shared(share), captured: None })
-    }
-
-    /// Takes that share out of a list; returns the list, and `None` where it is not there.
-    pub(crate) fn remove_share(&mut self, id: u32, share: &Arc<Share>) -> Option<u32> {
-        self.share(id).filter(|found| Arc::ptr_eq(found, share))?;
-        let others = self.take(id).into_iter().filter(|found| !matches!(found.user, User::Shared(_)));
-        Some(others.fold(NO_USES, |id, found| self.push(id, found)))
     }
 
     /// Adds a use that is not in the list; returns the list.
@@ -146,7 +175,7 @@ impl UseLists {
     }
 
     /// Empties a list and returns its uses, in the order they were recorded.
-    pub(crate) fn take(&mut self, id: u32) -> SmallVec<[Use; 4]> {
+    fn take(&mut self, id: u32) -> SmallVec<[Use; 4]> {
         let Some(list) = self.lists.get_mut(id as usize) else { return SmallVec::new() };
         self.vacant.push(id);
         // One that was long once has no more memory than others.

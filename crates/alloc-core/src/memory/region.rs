@@ -143,7 +143,7 @@ pub(crate) struct Regions {
     /// Bytes that sleep, in all of them.
     asleep_bytes: u64,
     /// What the driver refused to undo; tried again at the next growth or release.
-    pub(crate) leftovers: Leftovers,
+    leftovers: Leftovers,
     /// What other processes have of them.
     exports: export::Exports,
     /// Granules that are mapped in a second place, too: the address there, and their bytes.
@@ -171,12 +171,7 @@ impl Leftovers {
         self.handles.len()
     }
 
-    /// Whether something is still mapped in a range where nothing should be.
-    pub(crate) fn lie_in(&self, base: u64, bytes: u64) -> bool {
-        self.mappings.iter().any(|(at, _)| (base..base + bytes).contains(&at.0))
-    }
-
-    pub(crate) fn append(&mut self, mut other: Self) {
+    fn append(&mut self, mut other: Self) {
         self.mappings.append(&mut other.mappings);
         self.handles.append(&mut other.handles);
         self.views.append(&mut other.views);
@@ -251,6 +246,21 @@ impl Regions {
             Some(region) => region,
             None => unreachable!("a segment's region is there as long as the segment"),
         }
+    }
+
+    /// What the driver refused to undo is tried again later.
+    pub(crate) fn keep(&mut self, leftovers: Leftovers) {
+        self.leftovers.append(leftovers);
+    }
+
+    /// What is to be tried again.
+    pub(crate) fn take_leftovers(&mut self) -> Leftovers {
+        std::mem::take(&mut self.leftovers)
+    }
+
+    /// Whether something is still mapped in a range where nothing should be.
+    pub(crate) fn has_leftovers_in(&self, base: u64, bytes: u64) -> bool {
+        self.leftovers.mappings.iter().any(|(at, _)| (base..base + bytes).contains(&at.0))
     }
 
     /// Whether there is memory behind the granule at `addr`, at its home or in a second place.

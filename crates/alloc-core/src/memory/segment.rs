@@ -5,6 +5,7 @@ use crate::memory::block::{BlockId, SegmentId, Tier};
 use crate::memory::region::RegionId;
 use crate::types::DevicePtr;
 use crate::watch::history::Context;
+use std::ops::Range;
 
 /// Where a segment's addresses come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +53,20 @@ impl Segment {
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         self.origin == Origin::Fixed
+    }
+
+    /// The whole granules of a growable segment that lie in a range.
+    pub(crate) fn within(&self, granule: u64, range: Range<u64>) -> Range<u64> {
+        let low = (range.start - self.base).next_multiple_of(granule) + self.base;
+        let high = (range.end - self.base) / granule * granule + self.base;
+        low..high.max(low)
+    }
+
+    /// The granules of a growable segment that a range touches.
+    pub(crate) fn around(&self, granule: u64, range: Range<u64>) -> Range<u64> {
+        let low = (range.start - self.base) / granule * granule + self.base;
+        let high = (range.end - self.base).next_multiple_of(granule) + self.base;
+        low..high
     }
 
     /// Whether it is reserved address space, mapped on demand.

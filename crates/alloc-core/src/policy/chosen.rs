@@ -111,18 +111,8 @@ pub(crate) struct Maker {
 type Make = dyn Fn(&Settings, bool) -> Chosen + Send + Sync;
 
 impl Maker {
-    /// That of the policy which the settings name.
-    pub(crate) fn built_in(settings: &Settings) -> Result<Self, String> {
-        match settings.policy_name() {
-            PolicyName::Pytorch => Ok(Self::custom(PolicyName::Pytorch, PytorchPolicy::new)),
-            PolicyName::Granule => Ok(Self::custom(PolicyName::Granule, GranulePolicy::new)),
-            PolicyName::Custom(name) => Err(format!(
-                "policy:custom:{name} is a program's own: make the allocator with CachingAllocator::with_policy"
-            )),
-        }
-    }
-
-    pub(crate) fn custom<F: PolicyFactory>(name: PolicyName, factory: F) -> Self {
+    /// That of a policy of this name.
+    pub(crate) fn of<F: PolicyFactory>(name: PolicyName, factory: F) -> Self {
         let make = move |settings: &Settings, virtual_memory| -> Chosen {
             Arc::new(factory.make(settings, virtual_memory))
         };

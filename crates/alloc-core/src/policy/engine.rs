@@ -1,7 +1,7 @@
 //! A device, as a policy sees it that gets memory for a miss in ways of its own.
 
 use super::Request;
-use super::ground::Ground;
+use super::ground::PolicyArena;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId};
@@ -42,7 +42,7 @@ pub(crate) trait Engine<M> {
     /// An arena.
     type Arena;
     /// What is under its lock.
-    type State: Ground<M>;
+    type State: PolicyArena<M>;
 
     /// Locks an arena.
     fn lock<'a>(&'a self, arena: &'a Self::Arena) -> impl DerefMut<Target = Self::State> + 'a;

@@ -1,7 +1,8 @@
 //! An arena, as a policy sees it that remembers something of it.
 
-use crate::memory::block::{BlockId, BlockTable, SegmentId, State, Tier};
-use crate::memory::segment::{Segment, SegmentTable};
+use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::layout::Layout;
+use crate::memory::segment::Segment;
 use crate::watch::snapshot::Action;
 use smallvec::SmallVec;
 
@@ -12,14 +13,9 @@ use smallvec::SmallVec;
 pub(crate) trait Ground<M> {
     fn memory(&self) -> &M;
     fn memory_mut(&mut self) -> &mut M;
-    fn blocks(&self) -> &BlockTable;
+    fn layout(&self) -> &Layout;
     /// Records may be changed; what is free stays as it is.
-    fn blocks_mut(&mut self) -> &mut BlockTable;
-    fn segments(&self) -> &SegmentTable;
-    /// Whether the device is done with everything freed in `epoch`.
-    fn is_past(&self, epoch: u64) -> bool;
-    /// Records that the memory of a block comes or goes, where anything is recorded.
-    fn note_change(&mut self, action: Action, id: BlockId);
+    fn layout_mut(&mut self) -> &mut Layout;
     /// A new segment with one block that covers it, in state `state` and in no index.
     fn add_segment(&mut self, segment: Segment, state: State) -> (SegmentId, BlockId);
     /// Takes out a segment whose one block is in no index. What is returned is to be dropped without a lock.
@@ -30,16 +26,29 @@ pub(crate) trait Ground<M> {
     fn free(&self, tier: Tier, bytes: u64) -> Vec<BlockId>;
     /// Takes the whole granules of a free block that need not be [kept](super::hooks::Hooks::keeps) out, as busy.
     fn begin_vacate(&mut self, id: BlockId) -> SmallVec<[BlockId; 2]>;
-    /// Whether its memory may be in another place: that of the default pool, where it is growable.
-    fn is_movable(&self) -> bool;
-    /// The granules of a new growable segment for a request of `size` bytes, in units of `minimum`.
-    fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64;
     /// Bytes to be mapped for `size` bytes in granules of `of` bytes, where the arena has room for them.
     fn missing_memory(&self, tier: Tier, size: u64, of: u64) -> Option<u64>;
     /// Cuts a block after `size` bytes; the upper part gets `upper_state`.
     fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId;
-    /// Takes a range out of a free block, as busy; what is left at either end stays free.
+    /// Takes a range out of a free block, as busy; what is left at either end stays free, and nobody asked for it as it is.
     fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId;
     /// Returns a busy block with memory to the free ones, joined with its neighbours.
     fn return_free(&mut self, id: BlockId);
+}
+
+/// What a policy may do with an arena, of which it remembers an `M`.
+pub(crate) trait PolicyArena<M> {
+    /// Its blocks.
+    type Ground: Ground<M>;
+
+    fn ground(&self) -> &Self::Ground;
+    fn ground_mut(&mut self) -> &mut Self::Ground;
+    /// Whether the device is done with everything freed in `epoch`.
+    fn is_past(&self, epoch: u64) -> bool;
+    /// Records that the memory of a block comes or goes, where anything is recorded.
+    fn note_change(&mut self, action: Action, id: BlockId);
+    /// Whether its memory may be in another place: that of the default pool, where it is growable.
+    fn is_movable(&self) -> bool;
+    /// The granules of a new growable segment for a request of `size` bytes, in units of `minimum`.
+    fn next_granule(&mut self, tier: Tier, minimum: u64, size: u64) -> u64;
 }

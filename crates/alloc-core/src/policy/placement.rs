@@ -1,7 +1,7 @@
 //! An arena's free blocks, in the index of its policy.
 //!
 //! A request that is served from the cache, and a free, come here a few times each. The policies of the tree are told apart by
-//! a number, so that their code is called directly (`arena/kind.rs`); one of a program's own is called through a table.
+//! a number, so that their code is called directly (`arena/heap/kind.rs`); one of a program's own is called through a table.
 
 use super::chosen::Decisions;
 use super::{GranulePolicy, Policy, PytorchPolicy, Request};

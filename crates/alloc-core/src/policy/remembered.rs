@@ -77,9 +77,9 @@ impl Remembered {
     pub(crate) fn check(&self, arena: &impl Ground<Memory>) {
         match self {
             Self::Nothing(()) => {
-                let mut segments = arena.segments().iter();
+                let mut segments = arena.layout().segments().iter();
                 assert!(segments.all(|(_, segment)| segment.origin != Origin::View), "nobody shows memory");
-                let mut blocks = arena.blocks().iter();
+                let mut blocks = arena.layout().blocks().iter();
                 assert!(blocks.all(|(_, block)| block.state != State::Lent), "nobody lends memory");
             }
             Self::Granule(_) => granule::invariants::check_views(arena),

@@ -104,19 +104,6 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
 }
 
 #[test]
-fn the_book_has_every_option_as_the_table_has_it() {
-    let page = include_str!("../../../../docs/configuration.md");
-    let rows = page.lines().filter(|line| line.starts_with("| ") && line.split('|').count() == 6);
-    let due = options().iter().map(|option| {
-        let alias = option.alias.map_or(String::new(), |alias| format!(" or `{alias}`"));
-        let (name, default, help) = (option.name, option.default, option.help);
-        format!("| `{name}`{alias} | {default} | {} | {help} |", option.strict_range())
-    });
-    let there = rows.filter(|row| !row.starts_with("| option "));
-    assert_eq!(there.collect::<Vec<_>>(), due.collect::<Vec<_>>());
-}
-
-#[test]
 fn c01_every_option_and_alias_is_read_by_the_grammars_it_belongs_to() {
     let samples = samples();
     for option in options() {

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     list: bool,
 }
 
-/// Runs the kit and prints the scorecard. Some checks need a second process of this executable, which `lead` leads to the command.
+/// Runs the kit and prints the scorecard. Some checks need a second process, which `lead` leads to the command.
 pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<Outcome, Failure> {
     let name = args.backend.0;
     let subject = Subject::new(name.as_str(), move || name.open());
@@ -56,14 +56,13 @@ pub(crate) fn run(args: &Args, lead: &[String], out: &mut dyn Write) -> Result<O
         }
         return Ok(Outcome::Done);
     }
-    let again = ["conformance", "--backend", name.as_str()].map(ToOwned::to_owned);
-    let again = lead.iter().cloned().chain(again);
-    let options = Options {
-        only: args.only.clone(),
-        repeat: args.repeat,
-        child: Some(ChildCommand::with_arguments(again)),
-        ..Options::default()
+    let words = ["conformance", "--backend", name.as_str()].map(ToOwned::to_owned);
+    let child = match lead {
+        [] => ChildCommand::with_arguments(words),
+        [program, lead @ ..] => ChildCommand::with_arguments(lead.iter().cloned().chain(words)).by(program),
     };
+    let options =
+        Options { only: args.only.clone(), repeat: args.repeat, child: Some(child), ..Options::default() };
     let bar = console::progress_bar(checks.len(), "checking", "checks");
     let card = granule_conformance::run(&subject, &options, |progress| match progress {
         Progress::Begins(check) => bar.set_message(check.name),

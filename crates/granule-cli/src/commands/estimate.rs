@@ -23,7 +23,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What `--help` says before the options.
+/// What `granule help estimate` says before the options.
 pub(crate) const LONG: &str = "\
 Runs a training or inference program without a GPU and says what memory it needs
 
@@ -341,7 +341,7 @@ fn print(args: &Args, torch: &Torch, found: &[Found], out: &mut dyn Write) -> Re
     )?;
     writeln!(
         out,
-        "Kernels did not run and convolution workspaces are made up: granule estimate --help has the limits."
+        "Kernels did not run and convolution workspaces are made up: granule help estimate has the limits."
     )?;
     for one in found {
         writeln!(out, "Trace: {}", one.trace.display())?;

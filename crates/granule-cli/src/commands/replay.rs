@@ -56,48 +56,48 @@ pub(crate) struct Args {
 /// How the replay is done.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct RunArgs {
-    /// What the device is: openreg (the simulated accelerator), cuda, hip or hip-as-cuda
+    /// The device: openreg (simulated), cuda, hip or hip-as-cuda
     #[arg(long, value_name = "NAME", default_value = "openreg", value_parser = backends::parse)]
     backend: Named,
 
-    /// The device's memory: 80GiB, 512MiB, 80G, or bytes [default: 80GiB simulated, all that a real device has]
+    /// The device's memory: 80GiB, 512MiB or bytes [default: 80GiB simulated, all of a real device]
     #[arg(long, value_name = "SIZE")]
     capacity: Option<Size>,
 
-    /// The device's memory as a multiple of the most requested bytes live at once, such as 1.02
+    /// The same as a multiple of the most bytes live at once: 1.02
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor, conflicts_with = "capacity")]
     of_peak: Option<f64>,
 
-    /// Multiply every request by this, for a device of another size
+    /// Multiply every request by this
     #[arg(long, value_name = "FACTOR", value_parser = parse_factor)]
     scale: Option<f64>,
 
-    /// Record the history and write a snapshot, which pytorch.org/memory_viz opens
+    /// Write a snapshot, which pytorch.org/memory_viz opens
     #[arg(long, value_name = "FILE")]
     snapshot: Option<PathBuf>,
 
-    /// Write the allocator's figures at the end, as Prometheus reads them
+    /// Write the figures at the end, as Prometheus reads them
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
 
-    /// Follow a plan of `granule plan`: a request that finds the place it names free is served there, all others as ever
+    /// Serve requests where a plan of `granule plan` has them, while it fits
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
 
-    /// End at the first refused request (exit code 3) instead of skipping it with its later free
+    /// End at the first refused request, with exit code 3
     #[arg(long)]
     stop_on_oom: bool,
 
-    /// How many events the simulated device's work is behind; 0 completes everything at once
+    /// How many events the simulated device is behind
     #[arg(long, value_name = "EVENTS", default_value_t = 0)]
     lag: u64,
 
-    /// What driver calls cost on the simulated device, where not the defaults: map=20us,create-physical=30us+1ms/GiB,...
+    /// What simulated driver calls cost: map=20us,create-physical=30us+1ms/GiB,...
     #[arg(long, value_name = "COSTS", default_value = "", hide_default_value = true,
           value_parser = parse_cost)]
     cost: Arc<CostModel>,
 
-    /// Let the simulated device have no virtual memory, as some devices do
+    /// Let the simulated device have no virtual memory
     #[arg(long)]
     no_virtual_memory: bool,
 }

@@ -1,5 +1,6 @@
 //! `granule report`: a run as one web page.
 
+mod compare;
 mod what_if;
 
 use super::{Outcome, write_json};
@@ -28,12 +29,18 @@ Examples:
   granule report snapshot.pickle --capacity 80GiB -o step1000.html
   granule report train.trace.gz --conf expandable_segments:True \\
       -o expandable.html
+  granule report before.pickle after.pickle -o change.html
+  granule report rank*.pickle -o ranks.html
 
 The page needs nothing else: no server, no network. Open it in any browser of
-2023 or later, and press ? in it.")]
+2023 or later. That of one run has help: press ? in it.")]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(super) workload: WorkloadArgs,
+
+    /// More recordings of one device each: the page shows all under each other, and what differs
+    #[arg(value_name = "OTHERS")]
+    others: Vec<PathBuf>,
 
     #[command(flatten)]
     allocator: AllocatorArgs,
@@ -52,7 +59,7 @@ pub(crate) struct Args {
     capacity: Option<Size>,
 
     /// Try other settings, however long the history is
-    #[arg(long)]
+    #[arg(long, conflicts_with = "others")]
     whatif: bool,
 
     /// Do not try other settings
@@ -71,6 +78,13 @@ const REASONS: usize = 50;
 struct Answer<'a> {
     file: Cow<'a, str>,
     bytes: u64,
+    #[serde(flatten)]
+    run: AnswerRun<'a>,
+}
+
+/// What there is to say of a run.
+#[derive(Serialize)]
+struct AnswerRun<'a> {
     entries: u32,
     allocations: usize,
     peak_live: u64,
@@ -82,10 +96,28 @@ struct Answer<'a> {
     notes: &'a [String],
 }
 
+impl<'a> AnswerRun<'a> {
+    fn new(recording: &'a Recording, summary: &'a Summary) -> Self {
+        let run = &recording.run;
+        Self {
+            entries: run.length,
+            allocations: run.allocations.len(),
+            peak_live: run.peak().1,
+            peak_reserved: run.reserved_peak().1,
+            refused: run.refusals.len(),
+            summary,
+            notes: &recording.notes,
+        }
+    }
+}
+
 /// Writes the page, and says where it is.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let page = ResultFile::create(&args.output)?;
-    let recording = read(args)?;
+    if !args.others.is_empty() {
+        return compare::run(args, page, out);
+    }
+    let recording = read(&args.workload, args)?;
     let wanted = (args.whatif || args.no_whatif).then_some(args.whatif);
     let what_if = what_if::table(&recording, args.capacity.map(|size| size.0), wanted)?;
     let run = &recording.run;
@@ -104,12 +136,22 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         remarks: remarks(&recording, !what_if.devices.is_empty()),
         what_if,
     };
-    let spinner = console::spinner(format!("writing {}", args.output.display()));
-    let mut bytes = 0;
-    page.write(|file| report.write(&mut Counted { file, bytes: &mut bytes }))?;
-    spinner.finish_and_clear();
+    let bytes = write(args, page, |file| report.write(file))?;
     say(args, &recording, &summary, bytes, out)?;
     Ok(Outcome::Done)
+}
+
+/// Writes the page, and counts its bytes.
+fn write(
+    args: &Args,
+    page: ResultFile,
+    content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<u64, Failure> {
+    let spinner = console::spinner(format!("writing {}", args.output.display()));
+    let mut bytes = 0;
+    page.write(|file| content(&mut Counted { file, bytes: &mut bytes }))?;
+    spinner.finish_and_clear();
+    Ok(bytes)
 }
 
 fn say(
@@ -120,41 +162,29 @@ fn say(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let (run, file) = (&recording.run, args.output.to_string_lossy());
-    let allocations = run.allocations.len();
     if args.json {
-        let answer = Answer {
-            file,
-            bytes,
-            entries: run.length,
-            allocations,
-            peak_live: run.peak().1,
-            peak_reserved: run.reserved_peak().1,
-            refused: run.refusals.len(),
-            summary,
-            notes: &recording.notes,
-        };
-        return write_json(&answer, out);
+        return write_json(&Answer { file, bytes, run: AnswerRun::new(recording, summary) }, out);
     }
     let size = size_text(bytes);
     writeln!(
         out,
         "{file}: {size}, {}, {}",
         counted(run.length, "entry"),
-        counted(allocations, "allocation")
+        counted(run.allocations.len(), "allocation")
     )?;
     writeln!(out, "open it in a browser: {}", address(&args.output))?;
     Ok(())
 }
 
 /// The run. What is not needed of the file is given back at once: a long history is large.
-fn read(args: &Args) -> Result<Recording, Failure> {
-    let loaded = args.workload.load()?;
+fn read(workload: &WorkloadArgs, args: &Args) -> Result<Recording, Failure> {
+    let loaded = workload.load()?;
     let capacity = match loaded {
         Input::Trace(_) => args.capacity.map(|size| size.0),
         // It is drawn, and changes nothing.
         Input::Snapshot(_) => None,
     };
-    let mut recording = Recording::of(loaded, &args.workload, &args.allocator, capacity)?;
+    let mut recording = Recording::of(loaded, workload, &args.allocator, capacity)?;
     if recording.snapshot.take().is_none() {
         // That of a replay, which says nothing of the program.
         recording.run.clock.clear();

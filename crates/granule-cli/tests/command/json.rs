@@ -72,6 +72,7 @@ fn every_answer_is_as_its_schema_says() {
         ("whatif", &["whatif", "t.gz", "--capacity", "64MiB,1GiB"]),
         ("whatif", &["whatif", "w.pickle"]),
         ("report", &["report", "t.gz", "--no-whatif"]),
+        ("report", &["report", "t.gz", "s.pickle"]),
         ("export", &["export", "t.gz", "--parquet", "tables", "--perfetto", "p.json"]),
         ("conformance", &["conformance", "--backend", "openreg", "--only", "memory."]),
         ("devices", &["devices"]),

@@ -59,3 +59,53 @@ fn a_page_that_cannot_be_written_is_said_before_the_work() {
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(ran.err.contains("none/r.html: ") && ran.err.contains("create it"), "{}", ran.err);
 }
+
+#[test]
+fn several_runs_become_one_page() {
+    let place = Place::new();
+    place.trace("before.gz", "i 0\na 0 1000 0\ni 1\na 1 2000 0\nf 0\n");
+    place.trace("after.gz", "i 0\na 0 4000 0\ni 1\na 1 2000 0\n");
+    let ran = place.run(&["report", "before.gz", "after.gz", "before.gz", "-o", "all.html"]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.starts_with("all.html: ") && ran.out.contains(", 3 runs\n"), "{}", ran.out);
+    let page = std::fs::read_to_string(place.path("all.html")).unwrap();
+    assert!(page.contains("id=\"run-0\"") && page.contains("id=\"run-2\"") && !page.contains("id=\"run-3\""));
+    let answer = place.run(&["report", "before.gz", "after.gz", "--json"]).json();
+    assert_eq!(
+        (&answer["runs"][1]["name"], &answer["runs"][1]["peak_live"]),
+        (&"after.gz".into(), &6000.into())
+    );
+}
+
+/// Ranks are often in folders of their own.
+#[test]
+fn files_of_the_same_name_are_told_apart() {
+    let place = Place::new();
+    for rank in ["rank0", "rank1"] {
+        std::fs::create_dir(place.path(rank)).unwrap();
+        place.trace(&format!("{rank}/t.gz"), "a 0 1000 0\n");
+    }
+    let answer = place.run(&["report", "rank0/t.gz", "rank1/t.gz", "--json"]).json();
+    assert_eq!(
+        (&answer["runs"][0]["name"], &answer["runs"][1]["name"]),
+        (&"rank0/t.gz".into(), &"rank1/t.gz".into())
+    );
+}
+
+#[test]
+fn a_bad_file_among_several_is_named_and_there_is_no_page() {
+    let place = Place::new();
+    place.trace("good.gz", "a 0 1000 0\n").file("bad.pickle", b"\x80\x04K").file("empty.gz", b"");
+    for bad in ["nowhere.gz", "bad.pickle", "empty.gz", "."] {
+        for files in [["good.gz", bad], [bad, "good.gz"]] {
+            let ran = place.run(&["report", files[0], files[1], "-o", "page.html"]);
+            assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{bad}: {}", ran.err);
+            let error = ran.err.lines().find(|line| line.starts_with("error: ")).unwrap();
+            assert!(error.starts_with(&format!("error: {bad}: ")), "{error}");
+            assert!(!place.path("page.html").exists());
+        }
+    }
+    // The settings of one run are none of several.
+    let ran = place.run(&["report", "good.gz", "good.gz", "--whatif"]);
+    assert_eq!(ran.code, 2, "{}", ran.err);
+}

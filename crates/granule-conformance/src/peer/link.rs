@@ -1,5 +1,6 @@
 //! Messages between two processes.
 
+use super::ChildCommand;
 use crate::Outcome;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -49,8 +50,8 @@ pub(crate) enum Request {
     /// Create exportable physical memory of `granules` recommended granules, write the pattern of `seed` to
     /// it, and export it: `Address` and a descriptor.
     ExportPhysical { granules: u64, seed: u8 },
-    /// Run a check of the kit; `arguments` start a second process from there: `Ended`.
-    Check { name: String, deadline: Duration, patience: Duration, arguments: Vec<String> },
+    /// Run a check of the kit; `child` starts a second process from there: `Ended`.
+    Check { name: String, deadline: Duration, patience: Duration, child: ChildCommand },
     /// Import the physical memory of the descriptor sent along, and map it: `Address`.
     ImportPhysical { bytes: u64 },
 }

@@ -14,7 +14,7 @@ def main() -> None:
     # Rust hears nothing of Python's handler; a signal then ends the command, as it does elsewhere.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     name = sys.argv[0] if os.path.basename(sys.argv[0]) != "__main__.py" else "granule"
-    code = command([name, *sys.argv[1:]])
+    code = command([name, *sys.argv[1:]], [sys.executable, "-m", "granule_alloc"])
     # Nothing of Python is left to be done.
     sys.stdout.flush()
     os._exit(code)

@@ -61,7 +61,7 @@ class _Bar:
 
     def __init__(self) -> None:
         self._bar: Any = None
-        self._what: str | None = None
+        self._what: tuple[str, int | None] | None = None
         try:
             from tqdm.auto import tqdm
         except ImportError:
@@ -73,10 +73,12 @@ class _Bar:
         if self._make is None or progress is None:
             return
         what, done, total = progress
-        if self._bar is None or self._what != what:
+        if self._bar is None or self._what != (what, total):
             self.close()
-            self._bar, self._what = self._make(desc=what, total=total, leave=False), what
-        self._bar.total = total
+            # Where it is not known how much there is to do, the time that it takes is all there is to show.
+            form = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}" if total else "{desc}: {elapsed}"
+            self._bar = self._make(desc=what, total=total, initial=done, leave=False, bar_format=form)
+            self._what = (what, total)
         self._bar.n = done
         self._bar.refresh()
 

@@ -62,6 +62,8 @@ __all__ = [
     "ReplayNative",
     "ReplayNativeFigure",
     "Report",
+    "ReportComparison",
+    "ReportComparisonRun",
     "ReportSummary",
     "Whatif",
     "WhatifCandidate",
@@ -716,9 +718,6 @@ class InspectComparisonComparisonMomentByPool(Answer):
 
 
 class Report(Answer):
-    schema: int
-    file: str
-    bytes: int
     entries: int
     allocations: int
     peak_live: int
@@ -726,6 +725,9 @@ class Report(Answer):
     refused: int
     summary: ReportSummary
     notes: list[str]
+    schema: int
+    file: str
+    bytes: int
 
 
 class ReportSummary(Answer):
@@ -737,6 +739,24 @@ class ReportSummary(Answer):
     refused: int
     why: None | str
     help: str
+
+
+class ReportComparison(Answer):
+    schema: int
+    file: str
+    bytes: int
+    runs: list[ReportComparisonRun]
+
+
+class ReportComparisonRun(Answer):
+    entries: int
+    allocations: int
+    peak_live: int
+    peak_reserved: int
+    refused: int
+    summary: ReportSummary
+    notes: list[str]
+    name: str
 
 
 class Check(Answer):

@@ -4,6 +4,7 @@ use super::CachingAllocator;
 use crate::device::DeviceAllocator;
 use crate::error::{AllocError, Result};
 use crate::memory::address_map::Location;
+use crate::process::foreign::Calls;
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 use crate::watch::pointer::{BadPointer, Problem, says_freed};
 use crate::watch::snapshot::TraceEntry;
@@ -92,11 +93,16 @@ impl CachingAllocator {
         Err(self.bad_pointer(ptr))
     }
 
+    /// Code of the program that runs in a call of its own is called through these.
+    pub(in crate::api) fn calls(&self) -> Calls<'_> {
+        self.foreign.calls()
+    }
+
     /// The error for a pointer that is no live block, with what is known about it.
     #[cold]
     pub(super) fn bad_pointer(&self, ptr: DevicePtr) -> AllocError {
         let found = self.devices.iter().find_map(|device| device.diagnose(ptr));
-        let calls = self.foreign.calls();
+        let calls = self.calls();
         let history: Vec<TraceEntry> =
             self.devices.iter().flat_map(|device| device.history().history_of(ptr, &calls)).collect();
         let problem = match found {
@@ -111,7 +117,7 @@ impl CachingAllocator {
     /// A free that found no block awake.
     #[cold]
     pub(super) fn free_sleeping(&self, ptr: DevicePtr) -> Result<()> {
-        let calls = self.foreign.calls();
+        let calls = self.calls();
         // It may wake, or fall asleep, between two looks.
         while let Some(at) = self.map.get(ptr) {
             let device = &self.devices[at.device.0 as usize];

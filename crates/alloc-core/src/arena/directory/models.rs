@@ -21,7 +21,7 @@ fn directory() -> Directory {
 
 /// The number of the arena that the table names for a stream.
 fn hinted(directory: &Directory, stream: Stream) -> Option<u16> {
-    directory.hint(PoolSlot::DEFAULT, stream).map(|arena| arena.lock().id.number)
+    directory.hint(PoolSlot::DEFAULT, stream).map(|arena| arena.lock().tenure().number())
 }
 
 /// One stream leaves its place, and another takes it: readers get what is theirs or nothing.

@@ -4,14 +4,11 @@
 use crate::base::round::format_bytes;
 use crate::config::MemoryLimit;
 use crate::device::Base;
-use crate::device::crossings::Crossings;
-use crate::device::holdings::accounts::Accounts;
+use crate::device::holdings::DeviceState;
 use crate::device::holdings::guarantees::Unkept;
 use crate::device::holdings::tenants::Owner;
-use crate::device::holdings::{DeviceState, Holdings};
-use crate::device::pools::{Flush, PrivatePools};
+use crate::device::pools::Flush;
 use crate::device::release::Release;
-use crate::device::site::Site;
 use crate::error::{AllocError, Result};
 use crate::features::budget::{Budget, TenantId, TenantStats};
 use crate::sync::Arc;
@@ -19,43 +16,34 @@ use crate::types::PoolId;
 
 /// The budgets of a device.
 pub(crate) struct Budgets {
-    site: Site,
-    holdings: Arc<Holdings>,
-    pools: Arc<PrivatePools>,
-    crossings: Arc<Crossings>,
+    base: Base,
     release: Arc<Release>,
 }
 
 impl Budgets {
     pub(in crate::device) fn new(base: &Base, release: &Arc<Release>) -> Self {
-        Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            pools: Arc::clone(&base.pools),
-            crossings: Arc::clone(&base.crossings),
-            release: Arc::clone(release),
-        }
+        Self { base: base.clone(), release: Arc::clone(release) }
     }
 
     pub(crate) fn create_tenant(&self, name: &str, budget: &Budget) -> Result<TenantId> {
         let number = self.promise(budget, |state| {
-            let taken = state.accounts.tenants.records.values().any(|tenant| &*tenant.name == name);
+            let taken = state.accounts().tenants().iter().any(|(_, tenant)| &**tenant.name() == name);
             if taken {
                 let problem = "a tenant of this device has that name; choose another".into();
                 return Err(AllocError::Budget { owner: format!("tenant {name:?}"), problem });
             }
             Ok((None, name.into()))
         })?;
-        Ok(TenantId { device: self.site.device(), number })
+        Ok(TenantId { device: self.base.site.device(), number })
     }
 
     pub(crate) fn set_budget(&self, tenant: TenantId, budget: &Budget) -> Result<()> {
         self.promise(budget, |state| {
-            let record = state.accounts.tenants.records.get(&tenant.number);
+            let record = state.accounts().tenants().get(tenant.number);
             let record = record.ok_or(AllocError::UnknownTenant { tenant })?;
-            Ok((Some(tenant.number), Arc::clone(&record.name)))
+            Ok((Some(tenant.number), Arc::clone(record.name())))
         })?;
-        self.crossings.tell();
+        self.base.crossings.tell();
         Ok(())
     }
 
@@ -67,16 +55,16 @@ impl Budgets {
     ) -> Result<u32> {
         let mut emptied = false;
         loop {
-            let mut state = self.holdings.lock();
+            let mut state = self.base.holdings.lock();
             let (number, name) = find(&state)?;
             let refusal = |problem| AllocError::Budget { owner: format!("tenant {name:?}"), problem };
-            let marks = budget.marks(self.site.total_memory()).map_err(refusal)?;
-            let Err(unkept) = state.accounts.can_promise(number, marks) else {
-                self.holdings.use_budgets();
+            let marks = budget.marks(self.base.site.total_memory()).map_err(refusal)?;
+            let Err(unkept) = state.accounts().guarantees().can_promise(number, marks) else {
+                self.base.holdings.use_budgets();
                 return Ok(match number {
-                    None => state.accounts.tenants.add(&name, marks),
+                    None => state.accounts_mut().add_tenant(&name, marks),
                     Some(number) => {
-                        state.accounts.set_marks(number, marks);
+                        state.accounts_mut().set_marks(number, marks);
                         number
                     }
                 });
@@ -112,55 +100,58 @@ impl Budgets {
     }
 
     fn pools_of_tenants(&self) -> Vec<PoolId> {
-        let accounts = &self.holdings.lock().accounts;
-        let numbers = accounts.tenants.records.keys();
-        numbers.flat_map(|number| accounts.pools_of(Owner::Tenant(*number))).collect()
+        let state = self.base.holdings.lock();
+        let accounts = state.accounts();
+        let numbers = accounts.tenants().numbers();
+        numbers.flat_map(|number| accounts.pools_of(Owner::Tenant(number))).collect()
     }
 
     fn empty_if_known(&self, pool: PoolId) -> Result<()> {
         // A pool that is gone has nothing to give.
-        self.pools.slot_of(pool).map_or(Ok(()), |slot| self.release.empty_cache(Flush::InUse(slot)))
+        self.base.pools.slot_of(pool).map_or(Ok(()), |slot| self.release.empty_cache(Flush::InUse(slot)))
     }
 
     pub(crate) fn join_tenant(&self, pool: PoolId, tenant: TenantId) -> Result<()> {
         {
-            let mut state = self.holdings.lock();
-            self.pools.is_there(pool)?;
-            let accounts = &mut state.accounts;
+            let mut state = self.base.holdings.lock();
+            self.base.pools.is_there(pool)?;
+            let accounts = state.accounts_mut();
             let refusal = |problem| Err(AllocError::Budget { owner: format!("pool {pool}"), problem });
             match accounts.tenant_of(pool) {
                 Some((number, _)) if number == tenant.number => return Ok(()),
                 Some((_, other)) => {
                     return refusal(format!(
                         "it is part of tenant {:?}; let it leave first (leave_tenant)",
-                        other.name
+                        other.name()
                     ));
                 }
                 None => {}
             }
             let held = accounts.held_by(pool);
-            let joined = accounts.tenants.records.get(&tenant.number);
+            let joined = accounts.tenants().get(tenant.number);
             let joined = joined.ok_or(AllocError::UnknownTenant { tenant })?;
             if held > 0 && joined.refuses(held) {
                 return refusal(format!(
                     "with the {} it holds, tenant {:?} would pass its hard limit; empty the pool first, or raise the \
                      limit (set_budget)",
                     format_bytes(held),
-                    joined.name
+                    joined.name()
                 ));
             }
             accounts.set_tenant(pool, Some(tenant.number));
         }
-        self.crossings.tell();
+        self.base.crossings.tell();
         Ok(())
     }
 
     pub(crate) fn leave_tenant(&self, pool: PoolId) -> Result<()> {
-        let mut state = self.holdings.lock();
-        self.pools.is_there(pool)?;
-        let accounts = &mut state.accounts;
-        if !accounts.may_leave(pool) {
-            let held = format_bytes(accounts.held_by(pool));
+        let mut state = self.base.holdings.lock();
+        self.base.pools.is_there(pool)?;
+        let accounts = state.accounts_mut();
+        let held = accounts.held_by(pool);
+        let eats = accounts.tenant_of(pool).filter(|own| !accounts.guarantees().may_leave(*own, held));
+        if eats.is_some() {
+            let held = format_bytes(held);
             let problem = format!(
                 "the {held} it holds would eat into its tenant's guarantee; empty the pool first, or lower the guarantee \
                  (set_budget)"
@@ -172,8 +163,9 @@ impl Budgets {
     }
 
     pub(crate) fn remove_tenant(&self, tenant: TenantId) -> Result<()> {
-        let accounts = &mut self.holdings.lock().accounts;
-        if !accounts.tenants.records.contains_key(&tenant.number) {
+        let mut state = self.base.holdings.lock();
+        let accounts = state.accounts_mut();
+        if accounts.tenants().get(tenant.number).is_none() {
             return Err(AllocError::UnknownTenant { tenant });
         }
         accounts.remove_tenant(tenant.number);
@@ -181,23 +173,25 @@ impl Budgets {
     }
 
     pub(crate) fn tenants(&self) -> Vec<TenantId> {
-        let numbers = |accounts: &Accounts| accounts.tenants.records.keys().copied().collect::<Vec<_>>();
-        let numbers = numbers(&self.holdings.lock().accounts);
-        numbers.into_iter().map(|number| TenantId { device: self.site.device(), number }).collect()
+        let device = self.base.site.device();
+        let state = self.base.holdings.lock();
+        let accounts = state.accounts();
+        accounts.tenants().numbers().map(|number| TenantId { device, number }).collect()
     }
 
     pub(crate) fn tenant_stats(&self, tenant: TenantId) -> Result<TenantStats> {
-        let accounts = &self.holdings.lock().accounts;
-        let record = accounts.tenants.records.get(&tenant.number);
+        let state = self.base.holdings.lock();
+        let accounts = state.accounts();
+        let record = accounts.tenants().get(tenant.number);
         let record = record.ok_or(AllocError::UnknownTenant { tenant })?;
         Ok(record.stats(accounts.pools_of(Owner::Tenant(tenant.number))))
     }
 
     pub(crate) fn tenant_of(&self, pool: PoolId) -> Result<Option<TenantId>> {
-        let state = self.holdings.lock();
-        self.pools.is_there(pool)?;
-        let number = state.accounts.tenant_of(pool).map(|(number, _)| number);
-        Ok(number.map(|number| TenantId { device: self.site.device(), number }))
+        let state = self.base.holdings.lock();
+        self.base.pools.is_there(pool)?;
+        let number = state.accounts().tenant_of(pool).map(|(number, _)| number);
+        Ok(number.map(|number| TenantId { device: self.base.site.device(), number }))
     }
 
     /// Sets a pool's limits; a soft limit of `None` stays as it is.
@@ -208,17 +202,17 @@ impl Budgets {
         soft: Option<Option<MemoryLimit>>,
     ) -> Result<()> {
         {
-            let mut state = self.holdings.lock();
-            self.pools.is_there(pool)?;
-            let accounts = &mut state.accounts;
+            let mut state = self.base.holdings.lock();
+            self.base.pools.is_there(pool)?;
+            let accounts = state.accounts_mut();
             let before = accounts.soft_of(pool).map(MemoryLimit::Bytes);
             let budget = Budget { guarantee: None, soft: soft.unwrap_or(before), hard };
             let refusal = |problem| AllocError::Budget { owner: format!("pool {pool}"), problem };
-            let marks = budget.marks(self.site.total_memory()).map_err(refusal)?;
+            let marks = budget.marks(self.base.site.total_memory()).map_err(refusal)?;
             accounts.set_limits(pool, marks.hard, marks.soft);
-            self.holdings.use_budgets();
+            self.base.holdings.use_budgets();
         }
-        self.crossings.tell();
+        self.base.crossings.tell();
         Ok(())
     }
 }

@@ -6,16 +6,11 @@
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::device::Base;
-use crate::device::arenas::Arenas;
-use crate::device::hardened::Hardened;
-use crate::device::history::History;
-use crate::device::lifetimes::Lifetimes;
-use crate::device::pools::PrivatePools;
-use crate::device::site::Site;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::uses::Use;
 use crate::memory::address_map::AddressMap;
 use crate::memory::block::{BlockId, State};
+use crate::memory::layout::Layout;
 use crate::memory::segment::Origin;
 use crate::sync::{Arc, Guard, Weak};
 use crate::types::{DeviceIndex, DevicePtr, PoolId};
@@ -24,12 +19,7 @@ use std::collections::BTreeSet;
 
 /// Checkpoints of pools.
 pub(crate) struct Checkpoints {
-    site: Site,
-    arenas: Arc<Arenas>,
-    history: Arc<History>,
-    pools: Arc<PrivatePools>,
-    lifetimes: Arc<Lifetimes>,
-    hardened: Arc<Hardened>,
+    base: Base,
 }
 
 /// A live block as it was saved. Its uses by other streams are not: a restore is refused while one may go on.
@@ -91,8 +81,8 @@ pub struct CheckpointDelta {
     pub allocated: Vec<DevicePtr>,
 }
 
-fn live_blocks(arena: &ArenaState) -> impl Iterator<Item = BlockId> + '_ {
-    arena.blocks.iter().filter(|(_, block)| block.state.is_awake()).map(|(id, _)| id)
+fn live_blocks(layout: &Layout) -> impl Iterator<Item = BlockId> + '_ {
+    layout.blocks().iter().filter(|(_, block)| block.state.is_awake()).map(|(id, _)| id)
 }
 
 fn refuse(pool: PoolId, problem: String) -> AllocError {
@@ -101,7 +91,7 @@ fn refuse(pool: PoolId, problem: String) -> AllocError {
 
 /// Blocks that wait for streams, or are on their way to the driver, have no place in a checkpoint.
 fn refuse_unsettled(pool: PoolId, arena: &ArenaState) -> Result<()> {
-    for (_, block) in arena.blocks.iter() {
+    for (_, block) in arena.layout().blocks().iter() {
         let ptr = DevicePtr(block.addr);
         match block.state {
             State::Pending => {
@@ -131,8 +121,8 @@ fn refuse_unsettled(pool: PoolId, arena: &ArenaState) -> Result<()> {
 /// Live blocks that are freed must be known to the caller, or they would be freed twice; and no stream outside of
 /// graphs may still use them.
 fn refuse_not_stale(pool: PoolId, arena: &ArenaState, stale: Option<&BTreeSet<DevicePtr>>) -> Result<()> {
-    for id in live_blocks(arena) {
-        let block = &arena.blocks[id];
+    for id in live_blocks(arena.layout()) {
+        let block = &arena.layout().blocks()[id];
         let ptr = DevicePtr(block.addr);
         if block.state.is_owned() {
             return Err(refuse(
@@ -143,7 +133,7 @@ fn refuse_not_stale(pool: PoolId, arena: &ArenaState, stale: Option<&BTreeSet<De
                 ),
             ));
         }
-        if arena.uses.iter(block.uses).any(|found| found.captured.is_none()) {
+        if arena.uses().iter(block.uses).any(|found| found.captured.is_none()) {
             return Err(refuse(
                 pool,
                 format!(
@@ -167,12 +157,12 @@ fn refuse_not_stale(pool: PoolId, arena: &ArenaState, stale: Option<&BTreeSet<De
 
 /// Every saved block must still have memory of the same segment under it.
 fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegment) -> Result<()> {
-    let arena = arenas.iter().find(|arena| arena.id.number == saved.arena);
+    let arena = arenas.iter().find(|arena| arena.tenure().number() == saved.arena);
     let found = arena.and_then(|arena| {
         let same = |s: &crate::memory::segment::Segment| {
             (s.base, s.registration) == (saved.base, saved.registration)
         };
-        arena.segments.iter().find(|(_, segment)| same(segment)).map(|(id, _)| (arena, id))
+        arena.layout().segments().iter().find(|(_, segment)| same(segment)).map(|(id, _)| (arena, id))
     });
     let Some((arena, segment)) = found else {
         if saved.live.is_empty() {
@@ -181,7 +171,7 @@ fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegm
         let base = DevicePtr(saved.base);
         return Err(refuse(pool, format!("could not find {base}: the segment was given back since")));
     };
-    let holes = arena.segment_blocks(segment).filter(|(_, block)| block.state == State::Unmapped);
+    let holes = arena.layout().of_segment(segment).filter(|(_, block)| block.state == State::Unmapped);
     let holes: Vec<_> = holes.map(|(_, block)| block.addr..block.end()).collect();
     for block in &saved.live {
         if holes.iter().any(|hole| hole.start < block.addr + block.size && block.addr < hole.end) {
@@ -200,52 +190,47 @@ fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegm
 
 impl Checkpoints {
     pub(in crate::device) fn new(base: &Base) -> Self {
-        Self {
-            site: base.site.clone(),
-            arenas: Arc::clone(&base.arenas),
-            history: Arc::clone(&base.history),
-            pools: Arc::clone(&base.pools),
-            lifetimes: Arc::clone(&base.lifetimes),
-            hardened: Arc::clone(&base.hardened),
-        }
+        Self { base: base.clone() }
     }
 
     /// See [`Pools::checkpoint`](crate::allocator::Pools::checkpoint).
     pub(crate) fn checkpoint(&self, pool: PoolId) -> Result<PoolCheckpoint> {
-        let slot = self.pools.slot_of(pool)?;
-        let _trackers = self.history.deliver_at_end();
-        let call = self.history.begin_call(None, RecordContext::All)?;
-        self.hardened.empty_quarantine(&call)?;
-        self.lifetimes.drain(&call)?;
-        self.arenas.with_all(|_, arenas| {
+        let slot = self.base.pools.slot_of(pool)?;
+        let _trackers = self.base.history.deliver_at_end();
+        let call = self.base.history.begin_call(None, RecordContext::All)?;
+        self.base.hardened.empty_quarantine(&call)?;
+        self.base.lifetimes.drain(&call)?;
+        self.base.arenas.with_all(|_, arenas| {
             let mut segments = Vec::new();
-            for arena in arenas.iter().filter(|arena| arena.pool.slot == slot) {
+            for arena in arenas.iter().filter(|arena| arena.tenure().slot() == slot) {
                 refuse_unsettled(pool, arena)?;
-                if let Some(why) = arena.remembered.hooks().unkeepable() {
+                if let Some(why) = arena.heap().hooks().unkeepable() {
                     return Err(refuse(pool, why.into()));
                 }
-                let homes = arena.segments.iter().filter(|(_, segment)| segment.origin != Origin::View);
+                let homes =
+                    arena.layout().segments().iter().filter(|(_, segment)| segment.origin != Origin::View);
                 segments.extend(homes.map(|(id, segment)| {
                     SavedSegment {
-                        arena: arena.id.number,
+                        arena: arena.tenure().number(),
                         base: segment.base,
                         registration: segment.registration,
                         live: arena
-                            .segment_blocks(id)
+                            .layout()
+                            .of_segment(id)
                             .filter(|(_, block)| block.state.is_awake())
                             .map(|(id, block)| SavedBlock {
                                 addr: block.addr,
                                 size: block.size,
                                 requested: block.requested,
-                                context: arena.history.of_block(id).cloned(),
+                                context: arena.ledger().history().of_block(id).cloned(),
                             })
                             .collect(),
                     }
                 }));
             }
             Ok(PoolCheckpoint {
-                map: Arc::downgrade(self.site.map()),
-                device: self.site.device(),
+                map: Arc::downgrade(self.base.site.map()),
+                device: self.base.site.device(),
                 pool,
                 slot,
                 segments,
@@ -260,21 +245,21 @@ impl Checkpoints {
         stale: Option<&BTreeSet<DevicePtr>>,
     ) -> Result<CheckpointDelta> {
         let pool = saved.pool;
-        if !std::ptr::eq(saved.map.as_ptr(), Arc::as_ptr(self.site.map())) {
+        if !std::ptr::eq(saved.map.as_ptr(), Arc::as_ptr(self.base.site.map())) {
             return Err(refuse(pool, "it was made by another allocator".into()));
         }
-        if pool != PoolId::DEFAULT && self.pools.use_count(pool)? == 0 {
+        if pool != PoolId::DEFAULT && self.base.pools.use_count(pool)? == 0 {
             return Err(AllocError::DeadPool { pool });
         }
-        if self.pools.slot_of(pool)? != saved.slot {
+        if self.base.pools.slot_of(pool)? != saved.slot {
             return Err(AllocError::UnknownPool { pool });
         }
-        let _trackers = self.history.deliver_at_end();
-        let call = self.history.begin_call(None, RecordContext::All)?;
-        self.hardened.empty_quarantine(&call)?;
-        self.lifetimes.drain(&call)?;
-        let (delta, (contexts, uses)) = self.arenas.with_all(|peaks, arenas| {
-            let mine = |arena: &&mut Guard<'_, ArenaState>| arena.pool.slot == saved.slot;
+        let _trackers = self.base.history.deliver_at_end();
+        let call = self.base.history.begin_call(None, RecordContext::All)?;
+        self.base.hardened.empty_quarantine(&call)?;
+        self.base.lifetimes.drain(&call)?;
+        let (delta, (contexts, uses)) = self.base.arenas.with_all(|peaks, arenas| {
+            let mine = |arena: &&mut Guard<'_, ArenaState>| arena.tenure().slot() == saved.slot;
             for arena in arenas.iter_mut().filter(mine) {
                 refuse_unsettled(pool, arena)?;
                 refuse_not_stale(pool, arena, stale)?;
@@ -283,38 +268,38 @@ impl Checkpoints {
             let mut delta = CheckpointDelta::default();
             let mut trash = (Vec::new(), Vec::new());
             for arena in arenas.iter_mut().filter(mine) {
-                arena.history.begin_call(call.context());
+                arena.ledger_mut().history_mut().begin_call(call.context());
                 delta.freed.extend(self.free_all(arena, &mut trash.1));
-                let number = arena.id.number;
+                let number = arena.tenure().number();
                 for segment in saved.segments.iter().filter(|s| s.arena == number) {
                     delta.allocated.extend(segment.live.iter().map(|block| self.bring_back(arena, block)));
                 }
-                trash.0.extend(arena.history.end_call());
+                trash.0.extend(arena.ledger_mut().history_mut().end_call());
             }
-            let mut counters: Vec<_> = arenas.iter_mut().map(|a| &mut a.counters).collect();
+            let mut counters: Vec<_> = arenas.iter_mut().map(|a| a.ledger_mut().counters_mut()).collect();
             if counters.iter().any(|counters| counters.crossed()) {
                 peaks.settle(&mut counters);
             }
             Ok::<_, AllocError>((delta, trash))
         })?;
-        self.lifetimes.end_uses(uses.iter());
-        self.site.foreign().end(contexts);
-        delta.freed.iter().chain(&delta.allocated).for_each(|ptr| self.hardened.forget_canary(*ptr));
+        self.base.lifetimes.end_uses(uses.iter());
+        self.base.site.foreign().end(contexts);
+        delta.freed.iter().chain(&delta.allocated).for_each(|ptr| self.base.hardened.forget_canary(*ptr));
         #[cfg(feature = "paranoid")]
-        self.arenas.check_invariants();
+        self.base.arenas.check_invariants();
         Ok(delta)
     }
 
     /// Frees every live block of an arena. No stream but its own, or those of graphs, uses them: these uses go to
     /// `forgotten`.
     fn free_all(&self, arena: &mut ArenaState, forgotten: &mut Vec<Use>) -> Vec<DevicePtr> {
-        let live: Vec<BlockId> = live_blocks(arena).collect();
+        let live: Vec<BlockId> = live_blocks(arena.layout()).collect();
         let mut freed: Vec<_> = live
             .into_iter()
             .map(|id| {
-                let ptr = DevicePtr(arena.blocks[id].addr);
-                forgotten.extend(arena.forget_uses(id));
-                arena.free(self.site.map(), id);
+                let ptr = DevicePtr(arena.layout().blocks()[id].addr);
+                forgotten.extend(arena.uses_of(id).forget());
+                arena.free(id);
                 ptr
             })
             .collect();
@@ -323,15 +308,15 @@ impl Checkpoints {
     }
 
     fn bring_back(&self, arena: &mut ArenaState, saved: &SavedBlock) -> DevicePtr {
-        let segments = crate::memory::block::Tier::ALL.map(|tier| arena.segment_at(tier, saved.addr));
+        let segments = crate::memory::block::Tier::ALL.map(|tier| arena.heap().segment_at(tier, saved.addr));
         let mut segments = segments.into_iter().flatten();
-        let holder = segments.find_map(|segment| arena.free_block_at(segment, saved.addr));
+        let holder = segments.find_map(|segment| arena.heap().free_at(segment, saved.addr));
         let Some(holder) = holder else { unreachable!("checked before anything was changed") };
-        let call = arena.history.call();
-        arena.history.begin_call(saved.context.as_ref().or(call.as_ref()));
+        let call = arena.ledger().history().call();
+        arena.ledger_mut().history_mut().begin_call(saved.context.as_ref().or(call.as_ref()));
         let place = (saved.addr, saved.size);
-        let ptr = arena.hand_out_at(self.site.map(), holder, place, saved.requested, true);
-        arena.history.begin_call(call.as_ref());
+        let ptr = arena.hand_out_at(holder, place, saved.requested, true);
+        arena.ledger_mut().history_mut().begin_call(call.as_ref());
         ptr
     }
 }

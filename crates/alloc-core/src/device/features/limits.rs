@@ -2,62 +2,44 @@
 
 use crate::config::{MemoryLimit, Settings};
 use crate::device::Base;
-use crate::device::arenas::Arenas;
-use crate::device::crossings::Crossings;
-use crate::device::hardened::Hardened;
-use crate::device::history::History;
-use crate::device::holdings::Holdings;
-use crate::device::holdings::accounts::fraction_of;
-use crate::device::site::Site;
+use crate::device::holdings::ceilings::Ceilings;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::policy::Chosen;
-use crate::sync::Arc;
 
 /// What a device may hold, and how it is set.
 pub(crate) struct Limits {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    history: Arc<History>,
-    hardened: Arc<Hardened>,
-    crossings: Arc<Crossings>,
+    base: Base,
 }
 
 impl Limits {
     pub(in crate::device) fn new(base: &Base) -> Self {
-        Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            history: Arc::clone(&base.history),
-            hardened: Arc::clone(&base.hardened),
-            crossings: Arc::clone(&base.crossings),
-        }
+        Self { base: base.clone() }
     }
 
     /// Replaces the settings. What is handed out or cached stays as it is.
     pub(crate) fn configure(&self, settings: &Settings, policy: &Chosen) {
-        let _alone = self.arenas.configuring();
+        let _alone = self.base.arenas.configuring();
         let allowed = {
-            let mut state = self.holdings.lock();
-            state.settings = settings.clone();
-            state.accounts.configure(self.site.total_memory(), settings);
-            state.accounts.allowed()
+            let mut state = self.base.holdings.lock();
+            state.set_settings(settings.clone());
+            let ceilings = state.accounts().ceilings().with_limits(settings);
+            state.accounts_mut().set_ceilings(ceilings);
+            ceilings.allowed()
         };
-        self.arenas.directory().with_template(|template| template.policy = policy.clone());
-        for arena in self.arenas.directory().all() {
+        self.base.arenas.directory().with_template(|template| template.policy = policy.clone());
+        for arena in self.base.arenas.directory().all() {
             arena.lock().set_policy(policy.clone());
         }
-        self.arenas.refresh_ages(allowed);
-        self.hardened.configure(settings);
+        self.base.arenas.refresh_ages(allowed);
+        self.base.hardened.configure(settings);
     }
 
     /// Gives up what new settings do not keep. Runs observers, which may change settings themselves.
     pub(crate) fn follow_settings(&self) {
-        self.hardened.reduce_quarantine(&Call::PLAIN);
-        self.history.tell_trackers();
-        self.crossings.tell();
+        self.base.hardened.reduce_quarantine(&Call::PLAIN);
+        self.base.history.tell_trackers();
+        self.base.crossings.tell();
     }
 
     /// See [`CachingAllocator::set_memory_fraction`](crate::allocator::CachingAllocator::set_memory_fraction).
@@ -65,15 +47,16 @@ impl Limits {
         if !(0.0..=1.0).contains(&fraction) {
             return Err(AllocError::InvalidFraction { fraction });
         }
-        let _alone = self.arenas.configuring();
+        let _alone = self.base.arenas.configuring();
         let allowed = {
-            let accounts = &mut self.holdings.lock().accounts;
-            let fraction = fraction_of(self.site.total_memory(), fraction);
-            accounts.keeps_guarantees(fraction, accounts.hard)?;
-            accounts.fraction = fraction;
-            accounts.allowed()
+            let mut state = self.base.holdings.lock();
+            let accounts = state.accounts_mut();
+            let ceilings = accounts.ceilings().with_fraction(fraction);
+            accounts.guarantees().are_kept_under(&ceilings)?;
+            accounts.set_ceilings(ceilings);
+            ceilings.allowed()
         };
-        self.arenas.refresh_ages(allowed);
+        self.base.arenas.refresh_ages(allowed);
         Ok(())
     }
 
@@ -83,19 +66,22 @@ impl Limits {
         hard: Option<MemoryLimit>,
         soft: Option<MemoryLimit>,
     ) -> Result<()> {
-        let alone = self.arenas.configuring();
+        let alone = self.base.arenas.configuring();
         let allowed = {
-            let mut state = self.holdings.lock();
-            let limit = hard.map(|hard| hard.bytes(self.site.total_memory()));
-            state.accounts.keeps_guarantees(state.accounts.fraction, limit)?;
-            (state.settings.memory_limit, state.settings.memory_soft_limit) = (hard, soft);
-            let settings = state.settings.clone();
-            state.accounts.configure(self.site.total_memory(), &settings);
-            state.accounts.allowed()
+            let mut state = self.base.holdings.lock();
+            let total = self.base.site.total_memory();
+            let [hard_bytes, soft_bytes] = [hard, soft].map(|limit| limit.map(|limit| limit.bytes(total)));
+            let ceilings = Ceilings { hard: hard_bytes, soft: soft_bytes, ..*state.accounts().ceilings() };
+            state.accounts().guarantees().are_kept_under(&ceilings)?;
+            let (memory_limit, memory_soft_limit) = (hard, soft);
+            let settings = Settings { memory_limit, memory_soft_limit, ..state.settings().clone() };
+            state.set_settings(settings);
+            state.accounts_mut().set_ceilings(ceilings);
+            ceilings.allowed()
         };
-        self.arenas.refresh_ages(allowed);
+        self.base.arenas.refresh_ages(allowed);
         drop(alone);
-        self.crossings.tell();
+        self.base.crossings.tell();
         Ok(())
     }
 }

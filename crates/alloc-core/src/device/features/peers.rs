@@ -2,42 +2,29 @@
 
 use crate::backend::{Access, VirtualMemory};
 use crate::device::Base;
-use crate::device::arenas::Arenas;
-use crate::device::holdings::Holdings;
-use crate::device::site::Site;
 use crate::error::{AllocError, Result};
-use crate::features::share::exchange::Exchange;
-use crate::sync::{Arc, Mutex, Rank, assert_unlocked, this_thread};
+use crate::sync::{Mutex, Rank, assert_unlocked, this_thread};
 use crate::types::{DeviceIndex, DevicePtr};
 
 /// Other devices that reach the memory of one.
 pub(crate) struct Peers {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    exchange: Arc<Exchange>,
+    base: Base,
     /// Held while the memory is opened to another device.
     opening: Mutex<()>,
 }
 
 impl Peers {
     pub(in crate::device) fn new(base: &Base) -> Self {
-        Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            exchange: Arc::clone(&base.exchange),
-            opening: Mutex::new(Rank::LastResort, ()),
-        }
+        Self { base: base.clone(), opening: Mutex::new(Rank::LastResort, ()) }
     }
 
     /// Lets `peer` reach this device's memory: what is mapped now and what will be. The driver's own switch is set already.
     /// Calls the driver.
     pub(crate) fn open_to(&self, peer: DeviceIndex) -> Result<()> {
         let me = this_thread();
-        if self.arenas.transit().concerns(me) {
+        if self.base.arenas.transit().concerns(me) {
             // Foreign code that the engine called while it moves memory: who waits for that may be waited for.
-            return if self.holdings.is_reached_by(peer) {
+            return if self.base.holdings.is_reached_by(peer) {
                 Ok(())
             } else {
                 Err(AllocError::Limit(
@@ -48,17 +35,17 @@ impl Peers {
         }
         // A second thread that opens it returns once it is open.
         let _alone = self.opening.lock();
-        if self.holdings.is_reached_by(peer) {
+        if self.base.holdings.is_reached_by(peer) {
             return Ok(());
         }
-        self.exchange.imports().open_to(peer)?;
-        self.holdings.lock().peers.push(peer);
-        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
+        self.base.exchange.imports().open_to(peer)?;
+        self.base.holdings.lock().add_peer(peer);
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
         // Whoever began to map before the peer was known ends first; whoever begins now maps for it, too.
-        self.arenas.transit().wait_for(|thread| thread != me, || None::<()>);
+        self.base.arenas.transit().wait_for(|thread| thread != me, || None::<()>);
         let opened = self.grant(vm, peer);
         if opened.is_err() {
-            self.holdings.lock().peers.retain(|known| *known != peer);
+            self.base.holdings.lock().remove_peer(peer);
         }
         opened
     }
@@ -66,9 +53,9 @@ impl Peers {
     /// Also what a thread is about to take away: it may stay.
     fn grant(&self, vm: &dyn VirtualMemory, peer: DeviceIndex) -> Result<()> {
         let ranges: Vec<_> = {
-            let state = self.holdings.lock();
-            let home = state.regions.iter().flat_map(|region| region.held_granules().collect::<Vec<_>>());
-            let shown = state.regions.shown().iter().map(|(at, bytes)| (DevicePtr(*at), *bytes));
+            let state = self.base.holdings.lock();
+            let home = state.regions().iter().flat_map(|region| region.held_granules().collect::<Vec<_>>());
+            let shown = state.regions().shown().iter().map(|(at, bytes)| (DevicePtr(*at), *bytes));
             home.chain(shown).collect()
         };
         assert_unlocked();
@@ -77,8 +64,8 @@ impl Peers {
             // back was mapped for the peer already. Access is only added.
             let granted = unsafe { vm.set_access(at, bytes, &[peer], Access::ReadWrite) };
             if let Err(error) = granted {
-                self.site.backend().clear_error();
-                if self.holdings.lock().regions.is_backed(at.0) {
+                self.base.site.backend().clear_error();
+                if self.base.holdings.lock().regions().is_backed(at.0) {
                     return Err(error.into());
                 }
             }

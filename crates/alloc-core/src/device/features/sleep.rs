@@ -3,20 +3,15 @@
 //! Like all that calls the driver: the granules concerned are `Pending` and their blocks out of everyone's reach before the
 //! lock is dropped, and the outcome is committed granule by granule, so that an error leaves each awake or asleep.
 
-use crate::arena::ArenaState;
 use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::{ArenaState, Bed, Sleepers};
 use crate::backend::{BackendError, VirtualMemory};
 use crate::device::Base;
-use crate::device::arenas::Arenas;
 use crate::device::features::sharing::Sharing;
-use crate::device::hardened::Hardened;
-use crate::device::history::History;
-use crate::device::holdings::{DeviceState, Holdings};
-use crate::device::lifetimes::Lifetimes;
-use crate::device::pools::{Flush, PrivatePools, Sleeper};
+use crate::device::holdings::DeviceState;
+use crate::device::pools::{Flush, Sleeper};
 use crate::device::provider::Provider;
 use crate::device::release::Release;
-use crate::device::site::Site;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{Backup, Kept, KeptBecause, SleepReport, SleepTag};
 use crate::lifetimes::call::Call;
@@ -25,31 +20,22 @@ use crate::memory::backup::{Saved, Spares, Store};
 use crate::memory::block::{SegmentId, Tier};
 use crate::memory::region::{self, RegionId};
 use crate::memory::segment::Origin;
-use crate::policy::Supply;
 use crate::process::attention::Reason;
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, Claim, Claims, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
 use crate::watch::history::RecordContext;
-use crate::watch::observers::{Observers, SegmentChange};
+use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Pools that give their memory up and keep their addresses.
 pub(crate) struct Sleep {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    history: Arc<History>,
-    pools: Arc<PrivatePools>,
-    lifetimes: Arc<Lifetimes>,
-    hardened: Arc<Hardened>,
+    base: Base,
     provider: Arc<Provider>,
     release: Arc<Release>,
     sharing: Arc<Sharing>,
-    observers: Arc<Observers>,
-    supply: Arc<Supply>,
     /// Pools that are being put to sleep or woken.
     claims: Claims<PoolSlot>,
     /// Host memory kept for the next sleep.
@@ -76,23 +62,23 @@ impl Run {
         region: RegionId,
         range: Range<u64>,
     ) -> Self {
-        let granule = device.regions.get(region).map_or(1, |region| region.granule);
-        let handles = device.regions.begin(region, range.start, range.end - range.start);
+        let granule = device.regions().get(region).map_or(1, |region| region.granule);
+        let handles = device.regions_mut().begin(region, range.start, range.end - range.start);
         Self {
             segment,
             region,
             granule,
             range,
-            tier: state.segments[segment].tier,
-            stream: state.id.stream,
+            tier: state.layout().segments()[segment].tier,
+            stream: state.tenure().stream(),
             handles: handles.into_iter().flatten().collect(),
         }
     }
 
     /// Its blocks become what its granules are now.
     pub(super) fn follow(&self, state: &mut ArenaState, device: &DeviceState) {
-        if let Some(region) = device.regions.get(self.region) {
-            state.follow(self.segment, region, &self.range);
+        if let Some(region) = device.regions().get(self.region) {
+            Bed::of(state.heap_mut(), self.segment).follow(region, &self.range);
         }
     }
 
@@ -113,18 +99,10 @@ impl Sleep {
         sharing: &Arc<Sharing>,
     ) -> Self {
         Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            history: Arc::clone(&base.history),
-            pools: Arc::clone(&base.pools),
-            lifetimes: Arc::clone(&base.lifetimes),
-            hardened: Arc::clone(&base.hardened),
+            base: base.clone(),
             provider: Arc::clone(provider),
             release: Arc::clone(release),
             sharing: Arc::clone(sharing),
-            observers: Arc::clone(&base.observers),
-            supply: Arc::clone(&base.supply),
             claims: Claims::default(),
             spares: Mutex::new(Rank::Registry, Spares::default()),
         }
@@ -132,15 +110,20 @@ impl Sleep {
 
     /// See [`SleepMode::set_tag`](crate::allocator::SleepMode::set_tag).
     pub(crate) fn set_tag(&self, id: PoolId, tag: Option<SleepTag>) -> Result<()> {
-        if tag.is_some() && !self.site.has_virtual_memory() {
-            let reason =
-                self.site.backend().virtual_memory().err().map_or_else(String::new, |why| why.to_string());
+        if tag.is_some() && !self.base.site.has_virtual_memory() {
+            let reason = self
+                .base
+                .site
+                .backend()
+                .virtual_memory()
+                .err()
+                .map_or_else(String::new, |why| why.to_string());
             return Err(AllocError::Sleep(format!(
                 "memory of this device cannot sleep: it takes virtual memory, and {reason}. Free the memory instead, or copy \
                  it away by hand"
             )));
         }
-        let policy = self.arenas.directory().with_template(|template| template.policy.clone());
+        let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
         if id == PoolId::DEFAULT && tag.is_some() && !policy.grows() {
             return Err(AllocError::Sleep(
                 "the default pool can sleep only with expandable_segments:True; set that, or give the tag to a pool of its \
@@ -148,29 +131,26 @@ impl Sleep {
                 .into(),
             ));
         }
-        if tag.is_some() && self.site.attention().has(Reason::UNCACHED) {
+        if tag.is_some() && self.base.site.attention().has(Reason::UNCACHED) {
             return Err(AllocError::Sleep(
                 "caching is off, and what comes straight from the driver cannot sleep; turn caching on"
                     .into(),
             ));
         }
-        if tag.is_none() && self.pools.is_asleep(id)? {
+        if tag.is_none() && self.base.pools.is_asleep(id)? {
             return Err(AllocError::Sleep(format!(
                 "pool {id} sleeps, and its tag is what wakes it; wake it first"
             )));
         }
-        let sleeps = tag.is_some() && id != PoolId::DEFAULT;
         let has_tag = tag.is_some();
-        let slot = self.pools.set_tag(id, tag)?;
+        let slot = self.base.pools.set_tag(id, tag)?;
         if id == PoolId::DEFAULT {
-            self.supply.stay_at_home(has_tag);
+            self.base.supply.stay_at_home(has_tag);
         }
-        for arena in self.arenas.directory().of_pool(slot) {
+        for arena in self.base.arenas.directory().of_pool(slot) {
             let mut state = arena.lock();
-            if state.pool.slot == slot {
-                state.pool.sleeps = sleeps;
-                state.remembered.hooks_mut().stay_at_home(has_tag);
-                state.set_policy(policy.clone());
+            if state.tenure().slot() == slot {
+                state.set_sleeps(has_tag, policy.clone());
             }
         }
         Ok(())
@@ -180,24 +160,24 @@ impl Sleep {
     pub(crate) fn sleep(&self, pool: &Sleeper, backup: &Backup, report: &mut SleepReport) -> Result<()> {
         let _claim = self.claim(pool)?;
         let call = self.begin_uncaptured()?;
-        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
-        let known_to_graphs = self.pools.is_known_to_graphs(pool.slot);
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
+        let known_to_graphs = self.base.pools.is_known_to_graphs(pool.slot);
         if known_to_graphs {
             self.release.synchronise_pending(&call)?;
         } else {
-            let before = self.holdings.reserved_by(pool.id);
+            let before = self.base.holdings.reserved_by(pool.id);
             let released = self.release.release(Flush::InUse(pool.slot), &call);
-            report.uncached += before.saturating_sub(self.holdings.reserved_by(pool.id));
+            report.uncached += before.saturating_sub(self.base.holdings.reserved_by(pool.id));
             released?;
         }
         report.kept.extend(self.fixed_memory(pool));
         let mut outcome = Ok(());
-        for arena in self.arenas.directory().of_pool(pool.slot) {
+        for arena in self.base.arenas.directory().of_pool(pool.slot) {
             self.sharing.withdraw_shares(arena);
             outcome = outcome.and(self.sleep_arena(arena, pool, known_to_graphs, backup, vm, &call, report));
         }
         drop(call);
-        self.history.tell_trackers();
+        self.base.history.tell_trackers();
         outcome
     }
 
@@ -213,17 +193,17 @@ impl Sleep {
     }
 
     pub(super) fn begin_uncaptured(&self) -> Result<Call<'_>> {
-        let call = self.history.begin_call(None, RecordContext::All)?;
+        let call = self.base.history.begin_call(None, RecordContext::All)?;
         self.refuse_capture()?;
         Ok(call)
     }
 
     /// Refuses while a capture is under way on this device.
     pub(crate) fn refuse_capture(&self) -> Result<()> {
-        if self.site.attention().has(Reason::CAPTURE) {
+        if self.base.site.attention().has(Reason::CAPTURE) {
             return Err(AllocError::Sleep(format!(
                 "a capture is under way on device {}, and what it uses cannot be waited for; end it first",
-                self.site.device()
+                self.base.site.device()
             )));
         }
         Ok(())
@@ -231,9 +211,9 @@ impl Sleep {
 
     /// The devices whose work may use the pool's memory.
     pub(crate) fn users_of(&self, pool: &Sleeper) -> BTreeSet<DeviceIndex> {
-        let mut users: BTreeSet<DeviceIndex> = self.holdings.users().into_iter().collect();
-        for arena in self.arenas.directory().of_pool(pool.slot) {
-            users.extend(arena.lock().uses.devices());
+        let mut users: BTreeSet<DeviceIndex> = self.base.holdings.users().into_iter().collect();
+        for arena in self.base.arenas.directory().of_pool(pool.slot) {
+            users.extend(arena.lock().uses().devices());
         }
         users
     }
@@ -242,12 +222,12 @@ impl Sleep {
     fn fixed_memory(&self, pool: &Sleeper) -> Option<Kept> {
         let of_arena = |arena: &&Arc<Arena>| {
             let state = arena.lock();
-            let fixed = state.segments.iter().filter(|(_, segment)| segment.is_fixed());
+            let fixed = state.layout().segments().iter().filter(|(_, segment)| segment.is_fixed());
             fixed.map(|(_, segment)| segment.bytes).sum::<u64>()
         };
-        let bytes: u64 = self.arenas.directory().of_pool(pool.slot).iter().map(of_arena).sum();
+        let bytes: u64 = self.base.arenas.directory().of_pool(pool.slot).iter().map(of_arena).sum();
         let because = KeptBecause::Fixed;
-        (bytes > 0).then_some(Kept { device: self.site.device(), pool: pool.id, bytes, because })
+        (bytes > 0).then_some(Kept { device: self.base.site.device(), pool: pool.id, bytes, because })
     }
 
     #[allow(clippy::too_many_arguments)] // one call in the middle of a walk
@@ -262,8 +242,8 @@ impl Sleep {
         report: &mut SleepReport,
     ) -> Result<()> {
         self.provider.before_leaving(arena, call)?;
-        let calls = self.site.calls();
-        let _memory = self.arenas.in_transit();
+        let calls = self.base.site.calls();
+        let _memory = self.base.arenas.in_transit();
         let (runs, users) = self.lie_down(arena, pool, free_too, report);
         if runs.is_empty() {
             return Ok(());
@@ -298,22 +278,22 @@ impl Sleep {
         free_too: bool,
         report: &mut SleepReport,
     ) -> (Vec<Run>, BTreeSet<DeviceIndex>) {
-        let mut users: BTreeSet<DeviceIndex> = self.holdings.users().into_iter().collect();
+        let mut users: BTreeSet<DeviceIndex> = self.base.holdings.users().into_iter().collect();
         let mut runs = Vec::new();
         let mut state = arena.lock();
-        if state.pool.slot != pool.slot {
+        if state.tenure().slot() != pool.slot {
             return (runs, users);
         }
-        users.extend(state.uses.devices());
-        for (segment, region_id) in state.growable_segments() {
-            let mut device = self.holdings.lock();
-            let Some(region) = device.regions.get(region_id) else { continue };
-            let found = state.sleepers(segment, region, free_too);
+        users.extend(state.uses().devices());
+        for (segment, region_id) in state.layout().growable() {
+            let mut device = self.base.holdings.lock();
+            let Some(region) = device.regions().get(region_id) else { continue };
+            let found = Sleepers::of(state.heap(), segment, region, free_too);
             for (bytes, because) in found.kept {
-                report.kept.push(Kept { device: self.site.device(), pool: pool.id, bytes, because });
+                report.kept.push(Kept { device: self.base.site.device(), pool: pool.id, bytes, because });
             }
             for range in found.ranges {
-                state.lie_down(segment, &range);
+                Bed::of(state.heap_mut(), segment).lie_down(&range);
                 runs.push(Run::take(&state, &mut device, segment, region_id, range));
             }
         }
@@ -323,9 +303,9 @@ impl Sleep {
     /// Waits for all devices that may be using the memory: also for work that the engine was not told of. Blocks.
     fn wait_for_users(&self, users: &BTreeSet<DeviceIndex>) -> std::result::Result<(), BackendError> {
         assert_unlocked();
-        users.iter().try_for_each(|device| self.site.backend().synchronize_device(*device)).inspect_err(
+        users.iter().try_for_each(|device| self.base.site.backend().synchronize_device(*device)).inspect_err(
             |_| {
-                self.site.backend().clear_error();
+                self.base.site.backend().clear_error();
             },
         )
     }
@@ -333,9 +313,9 @@ impl Sleep {
     /// The part of a run from its `from`-th granule on stays as it was, with memory.
     fn stay_awake(&self, arena: &Arena, run: &Run, from: usize) {
         let mut state = arena.lock();
-        let mut device = self.holdings.lock();
+        let mut device = self.base.holdings.lock();
         let start = run.range.start + from as u64 * run.granule;
-        device.regions.commit_backed(run.region, start, &run.handles[from..]);
+        device.regions_mut().commit_backed(run.region, start, &run.handles[from..]);
         run.follow(&mut state, &device);
     }
 
@@ -352,49 +332,51 @@ impl Sleep {
         report: &mut SleepReport,
     ) -> Result<()> {
         let mut saved = self.save_contents(run, backup).inspect_err(|_| {
-            self.site.backend().clear_error();
+            self.base.site.backend().clear_error();
             self.stay_awake(arena, run, 0);
         })?;
         let has_backup = saved.iter().any(Option::is_some);
-        let event =
-            |change| self.site.segment_event(change, pool.id, run.stream, run.at(), run.bytes(), true);
-        self.observers.tell(event(SegmentChange::Detaching), calls);
+        let owner = (pool.id, run.stream);
+        self.base.tell_growable(SegmentChange::Detaching, owner, run.at(), run.bytes(), calls);
         // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
         // that may use them are done.
         let (count, leftovers, outcome) =
             unsafe { region::vacate(vm, run.at(), run.granule, &run.handles, &pool.source, calls) };
         let slept = count as u64 * run.granule;
-        if slept < run.bytes() {
-            let mut rest = event(SegmentChange::Attached);
-            (rest.addr, rest.bytes) = (run.at().add(slept), run.bytes() - slept);
-            self.observers.tell(rest, calls);
-        }
+        let awake = run.bytes() - slept;
+        self.base.tell_growable(SegmentChange::Attached, owner, run.at().add(slept), awake, calls);
         let _dropped_without_a_lock = saved.split_off(count);
         let on_it = {
-            let mut state = self.arenas.attend(arena, call);
-            let mut device = self.holdings.lock();
+            let mut state = self.base.arenas.attend(arena, call);
+            let mut device = self.base.holdings.lock();
             let lost = leftovers.handle_count() as u64 * run.granule;
-            device.regions.leftovers.append(leftovers);
-            device.regions.commit_asleep(run.region, run.range.start, saved);
-            device.regions.commit_backed(run.region, run.range.start + slept, &run.handles[count..]);
+            device.regions_mut().keep(leftovers);
+            device.regions_mut().commit_asleep(run.region, run.range.start, saved);
+            device.regions_mut().commit_backed(run.region, run.range.start + slept, &run.handles[count..]);
             if slept > 0 {
-                device.accounts.give_back(pool.id, run.tier, slept);
-                device.counters.device_free += 1;
+                device.give_back(pool.id, run.tier, slept);
             }
             run.follow(&mut state, &device);
             drop(device);
             if slept > 0 {
-                let context = state.segments[run.segment].context.clone();
-                state.history.record_about(Action::SegmentUnmap, run.range.start, slept, context.as_ref());
+                let context = state.layout().segments()[run.segment].context.clone();
+                state.ledger_mut().history_mut().record_about(
+                    Action::SegmentUnmap,
+                    run.range.start,
+                    slept,
+                    context.as_ref(),
+                );
             }
             report.slept += slept;
             report.freed += slept - lost;
             report.backed_up += if has_backup { slept } else { 0 };
-            state.asleep_on(run.segment, &run.range)
+            let on_it = state.layout().on(run.segment, &run.range).into_iter();
+            let on_it = on_it.map(|id| &state.layout().blocks()[id]).filter(|block| block.state.is_asleep());
+            on_it.map(|block| DevicePtr(block.addr)).collect::<Vec<_>>()
         };
-        if !has_backup && self.site.attention().has(Reason::HARDENED) {
+        if !has_backup && self.base.site.attention().has(Reason::HARDENED) {
             // What was behind them to notice overflows is given up, too.
-            on_it.into_iter().for_each(|ptr| self.hardened.forget_canary(ptr));
+            on_it.into_iter().for_each(|ptr| self.base.hardened.forget_canary(ptr));
         }
         outcome.map_err(AllocError::from)
     }
@@ -402,12 +384,12 @@ impl Sleep {
     /// Copies a run's contents away. Blocks.
     fn save_contents(&self, run: &Run, backup: &Backup) -> std::result::Result<Vec<Saved>, BackendError> {
         let spare = match backup {
-            Backup::HostPinned(_) => self.spares.lock().find(self.site.backend().id(), run.bytes()),
+            Backup::HostPinned(_) => self.spares.lock().find(self.base.site.backend().id(), run.bytes()),
             _ => None,
         };
         let store = match spare {
             Some(store) => store,
-            None => match backup.store(self.site.backend(), self.site.device(), run.bytes())? {
+            None => match backup.store(self.base.site.backend(), self.base.site.device(), run.bytes())? {
                 None => return Ok(vec![None; run.handles.len()]),
                 Some((store, keep)) => {
                     let store = Arc::new(store);
@@ -419,39 +401,39 @@ impl Sleep {
             },
         };
         // SAFETY: all devices are done with the run, and its blocks are in nobody's reach; the store is this run's alone.
-        unsafe { store.save(&**self.site.backend(), 0, run.at(), run.bytes()) }?;
+        unsafe { store.save(&**self.base.site.backend(), 0, run.at(), run.bytes()) }?;
         let place = |n: usize| Some((Arc::clone(&store), n as u64 * run.granule));
         Ok((0..run.handles.len()).map(place).collect())
     }
 
     /// Takes a sleeping block back from the program. `false` where the block at `ptr` is none.
     pub(crate) fn free_asleep(&self, ptr: DevicePtr, location: Location) -> bool {
-        let Some(arena) = self.arenas.directory().get(location.arena) else { return false };
+        let Some(arena) = self.base.arenas.directory().get(location.arena) else { return false };
         let uses = {
-            let mut state = self.arenas.attend(arena, &Call::PLAIN);
-            let Some((segment, range, uses)) = state.free_asleep(self.site.map(), ptr, location.block) else {
+            let mut state = self.base.arenas.attend(arena, &Call::PLAIN);
+            let Some((segment, range, uses)) = state.free_asleep(ptr, location.block) else {
                 return false;
             };
             // Where a call failed, some of its memory may be awake.
-            let device = self.holdings.lock();
-            if let Origin::Growable { region, .. } = state.segments[segment].origin
-                && let Some(region) = device.regions.get(region)
+            let device = self.base.holdings.lock();
+            if let Origin::Growable { region, .. } = state.layout().segments()[segment].origin
+                && let Some(region) = device.regions().get(region)
             {
-                state.follow(segment, region, &range);
+                Bed::of(state.heap_mut(), segment).follow(region, &range);
             }
             uses
         };
-        self.lifetimes.end_uses(uses.iter());
-        self.hardened.forget_canary(ptr);
-        self.history.tell_trackers();
+        self.base.lifetimes.end_uses(uses.iter());
+        self.base.hardened.forget_canary(ptr);
+        self.base.history.tell_trackers();
         true
     }
 
     /// Bytes that backups hold on the host.
     pub(crate) fn backup_bytes(&self) -> u64 {
         let mut stores: Vec<(*const Store, u64)> = {
-            let device = self.holdings.lock();
-            let saved = device.regions.iter().flat_map(|region| region.saved(0..u64::MAX));
+            let device = self.base.holdings.lock();
+            let saved = device.regions().iter().flat_map(|region| region.saved(0..u64::MAX));
             saved.filter_map(|(_, saved)| saved.as_ref()).map(|(s, _)| (Arc::as_ptr(s), s.bytes())).collect()
         };
         stores.sort_unstable();

@@ -7,15 +7,10 @@
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::device::Base;
-use crate::device::arenas::Arenas;
-use crate::device::history::History;
 use crate::device::history::observation::segments;
-use crate::device::holdings::Holdings;
-use crate::device::holdings::accounts::signed;
 use crate::device::holdings::counters::Events;
-use crate::device::lifetimes::Lifetimes;
+use crate::device::holdings::tenants::signed;
 use crate::device::provider::Provider;
-use crate::device::site::Site;
 use crate::memory::block::Tier;
 use crate::policy::Drain;
 use crate::sync::{Arc, Guard, Mutex, Rank};
@@ -29,11 +24,7 @@ use std::collections::BTreeMap;
 
 /// The figures of a device.
 pub(crate) struct Statistics {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    history: Arc<History>,
-    lifetimes: Arc<Lifetimes>,
+    base: Base,
     provider: Arc<Provider>,
     scopes: Mutex<Scopes>,
 }
@@ -126,17 +117,13 @@ impl OpenScope {
 }
 
 fn counters<'a>(arenas: &'a mut [Guard<'_, ArenaState>]) -> Vec<&'a mut Counters> {
-    arenas.iter_mut().map(|arena| &mut arena.counters).collect()
+    arenas.iter_mut().map(|arena| arena.ledger_mut().counters_mut()).collect()
 }
 
 impl Statistics {
     pub(in crate::device) fn new(base: &Base, provider: &Arc<Provider>) -> Self {
         Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            history: Arc::clone(&base.history),
-            lifetimes: Arc::clone(&base.lifetimes),
+            base: base.clone(),
             provider: Arc::clone(provider),
             scopes: Mutex::new(Rank::Registry, Scopes::default()),
         }
@@ -145,12 +132,12 @@ impl Statistics {
     /// See [`CachingAllocator::stats`](crate::allocator::CachingAllocator::stats).
     pub(crate) fn stats(&self) -> DeviceStats {
         self.notice_finished();
-        self.arenas.with_all(|peaks, arenas| {
-            let counters: Vec<&Counters> = arenas.iter().map(|a| &a.counters).collect();
+        self.base.arenas.with_all(|peaks, arenas| {
+            let counters: Vec<&Counters> = arenas.iter().map(|a| a.ledger().counters()).collect();
             let mut stats = DeviceStats::default();
             peaks.fill(&counters, &mut stats);
-            let state = self.holdings.lock();
-            let own = &state.counters;
+            let state = self.base.holdings.lock();
+            let own = state.counters();
             let events = own.events().since(own.at_reset);
             stats.num_alloc_retries = events.alloc_retries;
             stats.num_ooms = events.ooms;
@@ -158,16 +145,16 @@ impl Statistics {
             stats.num_device_alloc = events.device_alloc;
             stats.num_device_free = events.device_free;
             stats.num_oom_rejections = events.oom_rejections;
-            stats.max_split_size = state.max_split_size;
+            stats.max_split_size = state.max_split_size();
             stats.segment = own.segment;
-            (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts.figures();
+            (stats.reserved_bytes, stats.reserved_bytes_by_private_pools) = state.accounts().figures();
             stats.oversize_segments = own.oversize_segments;
             let granules_moved = own.granules_moved;
-            let asleep_bytes = i64::try_from(state.regions.asleep_bytes()).unwrap_or(i64::MAX);
+            let asleep_bytes = i64::try_from(state.regions().asleep_bytes()).unwrap_or(i64::MAX);
             drop(state);
             stats.granule = GranuleStats {
                 pending_bytes: stats.active_bytes.all.current - stats.allocated_bytes.all.current,
-                unrecorded_frees: i64::try_from(self.lifetimes.failures()).unwrap_or(i64::MAX),
+                unrecorded_frees: i64::try_from(self.base.lifetimes.failures()).unwrap_or(i64::MAX),
                 granules_moved,
                 asleep_bytes,
             };
@@ -177,23 +164,26 @@ impl Statistics {
 
     /// Before figures are read: what streams have finished is not pending any more, where the policy says so.
     fn notice_finished(&self) {
-        if matches!(self.arenas.directory().traits().drain, Drain::OnMissAndEvery(_))
-            && self.site.edge().is_none()
-            && let Err(error) =
-                self.history.begin_call(None, RecordContext::All).and_then(|call| self.lifetimes.drain(&call))
+        if matches!(self.base.arenas.directory().traits().drain, Drain::OnMissAndEvery(_))
+            && self.base.site.edge().is_none()
+            && let Err(error) = self
+                .base
+                .history
+                .begin_call(None, RecordContext::All)
+                .and_then(|call| self.base.lifetimes.drain(&call))
         {
             tracing::warn!(%error, "finished frees could not be noticed; the figures still count them as pending");
         }
-        self.history.tell_trackers();
+        self.base.history.tell_trackers();
     }
 
     /// All peaks become the current values (PyTorch: `resetPeakStats`).
     pub(crate) fn reset_peak_stats(&self) {
-        self.arenas.with_all(|peaks, arenas| {
+        self.base.arenas.with_all(|peaks, arenas| {
             self.cut_peaks(peaks, arenas, Peaks::reset);
-            let mut state = self.holdings.lock();
-            state.accounts.each(Stat::reset_peak);
-            let own = &mut state.counters;
+            let mut state = self.base.holdings.lock();
+            state.accounts_mut().each(Stat::reset_peak);
+            let own = state.counters_mut();
             own.segment.each(Stat::reset_peak);
             own.oversize_segments.reset_peak();
         });
@@ -201,13 +191,13 @@ impl Statistics {
 
     /// Sums of increases and decreases and the event counters begin anew (PyTorch: `resetAccumulatedStats`).
     pub(crate) fn reset_accumulated_stats(&self) {
-        self.arenas.with_all(|_, arenas| {
+        self.base.arenas.with_all(|_, arenas| {
             for arena in arenas {
-                arena.counters.reset_accumulated();
+                arena.ledger_mut().counters_mut().reset_accumulated();
             }
-            let mut state = self.holdings.lock();
-            state.accounts.each(Stat::reset_accumulated);
-            let own = &mut state.counters;
+            let mut state = self.base.holdings.lock();
+            state.accounts_mut().each(Stat::reset_accumulated);
+            let own = state.counters_mut();
             own.segment.each(Stat::reset_accumulated);
             own.oversize_segments.reset_accumulated();
             own.at_reset = own.events();
@@ -216,15 +206,15 @@ impl Statistics {
 
     /// The most bytes that a large request of a stream finds free in one piece, or in pieces that a view shows in one.
     pub(crate) fn largest_in_one_piece(&self, stream: Stream) -> u64 {
-        let Some(arena) = self.arenas.directory().of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
+        let Some(arena) = self.base.arenas.directory().of_stream(PoolSlot::DEFAULT, stream) else { return 0 };
         self.provider.most_in_one_piece(&arena.lock(), Tier::Large)
     }
 
     /// Bytes of growable segments that have memory behind them, by stream and tier.
     pub(crate) fn growable_sizes(&self) -> Vec<GrowableSize> {
         let mut sizes = BTreeMap::new();
-        self.arenas.with_all(|_, arenas| {
-            for (segment, _) in arenas.iter().flat_map(|arena| segments(self.site.device(), arena)) {
+        self.base.arenas.with_all(|_, arenas| {
+            for (segment, _) in arenas.iter().flat_map(|arena| segments(self.base.site.device(), arena)) {
                 if segment.is_expandable {
                     let awake = |block: &&BlockInfo| block.extra.is_empty();
                     let bytes: u64 = segment.blocks.iter().filter(awake).map(|block| block.size).sum();
@@ -239,7 +229,7 @@ impl Statistics {
     /// Opens a scope.
     pub(crate) fn begin_scope(&self) -> ScopeId {
         self.notice_finished();
-        self.arenas.with_all(|peaks, arenas| {
+        self.base.arenas.with_all(|peaks, arenas| {
             self.cut_peaks(peaks, arenas, Peaks::restart);
             let begin = self.moment(arenas);
             let mut scopes = self.scopes.lock();
@@ -253,7 +243,7 @@ impl Statistics {
     /// What happened since a scope began; nothing for one that has ended.
     pub(crate) fn scope_stats(&self, id: ScopeId) -> ScopeStats {
         self.notice_finished();
-        self.arenas.with_all(|peaks, arenas| {
+        self.base.arenas.with_all(|peaks, arenas| {
             let now = self.moment(arenas);
             // Read last: a stream that is new may take memory meanwhile, and a peak is not below what is held.
             let since_boundary = self.since_boundary(peaks);
@@ -264,7 +254,7 @@ impl Statistics {
 
     /// Closes a scope.
     pub(crate) fn end_scope(&self, id: ScopeId) {
-        self.arenas.with_all(|peaks, arenas| {
+        self.base.arenas.with_all(|peaks, arenas| {
             let mut scopes = self.scopes.lock();
             if scopes.open.remove(&id).is_some() && scopes.open.is_empty() {
                 // Nobody needs the boundary any more.
@@ -283,12 +273,12 @@ impl Statistics {
         let before = self.since_boundary(peaks);
         self.scopes.lock().note(before);
         cut(peaks, &mut counters(arenas));
-        self.holdings.lock().accounts.restart_peak();
+        self.base.holdings.lock().accounts_mut().restart_peak();
     }
 
     /// The most since the last boundary.
     fn since_boundary(&self, peaks: &Peaks) -> Bytes {
-        Bytes::new(peaks.since_boundary(), self.holdings.lock().accounts.since_boundary())
+        Bytes::new(peaks.since_boundary(), self.base.holdings.lock().accounts().since_boundary())
     }
 
     fn moment(&self, arenas: &[Guard<'_, ArenaState>]) -> Moment {
@@ -296,17 +286,17 @@ impl Statistics {
         let (mut handed_out, mut taken_back) = (0, 0);
         for arena in arenas {
             for count in [Count::AllocatedBytes, Count::ActiveBytes, Count::RequestedBytes] {
-                row[count as usize] += arena.counters.both(count);
+                row[count as usize] += arena.ledger().counters().both(count);
             }
-            handed_out += arena.counters.handed_out_in_all();
-            taken_back += arena.counters.taken_back_in_all();
+            handed_out += arena.ledger().counters().handed_out_in_all();
+            taken_back += arena.ledger().counters().taken_back_in_all();
         }
-        let state = self.holdings.lock();
+        let state = self.base.holdings.lock();
         Moment {
-            bytes: Bytes::new(&row, signed(state.accounts.reserved())),
+            bytes: Bytes::new(&row, signed(state.accounts().reserved())),
             handed_out,
             taken_back,
-            events: state.counters.events(),
+            events: state.counters().events(),
         }
     }
 }

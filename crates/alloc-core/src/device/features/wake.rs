@@ -3,14 +3,10 @@
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{BackendError, VirtualMemory};
 use crate::device::Base;
-use crate::device::arenas::Arenas;
-use crate::device::crossings::Crossings;
 use crate::device::features::sleep::{Run, Sleep};
-use crate::device::history::History;
 use crate::device::holdings::{Holdings, Intent};
 use crate::device::ladder::reclaim::{Need, Reclaim};
-use crate::device::pools::{PrivatePools, Sleeper};
-use crate::device::site::Site;
+use crate::device::pools::Sleeper;
 use crate::device::space::Space;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::WakeReport;
@@ -20,18 +16,12 @@ use crate::memory::region::{self, Backing, Leftovers};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, InTransit, ThreadId};
 use crate::types::{DevicePtr, PhysicalHandle};
-use crate::watch::observers::{Observers, SegmentChange};
+use crate::watch::observers::SegmentChange;
 use crate::watch::snapshot::Action;
 
 /// Pools that get memory behind their addresses again.
 pub(crate) struct Wake {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    history: Arc<History>,
-    pools: Arc<PrivatePools>,
-    crossings: Arc<Crossings>,
-    observers: Arc<Observers>,
+    base: Base,
     space: Arc<Space>,
     reclaim: Arc<Reclaim>,
     sleep: Arc<Sleep>,
@@ -56,7 +46,7 @@ impl Drop for Unwoken<'_> {
     fn drop(&mut self) {
         let mut state = self.arena.lock();
         let mut device = self.holdings.lock();
-        device.regions.keep_asleep(self.run.region, self.run.range.clone());
+        device.regions_mut().keep_asleep(self.run.region, self.run.range.clone());
         self.run.follow(&mut state, &device);
     }
 }
@@ -69,13 +59,7 @@ impl Wake {
         sleep: &Arc<Sleep>,
     ) -> Self {
         Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            history: Arc::clone(&base.history),
-            pools: Arc::clone(&base.pools),
-            crossings: Arc::clone(&base.crossings),
-            observers: Arc::clone(&base.observers),
+            base: base.clone(),
             space: Arc::clone(space),
             reclaim: Arc::clone(reclaim),
             sleep: Arc::clone(sleep),
@@ -86,10 +70,10 @@ impl Wake {
     pub(crate) fn wake(&self, pool: &Sleeper, report: &mut WakeReport) -> Result<()> {
         let _claim = self.sleep.claim(pool)?;
         let call = self.sleep.begin_uncaptured()?;
-        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(()) };
-        let keeps_free = self.pools.is_known_to_graphs(pool.slot);
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
+        let keeps_free = self.base.pools.is_known_to_graphs(pool.slot);
         let mut outcome = Ok(());
-        for arena in self.arenas.directory().of_pool(pool.slot) {
+        for arena in self.base.arenas.directory().of_pool(pool.slot) {
             if !keeps_free {
                 let (dropped, emptied) = self.space.drop_dormant(arena, pool.slot, vm);
                 report.dropped += dropped;
@@ -100,26 +84,26 @@ impl Wake {
                     Ok(()) => {}
                     Err(error) => {
                         drop(call);
-                        self.history.tell_trackers();
+                        self.base.history.tell_trackers();
                         return Err(error);
                     }
                 }
             }
         }
         drop(call);
-        self.history.tell_trackers();
+        self.base.history.tell_trackers();
         outcome
     }
 
     /// The next run of an arena that sleeps, taken to be woken.
     fn next_asleep(&self, arena: &Arena, slot: PoolSlot) -> Option<Run> {
         let state = arena.lock();
-        if state.pool.slot != slot {
+        if state.tenure().slot() != slot {
             return None;
         }
-        for (segment, region_id) in state.growable_segments() {
-            let mut device = self.holdings.lock();
-            let Some(region) = device.regions.get(region_id) else { continue };
+        for (segment, region_id) in state.layout().growable() {
+            let mut device = self.base.holdings.lock();
+            let Some(region) = device.regions().get(region_id) else { continue };
             let Some(range) = region.first_asleep() else { continue };
             return Some(Run::take(&state, &mut device, segment, region_id, range));
         }
@@ -135,12 +119,12 @@ impl Wake {
         call: &Call<'_>,
         report: &mut WakeReport,
     ) -> Result<()> {
-        let calls = self.site.calls();
+        let calls = self.base.site.calls();
         // Also where foreign code, a hook for example, panics.
-        let unwoken = Unwoken { holdings: &self.holdings, arena, run };
+        let unwoken = Unwoken { holdings: &self.base.holdings, arena, run };
         self.back_up_again(arena, pool, run, vm, call, &calls, report)?;
         std::mem::forget(unwoken);
-        self.crossings.tell_in(&calls);
+        self.base.crossings.tell_in(&calls);
         Ok(())
     }
 
@@ -160,30 +144,26 @@ impl Wake {
         let restored = match self.restore_contents(run) {
             Ok(restored) => restored,
             Err(error) => {
-                self.site.backend().clear_error();
+                self.base.site.backend().clear_error();
                 let mut leftovers = Leftovers::default();
                 // SAFETY: the granules are set to `Pending` by this thread only, and nobody has used them since.
                 unsafe { region::undo(vm, &backing, run.at(), &handles, &mut leftovers, calls) };
-                self.holdings.lock().regions.leftovers.append(leftovers);
+                self.base.holdings.lock().regions_mut().keep(leftovers);
                 return Err(error.into());
             }
         };
-        let (at, bytes) = (run.at(), run.bytes());
-        self.observers.tell(
-            self.site.segment_event(SegmentChange::Attached, pool.id, run.stream, at, bytes, true),
-            calls,
-        );
+        let owner = (pool.id, run.stream);
+        self.base.tell_growable(SegmentChange::Attached, owner, run.at(), run.bytes(), calls);
         let forgotten = {
-            let mut state = self.arenas.attend(arena, call);
-            let mut device = self.holdings.lock();
+            let mut state = self.base.arenas.attend(arena, call);
+            let mut device = self.base.holdings.lock();
             intent.settle(&mut device);
-            device.accounts.take(pool.id, run.tier, run.bytes());
-            device.counters.device_alloc += 1;
-            device.regions.commit_backed(run.region, run.range.start, &handles);
-            let forgotten = device.regions.forget_saved(run.region, run.range.clone());
+            device.take(pool.id, run.tier, run.bytes());
+            device.regions_mut().commit_backed(run.region, run.range.start, &handles);
+            let forgotten = device.regions_mut().forget_saved(run.region, run.range.clone());
             run.follow(&mut state, &device);
             drop(device);
-            state.history.record(Action::SegmentMap, run.range.start, run.bytes());
+            state.ledger_mut().history_mut().record(Action::SegmentMap, run.range.start, run.bytes());
             forgotten
         };
         drop(forgotten);
@@ -201,18 +181,18 @@ impl Wake {
         vm: &dyn VirtualMemory,
         calls: &Calls<'_>,
     ) -> Result<Option<Given<'_>>> {
-        let transit = self.arenas.in_transit();
+        let transit = self.base.arenas.in_transit();
         let backing = self.space.backing(run.granule, &pool.source);
-        if !self.holdings.admit_waking(pool.id, run.bytes()) {
+        if !self.base.holdings.admit_waking(pool.id, run.bytes()) {
             return Ok(None);
         }
-        let intent = Intent::up_to(&self.holdings, pool.id, run.bytes(), run.bytes());
+        let intent = Intent::up_to(&self.base.holdings, pool.id, run.bytes(), run.bytes());
         self.space.retry_leftovers();
         let count = (run.bytes() / run.granule) as usize;
-        match region::back(&**self.site.backend(), vm, &backing, run.at(), count, calls) {
+        match region::back(&**self.base.site.backend(), vm, &backing, run.at(), count, calls) {
             Ok(handles) => Ok(Some(Given { handles, backing, intent, transit })),
             Err(failed) => {
-                self.holdings.lock().regions.leftovers.append(*failed.leftovers);
+                self.base.holdings.lock().regions_mut().keep(*failed.leftovers);
                 if failed.error.is_out_of_memory() { Ok(None) } else { Err(failed.error.into()) }
             }
         }
@@ -232,7 +212,7 @@ impl Wake {
         if let Some(given) = attempt()? {
             return Ok(given);
         }
-        self.observers.ask_for_memory();
+        self.base.observers.ask_for_memory();
         let need = Need { pool: pool.id, stream: run.stream, bytes: run.bytes() };
         if let Some(given) = self.reclaim.reclaim_until(&need, call, &mut attempt)? {
             return Ok(given);
@@ -243,10 +223,10 @@ impl Wake {
 
     fn no_room(&self, pool: &Sleeper, run: &Run) -> AllocError {
         AllocError::NoRoomToWake {
-            label: self.site.backend().label(),
+            label: self.base.site.backend().label(),
             pool: pool.id,
             bytes: run.bytes(),
-            free: self.site.device_free().unwrap_or(0),
+            free: self.base.site.device_free().unwrap_or(0),
         }
     }
 
@@ -255,8 +235,8 @@ impl Wake {
         // Neighbours in one store are copied together.
         let mut pieces: Vec<(Arc<Store>, u64, u64, u64)> = Vec::new();
         {
-            let device = self.holdings.lock();
-            let Some(region) = device.regions.get(run.region) else { return Ok(0) };
+            let device = self.base.holdings.lock();
+            let Some(region) = device.regions().get(run.region) else { return Ok(0) };
             for (at, saved) in region.saved(run.range.clone()) {
                 let Some((store, offset)) = saved else { continue };
                 match pieces.last_mut() {
@@ -272,7 +252,7 @@ impl Wake {
         let mut restored = 0;
         for (store, offset, at, bytes) in pieces {
             // SAFETY: mapped by this thread just now; the blocks on it are in nobody's reach.
-            unsafe { store.restore(&**self.site.backend(), offset, DevicePtr(at), bytes) }?;
+            unsafe { store.restore(&**self.base.site.backend(), offset, DevicePtr(at), bytes) }?;
             restored += bytes;
         }
         Ok(restored)

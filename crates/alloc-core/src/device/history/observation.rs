@@ -64,9 +64,9 @@ fn entries(mut records: Vec<RawRecord>, recording: &Recording) -> Vec<(TraceEntr
 /// One entry for a fixed segment, one for each contiguous mapped range of a growable one.
 pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Vec<RawSegment> {
     let mut found = Vec::new();
-    for (id, segment) in arena.segments.iter() {
+    for (id, segment) in arena.layout().segments().iter() {
         let mut open = false;
-        for (block_id, block) in arena.segment_blocks(id) {
+        for (block_id, block) in arena.layout().of_segment(id) {
             let state = match block.state {
                 State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep => {
                     BlockState::ActiveAllocated
@@ -87,7 +87,7 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
                 found.push((info, contexts));
             }
             let Some((info, contexts)) = found.last_mut() else { continue };
-            contexts.blocks.push(arena.history.of_block(block_id).cloned());
+            contexts.blocks.push(arena.ledger().history().of_block(block_id).cloned());
             info.total_size += block.size;
             if state == BlockState::ActiveAllocated {
                 info.allocated_size += block.size;
@@ -126,9 +126,9 @@ fn empty_segment(
         allocated_size: 0,
         active_size: 0,
         requested_size: 0,
-        stream: shown_raw(arena.id.stream.raw),
+        stream: shown_raw(arena.tenure().stream().raw),
         segment_type: segment.tier.name().into(),
-        pool_id: arena.pool.id,
+        pool_id: arena.tenure().pool().id,
         is_expandable: !segment.is_fixed(),
         registration: Some(segment.registration),
         frames: Some(Arc::default()),

@@ -1,9 +1,11 @@
 //! The books of a device: what is held, in all, by pool and by tenant, and what may be. Every limit is checked here,
 //! before the driver is asked.
 
-use super::tenants::{Owner, Tenant, Tenants, Watch};
+use super::ceilings::Ceilings;
+use super::guarantees::{Guarantees, clamped};
+use super::tenants::{Owner, Tenant, Tenants, Watch, signed};
 use crate::base::steps::Counted;
-use crate::config::{MemoryLimit, Settings};
+use crate::config::Settings;
 use crate::features::budget::{Marks, Shortage};
 use crate::memory::block::Tier;
 use crate::types::PoolId;
@@ -11,10 +13,6 @@ use crate::watch::stats::{Stat, StatArray};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-
-pub(in crate::device) fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
-}
 
 /// A limit in force, and how much of it is used. Bytes.
 #[derive(Debug)]
@@ -87,49 +85,40 @@ pub(in crate::device) struct Accounts {
     since_boundary: i64,
     /// Bytes being taken from the device at the moment, by threads that hold no lock.
     intents: u128,
-    /// What the memory fraction allows; `None` is all.
-    pub(in crate::device) fraction: Option<u64>,
-    /// `memory_limit`.
-    pub(in crate::device) hard: Option<u64>,
-    /// `memory_soft_limit`.
-    pub(in crate::device) soft: Option<u64>,
+    ceilings: Ceilings,
     pools: BTreeMap<PoolId, Account>,
-    pub(in crate::device) tenants: Tenants,
+    tenants: Tenants,
     watch: Watch,
     /// Soft limits that were crossed, for observers, while there are some.
     crossings: Vec<Crossing>,
-    pub(in crate::device) is_observed: bool,
-    /// The device's memory.
-    pub(in crate::device) total: u64,
+    is_observed: bool,
 }
 
 impl Accounts {
     pub(in crate::device) fn new(total: u64, settings: &Settings) -> Self {
-        let mut accounts = Self {
+        Self {
             reserved: StatArray::default(),
             since_boundary: 0,
             intents: 0,
-            fraction: fraction_of(total, settings.per_process_memory_fraction),
-            hard: None,
-            soft: None,
+            ceilings: Ceilings::new(total, settings),
             pools: BTreeMap::new(),
             tenants: Tenants::default(),
             watch: Watch::default(),
             crossings: Vec::new(),
             is_observed: false,
-            total,
-        };
-        accounts.configure(total, settings);
-        accounts
+        }
     }
 
-    /// Takes the limits over. The memory fraction stays as it was set, as in PyTorch.
-    pub(in crate::device) fn configure(&mut self, total: u64, settings: &Settings) {
-        let bytes = |limit: &MemoryLimit| limit.bytes(total);
-        self.hard = settings.memory_limit.as_ref().map(bytes);
-        self.soft = settings.memory_soft_limit.as_ref().map(bytes);
+    /// What the whole device may hold.
+    pub(in crate::device) fn ceilings(&self) -> &Ceilings {
+        &self.ceilings
+    }
+
+    /// The whole device may hold so much from here on.
+    pub(in crate::device) fn set_ceilings(&mut self, ceilings: Ceilings) {
+        self.ceilings = ceilings;
         let held = self.reserved();
-        if let Some(soft) = self.watch.review(held, self.soft) {
+        if let Some(soft) = self.watch.review(held, ceilings.soft) {
             self.note(Crossing { owner: Owner::Device, pool: None, held, wanted: 0, soft });
         }
     }
@@ -145,9 +134,9 @@ impl Accounts {
         std::mem::take(&mut self.crossings)
     }
 
-    /// The most that may be held, if limited.
-    pub(in crate::device) fn allowed(&self) -> Option<u64> {
-        self.fraction.into_iter().chain(self.hard).min()
+    /// Somebody is told of crossings from here on.
+    pub(in crate::device) fn observe(&mut self) {
+        self.is_observed = true;
     }
 
     /// Every limit that a request to `pool` has to keep.
@@ -162,17 +151,18 @@ impl Accounts {
             account.limit.map(|bytes| Limit { name: name(), bytes, held, shortage, counts })
         });
         let of_tenant = self.tenant_of(pool).and_then(|(number, tenant)| {
-            let name = || format!("the hard limit of tenant {:?} (set_budget)", tenant.name);
+            let name = || format!("the hard limit of tenant {:?} (set_budget)", tenant.name());
             let counts = Some(self.pools_of(Owner::Tenant(number)));
             let (held, shortage) = (clamped(tenant.held()), Shortage::Tenant);
-            tenant.marks.hard.map(|bytes| Limit { name: name(), bytes, held, shortage, counts })
+            tenant.marks().hard.map(|bytes| Limit { name: name(), bytes, held, shortage, counts })
         });
         let name = "what other tenants' guarantees leave (set_budget)";
-        let left = self.left_by_guarantees(pool).filter(|_| self.kept_for_others(pool) > 0);
+        let left = self.guarantees().left_for(self.tenant_of(pool));
+        let left = left.filter(|_| self.guarantees().kept_from(self.tenant_of(pool)) > 0);
         let left = left.map(|left| self.held().saturating_add(left));
         let of_device = [
-            whole("the memory fraction", self.fraction, Shortage::Device),
-            whole("memory_limit", self.hard, Shortage::Device),
+            whole("the memory fraction", self.ceilings.fraction, Shortage::Device),
+            whole("memory_limit", self.ceilings.hard, Shortage::Device),
             whole(name, left, Shortage::Guarantees),
         ];
         of_device.into_iter().flatten().chain(own).chain(of_tenant).collect()
@@ -180,15 +170,16 @@ impl Accounts {
 
     /// Why the budgets refuse `bytes` more for `pool`, if they do.
     pub(in crate::device) fn budget_refusal(&self, pool: PoolId, bytes: u64) -> Option<Shortage> {
-        let tenant = self.tenant_of(pool).map(|(_, tenant)| tenant);
+        let tenant = self.tenant_of(pool);
         if self.pools.get(&pool).is_some_and(|account| account.refuses(bytes)) {
             return Some(Shortage::Pool);
         }
-        if tenant.is_some_and(|tenant| tenant.refuses(bytes)) {
+        if tenant.is_some_and(|(_, tenant)| tenant.refuses(bytes)) {
             return Some(Shortage::Tenant);
         }
-        let short = self.left_by_guarantees(pool).is_some_and(|left| bytes > left);
-        short.then(|| if self.kept_for_others(pool) > 0 { Shortage::Guarantees } else { Shortage::Device })
+        let short = self.guarantees().left_for(tenant).is_some_and(|left| bytes > left);
+        let is_kept = || self.guarantees().kept_from(tenant) > 0;
+        short.then(|| if is_kept() { Shortage::Guarantees } else { Shortage::Device })
     }
 
     /// Pool and tenant whose soft limit `bytes` more for `pool` would cross, or have crossed.
@@ -197,7 +188,7 @@ impl Accounts {
             soft.is_some_and(|soft| held + u128::from(bytes) > u128::from(soft))
         };
         let of_pool = self.pools.get(&pool).filter(|account| above(account.held(), account.soft));
-        let of_tenant = self.tenant_of(pool).filter(|(_, tenant)| above(tenant.held(), tenant.marks.soft));
+        let of_tenant = self.tenant_of(pool).filter(|(_, tenant)| above(tenant.held(), tenant.marks().soft));
         let owners = [of_pool.map(|_| Owner::Pool(pool)), of_tenant.map(|(number, _)| Owner::Tenant(number))];
         owners.into_iter().flatten().collect()
     }
@@ -205,12 +196,27 @@ impl Accounts {
     /// The tenant that a pool is part of.
     pub(in crate::device) fn tenant_of(&self, pool: PoolId) -> Option<(u32, &Tenant)> {
         let number = self.pools.get(&pool)?.tenant?;
-        Some((number, self.tenants.records.get(&number)?))
+        Some((number, self.tenants.get(number)?))
     }
 
     pub(in crate::device) fn tenant_of_mut(&mut self, pool: PoolId) -> Option<&mut Tenant> {
         let number = self.pools.get(&pool)?.tenant?;
-        self.tenants.records.get_mut(&number)
+        self.tenants.get_mut(number)
+    }
+
+    /// The device's tenants.
+    pub(in crate::device) fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    /// A new tenant. Returns its number.
+    pub(in crate::device) fn add_tenant(&mut self, name: &str, marks: Marks) -> u32 {
+        self.tenants.add(name, marks)
+    }
+
+    /// What is guaranteed to tenants.
+    pub(in crate::device) fn guarantees(&self) -> Guarantees<'_> {
+        Guarantees::new(&self.tenants, self.held(), &self.ceilings)
     }
 
     /// What a pool holds, what is being taken for it included.
@@ -249,7 +255,7 @@ impl Accounts {
         let before = self.reserved();
         self.reserved.increase(tier, signed(bytes));
         self.since_boundary = self.since_boundary.max(self.reserved.all.current);
-        let of_device = self.watch.review(self.reserved(), self.soft);
+        let of_device = self.watch.review(self.reserved(), self.ceilings.soft);
         let of_device = of_device.map(|soft| (Owner::Device, before, soft));
         let account = self.pools.entry(pool).or_default();
         account.used = true;
@@ -258,10 +264,9 @@ impl Accounts {
         let of_pool = account.watch.review(account.bytes(), account.soft);
         let of_pool = of_pool.map(|soft| (Owner::Pool(pool), before, soft));
         let of_tenant = account.tenant.and_then(|number| {
-            let tenant = self.tenants.records.get_mut(&number)?;
+            let tenant = self.tenants.get_mut(number)?;
             let before = tenant.bytes();
-            tenant.reserved.increase(signed(bytes));
-            tenant.review().map(|soft| (Owner::Tenant(number), before, soft))
+            tenant.take(bytes, 0).map(|soft| (Owner::Tenant(number), before, soft))
         });
         for (owner, held, soft) in [of_device, of_pool, of_tenant].into_iter().flatten() {
             self.note(Crossing { owner, pool: Some(pool), held, wanted: bytes, soft });
@@ -271,13 +276,12 @@ impl Accounts {
     /// Memory of a pool was given back to the device.
     pub(in crate::device) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         self.reserved.decrease(tier, signed(bytes));
-        self.watch.review(self.reserved(), self.soft);
+        self.watch.review(self.reserved(), self.ceilings.soft);
         let account = self.pools.entry(pool).or_default();
         account.reserved.decrease(tier, signed(bytes));
         account.watch.review(account.bytes(), account.soft);
-        if let Some(tenant) = account.tenant.and_then(|number| self.tenants.records.get_mut(&number)) {
-            tenant.reserved.decrease(signed(bytes));
-            tenant.review();
+        if let Some(tenant) = account.tenant.and_then(|number| self.tenants.get_mut(number)) {
+            tenant.give_back(bytes, 0);
         }
     }
 
@@ -305,14 +309,14 @@ impl Accounts {
         change(&mut self.intents);
         let account = self.pools.entry(pool).or_default();
         change(&mut account.intents);
-        if let Some(tenant) = account.tenant.and_then(|number| self.tenants.records.get_mut(&number)) {
-            change(&mut tenant.intents);
+        if let Some(tenant) = account.tenant.and_then(|number| self.tenants.get_mut(number)) {
+            tenant.change_intents(change);
         }
     }
 
     /// Whether `bytes` more are more than `memory_limit` allows.
     pub(in crate::device) fn is_over_hard(&self, bytes: u64) -> bool {
-        self.hard.is_some_and(|hard| self.held().saturating_add(bytes) > hard)
+        self.ceilings.hard.is_some_and(|hard| self.held().saturating_add(bytes) > hard)
     }
 
     /// What is to be taken turns out to be `more` than was admitted; `false` where a limit does not admit that.
@@ -365,29 +369,28 @@ impl Accounts {
         let account = self.pools.entry(pool).or_default();
         let (bytes, intents) = (account.bytes(), account.intents);
         let former = std::mem::replace(&mut account.tenant, tenant);
-        if let Some(former) = former.and_then(|number| self.tenants.records.get_mut(&number)) {
-            former.reserved.decrease(signed(bytes));
-            former.intents -= intents;
-            former.review();
+        if let Some(former) = former.and_then(|number| self.tenants.get_mut(number)) {
+            former.give_back(bytes, intents);
         }
         if let Some(number) = tenant {
-            self.change_tenant(number, Some(pool), |tenant| {
-                tenant.reserved.increase(signed(bytes));
-                tenant.intents += intents;
-            });
+            self.change_tenant(number, Some(pool), |tenant| tenant.take(bytes, intents));
         }
     }
 
     /// Changes a tenant's marks.
     pub(in crate::device) fn set_marks(&mut self, number: u32, marks: Marks) {
-        self.change_tenant(number, None, |tenant| tenant.marks = marks);
+        self.change_tenant(number, None, |tenant| tenant.set_marks(marks));
     }
 
-    fn change_tenant(&mut self, number: u32, pool: Option<PoolId>, change: impl FnOnce(&mut Tenant)) {
-        let Some(tenant) = self.tenants.records.get_mut(&number) else { return };
+    fn change_tenant(
+        &mut self,
+        number: u32,
+        pool: Option<PoolId>,
+        change: impl FnOnce(&mut Tenant) -> Option<u64>,
+    ) {
+        let Some(tenant) = self.tenants.get_mut(number) else { return };
         let held = tenant.bytes();
-        change(tenant);
-        if let Some(soft) = tenant.review() {
+        if let Some(soft) = change(tenant) {
             self.note(Crossing { owner: Owner::Tenant(number), pool, held, wanted: 0, soft });
         }
     }
@@ -397,17 +400,17 @@ impl Accounts {
         for pool in self.pools_of(Owner::Tenant(number)) {
             self.set_tenant(pool, None);
         }
-        self.tenants.records.remove(&number);
+        self.tenants.remove(number);
     }
 
     /// Panics where tenants and their pools contradict each other.
     pub(in crate::device) fn check(&self) {
-        for (number, tenant) in &self.tenants.records {
-            let mine = || self.pools.values().filter(|account| account.tenant == Some(*number));
+        for (number, tenant) in self.tenants.iter() {
+            let mine = || self.pools.values().filter(|account| account.tenant == Some(number));
             let bytes: u64 = mine().map(Account::bytes).sum();
             assert_eq!(tenant.bytes(), bytes, "a tenant holds what its pools hold");
             let intents: u128 = mine().map(|account| account.intents).sum();
-            assert_eq!(tenant.intents, intents, "and what is taken for them");
+            assert_eq!(tenant.held() - u128::from(bytes), intents, "and what is taken for them");
         }
     }
 
@@ -426,17 +429,6 @@ impl Accounts {
     pub(in crate::device) fn each(&mut self, mut change: impl FnMut(&mut Stat)) {
         self.reserved.each(&mut change);
         self.pools.values_mut().for_each(|account| account.reserved.each(&mut change));
-        self.tenants.records.values_mut().for_each(|tenant| change(&mut tenant.reserved));
+        self.tenants.each(change);
     }
-}
-
-pub(in crate::device) fn clamped(bytes: u128) -> u64 {
-    u64::try_from(bytes).unwrap_or(u64::MAX)
-}
-
-/// The bytes that `fraction` of `total` allows; `None` where that is all of it.
-pub(in crate::device) fn fraction_of(total: u64, fraction: f64) -> Option<u64> {
-    #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
-    let allowed = (total as f64 * fraction).round() as u64;
-    (fraction < 1.0).then_some(allowed)
 }

@@ -7,6 +7,10 @@ use crate::watch::stats::Stat;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+pub(in crate::device) fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
 /// Whose limits are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device) enum Owner {
@@ -38,18 +42,61 @@ impl Watch {
 /// One tenant's account.
 #[derive(Debug)]
 pub(in crate::device) struct Tenant {
-    pub(in crate::device) name: Arc<str>,
-    pub(in crate::device) marks: Marks,
-    pub(in crate::device) reserved: Stat,
+    name: Arc<str>,
+    marks: Marks,
+    reserved: Stat,
     /// Bytes being taken for its pools at the moment, by threads that hold no lock.
-    pub(in crate::device) intents: u128,
+    intents: u128,
     watch: Watch,
-    pub(in crate::device) refusals: u64,
-    pub(in crate::device) spills: u64,
-    pub(in crate::device) spilled_bytes: u64,
+    refusals: u64,
+    spills: u64,
+    spilled_bytes: u64,
 }
 
 impl Tenant {
+    pub(in crate::device) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(in crate::device) fn marks(&self) -> Marks {
+        self.marks
+    }
+
+    /// Other marks. Returns the soft limit if that is crossed by this.
+    pub(super) fn set_marks(&mut self, marks: Marks) -> Option<u64> {
+        self.marks = marks;
+        self.review()
+    }
+
+    /// Memory was taken for it, and more is being taken. Returns the soft limit if that is crossed by this.
+    pub(super) fn take(&mut self, bytes: u64, intents: u128) -> Option<u64> {
+        self.reserved.increase(signed(bytes));
+        self.intents += intents;
+        self.review()
+    }
+
+    /// Memory is not its own any more, and some that is being taken will not be.
+    pub(super) fn give_back(&mut self, bytes: u64, intents: u128) {
+        self.reserved.decrease(signed(bytes));
+        self.intents -= intents;
+        self.review();
+    }
+
+    pub(super) fn change_intents(&mut self, change: impl FnOnce(&mut u128)) {
+        change(&mut self.intents);
+    }
+
+    /// A request of its pools was refused.
+    pub(super) fn note_refusal(&mut self) {
+        self.refusals += 1;
+    }
+
+    /// Its spill hook came to this.
+    pub(super) fn note_spill(&mut self, freed: u64) {
+        self.spills += u64::from(freed > 0);
+        self.spilled_bytes = self.spilled_bytes.saturating_add(freed);
+    }
+
     /// Bytes held for it.
     pub(in crate::device) fn bytes(&self) -> u64 {
         self.reserved.current.unsigned_abs()
@@ -75,7 +122,7 @@ impl Tenant {
     }
 
     /// What it holds has changed; returns the soft limit if it was crossed just now.
-    pub(in crate::device) fn review(&mut self) -> Option<u64> {
+    fn review(&mut self) -> Option<u64> {
         self.watch.review(self.bytes(), self.marks.soft)
     }
 
@@ -97,12 +144,39 @@ impl Tenant {
 /// A device's tenants, by number.
 #[derive(Debug, Default)]
 pub(in crate::device) struct Tenants {
-    pub(in crate::device) records: BTreeMap<u32, Tenant>,
+    records: BTreeMap<u32, Tenant>,
     next: u32,
 }
 
 impl Tenants {
-    pub(in crate::device) fn add(&mut self, name: &str, marks: Marks) -> u32 {
+    pub(in crate::device) fn get(&self, number: u32) -> Option<&Tenant> {
+        self.records.get(&number)
+    }
+
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Tenant> {
+        self.records.get_mut(&number)
+    }
+
+    /// Those that there are.
+    pub(in crate::device) fn iter(&self) -> impl Iterator<Item = (u32, &Tenant)> {
+        self.records.iter().map(|(number, tenant)| (*number, tenant))
+    }
+
+    /// Their numbers.
+    pub(in crate::device) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.records.keys().copied()
+    }
+
+    pub(super) fn remove(&mut self, number: u32) {
+        self.records.remove(&number);
+    }
+
+    /// Changes every figure.
+    pub(super) fn each(&mut self, mut change: impl FnMut(&mut Stat)) {
+        self.records.values_mut().for_each(|tenant| change(&mut tenant.reserved));
+    }
+
+    pub(super) fn add(&mut self, name: &str, marks: Marks) -> u32 {
         let number = self.next;
         self.next += 1;
         let tenant = Tenant {
@@ -172,7 +246,7 @@ mod tests {
         let marks = |guarantee, soft| Marks { guarantee, soft, hard: None };
         let [a, b, c] = [(100, None), (50, Some(60)), (0, None)].map(|(g, s)| tenants.add("t", marks(g, s)));
         for (number, held) in [(a, 30), (b, 70), (c, 5)] {
-            tenants.records.get_mut(&number).expect("added above").reserved.increase(held);
+            tenants.get_mut(number).expect("added above").take(held, 0);
         }
         assert_eq!(tenants.kept_for_others(None), 70);
         assert_eq!((tenants.kept_for_others(Some(a)), tenants.kept_for_others(Some(b))), (0, 70));

@@ -6,36 +6,30 @@
 use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::device::Base;
-use crate::device::arenas::Arenas;
-use crate::device::holdings::Holdings;
-use crate::device::holdings::accounts::{Accounts, Limit};
-use crate::device::pools::{Facts, PrivatePools};
-use crate::device::provider::{Provider, free_of, largest};
-use crate::device::site::Site;
+use crate::device::holdings::DeviceState;
+use crate::device::holdings::accounts::Limit;
+use crate::device::holdings::tenants::Tenant;
+use crate::device::pools::Facts;
+use crate::device::provider::Provider;
 use crate::features::budget::Shortage;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, State, Tier};
+use crate::memory::layout::Layout;
 use crate::memory::segment::Origin;
-use crate::policy::{Request, Supply};
+use crate::policy::{Chosen, Ground, Request};
 use crate::process::foreign::Calls;
 use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::counters::Count;
-use crate::watch::observers::Observers;
 use crate::watch::oom::{Blocker, Bound, OomReport, PoolCache, Remedy, TenantReport};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 /// What knows why nothing helped.
 pub(super) struct Explainer {
-    site: Site,
-    holdings: Arc<Holdings>,
-    arenas: Arc<Arenas>,
-    pools: Arc<PrivatePools>,
+    base: Base,
     provider: Arc<Provider>,
-    observers: Arc<Observers>,
-    supply: Arc<Supply>,
 }
 
 /// What sets a bound where no limit does.
@@ -90,12 +84,30 @@ impl Room<'_> {
     }
 }
 
+/// Addresses for growable segments, as far as they explain something.
+struct Reserve {
+    /// The class of streams whose own amount counts.
+    class: Option<String>,
+    /// The amount, in bytes, where it is less than the request.
+    too_small: Option<u64>,
+}
+
 /// What would help, as it is found out.
 struct Remedies {
     found: Vec<Remedy>,
 }
 
 impl Remedies {
+    /// Raising the limits that refuse.
+    fn of_limits(room: &Room<'_>) -> Self {
+        let mut remedies = Self { found: Vec::new() };
+        let refusing: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
+        let then = room.unlimited();
+        let gained = then.saturating_sub(room.after(&[]));
+        remedies.add(format!("raising {}", refusing.join(" and ")), gained, then >= room.wanted);
+        remedies
+    }
+
     fn add(&mut self, what: impl Into<String>, bytes: u64, enough: bool) {
         if bytes > 0 {
             self.found.push(Remedy { what: what.into(), bytes, enough });
@@ -110,9 +122,8 @@ impl Remedies {
 }
 
 /// The tenant of a pool, and whether its hard limit refuses the request.
-fn tenant_report(accounts: &Accounts, pool: PoolId, refuses: bool) -> Option<TenantReport> {
-    let (_, tenant) = accounts.tenant_of(pool)?;
-    Some(TenantReport { name: Arc::clone(&tenant.name), held: tenant.bytes(), marks: tenant.marks, refuses })
+fn tenant_report(tenant: &Tenant, refuses: bool) -> TenantReport {
+    TenantReport { name: Arc::clone(tenant.name()), held: tenant.bytes(), marks: tenant.marks(), refuses }
 }
 
 /// What private pools have free.
@@ -128,11 +139,15 @@ fn advise_on_pools(
     room: &Room<'_>,
 ) {
     for facts in private.iter().filter(|facts| facts.in_use && facts.id != own) {
-        let arena = arenas.iter().find(|a| a.pool.id == facts.id && a.belongs_to(stream));
+        let arena = arenas.iter().find(|a| a.tenure().pool().id == facts.id && a.tenure().belongs_to(stream));
         if let Some(arena) = arena.filter(|_| own == PoolId::DEFAULT && !facts.opted_in) {
             let what =
                 format!("letting the default pool take what pool {} has free (set_use_on_oom)", facts.id);
-            remedies.add(what, free_bytes(arena, request.tier), largest(arena, request.tier) >= request.size);
+            remedies.add(
+                what,
+                arena.layout().free_sizes(request.tier).sum(),
+                arena.layout().largest_free(request.tier) >= request.size,
+            );
         }
         // What goes back to a pool's own source is not the device's again.
         let releasable = pools.iter().find(|cache| cache.pool == facts.id && !facts.has_source);
@@ -156,7 +171,7 @@ fn advise_after_capture(
 ) {
     if let Some(arena) = own {
         let waiting = |b: &&Block| b.state == State::Pending && b.tier == request.tier;
-        let sizes = || arena.blocks.iter().map(|(_, b)| b).filter(waiting).map(|b| b.size);
+        let sizes = || arena.layout().blocks().iter().map(|(_, b)| b).filter(waiting).map(|b| b.size);
         let largest = sizes().max().unwrap_or(0);
         remedies.add("waiting for pending frees, after the capture,", sizes().sum(), largest >= request.size);
     }
@@ -174,12 +189,12 @@ fn advise_after_capture(
 fn caches(arenas: &[Guard<'_, ArenaState>]) -> Vec<PoolCache> {
     let mut by_pool: BTreeMap<PoolId, PoolCache> = BTreeMap::new();
     for arena in arenas {
-        let pool = arena.pool.id;
+        let pool = arena.tenure().pool().id;
         let cache = by_pool.entry(pool).or_insert(PoolCache { pool, free: 0, largest: 0, releasable: 0 });
-        for (_, block) in arena.blocks.iter().filter(|(_, block)| block.state == State::Free) {
+        for (_, block) in arena.layout().blocks().iter().filter(|(_, block)| block.state == State::Free) {
             cache.free += block.size;
             cache.largest = cache.largest.max(block.size);
-            cache.releasable += releasable(arena, block);
+            cache.releasable += releasable(arena.layout(), block);
         }
     }
     let mut pools: Vec<_> = by_pool.into_values().filter(|cache| cache.free > 0).collect();
@@ -188,30 +203,33 @@ fn caches(arenas: &[Guard<'_, ArenaState>]) -> Vec<PoolCache> {
 }
 
 /// What of a free block can go back to the device by itself: a whole segment, or whole granules.
-fn releasable(arena: &ArenaState, block: &Block) -> u64 {
-    let segment = &arena.segments[block.segment];
+fn releasable(layout: &Layout, block: &Block) -> u64 {
+    let segment = &layout.segments()[block.segment];
     match segment.origin {
         Origin::Fixed if block.is_split() => 0,
         Origin::View => 0,
         Origin::Fixed => block.size,
         Origin::Growable { granule, .. } => {
-            let low = (block.addr - segment.base).next_multiple_of(granule);
-            let high = (block.end() - segment.base) / granule * granule;
-            high.saturating_sub(low)
+            let whole = segment.within(granule, block.addr..block.end());
+            whole.end - whole.start
         }
     }
 }
 
-fn free_bytes(arena: &ArenaState, tier: Tier) -> u64 {
-    free_of(arena, tier).sum()
+fn in_all(arenas: &[Guard<'_, ArenaState>], count: Count) -> u64 {
+    arenas.iter().map(|arena| arena.ledger().counters().both(count).unsigned_abs()).sum()
+}
+
+fn largest_in_all(arenas: &[Guard<'_, ArenaState>], tier: Tier) -> u64 {
+    arenas.iter().map(|arena| arena.layout().largest_free(tier)).max().unwrap_or(0)
 }
 
 /// Live blocks of a tier with free memory next to them, worst first.
-fn blockers(arena: &ArenaState, tier: Tier) -> Vec<Blocker> {
+fn blockers(layout: &Layout, tier: Tier) -> Vec<Blocker> {
     let free = |id: BlockId| {
-        id.some().map(|id| &arena.blocks[id]).filter(|b| b.state == State::Free).map_or(0, |b| b.size)
+        id.some().map(|id| &layout.blocks()[id]).filter(|b| b.state == State::Free).map_or(0, |b| b.size)
     };
-    let live = arena.blocks.iter().filter(|(_, b)| b.state.is_awake() && b.tier == tier);
+    let live = layout.blocks().iter().filter(|(_, b)| b.state.is_awake() && b.tier == tier);
     let mut found: Vec<_> = live
         .map(|(_, b)| Blocker { ptr: DevicePtr(b.addr), size: b.size, beside: free(b.prev) + free(b.next) })
         .filter(|b| b.beside > 0)
@@ -223,15 +241,7 @@ fn blockers(arena: &ArenaState, tier: Tier) -> Vec<Blocker> {
 
 impl Explainer {
     pub(super) fn new(base: &Base, provider: &Arc<Provider>) -> Self {
-        Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            arenas: Arc::clone(&base.arenas),
-            pools: Arc::clone(&base.pools),
-            provider: Arc::clone(provider),
-            observers: Arc::clone(&base.observers),
-            supply: Arc::clone(&base.supply),
-        }
+        Self { base: base.clone(), provider: Arc::clone(provider) }
     }
 
     /// Why `request` cannot be served on `stream` from the pool in `slot`. Calls the driver, and the program's source of
@@ -244,72 +254,50 @@ impl Explainer {
         call: &Call<'_>,
         calls: &Calls<'_>,
     ) -> OomReport {
-        let memory = self.site.backend().memory_info(self.site.device());
-        if memory.is_err() {
-            self.site.backend().clear_error();
-        }
-        let (device_free, device_total) = memory.map_or((0, self.site.total_memory()), |m| (m.free, m.total));
-        let processes = self.observers.process_memory(calls);
-        let policy = self.arenas.directory().with_template(|template| template.policy.clone());
-        let (traits, exact) = (self.arenas.directory().traits(), self.supply.counts_what_is_missing());
-        let private = self.pools.facts();
-        self.arenas.with_all(|_, arenas| {
-            let own = arenas.iter().find(|a| a.serves(slot, stream));
-            let bytes =
-                |count: Count| -> u64 { arenas.iter().map(|a| a.counters.both(count).unsigned_abs()).sum() };
-            let (allocated, active) = (bytes(Count::AllocatedBytes), bytes(Count::ActiveBytes));
-            let pool = own.map_or(PoolId::DEFAULT, |a| a.pool.id);
+        let (site, provider) = (&self.base.site, &self.provider);
+        let memory = site.backend().memory_info(site.device()).inspect_err(|_| site.backend().clear_error());
+        let (device_free, device_total) = memory.map_or((0, site.total_memory()), |m| (m.free, m.total));
+        let processes = self.base.observers.process_memory(calls);
+        let directory = self.base.arenas.directory();
+        let policy = directory.with_template(|template| template.policy.clone());
+        let private = self.base.pools.facts();
+        self.base.arenas.with_all(|_, arenas| {
+            let own = arenas.iter().find(|a| a.tenure().serves(slot, stream));
+            let [allocated, active] =
+                [Count::AllocatedBytes, Count::ActiveBytes].map(|of| in_all(arenas, of));
+            let pool = own.map_or(PoolId::DEFAULT, |a| a.tenure().pool().id);
             let pools = caches(arenas);
-            let state = self.holdings.lock();
-            let limits = state.accounts.limits(pool);
-            let in_one_piece = own.map_or(0, |own| self.provider.most_in_one_piece(own, request.tier));
-            let in_pieces = own.map_or(0, |own| free_bytes(own, request.tier)).saturating_sub(in_one_piece);
-            // Budgets and `memory_limit` count what is really missing.
-            let counts = self.holdings.has_budgets() || state.accounts.hard.is_some();
-            let missing = own.map(|own| self.provider.missing_for(own, request));
-            let grown = own.filter(|own| counts && own.grows());
-            let grown = grown.and_then(|own| own.missing_memory(request.tier, request.size, 0));
-            let wanted = if exact { missing } else { grown }.unwrap_or(request.segment_bytes);
+            let state = self.base.holdings.lock();
+            let accounts = state.accounts();
+            let limits = accounts.limits(pool);
+            let missing = own.map(|own| provider.missing_for(own, request));
+            let wanted = self.wanted(own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };
             let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
-            let pool_limit = refused(Shortage::Pool);
-            let kept_for_others = refused(Shortage::Guarantees).map(|_| state.accounts.kept_for_others(pool));
-            let tenant = tenant_report(&state.accounts, pool, refused(Shortage::Tenant).is_some());
-            let reserve_class = state.reserve_class(stream).cloned();
-            let class_reserve = state.class_reserve(stream, self.site.total_memory());
-            let reserve = class_reserve.unwrap_or_else(|| policy.reserve(self.site.total_memory(), u64::MAX));
-            let reserve = self.supply.reservation(reserve, request.segment_bytes).0;
-            let reserve_too_small = (policy.grows() && request.segment_bytes <= self.site.total_memory())
-                .then_some(reserve)
-                .filter(|reserve| *reserve < request.segment_bytes);
-            let mut remedies = Remedies { found: Vec::new() };
-            let refusing: Vec<&str> = room.refusing().map(|limit| limit.name.as_str()).collect();
-            let then = room.unlimited();
-            remedies.add(
-                format!("raising {}", refusing.join(" and ")),
-                then.saturating_sub(room.after(&[])),
-                then >= wanted,
-            );
+            let reserve = self.reserve(&policy, stream, request, &state);
+            let mut remedies = Remedies::of_limits(&room);
             self.advise_on_pieces(&mut remedies, arenas, (slot, stream), request, &room);
             advise_on_pools(&mut remedies, arenas, &private, &pools, pool, stream, request, &room);
             if call.capturing {
                 advise_after_capture(&mut remedies, own, &private, &pools, request, &room);
             }
-            let asked_source = refusing.is_empty() && reserve_too_small.is_none();
-            let source_refused = private.iter().any(|facts| facts.id == pool && facts.source_refused);
-            let source_refused = source_refused && asked_source;
-            let (available, set_by) = match reserve_too_small {
+            let asked_source = room.refusing().next().is_none() && reserve.too_small.is_none();
+            let refuses = |facts: &Facts| facts.id == pool && facts.source_refused;
+            let source_refused = asked_source && private.iter().any(refuses);
+            let (available, set_by) = match reserve.too_small {
                 Some(reserve) => (reserve, "the address space that a growable segment reserves"),
                 None if source_refused => (0, "the pool's own source of memory"),
                 None => room.bound(),
             };
+            let in_one_piece = own.map_or(0, |own| provider.most_in_one_piece(own, request.tier));
+            let free = own.map_or(0, |own| own.layout().free_sizes(request.tier).sum());
+            let (in_pieces, tenant) = (u64::saturating_sub(free, in_one_piece), accounts.tenant_of(pool));
             // Limits count as PyTorch does, the device in whole granules.
             let missing = missing.filter(|_| set_by == THE_DEVICE).unwrap_or(wanted);
-            let set_by = set_by.to_owned();
             OomReport {
-                label: self.site.backend().label(),
-                backend: self.site.backend().name(),
-                device: self.site.device(),
+                label: site.backend().label(),
+                backend: site.backend().name(),
+                device: site.device(),
                 stream: shown(stream),
                 pool,
                 requested: request.requested,
@@ -317,29 +305,59 @@ impl Explainer {
                 tried: request.segment_bytes,
                 device_total,
                 device_free,
-                allowed: state.accounts.allowed(),
+                allowed: accounts.ceilings().allowed(),
                 allocated,
-                reserved: state.accounts.reserved(),
+                reserved: accounts.reserved(),
                 private_free: pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
                 pending: active - allocated,
                 processes,
-                asleep: state.regions.asleep_bytes(),
-                pool_limit: pool_limit.map(|limit| limit.bytes),
-                tenant,
-                kept_for_others,
+                asleep: state.regions().asleep_bytes(),
+                pool_limit: refused(Shortage::Pool).map(|limit| limit.bytes),
+                tenant: tenant.map(|(_, tenant)| tenant_report(tenant, refused(Shortage::Tenant).is_some())),
+                kept_for_others: refused(Shortage::Guarantees)
+                    .map(|_| accounts.guarantees().kept_from(tenant)),
                 source_refused,
-                bound: Bound { in_one_piece, in_pieces, missing, available, set_by },
-                largest_fit: own.map_or(0, |a| largest(a, request.tier)),
-                largest_anywhere: arenas.iter().map(|a| largest(a, request.tier)).max().unwrap_or(0),
-                blockers: own.map_or_else(Vec::new, |a| blockers(a, request.tier)),
+                bound: Bound { in_one_piece, in_pieces, missing, available, set_by: set_by.to_owned() },
+                largest_fit: own.map_or(0, |a| a.layout().largest_free(request.tier)),
+                largest_anywhere: largest_in_all(arenas, request.tier),
+                blockers: own.map_or_else(Vec::new, |a| blockers(a.layout(), request.tier)),
                 pools,
                 remedies: remedies.in_order(),
-                policy: traits.name,
+                policy: directory.traits().name,
                 growable: policy.grows(),
-                reserve_too_small,
-                reserve_class: reserve_class.filter(|_| class_reserve.is_some()),
+                reserve_too_small: reserve.too_small,
+                reserve_class: reserve.class,
             }
         })
+    }
+
+    /// Bytes that the request would take of what is limited.
+    fn wanted(
+        &self,
+        own: Option<&Guard<'_, ArenaState>>,
+        missing: Option<u64>,
+        request: &Request,
+        state: &DeviceState,
+    ) -> u64 {
+        // Budgets and `memory_limit` count what is really missing.
+        let counts = self.base.holdings.has_budgets() || state.accounts().ceilings().hard.is_some();
+        let grown = own.filter(|own| counts && own.tenure().grows());
+        let grown = grown.and_then(|own| own.heap().missing_memory(request.tier, request.size, 0));
+        let wanted = if self.base.supply.counts_what_is_missing() { missing } else { grown };
+        wanted.unwrap_or(request.segment_bytes)
+    }
+
+    /// What a growable segment of the stream reserves.
+    fn reserve(&self, policy: &Chosen, stream: Stream, request: &Request, state: &DeviceState) -> Reserve {
+        let total = self.base.site.total_memory();
+        let of_class = state.class_reserve(stream, total);
+        let reserve = of_class.unwrap_or_else(|| policy.reserve(total, u64::MAX));
+        let reserve = self.base.supply.reservation(reserve, request.segment_bytes).0;
+        let matters = policy.grows() && request.segment_bytes <= total;
+        Reserve {
+            class: of_class.and_then(|_| state.reserve_class(stream).cloned()),
+            too_small: Some(reserve).filter(|reserve| matters && *reserve < request.segment_bytes),
+        }
     }
 
     /// Free memory that is there, in the wrong place.
@@ -351,15 +369,19 @@ impl Explainer {
         request: &Request,
         room: &Room<'_>,
     ) {
-        let others = || arenas.iter().filter(|a| a.pool.slot == slot && !a.belongs_to(stream));
+        let others = || arenas.iter().filter(|a| a.tenure().slot() == slot && !a.tenure().belongs_to(stream));
         remedies.add(
             "using what other streams have cached, on their streams",
-            others().map(|a| free_bytes(a, request.tier)).sum(),
-            others().any(|a| largest(a, request.tier) >= request.size),
+            others().flat_map(|a| a.layout().free_sizes(request.tier)).sum(),
+            others().any(|a| a.layout().largest_free(request.tier) >= request.size),
         );
-        let Some(own) = arenas.iter().find(|a| a.serves(slot, stream)) else { return };
-        let pieces = free_bytes(own, request.tier);
-        if !own.policy.grows() && self.site.has_virtual_memory() && !own.pool.fixed && pieces > 0 {
+        let Some(own) = arenas.iter().find(|a| a.tenure().serves(slot, stream)) else { return };
+        let pieces: u64 = own.layout().free_sizes(request.tier).sum();
+        if !own.tenure().policy().grows()
+            && self.base.site.has_virtual_memory()
+            && !own.tenure().pool().fixed
+            && pieces > 0
+        {
             let joined = pieces + room.after(&[]);
             remedies.add(
                 "expandable_segments:True, which joins free pieces with what the device has free,",

@@ -2,13 +2,10 @@
 
 use crate::arena::directory::Arena;
 use crate::device::Base;
-use crate::device::crossings::Crossings;
-use crate::device::holdings::Holdings;
 use crate::device::holdings::tenants::Owner;
-use crate::device::pools::{Flush, PrivatePools};
+use crate::device::pools::Flush;
 use crate::device::provider::Provider;
 use crate::device::release::Release;
-use crate::device::site::Site;
 use crate::error::Result;
 use crate::features::budget::{Shortage, SpillRequest, TenantId};
 use crate::lifetimes::call::Call;
@@ -20,10 +17,7 @@ use crate::types::{DevicePtr, PoolId, Stream};
 
 /// What makes room for a miss.
 pub(in crate::device) struct Reclaim {
-    site: Site,
-    holdings: Arc<Holdings>,
-    pools: Arc<PrivatePools>,
-    crossings: Arc<Crossings>,
+    base: Base,
     provider: Arc<Provider>,
     release: Arc<Release>,
 }
@@ -47,24 +41,17 @@ pub(in crate::device) struct Need {
 
 impl Reclaim {
     pub(in crate::device) fn new(base: &Base, provider: &Arc<Provider>, release: &Arc<Release>) -> Self {
-        Self {
-            site: base.site.clone(),
-            holdings: Arc::clone(&base.holdings),
-            pools: Arc::clone(&base.pools),
-            crossings: Arc::clone(&base.crossings),
-            provider: Arc::clone(provider),
-            release: Arc::clone(release),
-        }
+        Self { base: base.clone(), provider: Arc::clone(provider), release: Arc::clone(release) }
     }
 
     /// Above a soft limit the owner's cached memory goes before more is taken. `true` where something may have gone.
     pub(in crate::device) fn trim_to_soft(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
-        if call.capturing || !self.holdings.has_budgets() {
+        if call.capturing || !self.base.holdings.has_budgets() {
             return false;
         }
-        let pool = arena.lock().pool.id;
+        let pool = arena.lock().tenure().pool().id;
         let need = self.provider.exact_need(arena, request);
-        let above = self.holdings.lock().accounts.above_soft(pool, need);
+        let above = self.base.holdings.lock().accounts().above_soft(pool, need);
         for owner in &above {
             if let Err(error) = self.release_owner(*owner, call) {
                 tracing::warn!(%error, "not all cached memory above a soft limit could be given back");
@@ -75,10 +62,10 @@ impl Reclaim {
 
     /// Gives back what the owner's pools have cached, those in use included, unless graphs know their addresses.
     fn release_owner(&self, owner: Owner, call: &Call<'_>) -> Result<()> {
-        let pools = self.holdings.lock().accounts.pools_of(owner);
+        let pools = self.base.holdings.lock().accounts().pools_of(owner);
         let mut outcome = Ok(());
         for pool in pools {
-            if let Ok(slot) = self.pools.slot_of(pool) {
+            if let Ok(slot) = self.base.pools.slot_of(pool) {
                 outcome = outcome.and(self.release.release(Flush::InUse(slot), call));
             }
         }
@@ -89,11 +76,12 @@ impl Reclaim {
     /// cache only. Else those who hold more than their marks come first, then the requester's own cache, then what belongs to
     /// no tenant, then tenants that keep to their marks.
     fn steps(&self, need: &Need) -> Vec<Step> {
-        if !self.holdings.has_budgets() {
+        if !self.base.holdings.has_budgets() {
             return vec![Step::Rest(Flush::Everything)];
         }
         let Need { pool, bytes, .. } = *need;
-        let accounts = &self.holdings.lock().accounts;
+        let state = self.base.holdings.lock();
+        let accounts = state.accounts();
         let own = accounts.tenant_of(pool).map(|(number, _)| number);
         match accounts.budget_refusal(pool, bytes) {
             Some(Shortage::Pool) => return vec![Step::Of(Owner::Pool(pool))],
@@ -105,8 +93,8 @@ impl Reclaim {
         let of_tenant = accounts.tenant_of(PoolId::DEFAULT).is_some();
         let rest = Step::Rest(if of_tenant { Flush::Unused } else { Flush::Everything });
         let tenant = |number| Step::Of(Owner::Tenant(number));
-        let all = accounts.tenants.records.keys().copied();
-        let over = accounts.tenants.by_excess().into_iter();
+        let all = accounts.tenants().numbers();
+        let over = accounts.tenants().by_excess().into_iter();
         let mut steps: Vec<Step> = Vec::new();
         let order = over.chain(own).map(tenant).chain([rest]).chain(all.map(tenant));
         for step in order {
@@ -121,7 +109,7 @@ impl Reclaim {
     fn need_of(&self, arena: &Arena, request: &Request) -> Need {
         let bytes = self.provider.exact_need(arena, request);
         let state = arena.lock();
-        Need { pool: state.pool.id, stream: state.id.stream, bytes }
+        Need { pool: state.tenure().pool().id, stream: state.tenure().stream(), bytes }
     }
 
     /// Gives cached memory back until the request is served. Blocks unless a capture forbids it.
@@ -191,15 +179,15 @@ impl Reclaim {
         call: &Call<'_>,
         attempt: &mut dyn FnMut(bool) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let hooks = self.crossings.hooks();
-        if self.site.foreign().is_inside(Kind::SpillHook) {
+        let hooks = self.base.crossings.hooks();
+        if self.base.site.foreign().is_inside(Kind::SpillHook) {
             return Ok(None);
         }
         for (priority, hook) in hooks.iter() {
             let wanted = self.spill_request(&need());
-            let freed = self.site.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
+            let freed = self.base.site.calls().call(Kind::SpillHook, || hook(&wanted)).unwrap_or(0);
             tracing::debug!(priority, freed, "a spill hook was called");
-            self.holdings.note_spill(need().pool, freed);
+            self.base.holdings.note_spill(need().pool, freed);
             // Whatever it says: the memory itself is asked.
             if let Some(served) = attempt(false)? {
                 return Ok(Some(served));
@@ -213,27 +201,27 @@ impl Reclaim {
 
     /// Calls the driver.
     fn spill_request(&self, need: &Need) -> SpillRequest {
-        let free = self.site.backend().memory_info(self.site.device()).map_or_else(
+        let free = self.base.site.backend().memory_info(self.base.site.device()).map_or_else(
             |_| {
-                self.site.backend().clear_error();
+                self.base.site.backend().clear_error();
                 0
             },
             |memory| memory.free,
         );
         let Need { pool, stream, bytes: wanted } = *need;
-        let state = self.holdings.lock();
-        let limits = state.accounts.limits(pool);
+        let state = self.base.holdings.lock();
+        let limits = state.accounts().limits(pool);
         let room = limits.iter().map(|limit| limit.bytes.saturating_sub(limit.held)).chain([free]).min();
         let room = room.unwrap_or(0);
-        let number = state.accounts.tenant_of(pool).map(|(number, _)| number);
+        let number = state.accounts().tenant_of(pool).map(|(number, _)| number);
         SpillRequest {
-            device: self.site.device(),
+            device: self.base.site.device(),
             stream: shown(stream),
             pool,
-            tenant: number.map(|number| TenantId { device: self.site.device(), number }),
+            tenant: number.map(|number| TenantId { device: self.base.site.device(), number }),
             wanted,
             missing: if room < wanted { wanted - room } else { wanted },
-            shortage: state.accounts.budget_refusal(pool, wanted).unwrap_or(Shortage::Device),
+            shortage: state.accounts().budget_refusal(pool, wanted).unwrap_or(Shortage::Device),
         }
     }
 }

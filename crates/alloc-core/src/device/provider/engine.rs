@@ -12,7 +12,7 @@ use crate::policy::engine::{Engine, Granule, Mapped, Part};
 use crate::policy::{GranuleMemory, Request};
 use crate::process::attention::Reason;
 use crate::types::{DevicePtr, PoolId};
-use crate::watch::observers::{SegmentChange, SegmentEvent};
+use crate::watch::observers::SegmentChange;
 use std::ops::DerefMut;
 
 impl Engine<GranuleMemory> for Provider {
@@ -24,48 +24,52 @@ impl Engine<GranuleMemory> for Provider {
     }
 
     fn attend<'a>(&'a self, arena: &'a Arena, call: &Call<'_>) -> impl DerefMut<Target = ArenaState> + 'a {
-        self.arenas.attend(arena, call)
+        self.base.arenas.attend(arena, call)
     }
 
     fn in_use(&self) -> u64 {
-        self.arenas.in_use()
+        self.base.arenas.in_use()
     }
 
     fn held(&self) -> u64 {
-        self.holdings.lock().accounts.held()
+        self.base.holdings.lock().accounts().held()
     }
 
     fn total(&self) -> u64 {
-        self.site.total_memory()
+        self.base.site.total_memory()
     }
 
     fn is_hardened(&self) -> bool {
-        self.site.attention().has(Reason::HARDENED)
+        self.base.site.attention().has(Reason::HARDENED)
     }
 
     fn unit(&self) -> Option<u64> {
-        self.site.unit()
+        self.base.site.unit()
     }
 
     fn ask_unit(&self) -> Result<()> {
-        self.site.backend().virtual_memory().map_or(Ok(()), |vm| self.site.ask_granule(vm).map(drop))
+        self.base
+            .site
+            .backend()
+            .virtual_memory()
+            .map_or(Ok(()), |vm| self.base.site.ask_granule(vm).map(drop))
     }
 
     fn may_wait(&self, arena: &Arena, call: &Call<'_>) -> bool {
-        let stream = arena.lock().id.stream;
-        !call.capturing && !self.site.may_be_capturing(stream)
+        let stream = arena.lock().tenure().stream();
+        !call.capturing && !self.base.site.may_be_capturing(stream)
     }
 
     fn forget_error(&self) {
-        self.site.backend().clear_error();
+        self.base.site.backend().clear_error();
     }
 
     fn moving(&self) -> impl Sized + '_ {
-        self.arenas.in_transit()
+        self.base.arenas.in_transit()
     }
 
     fn hand_out(&self, state: &mut ArenaState, id: BlockId, requested: u64) -> DevicePtr {
-        state.hand_out_whole(self.site.map(), id, requested)
+        state.hand_out_whole(id, requested)
     }
 
     fn search(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Option<DevicePtr> {
@@ -95,12 +99,12 @@ impl Engine<GranuleMemory> for Provider {
     }
 
     fn neighbours<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Arena> {
-        let all = self.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
+        let all = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
         all.filter(|other| !std::ptr::eq(*other, arena)).collect()
     }
 
     fn is_idle(&self, arena: &Arena) -> bool {
-        self.lifetimes.is_idle(arena)
+        self.base.lifetimes.is_idle(arena)
     }
 
     fn hand_over(&self, from: &Arena, to: &Arena, parts: Vec<BlockId>, call: &Call<'_>) -> Result<u64> {
@@ -115,34 +119,31 @@ impl Engine<GranuleMemory> for Provider {
         call: &Call<'_>,
         adopt: impl FnOnce(&mut ArenaState, Segment) -> BlockId,
     ) -> Result<Mapped> {
-        let Ok(vm) = self.site.backend().virtual_memory() else { return Ok(Mapped::Refused) };
-        let calls = self.site.calls();
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(Mapped::Refused) };
+        let calls = self.base.site.calls();
         let (handles, stream) = {
             let state = arena.lock();
-            (self.space.handles(&state, granules), state.id.stream)
+            (self.space.handles(&state, granules), state.tenure().stream())
         };
         let base = match self.space.map_side_by_side(granules, &handles, vm) {
             Ok(base) => base,
             Err(refused) => return Ok(refused),
         };
         let bytes = granules.iter().map(|granule| granule.bytes).sum();
-        let pool = PoolId::DEFAULT;
-        let event = self.site.segment_event(SegmentChange::Attached, pool, stream, base, bytes, true);
-        self.observers.tell(event, &calls);
-        let mut state = self.arenas.attend(arena, call);
+        self.base.tell_growable(SegmentChange::Attached, (PoolId::DEFAULT, stream), base, bytes, &calls);
+        let mut state = self.base.arenas.attend(arena, call);
         let registration = {
-            let mut device = self.holdings.lock();
-            device.regions.show(side_by_side(base.0, granules));
-            device.counters.device_alloc += 1;
-            device.counters.granules_moved += i64::try_from(granules.len()).unwrap_or(i64::MAX);
+            let mut device = self.base.holdings.lock();
+            device.regions_mut().show(side_by_side(base.0, granules));
+            device.count_moved(granules.len());
             device.register()
         };
         let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::View);
-        segment.context = state.history.call();
+        segment.context = state.ledger().history().call();
         let block = adopt(&mut state, segment);
-        let ptr = state.hand_out_whole(self.site.map(), block, request.requested);
+        let ptr = state.hand_out_whole(block, request.requested);
         drop(state);
-        self.hardened.arrived(Ok(ptr), &calls).map(Mapped::Served)
+        self.base.hardened.arrived(Ok(ptr), &calls).map(Mapped::Served)
     }
 
     fn unmap(
@@ -153,31 +154,22 @@ impl Engine<GranuleMemory> for Provider {
         mut commit: impl FnMut(&mut ArenaState, usize, bool) -> Vec<u64>,
         rest: impl FnOnce(&mut ArenaState) -> Vec<Segment>,
     ) -> Result<()> {
-        let calls = self.site.calls();
-        let stream = arena.lock().id.stream;
+        let calls = self.base.site.calls();
+        let owner = (PoolId::DEFAULT, arena.lock().tenure().stream());
         let newest = parts.iter().map(|part| part.epoch).max().unwrap_or(0);
-        let quiet = self.lifetimes.quiesce_up_to(arena, newest, call);
-        let vm = self.site.backend().virtual_memory();
+        let quiet = self.base.lifetimes.quiesce_up_to(arena, newest, call);
+        let vm = self.base.site.backend().virtual_memory();
         for (number, part) in parts.iter().enumerate() {
             let (at, bytes) = (DevicePtr(part.addr), part.bytes);
             let unmapped = match (&quiet, &vm) {
                 (Ok(true), Ok(vm)) => {
-                    let event = self.site.segment_event(
-                        SegmentChange::Detaching,
-                        PoolId::DEFAULT,
-                        stream,
-                        at,
-                        bytes,
-                        true,
-                    );
-                    self.observers.tell(event, &calls);
+                    self.base.tell_growable(SegmentChange::Detaching, owner, at, bytes, &calls);
                     // SAFETY: rule 3: adjacent mappings in which no block lives, and whose last use is past.
                     let outcome = unsafe { vm.unmap(at, bytes) };
                     if let Err(error) = &outcome {
-                        self.site.backend().clear_error();
+                        self.base.site.backend().clear_error();
                         tracing::error!(%error, %at, bytes, "part of a view could not be unmapped; it stays");
-                        self.observers
-                            .tell(SegmentEvent { change: SegmentChange::Attached, ..event }, &calls);
+                        self.base.tell_growable(SegmentChange::Attached, owner, at, bytes, &calls);
                     }
                     outcome.is_ok()
                 }
@@ -186,9 +178,9 @@ impl Engine<GranuleMemory> for Provider {
             let mut state = arena.lock();
             let places = commit(&mut state, number, unmapped);
             if unmapped {
-                let mut device = self.holdings.lock();
-                device.regions.hide(&places);
-                device.counters.device_free += 1;
+                let mut device = self.base.holdings.lock();
+                device.regions_mut().hide(&places);
+                device.counters_mut().device_free += 1;
             }
         }
         let rest = rest(&mut arena.lock());

@@ -12,7 +12,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::Tier;
 use crate::policy::Request;
 use crate::policy::engine::{Engine, Granule, Mapped};
-use crate::policy::ground::Ground;
+use crate::policy::ground::{Ground, PolicyArena};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 use crate::types::DevicePtr;
 
@@ -63,7 +63,7 @@ impl Device {
 
     /// The most bytes that a view could show in one piece.
     pub(crate) fn most_in_pieces<E: Engine<Memory>>(&self, engine: &E, state: &E::State, tier: Tier) -> u64 {
-        if self.shows_from(engine, state, tier) { most_shown(state) } else { 0 }
+        if self.shows_from(engine, state, tier) { most_shown(state.ground()) } else { 0 }
     }
 
     /// What has to be taken for a request that views serve with what they can show: what is missing, in the smallest granules
@@ -75,7 +75,7 @@ impl Device {
         request: &Request,
     ) -> Option<u64> {
         let finest = finest(engine).filter(|_| self.shows_from(engine, state, request.tier))?;
-        Some(request.size.saturating_sub(most_shown(state)).next_multiple_of(finest))
+        Some(request.size.saturating_sub(most_shown(state.ground())).next_multiple_of(finest))
     }
 
     /// Where regions are small, a large request has one of its own; and borders of granules are told by their addresses.
@@ -111,7 +111,7 @@ impl Device {
             return None;
         }
         let mut state = engine.attend(arena, call);
-        let run = views::run_for(&*state, request.size)?;
+        let run = views::run_for(state.ground(), request.size)?;
         let block = views::take_run(&mut *state, &run, request.size)?;
         Some(engine.hand_out(&mut state, block, request.requested))
     }
@@ -153,7 +153,7 @@ impl Device {
     ) -> bool {
         let in_use = engine.in_use();
         let granule = self.granule(engine, arena, request.tier, request.size);
-        let missing = engine.lock(arena).missing_memory(request.tier, request.size, granule);
+        let missing = engine.lock(arena).ground().missing_memory(request.tier, request.size, granule);
         // The request itself may be refused, and then was not needed.
         let most_needed = self.most_needed.fetch_max(in_use, Ordering::Relaxed).max(in_use);
         let most = most_needed.max(in_use.saturating_add(request.size));
@@ -181,10 +181,10 @@ impl Device {
         let mut refused = u64::MAX;
         for _ in 0..TRIES {
             let mut state = engine.lock(arena);
-            let plan = plan_view(&*state, request.size, granule, least);
+            let plan = plan_view(state.ground(), request.size, granule, least);
             if plan.missing == 0 {
                 let home = plan.granules.iter().copied();
-                let taken = views::take_home(&mut *state, home, plan.skip, request.size);
+                let taken = views::take_home(state.ground_mut(), home, plan.skip, request.size);
                 drop(state);
                 return taken.map_or(Ok(None), |taken| self.map(engine, arena, request, plan, taken, call));
             }
@@ -256,7 +256,7 @@ struct Home<'a, E: Engine<Memory>> {
 impl<E: Engine<Memory>> Drop for Home<'_, E> {
     fn drop(&mut self) {
         if !self.taken.is_empty() {
-            views::give_home_back(&mut *self.engine.lock(self.arena), std::mem::take(&mut self.taken));
+            views::give_home_back(self.engine.lock(self.arena).ground_mut(), std::mem::take(&mut self.taken));
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, State, Tier};
 use crate::memory::segment::Origin;
 use crate::policy::engine::Engine;
-use crate::policy::ground::Ground;
+use crate::policy::ground::{Ground, PolicyArena};
 
 /// Moves free granules, of at least `finest` bytes, of the default pool's other arenas to this one until `wanted` bytes have
 /// come. Returns how many came. Calls the driver, and waits for nothing.
@@ -28,7 +28,7 @@ pub(super) fn hand_over<E: Engine<Memory>>(
             break;
         }
         // Who has nothing to give is not asked about, which would be a driver call.
-        let has_granules = engine.lock(from).has_free(Tier::Large, finest);
+        let has_granules = engine.lock(from).ground().has_free(Tier::Large, finest);
         if has_granules && engine.is_idle(from) {
             came += hand_over_from(engine, from, to, (wanted - came, finest), call)?;
         }
@@ -55,14 +55,17 @@ fn hand_over_from<E: Engine<Memory>>(
 }
 
 /// Takes free granules out, as busy blocks, from the largest free blocks first: about `wanted` bytes.
-fn take_idle(ground: &mut impl Ground<Memory>, wanted: u64, finest: u64) -> Vec<BlockId> {
+fn take_idle(arena: &mut impl PolicyArena<Memory>, wanted: u64, finest: u64) -> Vec<BlockId> {
     let mut taken = Vec::new();
     let mut bytes = 0;
     // Granules of other regions may be smaller than a usual one.
-    for id in ground.free(Tier::Large, finest).into_iter().rev() {
-        let block = &ground.blocks()[id];
-        let Origin::Growable { granule, .. } = ground.segments()[block.segment].origin else { continue };
-        if !ground.is_past(block.epoch) {
+    for id in arena.ground().free(Tier::Large, finest).into_iter().rev() {
+        let ground = arena.ground();
+        let block = &ground.layout().blocks()[id];
+        let Origin::Growable { granule, .. } = ground.layout().segments()[block.segment].origin else {
+            continue;
+        };
+        if !arena.is_past(block.epoch) {
             // Freed since the stream was seen to be idle.
             continue;
         }
@@ -72,9 +75,12 @@ fn take_idle(ground: &mut impl Ground<Memory>, wanted: u64, finest: u64) -> Vec<
         if block.size < granule {
             continue;
         }
+        let ground = arena.ground_mut();
         for part in ground.begin_vacate(id) {
-            let (size, keep) =
-                (ground.blocks()[part].size, (wanted.saturating_sub(bytes)).next_multiple_of(granule));
+            let (size, keep) = (
+                ground.layout().blocks()[part].size,
+                (wanted.saturating_sub(bytes)).next_multiple_of(granule),
+            );
             if keep == 0 {
                 ground.return_free(part);
             } else if keep < size {

@@ -3,7 +3,7 @@
 use super::borders::{Borders, FreePart};
 use super::memory::Memory;
 use super::shown::Shown;
-use crate::memory::block::{BlockId, SegmentId, State};
+use crate::memory::block::{BlockId, SegmentId};
 use crate::policy::ground::Ground;
 use crate::policy::hooks::Hooks;
 
@@ -12,7 +12,7 @@ const PASSED: usize = 128;
 
 /// What is free of a granule.
 pub(super) fn free_part(ground: &impl Ground<Memory>, borders: &Borders, number: usize) -> FreePart {
-    let (blocks, granule) = (ground.blocks(), borders.granule());
+    let (blocks, granule) = (ground.layout().blocks(), borders.granule());
     let (low, high) = (borders.address(number), borders.address(number) + granule);
     let (first, last) = borders.holders(number);
     let prefix = first.map_or(0, |id| (blocks[id].end() - low).min(granule));
@@ -47,14 +47,13 @@ pub(super) fn free_range(
     } else {
         free_block_near(ground, segment, low)
     }?;
-    let block = &ground.blocks()[found];
+    let block = &ground.layout().blocks()[found];
     (block.addr <= low && high <= block.end()).then_some(found)
 }
 
 /// The free block that holds the byte at `addr`, if it is found soon.
 fn free_block_near(ground: &impl Ground<Memory>, segment: SegmentId, addr: u64) -> Option<BlockId> {
-    let blocks = ground.blocks();
-    let start = ground.memory().below(blocks, segment, addr).unwrap_or(ground.segments()[segment].first);
-    let (id, block) = blocks.upwards(start).take(PASSED).find(|(_, block)| block.end() > addr)?;
-    (block.state == State::Free && block.addr <= addr).then_some(id)
+    let layout = ground.layout();
+    let below = ground.memory().below(layout.blocks(), segment, addr);
+    layout.free_at(below.unwrap_or(layout.segments()[segment].first), addr, PASSED)
 }

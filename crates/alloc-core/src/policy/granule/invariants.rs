@@ -2,7 +2,6 @@
 
 use super::memory::{Memory, granule_of};
 use super::shown::{Slot, SlotState, View};
-use super::views::segment_blocks;
 use crate::memory::block::{Block, BlockId, State, Tier};
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::Origin;
@@ -15,16 +14,16 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
     let mut views = BTreeSet::new();
     for view in ground.memory().views() {
         assert!(views.insert(view.segment), "a view is there once");
-        let segment = &ground.segments()[view.segment];
+        let segment = &ground.layout().segments()[view.segment];
         assert_eq!(segment.origin, Origin::View, "the segment of a view is one");
         let shown: u64 = view.slots.iter().map(|slot| slot.shown.bytes).sum();
         assert_eq!(shown, segment.bytes, "a view shows whole granules, one after the other");
         for (_, shown) in view.mappings(segment.base) {
-            let home = &ground.segments()[shown.segment];
+            let home = &ground.layout().segments()[shown.segment];
             assert!(home.is_growable() && home.tier == Tier::Large, "what is shown has a home");
             assert_eq!((shown.addr - home.base) / shown.bytes, shown.number as u64, "and a number there");
         }
-        for (id, block) in segment_blocks(ground, view.segment) {
+        for (id, block) in ground.layout().of_segment(view.segment) {
             let Some(homes) = ground.memory().lent().get(&id) else {
                 assert_eq!(block.state, State::Blank, "a block that is used in a view has a home");
                 continue;
@@ -37,25 +36,27 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
             }
         }
     }
-    for (id, _) in ground.segments().iter().filter(|(_, segment)| segment.origin == Origin::View) {
+    for (id, _) in ground.layout().segments().iter().filter(|(_, segment)| segment.origin == Origin::View) {
         assert!(views.contains(&id), "a view is known until it is taken away");
     }
     let is_lent = |block: &Block| block.state == State::Lent;
-    let all = ground.blocks().iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
+    let all = ground.layout().blocks().iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
     assert_eq!(lent, all.collect(), "what is lent serves a block in a view");
     check_borders(ground);
 }
 
 /// The home blocks of `block` are the bytes that its view shows there, in order.
 fn check_loan(ground: &impl Ground<Memory>, view: &View, block: &Block, homes: &[BlockId]) {
-    let base = ground.segments()[view.segment].base;
+    let base = ground.layout().segments()[view.segment].base;
     let ranges = view.mappings(base).filter_map(|(at, shown)| {
         let (low, high) = (block.addr.max(at), block.end().min(at + shown.bytes));
         (low < high).then(|| (shown.addr + (low - at), high - low))
     });
     let expected: Vec<_> = ranges.collect();
-    let found: Vec<_> =
-        homes.iter().map(|id| (ground.blocks()[*id].addr, ground.blocks()[*id].size)).collect();
+    let found: Vec<_> = homes
+        .iter()
+        .map(|id| (ground.layout().blocks()[*id].addr, ground.layout().blocks()[*id].size))
+        .collect();
     assert_eq!(found, expected, "the home bytes of a block are those that its view shows");
 }
 
@@ -63,10 +64,12 @@ fn check_loan(ground: &impl Ground<Memory>, view: &View, block: &Block, homes: &
 fn check_borders(ground: &impl Ground<Memory>) {
     let mut holders: BTreeMap<(u64, bool), BlockId> = BTreeMap::new();
     let mut watched = 0;
-    for (id, segment) in ground.segments().iter() {
+    for (id, segment) in ground.layout().segments().iter() {
         let Some(granule) = granule_of(segment) else { continue };
         watched += 1;
-        for (block_id, block) in segment_blocks(ground, id).filter(|(_, block)| block.state == State::Free) {
+        for (block_id, block) in
+            ground.layout().of_segment(id).filter(|(_, block)| block.state == State::Free)
+        {
             let (low, high) = (block.addr - segment.base, block.end() - segment.base);
             for first in (low.next_multiple_of(granule)..high).step_by(granule as usize) {
                 holders.insert((segment.base + first, false), block_id);
@@ -108,9 +111,10 @@ pub(crate) fn check_shown(ground: &impl Ground<Memory>, regions: &Regions) -> us
     let mut mappings = 0;
     for view in ground.memory().views() {
         // Also what is leaving: it is mapped until the device is told of it.
-        let places = view.places(ground.segments()[view.segment].base);
+        let places = view.places(ground.layout().segments()[view.segment].base);
         for (at, Slot { shown, .. }) in places.filter(|(_, slot)| slot.state != SlotState::Gone) {
-            let Origin::Growable { region, granule } = ground.segments()[shown.segment].origin else {
+            let Origin::Growable { region, granule } = ground.layout().segments()[shown.segment].origin
+            else {
                 unreachable!("what is shown has a home")
             };
             assert_eq!(granule, shown.bytes, "whole granules are shown");

@@ -2,12 +2,11 @@
 
 use super::memory::Memory;
 use super::shown::SlotState;
-use super::views::segment_blocks;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{Block, BlockId, SegmentId, State};
 use crate::policy::engine::{Engine, Part};
-use crate::policy::ground::Ground;
+use crate::policy::ground::{Ground, PolicyArena};
 use std::ops::Range;
 
 /// Views show at most this many times what the device holds.
@@ -25,7 +24,7 @@ struct Leaving {
 /// served nobody for the longest. A program whose sizes never repeat would map for ever, and search all of it.
 pub(super) fn bound<E: Engine<Memory>>(engine: &E, arena: &E::Arena, call: &Call<'_>) {
     let most = engine.held().saturating_mul(MOST_SHOWN);
-    let beyond = || engine.lock(arena).memory().shown_bytes().saturating_sub(most);
+    let beyond = || engine.lock(arena).ground().memory().shown_bytes().saturating_sub(most);
     if beyond() == 0 {
         return;
     }
@@ -60,32 +59,35 @@ pub(crate) fn give_up<E: Engine<Memory>>(
     let parts: Vec<Part> = leaving.iter().map(|leaving| leaving.part).collect();
     let commit = |state: &mut E::State, number: usize, unmapped| {
         let Leaving { segment, ref slots, part } = leaving[number];
-        state.memory_mut().end_leaving(segment, slots.clone(), part.addr, unmapped)
+        state.ground_mut().memory_mut().end_leaving(segment, slots.clone(), part.addr, unmapped)
     };
     engine.unmap(arena, &parts, call, commit, |state| {
-        let empty = take_empty(state);
-        empty.into_iter().filter_map(|(segment, block)| state.remove_segment(segment, block)).collect()
+        let ground = state.ground_mut();
+        let empty = take_empty(ground);
+        empty.into_iter().filter_map(|(segment, block)| ground.remove_segment(segment, block)).collect()
     })
 }
 
 /// Takes out of views what they show and no block uses, until that comes to `enough` bytes: first of those that served
 /// nobody for the longest. Nothing is served from there any more. With `only_past`, only what the device is known to be
 /// done with.
-fn begin(ground: &mut impl Ground<Memory>, enough: u64, only_past: bool) -> Vec<Leaving> {
+fn begin(arena: &mut impl PolicyArena<Memory>, enough: u64, only_past: bool) -> Vec<Leaving> {
+    let ground = arena.ground();
     let mut all: Vec<Leaving> = Vec::new();
     let mut order: Vec<_> = (0..ground.memory().views().len()).collect();
     order.sort_unstable_by_key(|view| ground.memory().views()[*view].used);
     let mut left = enough;
     for view in order {
+        let ground = arena.ground();
         if left == 0 {
             break;
         }
         let segment = ground.memory().views()[view].segment;
         let may_leave =
-            |block: &Block| block.state == State::Blank && (!only_past || ground.is_past(block.epoch));
-        let blank = segment_blocks(ground, segment).filter(|(_, block)| may_leave(block));
+            |block: &Block| block.state == State::Blank && (!only_past || arena.is_past(block.epoch));
+        let blank = ground.layout().of_segment(segment).filter(|(_, block)| may_leave(block));
         let blank: Vec<_> = blank.map(|(_, block)| (block.addr, block.end(), block.epoch)).collect();
-        let base = ground.segments()[segment].base;
+        let base = ground.layout().segments()[segment].base;
         let first = all.len();
         for (number, (low, slot)) in ground.memory().views()[view].places(base).enumerate() {
             let high = low + slot.shown.bytes;
@@ -106,7 +108,7 @@ fn begin(ground: &mut impl Ground<Memory>, enough: u64, only_past: bool) -> Vec<
             }
         }
         for leaving in &all[first..] {
-            ground.memory_mut().begin_leaving(view, leaving.slots.clone());
+            arena.ground_mut().memory_mut().begin_leaving(view, leaving.slots.clone());
         }
     }
     all
@@ -114,9 +116,9 @@ fn begin(ground: &mut impl Ground<Memory>, enough: u64, only_past: bool) -> Vec<
 
 /// Takes the views out that are nothing but addresses, with the one block of each.
 fn take_empty(ground: &mut impl Ground<Memory>) -> Vec<(SegmentId, BlockId)> {
-    let first = |segment: SegmentId| ground.segments()[segment].first;
+    let first = |segment: SegmentId| ground.layout().segments()[segment].first;
     let is_blank = |id: BlockId| {
-        let block = &ground.blocks()[id];
+        let block = &ground.layout().blocks()[id];
         block.state == State::Blank && !block.is_split()
     };
     let gone = ground.memory().views().iter().filter(|view| {

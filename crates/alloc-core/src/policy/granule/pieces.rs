@@ -95,7 +95,7 @@ fn pieces(ground: &impl Ground<Memory>, size: u64, least: u64) -> Pieces {
             let shown = Shown { segment, number, addr: borders.address(number), bytes: borders.granule() };
             let FreePart { prefix, suffix } = free_part(ground, borders, number);
             if prefix == shown.bytes {
-                let block = borders.holders(number).0.map_or(0, |id| ground.blocks()[id].size);
+                let block = borders.holders(number).0.map_or(0, |id| ground.layout().blocks()[id].size);
                 pieces.whole.push((block, shown));
                 continue;
             }

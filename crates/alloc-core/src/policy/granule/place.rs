@@ -5,23 +5,24 @@ use super::memory::Memory;
 use super::views::take_in_view;
 use crate::memory::block::{BlockId, SegmentId};
 use crate::memory::segment::Segment;
-use crate::policy::ground::Ground;
+use crate::policy::ground::{Ground, PolicyArena};
 
 /// Takes the `size` bytes at `addr` out of the free ones of a growable segment or a view; what is beside them stays free.
 /// Returns the block, in no index; nothing is taken where some of them are not free, or the segment is not there any more.
 pub(crate) fn take_at(
-    ground: &mut impl Ground<Memory>,
+    arena: &mut impl PolicyArena<Memory>,
     segment: SegmentId,
     addr: u64,
     size: u64,
 ) -> Option<BlockId> {
-    if !ground.blocks().may_cut() {
+    let ground = arena.ground_mut();
+    if !ground.layout().blocks().may_cut() {
         return None;
     }
     if ground.memory().borders().get(segment).is_none() {
-        return take_in_view(ground, segment, addr, size);
+        return take_in_view(arena, segment, addr, size);
     }
-    let Segment { base, bytes, .. } = ground.segments()[segment];
+    let Segment { base, bytes, .. } = ground.layout().segments()[segment];
     if addr < base || addr + size > base + bytes {
         return None;
     }

@@ -13,19 +13,11 @@ use super::home::{free_part_of, free_range};
 use super::memory::Memory;
 use super::shown::{Blocks, Run, Shown, Slot, SlotState};
 use crate::base::steps::Counted;
-use crate::memory::block::{Block, BlockId, BlockTable, SegmentId, State};
+use crate::memory::block::{Block, BlockId, SegmentId, State};
 use crate::memory::segment::Segment;
-use crate::policy::ground::Ground;
+use crate::policy::ground::{Ground, PolicyArena};
 use crate::watch::snapshot::Action;
 use smallvec::SmallVec;
-
-/// The blocks of a segment, ascending.
-pub(super) fn segment_blocks(
-    ground: &impl Ground<Memory>,
-    id: SegmentId,
-) -> impl Iterator<Item = (BlockId, &Block)> {
-    ground.blocks().upwards(ground.segments()[id].first).counted()
-}
 
 /// The run of some view that fits `size` best.
 pub(crate) fn run_for(ground: &impl Ground<Memory>, size: u64) -> Option<Run> {
@@ -94,22 +86,24 @@ pub(crate) fn take_home(
 }
 
 /// Serves `size` bytes from a run, if its home bytes are free. Returns the block, in no index.
-pub(crate) fn take_run(ground: &mut impl Ground<Memory>, run: &Run, size: u64) -> Option<BlockId> {
+pub(crate) fn take_run(arena: &mut impl PolicyArena<Memory>, run: &Run, size: u64) -> Option<BlockId> {
+    let ground = arena.ground();
     let view = &ground.memory().views()[run.view];
     let below: u64 = view.slots[..run.first].iter().map(|slot| slot.shown.bytes).sum();
-    let at = ground.segments()[view.segment].base + below + run.skip;
-    take_shown(ground, run, at, size)
+    let at = ground.layout().segments()[view.segment].base + below + run.skip;
+    take_shown(arena, run, at, size)
 }
 
 /// Serves the `size` bytes at `addr` of a view, if their home bytes are free. Returns the block, in no index.
 pub(crate) fn take_in_view(
-    ground: &mut impl Ground<Memory>,
+    arena: &mut impl PolicyArena<Memory>,
     segment: SegmentId,
     addr: u64,
     size: u64,
 ) -> Option<BlockId> {
+    let ground = arena.ground();
     let view = ground.memory().place_of(segment)?;
-    let base = ground.segments()[segment].base;
+    let base = ground.layout().segments()[segment].base;
     if addr < base {
         // Another segment had the number when the place was noted.
         return None;
@@ -118,83 +112,80 @@ pub(crate) fn take_in_view(
         .places(base)
         .enumerate()
         .find_map(|(first, (at, slot))| (addr < at + slot.shown.bytes).then_some((first, at)))?;
-    take_shown(ground, &Run { view, first, skip: addr - at, spare: 0 }, addr, size)
+    take_shown(arena, &Run { view, first, skip: addr - at, spare: 0 }, addr, size)
 }
 
-fn take_shown(ground: &mut impl Ground<Memory>, run: &Run, at: u64, size: u64) -> Option<BlockId> {
+fn take_shown(arena: &mut impl PolicyArena<Memory>, run: &Run, at: u64, size: u64) -> Option<BlockId> {
+    let ground = arena.ground_mut();
     // What a view shows does not change while its bytes are taken.
     let slots = ground.memory_mut().take_slots(run.view);
     let mapped = |slot: &Slot| (slot.state == SlotState::Mapped).then_some(slot.shown);
     let taken = take_home(ground, slots[run.first..].iter().map_while(mapped), run.skip, size);
     let segment = ground.memory_mut().serve(run.view, slots);
-    Some(lend(ground, segment, at, size, taken?))
+    Some(lend(arena, segment, at, size, taken?))
 }
 
 /// A new view with these granules, from which a request gets its block at once. `taken` are the home bytes of `size`
 /// bytes from `skip` on.
 pub(crate) fn add_view(
-    ground: &mut impl Ground<Memory>,
+    arena: &mut impl PolicyArena<Memory>,
     segment: Segment,
     granules: Vec<Shown>,
     (skip, size): (u64, u64),
     taken: Blocks,
 ) -> BlockId {
     let base = segment.base;
+    let ground = arena.ground_mut();
     let (id, _) = ground.add_segment(segment, State::Blank);
     ground.memory_mut().add_view(id, granules);
-    lend(ground, id, base + skip, size, taken)
+    lend(arena, id, base + skip, size, taken)
 }
 
 /// Cuts the block at `at` out of a view's blank space; `taken` are its home bytes.
-fn lend(ground: &mut impl Ground<Memory>, view: SegmentId, at: u64, size: u64, taken: Blocks) -> BlockId {
+fn lend(arena: &mut impl PolicyArena<Memory>, view: SegmentId, at: u64, size: u64, taken: Blocks) -> BlockId {
+    let ground = arena.ground();
     let holds = |block: &Block| block.addr <= at && at + size <= block.end();
-    let found = segment_blocks(ground, view).find(|(_, block)| holds(block)).map(|(id, _)| id);
+    let found = ground.layout().of_segment(view).find(|(_, block)| holds(block)).map(|(id, _)| id);
     let Some(blank) = found else { unreachable!("a view's bytes are blank while their home is free") };
     debug_assert_eq!(
-        ground.blocks()[blank].state,
+        ground.layout().blocks()[blank].state,
         State::Blank,
         "a view's bytes are blank while their home is free"
     );
     for id in &taken {
-        ground.blocks_mut()[*id].state = State::Lent;
-        ground.note_change(Action::SegmentUnmap, *id);
+        arena.ground_mut().layout_mut().blocks_mut()[*id].state = State::Lent;
+        arena.note_change(Action::SegmentUnmap, *id);
     }
+    let ground = arena.ground_mut();
     let mut id = blank;
-    let below = at - ground.blocks()[blank].addr;
+    let below = at - ground.layout().blocks()[blank].addr;
     if below > 0 {
         id = ground.cut_above(blank, below, State::Busy);
     }
-    if size < ground.blocks()[id].size {
+    if size < ground.layout().blocks()[id].size {
         ground.cut_above(id, size, State::Blank);
     }
-    ground.blocks_mut()[id].state = State::Busy;
+    ground.layout_mut().blocks_mut()[id].state = State::Busy;
     ground.memory_mut().lend(id, taken);
-    ground.note_change(Action::SegmentMap, id);
+    arena.note_change(Action::SegmentMap, id);
     id
 }
 
 /// A block in a view is free: so are its home bytes, which the device may use up to the block's epoch.
 #[cold]
-pub(crate) fn end_loan(ground: &mut impl Ground<Memory>, mut id: BlockId) {
-    let epoch = ground.blocks()[id].epoch;
-    ground.note_change(Action::SegmentUnmap, id);
-    for home in ground.memory_mut().end_loan(id) {
-        let block = &mut ground.blocks_mut()[home];
+pub(crate) fn end_loan(arena: &mut impl PolicyArena<Memory>, id: BlockId) {
+    let epoch = arena.ground().layout().blocks()[id].epoch;
+    arena.note_change(Action::SegmentUnmap, id);
+    for home in arena.ground_mut().memory_mut().end_loan(id) {
+        let block = &mut arena.ground_mut().layout_mut().blocks_mut()[home];
         block.epoch = block.epoch.max(epoch);
-        ground.note_change(Action::SegmentMap, home);
-        ground.return_free(home);
+        arena.note_change(Action::SegmentMap, home);
+        arena.ground_mut().return_free(home);
     }
-    let blocks = ground.blocks_mut();
-    let blank = |blocks: &BlockTable, id: BlockId| id.some().filter(|id| blocks[*id].state == State::Blank);
-    blocks[id].state = State::Blank;
-    if let Some(below) = blank(blocks, blocks[id].prev) {
-        blocks.absorb_above(below, id);
-        id = below;
-    }
-    if let Some(above) = blank(blocks, blocks[id].next) {
-        blocks.absorb_above(id, above);
-    }
-    blocks[id].requested = 0;
+    let layout = arena.ground_mut().layout_mut();
+    let id = layout.join(id, State::Blank);
+    let block = &mut layout.blocks_mut()[id];
+    (block.state, block.requested) = (State::Blank, 0);
 }
 
 /// Home bytes that could not be shown are free again.

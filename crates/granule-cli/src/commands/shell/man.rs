@@ -1,4 +1,4 @@
-//! `granule man`: the manual, made of what `--help` says.
+//! `granule man`: the manual, made of what `granule help COMMAND` says.
 
 use crate::commands::Outcome;
 use crate::failure::Failure;

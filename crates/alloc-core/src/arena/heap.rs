@@ -1,0 +1,349 @@
+//! The blocks of an arena, the index of those that are free, and address space that has no memory.
+//!
+//! Nothing is counted here, and no history is kept. What is to be changed by the driver is taken out first, as
+//! [`State::Busy`]: the caller talks to the driver, and comes back to commit or undo.
+
+pub(super) mod growth;
+pub(super) mod kind;
+pub(super) mod sleep;
+
+use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::layout::Layout;
+use crate::memory::region::RegionId;
+use crate::memory::segment::{Origin, Segment};
+use crate::policy::{Chosen, GranuleMemory, Ground, Hooks, Placement, Remembered, Request};
+use crate::sync::{Arc, AtomicU64, Ordering};
+use kind::{OfKind, of_kind};
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Searches in all arenas of the default pool, by tier: the clock of block ages.
+pub(crate) type Searches = Arc<[AtomicU64; 2]>;
+
+/// The blocks of an arena.
+#[derive(Debug)]
+pub(crate) struct Heap {
+    layout: Layout,
+    /// The index of free blocks.
+    placement: Placement,
+    /// What the policy remembers of the arena.
+    remembered: Remembered,
+    /// Address space without memory, by tier and address.
+    unmapped: [BTreeSet<(u64, BlockId)>; 2],
+    /// Whether searches are counted: only while garbage collection is on.
+    ages: bool,
+    searches: Searches,
+}
+
+impl Heap {
+    pub(super) fn new(policy: &Chosen, searches: Searches) -> Self {
+        Self {
+            layout: Layout::default(),
+            placement: policy.placement(),
+            remembered: policy.remembered(),
+            unmapped: Default::default(),
+            ages: false,
+            searches,
+        }
+    }
+
+    /// It holds nothing, and is as it was at first: tables have the size of what they once held.
+    pub(super) fn reset(&mut self, policy: &Chosen) {
+        debug_assert!(self.layout.blocks().is_empty(), "nothing is forgotten");
+        self.layout = Layout::default();
+        self.placement.placed_mut().clear();
+        self.remembered = policy.remembered();
+        self.unmapped = Default::default();
+    }
+
+    /// Free blocks are chosen as this policy does, which is of the same type, from here on.
+    pub(super) fn follow(&mut self, policy: &Chosen) {
+        self.placement.placed_mut().follow(&**policy);
+    }
+
+    #[inline(always)]
+    pub(super) fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
+    #[inline(always)]
+    pub(super) fn remembered(&self) -> &Remembered {
+        &self.remembered
+    }
+
+    /// Whether ages of free blocks are counted, from here on.
+    pub(crate) fn count_ages(&mut self, ages: bool) {
+        self.ages = ages;
+    }
+
+    #[inline(always)]
+    pub(super) fn counts_ages(&self) -> bool {
+        self.ages
+    }
+
+    /// Free blocks of a tier are searched.
+    pub(super) fn count_search(&self, tier: Tier) {
+        self.searches[tier as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[inline(always)]
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The records may be changed; what is free stays as it is.
+    #[inline(always)]
+    pub(crate) fn layout_mut(&mut self) -> &mut Layout {
+        &mut self.layout
+    }
+
+    /// For hooks that no request which is served comes by.
+    pub(crate) fn hooks(&self) -> &dyn Hooks {
+        self.remembered.hooks()
+    }
+
+    /// Nothing is served from another place than its home from here on, or is again.
+    pub(super) fn stay_at_home(&mut self, home: bool) {
+        self.remembered.hooks_mut().stay_at_home(home);
+    }
+
+    /// Panics where the indexes of a tier do not hold what they should.
+    pub(super) fn check(&self, tier: Tier) {
+        let placed = self.placement.placed();
+        placed.check(tier);
+        let of = |wanted: State| -> BTreeSet<BlockId> {
+            let blocks = self.layout.blocks().iter();
+            blocks.filter(|(_, b)| b.tier == tier && b.state == wanted).map(|(id, _)| id).collect()
+        };
+        let indexed: BTreeSet<BlockId> = placed.at_least(tier, 0).collect();
+        assert_eq!(indexed, of(State::Free), "the index holds exactly the free blocks of its tier");
+        let unmapped = &self.unmapped[tier as usize];
+        let listed: BTreeSet<BlockId> = unmapped.iter().map(|(_, id)| *id).collect();
+        assert_eq!(listed, of(State::Unmapped), "the unmapped list holds exactly the unmapped blocks");
+        for (addr, id) in unmapped {
+            assert_eq!(self.layout.blocks()[*id].addr, *addr, "and knows their addresses");
+        }
+    }
+
+    /// Takes the block that serves `request` out of the free ones, which do not age by that.
+    pub(crate) fn find(&mut self, request: &Request) -> Option<BlockId> {
+        of_kind!(self, heap => heap.find(request))
+    }
+
+    /// Whether the policy cuts a block of `block` bytes for `request`.
+    pub(crate) fn splits(&mut self, block: u64, request: &Request) -> bool {
+        of_kind!(self, heap => heap.splits(block, request))
+    }
+
+    /// Puts a block that is in no index among the free ones, as it is.
+    pub(crate) fn insert_free(&mut self, id: BlockId) {
+        of_kind!(self, heap => heap.insert_free(id));
+    }
+
+    /// Takes a free block out of its index, as busy.
+    pub(crate) fn take_free(&mut self, id: BlockId) {
+        of_kind!(self, heap => heap.take_from_index(id));
+        self.layout.blocks_mut()[id].state = State::Busy;
+    }
+
+    /// The segment in whose address space `addr` lies, where requests of `tier` may be served from it.
+    pub(crate) fn segment_at(&self, tier: Tier, addr: u64) -> Option<SegmentId> {
+        let (id, segment) = self.layout.segment_at(addr)?;
+        (segment.tier == tier || self.hooks().crosses_tiers()).then_some(id)
+    }
+
+    /// The free block of a segment that holds the byte at `addr`.
+    pub(crate) fn free_at(&self, segment: SegmentId, addr: u64) -> Option<BlockId> {
+        let below = self.hooks().below(self.layout.blocks(), segment, addr);
+        let start = below.unwrap_or(self.layout.segments()[segment].first);
+        self.layout.free_at(start, addr, usize::MAX)
+    }
+
+    /// A busy block is address space without memory from here on.
+    pub(crate) fn insert_unmapped(&mut self, id: BlockId) {
+        let block = &mut self.layout.blocks_mut()[id];
+        block.state = State::Unmapped;
+        let (tier, addr) = (block.tier, block.addr);
+        self.unmapped[tier as usize].insert((addr, id));
+    }
+
+    /// Takes address space without memory out of its list; its state is the caller's business.
+    fn take_unmapped(&mut self, id: BlockId) {
+        let block = &self.layout.blocks()[id];
+        self.unmapped[block.tier as usize].remove(&(block.addr, id));
+    }
+
+    /// Joins a busy block that has memory with free neighbours; it stays busy, possibly under the lower
+    /// neighbour's id.
+    fn join_free(&mut self, id: BlockId) -> BlockId {
+        let (below, above) = self.layout.neighbours_in(State::Free, id);
+        for neighbour in [below, above].into_iter().flatten() {
+            of_kind!(self, heap => heap.take_from_index(neighbour));
+        }
+        let id = self.layout.join(id, State::Free);
+        self.layout.blocks_mut()[id].state = State::Busy;
+        id
+    }
+
+    /// Makes a busy block without memory part of the unmapped address space around it, which keeps its requested size: what is
+    /// mapped there again shows that, as in PyTorch.
+    fn join_unmapped(&mut self, id: BlockId) -> BlockId {
+        let requested = self.layout.blocks()[id].requested;
+        let (below, above) = self.layout.neighbours_in(State::Unmapped, id);
+        for neighbour in [below, above].into_iter().flatten() {
+            self.take_unmapped(neighbour);
+        }
+        let id = self.layout.join(id, State::Unmapped);
+        self.layout.blocks_mut()[id].requested = requested;
+        self.insert_unmapped(id);
+        id
+    }
+
+    /// What is busy or asleep is free memory that sleeps, joined with what sleeps beside it.
+    pub(super) fn make_dormant(&mut self, id: BlockId) {
+        let id = self.layout.join(id, State::Dormant);
+        let block = &mut self.layout.blocks_mut()[id];
+        (block.state, block.requested) = (State::Dormant, 0);
+    }
+
+    /// Commits a vacating of which the first `bytes` lost their memory. Returns the segment if nothing of
+    /// it has memory any more; its one block is busy then, ready to be given back.
+    pub(crate) fn commit_vacate(&mut self, id: BlockId, bytes: u64) -> Option<(SegmentId, BlockId)> {
+        if bytes == 0 {
+            self.return_free(id);
+            return None;
+        }
+        if bytes < self.layout.blocks()[id].size {
+            let rest = self.cut_above(id, bytes, State::Busy);
+            self.return_free(rest);
+        }
+        self.layout.blocks_mut()[id].epoch = 0;
+        let id = self.join_unmapped(id);
+        if self.layout.blocks()[id].is_split() {
+            return None;
+        }
+        self.take_unmapped(id);
+        let block = &mut self.layout.blocks_mut()[id];
+        block.state = State::Busy;
+        Some((block.segment, id))
+    }
+
+    /// Takes out, as busy, the block of every growable segment of `tier` that has no memory at all.
+    pub(crate) fn take_empty_regions(&mut self, tier: Tier) -> Vec<(SegmentId, BlockId, RegionId)> {
+        let whole = self.unmapped[tier as usize].iter().map(|(_, id)| *id);
+        let whole: Vec<BlockId> = whole.filter(|id| !self.layout.blocks()[*id].is_split()).collect();
+        let mut empty = Vec::new();
+        for id in whole {
+            let Origin::Growable { region, .. } = self.layout.segment_of(id).origin else { continue };
+            self.take_unmapped(id);
+            let block = &mut self.layout.blocks_mut()[id];
+            block.state = State::Busy;
+            empty.push((block.segment, id, region));
+        }
+        empty
+    }
+}
+
+impl Ground<GranuleMemory> for Heap {
+    #[inline]
+    fn memory(&self) -> &GranuleMemory {
+        match &self.remembered {
+            Remembered::Granule(memory) => memory,
+            Remembered::Nothing(()) => unreachable!("only who remembers is asked"),
+        }
+    }
+
+    #[inline]
+    fn memory_mut(&mut self) -> &mut GranuleMemory {
+        match &mut self.remembered {
+            Remembered::Granule(memory) => memory,
+            Remembered::Nothing(()) => unreachable!("only who remembers is asked"),
+        }
+    }
+
+    #[inline]
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    #[inline]
+    fn layout_mut(&mut self) -> &mut Layout {
+        &mut self.layout
+    }
+
+    fn add_segment(&mut self, segment: Segment, state: State) -> (SegmentId, BlockId) {
+        let (id, block) = self.layout.add_segment(segment, state);
+        self.remembered.hooks_mut().segment_added(id, &self.layout.segments()[id]);
+        (id, block)
+    }
+
+    fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment> {
+        let segment = self.layout.remove_segment(id, only);
+        self.remembered.hooks_mut().segment_removed(id);
+        segment
+    }
+
+    fn has_free(&self, tier: Tier, bytes: u64) -> bool {
+        self.placement.placed().has(tier, bytes)
+    }
+
+    fn free(&self, tier: Tier, bytes: u64) -> Vec<BlockId> {
+        self.placement.placed().at_least(tier, bytes).collect()
+    }
+
+    fn begin_vacate(&mut self, id: BlockId) -> SmallVec<[BlockId; 2]> {
+        let block = &self.layout.blocks()[id];
+        let number = block.segment;
+        let segment = &self.layout.segments()[number];
+        let Origin::Growable { granule, .. } = segment.origin else { return SmallVec::new() };
+        let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
+        for at in segment.within(granule, block.addr..block.end()).step_by(granule as usize) {
+            if self.hooks().keeps(number, at) {
+                continue;
+            }
+            match runs.last_mut().filter(|run| run.end == at) {
+                Some(run) => run.end = at + granule,
+                None => runs.push(at..at + granule),
+            }
+        }
+        let mut holder = id;
+        runs.into_iter()
+            .map(|run| {
+                let part = self.take_range(holder, run.start, run.end);
+                holder = self.layout.blocks()[part].next;
+                part
+            })
+            .collect()
+    }
+
+    fn missing_memory(&self, tier: Tier, size: u64, of: u64) -> Option<u64> {
+        growth::Growth::missing(self, tier, size, of)
+    }
+
+    fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
+        of_kind!(self, heap => heap.cut_above(id, size, upper_state))
+    }
+
+    fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId {
+        let (addr, end) = (self.layout.blocks()[id].addr, self.layout.blocks()[id].end());
+        self.take_free(id);
+        let requested = std::mem::take(&mut self.layout.blocks_mut()[id].requested);
+        let mut middle = id;
+        if addr < low {
+            middle = self.cut_above(id, low - addr, State::Busy);
+            self.insert_free(id);
+        }
+        if high < end {
+            self.cut_above(middle, high - low, State::Free);
+        }
+        let block = &mut self.layout.blocks_mut()[middle];
+        (block.requested, block.state) = (requested, State::Busy);
+        middle
+    }
+
+    fn return_free(&mut self, id: BlockId) {
+        let id = self.join_free(id);
+        self.insert_free(id);
+    }
+}

@@ -1,0 +1,198 @@
+//! Blocks whose memory sleeps. The granules' states are the truth; blocks follow them.
+//!
+//! A block that is in the program's hands is [`State::Asleep`] while some granule under it has no memory; free memory without
+//! granules is [`State::Dormant`], in no index.
+
+use super::Heap;
+use crate::features::sleep::KeptBecause;
+use crate::memory::block::{BlockId, SegmentId, State};
+use crate::memory::region::{GranuleState, Region};
+use crate::policy::Ground;
+use std::ops::Range;
+
+/// What of a segment can go to sleep: ranges of mapped granules, and what cannot, with reasons.
+#[derive(Debug, Default)]
+pub(crate) struct Sleepers {
+    pub(crate) ranges: Vec<Range<u64>>,
+    pub(crate) kept: Vec<(u64, KeptBecause)>,
+}
+
+impl Sleepers {
+    /// What of a growable segment can go to sleep. Blocks in the program's hands sleep as a whole or not at all; with
+    /// `free_too`, so do free ones, else they stay.
+    pub(crate) fn of(heap: &Heap, segment: SegmentId, region: &Region, free_too: bool) -> Self {
+        // Granules that blocks hold together, and why these stay awake, if they do.
+        let mut groups: Vec<(Range<u64>, Option<KeptBecause>)> = Vec::new();
+        for (_, block) in heap.layout.of_segment(segment) {
+            let why = match block.state {
+                State::Unmapped | State::Dormant | State::Blank | State::Vacant => continue,
+                State::Free if !free_too => continue,
+                State::Free | State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep => None,
+                State::Pending => Some(KeptBecause::Pending),
+                State::Busy | State::Lent => Some(KeptBecause::Busy),
+            };
+            let granules = region.around(block.addr..block.end());
+            match groups.last_mut().filter(|(group, _)| granules.start < group.end) {
+                Some((group, known)) => {
+                    group.end = group.end.max(granules.end);
+                    *known = known.or(why);
+                }
+                None => groups.push((granules, why)),
+            }
+        }
+        let mut found = Self::default();
+        for (group, mut why) in groups {
+            for at in group.clone().step_by(region.granule as usize) {
+                let of_granule = match region.state_at(at) {
+                    // Another place shows the same memory, and would show what is gone.
+                    _ if heap.hooks().keeps(segment, at) => Some(KeptBecause::Busy),
+                    GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
+                    GranuleState::Pinned => Some(KeptBecause::Pinned),
+                    GranuleState::Exported => Some(KeptBecause::Shared),
+                    GranuleState::Pending => Some(KeptBecause::Busy),
+                };
+                why = why.or(of_granule);
+            }
+            match why {
+                None => {
+                    for run in region.runs(group, GranuleState::Mapped) {
+                        match found.ranges.last_mut().filter(|range| range.end == run.start) {
+                            Some(range) => range.end = run.end,
+                            None => found.ranges.push(run),
+                        }
+                    }
+                }
+                Some(because) => {
+                    let awake = |at: &u64| region.state_at(*at).is_backed();
+                    let count = group.step_by(region.granule as usize).filter(awake).count() as u64;
+                    found.kept.push((count * region.granule, because));
+                }
+            }
+        }
+        found
+    }
+}
+
+/// A growable segment, blocks of which sleep.
+pub(crate) struct Bed<'a> {
+    heap: &'a mut Heap,
+    segment: SegmentId,
+}
+
+impl<'a> Bed<'a> {
+    pub(crate) fn of(heap: &'a mut Heap, segment: SegmentId) -> Self {
+        Self { heap, segment }
+    }
+
+    /// The blocks on a range of granules, which are about to lose their memory, sleep from here on.
+    pub(crate) fn lie_down(&mut self, range: &Range<u64>) {
+        for id in self.heap.layout.on(self.segment, range) {
+            match self.heap.layout.blocks()[id].state {
+                awake if awake.is_awake() => self.set(id, awake.asleep(true)),
+                State::Free => {
+                    self.heap.take_free(id);
+                    let id = self.trim_free(id, range);
+                    self.heap.make_dormant(id);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn set(&mut self, id: BlockId, state: State) {
+        self.heap.layout.blocks_mut()[id].state = state;
+    }
+
+    /// Cuts what lies outside of `range` off a block that is in no index, and puts that among the free ones.
+    fn trim_free(&mut self, mut id: BlockId, range: &Range<u64>) -> BlockId {
+        let below = range.start.saturating_sub(self.heap.layout.blocks()[id].addr);
+        if below > 0 {
+            let upper = self.heap.cut_above(id, below, State::Busy);
+            self.heap.insert_free(id);
+            id = upper;
+        }
+        let block = &self.heap.layout.blocks()[id];
+        if block.end() > range.end {
+            let size = range.end - block.addr;
+            self.heap.cut_above(id, size, State::Free);
+        }
+        id
+    }
+
+    /// After granules of a range changed, each block is what its granules say.
+    pub(crate) fn follow(&mut self, region: &Region, range: &Range<u64>) {
+        for id in self.heap.layout.on(self.segment, range) {
+            let block = &self.heap.layout.blocks()[id];
+            match block.state {
+                asleep if asleep.is_asleep() => {
+                    let mut granules =
+                        region.around(block.addr..block.end()).step_by(region.granule as usize);
+                    if !granules.any(|at| sleeps(region, at)) {
+                        self.set(id, asleep.asleep(false));
+                    }
+                }
+                State::Dormant => self.wake_pieces(region, id),
+                _ => {}
+            }
+        }
+    }
+
+    /// A dormant block is cut into pieces, each on granules that are all awake or all asleep. The former are free.
+    fn wake_pieces(&mut self, region: &Region, mut piece: BlockId) {
+        loop {
+            let block = &self.heap.layout.blocks()[piece];
+            let (addr, end) = (block.addr, block.end());
+            let asleep = sleeps(region, addr);
+            let mut border = region.around(addr..addr + 1).end;
+            while border < end && sleeps(region, border) == asleep {
+                border += region.granule;
+            }
+            let rest = (border < end).then(|| self.heap.cut_above(piece, border - addr, State::Busy));
+            if asleep {
+                self.set(piece, State::Dormant);
+            } else {
+                self.set(piece, State::Busy);
+                self.heap.return_free(piece);
+            }
+            let Some(rest) = rest else { break };
+            piece = rest;
+        }
+    }
+
+    /// Free memory that sleeps becomes address space without memory, by whole granules: it need not be woken. Returns the
+    /// ranges, and the block that is all there is of the segment then, busy, if that is so.
+    pub(crate) fn drop_dormant(&mut self, region: &Region) -> (Vec<Range<u64>>, Option<BlockId>) {
+        let dormant = self.heap.layout.of_segment(self.segment);
+        let dormant = dormant.filter(|(_, block)| block.state == State::Dormant);
+        let dormant: Vec<BlockId> = dormant.map(|(id, _)| id).collect();
+        let mut dropped = Vec::new();
+        let mut whole = None;
+        for id in dormant {
+            let block = &self.heap.layout.blocks()[id];
+            let (addr, end) = (block.addr, block.end());
+            let inner = region.within(addr..end);
+            let is_asleep = |at| region.state_at(at) == GranuleState::Asleep;
+            // Those that a thread is waking are its business.
+            if inner.is_empty() || !inner.clone().step_by(region.granule as usize).all(is_asleep) {
+                continue;
+            }
+            let mut middle = id;
+            if addr < inner.start {
+                middle = self.heap.cut_above(id, inner.start - addr, State::Busy);
+            }
+            if inner.end < end {
+                self.heap.cut_above(middle, inner.end - inner.start, State::Dormant);
+            }
+            self.set(middle, State::Busy);
+            if let Some((_, block)) = self.heap.commit_vacate(middle, inner.end - inner.start) {
+                whole = Some(block);
+            }
+            dropped.push(inner);
+        }
+        (dropped, whole)
+    }
+}
+
+fn sleeps(region: &Region, at: u64) -> bool {
+    matches!(region.state_at(at), GranuleState::Asleep | GranuleState::Pending)
+}

@@ -1,0 +1,172 @@
+//! Whom an arena serves, and how it decides.
+
+use crate::base::ids::PoolSlot;
+use crate::lifetimes::last_work::LastWork;
+use crate::memory::address_map::Location;
+use crate::memory::block::BlockId;
+use crate::memory::source::SegmentSource;
+use crate::policy::Chosen;
+use crate::process::stream_identity::shown_raw;
+use crate::sync::Arc;
+use crate::types::{DeviceIndex, PoolId, Stream};
+use crate::watch::history::Owner;
+
+/// The pool an arena belongs to, as far as the arena needs it.
+#[derive(Clone, Debug)]
+pub(crate) struct ArenaPool {
+    pub(crate) slot: PoolSlot,
+    pub(crate) id: PoolId,
+    /// Where its memory comes from; `None` is the driver.
+    pub(crate) source: Option<Arc<dyn SegmentSource>>,
+    /// That has no physical memory for growable segments.
+    pub(crate) fixed: bool,
+    /// Blocks are handed out whole.
+    pub(crate) no_split: bool,
+    /// It takes growable memory whatever the settings say: it has a sleep tag.
+    pub(crate) sleeps: bool,
+}
+
+impl ArenaPool {
+    pub(crate) const DEFAULT: Self = Self {
+        slot: PoolSlot::DEFAULT,
+        id: PoolId::DEFAULT,
+        source: None,
+        fixed: false,
+        no_split: false,
+        sleeps: false,
+    };
+
+    /// The policy by which arenas of the pool decide, where others do by `policy`.
+    pub(super) fn decides_by(&self, policy: Chosen) -> Chosen {
+        if self.sleeps { policy.growing() } else { policy }
+    }
+}
+
+/// What an arena held of a pool that is gone.
+pub(crate) type Left = (ArenaPool, Option<Arc<LastWork>>);
+
+/// What an arena is for. Its stream changes when another adopts the memory of one that is retired, its pool when that is gone.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    device: DeviceIndex,
+    number: u16,
+    stream: Stream,
+    pool: ArenaPool,
+    /// The end of its stream's work, once that is retired and until another adopts the arena.
+    retired: Option<Arc<LastWork>>,
+    policy: Chosen,
+}
+
+impl Tenure {
+    pub(crate) fn new(
+        device: DeviceIndex,
+        number: u16,
+        stream: Stream,
+        pool: ArenaPool,
+        policy: Chosen,
+    ) -> Self {
+        let policy = pool.decides_by(policy);
+        Self { device, number, stream, pool, retired: None, policy }
+    }
+
+    /// The arena's number.
+    #[inline(always)]
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The stream, which may be retired.
+    pub(crate) fn stream(&self) -> Stream {
+        self.stream
+    }
+
+    /// The stream, unless it is retired.
+    pub(crate) fn live_stream(&self) -> Option<Stream> {
+        self.retired.is_none().then_some(self.stream)
+    }
+
+    /// The end of the stream's work, if it is retired.
+    pub(crate) fn retired(&self) -> Option<&Arc<LastWork>> {
+        self.retired.as_ref()
+    }
+
+    #[inline(always)]
+    pub(crate) fn pool(&self) -> &ArenaPool {
+        &self.pool
+    }
+
+    /// The pool's place.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> PoolSlot {
+        self.pool.slot
+    }
+
+    pub(crate) fn policy(&self) -> &Chosen {
+        &self.policy
+    }
+
+    /// For whom its records are made.
+    pub(crate) fn owner(&self) -> Owner {
+        (shown_raw(self.stream.raw), self.pool.id)
+    }
+
+    /// What the address map says of a block of the arena.
+    #[inline(always)]
+    pub(super) fn location(&self, block: BlockId) -> Location {
+        Location { device: self.device, arena: self.number, block }
+    }
+
+    /// Whether requests of `stream`, one of this device, to the pool in `slot` are for this arena.
+    #[inline(always)]
+    pub(crate) fn serves(&self, slot: PoolSlot, stream: Stream) -> bool {
+        self.pool.slot == slot && self.belongs_to(stream)
+    }
+
+    /// Whether its blocks are for work of `stream`, one of this device.
+    #[inline(always)]
+    pub(crate) fn belongs_to(&self, stream: Stream) -> bool {
+        self.stream.raw == stream.raw && self.retired.is_none()
+    }
+
+    /// Whether it takes growable segments.
+    pub(crate) fn grows(&self) -> bool {
+        self.policy.grows() && !self.pool.fixed
+    }
+
+    /// The stream is retired; `last` is its last work.
+    pub(crate) fn retire(&mut self, last: &Arc<LastWork>) {
+        self.retired = Some(Arc::clone(last));
+    }
+
+    /// Blocks are handed out whole from here on, or are not any more.
+    pub(crate) fn set_no_split(&mut self, no_split: bool) {
+        self.pool.no_split = no_split;
+    }
+
+    /// It serves nobody from here on. What is returned is to be dropped without a lock.
+    pub(super) fn end(&mut self) -> Left {
+        let nobody = ArenaPool { slot: PoolSlot::NONE, ..ArenaPool::DEFAULT };
+        (std::mem::replace(&mut self.pool, nobody), self.retired.take())
+    }
+
+    /// What served nobody serves `stream` in `pool` from here on. The policy is still to be set.
+    pub(super) fn begin(&mut self, pool: ArenaPool, stream: Stream) {
+        debug_assert!(self.pool.slot == PoolSlot::NONE, "only vacant arenas change their pool");
+        (self.pool, self.stream) = (pool, stream);
+    }
+
+    /// What was a retired stream's is `stream`'s from here on.
+    pub(super) fn pass_to(&mut self, stream: Stream) {
+        (self.stream, self.retired) = (stream, None);
+    }
+
+    /// Whether the pool has a sleep tag, from here on. The policy is still to be set.
+    pub(super) fn set_sleeps(&mut self, has_tag: bool) {
+        self.pool.sleeps = has_tag && self.pool.slot != PoolSlot::DEFAULT;
+    }
+
+    /// Decides by `policy` from here on, which its pool lets it.
+    pub(super) fn decide_by(&mut self, policy: Chosen) {
+        self.policy = policy;
+    }
+}

@@ -1,0 +1,47 @@
+//! What the device as a whole may hold.
+
+use crate::config::{MemoryLimit, Settings};
+
+/// What the device as a whole may hold. Bytes.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::device) struct Ceilings {
+    /// The device's memory.
+    pub(in crate::device) total: u64,
+    /// What the memory fraction allows; `None` is all.
+    pub(in crate::device) fraction: Option<u64>,
+    /// `memory_limit`.
+    pub(in crate::device) hard: Option<u64>,
+    /// `memory_soft_limit`.
+    pub(in crate::device) soft: Option<u64>,
+}
+
+impl Ceilings {
+    pub(super) fn new(total: u64, settings: &Settings) -> Self {
+        let none = Self { total, fraction: None, hard: None, soft: None };
+        none.with_fraction(settings.per_process_memory_fraction).with_limits(settings)
+    }
+
+    /// The limits that settings name. The memory fraction stays as it was set, as in PyTorch.
+    pub(in crate::device) fn with_limits(self, settings: &Settings) -> Self {
+        let bytes = |limit: &MemoryLimit| limit.bytes(self.total);
+        let (hard, soft) = (&settings.memory_limit, &settings.memory_soft_limit);
+        Self { hard: hard.as_ref().map(bytes), soft: soft.as_ref().map(bytes), ..self }
+    }
+
+    /// This share of the device's memory.
+    pub(in crate::device) fn with_fraction(self, fraction: f64) -> Self {
+        #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
+        let allowed = (self.total as f64 * fraction).round() as u64;
+        Self { fraction: (fraction < 1.0).then_some(allowed), ..self }
+    }
+
+    /// The most that may be held, if limited.
+    pub(in crate::device) fn allowed(&self) -> Option<u64> {
+        self.fraction.into_iter().chain(self.hard).min()
+    }
+
+    /// The most that is ever held: what guarantees are promised out of.
+    pub(super) fn capacity(&self) -> u64 {
+        self.allowed().unwrap_or(self.total).min(self.total)
+    }
+}

@@ -1,0 +1,176 @@
+// One run's memory over time, on the axis and the scale that all runs have.
+import { line } from "../base/canvas.js";
+import { css, SHADES } from "../base/colours.js";
+import { element } from "../base/dom.js";
+import { formatBytes, formatCount, formatCounted, roundStep } from "../base/format.js";
+
+const SIDE = { left: 76, right: 26, top: 10, bottom: 20 };
+
+export class Strip {
+  constructor(run, bins, axis, top) {
+    Object.assign(this, { run, bins, axis, top });
+    const label = `Memory over time: ${run.name}. Left and right arrow keys move the place that is read in all runs.`;
+    this.canvas = element("canvas", { tabindex: "0", role: "img", "data-testid": "strip", "aria-label": label });
+    this.readout = element("span", { class: "soft", "data-testid": "strip-readout" });
+    this.still = document.createElement("canvas");
+    const parts = [`live at most ${formatBytes(run.most)}`];
+    if (run.reservedMost > 0) parts.push(`reserved at most ${formatBytes(run.reservedMost)}`);
+    if (run.refused > 0) parts.push(`${formatCount(run.refused)} refused`);
+    parts.push(`${formatCounted(run.allocations, "allocation")}`);
+    const caption = element("div", { class: "caption" }, [
+      element("h2", { text: run.name }),
+      element("span", { class: "soft", text: parts.join(" · ") }),
+      element("div", { class: "spread" }),
+      this.readout,
+    ]);
+    const verdict = run.verdict ? [element("p", { text: run.verdict })] : [];
+    const remarks = run.remarks.map((text) => element("p", { class: "soft", text: `Not exact: ${text}` }));
+    this.element = element("div", {}, [caption, ...verdict, ...remarks, this.canvas]);
+  }
+
+  get plot() {
+    const width = Math.max(this.canvas.clientWidth - SIDE.left - SIDE.right, 10);
+    return { left: SIDE.left, top: SIDE.top, width, height: Math.max(this.canvas.clientHeight - SIDE.top - SIDE.bottom, 10) };
+  }
+
+  yOf(bytes) {
+    const { top, height } = this.plot;
+    return top + height * (1 - bytes / this.top);
+  }
+
+  /** The bin at a place of the canvas; `null` outside of the plot. */
+  binAt(x) {
+    const { left, width } = this.plot;
+    const bin = Math.floor(((x - left) / width) * this.axis.bins);
+    return bin >= 0 && bin < this.axis.bins ? bin : null;
+  }
+
+  /** The bins of a column of pixels, as the one at which most was live, and the most reserved bytes. */
+  column(x) {
+    const { bins, axis, plot } = this;
+    const first = Math.floor((x * axis.bins) / plot.width);
+    const after = Math.max(Math.floor(((x + 1) * axis.bins) / plot.width), first + 1);
+    if (first >= bins.count) return null;
+    let most = first;
+    let reserved = 0;
+    for (let bin = first; bin < Math.min(after, bins.count); bin += 1) {
+      if (bins.most[bin] > bins.most[most]) most = bin;
+      reserved = Math.max(reserved, bins.reserved[bin]);
+    }
+    return { bin: most, reserved };
+  }
+
+  /** Draws all but the cursor, which moves often. */
+  prepare(look) {
+    const { canvas, still, plot } = this;
+    const ratio = window.devicePixelRatio || 1;
+    for (const one of [canvas, still]) {
+      [one.width, one.height] = [Math.round(canvas.clientWidth * ratio), Math.round(canvas.clientHeight * ratio)];
+    }
+    const context = still.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.font = "11px system-ui, sans-serif";
+    this.scale(context, look);
+    const reserved = [];
+    for (let x = 0; x < plot.width; x += 1) {
+      const column = this.column(x);
+      if (!column) break;
+      reserved.push(column.reserved);
+      let sum = 0;
+      this.bins.live.forEach((bytes, category) => {
+        const size = bytes[column.bin];
+        if (size === 0) return;
+        context.fillStyle = css(look.palette[category][SHADES >> 1]);
+        const y = this.yOf(sum + size);
+        context.fillRect(plot.left + x, y, 1, this.yOf(sum) - y);
+        sum += size;
+      });
+    }
+    this.lines(context, look, reserved);
+  }
+
+  scale(context, look) {
+    const { left, top, width, height } = this.plot;
+    context.strokeStyle = look.theme.grid;
+    context.fillStyle = look.theme.soft;
+    context.textAlign = "right";
+    const step = roundStep(this.top, height / 40, true);
+    for (let at = 0; at <= this.top; at += step) {
+      const y = Math.round(this.yOf(at)) + 0.5;
+      line(context, left, y, left + width, y);
+      context.fillText(formatBytes(at), left - 8, y + 4);
+    }
+    context.textAlign = "center";
+    for (const [part, name] of this.axis.ticks(width / 60)) {
+      const x = Math.round(left + part * width) + 0.5;
+      line(context, x, top + height, x, top + height + 4);
+      context.fillText(name, x, top + height + 16);
+    }
+    context.textAlign = "left";
+  }
+
+  /** What was reserved, the device's capacity, and refused requests. */
+  lines(context, look, reserved) {
+    const { left, top, width } = this.plot;
+    if (this.run.reservedMost > 0) {
+      context.strokeStyle = look.theme.reserved;
+      context.lineWidth = 1.5;
+      context.beginPath();
+      reserved.forEach((bytes, x) => {
+        context.lineTo(left + x, this.yOf(bytes));
+        context.lineTo(left + x + 1, this.yOf(bytes));
+      });
+      context.stroke();
+    }
+    const { capacity } = this.run;
+    if (capacity && capacity <= this.top) {
+      context.strokeStyle = look.theme.capacity;
+      context.setLineDash([6, 4]);
+      const y = Math.round(this.yOf(capacity)) + 0.5;
+      line(context, left, y, left + width, y);
+      context.setLineDash([]);
+    }
+    context.fillStyle = look.theme.alarm;
+    for (const bin of this.run.refusals) context.fillRect(left + (bin / this.axis.bins) * width - 1, top - 8, 3, 8);
+  }
+
+  /** Draws, with the cursor at a bin; `first` is the run that others are compared with. */
+  draw(look, cursor, first) {
+    const { canvas, still, plot } = this;
+    const ratio = window.devicePixelRatio || 1;
+    const context = canvas.getContext("2d");
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, canvas.clientWidth, canvas.clientHeight);
+    context.drawImage(still, 0, 0, canvas.clientWidth, canvas.clientHeight);
+    this.readout.textContent = cursor === null ? "" : this.describe(cursor, first);
+    if (cursor === null) return;
+    context.fillStyle = look.theme.accent;
+    context.fillRect(plot.left + ((cursor + 0.5) / this.axis.bins) * plot.width, plot.top, 1, plot.height);
+  }
+
+  /** What there was at a bin, and how much more that is than in the first run. */
+  describe(bin, first) {
+    const { bins } = this;
+    if (bin >= bins.count) return "has ended";
+    const parts = [`entry ${formatCount(bins.at[bin])}`, `live ${formatBytes(bins.most[bin])}`];
+    if (first !== this && bin < first.bins.count) {
+      const more = bins.most[bin] - first.bins.most[bin];
+      parts.push(`${more > 0 ? "+" : ""}${formatBytes(more)} against ${first.run.name}`);
+    }
+    if (this.run.reservedMost > 0) parts.push(`reserved ${formatBytes(bins.reserved[bin])}`);
+    return parts.join(" · ");
+  }
+
+  /** The category at a point, with its bytes there. */
+  at(x, y) {
+    const { left, top, height } = this.plot;
+    const column = x >= left && y >= top && y < top + height ? this.column(Math.floor(x - left)) : null;
+    let low = 0;
+    for (let category = 0; column && category < this.bins.live.length; category += 1) {
+      const bytes = this.bins.live[category][column.bin];
+      if (y < this.yOf(low) && y >= this.yOf(low + bytes)) return { category, bytes };
+      low += bytes;
+    }
+    return null;
+  }
+}

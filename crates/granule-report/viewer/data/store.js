@@ -1,0 +1,189 @@
+// The page's sections: unpacked when they are first wanted, and forgotten when too many are.
+import { readBins } from "../base/bins.js";
+import { Reader, sectionText, unpack, whenThere } from "../base/bytes.js";
+
+/** The end of what does not end within the run. */
+export const NEVER = 0xffffffff;
+
+/** Columns of allocations. */
+export const LIFE_COLUMNS = ["index", "begin", "end", "reusable", "size", "address", "stream", "pool", "site", "label"];
+
+/** Room for a column: bytes and addresses go beyond 32 bits. */
+export function newColumn(name, count) {
+  return name === "size" || name === "address" ? new Float64Array(count) : new Uint32Array(count);
+}
+
+/** Allocations kept unpacked, in all sections together. */
+const MOST_LIVES = 1_500_000;
+
+/** Allocations as columns, by index in the run. */
+export function readLives(reader, addressScale) {
+  const count = reader.number();
+  const index = reader.steps(new Uint32Array(count));
+  const begin = reader.steps(new Uint32Array(count));
+  const end = new Uint32Array(count);
+  for (let i = 0; i < count; i += 1) {
+    const after = reader.number();
+    end[i] = after === 0 ? NEVER : begin[i] + after - 1;
+  }
+  const reusable = new Uint32Array(count);
+  for (let i = 0; i < count; i += 1) {
+    const wait = reader.number();
+    reusable[i] = wait === 0 ? end[i] : wait === 1 ? NEVER : end[i] + wait - 1;
+  }
+  const size = reader.column(new Float64Array(count));
+  const address = reader.steps(new Float64Array(count));
+  for (let i = 0; i < count; i += 1) address[i] *= addressScale;
+  const [stream, pool, site, label] = [0, 1, 2, 3].map(() => reader.column(new Uint32Array(count)));
+  return { count, index, begin, end, reusable, size, address, stream, pool, site, label };
+}
+
+function readSpans(reader, addressScale) {
+  const count = reader.number();
+  const begin = reader.steps(new Uint32Array(count));
+  const end = new Uint32Array(count);
+  for (let i = 0; i < count; i += 1) {
+    const after = reader.number();
+    end[i] = after === 0 ? NEVER : begin[i] + after - 1;
+  }
+  const size = reader.column(new Float64Array(count));
+  const address = reader.steps(new Float64Array(count));
+  for (let i = 0; i < count; i += 1) address[i] *= addressScale;
+  const stream = reader.column(new Uint32Array(count));
+  const pool = reader.column(new Uint32Array(count));
+  const growable = reader.column(new Uint8Array(count));
+  return { count, begin, end, size, address, stream, pool, growable };
+}
+
+/** Bins of a level, with the allocations that can be made out at it. */
+function readTile(reader, classes, addressScale) {
+  return { ...readBins(reader, classes), lives: readLives(reader, addressScale) };
+}
+
+function readClasses(reader, addressScale) {
+  const [site, stream, pool, label] = [0, 1, 2, 3].map(() => reader.column(new Uint8Array(reader.number())));
+  const clockStep = reader.number();
+  const clock = reader.steps(new Float64Array(reader.number()));
+  const areaCount = reader.number();
+  const address = reader.steps(new Float64Array(areaCount)).map((code) => code * addressScale);
+  const areas = { address, size: reader.column(new Float64Array(areaCount)) };
+  return { site, stream, pool, label, clockStep, clock, areas, room: readRoom(reader) };
+}
+
+/** What a request of each size takes beyond its bytes. */
+function readRoom(reader) {
+  const count = reader.number();
+  const size = reader.steps(new Float64Array(count));
+  const rounding = reader.column(new Float64Array(count));
+  const kept = reader.column(new Float64Array(count));
+  return new Map(Array.from(size, (one, i) => [one, { rounding: rounding[i], kept: kept[i] }]));
+}
+
+/** Everything the page has. */
+export class Store {
+  /** `loaded` is called when something that was wanted is there. */
+  constructor(loaded) {
+    this.loaded = loaded;
+    this.sections = new Map();
+    this.lives = 0;
+    this.use = 0;
+  }
+
+  async open() {
+    this.about = JSON.parse(new TextDecoder().decode(await unpack(sectionText("about"))));
+    const { about } = this;
+    this.addressScale = 2 ** about.addressShift;
+    this.addressBase = BigInt(about.addressBase);
+    this.intervals = new Set(about.intervals.map(([height, index]) => intervalId(height, index)));
+    this.top = about.intervals.reduce((top, [height]) => Math.max(top, height), 0);
+    this.classCount = about.ways.reduce((sum, way) => sum + way.names.length, 0);
+    this.classes = readClasses(new Reader(await unpack(sectionText("classes"))), this.addressScale);
+  }
+
+  /** The address as people write it. */
+  formatAddress(offset) {
+    return `0x${(this.addressBase + BigInt(Math.round(offset))).toString(16)}`;
+  }
+
+  /** Where the block of a request ends, if the next one, or the end of the memory, is at `after`. */
+  blockEnd(address, size, after) {
+    const { rounding = 0, kept = 0 } = this.classes.room.get(size) ?? {};
+    const end = Math.min(address + size + rounding, after);
+    return after - end <= kept ? after : end;
+  }
+
+  /** Microseconds from the first entry to a moment; `null` where there is no clock. */
+  timeOf(moment) {
+    const { clock, clockStep } = this.classes;
+    if (clock.length < 2) return null;
+    const place = Math.max(0, moment - 1) / clockStep;
+    const before = Math.min(Math.floor(place), clock.length - 2);
+    const part = Math.min(place - before, 1);
+    return clock[before] - clock[0] + part * (clock[before + 1] - clock[before]);
+  }
+
+  /** A tile of a level, or `null` while it is being unpacked. */
+  tile(shift, index) {
+    return this.section(`level-${shift}-${index}`, (reader) => {
+      const tile = readTile(reader, this.classCount, this.addressScale);
+      return { ...tile, weight: tile.lives.count };
+    });
+  }
+
+  /** An interval's content, or `null` while it is being unpacked. Empty ones are not in the page. */
+  interval(height, index) {
+    const id = intervalId(height, index);
+    if (!this.intervals.has(id)) return EMPTY_INTERVAL;
+    return this.section(id, (reader) => {
+      const lives = readLives(reader, this.addressScale);
+      return { lives, spans: readSpans(reader, this.addressScale), weight: lives.count };
+    });
+  }
+
+  /** Waits for a section that is not to be kept. */
+  async once(height, index) {
+    const kept = this.sections.get(intervalId(height, index));
+    if (kept?.content) return kept.content;
+    const reader = new Reader(await unpack(await whenThere(intervalId(height, index))));
+    return { lives: readLives(reader, this.addressScale) };
+  }
+
+  section(id, read) {
+    const known = this.sections.get(id);
+    this.use += 1;
+    if (known) {
+      known.used = this.use;
+      return known.content;
+    }
+    const section = { content: null, used: this.use };
+    this.sections.set(id, section);
+    this.read(id, section, read);
+    return null;
+  }
+
+  async read(id, section, read) {
+    section.content = read(new Reader(await unpack(await whenThere(id))));
+    this.lives += section.content.weight;
+    this.forget();
+    this.loaded();
+  }
+
+  /** Forgets what was not used for longest. */
+  forget() {
+    if (this.lives <= MOST_LIVES) return;
+    const old = [...this.sections].filter(([, section]) => section.content && section.used < this.use - 1000);
+    old.sort(([, a], [, b]) => a.used - b.used);
+    for (const [id, section] of old) {
+      if (this.lives <= MOST_LIVES / 2) break;
+      this.lives -= section.content.weight;
+      this.sections.delete(id);
+    }
+  }
+}
+
+const EMPTY_LIVES = readLives(new Reader(new Uint8Array(1)), 1);
+const EMPTY_INTERVAL = { lives: EMPTY_LIVES, spans: readSpans(new Reader(new Uint8Array(1)), 1), weight: 0 };
+
+function intervalId(height, index) {
+  return `interval-${height}-${index}`;
+}

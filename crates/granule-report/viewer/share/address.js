@@ -1,0 +1,33 @@
+// The part of the page's address that is behind its `#`, and the browser's history of it.
+
+/** How long nothing has to change until that is a place of its own to go back to. */
+const STEADY_MS = 300;
+
+export class Address {
+  get text() {
+    return window.location.hash.slice(1);
+  }
+
+  /** What the address says is shown, which is `text`: the place is corrected where that differs, or one could not go back from it. */
+  open(text) {
+    this.correct = true;
+    this.noted = null;
+    this.note(text);
+  }
+
+  /** What is looked at may have changed: once it is steady it is a place in the browser's history. */
+  note(text) {
+    if (text === this.noted) return;
+    this.noted = text;
+    clearTimeout(this.waiting);
+    this.waiting = setTimeout(() => this.keep(text), STEADY_MS);
+  }
+
+  keep(text) {
+    const { correct } = this;
+    this.correct = false;
+    if (this.text === text) return;
+    // An empty address would be that of the file, which opens it again in some browsers.
+    window.history[correct ? "replaceState" : "pushState"](null, "", `#${text}`);
+  }
+}

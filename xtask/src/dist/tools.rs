@@ -1,0 +1,45 @@
+//! What builds wheels and binaries, in an environment of its own.
+
+use crate::process::command;
+use crate::python::venv::Venv;
+use anyhow::{Context, Result};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Zig's compiler knows the symbols of every glibc, so that a library runs on older systems than this one; it has musl, too.
+const PACKAGES: &str =
+    "auditwheel==6.8.2\nmaturin==1.16.0\npatchelf==0.19.3.0\nwheel==0.48.0\nziglang==0.17.1\n";
+
+pub(super) struct Tools {
+    bin: PathBuf,
+}
+
+impl Tools {
+    pub(super) fn prepare() -> Result<Self> {
+        let venv = Venv::prepare("dist-tools", PACKAGES, None)?;
+        Ok(Self { bin: venv.folder().join("bin") })
+    }
+
+    /// One of them. They find each other.
+    pub(super) fn command(&self, program: &str) -> Command {
+        let mut command = command(self.bin.join(program));
+        let path = std::env::var("PATH").unwrap_or_default();
+        command.env("PATH", format!("{}:{path}", self.bin.display()));
+        command
+    }
+
+    /// A compiler and linker for a target of Zig's, as a program that takes what `cc` does.
+    pub(super) fn compiler(&self, target: &str) -> Result<PathBuf> {
+        let program = self.bin.join(format!("cc-{target}"));
+        let bin = self.bin.display();
+        // While pip builds a wheel, that variable hides the packages that are installed.
+        let script = format!(
+            "#!/bin/sh\nunset PYTHONPATH\nPATH={bin}:$PATH exec maturin zig cc -- -target {target} \"$@\"\n"
+        );
+        fs::write(&program, script).with_context(|| program.display().to_string())?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+        Ok(program)
+    }
+}
