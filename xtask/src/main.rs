@@ -113,20 +113,24 @@ fn main() -> Result<()> {
 }
 
 fn test(rest: &[String]) -> Result<()> {
-    if has_nextest() {
+    let runner: &[&str] = if has_nextest() {
         // The runner's closing lines come last, so that whoever reads the end of the log sees the counts.
         cargo(&["test", "--workspace", "--doc"])?;
-        let mut arguments = vec!["nextest", "run", "--workspace", "--no-fail-fast"];
-        arguments.extend(process::ALL_COMMANDS);
-        arguments.extend(rest.iter().map(String::as_str));
-        cargo(&arguments)
+        &["nextest", "run"]
     } else {
-        let mut arguments = vec!["test", "--workspace", "--no-fail-fast"];
-        arguments.extend(process::ALL_COMMANDS);
-        arguments.extend(rest.iter().map(String::as_str));
-        cargo(&arguments)
+        &["test"]
+    };
+    let mut tests = process::command("cargo");
+    tests.args(runner).args(["--workspace", "--no-fail-fast"]).args(process::ALL_COMMANDS).args(rest);
+    if std::env::var_os(SEED).is_none() {
+        // A change is judged by what it changes: the same cases each time. `fuzz` looks for new ones.
+        tests.env(SEED, "1");
     }
+    process::run(&mut tests)
 }
+
+/// What random cases of property tests are made from.
+const SEED: &str = "PROPTEST_RNG_SEED";
 
 fn fuzz(cases: u32) -> Result<()> {
     // Properties, with every structure walked after every operation.

@@ -154,7 +154,7 @@ impl Layout {
     }
 }
 
-/// What is held at a moment; growable memory side by side is one.
+/// What is held at a moment; growable memory side by side is one. Spans end in the address space, and never overlap.
 fn stretches(run: &Run, at: Moment) -> Vec<Stretch> {
     let mut held: Vec<&Span> =
         run.spans.iter().filter(|span| span.begin <= at && at < span.end && span.size > 0).collect();
@@ -165,15 +165,15 @@ fn stretches(run: &Run, at: Moment) -> Vec<Stretch> {
             Some(last)
                 if last.growable
                     && span.growable
-                    && last.address.checked_add(last.size) == Some(span.address)
+                    && last.address + last.size == span.address
                     && (last.stream, last.pool) == (span.stream, span.pool) =>
             {
-                last.size = last.size.saturating_add(span.size);
+                last.size += span.size;
                 last.begin = last.begin.min(span.begin);
             }
             _ => all.push(Stretch {
                 address: span.address,
-                size: span.size.min(u64::MAX - span.address),
+                size: span.size,
                 stream: span.stream,
                 pool: span.pool,
                 growable: span.growable,

@@ -11,11 +11,13 @@ pub(super) struct ReservedRanges {
 }
 
 impl ReservedRanges {
-    /// A range is held from `span.begin` on. What a damaged history says is held twice is held once.
+    /// A range is held from `span.begin` on. What a damaged history says is held twice is held once, and what it says lies
+    /// behind the last address is not held.
     pub(super) fn take(&mut self, span: Span) {
-        if span.size > 0 {
-            self.give_back(span.address, span.size, span.begin);
-            self.now.insert(span.address, span);
+        let size = end_of(&span) - span.address;
+        if size > 0 {
+            self.give_back(span.address, size, span.begin);
+            self.now.insert(span.address, Span { size, ..span });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Damaged and contradictory files: whatever can be read is looked at without a panic, and what is said of it sums up.
 
-use crate::machine::{Machine, steps};
+use crate::machine::{Machine, Step, steps};
 use alloc_core::config::{PolicyName, Settings};
 use alloc_core::snapshot::{Action, Snapshot};
 use granule::replay::{ReplayOptions, replay};
@@ -162,6 +162,20 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         1 => wild().prop_map(|n| Event::Iteration { n }),
     ];
     vec(event, 0..80)
+}
+
+/// Two growable segments side by side, of which the second is said to go past the last address.
+#[test]
+fn memory_past_the_last_address_is_not_held() {
+    let steps = [Step::Map { page: 0, pages: 1 }, Step::Map { page: 2, pages: 1 }];
+    let mut snapshot = Machine::after(&steps).snapshot(2);
+    let [first, second] = &mut snapshot.segments[..] else { panic!("two segments") };
+    second.address = first.address + first.total_size;
+    second.total_size = u64::MAX;
+    let first = first.address;
+    look_at_snapshot(&snapshot, 0);
+    let run = Run::of_snapshot(&snapshot, 0);
+    assert_eq!(run.spans.iter().map(|span| span.size).sum::<u64>(), u64::MAX - first);
 }
 
 proptest! {
