@@ -16,6 +16,7 @@ mod hardened;
 mod history;
 mod holdings;
 mod ladder;
+mod leaving;
 mod lifetimes;
 mod pools;
 mod provider;

@@ -5,6 +5,7 @@
 //! stays cached.
 
 use super::Base;
+use super::leaving::Leaving;
 use super::pools::Flush;
 use super::provider::Provider;
 use super::space::Space;
@@ -17,7 +18,6 @@ use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Ask;
 use crate::memory::block::{BlockId, Tier};
 use crate::memory::region;
-use crate::memory::segment::Origin;
 use crate::policy::{self, Cached, Ground, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
@@ -310,50 +310,20 @@ impl Release {
         call: &Call<'_>,
         calls: &Calls<'_>,
     ) -> Result<()> {
-        let (segment, addr, bytes, region, granule, handles, pool, stream) = {
-            let state = arena.lock();
-            let block = &state.layout().blocks()[part];
-            let Origin::Growable { region, granule } = state.layout().segments()[block.segment].origin else {
-                return Ok(());
-            };
-            let mut device = self.base.holdings.lock();
-            let handles = device.regions_mut().begin(region, block.addr, block.size);
-            let (pool, stream) = (state.tenure().pool().clone(), state.tenure().stream());
-            (block.segment, block.addr, block.size, region, granule, handles, pool, stream)
-        };
-        let handles: Vec<_> = handles.into_iter().flatten().collect();
-        debug_assert_eq!(handles.len() as u64 * granule, bytes, "free memory is backed throughout");
-        let (at, owner) = (DevicePtr(addr), (pool.id, stream));
-        self.base.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
+        let Some(leaving) = Leaving::begin(&self.base, arena, part, calls) else { return Ok(()) };
+        let (at, granule, pool) = (leaving.at, leaving.granule, &leaving.pool);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
         let (count, leftovers, outcome) =
-            unsafe { region::vacate(vm, at, granule, &handles, &pool.source, calls) };
-        let vacated = count as u64 * granule;
-        self.base.tell_growable(SegmentChange::Attached, owner, at.add(vacated), bytes - vacated, calls);
-        let mut state = self.base.arenas.attend(arena, call);
-        {
-            let mut device = self.base.holdings.lock();
+            unsafe { region::vacate(vm, at, granule, &leaving.handles, &pool.source, calls) };
+        let empty = leaving.commit(count, call, calls, |device| {
             device.regions_mut().keep(leftovers);
-            device.regions_mut().commit_vacant(region, addr, vacated);
-            device.regions_mut().commit_backed(region, addr + vacated, &handles[count..]);
-            if vacated > 0 {
-                device.give_back(pool.id, tier, vacated);
+            if count > 0 {
+                device.give_back(pool.id, tier, count as u64 * granule);
             }
-        }
-        if vacated > 0 {
-            let context = state.layout().segments()[segment].context.clone();
-            state.ledger_mut().history_mut().record_about(
-                Action::SegmentUnmap,
-                addr,
-                vacated,
-                context.as_ref(),
-            );
-        }
-        let empty = state.heap_mut().commit_vacate(part, vacated);
-        drop(state);
+        });
         outcome?;
         match empty {
-            Some((segment, block)) => self.space.remove_region(arena, segment, block, region, vm),
+            Some((segment, block)) => self.space.remove_region(arena, segment, block, leaving.region, vm),
             None => Ok(()),
         }
     }

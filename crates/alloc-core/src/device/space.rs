@@ -2,6 +2,7 @@
 //! stream, and what the driver refused to undo.
 
 use super::Base;
+use super::leaving::Leaving;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Bed, Growth};
 use crate::backend::{Access, BackendError, ErrorKind, HandleType, VirtualMemory};
@@ -256,42 +257,17 @@ impl Space {
         call: &Call<'_>,
         calls: &Calls<'_>,
     ) -> (u64, Vec<PhysicalHandle>) {
-        let (segment, addr, bytes, region, granule, handles, stream) = {
-            let state = arena.lock();
-            let block = &state.layout().blocks()[part];
-            let Origin::Growable { region, granule } = state.layout().segments()[block.segment].origin else {
-                unreachable!("only granules of growable segments are taken out")
-            };
-            let handles = self.base.holdings.lock().regions_mut().begin(region, block.addr, block.size);
-            (block.segment, block.addr, block.size, region, granule, handles, state.tenure().stream())
+        let Some(leaving) = Leaving::begin(&self.base, arena, part, calls) else {
+            unreachable!("only granules of growable segments are taken out")
         };
-        let mut handles: Vec<_> = handles.into_iter().flatten().collect();
-        let at = DevicePtr(addr);
-        let owner = (PoolId::DEFAULT, stream);
-        self.base.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
+        let (at, granule, region) = (leaving.at, leaving.granule, leaving.region);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, and its stream was seen to be
         // idle after it was freed.
-        let (count, outcome) = unsafe { region::lift(vm, at, granule, handles.len()) };
-        let lifted = count as u64 * granule;
-        self.base.tell_growable(SegmentChange::Attached, owner, at.add(lifted), bytes - lifted, calls);
-        let mut state = self.base.arenas.attend(arena, call);
-        {
-            let mut device = self.base.holdings.lock();
-            device.regions_mut().commit_vacant(region, addr, lifted);
-            device.regions_mut().commit_backed(region, addr + lifted, &handles[count..]);
-            device.counters_mut().device_free += i64::from(lifted > 0);
-        }
-        if lifted > 0 {
-            let context = state.layout().segments()[segment].context.clone();
-            state.ledger_mut().history_mut().record_about(
-                Action::SegmentUnmap,
-                addr,
-                lifted,
-                context.as_ref(),
-            );
-        }
-        let empty = state.heap_mut().commit_vacate(part, lifted);
-        drop(state);
+        let (count, outcome) = unsafe { region::lift(vm, at, granule, leaving.handles.len()) };
+        let empty = leaving.commit(count, call, calls, |device| {
+            device.counters_mut().device_free += i64::from(count > 0);
+        });
+        let mut handles = leaving.handles;
         handles.truncate(count);
         if let Err(error) = outcome {
             self.base.site.backend().clear_error();

@@ -22,7 +22,7 @@ use crate::process::stream_identity::shown;
 use crate::sync::{Arc, Guard};
 use crate::types::{DevicePtr, PoolId, Stream};
 use crate::watch::counters::Count;
-use crate::watch::oom::{Blocker, Bound, OomReport, PoolCache, Remedy, TenantReport};
+use crate::watch::oom::{Blocker, Bound, OomReport, PoolCache, ProcessMemory, Remedy, TenantReport};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
@@ -126,65 +126,6 @@ fn tenant_report(tenant: &Tenant, refuses: bool) -> TenantReport {
     TenantReport { name: Arc::clone(tenant.name()), held: tenant.bytes(), marks: tenant.marks(), refuses }
 }
 
-/// What private pools have free.
-#[allow(clippy::too_many_arguments)] // each is one fact about the moment
-fn advise_on_pools(
-    remedies: &mut Remedies,
-    arenas: &[Guard<'_, ArenaState>],
-    private: &[Facts],
-    pools: &[PoolCache],
-    own: PoolId,
-    stream: Stream,
-    request: &Request,
-    room: &Room<'_>,
-) {
-    for facts in private.iter().filter(|facts| facts.in_use && facts.id != own) {
-        let arena = arenas.iter().find(|a| a.tenure().pool().id == facts.id && a.tenure().belongs_to(stream));
-        if let Some(arena) = arena.filter(|_| own == PoolId::DEFAULT && !facts.opted_in) {
-            let what =
-                format!("letting the default pool take what pool {} has free (set_use_on_oom)", facts.id);
-            remedies.add(
-                what,
-                arena.layout().free_sizes(request.tier).sum(),
-                arena.layout().largest_free(request.tier) >= request.size,
-            );
-        }
-        // What goes back to a pool's own source is not the device's again.
-        let releasable = pools.iter().find(|cache| cache.pool == facts.id && !facts.has_source);
-        let bytes = releasable.map_or(0, |cache| cache.releasable);
-        let what = format!(
-            "dropping pool {} (its MemoryPool, or release_pool), whose cached memory can go then,",
-            facts.id
-        );
-        remedies.add(what, bytes, room.after(&[(facts.id, bytes)]) >= room.wanted);
-    }
-}
-
-/// What the ladder may not do while the stream is captured.
-fn advise_after_capture(
-    remedies: &mut Remedies,
-    own: Option<&Guard<'_, ArenaState>>,
-    private: &[Facts],
-    pools: &[PoolCache],
-    request: &Request,
-    room: &Room<'_>,
-) {
-    if let Some(arena) = own {
-        let waiting = |b: &&Block| b.state == State::Pending && b.tier == request.tier;
-        let sizes = || arena.layout().blocks().iter().map(|(_, b)| b).filter(waiting).map(|b| b.size);
-        let largest = sizes().max().unwrap_or(0);
-        remedies.add("waiting for pending frees, after the capture,", sizes().sum(), largest >= request.size);
-    }
-    let goes = |cache: &&PoolCache| {
-        let facts = private.iter().find(|facts| facts.id == cache.pool);
-        facts.is_none_or(|facts| !facts.in_use && !facts.has_source)
-    };
-    let given: Vec<_> = pools.iter().filter(goes).map(|cache| (cache.pool, cache.releasable)).collect();
-    let bytes = given.iter().map(|(_, bytes)| bytes).sum();
-    let enough = room.after(&given) >= room.wanted;
-    remedies.add("emptying the cache (empty_cache) before the capture", bytes, enough);
-}
-
 /// Pools that hold free memory, the one with most first.
 fn caches(arenas: &[Guard<'_, ArenaState>]) -> Vec<PoolCache> {
     let mut by_pool: BTreeMap<PoolId, PoolCache> = BTreeMap::new();
@@ -254,87 +195,34 @@ impl Explainer {
         call: &Call<'_>,
         calls: &Calls<'_>,
     ) -> OomReport {
-        let (site, provider) = (&self.base.site, &self.provider);
+        let site = &self.base.site;
         let memory = site.backend().memory_info(site.device()).inspect_err(|_| site.backend().clear_error());
         let (device_free, device_total) = memory.map_or((0, site.total_memory()), |m| (m.free, m.total));
         let processes = self.base.observers.process_memory(calls);
-        let directory = self.base.arenas.directory();
-        let policy = directory.with_template(|template| template.policy.clone());
+        let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
         let private = self.base.pools.facts();
         self.base.arenas.with_all(|_, arenas| {
-            let own = arenas.iter().find(|a| a.tenure().serves(slot, stream));
-            let [allocated, active] =
-                [Count::AllocatedBytes, Count::ActiveBytes].map(|of| in_all(arenas, of));
-            let pool = own.map_or(PoolId::DEFAULT, |a| a.tenure().pool().id);
+            let own = arenas.iter().find(|a| a.tenure().serves(slot, stream)).map(|own| &**own);
+            let pool = own.map_or(PoolId::DEFAULT, |own| own.tenure().pool().id);
             let pools = caches(arenas);
             let state = self.base.holdings.lock();
-            let accounts = state.accounts();
-            let limits = accounts.limits(pool);
-            let missing = own.map(|own| provider.missing_for(own, request));
+            let limits = state.accounts().limits(pool);
+            let missing = own.map(|own| self.provider.missing_for(own, request));
             let wanted = self.wanted(own, missing, request, &state);
             let room = Room { device_free, limits: &limits, wanted };
-            let refused = |shortage| room.refusing().find(|limit| limit.shortage == shortage);
-            let reserve = self.reserve(&policy, stream, request, &state);
-            let mut remedies = Remedies::of_limits(&room);
-            self.advise_on_pieces(&mut remedies, arenas, (slot, stream), request, &room);
-            advise_on_pools(&mut remedies, arenas, &private, &pools, pool, stream, request, &room);
-            if call.capturing {
-                advise_after_capture(&mut remedies, own, &private, &pools, request, &room);
-            }
-            let asked_source = room.refusing().next().is_none() && reserve.too_small.is_none();
-            let refuses = |facts: &Facts| facts.id == pool && facts.source_refused;
-            let source_refused = asked_source && private.iter().any(refuses);
-            let (available, set_by) = match reserve.too_small {
-                Some(reserve) => (reserve, "the address space that a growable segment reserves"),
-                None if source_refused => (0, "the pool's own source of memory"),
-                None => room.bound(),
-            };
-            let in_one_piece = own.map_or(0, |own| provider.most_in_one_piece(own, request.tier));
-            let free = own.map_or(0, |own| own.layout().free_sizes(request.tier).sum());
-            let (in_pieces, tenant) = (u64::saturating_sub(free, in_one_piece), accounts.tenant_of(pool));
-            // Limits count as PyTorch does, the device in whole granules.
-            let missing = missing.filter(|_| set_by == THE_DEVICE).unwrap_or(wanted);
-            OomReport {
-                label: site.backend().label(),
-                backend: site.backend().name(),
-                device: site.device(),
-                stream: shown(stream),
-                pool,
-                requested: request.requested,
-                block_size: request.size,
-                tried: request.segment_bytes,
-                device_total,
-                device_free,
-                allowed: accounts.ceilings().allowed(),
-                allocated,
-                reserved: accounts.reserved(),
-                private_free: pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
-                pending: active - allocated,
-                processes,
-                asleep: state.regions().asleep_bytes(),
-                pool_limit: refused(Shortage::Pool).map(|limit| limit.bytes),
-                tenant: tenant.map(|(_, tenant)| tenant_report(tenant, refused(Shortage::Tenant).is_some())),
-                kept_for_others: refused(Shortage::Guarantees)
-                    .map(|_| accounts.guarantees().kept_from(tenant)),
-                source_refused,
-                bound: Bound { in_one_piece, in_pieces, missing, available, set_by: set_by.to_owned() },
-                largest_fit: own.map_or(0, |a| a.layout().largest_free(request.tier)),
-                largest_anywhere: largest_in_all(arenas, request.tier),
-                blockers: own.map_or_else(Vec::new, |a| blockers(a.layout(), request.tier)),
-                pools,
-                remedies: remedies.in_order(),
-                policy: directory.traits().name,
-                growable: policy.grows(),
-                reserve_too_small: reserve.too_small,
-                reserve_class: reserve.class,
-            }
+            let (base, policy, private, pools, state) =
+                (&self.base, &policy, &private[..], &pools[..], &*state);
+            let case =
+                Case { base, policy, request, slot, stream, arenas, own, pool, pools, private, state, room };
+            let in_one_piece = own.map_or(0, |own| self.provider.most_in_one_piece(own, request.tier));
+            case.report(call.capturing, device_total, in_one_piece, missing, processes)
         })
     }
 
     /// Bytes that the request would take of what is limited.
     fn wanted(
         &self,
-        own: Option<&Guard<'_, ArenaState>>,
+        own: Option<&ArenaState>,
         missing: Option<u64>,
         request: &Request,
         state: &DeviceState,
@@ -346,48 +234,193 @@ impl Explainer {
         let wanted = if self.base.supply.counts_what_is_missing() { missing } else { grown };
         wanted.unwrap_or(request.segment_bytes)
     }
+}
 
-    /// What a growable segment of the stream reserves.
-    fn reserve(&self, policy: &Chosen, stream: Stream, request: &Request, state: &DeviceState) -> Reserve {
-        let total = self.base.site.total_memory();
-        let of_class = state.class_reserve(stream, total);
-        let reserve = of_class.unwrap_or_else(|| policy.reserve(total, u64::MAX));
-        let reserve = self.base.supply.reservation(reserve, request.segment_bytes).0;
-        let matters = policy.grows() && request.segment_bytes <= total;
-        Reserve {
-            class: of_class.and_then(|_| state.reserve_class(stream).cloned()),
-            too_small: Some(reserve).filter(|reserve| matters && *reserve < request.segment_bytes),
+/// A refusal, and what is known at its moment, with all arenas and the device's accounts locked.
+struct Case<'a> {
+    base: &'a Base,
+    policy: &'a Chosen,
+    request: &'a Request,
+    /// The pool that was asked, and the stream.
+    slot: PoolSlot,
+    stream: Stream,
+    arenas: &'a [Guard<'a, ArenaState>],
+    /// The arena that was asked, where it exists, and its pool.
+    own: Option<&'a ArenaState>,
+    pool: PoolId,
+    /// Free memory by pool, and the private pools.
+    pools: &'a [PoolCache],
+    private: &'a [Facts],
+    state: &'a DeviceState,
+    room: Room<'a>,
+}
+
+impl Case<'_> {
+    /// The report. `missing` is what would have had to be taken from the device, where that is known.
+    fn report(
+        &self,
+        capturing: bool,
+        device_total: u64,
+        in_one_piece: u64,
+        missing: Option<u64>,
+        processes: Vec<ProcessMemory>,
+    ) -> OomReport {
+        let (site, accounts, request) = (&self.base.site, self.state.accounts(), self.request);
+        let [allocated, active] =
+            [Count::AllocatedBytes, Count::ActiveBytes].map(|of| in_all(self.arenas, of));
+        let refused = |shortage| self.room.refusing().find(|limit| limit.shortage == shortage);
+        let tenant = accounts.tenant_of(self.pool);
+        let reserve = self.reserve();
+        let source_refused = reserve.too_small.is_none() && self.source_refused();
+        OomReport {
+            label: site.backend().label(),
+            backend: site.backend().name(),
+            device: site.device(),
+            stream: shown(self.stream),
+            pool: self.pool,
+            requested: request.requested,
+            block_size: request.size,
+            tried: request.segment_bytes,
+            device_total,
+            device_free: self.room.device_free,
+            allowed: accounts.ceilings().allowed(),
+            allocated,
+            reserved: accounts.reserved(),
+            private_free: self.pools.iter().filter(|p| p.pool != PoolId::DEFAULT).map(|p| p.free).sum(),
+            pending: active - allocated,
+            processes,
+            asleep: self.state.regions().asleep_bytes(),
+            pool_limit: refused(Shortage::Pool).map(|limit| limit.bytes),
+            tenant: tenant.map(|(_, tenant)| tenant_report(tenant, refused(Shortage::Tenant).is_some())),
+            kept_for_others: refused(Shortage::Guarantees).map(|_| accounts.guarantees().kept_from(tenant)),
+            source_refused,
+            bound: self.bound(&reserve, source_refused, in_one_piece, missing),
+            largest_fit: self.own.map_or(0, |own| own.layout().largest_free(request.tier)),
+            largest_anywhere: largest_in_all(self.arenas, request.tier),
+            blockers: self.own.map_or_else(Vec::new, |own| blockers(own.layout(), request.tier)),
+            pools: self.pools.to_vec(),
+            remedies: self.remedies(capturing),
+            policy: self.base.arenas.directory().traits().name,
+            growable: self.policy.grows(),
+            reserve_too_small: reserve.too_small,
+            reserve_class: reserve.class,
         }
     }
 
-    /// Free memory that is there, in the wrong place.
-    fn advise_on_pieces(
+    /// Whether no limit refused, but the pool's own source.
+    fn source_refused(&self) -> bool {
+        let refuses = |facts: &Facts| facts.id == self.pool && facts.source_refused;
+        self.room.refusing().next().is_none() && self.private.iter().any(refuses)
+    }
+
+    /// What a growable segment of the stream reserves.
+    fn reserve(&self) -> Reserve {
+        let (total, bytes) = (self.base.site.total_memory(), self.request.segment_bytes);
+        let of_class = self.state.class_reserve(self.stream, total);
+        let reserve = of_class.unwrap_or_else(|| self.policy.reserve(total, u64::MAX));
+        let reserve = self.base.supply.reservation(reserve, bytes).0;
+        let matters = self.policy.grows() && bytes <= total;
+        Reserve {
+            class: of_class.and_then(|_| self.state.reserve_class(self.stream).cloned()),
+            too_small: Some(reserve).filter(|reserve| matters && *reserve < bytes),
+        }
+    }
+
+    /// What the request failed on.
+    fn bound(
         &self,
-        remedies: &mut Remedies,
-        arenas: &[Guard<'_, ArenaState>],
-        (slot, stream): (PoolSlot, Stream),
-        request: &Request,
-        room: &Room<'_>,
-    ) {
-        let others = || arenas.iter().filter(|a| a.tenure().slot() == slot && !a.tenure().belongs_to(stream));
+        reserve: &Reserve,
+        source_refused: bool,
+        in_one_piece: u64,
+        missing: Option<u64>,
+    ) -> Bound {
+        let (available, set_by) = match reserve.too_small {
+            Some(reserve) => (reserve, "the address space that a growable segment reserves"),
+            None if source_refused => (0, "the pool's own source of memory"),
+            None => self.room.bound(),
+        };
+        // Limits count as PyTorch does, the device in whole granules.
+        let missing = missing.filter(|_| set_by == THE_DEVICE).unwrap_or(self.room.wanted);
+        let free = self.own.map_or(0, |own| own.layout().free_sizes(self.request.tier).sum());
+        let in_pieces = u64::saturating_sub(free, in_one_piece);
+        Bound { in_one_piece, in_pieces, missing, available, set_by: set_by.to_owned() }
+    }
+
+    /// What would help, what is enough first.
+    fn remedies(&self, capturing: bool) -> Vec<Remedy> {
+        let mut remedies = Remedies::of_limits(&self.room);
+        self.advise_on_pieces(&mut remedies);
+        self.advise_on_pools(&mut remedies);
+        if capturing {
+            self.advise_after_capture(&mut remedies);
+        }
+        remedies.in_order()
+    }
+
+    /// Free memory that is there, in the wrong place.
+    fn advise_on_pieces(&self, remedies: &mut Remedies) {
+        let Request { tier, size, .. } = *self.request;
+        let is_other = |a: &&Guard<'_, ArenaState>| {
+            a.tenure().slot() == self.slot && !a.tenure().belongs_to(self.stream)
+        };
+        let others = || self.arenas.iter().filter(is_other);
         remedies.add(
             "using what other streams have cached, on their streams",
-            others().flat_map(|a| a.layout().free_sizes(request.tier)).sum(),
-            others().any(|a| a.layout().largest_free(request.tier) >= request.size),
+            others().flat_map(|a| a.layout().free_sizes(tier)).sum(),
+            others().any(|a| a.layout().largest_free(tier) >= size),
         );
-        let Some(own) = arenas.iter().find(|a| a.tenure().serves(slot, stream)) else { return };
-        let pieces: u64 = own.layout().free_sizes(request.tier).sum();
-        if !own.tenure().policy().grows()
-            && self.base.site.has_virtual_memory()
-            && !own.tenure().pool().fixed
-            && pieces > 0
-        {
-            let joined = pieces + room.after(&[]);
-            remedies.add(
-                "expandable_segments:True, which joins free pieces with what the device has free,",
-                joined,
-                joined >= request.size,
-            );
+        let Some(own) = self.own else { return };
+        let pieces: u64 = own.layout().free_sizes(tier).sum();
+        let could_grow = self.base.site.has_virtual_memory() && !own.tenure().pool().fixed;
+        if !own.tenure().policy().grows() && could_grow && pieces > 0 {
+            let joined = pieces + self.room.after(&[]);
+            let what = "expandable_segments:True, which joins free pieces with what the device has free,";
+            remedies.add(what, joined, joined >= size);
         }
+    }
+
+    /// What private pools have free.
+    fn advise_on_pools(&self, remedies: &mut Remedies) {
+        let Request { tier, size, .. } = *self.request;
+        for facts in self.private.iter().filter(|facts| facts.in_use && facts.id != self.pool) {
+            let serves = |a: &&Guard<'_, ArenaState>| {
+                a.tenure().pool().id == facts.id && a.tenure().belongs_to(self.stream)
+            };
+            let arena = self.arenas.iter().find(serves);
+            if let Some(arena) = arena.filter(|_| self.pool == PoolId::DEFAULT && !facts.opted_in) {
+                let what =
+                    format!("letting the default pool take what pool {} has free (set_use_on_oom)", facts.id);
+                let layout = arena.layout();
+                remedies.add(what, layout.free_sizes(tier).sum(), layout.largest_free(tier) >= size);
+            }
+            // What goes back to a pool's own source is not the device's again.
+            let releasable = self.pools.iter().find(|cache| cache.pool == facts.id && !facts.has_source);
+            let bytes = releasable.map_or(0, |cache| cache.releasable);
+            let what = format!(
+                "dropping pool {} (its MemoryPool, or release_pool), whose cached memory can go then,",
+                facts.id
+            );
+            remedies.add(what, bytes, self.room.after(&[(facts.id, bytes)]) >= self.room.wanted);
+        }
+    }
+
+    /// What the ladder may not do while the stream is captured.
+    fn advise_after_capture(&self, remedies: &mut Remedies) {
+        let Request { tier, size, .. } = *self.request;
+        if let Some(own) = self.own {
+            let waiting = |b: &&Block| b.state == State::Pending && b.tier == tier;
+            let sizes = || own.layout().blocks().iter().map(|(_, b)| b).filter(waiting).map(|b| b.size);
+            let largest = sizes().max().unwrap_or(0);
+            remedies.add("waiting for pending frees, after the capture,", sizes().sum(), largest >= size);
+        }
+        let goes = |cache: &&PoolCache| {
+            let facts = self.private.iter().find(|facts| facts.id == cache.pool);
+            facts.is_none_or(|facts| !facts.in_use && !facts.has_source)
+        };
+        let given: Vec<_> =
+            self.pools.iter().filter(goes).map(|cache| (cache.pool, cache.releasable)).collect();
+        let bytes = given.iter().map(|(_, bytes)| bytes).sum();
+        let enough = self.room.after(&given) >= self.room.wanted;
+        remedies.add("emptying the cache (empty_cache) before the capture", bytes, enough);
     }
 }

@@ -1,0 +1,98 @@
+//! Whole granules of a growable segment that lose their memory: what is told and written down before and after.
+
+use super::Base;
+use super::holdings::DeviceState;
+use crate::arena::ArenaPool;
+use crate::arena::directory::Arena;
+use crate::lifetimes::call::Call;
+use crate::memory::block::{BlockId, SegmentId};
+use crate::memory::region::RegionId;
+use crate::memory::segment::Origin;
+use crate::process::foreign::Calls;
+use crate::types::{DevicePtr, PhysicalHandle, Stream};
+use crate::watch::observers::SegmentChange;
+use crate::watch::snapshot::Action;
+
+/// A busy block of whole granules on its way out.
+pub(super) struct Leaving<'a> {
+    base: &'a Base,
+    arena: &'a Arena,
+    part: BlockId,
+    segment: SegmentId,
+    bytes: u64,
+    stream: Stream,
+    pub(super) region: RegionId,
+    /// Bytes of a granule.
+    pub(super) granule: u64,
+    /// First address.
+    pub(super) at: DevicePtr,
+    /// The granules' memory, in order.
+    pub(super) handles: Vec<PhysicalHandle>,
+    pub(super) pool: ArenaPool,
+}
+
+impl<'a> Leaving<'a> {
+    /// Sets the granules to `Pending`, which only this thread ends, and tells observers. `None` where the segment does not grow.
+    pub(super) fn begin(base: &'a Base, arena: &'a Arena, part: BlockId, calls: &Calls<'_>) -> Option<Self> {
+        let leaving = {
+            let state = arena.lock();
+            let block = &state.layout().blocks()[part];
+            let Origin::Growable { region, granule } = state.layout().segments()[block.segment].origin else {
+                return None;
+            };
+            let handles = base.holdings.lock().regions_mut().begin(region, block.addr, block.size);
+            Self {
+                base,
+                arena,
+                part,
+                segment: block.segment,
+                bytes: block.size,
+                stream: state.tenure().stream(),
+                region,
+                granule,
+                at: DevicePtr(block.addr),
+                handles: handles.into_iter().flatten().collect(),
+                pool: state.tenure().pool().clone(),
+            }
+        };
+        debug_assert_eq!(
+            leaving.handles.len() as u64 * leaving.granule,
+            leaving.bytes,
+            "what is free is backed"
+        );
+        leaving.tell(SegmentChange::Detaching, 0, calls);
+        Some(leaving)
+    }
+
+    /// The first `count` granules have lost their memory, of which `settle` says in the device's accounts what became. Returns
+    /// the segment, with its one block, if nothing of it has memory any more.
+    pub(super) fn commit(
+        &self,
+        count: usize,
+        call: &Call<'_>,
+        calls: &Calls<'_>,
+        settle: impl FnOnce(&mut DeviceState),
+    ) -> Option<(SegmentId, BlockId)> {
+        let (addr, left) = (self.at.0, count as u64 * self.granule);
+        self.tell(SegmentChange::Attached, left, calls);
+        let mut state = self.base.arenas.attend(self.arena, call);
+        {
+            let mut device = self.base.holdings.lock();
+            device.regions_mut().commit_vacant(self.region, addr, left);
+            device.regions_mut().commit_backed(self.region, addr + left, &self.handles[count..]);
+            settle(&mut device);
+        }
+        if left > 0 {
+            let context = state.layout().segments()[self.segment].context.clone();
+            let history = state.ledger_mut().history_mut();
+            history.record_about(Action::SegmentUnmap, addr, left, context.as_ref());
+        }
+        state.heap_mut().commit_vacate(self.part, left)
+    }
+
+    /// Tells observers what happens to all but the first bytes.
+    fn tell(&self, change: SegmentChange, first: u64, calls: &Calls<'_>) {
+        let owner = (self.pool.id, self.stream);
+        self.base.tell_growable(change, owner, self.at.add(first), self.bytes - first, calls);
+    }
+}
