@@ -105,8 +105,9 @@ pub trait VirtualMemory: Debug + Send + Sync {
     /// One handle may be mapped at several addresses at once (CUDA calls that virtual aliasing). Each mapping shows the
     /// same bytes and has its own access, and unmapping one leaves the others. Bytes written at one address are seen at
     /// all others by later work. Work is later if it comes later in the stream's order, or is ordered after the write
-    /// by an event or a wait. A driver may refuse a second mapping, and nothing has changed then: allocators do
-    /// without.
+    /// by an event or a wait.
+    ///
+    /// A driver may refuse a second mapping, and nothing has changed then: allocators do without.
     ///
     /// # Safety
     /// `[at, at + bytes)` lies in one live reservation; `bytes` is the handle's size; rule 1.
