@@ -19,7 +19,7 @@ impl<'b> DeviceGuard<'b> {
     /// Makes `device` current.
     ///
     /// # Errors
-    /// What [`Backend::exchange_device`] says; the current device is unchanged then.
+    /// The error of [`Backend::exchange_device`]; the current device is unchanged then.
     pub fn new(backend: &'b dyn Backend, device: DeviceIndex) -> Result<Self> {
         let previous = backend.exchange_device(device)?;
         Ok(Self { backend, previous, device, _thread: std::marker::PhantomData })

@@ -59,8 +59,8 @@ impl LabelOwner {
     /// may take it several times; it is free again when all these claims are dropped. Does not wait for a device.
     ///
     /// # Errors
-    /// [`LabelTaken`] where another implementation has it, also one that another copy of this crate knows. Of two that
-    /// ask two copies in the same moment, both may get the error.
+    /// [`LabelTaken`] where another implementation has the label, also one that another copy of this crate knows. Where
+    /// two implementations ask two copies in the same moment, both may get the error.
     pub fn claim(kind: DeviceKind, implementation: &'static str) -> Result<Self, LabelTaken> {
         let refused = |owner: &str| LabelTaken { kind, owner: owner.to_owned(), wanted: implementation };
         let mut taken = taken();

@@ -1,9 +1,9 @@
 //! The device contract: what an accelerator must offer, on one page.
 //!
-//! A vendor implements [`Backend`] and stops there, or adds any of the optional families
-//! ([`VirtualMemory`], [`PhysicalSharing`], [`PinnedHost`], [`Ipc`], [`Peers`], [`Capture`], [`DriverPools`], [`HostRegistration`],
-//! [`ManagedMemory`], [`StreamMemory`], [`Multicast`], [`HostAccess`]). The engine asks what is there; it never guesses, and a backend
-//! does not check again what the engine has checked.
+//! A vendor implements [`Backend`] and stops there, or adds any of the optional families ([`VirtualMemory`],
+//! [`PhysicalSharing`], [`PinnedHost`], [`Ipc`], [`Peers`], [`Capture`], [`DriverPools`], [`HostRegistration`],
+//! [`ManagedMemory`], [`StreamMemory`], [`Multicast`], [`HostAccess`]). The engine asks which families are there; it
+//! never guesses. A backend does not repeat the checks of the engine.
 //!
 //! # Rules for every call
 //!
@@ -11,10 +11,10 @@
 //!
 //! 1. **Handles** (streams, events, physical handles) given to a call were made by this backend and not
 //!    destroyed. A backend compares [`Backend::id`] with the handle's and answers `InvalidValue`.
-//! 2. **Addresses** given to an `unsafe fn` lie in memory that this backend handed out and that is still
-//!    allocated (or mapped, with access) for the whole length of the operation, queued work included.
-//! 3. **Frees** (`free`, `unmap`, `release_address`, ...) name exactly what was handed out, once, and no
-//!    queued work still uses it.
+//! 2. **Addresses** given to an `unsafe fn` lie in memory that this backend handed out. The memory stays allocated (or
+//!    mapped, with access) for the whole length of the operation, queued work included.
+//! 3. **Frees** (`free`, `unmap`, `release_address`, ...) name exactly the memory or addresses that were handed out,
+//!    once. No queued work still uses them.
 //! 4. **Sizes** are bytes, positive; size 0 is `InvalidValue`.
 //! 5. **The current device** is per thread. Any call leaves it as it found it, also on error.
 //! 6. **Errors are complete**: a failed call has changed nothing, and leaves no sticky error behind
@@ -27,8 +27,9 @@
 //!
 //! Safe code above relies on these for memory safety:
 //!
-//! * I1: memory handed out is disjoint from all other memory handed out and still held, is at least as
-//!   large as asked, is aligned to 512 bytes, and has addresses of [`ADDRESS_BITS`] (57) bits. So have reserved addresses.
+//! * I1: memory handed out is disjoint from all other memory that was handed out and is still held. It is at least as
+//!   large as asked, is aligned to 512 bytes, and has addresses of [`ADDRESS_BITS`] (57) bits. Reserved addresses have
+//!   no more bits.
 //! * I2: an event is ready only when all work queued on the stream before its record has finished.
 //! * I3: `synchronize_*` return only when that work has finished.
 //! * I4: physical memory stays alive while it is mapped, also after its handle was released.

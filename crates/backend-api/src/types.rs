@@ -1,7 +1,7 @@
 //! Plain values that every layer shares: device indices, addresses, handles.
 //!
-//! Handles are 64-bit driver values together with the backend (and device) that made them, so that a
-//! stream of one backend handed to another is refused instead of dereferenced.
+//! A handle is a 64-bit driver value together with the backend (and device) that made it. So a stream of one backend
+//! that is handed to another is refused instead of dereferenced.
 
 use std::fmt;
 
@@ -63,7 +63,7 @@ impl BackendId {
         Self(u16::try_from(id).expect("more than 65535 backends were made in this process"))
     }
 
-    /// Whether a process made the backend which this one is a fork of: its driver cannot be used here.
+    /// Whether the backend was made by a process of which this one is a fork. Its driver cannot be used here.
     #[must_use]
     pub fn is_inherited(self) -> bool {
         crate::fork::is_inherited(u64::from(self.0))

@@ -99,12 +99,15 @@ pub trait VirtualMemory: Debug + Send + Sync {
     /// Rule 1, and the handle is not used again.
     unsafe fn release_physical(&self, handle: PhysicalHandle) -> Result<()>;
 
-    /// Maps a whole handle (`offset` 0) at an address inside a reservation where nothing is mapped; no one
-    /// may touch it before [`set_access`](Self::set_access). One handle may be mapped at several addresses at
-    /// once (CUDA calls that virtual aliasing): each shows the same bytes, each has its own access, and
-    /// unmapping one leaves the others. Work that comes later in a stream's order, or is ordered after it by an
-    /// event or a wait, sees at any of them what was written at another. A driver may refuse a second mapping,
-    /// and nothing has changed then: allocators do without. CUDA `cuMemMap`, HIP `hipMemMap`.
+    /// Maps a whole handle (`offset` 0) at an address inside a reservation where nothing is mapped. No one may touch
+    /// the mapping before [`set_access`](Self::set_access). CUDA `cuMemMap`, HIP `hipMemMap`.
+    ///
+    /// One handle may be mapped at several addresses at once (CUDA calls that virtual aliasing). Each mapping shows the
+    /// same bytes and has its own access, and unmapping one leaves the others. Bytes written at one address are seen at
+    /// all others by later work. Work is later if it comes later in the stream's order, or is ordered after the write
+    /// by an event or a wait.
+    ///
+    /// A driver may refuse a second mapping, and nothing has changed then: allocators do without.
     ///
     /// # Safety
     /// `[at, at + bytes)` lies in one live reservation; `bytes` is the handle's size; rule 1.

@@ -1,8 +1,12 @@
 //! Which backends this build has, what they find, and which one is used.
 //!
-//! The order of [`choose`]: the explicit name, else the variable `GRANULE_BACKEND`, else the first of `cuda`,
-//! `hip` and (where `hip` is not compiled in) `hip-as-cuda` that has a device. The simulated accelerator is
-//! taken only if it is named, or if nothing else is compiled in.
+//! [`choose`] takes the first of these:
+//!
+//! 1. the backend that the caller names;
+//! 2. the backend that the variable `GRANULE_BACKEND` names;
+//! 3. the first of `cuda`, `hip` and (where `hip` is not compiled in) `hip-as-cuda` that has a device.
+//!
+//! The simulated accelerator is taken only if it is named, or if nothing else is compiled in.
 
 mod survey;
 
@@ -81,8 +85,8 @@ impl Name {
     /// Starts the backend. May block while a driver starts.
     ///
     /// # Errors
-    /// [`ErrorKind::NotSupported`] where this build does not have it, else what the backend says: a driver that
-    /// is missing or too old, no device.
+    /// [`ErrorKind::NotSupported`] where this build does not have it, else the backend's error: a driver that is
+    /// missing or too old, no device.
     pub fn open(self) -> alloc_core::backend::Result<Arc<dyn Backend>> {
         match self {
             #[cfg(feature = "cuda")]
@@ -114,7 +118,7 @@ impl Name {
     /// device, so the process may still fork.
     ///
     /// # Errors
-    /// As [`open`](Self::open), but for what only a started driver knows.
+    /// As [`open`](Self::open), without the errors that only a started driver knows.
     pub fn check(self) -> alloc_core::backend::Result<()> {
         match self {
             #[cfg(feature = "cuda")]

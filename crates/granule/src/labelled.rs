@@ -24,7 +24,7 @@ pub trait Label: Copy + Debug + Send + Sync + 'static {
     /// The backend of this process. Started at the first call, which may block.
     ///
     /// # Errors
-    /// What [`Name::open`](crate::backends::Name::open) says; a later call tries again.
+    /// The error of [`Name::open`](crate::backends::Name::open); a later call tries again.
     fn backend() -> Result<Arc<dyn Backend>>;
 }
 

@@ -38,7 +38,8 @@
 //!
 //! `cargo run -p granule --example hello` is a first program; the [allocator's page](CachingAllocator) has every call.
 //!
-//! Features choose the backends and what figures are exported to; any combination builds on any machine, and drivers are loaded at run time:
+//! Features choose the backends and the tools that figures are exported to. Any combination builds on any machine, and
+//! drivers are loaded at run time:
 //!
 //! | feature | gives |
 //! |---|---|

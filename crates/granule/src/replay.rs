@@ -1,7 +1,7 @@
 //! Replaying a recorded workload: on a simulated accelerator ([`replay`]), or on any backend ([`replay_on`]).
 //!
-//! The allocator sees what the recorded program told it, and nothing else: requests, frees, stream uses
-//! and cache flushes. Iteration marks only say when figures are read.
+//! The allocator sees the recorded program's calls and nothing else: requests, frees, stream uses and cache flushes.
+//! Iteration marks only say when figures are read.
 
 mod capacity;
 mod follow;
@@ -46,29 +46,32 @@ pub struct ReplayOptions {
     /// The allocator's settings.
     pub settings: Settings,
     /// The device's memory in bytes. `None` is all of a real device, and 80 GiB of a simulated one. A real device is
-    /// limited as by PyTorch's memory fraction, which checks requests: growable segments, mapped in steps of up to
-    /// 20 MiB, can exceed it by less than a step.
+    /// limited as by PyTorch's memory fraction, which checks requests. Growable segments are mapped in steps of up to
+    /// 20 MiB, so they can exceed the limit by less than a step.
     pub capacity: Option<u64>,
     /// How many events a stream's work is behind: 0 completes everything at once. Simulated devices only.
     ///
-    /// The work is there then: every block is used on its stream when it is allocated and until it is freed, and on
-    /// other streams from where they are recorded. The device traps what would disturb it.
+    /// With a lag above 0 the work is simulated, too. Every block is used on its stream when it is allocated and until
+    /// it is freed. On another stream it is used from the event that records that stream on. The device traps whatever
+    /// would disturb the work.
     pub lag: u64,
     /// What driver calls cost. Simulated devices only.
     pub costs: CostModel,
     /// The device maps no memory: every segment is one `malloc`. Simulated devices only.
     pub no_virtual_memory: bool,
-    /// Nobody looks whether live blocks can be used, where that is not seen anyway: for replays of which many are made, since
-    /// looking takes more than a quarter of their time. Without lag [`SimulatedFigures::traps`] then says nothing. Simulated devices only.
+    /// Nobody looks whether live blocks can be used, where that is not seen anyway. Looking takes more than a quarter
+    /// of a replay's time, so leave it out where you make many replays. Without lag [`SimulatedFigures::traps`] then
+    /// says nothing. Simulated devices only.
     pub unwatched: bool,
     /// End at the first refused request instead of skipping it.
     pub stop_on_oom: bool,
     /// History records kept for a snapshot; 0 keeps none.
     pub history: usize,
-    /// A plan to follow: where a request finds the place that it names free, it is served there.
+    /// A plan to follow. A request is served at its place in the plan, if that place is free.
     ///
-    /// The plan is laid over free memory that the allocator has, of the stream for which most is planned, so that it takes none
-    /// itself; only that of a whole run takes what it needs at its beginning.
+    /// The plan is laid over free memory that the allocator has. That is memory of the stream for which most is
+    /// planned. So the plan takes no memory itself. Only a plan of a whole run takes the memory it needs, at its
+    /// beginning.
     pub plan: Option<Arc<Plan>>,
 }
 
@@ -80,7 +83,7 @@ impl ReplayOptions {
     }
 }
 
-/// A replay that could not be done, as opposed to one in which requests were refused.
+/// A replay that could not be done. A replay in which requests were refused is no such error.
 #[derive(thiserror::Error)]
 pub enum ReplayError {
     /// The device could not be set up.
@@ -188,8 +191,8 @@ pub struct ReplayResult {
 pub struct Replay {
     /// The figures.
     pub result: ReplayResult,
-    /// All statistics at the end. With a plan, peaks of requested, allocated and active bytes leave out what laying it out
-    /// took for a moment.
+    /// All statistics at the end. With a plan, peaks of requested, allocated and active bytes leave out the memory that
+    /// laying it out took for a moment.
     pub stats: DeviceStats,
     /// The first refused request.
     pub first_refusal: Option<Refusal>,

@@ -51,28 +51,30 @@ pub struct BaseAllocation {
 
 /// A stream-ordered caching allocator for every device of a backend.
 ///
-/// Memory is handed out in the order of a stream's work: it may be used on that stream at once, and when it
-/// is freed, the stream's later requests may get it at once, too. A program that uses memory on another stream
-/// says so with [`record_stream`](Self::record_stream).
+/// Memory is handed out in the order of a stream's work. It may be used on that stream at once. When it is freed, the
+/// stream's later requests may get it at once, too. A program that uses memory on another stream says so with
+/// [`record_stream`](Self::record_stream).
 ///
 /// Every method may be called from any thread.
 ///
 /// # Default streams
-/// On CUDA and HIP the handles 0 and 1 name one stream, and 2 (`cudaStreamPerThread`) names another one in each
-/// thread: the calling thread's. Work that a thread's own stream was given can be waited for on its thread only; memory
-/// it uses that another thread frees stays pending until a wait for the whole device covers it. Before a
-/// thread ends it can pass its memory on with [`retire_stream`](Self::retire_stream).
+/// On CUDA and HIP the handles 0 and 1 name one stream. The handle 2 (`cudaStreamPerThread`) names another stream in
+/// each thread: the calling thread's own. Work of a thread's own stream can be waited for on that thread only. If
+/// another thread frees memory that such work uses, the memory stays pending until a wait for the whole device covers
+/// it. Before a thread ends it can pass the memory of its stream on with [`retire_stream`](Self::retire_stream).
 ///
 /// # The edges of a process
-/// * **Fork.** In the child, an allocator and a backend of the parent's cannot be used: calls, also frees, answer
-///   [`AllocError::Forked`] without touching a lock or the driver; those that cannot fail answer nothing and
-///   do nothing; dropping the allocator does nothing. A new allocator over a backend from before the fork is
-///   refused in the same way. Over a backend that was made in the child, it is the driver's decision: CUDA and HIP refuse
-///   children of a process that used them. The parent is not affected.
-/// * **Exit and unload.** From the moment at which the process exits, the driver says that it is unloading, or
-///   [`abandon`](Self::abandon) is called, the driver is not called any more. What gives something back (a free,
-///   the end of a stream, a scope, a pool, a capture; emptying the cache; dropping the allocator) does nothing and says
-///   that all is well, what asks for something answers [`AllocError::DriverGone`], and what only looks still works.
+/// * **Fork.** In the child, an allocator and a backend of the parent's cannot be used. Calls, also frees, answer
+///   [`AllocError::Forked`] without touching a lock or the driver. Calls that cannot fail answer nothing and do
+///   nothing. Dropping the allocator does nothing. The parent is not affected.
+///
+///   A new allocator over a backend from before the fork is refused in the same way. Over a backend that was made in
+///   the child, the driver decides: CUDA and HIP refuse children of a process that used them.
+/// * **Exit and unload.** The driver is not called any more once the process exits, the driver says that it is
+///   unloading, or [`abandon`](Self::abandon) is called. A call that gives something back does nothing and says that
+///   all is well. Such calls are a free, the end of a stream, a scope, a pool or a capture, emptying the cache, and
+///   dropping the allocator. A call that asks for something answers [`AllocError::DriverGone`]. A call that only looks
+///   still works.
 #[derive(Debug)]
 pub struct CachingAllocator {
     backend: Arc<dyn Backend>,
@@ -162,7 +164,7 @@ impl CachingAllocator {
     /// they say so.
     ///
     /// # Errors
-    /// What the backend says to questions about its devices; [`AllocError::Settings`] for settings it cannot honour.
+    /// The backend's error to a question about its devices; [`AllocError::Settings`] for settings it cannot honour.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Result<Self> {
         let maker = built_in(&settings).map_err(AllocError::Settings)?;
         made(backend, settings, maker)
@@ -188,7 +190,7 @@ impl CachingAllocator {
     }
 
     /// [`new`](Self::new) with the settings that the environment asks for: `PYTORCH_CUDA_ALLOC_CONF` and its like, then
-    /// `GRANULE_CONF`. What is dubious in them is logged as a warning.
+    /// `GRANULE_CONF`. A dubious setting is logged as a warning.
     ///
     /// # Errors
     /// [`AllocError::Settings`] for a text with an error, else those of [`new`](Self::new).
@@ -240,9 +242,9 @@ impl CachingAllocator {
         Ok(stream_identity::resolve(stream, self.backend.kind()))
     }
 
-    /// Memory of `bytes` for work of `stream`, aligned to 512 bytes. 0 bytes give the null address. Blocks
-    /// only when the cache has no fit: then the driver is asked, and before an out-of-memory error every
-    /// pending free is waited for. PyTorch: `raw_alloc_with_stream`.
+    /// Memory of `bytes` for work of `stream`, aligned to 512 bytes. 0 bytes give the null address. Blocks only when
+    /// the cache has no fit. Then the driver is asked, and before an out-of-memory error every pending free is waited
+    /// for. PyTorch: `raw_alloc_with_stream`.
     ///
     /// # Errors
     /// [`AllocError::OutOfMemory`] when no fit exists after every remedy; [`AllocError::Backend`] for
@@ -259,13 +261,13 @@ impl CachingAllocator {
         device.malloc(bytes, stream)
     }
 
-    /// Takes memory back, in the order of its stream's work. The null address is fine. Never asks the
-    /// device for memory, never waits for it, except in [hardened mode](crate::hardened) and for what was allocated while
-    /// caching was off. Any 64-bit value may be given. PyTorch: `raw_delete`.
+    /// Takes memory back, in the order of its stream's work. The null address is fine. Never asks the device for
+    /// memory, and never waits for the device. [Hardened mode](crate::hardened) is an exception, and so is memory that
+    /// was allocated while caching was off. Any 64-bit value may be given. PyTorch: `raw_delete`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a
-    /// [`DeviceBuffer`](crate::DeviceBuffer) has; what the driver answers where it is to take back what was allocated while caching was off.
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a [`DeviceBuffer`](crate::DeviceBuffer)
+    /// has. For memory that was allocated while caching was off: the driver's error.
     #[inline]
     pub fn free(&self, ptr: DevicePtr) -> Result<()> {
         if ptr.is_null() {
@@ -292,10 +294,9 @@ impl CachingAllocator {
         if device.free_attentively(ptr, at, &calls) { Ok(()) } else { self.free_sleeping(ptr) }
     }
 
-    /// Says that work of `stream` uses the block at `ptr`: after its free it is not reused before what
-    /// `stream` had been given up to the free is done. The block's own stream is ignored, and so is the null
-    /// address. An address inside the block stands for the block, and costs a search. Does not block.
-    /// PyTorch: `recordStream`.
+    /// Says that work of `stream` uses the block at `ptr`. After its free the block is not reused before the work is
+    /// done that `stream` had been given up to the free. The block's own stream is ignored, and so is the null address.
+    /// An address inside the block stands for the block, and costs a search. Does not block. PyTorch: `recordStream`.
     ///
     /// # Errors
     /// [`AllocError::InvalidPointer`] where `ptr` is no live block.
@@ -313,21 +314,22 @@ impl CachingAllocator {
         }
     }
 
-    /// Says that `stream` is about to be destroyed: the engine never names its handle again, and a later stream
-    /// with the same handle is another one. Its memory, cached or live, is kept: it can be given back as before, and
-    /// the next stream that is used for the first time adopts it, ordered after all that `stream` was given. A
-    /// stream that was never used here, or is retired already, is no error.
+    /// Says that `stream` is about to be destroyed. The engine never names its handle again, and a later stream with
+    /// the same handle is another one. A stream that was never used here, or is retired already, is no error.
+    ///
+    /// The memory of `stream`, cached or live, is kept, and can be given back as before. The next stream that is used
+    /// for the first time adopts it, ordered after all work that `stream` was given.
     ///
     /// Does not wait for the stream, unless the driver refuses to record an event on it, or another thread
     /// is waiting for the same stream.
     ///
     /// # Errors
-    /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`]; what the driver answers where the stream could
-    /// not even be waited for, or where it is being captured: it is not retired then, and the call can be made again.
+    /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`]; the driver's error where the stream could not even
+    /// be waited for, or where it is being captured. The stream is not retired then, and the call can be made again.
     ///
     /// # Safety
-    /// All work of `stream` that uses this allocator's memory was queued before the call; no request for the stream is under
-    /// way, and none names it afterwards until its handle is another stream's. What came later would not be waited for
+    /// All work of `stream` that uses this allocator's memory was queued before the call. No request for the stream is
+    /// under way, and none names it afterwards until its handle is another stream's. Later work would not be waited for
     /// when the memory of live blocks, also of a [`DeviceBuffer`](crate::DeviceBuffer), is freed and reused.
     pub unsafe fn retire_stream(&self, stream: Stream) -> Result<()> {
         let stream = self.own(stream)?;
@@ -341,13 +343,12 @@ impl CachingAllocator {
         })
     }
 
-    /// Gives all cached memory of all devices back: waits for pending frees, then returns whole free
-    /// segments and whole free granules, of the default pool and of pools that were released. Blocks. While the calling
-    /// thread captures, nothing is waited for, and only what devices are known to be done with goes.
-    /// PyTorch: `emptyCache`.
+    /// Gives all cached memory of all devices back. Waits for pending frees. Then returns whole free segments and whole
+    /// free granules, of the default pool and of pools that were released. Blocks. While the calling thread captures,
+    /// nothing is waited for, and only memory that devices are known to be done with goes. PyTorch: `emptyCache`.
     ///
     /// # Errors
-    /// The first driver error; what could not be given back stays cached.
+    /// The first driver error; memory that could not be given back stays cached.
     pub fn empty_cache(&self) -> Result<()> {
         self.each_device(|device| device.release().empty_cache(Flush::Everything))
     }
@@ -364,7 +365,7 @@ impl CachingAllocator {
     /// `pytorch` policy.
     ///
     /// # Errors
-    /// What the driver answers to the queries.
+    /// The driver's error to a query.
     pub fn poll(&self, device: DeviceIndex) -> Result<()> {
         let device = self.device(device)?;
         device.noticing(device.release().poll())
@@ -373,7 +374,7 @@ impl CachingAllocator {
     /// Waits for all pending frees of a device; gives nothing back. Blocks.
     ///
     /// # Errors
-    /// What the driver answers; what is left stays pending.
+    /// The driver's error; frees that are left stay pending.
     pub fn synchronise(&self, device: DeviceIndex) -> Result<()> {
         let device = self.device(device)?;
         device.noticing(device.release().synchronise())
@@ -403,7 +404,7 @@ impl CachingAllocator {
         }
     }
 
-    /// Bytes of the block at `ptr`: the request, rounded. `None` where that is no live block.
+    /// Bytes of the block at `ptr`: the request, rounded. `None` where `ptr` is no live block.
     #[must_use]
     pub fn block_size(&self, ptr: DevicePtr) -> Option<u64> {
         let at = self.map.get(ptr).filter(|_| !self.is_forked())?;
@@ -424,23 +425,23 @@ impl CachingAllocator {
         device.exact().malloc_at(bytes, ptr, stream)
     }
 
-    /// Limits what is held on a device to a share of its memory; 1 lifts the limit.
-    /// PyTorch: `setMemoryFraction`.
+    /// Limits the memory held on a device to a share of the device's memory; 1 lifts the limit. PyTorch:
+    /// `setMemoryFraction`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidFraction`] outside 0 to 1; [`AllocError::Budget`] where that leaves no room for what is
-    /// guaranteed to tenants.
+    /// [`AllocError::InvalidFraction`] outside 0 to 1; [`AllocError::Budget`] where that leaves no room for the
+    /// guarantees of tenants.
     pub fn set_memory_fraction(&self, fraction: f64, device: DeviceIndex) -> Result<()> {
         self.device(device)?.limits().set_memory_fraction(fraction)
     }
 
-    /// Limits what is held on a device. Beyond `hard` nothing is taken; beyond `soft`, cached memory is given back before
-    /// more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say; the memory fraction
-    /// is a limit of its own beside them.
+    /// Limits the memory held on a device. Beyond `hard` nothing is taken; beyond `soft`, cached memory is given back
+    /// before more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say; the memory
+    /// fraction is a limit of its own beside them.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`]; [`AllocError::Settings`] for a limit of nothing, or over the whole device;
-    /// [`AllocError::Budget`] where that leaves no room for what is guaranteed to tenants.
+    /// [`AllocError::Budget`] where that leaves no room for the guarantees of tenants.
     pub fn set_memory_limits(
         &self,
         device: DeviceIndex,
@@ -452,9 +453,9 @@ impl CachingAllocator {
         self.device(device)?.limits().set_memory_limits(hard, soft)
     }
 
-    /// Gives a stream a reserve class, so that its growable segments reserve what
-    /// `expandable_segments_reserve_by_class` says for that class; an empty class takes it away.
-    /// PyTorch: `setExpandableSegmentReserveClassForStream`.
+    /// Gives a stream a reserve class. Its growable segments then reserve as much as
+    /// `expandable_segments_reserve_by_class` says for the class. An empty class takes the class away. PyTorch:
+    /// `setExpandableSegmentReserveClassForStream`.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`], [`AllocError::ForeignStream`].
@@ -472,13 +473,13 @@ impl CachingAllocator {
         Ok(self.seen_device(device)?.holdings().memory_fraction())
     }
 
-    /// Replaces the settings of all devices. What is handed out or cached stays; the memory fraction stays as
-    /// it was set, as in PyTorch.
+    /// Replaces the settings of all devices. Memory that is handed out or cached stays. The memory fraction stays as it
+    /// was set, as in PyTorch.
     ///
     /// # Errors
-    /// [`AllocError::PolicyFixed`] where `settings` names another policy; [`AllocError::Settings`] for another allocator backend, or a
-    /// value out of range;
-    /// [`AllocError::Budget`] where `memory_limit` leaves no room for what is guaranteed to tenants.
+    /// * [`AllocError::PolicyFixed`] where `settings` names another policy;
+    /// * [`AllocError::Settings`] for another allocator backend, or a value out of range;
+    /// * [`AllocError::Budget`] where `memory_limit` leaves no room for the guarantees of tenants.
     pub fn configure(&self, mut settings: Settings) -> Result<()> {
         if settings.backend != AllocatorBackend::Native {
             return Err(AllocError::Settings(
@@ -523,8 +524,8 @@ impl CachingAllocator {
         self.settings.lock().clone()
     }
 
-    /// What is held and what was done, for PyTorch's tools; nothing in a forked child. Without `traces` the history is left out, and the cost
-    /// depends on the blocks alone.
+    /// Held memory and past operations, for PyTorch's tools; nothing in a forked child. Without `traces` the history is
+    /// left out, and the cost depends on the blocks alone.
     #[must_use]
     pub fn snapshot(&self, traces: bool) -> Snapshot {
         self.snapshot_of(None, traces)
@@ -554,7 +555,7 @@ impl CachingAllocator {
         Hooks::of(self)
     }
 
-    /// Peaks, sums and what could be had.
+    /// Peaks, sums, and how much memory could be had.
     #[must_use]
     pub fn statistics(&self) -> Statistics<'_> {
         Statistics::of(self)

@@ -31,8 +31,8 @@ pub struct GraphCapture {
 }
 
 impl GraphCapture {
-    /// Begins to capture `stream`, with memory from `pool`: that of another graph, or a
-    /// [`MemoryPool`](crate::pool::MemoryPool)'s, or else one of its own.
+    /// Begins to capture `stream`, with memory from `pool`: the pool of another graph, or that of a
+    /// [`MemoryPool`](crate::pool::MemoryPool). Without `pool` the capture gets a pool of its own.
     ///
     /// # Errors
     /// Those of [`Pools::begin`](crate::allocator::Pools::begin); [`AllocError::Backend`] where the driver
@@ -58,8 +58,8 @@ impl GraphCapture {
         self.scope.pool()
     }
 
-    /// Keeps another pool of the device, whose memory the capture uses, for as long as the graph lives: one reference more.
-    /// PyTorch: `_retain_pool`.
+    /// Keeps another pool of the device for as long as the graph lives, because the capture uses memory of it: one more
+    /// reference. PyTorch: `_retain_pool`.
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`].
@@ -95,8 +95,8 @@ impl GraphCapture {
 
 /// A graph, and the memory that its work knows by address: nobody else is given it while the graph lives.
 ///
-/// When it is dropped, its pool gives memory back once the launches are done and the cache is emptied; what was
-/// allocated in the capture and is still live stays. PyTorch: `CUDAGraph`, once captured.
+/// When the graph is dropped, its pool gives memory back once the launches are done and the cache is emptied. Blocks
+/// that were allocated in the capture and are still live stay. PyTorch: `CUDAGraph`, once captured.
 #[derive(Debug)]
 pub struct CapturedGraph {
     graph: OwnedGraph,
@@ -119,8 +119,8 @@ impl CapturedGraph {
     /// [`AllocError::Asleep`] where a pool of the graph's sleeps. Nothing was queued then.
     ///
     /// # Safety
-    /// Memory that the capture used and that is not of [`pools`](Self::pools) is still allocated; what its pools serve
-    /// besides is used in the order of streams and events.
+    /// Memory that the capture used and that is not of [`pools`](Self::pools) is still allocated. Other blocks of these
+    /// pools are used in the order of streams and events.
     pub unsafe fn launch(&mut self, stream: Stream) -> Result<()> {
         let OwnedGraph { backend, graph } = &self.graph;
         if stream.backend != backend.id() {

@@ -59,7 +59,7 @@ impl Drop for PoolReference {
 }
 
 /// A pool that the program made. When this is dropped the pool serves nobody any more, and its cached memory is given
-/// back; what is live is given back when it is freed and the cache is emptied. PyTorch: `MemPool`.
+/// back. Live memory is given back when it is freed and the cache is emptied. PyTorch: `MemPool`.
 #[derive(Debug)]
 pub struct MemoryPool {
     reference: Option<PoolReference>,
@@ -177,7 +177,7 @@ pub struct PoolScope {
 }
 
 impl PoolScope {
-    /// Opens a scope of a pool, which gets a reference more, and is made if there is none.
+    /// Opens a scope of a pool. The pool gets one more reference, and is made if there is none.
     ///
     /// # Errors
     /// Those of [`Pools::begin`](crate::allocator::Pools::begin).

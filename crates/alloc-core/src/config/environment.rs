@@ -6,7 +6,7 @@ use super::tokens::tokens;
 use super::{AllocatorBackend, Flavour, Parsed, Settings, pytorch, strict};
 use std::env::VarError;
 
-/// PyTorch's variables, the first that is set counts, and counts whole.
+/// PyTorch's variables. The first that is set counts, and the others are ignored.
 pub const PYTORCH_VARIABLES: [&str; 3] =
     ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
 /// Granule's variable, read on top of PyTorch's.
@@ -16,8 +16,8 @@ pub const BYPASS_VARIABLES: [&str; 2] = ["PYTORCH_NO_CUDA_MEMORY_CACHING", "PYTO
 /// PyTorch's variable for `segments_ipc`: 0, false, no, off and n switch it off, in any case; everything else is on.
 pub const SEGMENTS_IPC_VARIABLE: &str = "TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC";
 
-/// Reads the settings from variables, starting from the defaults, and whether caching is disabled. `lookup` gives a variable's value, `None` if it
-/// is not set. Does not block.
+/// Reads the settings, and whether caching is disabled, from variables. It starts from the defaults. `lookup` gives a
+/// variable's value, `None` if it is not set. Does not block.
 ///
 /// # Errors
 /// From whichever grammar refuses its text; [`ConfigError::variable`] says which variable it was.
@@ -61,8 +61,8 @@ pub fn from_env(flavour: Flavour) -> Result<Parsed, ConfigError> {
     Ok(parsed)
 }
 
-/// The backend that the environment asks for, whatever else is wrong with the text: it is chosen when the
-/// library loads, errors come at first use. The native one if none is named or the text does not hold together.
+/// The backend that the environment asks for, whatever else is wrong with the text: it is chosen when the library
+/// loads, and errors come at first use. It is the native backend if none is named, or if the text cannot be parsed.
 #[must_use]
 pub fn backend(lookup: impl Fn(&str) -> Option<String>, flavour: Flavour) -> AllocatorBackend {
     let own = lookup(GRANULE_VARIABLE).and_then(|text| backend_in(&text, Flavour::Hip));

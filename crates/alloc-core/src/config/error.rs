@@ -1,4 +1,4 @@
-//! What can be wrong with a settings text, and what is merely dubious about one.
+//! Errors in a settings text, and things that are merely dubious.
 
 use std::fmt;
 

@@ -1,10 +1,13 @@
 //! PyTorch's grammar as its parsers implement it, not as it is documented.
 //!
-//! A text is read in three passes, and which error comes first depends on that: the large segment size, which
-//! others are measured against, wherever its name stands; then the options that all accelerators share; then
-//! those of the CUDA allocator. Each of the latter two steps over what belongs to the other. Separators are
-//! told by position, whatever character stands there. What PyTorch takes is taken, and what is dubious
-//! about it becomes a warning.
+//! A text is read in three passes, and the order of errors depends on that:
+//!
+//! 1. the large segment size, wherever its name stands, because other options are measured against it;
+//! 2. the options that all accelerators share;
+//! 3. the options of the CUDA allocator.
+//!
+//! The second and the third pass step over each other's options. Separators are told by position, whatever character
+//! stands there. A text that PyTorch takes is taken, and whatever is dubious about it becomes a warning.
 
 use super::error::{ConfigError, ExceptionClass, Warning, clip};
 use super::number::{self, NotANumber};
@@ -29,8 +32,8 @@ const RESET: [Key; 4] = [
 /// Reads `text` as PyTorch 2.15 does when a program passes it to `_accelerator_setAllocatorSettings`.
 ///
 /// As there, `max_split_size_mb`, `max_non_split_rounding_mb`, `garbage_collection_threshold` and
-/// `roundup_power2_divisions` fall back to their defaults unless the text names them; other options keep what
-/// `previous` has. Unlike there, nothing changes when there is an error: keep `previous` then.
+/// `roundup_power2_divisions` fall back to their defaults unless the text names them; other options keep their values
+/// from `previous`. Unlike in PyTorch, nothing changes when there is an error: keep `previous` then.
 ///
 /// A change of `backend` is not judged here; see [`Settings::check_backend_change`]. Does not block.
 ///

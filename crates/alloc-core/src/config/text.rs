@@ -3,7 +3,7 @@
 use super::options::{Grammar, OptionInfo};
 use super::{ConfigError, Flavour, Parsed, Settings, options, pytorch, strict};
 
-/// Settings that no text can express, such as a limit that is not a whole number of MiB.
+/// Settings that no text can express. An example is a limit that is not a whole number of MiB.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{option} has a value that cannot be written as text; round it to what the option allows")]
 pub struct Inexpressible {
@@ -16,7 +16,7 @@ impl Settings {
     /// their default are left out. Granule's own options and [`Settings::text`] are not in it.
     ///
     /// # Errors
-    /// If a value cannot be written (it was set by hand to something no text gives).
+    /// If a value cannot be written (it was set by hand to a value that no text gives).
     pub fn to_text(&self) -> Result<String, Inexpressible> {
         self.only(Grammar::Pytorch).read_back(|text, from| pytorch::parse(text, from, Flavour::Cuda))
     }

@@ -61,8 +61,8 @@ pub struct Capability {
     pub reason: Option<String>,
 }
 
-/// Looks at every backend there is, by preference, starting and leaving each. What [`choose`](super::choose)
-/// would take without being told is the chosen one. Blocks while drivers start.
+/// Looks at every backend there is, by preference, starting and leaving each. The chosen backend is that which
+/// [`choose`](super::choose) would take without being told. Blocks while drivers start.
 ///
 /// # Errors
 /// [`ChoiceError::Unknown`] where the variable names no backend; none is looked at then.

@@ -48,8 +48,9 @@ impl<L: Label> CachingAllocator<L> {
     /// Those of [`Peers::copy_async`](alloc_core::allocator::Peers::copy_async); `InvalidValue` where `from` is longer than `to`.
     ///
     /// # Safety
-    /// Both are this allocator's. Where `stream` is not a buffer's own, it comes after what the buffer's stream was given for that
-    /// buffer, and that stream comes after the copy with what it is given from then on ([`Stream::wait`]).
+    /// Both buffers are this allocator's. `stream` may be another stream than a buffer's own. Then the copy comes after
+    /// the work that the buffer's stream was given for that buffer. And later work of the buffer's stream comes after
+    /// the copy ([`Stream::wait`]).
     pub unsafe fn copy(
         &self,
         to: &mut DeviceBuffer<L>,
@@ -65,8 +66,8 @@ impl<L: Label> CachingAllocator<L> {
         unsafe { self.inner.peers().copy_async(place(to), place(from), from.len(), stream.handle()) }
     }
 
-    /// The engine itself, for what has no labelled form: checkpoints, pools by id, sleep, sharing. Its handles are plain ones
-    /// ([`Stream::handle`]). What its safe calls take away is never the memory of a live [`DeviceBuffer`].
+    /// The engine itself, for calls that have no labelled form: checkpoints, pools by id, sleep, sharing. Its handles
+    /// are plain handles ([`Stream::handle`]). Its safe calls never take away the memory of a live [`DeviceBuffer`].
     #[must_use]
     pub fn engine(&self) -> &Arc<alloc_core::CachingAllocator> {
         &self.inner
@@ -83,7 +84,7 @@ impl<L: Label> CachingAllocator<L> {
         self.inner.empty_cache()
     }
 
-    /// Says that a stream of other code is about to be destroyed: its handle is never named again, and the next new
+    /// Says that a stream of other code is about to be destroyed. Its handle is never named again, and the next new
     /// stream takes over the memory it leaves. Rarely **blocks**.
     ///
     /// # Errors
@@ -127,7 +128,7 @@ impl<L: Label> CachingAllocator<L> {
         self.inner.stats(device)
     }
 
-    /// Limits what is held on a device to a share of its memory; 1 lifts the limit.
+    /// Limits the memory held on a device to a share of the device's memory; 1 lifts the limit.
     ///
     /// # Errors
     /// [`AllocError::InvalidFraction`] outside 0 to 1.
@@ -149,7 +150,7 @@ impl<L: Label> CachingAllocator<L> {
         self.inner.settings()
     }
 
-    /// What is held and what was done, for PyTorch's tools. Without `traces` the history is left out.
+    /// Held memory and past operations, for PyTorch's tools. Without `traces` the history is left out.
     #[must_use]
     pub fn snapshot(&self, traces: bool) -> Snapshot {
         self.inner.snapshot(traces)
@@ -161,7 +162,7 @@ impl<L: Label> CachingAllocator<L> {
         self.inner.history()
     }
 
-    /// Peaks, sums and what could be had.
+    /// Peaks, sums, and how much memory could be had.
     #[must_use]
     pub fn statistics(&self) -> Statistics<'_> {
         self.inner.statistics()

@@ -72,8 +72,8 @@ impl<L: Label> Device<L> {
         self.backend.memory_info(self.index)
     }
 
-    /// Makes it the calling thread's device, for other code that asks the driver for that. Nothing here needs it.
-    /// May create its context, which blocks.
+    /// Makes it the calling thread's device, for other code that asks the driver for the current device. Nothing here
+    /// needs that. May create its context, which blocks.
     ///
     /// # Errors
     /// What the driver says.
@@ -95,8 +95,8 @@ impl<L: Label> Device<L> {
         Stream::borrowed(Arc::clone(&self.backend), self.backend.default_stream(self.index))
     }
 
-    /// A stream that nobody else has; `priority` 0 is normal, negative is more urgent. May block. Work of a user
-    /// before may still be queued on it.
+    /// A stream that nobody else has; `priority` 0 is normal, negative is more urgent. May block. Work of an earlier
+    /// user may still be queued on it.
     ///
     /// # Errors
     /// What the driver says.

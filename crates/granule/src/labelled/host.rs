@@ -57,8 +57,8 @@ impl<L: Label> HostAllocator<L> {
         self.inner.stats()
     }
 
-    /// The engine itself, for what has no labelled form: pools, history, raw blocks. Its handles are plain ones
-    /// ([`Stream::handle`]).
+    /// The engine itself, for calls that have no labelled form: pools, history, raw blocks. Its handles are plain
+    /// handles ([`Stream::handle`]).
     #[must_use]
     pub fn engine(&self) -> &Arc<alloc_core::HostAllocator> {
         &self.inner

@@ -56,7 +56,7 @@ pub struct GraphCapture<L: Label> {
 }
 
 impl<L: Label> GraphCapture<L> {
-    /// Begins to record what `stream` is given. Its requests go to `pool`, or to a new one.
+    /// Begins to record the work of `stream`. Requests of the capture go to `pool`, or to a new pool.
     ///
     /// # Errors
     /// Those of [`alloc_core::graph::GraphCapture::begin`]; nothing is under way then.
@@ -101,8 +101,9 @@ impl<L: Label> CapturedGraph<L> {
     /// Those of [`alloc_core::graph::CapturedGraph::launch`].
     ///
     /// # Safety
-    /// As there: memory that its work uses, and that is not of its pools, lives until the launch is done; the memory of its pools
-    /// is used in the order of `stream`; host memory that it writes is not looked at before.
+    /// As there. Memory that the graph's work uses, and that is not of its pools, lives until the launch is done. The
+    /// memory of its pools is used in the order of `stream`. Until the launch is done, nobody looks at host memory that
+    /// it writes.
     pub unsafe fn launch(&mut self, stream: &Stream<L>) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.inner.launch(stream.handle()) }

@@ -82,8 +82,8 @@ impl<L: Label> Stream<L> {
     ///
     /// # Safety
     /// Rule 1: `raw` is a stream of this driver and of `device`. It lives as long as this value, its clones and the
-    /// memory that was allocated for it or recorded as used by it; and after that until the allocator has been told
-    /// ([`retire_stream`](super::CachingAllocator::retire_stream)) or is gone.
+    /// memory that was allocated for it or recorded as used by it. After that it lives until the allocator has been
+    /// told ([`retire_stream`](super::CachingAllocator::retire_stream)) or is gone.
     #[must_use]
     pub unsafe fn from_external(device: &Device<L>, raw: u64) -> Self {
         let handle = types::Stream { raw, device: device.index(), backend: device.backend.id() };

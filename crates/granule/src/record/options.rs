@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// A recording as it is asked for: of Granule by [`Recorder`](super::Recorder), of PyTorch's own allocator by the command
-/// `granule record`. As a text, which [`FromStr`] reads and [`Display`](fmt::Display) writes, it is
+/// A recording as it is asked for: of Granule by [`Recorder`](super::Recorder), of PyTorch's own allocator by the
+/// command `granule record`. [`FromStr`] reads it from a text, and [`Display`](fmt::Display) writes it. The text is
 /// `DIRECTORY[,key=value]...`:
 ///
 /// | key | value (default) | meaning |

@@ -47,7 +47,7 @@ pub enum RecordError {
     /// The allocator refuses.
     #[error("{0}")]
     Allocator(#[from] AllocError),
-    /// What was asked is not all in the files.
+    /// Some calls are not in the files.
     #[error("the recording in {} is not complete: {reason}", directory.display())]
     Incomplete {
         /// The directory.
@@ -220,7 +220,8 @@ fn conf(settings: &Settings) -> String {
 }
 
 impl Recorder {
-    /// Records what the program asks of all devices of `allocator`, from now on. What it has already is requested first.
+    /// Records the program's calls on all devices of `allocator`, from now on. The recording begins with requests for
+    /// the blocks that the program has already.
     ///
     /// # Errors
     /// [`RecordError`]; nothing is recorded then.
@@ -299,14 +300,15 @@ impl Recorder {
         }
     }
 
-    /// Waits until everything that was asked up to now is in the files, which then can be read that far. Not longer than 30 s.
+    /// Waits until all calls up to now are in the files. The files can then be read that far. Does not wait longer than
+    /// 30 s.
     pub fn flush(&self) {
         if !self.0.is_foreign() {
             self.0.devices.iter().for_each(|device| device.flush());
         }
     }
 
-    /// Whether it goes on.
+    /// Whether the recording goes on.
     #[must_use]
     pub fn is_recording(&self) -> bool {
         !self.0.is_foreign() && !*self.0.is_stopped.lock().unwrap_or_else(PoisonError::into_inner)
@@ -335,14 +337,15 @@ impl Recorder {
         if self.0.is_foreign() { 0 } else { self.0.devices.iter().map(|device| device.lock().events).sum() }
     }
 
-    /// How many calls of the program had to wait because they came faster than they could be written, and how long in all.
+    /// How many calls of the program had to wait because they came faster than they could be written, and how long they
+    /// waited in all.
     #[must_use]
     pub fn waits(&self) -> (u64, Duration) {
         let waits = self.0.devices.iter().map(|device| device.log.waits());
         waits.fold((0, Duration::ZERO), |all, one| (all.0 + one.0, all.1 + one.1))
     }
 
-    /// Ends the recording and its files. Not longer than 30 s. A second time, nothing happens.
+    /// Ends the recording and its files. Does not take longer than 30 s. A second call does nothing.
     ///
     /// # Errors
     /// [`RecordError::Incomplete`] where something could not be written.

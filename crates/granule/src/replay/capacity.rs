@@ -18,7 +18,7 @@ pub struct MinCapacity {
     pub retries_at_min_capacity: i64,
     /// Iterations that repeat an earlier one.
     pub repeating_iterations: u64,
-    /// How often these waited for the whole device, on the smallest one, all together.
+    /// How often these iterations waited for the whole device, all together, on the smallest device.
     pub device_wide_waits_in_repeating_iterations: u64,
     /// Modelled driver time of the whole run on the smallest device, in nanoseconds.
     pub modelled_driver_ns: u64,
@@ -28,12 +28,12 @@ pub struct MinCapacity {
     pub replays: u64,
 }
 
-/// Bisects to `step` bytes, taking it that more memory never hurts; `options.capacity` is the largest device
-/// considered. Replays run in parallel: while the middle is tried, so are the middles of both halves,
-/// of which one is wanted next. `progress` is told the width of the search in steps.
+/// Bisects to `step` bytes. It assumes that more memory never hurts. `options.capacity` is the largest device
+/// considered. Replays run in parallel: while the middle is tried, so are the middles of both halves, because one of
+/// these is wanted next. `progress` is told the width of the search in steps.
 ///
 /// # Errors
-/// [`ReplayError::NeverFits`] where even the largest device is too small, and what [`replay`] gives.
+/// [`ReplayError::NeverFits`] where even the largest device is too small; the errors of [`replay`].
 pub fn min_capacity(
     trace: &Trace,
     options: &ReplayOptions,

@@ -137,7 +137,7 @@ impl AfterSecond {
     }
 }
 
-/// The iterations of a trace, in order. What comes before the first mark is in none.
+/// The iterations of a trace, in order. Events before the first mark are in none.
 #[must_use]
 pub fn iterations(trace: &Trace) -> Vec<Iteration> {
     let mut found: Vec<Iteration> = Vec::new();

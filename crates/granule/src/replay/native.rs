@@ -4,8 +4,8 @@ use backend_openreg::{Call, CostModel};
 use granule_snapshot::trace::NativeResult;
 
 /// Modelled driver time in nanoseconds of a native run, by the calls that its header counts; `None` if it counts none.
-/// A lower bound: waits and the sizes of frees are not in the header, and what was made anew after it had been given
-/// back counts with its calls alone.
+/// The time is a lower bound. Waits and the sizes of frees are not in the header. Memory that was made anew after it
+/// had been given back counts with its calls alone.
 #[must_use]
 pub fn native_driver_ns(native: &NativeResult, costs: &CostModel) -> Option<u64> {
     let count = |key: &str| native.extra.get(key).and_then(|value| value.as_u64());

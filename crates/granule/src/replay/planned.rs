@@ -26,17 +26,17 @@ pub struct PlanFigures {
     pub window: usize,
     /// The memory that it is for.
     pub height: u64,
-    /// The most of that which is in use at once.
+    /// The most of that memory that is in use at once.
     pub max_load: u64,
-    /// The most of that which was free in one piece when the plan was laid out.
+    /// The most of that memory that was free in one piece when the plan was laid out.
     pub region_bytes: u64,
     /// Memory that was taken then, because the pass that began would need it.
     pub taken_bytes: u64,
-    /// How often it was laid out, or that was tried.
+    /// How often the plan was laid out, tries that failed included.
     pub layouts: u64,
     /// How often the program's place in it was found.
     pub entries: u64,
-    /// How often the whole of it was met, request for request.
+    /// How often the whole plan was met, request for request.
     pub passes: u64,
     /// What became of the program's requests.
     #[serde(flatten)]

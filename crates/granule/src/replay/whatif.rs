@@ -1,12 +1,12 @@
 //! What other settings would have done with a recorded workload: a grid of candidates × devices, replayed.
 //!
-//! [`Question::candidates`] are the settings that are tried: those the program runs with, PyTorch's defaults, what people
-//! advise each other, a few combinations, the asker's own, and Granule's policy. [`Question::ask`] replays each of them
-//! on each device and says per device which is the [least change that fits](Verdict::least_change).
+//! [`Question::candidates`] are the settings that are tried: the program's own, PyTorch's defaults, popular advice, a
+//! few combinations, the asker's own, and Granule's policy. [`Question::ask`] replays each candidate on each device. It
+//! says per device which is the [least change that fits](Verdict::least_change).
 //!
-//! Replays run on all threads of rayon's pool; each thread has one engine at a time, and what is kept of a finished replay
-//! is an [`Outcome`] of some hundred bytes. So memory is the trace, a second copy of it where it has iteration marks (for
-//! `empty_cache` at each of them), and one replay per thread.
+//! Replays run on all threads of rayon's pool. Each thread has one engine at a time, and a finished replay leaves an
+//! [`Outcome`] of some hundred bytes. So memory is needed for the trace and for one replay per thread. A trace with
+//! iteration marks needs memory for a second copy, too (for `empty_cache` at each mark).
 
 mod candidate;
 mod capacities;

@@ -16,17 +16,17 @@ impl<'a> Budgets<'a> {
         Self(allocator)
     }
 
-    /// Makes a tenant of a device, without pools. Where others hold too much for its guarantee, all cached memory of the
-    /// device is given back first: then this blocks.
+    /// Makes a tenant of a device, without pools. Where others hold too much for its guarantee, all cached memory of
+    /// the device is given back first. Then this blocks.
     ///
     /// # Errors
     /// [`AllocError::Budget`] for marks that are out of order, a name that is taken, or a guarantee that cannot be kept
-    /// next to what is guaranteed to others and what others hold; driver errors while memory is given back.
+    /// next to the guarantees and memory of others. Driver errors while memory is given back.
     pub fn create_tenant(self, device: DeviceIndex, name: &str, budget: &Budget) -> Result<TenantId> {
         self.0.device(device)?.budgets().create_tenant(name, budget)
     }
 
-    /// Changes a tenant's budget. What it holds already it keeps, also beyond a new hard limit.
+    /// Changes a tenant's budget. The tenant keeps the memory that it holds already, also beyond a new hard limit.
     ///
     /// # Errors
     /// Those of [`create_tenant`](Self::create_tenant); [`AllocError::UnknownTenant`]. Nothing has changed then.
@@ -34,7 +34,7 @@ impl<'a> Budgets<'a> {
         self.0.device(tenant.device)?.budgets().set_budget(tenant, budget)
     }
 
-    /// Makes a pool, the default one included, part of a tenant, with what it holds.
+    /// Makes a pool, the default one included, part of a tenant, with the memory that it holds.
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::UnknownTenant`]; [`AllocError::Budget`] where the pool is part of
@@ -46,8 +46,8 @@ impl<'a> Budgets<'a> {
     /// Takes a pool out of its tenant, if it has one. A pool that is gone has left by itself.
     ///
     /// # Errors
-    /// [`AllocError::UnknownPool`]; [`AllocError::Budget`] where what it holds would then eat into what the tenant is
-    /// guaranteed.
+    /// [`AllocError::UnknownPool`]; [`AllocError::Budget`] where the memory of the pool would then eat into the
+    /// tenant's guarantee.
     pub fn leave(self, device: DeviceIndex, pool: PoolId) -> Result<()> {
         self.0.device(device)?.budgets().leave_tenant(pool)
     }
@@ -60,7 +60,7 @@ impl<'a> Budgets<'a> {
         self.0.seen_device(device)?.budgets().tenant_of(pool)
     }
 
-    /// Removes a tenant. Its pools stay, with what they hold, and are part of none.
+    /// Removes a tenant. Its pools stay, with their memory, and are part of no tenant.
     ///
     /// # Errors
     /// [`AllocError::UnknownTenant`].
@@ -76,7 +76,7 @@ impl<'a> Budgets<'a> {
         Ok(self.0.seen_device(device)?.budgets().tenants())
     }
 
-    /// What a tenant holds, and what became of its requests. Its peak starts anew with
+    /// The memory that a tenant holds, and the outcome of its requests. Its peak starts anew with
     /// [`reset_peaks`](super::Statistics::reset_peaks).
     ///
     /// # Errors

@@ -3,9 +3,9 @@
 use super::CachingAllocator;
 
 impl CachingAllocator {
-    /// Turns caching on or off for requests to come. Off, each request is a driver call, and so is each free of what was
-    /// allocated meanwhile, whenever it comes; neither is counted or recorded. What is cached stays cached.
-    /// PyTorch: `enable`.
+    /// Turns caching on or off for requests to come. Off, each request is a driver call. So is each free of memory that
+    /// was allocated meanwhile, whenever the free comes. Neither is counted or recorded. Memory that is cached stays
+    /// cached. PyTorch: `enable`.
     pub fn enable(&self, on: bool) {
         if self.is_forked() {
             return;
@@ -21,8 +21,8 @@ impl CachingAllocator {
         self.settings().caching
     }
 
-    /// Caching is off until what is returned is dropped, which restores what was before.
-    /// PyTorch: `caching_allocator_disabled`.
+    /// Caching is off until the returned value is dropped. That restores the state from before. PyTorch:
+    /// `caching_allocator_disabled`.
     #[must_use = "caching is on again when this is dropped"]
     pub fn disabled(&self) -> CachingOff<'_> {
         let before = self.is_enabled();

@@ -79,10 +79,12 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Notes the program's calls on a device, in the order in which they are served, beginning with a request for each block
-    /// that it has. Reading is the caller's business, on a thread of its own that calls nothing of this allocator: calls of the
-    /// program wait while 65536 are unread. What is served while caching is off is not noted. `None` where calls are noted
-    /// already.
+    /// Notes the program's calls on a device, in the order in which they are served. The notes begin with a request for
+    /// each block that the program has. Calls that are served while caching is off are not noted. `None` where calls
+    /// are noted already.
+    ///
+    /// Reading is the caller's business, on a thread of its own that calls nothing of this allocator. Calls of the
+    /// program wait while 65536 are unread.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
@@ -90,7 +92,7 @@ impl<'a> History<'a> {
         Ok(self.0.seen_device(device)?.history().log_calls())
     }
 
-    /// Ends what [`log_calls`](Self::log_calls) began. What was noted can still be read.
+    /// Ends what [`log_calls`](Self::log_calls) began. Calls that were noted can still be read.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
@@ -99,8 +101,8 @@ impl<'a> History<'a> {
         Ok(())
     }
 
-    /// A snapshot of one pool or of all, and the call contexts as they were gathered, place by place: for a program that
-    /// looks them up itself. Where there is a context, the snapshot itself has no frames.
+    /// A snapshot of one pool or of all, and the call contexts as they were gathered, place by place. It is for a
+    /// program that looks contexts up itself. Where there is a context, the snapshot itself has no frames.
     #[must_use]
     pub fn snapshot_with_contexts(self, pool: Option<PoolId>, traces: bool) -> (Snapshot, SnapshotContexts) {
         let mut contexts = SnapshotContexts::default();

@@ -32,9 +32,9 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// Tells `observer` of soft limits of pools and tenants that are crossed, once for each crossing, with no lock held,
-    /// before the call that crossed the limit returns, unless another thread is telling observers of the device at that
-    /// moment: then by that one. It may use the allocator.
+    /// Tells `observer` of soft limits of pools and tenants that are crossed, once for each crossing. It is called with
+    /// no lock held, and may use the allocator. It is called before the call that crossed the limit returns. If another
+    /// thread is telling observers of the device at that moment, that thread calls it instead.
     pub fn on_budget(self, observer: impl Fn(&BudgetEvent) + Send + Sync + 'static) {
         let observer: BudgetObserver = Arc::new(observer);
         for device in self.0.reachable() {
@@ -42,14 +42,17 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// Asks `hook` to make room, by freeing things or putting them to sleep, when a request would be refused otherwise:
-    /// after all cached memory was given back. Hooks run in the order of their priority, the lowest first, and of equals
-    /// the one added first; after each the free memory is searched, whatever the hook says. A hook is called with
-    /// no lock held, never for a request that is made inside a hook, and never while the request's stream is captured. It
-    /// returns the bytes it made free, which is for the statistics. Pools that [`wake`](super::SleepMode::wake) and find no room ask,
-    /// too; what wakes cannot be put to sleep by the hook.
+    /// Asks `hook` to make room, by freeing things or putting them to sleep. It is asked when a request would be
+    /// refused otherwise, after all cached memory was given back. Pools that [`wake`](super::SleepMode::wake) and find
+    /// no room ask, too; a hook cannot put a waking pool to sleep.
     ///
-    /// A hook lives as long as the allocator: one that uses the allocator holds it by a `Weak`, or neither ever goes.
+    /// Hooks run in the order of their priority, the lowest first. Hooks of equal priority run in the order in which
+    /// they were added. After each the free memory is searched, whatever the hook says. A hook is called with no lock
+    /// held, never for a request that is made inside a hook, and never while the request's stream is captured. It
+    /// returns the bytes it made free, for the statistics.
+    ///
+    /// A hook lives as long as the allocator. A hook that uses the allocator holds it by a `Weak`, or neither of them
+    /// ever goes.
     pub fn on_spill(self, priority: i32, hook: impl Fn(&SpillRequest) -> u64 + Send + Sync + 'static) {
         let hook: SpillHook = Arc::new(hook);
         for device in self.0.reachable() {
@@ -58,8 +61,8 @@ impl<'a> Hooks<'a> {
     }
 
     /// Shows every entry to `tracker`, whether history is on or not, in order. It is called with no lock held, after
-    /// the operation and, unless another thread is handing entries over at that moment, before the call returns.
-    /// PyTorch: `attachAllocatorTraceTracker`.
+    /// the operation. It is called before the operation's call returns, unless another thread is handing entries over
+    /// at that moment. PyTorch: `attachAllocatorTraceTracker`.
     pub fn on_trace(self, tracker: impl Fn(&TraceEntry, Option<&Context>) + Send + Sync + 'static) {
         let tracker: TraceTracker = Arc::new(tracker);
         for device in self.0.reachable() {
@@ -81,7 +84,7 @@ impl<'a> Hooks<'a> {
     }
 
     /// Tells `observer` of memory that was taken from a device, before it is handed out, and of memory that goes back,
-    /// before it leaves: for libraries that register memory (NCCL, RDMA). What is held already is in a
+    /// before it leaves. It is for libraries that register memory (NCCL, RDMA). Memory that is held already is in a
     /// [`snapshot`](CachingAllocator::snapshot).
     pub fn on_segment(self, observer: impl Fn(&SegmentEvent) + Send + Sync + 'static) {
         let observer: SegmentObserver = Arc::new(observer);
@@ -99,8 +102,8 @@ impl<'a> Hooks<'a> {
         }
     }
 
-    /// Tells `observer` of memory that was written by somebody who must not; see [`crate::hardened`]. It is called with no
-    /// lock held, by the call in which a block left the quarantine.
+    /// Tells `observer` of memory that was written by somebody who must not write it; see [`crate::hardened`]. It is
+    /// called with no lock held, by the call in which a block left the quarantine.
     pub fn on_corruption(self, observer: impl Fn(&CorruptionReport) + Send + Sync + 'static) {
         let observer: CorruptionObserver = Arc::new(observer);
         for device in self.0.reachable() {

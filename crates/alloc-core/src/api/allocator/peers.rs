@@ -28,12 +28,12 @@ impl<'a> Peers<'a> {
         }
     }
 
-    /// Lets work of `from` use memory of `to`: what this allocator holds there and what it will take, growable segments
-    /// included. Doing it twice is fine. May block. PyTorch: `enablePeerAccess`.
+    /// Lets work of `from` use memory of `to`: the memory that this allocator holds there and will take, growable
+    /// segments included. Doing it twice is fine. May block. PyTorch: `enablePeerAccess`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidDevice`]; [`AllocError::Limit`] where the backend has no peers; what the driver answers: then
-    /// nothing has changed for memory that will be taken, and the call can be made again.
+    /// [`AllocError::InvalidDevice`]; [`AllocError::Limit`] where the backend has no peers; the driver's error. Nothing
+    /// has changed then for memory that will be taken, and the call can be made again.
     pub fn enable(self, from: DeviceIndex, to: DeviceIndex) -> Result<()> {
         self.0.device(from)?;
         let owner = self.0.device(to)?;
@@ -58,12 +58,12 @@ impl<'a> Peers<'a> {
         Ok(self.0.device(to)?.holdings().is_reached_by(from))
     }
 
-    /// Queues a copy between two devices, or within one, by the way that works: a plain copy where the stream's device
-    /// reaches both sides or neither device has growable memory, the driver's peer copy otherwise. Does not block.
-    /// PyTorch: `memcpyAsync`.
+    /// Queues a copy between two devices, or within one, by the way that works. It is a plain copy where the stream's
+    /// device reaches both sides or neither device has growable memory. Otherwise it is the driver's peer copy. Does
+    /// not block. PyTorch: `memcpyAsync`.
     ///
     /// # Errors
-    /// [`AllocError::ForeignStream`], [`AllocError::InvalidDevice`]; what the driver answers.
+    /// [`AllocError::ForeignStream`], [`AllocError::InvalidDevice`]; the driver's error.
     ///
     /// # Safety
     /// Both ranges are device memory of the devices named, and stay so until `stream` has passed the copy.

@@ -10,10 +10,10 @@ use crate::watch::pointer::{BadPointer, Problem, says_freed};
 use crate::watch::snapshot::TraceEntry;
 
 impl CachingAllocator {
-    /// [`free`](Self::free) of a block of `device`; on any other device nothing is freed.
+    /// [`free`](Self::free) of a block of `device`. A block of any other device is not freed.
     ///
     /// # Errors
-    /// [`AllocError::WrongDevice`] where it is another device's; those of [`free`](Self::free).
+    /// [`AllocError::WrongDevice`] where the block is another device's; those of [`free`](Self::free).
     pub fn free_on(&self, ptr: DevicePtr, device: DeviceIndex) -> Result<()> {
         if let Some(edge) = self.device_at(device)?.edge() {
             return edge.of_release();

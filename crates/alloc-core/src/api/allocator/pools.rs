@@ -67,8 +67,8 @@ impl<'a> Pools<'a> {
         self.0.device(device)?.pools().create(pool, source, holder)
     }
 
-    /// Sends requests that `filter` accepts to the pool, which gets a reference more, and is made if there is none. Of
-    /// several scopes the newest that accepts counts. PyTorch: `beginAllocateToPool`.
+    /// Sends requests that `filter` accepts to the pool. The pool gets one more reference, and is made if there is
+    /// none. Where several scopes accept a request, the newest of them counts. PyTorch: `beginAllocateToPool`.
     ///
     /// # Errors
     /// [`AllocError::Pool`] where a scope of the pool is open already; [`AllocError::DeadPool`]. Nothing has changed then.
@@ -91,7 +91,7 @@ impl<'a> Pools<'a> {
         self.0.device(device)?.pools().begin(pool, filter, holder)
     }
 
-    /// Ends the pool's scope. Its references stay: [`release`](Self::release) takes the one of
+    /// Ends the pool's scope. The pool's references stay: [`release`](Self::release) takes the reference of
     /// [`begin`](Self::begin) away. PyTorch: `endAllocateToPool`.
     ///
     /// # Errors
@@ -107,10 +107,10 @@ impl<'a> Pools<'a> {
         self.0.give_back(device, |device| device.end_pool(pool, holder))
     }
 
-    /// Takes a reference of [`create`](Self::create) or [`begin`](Self::begin) away; those of values
+    /// Takes a reference of [`create`](Self::create) or [`begin`](Self::begin) away. References of values
     /// ([`MemoryPool`](crate::pool::MemoryPool), [`PoolScope`], [`GraphCapture`],
-    /// [`CapturedGraph`](crate::graph::CapturedGraph)) go with the values. After the last one the pool's cached memory goes with the next flush, and the rest when it
-    /// is free; the pool serves nobody any more. PyTorch: `releasePool`.
+    /// [`CapturedGraph`](crate::graph::CapturedGraph)) go with the values. Without a reference the pool serves nobody
+    /// any more. Its cached memory goes with the next flush, and the rest when it is free. PyTorch: `releasePool`.
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`], [`AllocError::DeadPool`]; [`AllocError::Pool`] where only values have references.
@@ -165,11 +165,11 @@ impl<'a> Pools<'a> {
         self.0.device(device)?.pools().set_no_split(pool)
     }
 
-    /// Gives the cached memory of one pool back on every device that has it, if nobody uses the pool any more; one in
-    /// use keeps its memory. Blocks. PyTorch: `emptyCache` with an id.
+    /// Gives the cached memory of one pool back on every device that has the pool, if nobody uses it any more. A pool
+    /// in use keeps its memory. Blocks. PyTorch: `emptyCache` with an id.
     ///
     /// # Errors
-    /// The first driver error; what could not be given back stays cached.
+    /// The first driver error; memory that could not be given back stays cached.
     pub fn empty(self, pool: PoolId) -> Result<()> {
         self.0.each_device(|device| match device.pools().slot_of(pool) {
             Ok(slot) => device.release().empty_cache(Flush::Pool(slot)),
@@ -178,7 +178,7 @@ impl<'a> Pools<'a> {
         })
     }
 
-    /// What a pool holds and who uses it.
+    /// The memory that a pool holds, and its users.
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`].
@@ -186,18 +186,18 @@ impl<'a> Pools<'a> {
         self.0.seen_device(device)?.pools().stats(pool)
     }
 
-    /// Takes memory into a pool for requests of these sizes in bytes, all live at a time, for `stream`: they need nothing
-    /// from the device then. For a capture, which begins with an empty pool.
+    /// Takes memory into a pool for requests of these sizes in bytes, all live at a time, for `stream`. The requests
+    /// then need nothing from the device. This is for a capture, which begins with an empty pool.
     ///
     /// # Errors
-    /// Those of [`malloc`](CachingAllocator::malloc); what was taken until then stays cached.
+    /// Those of [`malloc`](CachingAllocator::malloc); memory that was taken until then stays cached.
     pub fn prime(self, pool: PoolId, stream: Stream, sizes: &[u64]) -> Result<()> {
         let stream = self.0.own(stream)?;
         self.0.device(stream.device)?.prime_pool(pool, stream, sizes)
     }
 
-    /// Whether the live blocks of a pool are exactly `expected`; pending ones do not count.
-    /// PyTorch: `checkPoolLiveAllocations`.
+    /// Whether the live blocks of a pool are exactly `expected`; pending blocks do not count. PyTorch:
+    /// `checkPoolLiveAllocations`.
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`].
@@ -218,12 +218,12 @@ impl<'a> Pools<'a> {
         self.0.device(device)?.lifetimes().mark_capture_begin(holder)
     }
 
-    /// Says that a capture has ended, well or not, whose begin was [marked](Self::mark_capture_begin): that of a
-    /// [`GraphCapture`] it ends itself. When none is under way any more, blocks freed meanwhile become free as
-    /// far as graphs are concerned. PyTorch: `markCaptureEnd`.
+    /// Says that a capture has ended, well or not, after its begin was [marked](Self::mark_capture_begin). A
+    /// [`GraphCapture`] marks its end by itself. When no capture is under way any more, blocks freed meanwhile become
+    /// free as far as graphs are concerned. PyTorch: `markCaptureEnd`.
     ///
     /// # Errors
-    /// [`AllocError::NoCapture`] where none is under way.
+    /// [`AllocError::NoCapture`] where no capture is under way.
     ///
     /// [`GraphCapture`]: crate::graph::GraphCapture
     pub fn mark_capture_end(self, device: DeviceIndex) -> Result<()> {
@@ -242,13 +242,13 @@ impl<'a> Pools<'a> {
         self.0.device(device)?.checkpoints().checkpoint(pool)
     }
 
-    /// Makes exactly those blocks of the pool live that were when `saved` was made; memory that came since stays as free
-    /// memory, and contents stay as they are. Every block that is live now is freed first, those that are live
-    /// afterwards, too. With `stale`, each of them must be among these. PyTorch: `setCheckpointPoolState`.
+    /// Makes exactly those blocks of the pool live that were live when `saved` was made. Memory that came since stays
+    /// as free memory, and contents stay as they are. Every block that is live now is freed first, also a block that is
+    /// live afterwards. With `stale`, each of the freed blocks must be among these. PyTorch: `setCheckpointPoolState`.
     ///
     /// # Errors
-    /// [`AllocError::Checkpoint`] where that is not possible, [`AllocError::DeadPool`], [`AllocError::UnknownPool`].
-    /// Nothing has changed then.
+    /// [`AllocError::Checkpoint`] where restoring is not possible, [`AllocError::DeadPool`],
+    /// [`AllocError::UnknownPool`]. Nothing has changed then.
     pub fn restore(
         self,
         saved: &PoolCheckpoint,
@@ -257,9 +257,9 @@ impl<'a> Pools<'a> {
         self.0.device(saved.device())?.checkpoints().restore(saved, stale)
     }
 
-    /// Limits what a pool, the default one included, may hold: beyond `soft` its cached memory goes back before more is
-    /// taken, and observers are told; beyond `hard` nothing is taken. `None` lifts a limit. What the pool holds already it
-    /// keeps.
+    /// Limits the memory that a pool, the default one included, may hold. Beyond `soft` its cached memory goes back
+    /// before more is taken, and observers are told. Beyond `hard` nothing is taken. `None` lifts a limit. The pool
+    /// keeps the memory that it holds already.
     ///
     /// # Errors
     /// [`AllocError::UnknownPool`]; [`AllocError::Budget`] for a limit of nothing, over the whole device, or a soft limit
@@ -282,8 +282,9 @@ impl<'a> Pools<'a> {
         self.0.device(device)?.budgets().set_pool_limits(pool, limit, None)
     }
 
-    /// [`snapshot`](CachingAllocator::snapshot) of one pool's segments; none where there is no such pool. The history is that of
-    /// all pools, as in PyTorch. (PyTorch takes the id of the default pool for all pools: that is `snapshot`.)
+    /// [`snapshot`](CachingAllocator::snapshot) of one pool's segments; none where there is no such pool. The history
+    /// is that of all pools, as in PyTorch. (To PyTorch the id of the default pool means all pools: use
+    /// [`snapshot`](CachingAllocator::snapshot) for that.)
     #[must_use]
     pub fn snapshot(self, pool: PoolId, traces: bool) -> Snapshot {
         self.0.snapshot_of(Some(pool), traces)

@@ -16,8 +16,8 @@ use crate::watch::stats::ScopeStats;
 /// [`reset_accumulated`](crate::allocator::Statistics::reset_accumulated) changes what a scope says, and no scope changes
 /// the device's own statistics.
 ///
-/// Requests and frees cost what they cost without a scope, but a request that raises the most of the newest scope
-/// compares all streams, as one does that raises the device's own peak.
+/// Requests and frees cost as much as without a scope, with one exception. A request that raises the peak of the newest
+/// scope compares all streams, as does a request that raises the device's own peak.
 ///
 /// ```
 /// # fn main() -> Result<(), alloc_core::AllocError> {
@@ -58,10 +58,10 @@ impl StatScope {
         self.device
     }
 
-    /// What happened since the scope began, exact and of one moment. It goes on.
+    /// What happened since the scope began, exact and of one moment. The scope goes on.
     ///
     /// # Errors
-    /// [`AllocError::Forked`] in a child of the process that began it.
+    /// [`AllocError::Forked`] in a child of the process that began the scope.
     pub fn peaks(&self) -> Result<ScopeStats> {
         Ok(self.allocator.seen_device(self.device)?.statistics().scope_stats(self.id))
     }

@@ -17,15 +17,18 @@ impl<'a> Sharing<'a> {
         Self(allocator)
     }
 
-    /// Lets other processes open the live block at `ptr`. The handle is the same bytes on every call as long as the block
-    /// lives and does not sleep, and opens nothing afterwards. A free does not wait for those who have it open: the block stays pending
-    /// until they have closed it or have ended, which is noticed by later calls like other pending frees. Blocks.
-    /// PyTorch: `shareIpcHandle`.
+    /// Lets other processes open the live block at `ptr`. The handle is the same bytes on every call as long as the
+    /// block lives and does not sleep, and opens nothing afterwards. A free does not wait for processes that have the
+    /// block open. The block stays pending until they have closed it or have ended. Later calls notice that, as with
+    /// other pending frees. Blocks. PyTorch: `shareIpcHandle`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a
-    /// [`DeviceBuffer`](crate::DeviceBuffer) has, which shares it itself; [`AllocError::Share`] where its memory cannot leave the
-    /// process; [`AllocError::Asleep`]; [`AllocError::Backend`] for driver errors. The call can be made again.
+    /// * [`AllocError::InvalidPointer`] where `ptr` is no live block, or one that a
+    ///   [`DeviceBuffer`](crate::DeviceBuffer) has (the buffer can share it);
+    /// * [`AllocError::Share`] where its memory cannot leave the process;
+    /// * [`AllocError::Asleep`]; [`AllocError::Backend`] for driver errors.
+    ///
+    /// The call can be made again.
     pub fn share(self, ptr: DevicePtr) -> Result<SharedBlock> {
         self.share_held_by(ptr, false)
     }
@@ -54,10 +57,10 @@ impl<'a> Sharing<'a> {
         device.noticing(device.sharing().share_uncached(ptr))
     }
 
-    /// Opens what [`share`](Self::share) gave in another process, for use on `device`. The block begins
-    /// [`offset`](SharedBlock::offset) bytes from the base. The same handle gives the same memory for as long as somebody has
-    /// it; the last one to drop it waits for the device and closes it. Bytes that are damaged, of another allocator, or of a
-    /// block that is gone, are refused and never mapped. Blocks. PyTorch: `getIpcDevPtr`.
+    /// Opens a block by the handle that [`share`](Self::share) gave in another process, for use on `device`. The block
+    /// begins [`offset`](SharedBlock::offset) bytes from the base. The same handle gives the same memory for as long as
+    /// somebody has it; the last one to drop it waits for the device and closes it. A handle that is damaged, of
+    /// another allocator, or of a block that is gone, is refused and never mapped. Blocks. PyTorch: `getIpcDevPtr`.
     ///
     /// # Errors
     /// [`AllocError::Open`] says why the handle cannot be opened; [`AllocError::Backend`] for driver errors. Nothing is
@@ -72,7 +75,7 @@ impl<'a> Sharing<'a> {
         device.noticing(device.sharing().open_shared(handle, read))
     }
 
-    /// Bytes of address space on `device` that show other processes' memory: never more than what is shown.
+    /// Bytes of address space on `device` that show other processes' memory: never more than the memory that is shown.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`].

@@ -1,4 +1,4 @@
-//! Sleep and wake; what they mean is said in [`crate::sleep`].
+//! Sleep and wake; [`crate::sleep`] says what they mean.
 
 use super::CachingAllocator;
 use crate::device::{DeviceAllocator, Sleeper};
@@ -15,8 +15,8 @@ impl<'a> SleepMode<'a> {
         Self(allocator)
     }
 
-    /// Gives a pool a sleep tag, or takes it away: from here on it takes growable memory, whatever the settings say. Fixed
-    /// segments that it has already stay awake.
+    /// Gives a pool a sleep tag, or takes the tag away. A pool with a tag takes growable memory from here on, whatever
+    /// the settings say. Fixed segments that the pool has already stay awake.
     ///
     /// # Errors
     /// [`AllocError::Sleep`] where the device has no virtual memory, with the reason, and for the default pool without
@@ -25,18 +25,18 @@ impl<'a> SleepMode<'a> {
         self.0.device(device)?.sleep().set_tag(pool, tag)
     }
 
-    /// Puts the pools with these tags to sleep, on all devices: waits for all work of all devices that may use their
-    /// memory, saves contents as `backup` says, and gives the physical memory back. Blocks.
+    /// Puts the pools with these tags to sleep, on all devices. It waits for all work of all devices that may use their
+    /// memory. Then it saves contents as `backup` says, and gives the physical memory back. Blocks.
     ///
     /// # Safety
-    /// No work that uses memory of these pools is queued from the call on until it is awake again, neither by address nor
-    /// through a [`DeviceBuffer`](crate::DeviceBuffer) or another value that has the memory; and with
-    /// [`Backup::Discard`] nobody relies on its contents afterwards.
+    /// From the call on until the memory is awake again, no work that uses memory of these pools is queued. That holds
+    /// for use by address, and through a [`DeviceBuffer`](crate::DeviceBuffer) or another value that has the memory.
+    /// With [`Backup::Discard`] nobody relies on the contents afterwards.
     ///
     /// # Errors
-    /// [`AllocError::Sleep`] for a tag that no pool has, during a capture on a device that may use the memory, and from within
-    /// a callback of the same pool; what the driver or the system answers. Then some of the memory sleeps, the rest is as it was, and the call can be made
-    /// again, or [`wake`](Self::wake).
+    /// [`AllocError::Sleep`] for a tag that no pool has, during a capture on a device that may use the memory, and from
+    /// within a callback of the same pool. Else the error of the driver or the system. Then some of the memory sleeps
+    /// and the rest is as it was. You can make the call again, or call [`wake`](Self::wake).
     pub unsafe fn sleep(self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
         let pools = self.tagged(tags)?;
         for (device, pool) in &pools {
@@ -67,9 +67,9 @@ impl<'a> SleepMode<'a> {
         Ok(report)
     }
 
-    /// Wakes the pools with these tags, on all devices, those of the highest priority first: puts memory behind all that
-    /// sleeps and restores contents that were saved. Where memory is short, callbacks run and cached memory is given
-    /// back first. Blocks.
+    /// Wakes the pools with these tags, on all devices, those of the highest priority first. It puts memory behind all
+    /// that sleeps, and restores contents that were saved. Where memory is short, callbacks run and cached memory is
+    /// given back first. Blocks.
     ///
     /// # Errors
     /// [`AllocError::Sleep`] as for [`sleep`](Self::sleep); [`AllocError::NoRoomToWake`]; what the driver answers. Then what is awake is awake, the rest sleeps on with its contents, and the call can be made again.

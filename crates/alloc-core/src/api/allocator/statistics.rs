@@ -11,7 +11,7 @@ use crate::types::{DeviceIndex, Stream};
 pub struct CacheInfo {
     /// The largest free block in the cache.
     pub largest_cached: u64,
-    /// What the driver has free.
+    /// The memory that the driver has free.
     pub device_free: u64,
 }
 
@@ -53,7 +53,7 @@ impl<'a> Statistics<'a> {
     /// The largest pieces to be had. Asks the driver. PyTorch: `cacheInfo`.
     ///
     /// # Errors
-    /// What the driver answers.
+    /// The driver's error.
     pub fn cache_info(self, device: DeviceIndex) -> Result<CacheInfo> {
         let engine = self.0.device(device)?;
         let memory = engine.noticing(self.0.backend.memory_info(device).map_err(AllocError::Backend))?;
@@ -76,9 +76,9 @@ impl<'a> Statistics<'a> {
         Ok(self.0.seen_device(device)?.arenas().largest_free_block())
     }
 
-    /// The most bytes, above 1 MiB, that a stream could be given in one piece from what it has free in the default pool, in
-    /// bytes: with a policy that shows free memory side by side more than the largest free block. 0 where it has none. Takes
-    /// time with the number of blocks and granules; calls no driver.
+    /// The most bytes that a stream could be given in one piece from its free memory in the default pool, for a request
+    /// above 1 MiB. With a policy that shows free memory side by side, that can be more than the largest free block. 0
+    /// where the stream has no free memory. Takes time with the number of blocks and granules; calls no driver.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
@@ -87,8 +87,8 @@ impl<'a> Statistics<'a> {
         Ok(self.0.seen_device(stream.device)?.statistics().largest_in_one_piece(stream))
     }
 
-    /// What growable segments hold, by stream and tier. Takes time with the number of blocks.
-    /// PyTorch: `getExpandableSegmentSizes`.
+    /// The memory that growable segments hold, by stream and tier. Takes time with the number of blocks. PyTorch:
+    /// `getExpandableSegmentSizes`.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).

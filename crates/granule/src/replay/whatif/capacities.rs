@@ -3,7 +3,7 @@
 use alloc_core::types::{GIB, MIB};
 use serde::Serialize;
 
-/// A size of card, and what of it a program sees.
+/// A size of card, and the memory that a program sees of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Card {
     /// As it is sold.
@@ -30,7 +30,8 @@ pub const CARDS: [Card; 7] = [
     card("192 GiB", 182_500, "B200"),
 ];
 
-/// What the CUDA context and loaded kernels take of a card where nobody says; on real cards from 300 MiB to 1 GiB.
+/// The memory that the CUDA context and loaded kernels take of a card, unless you say otherwise. On real cards they
+/// take from 300 MiB to 1 GiB.
 pub const CONTEXT: u64 = 512 * MIB;
 
 impl Card {
@@ -46,15 +47,15 @@ impl Card {
         self.usable - CONTEXT
     }
 
-    /// The one of which an allocator can have just this much.
+    /// The card of which an allocator can have just this much.
     #[must_use]
     pub fn of_capacity(bytes: u64) -> Option<&'static Self> {
         CARDS.iter().find(|card| card.for_the_allocator() == bytes)
     }
 }
 
-/// The two smallest common cards that hold what the program requests at once, `peak` bytes, by what an allocator can have of
-/// them, and the device that the recording is of. Ascending.
+/// Devices to ask about, by the memory that an allocator can have of them. They are the two smallest common cards that
+/// hold `peak`, the bytes that the program requests at once, and the device that the recording is of. Ascending.
 #[must_use]
 pub fn capacities(peak: u64, recorded: Option<u64>) -> Vec<u64> {
     let cards = CARDS.iter().map(Card::for_the_allocator);

@@ -36,9 +36,10 @@ pub enum Before {
     /// Nothing: the workload is the program's from its start.
     #[default]
     Nothing,
-    /// So many bytes, some of which it needed: on a device with less, the workload says nothing about the program.
+    /// So many bytes, and the program needed some of them. On a device with less, the workload says nothing about the
+    /// program.
     Bytes(u64),
-    /// That is not recorded, so that no device is known to be large enough.
+    /// The bytes are not recorded, so no device is known to be large enough.
     Unknown,
 }
 

@@ -12,20 +12,21 @@ pub struct Verdict {
     pub capacity: u64,
     /// The card of which that is so.
     pub card: Option<&'static Card>,
-    /// Whether the workload tells. It does not where it fits, and what the program had reserved before it may not.
+    /// Whether the workload tells. It does not tell where the workload fits, but the memory that the program had
+    /// reserved before may not.
     pub known: bool,
     /// How many candidates fit, those without caching left out.
     pub fitting: usize,
-    /// What fits with the fewest options changed; of several the one with the fewest retries, then the one that takes the
-    /// least where memory is no object, then the one with the lowest modelled driver time. `None` if nothing fits.
+    /// The candidate that fits with the fewest options changed. Ties are settled in this order: the fewest retries, the
+    /// least memory where memory is no object, the lowest modelled driver time. `None` if nothing fits.
     ///
     /// A change of the program comes after all settings, and another allocator after that. Turning caching off is no answer.
     pub least_change: Option<Choice>,
-    /// Where that has to flush the cache to fit: the least change that does not.
+    /// Where the least change has to flush the cache to fit: the least change that does not.
     pub without_retries: Option<Choice>,
-    /// Where nothing fits: what is refused the fewest requests.
+    /// Where nothing fits: the candidate with the fewest refused requests.
     pub nearest: Option<Nearest>,
-    /// Where nothing fits but for a program without caching: what that costs.
+    /// Where nothing fits but a program without caching: the cost of that.
     pub without_caching: Option<Choice>,
 }
 

@@ -17,7 +17,7 @@ pub struct NotExact {
     pub meaning: &'static str,
 }
 
-/// How a figure that is not exact lies to the true one.
+/// On which side of the true figure an inexact one lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
@@ -27,7 +27,7 @@ pub enum Effect {
     ProbablyTooLow,
     /// The true one may be less.
     ProbablyTooHigh,
-    /// They are right up to a moment, and nothing is known about later.
+    /// The figures are right up to a moment, and nothing is known about later.
     RightUntil,
     /// Nothing is said about the program.
     Other,

@@ -7,9 +7,9 @@ use alloc_core::types::MIB;
 use granule_snapshot::trace::Trace;
 use serde::Serialize;
 
-/// The smallest devices, found to 16 MiB; the search takes it that more memory never hurts.
+/// The smallest devices, found to 16 MiB. The search assumes that more memory never hurts.
 ///
-/// A candidate that changes more than another one counts as smaller only where it saves 1 %.
+/// A candidate that changes more than another counts as smaller only where it saves 1 %.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Smallest {
     /// With a setting of PyTorch's.
