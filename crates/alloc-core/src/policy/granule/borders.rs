@@ -7,6 +7,8 @@
 use crate::base::round::MIN_BLOCK;
 use crate::base::steps::{Counted, step};
 use crate::memory::block::{Block, BlockId, SegmentId};
+use smallvec::SmallVec;
+use std::ops::Range;
 
 /// The borders of an arena's segments.
 #[derive(Debug, Default)]
@@ -64,6 +66,25 @@ pub(crate) struct FreePart {
     pub(crate) suffix: u64,
 }
 
+/// The granules of which a free block holds a first or a last byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parts {
+    /// The granule of which it holds an end only, and the bytes of that.
+    pub(crate) end: Option<(usize, u64)>,
+    /// Those that it holds as a whole.
+    pub(crate) whole: Range<usize>,
+    /// The granule of which it holds a beginning only, and the bytes of that.
+    pub(crate) beginning: Option<(usize, u64)>,
+}
+
+/// Where a view shows a granule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Place {
+    /// The view's number.
+    pub(crate) view: u64,
+    pub(crate) slot: usize,
+}
+
 /// A free block that holds first or last bytes of granules.
 #[derive(Clone, Copy, Debug)]
 struct Holder {
@@ -92,8 +113,8 @@ pub(crate) struct Borders {
     /// By the lowest byte that a block holds; true where `marks` says so.
     holders: Vec<Holder>,
     marks: Vec<u64>,
-    /// Views that show a granule: it keeps its memory as long.
-    views: Vec<u32>,
+    /// Where views show a granule: it keeps its memory as long.
+    shown: Vec<SmallVec<[Place; 1]>>,
 }
 
 impl Borders {
@@ -101,7 +122,7 @@ impl Borders {
     pub(crate) fn new(base: u64, granule: u64) -> Self {
         debug_assert!(granule > UNIT, "a granule is many units");
         let inverse = u64::MAX / (granule / UNIT) + 1;
-        Self { base, granule, inverse, highest: 0, holders: Vec::new(), marks: Vec::new(), views: Vec::new() }
+        Self { base, granule, inverse, highest: 0, holders: Vec::new(), marks: Vec::new(), shown: Vec::new() }
     }
 
     /// Bytes of a granule.
@@ -198,21 +219,43 @@ impl Borders {
         }
     }
 
-    /// A view shows the granule from now on.
-    pub(crate) fn show(&mut self, number: usize) {
-        if self.views.len() <= number {
-            self.views.resize(number + 1, 0);
+    /// The free blocks that hold a first or a last byte of any granule, by address.
+    pub(crate) fn free_blocks(&self) -> impl Iterator<Item = BlockId> {
+        let words = self.marks.iter().enumerate().counted();
+        words.flat_map(move |(word, marks)| {
+            let next = |bits: &u64| Some(bits & (bits - 1)).filter(|rest| *rest != 0);
+            let rests = std::iter::successors(Some(*marks).filter(|bits| *bits != 0), next);
+            rests.map(move |bits| self.holders[word * WORD + bits.trailing_zeros() as usize].block)
+        })
+    }
+
+    /// What a free block holds of the granules at whose borders it lies.
+    pub(crate) fn parts(&self, block: &Block) -> Parts {
+        let (low, high) = (block.addr - self.base, block.end() - self.base);
+        let (first, last) = (low.div_ceil(self.granule), high / self.granule);
+        let (before, behind) = (first * self.granule - low, high - last * self.granule);
+        Parts {
+            end: (before > 0).then(|| (first as usize - 1, before)),
+            whole: first as usize..last as usize,
+            beginning: (behind > 0).then_some((last as usize, behind)),
         }
-        self.views[number] += 1;
+    }
+
+    /// A view shows the granule from now on.
+    pub(crate) fn show(&mut self, number: usize, place: Place) {
+        if self.shown.len() <= number {
+            self.shown.resize_with(number + 1, SmallVec::new);
+        }
+        self.shown[number].push(place);
     }
 
     /// A view does not show it any more.
-    pub(crate) fn hide(&mut self, number: usize) {
-        self.views[number] -= 1;
+    pub(crate) fn hide(&mut self, number: usize, place: Place) {
+        self.shown[number].retain(|shown| *shown != place);
     }
 
-    /// How many views show it.
-    pub(crate) fn views(&self, number: usize) -> u32 {
-        self.views.get(number).copied().unwrap_or(0)
+    /// Where views show it.
+    pub(crate) fn places(&self, number: usize) -> &[Place] {
+        self.shown.get(number).map_or(&[], SmallVec::as_slice)
     }
 }

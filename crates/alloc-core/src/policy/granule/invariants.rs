@@ -1,8 +1,9 @@
 //! What holds between views and the homes of what they show.
 
+use super::borders::Place;
 use super::memory::{Memory, granule_of};
 use super::shown::{Slot, SlotState, View};
-use crate::memory::block::{Block, BlockId, State, Tier};
+use crate::memory::block::{Block, BlockId, SegmentId, State, Tier};
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::Origin;
 use crate::policy::ground::Ground;
@@ -85,6 +86,7 @@ fn check_borders(ground: &impl Ground<Memory>) {
         "large growable segments have their borders watched"
     );
     let mut known = 0;
+    let mut shown = shown_places(ground);
     for (id, borders) in ground.memory().borders().iter() {
         for number in 0..borders.len() {
             let addr = borders.address(number);
@@ -96,13 +98,31 @@ fn check_borders(ground: &impl Ground<Memory>) {
             );
             assert_eq!(last, holders.get(&(addr, true)).copied(), "the free block of a granule's last byte");
             known += usize::from(first.is_some()) + usize::from(last.is_some());
-            let all = ground.memory().views().iter().flat_map(|view| &view.slots);
-            let mapped = all.filter(|slot| slot.state != SlotState::Gone).map(|slot| slot.shown);
-            let showing = mapped.filter(|shown| (shown.segment, shown.number) == (id, number)).count();
-            assert_eq!(borders.views(number) as usize, showing, "the views that show a granule are counted");
+            let mut places = borders.places(number).to_vec();
+            places.sort_unstable();
+            assert_eq!(
+                places,
+                shown.remove(&(id, number)).unwrap_or_default(),
+                "where views show a granule is known"
+            );
         }
     }
     assert_eq!(known, holders.len(), "no free byte at a border is missed");
+    assert!(shown.is_empty(), "what is shown has a home with borders");
+}
+
+/// Where views show each granule that some view shows, from the views alone.
+fn shown_places(ground: &impl Ground<Memory>) -> BTreeMap<(SegmentId, usize), Vec<Place>> {
+    let mut shown: BTreeMap<_, Vec<Place>> = BTreeMap::new();
+    for view in ground.memory().views() {
+        for (slot, Slot { shown: granule, .. }) in
+            view.slots.iter().enumerate().filter(|(_, slot)| slot.state != SlotState::Gone)
+        {
+            let place = Place { view: view.number, slot };
+            shown.entry((granule.segment, granule.number)).or_default().push(place);
+        }
+    }
+    shown
 }
 
 /// What views show is backed and known to the device. Returns how many mappings they have. Only while nothing is in

@@ -6,7 +6,7 @@
 //! request of another size, first joins it with its neighbours. So parking decides which of several free places is taken, and
 //! nothing else.
 
-use super::borders::{AllBorders, Borders};
+use super::borders::{AllBorders, Borders, Place};
 use super::follow::{Follow, Served};
 use super::shown::{Blocks, Shown, Slot, SlotState, View};
 use crate::base::round::{SMALL_LIMIT, SMALL_SEGMENT};
@@ -40,7 +40,10 @@ pub struct Memory {
     follow: Follow,
     /// Which granules views may show, and what is free of them.
     borders: AllBorders,
+    /// By number.
     views: Vec<View>,
+    /// How many there ever were.
+    made: u64,
     /// The home blocks of each live block in a view.
     lent: FxHashMap<BlockId, Blocks>,
     /// Nothing is served from views any more: the default pool has a sleep tag.
@@ -87,17 +90,24 @@ impl Memory {
         self.views.iter().counted().position(|view| view.segment == segment && !self.closed)
     }
 
+    /// The place of the view with a number.
+    pub(super) fn place_of_number(&self, number: u64) -> Option<usize> {
+        self.views.binary_search_by_key(&number, |view| view.number).ok()
+    }
+
     /// A view begins to show granules.
     pub(super) fn add_view(&mut self, segment: SegmentId, granules: Vec<Shown>) {
-        for shown in &granules {
+        let number = self.made;
+        for (slot, shown) in granules.iter().enumerate() {
             self.bytes += shown.bytes;
             if let Some(borders) = self.borders.get_mut(shown.segment) {
-                borders.show(shown.number);
+                borders.show(shown.number, Place { view: number, slot });
             }
         }
         let slots = granules.into_iter().map(|shown| Slot { shown, state: SlotState::Mapped }).collect();
+        self.made += 1;
         self.served += 1;
-        self.views.push(View { segment, slots, used: self.served });
+        self.views.push(View { number, segment, slots, used: self.served });
     }
 
     /// The slots of the view at `place`, which do not change until they are [back](Self::serve).
@@ -142,13 +152,13 @@ impl Memory {
             unreachable!("a view stays for as long as a mapping leaves it")
         };
         let mut places = Vec::new();
-        for slot in &mut view.slots[slots] {
+        for (number, slot) in slots.clone().zip(&mut view.slots[slots]) {
             debug_assert_eq!(slot.state, SlotState::Leaving, "each leaves once");
             slot.state = if unmapped { SlotState::Gone } else { SlotState::Mapped };
             if unmapped {
                 self.bytes -= slot.shown.bytes;
                 if let Some(borders) = self.borders.get_mut(slot.shown.segment) {
-                    borders.hide(slot.shown.number);
+                    borders.hide(slot.shown.number, Place { view: view.number, slot: number });
                 }
             }
             places.push(at);
@@ -240,7 +250,7 @@ impl Hooks for Memory {
     }
 
     fn keeps(&self, segment: SegmentId, addr: u64) -> bool {
-        self.borders.get(segment).is_some_and(|borders| borders.views(borders.number(addr)) > 0)
+        self.borders.get(segment).is_some_and(|borders| !borders.places(borders.number(addr)).is_empty())
     }
 
     /// One with a granule's first or last byte is found at once; for others the blocks are gone through, from the nearest

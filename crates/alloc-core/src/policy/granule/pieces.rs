@@ -1,12 +1,13 @@
 //! What a view can be made of: the free parts of an arena's granules.
 
-use super::borders::FreePart;
-use super::home::free_part;
+use super::borders::{Borders, Parts};
 use super::memory::Memory;
 use super::shown::Shown;
 use crate::base::steps::Counted;
+use crate::memory::block::SegmentId;
 use crate::policy::ground::Ground;
 use std::cmp::Reverse;
+use std::ops::Range;
 
 /// What a new view is to show.
 #[derive(Debug)]
@@ -21,18 +22,45 @@ pub(crate) struct Plan {
 /// A granule, and how much of it is free from one of its ends on.
 type Part = (u64, Shown);
 
+/// The free granules of a free block.
+struct Whole<'a> {
+    /// Bytes of the block.
+    block: u64,
+    segment: SegmentId,
+    borders: &'a Borders,
+    granules: Range<usize>,
+}
+
+impl Whole<'_> {
+    fn addr(&self) -> u64 {
+        self.borders.address(self.granules.start)
+    }
+
+    fn bytes(&self) -> u64 {
+        self.granules.len() as u64 * self.borders.granule()
+    }
+
+    fn shown(&self) -> impl Iterator<Item = Shown> {
+        self.granules.clone().counted().map(|number| shown(self.segment, self.borders, number))
+    }
+}
+
+fn shown(segment: SegmentId, borders: &Borders, number: usize) -> Shown {
+    Shown { segment, number, addr: borders.address(number), bytes: borders.granule() }
+}
+
 /// The free parts of granules, as views can show them.
-#[derive(Debug, Default)]
-struct Pieces {
-    /// Free granules, those from the smallest free blocks first.
-    whole: Vec<Part>,
+#[derive(Default)]
+struct Pieces<'a> {
+    /// Free granules, those of the smallest free blocks first.
+    whole: Vec<Whole<'a>>,
     /// The two granules with the largest free ends, the larger first.
     ends: [Option<Part>; 2],
     /// Granules with a free beginning, the smallest first.
     beginnings: Vec<Part>,
 }
 
-impl Pieces {
+impl Pieces<'_> {
     fn add_end(&mut self, end: Part) {
         let rank = |part: Option<Part>| part.map(|(bytes, shown)| (bytes, Reverse(shown.addr)));
         let [first, second] = self.ends;
@@ -63,14 +91,14 @@ impl Pieces {
             left -= end;
         }
         let largest = self.largest_beginning(head);
-        let mut whole = self.whole.iter();
+        let mut whole = self.whole.iter().flat_map(Whole::shown);
         while left > largest {
-            let Some((_, shown)) = whole.next() else {
+            let Some(shown) = whole.next() else {
                 // Whole granules are taken, and the largest beginning does for the rest.
                 plan.missing = (left - largest).next_multiple_of(granule);
                 return plan;
             };
-            plan.granules.push(*shown);
+            plan.granules.push(shown);
             left -= shown.bytes.min(left);
         }
         let last = self.beginnings_beside(head).find(|(bytes, _)| left > 0 && *bytes >= left);
@@ -81,34 +109,34 @@ impl Pieces {
     /// The most bytes that lie side by side in a view of all that.
     fn most(&self) -> u64 {
         let both = |head: Option<Part>| head.map_or(0, |(end, _)| end) + self.largest_beginning(head);
-        let whole: u64 = self.whole.iter().map(|(_, shown)| shown.bytes).sum();
+        let whole: u64 = self.whole.iter().map(Whole::bytes).sum();
         whole + [None, self.ends[0], self.ends[1]].map(both).into_iter().max().unwrap_or(0)
     }
 }
 
 /// What is free of the granules, where free ends of `least` bytes are worth a mapping of their own, and such that hold
 /// `size` are not asked for.
-fn pieces(ground: &impl Ground<Memory>, size: u64, least: u64) -> Pieces {
+fn pieces<G: Ground<Memory>>(ground: &G, size: u64, least: u64) -> Pieces<'_> {
     let mut pieces = Pieces::default();
     for (segment, borders) in ground.memory().borders().iter() {
-        for number in (0..borders.len()).counted() {
-            let shown = Shown { segment, number, addr: borders.address(number), bytes: borders.granule() };
-            let FreePart { prefix, suffix } = free_part(ground, borders, number);
-            if prefix == shown.bytes {
-                let block = borders.holders(number).0.map_or(0, |id| ground.layout().blocks()[id].size);
-                pieces.whole.push((block, shown));
-                continue;
+        for id in borders.free_blocks().counted() {
+            let block = &ground.layout().blocks()[id];
+            let Parts { end, whole, beginning } = borders.parts(block);
+            if !whole.is_empty() {
+                pieces.whole.push(Whole { block: block.size, segment, borders, granules: whole });
             }
-            if suffix >= size.min(least) && suffix < size {
-                pieces.add_end((suffix, shown));
+            if let Some((number, bytes)) = end
+                && (size.min(least)..size).contains(&bytes)
+            {
+                pieces.add_end((bytes, shown(segment, borders, number)));
             }
-            if prefix > 0 {
-                pieces.beginnings.push((prefix, shown));
-            }
+            pieces
+                .beginnings
+                .extend(beginning.map(|(number, bytes)| (bytes, shown(segment, borders, number))));
         }
     }
-    pieces.whole.sort_unstable_by_key(|(block, shown)| (*block, shown.addr));
-    pieces.beginnings.sort_unstable_by_key(|(prefix, shown)| (*prefix, shown.addr));
+    pieces.whole.sort_unstable_by_key(|whole| (whole.block, whole.addr()));
+    pieces.beginnings.sort_unstable_by_key(|(bytes, shown)| (*bytes, shown.addr));
     pieces
 }
 

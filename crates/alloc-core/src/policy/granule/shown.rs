@@ -33,6 +33,8 @@ pub(crate) enum SlotState {
 /// One view: the granules that it shows, in order.
 #[derive(Debug)]
 pub(crate) struct View {
+    /// Those that were made later have higher ones.
+    pub(crate) number: u64,
     pub(crate) segment: SegmentId,
     pub(crate) slots: Vec<Slot>,
     /// When it last served a request, counted in requests that views served.

@@ -8,7 +8,7 @@
 //! Nothing is unmapped when memory changes its place like that, so nothing has to be waited for: on its own stream memory
 //! is used in the stream's order, whatever its address. Once there, a view costs no driver call.
 
-use super::borders::FreePart;
+use super::borders::{FreePart, Place};
 use super::home::{free_part_of, free_range};
 use super::memory::Memory;
 use super::shown::{Blocks, Run, Shown, Slot, SlotState};
@@ -19,36 +19,42 @@ use crate::policy::ground::{Ground, PolicyArena};
 use crate::watch::snapshot::Action;
 use smallvec::SmallVec;
 
-/// The run of some view that fits `size` best.
+/// The run of some view that fits `size` best; of equal ones the first of the oldest view.
+///
+/// A run is what is free from one granule of a view on to others that follow there. So runs are found from what is free at
+/// home: a free end, or a free granule that continues none, is where one begins.
 pub(crate) fn run_for(ground: &impl Ground<Memory>, size: u64) -> Option<Run> {
-    let runs = (0..ground.memory().views().len()).flat_map(|view| runs(ground, view));
-    let fits = runs.filter(|(_, bytes)| *bytes >= size);
-    fits.map(|(run, bytes)| Run { spare: bytes - size, ..run }).min_by_key(|run| run.spare)
+    let fit = |place: &Place| run_at(ground, *place, size);
+    let runs = ground.memory().borders().iter().flat_map(|(_, borders)| {
+        let parts = borders.free_blocks().map(|id| borders.parts(&ground.layout().blocks()[id]));
+        let granules =
+            parts.flat_map(|parts| parts.end.map(|(number, _)| number).into_iter().chain(parts.whole));
+        granules.counted().flat_map(|number| borders.places(number)).filter_map(fit)
+    });
+    runs.min_by_key(|run| (run.spare, run.view, run.first))
 }
 
-/// The free runs of a view that cross from one granule to the next, with their bytes. Others are free at home, too, in
-/// one piece.
-fn runs(ground: &impl Ground<Memory>, view: usize) -> impl Iterator<Item = (Run, u64)> {
-    let mut found: SmallVec<[(Run, u64); 4]> = SmallVec::new();
-    let mut open: Option<(Run, u64)> = None;
-    for (first, Slot { shown, state }) in ground.memory().views()[view].slots.iter().enumerate().counted() {
-        if *state != SlotState::Mapped {
-            found.extend(open.take());
-            continue;
-        }
-        let FreePart { prefix, suffix } = free_part_of(ground, shown);
-        if let Some((_, bytes)) = &mut open {
-            *bytes += prefix;
-        }
-        if prefix == shown.bytes && open.is_some() {
-            continue;
-        }
-        found.extend(open.take());
-        let run = Run { view, first, skip: shown.bytes - suffix, spare: 0 };
-        open = (suffix > 0).then_some((run, suffix));
+/// The run that begins in a place of a view, if it has `size` bytes.
+fn run_at(ground: &impl Ground<Memory>, Place { view, slot: first }: Place, size: u64) -> Option<Run> {
+    let view = ground.memory().place_of_number(view)?;
+    let slots = &ground.memory().views()[view].slots;
+    let free = |slot: &Slot| (slot.state == SlotState::Mapped).then(|| free_part_of(ground, &slot.shown));
+    let shown = &slots[first].shown;
+    let FreePart { prefix, suffix } = free(&slots[first])?;
+    let continues = || first > 0 && free(&slots[first - 1]).is_some_and(|before| before.suffix > 0);
+    if prefix == shown.bytes && continues() {
+        return None;
     }
-    found.extend(open);
-    found.into_iter()
+    let mut bytes = suffix;
+    for slot in slots[first + 1..].iter().counted() {
+        let Some(FreePart { prefix, .. }) = free(slot) else { break };
+        bytes += prefix;
+        if prefix < slot.shown.bytes {
+            break;
+        }
+    }
+    let spare = bytes.checked_sub(size)?;
+    Some(Run { view, first, skip: shown.bytes - suffix, spare })
 }
 
 /// Takes the home bytes of `size` bytes from `skip` on in `granules` out of the free ones, as busy. Nothing is taken where
