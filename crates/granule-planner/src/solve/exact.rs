@@ -30,7 +30,7 @@ pub(crate) enum Answer {
 }
 
 /// Nodes that a search gets for every buffer in the shortest turns.
-const LEAST_NODES: u64 = 4;
+const LEAST_NODES: u64 = 12;
 
 /// Bytes of stack that [`exact`] needs: its searches call themselves for every buffer they place.
 pub(crate) const STACK: usize = 256 << 20;

@@ -6,9 +6,6 @@
 use crate::solve::sections::Sections;
 use std::ops::Range;
 
-/// No section: any other one widens it to itself.
-const NOTHING: Range<usize> = usize::MAX..0;
-
 /// Offsets and sizes in units of the sizes' common divisor.
 pub(crate) type Units = u64;
 
@@ -75,7 +72,7 @@ impl<'a> Partial<'a> {
             trail: Vec::new(),
             clock: 0,
             changed: vec![0; members.len()],
-            touched: NOTHING,
+            touched: 0..0,
             failures: vec![0; members.len()],
         }
     }
@@ -99,14 +96,17 @@ impl<'a> Partial<'a> {
 
     /// Notes that sections differ from what they were, from [`commit`](Self::commit) on.
     pub(crate) fn touch(&mut self, sections: Range<usize>) {
-        self.touched = self.touched.start.min(sections.start)..self.touched.end.max(sections.end);
+        self.touched = if self.touched.is_empty() {
+            sections
+        } else {
+            self.touched.start.min(sections.start)..self.touched.end.max(sections.end)
+        };
     }
 
     /// A change is complete: what it touched is newer than all before.
     fn commit(&mut self) -> Range<usize> {
         self.clock += 1;
-        let touched = std::mem::replace(&mut self.touched, NOTHING);
-        let touched = touched.start.min(touched.end)..touched.end;
+        let touched = std::mem::take(&mut self.touched);
         self.changed[touched.clone()].fill(self.clock);
         touched
     }
