@@ -44,7 +44,7 @@ pub(crate) struct Options {
     /// How long a round measures one case, in seconds
     #[arg(long, default_value_t = 0.3)]
     seconds: f64,
-    /// With `scale`: write the figures there
+    /// With `scale` or `planner`, one of them: write the figures there
     #[arg(long)]
     json: Option<PathBuf>,
     /// Write a page with the results, the machine and the commit into docs/results

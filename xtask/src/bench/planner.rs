@@ -1,53 +1,144 @@
 //! Offline placement: published instances at their capacity, and recorded programs.
 
-use super::granule::{Command, number};
+use super::granule::Command;
 use super::table::{Table, figure, median};
 use super::{Options, traces};
-use anyhow::Result;
+use crate::process::processor_time;
+use anyhow::{Context, Result};
+use serde::Serialize;
 use serde_json::Value;
+use std::path::Path;
+use std::time::Instant;
 
 /// What the published instances are to fit in.
-const CAPACITY: &str = "1048576";
+const CAPACITY: u64 = 1_048_576;
 
 /// Seconds that google/minimalloc takes for the instances A to F, one core each, on the project's first machine: for the
 /// order of magnitude, not for ratios.
 const REFERENCE: [(&str, f64); 6] = [("A", 9.2), ("B", 6.8), ("C", 1.4), ("D", 6.2), ("E", 7.3), ("F", 10.3)];
+
+/// What placing one instance took: the medians of the rounds.
+#[derive(Debug, Serialize)]
+struct Figures {
+    instance: String,
+    /// Null where as low as possible is wanted.
+    capacity: Option<u64>,
+    /// The height of the placement; null where none was found.
+    peak: Option<u64>,
+    /// The most live at once.
+    max_load: Option<u64>,
+    /// Of the command by the clock, reading included.
+    seconds: f64,
+    /// Of all processors together, in ticks of the system's clock.
+    processor_seconds: f64,
+    /// Whether the command's verifier has accepted the placement, which is not above the capacity.
+    verified: bool,
+    /// Whether no placement is lower.
+    optimal: bool,
+}
+
+impl Figures {
+    /// Of the command's answers, one a round, with the seconds and processor seconds they took. A round without an
+    /// answer found nothing, and the instance counts as not placed.
+    fn of(instance: String, capacity: Option<u64>, rounds: &[(Option<Value>, [f64; 2])]) -> Self {
+        let answer =
+            rounds.iter().all(|(answer, _)| answer.is_some()).then(|| rounds.last()?.0.as_ref()).flatten();
+        let whole = |field: &str| answer?[field].as_u64();
+        let times = |which: usize| rounds.iter().map(|(_, times)| times[which]).collect::<Vec<_>>();
+        let peak = whole("height");
+        Self {
+            instance,
+            capacity,
+            peak,
+            max_load: whole("max_load"),
+            seconds: median(&times(0)).unwrap_or_default(),
+            processor_seconds: median(&times(1)).unwrap_or_default(),
+            verified: peak.is_some_and(|peak| capacity.is_none_or(|capacity| peak <= capacity)),
+            optimal: answer.is_some_and(|answer| answer["optimal"] == true),
+        }
+    }
+
+    fn cells(&self) -> [String; 6] {
+        #[allow(clippy::cast_precision_loss)]
+        let ratio = self.peak.zip(self.max_load).map(|(peak, load)| peak as f64 / load.max(1) as f64);
+        let reference = REFERENCE.iter().find(|(known, _)| *known == self.instance);
+        [
+            self.instance.clone(),
+            ratio.map_or_else(|| "not placed".into(), |ratio| format!("{ratio:.4}")),
+            (if self.optimal { "yes" } else { "not known" }).to_owned(),
+            figure(self.seconds),
+            figure(self.processor_seconds),
+            reference.map_or_else(String::new, |(_, seconds)| seconds.to_string()),
+        ]
+    }
+}
+
+fn measure(granule: &Command, input: &Path, capacity: Option<u64>, rounds: u32) -> Result<Figures> {
+    let file = input.to_string_lossy();
+    let limit = capacity.map(|capacity| capacity.to_string());
+    let mut arguments = vec!["plan", &*file];
+    arguments.extend(limit.iter().flat_map(|limit| ["--capacity", limit]));
+    let mut answers = Vec::new();
+    for _ in 0..rounds.max(1) {
+        let (begun, used) = (Instant::now(), processor_time()?);
+        let answer = granule.plain_json(&arguments);
+        if let Err(error) = &answer {
+            println!("not placed: {error:#}");
+        }
+        let times = [begun.elapsed(), processor_time()?.saturating_sub(used)];
+        answers.push((answer.ok(), times.map(|time| time.as_secs_f64())));
+    }
+    Ok(Figures::of(traces::name(input), capacity, &answers))
+}
 
 pub(super) fn report(options: &Options) -> Result<String> {
     let granule = Command::build()?;
     if !granule.has("plan") {
         return Ok("## Planner\n\nSkipped: this build has no `granule plan`.\n".into());
     }
-    let mut table =
-        Table::new(["instance", "height / most live at once", "lowest", "seconds", "minimalloc, seconds"]);
-    let mut row = |name: String, input: &str, more: &[&str]| -> Result<()> {
-        let mut seconds = Vec::new();
-        let mut last = Value::Null;
-        for _ in 0..options.rounds.max(1) {
-            let arguments: Vec<&str> = ["plan", input].into_iter().chain(more.iter().copied()).collect();
-            last = granule.plain_json(&arguments)?;
-            seconds.push(number(&last, "/seconds")?);
-        }
-        let ratio = number(&last, "/height")? / number(&last, "/max_load")?.max(1.0);
-        let lowest = if last["optimal"].as_bool() == Some(true) { "yes" } else { "not known" };
-        let reference = REFERENCE.iter().find(|(known, _)| *known == name);
-        table.row([
-            name,
-            format!("{ratio:.4}"),
-            lowest.to_owned(),
-            median(&seconds).map_or_else(String::new, figure),
-            reference.map_or_else(String::new, |(_, seconds)| seconds.to_string()),
-        ]);
-        Ok(())
-    };
+    let mut all = Vec::new();
     for instance in traces::files(&traces::shared().join("minimalloc"), "csv") {
-        row(traces::name(&instance), &instance.to_string_lossy(), &["--capacity", CAPACITY])?;
+        all.push(measure(&granule, &instance, Some(CAPACITY), options.rounds)?);
     }
     for trace in traces::all(options)? {
-        row(traces::name(&trace), &trace.to_string_lossy(), &[])?;
+        all.push(measure(&granule, &trace, None, options.rounds)?);
     }
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&all)?;
+        std::fs::write(path, text).with_context(|| format!("{} could not be written", path.display()))?;
+    }
+    let mut table = Table::new([
+        "instance",
+        "height / most live at once",
+        "lowest",
+        "seconds",
+        "processor seconds",
+        "minimalloc, seconds",
+    ]);
+    all.iter().for_each(|figures| table.row(figures.cells()));
     Ok(format!(
         "## Planner\n\nThe command prints placements that its verifier accepts, and no others. *Lowest*: no placement needs less.\n\n{}",
         table.text()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Figures;
+    use serde_json::json;
+
+    #[test]
+    fn an_instance_counts_as_placed_where_every_round_has_placed_it() {
+        let answer = Some(json!({"height": 8, "max_load": 8, "optimal": true}));
+        let rounds = [(answer.clone(), [1.0, 2.0]), (answer.clone(), [3.0, 4.0]), (answer, [2.0, 3.0])];
+        let placed = Figures::of("A".into(), Some(8), &rounds);
+        assert_eq!(
+            serde_json::to_value(&placed).expect("figures"),
+            json!({"instance": "A", "capacity": 8, "peak": 8, "max_load": 8, "seconds": 2.0,
+                "processor_seconds": 3.0, "verified": true, "optimal": true})
+        );
+        let failed = Figures::of("A".into(), Some(8), &[rounds[0].clone(), (None, [9.0, 9.0])]);
+        assert_eq!((failed.peak, failed.verified, failed.optimal), (None, false, false));
+        assert_eq!(failed.cells()[1], "not placed");
+    }
 }

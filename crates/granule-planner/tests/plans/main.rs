@@ -3,5 +3,6 @@
 mod common;
 mod cursor;
 mod instances;
+mod packings;
 mod solvers;
 mod verifier;

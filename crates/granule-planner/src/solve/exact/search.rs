@@ -73,6 +73,17 @@ struct Starter {
     supported: bool,
 }
 
+/// What is known of a section at the bottom of a valley.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    /// Where the valley ends, at the valley's first section; 0 at all others.
+    end: usize,
+    /// When this was found out.
+    at: u64,
+    /// How many cases there are for what comes next, and the next floor if nothing starts at this one.
+    cases: (u32, Units),
+}
+
 enum End {
     Found,
     Impossible,
@@ -86,14 +97,24 @@ struct Search<'a> {
     depth: usize,
     scratch: Vec<(Units, Units)>,
     starters: Vec<Starter>,
+    known: Vec<Known>,
 }
 
 /// Searches until a placement is found, there is none, or a limit is reached.
 pub(crate) fn search<'a>(shape: &'a Shape, style: &'a Style, limits: Limits<'a>) -> Verdict {
     let state = Partial::new(shape);
     let sections = state.floor.len();
-    let mut search = Search { state, style, limits, depth: 0, scratch: Vec::new(), starters: Vec::new() };
-    if !search.alive(0, sections) {
+    let mut search = Search {
+        state,
+        style,
+        limits,
+        depth: 0,
+        scratch: Vec::new(),
+        starters: Vec::new(),
+        known: vec![Known { end: 0, at: 0, cases: (0, NONE) }; sections],
+    };
+    search.state.touch(0..sections);
+    if !search.alive() {
         return Verdict::Impossible;
     }
     match search.run(0, sections) {
@@ -134,8 +155,7 @@ impl Search<'_> {
         let Some(branch) = self.choose(first, beyond) else { return End::Impossible };
         let mark = self.state.mark();
         for buffer in self.candidates(&branch) {
-            self.state.place(buffer);
-            if self.alive(first, beyond) {
+            if self.state.place(buffer) && self.alive() {
                 match self.run(first, beyond) {
                     End::Impossible => {}
                     end => return end,
@@ -144,8 +164,7 @@ impl Search<'_> {
             self.state.undo(mark);
         }
         if branch.next != NONE {
-            self.state.waste(branch.section, branch.next);
-            if self.alive(first, beyond) {
+            if self.state.waste(branch.section, branch.next) && self.alive() {
                 match self.run(first, beyond) {
                     End::Impossible => {}
                     end => return end,
@@ -156,9 +175,10 @@ impl Search<'_> {
         End::Impossible
     }
 
-    fn alive(&mut self, first: usize, beyond: usize) -> bool {
-        self.state.settle(first, beyond)
-            && (!self.style.releases || self.state.fits_by_release(first, beyond, &mut self.scratch))
+    /// Whether what has just been changed leaves room for the rest.
+    fn alive(&mut self) -> bool {
+        let Some(changed) = self.state.settle() else { return false };
+        !self.style.releases || self.state.fits_by_release(changed, &mut self.scratch)
     }
 
     /// The buffers that can come next, in the order in which to try them.
@@ -194,9 +214,9 @@ impl Search<'_> {
                     lowest = floor;
                     best = None;
                 }
-                self.find_starters(start, end, floor);
+                self.look_at_valley(start, end, floor);
                 for section in start..end {
-                    let (cases, next) = self.cases(section, floor);
+                    let (cases, next) = self.known[section].cases;
                     if cases == 0 {
                         self.state.failures[section] += 1;
                         return None;
@@ -221,6 +241,21 @@ impl Search<'_> {
         } else {
             let room = state.shape.capacity - floor - state.left[section];
             f64::from(cases) + room as f64 / state.shape.capacity as f64
+        }
+    }
+
+    /// Finds the cases of a valley's sections, unless nothing there has changed since they were found.
+    fn look_at_valley(&mut self, start: usize, end: usize, floor: Units) {
+        let known = self.known[start];
+        if known.end == end && self.state.unchanged(start..end, known.at) {
+            return;
+        }
+        self.find_starters(start, end, floor);
+        let at = self.state.clock();
+        for section in start..end {
+            // Only its first section speaks for a valley.
+            let end = if section == start { end } else { 0 };
+            self.known[section] = Known { end, at, cases: self.cases(section, floor) };
         }
     }
 
