@@ -14,7 +14,7 @@ mod memory;
 mod page;
 mod peers;
 mod planner;
-mod table;
+pub(crate) mod table;
 mod timing;
 mod tools;
 mod traces;
