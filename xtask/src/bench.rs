@@ -5,6 +5,7 @@
 //! `granule replay`, the same on every machine.
 
 mod capacity;
+pub(crate) mod corpus;
 mod driver_time;
 mod granule;
 mod growth;
@@ -14,7 +15,7 @@ mod memory;
 mod page;
 mod peers;
 mod planner;
-pub(crate) mod table;
+mod table;
 mod timing;
 mod tools;
 mod traces;

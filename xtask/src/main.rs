@@ -4,7 +4,6 @@ mod bench;
 mod book;
 mod browser;
 mod ci;
-mod corpus;
 mod disk;
 mod dist;
 mod generated;
@@ -18,6 +17,7 @@ mod schedules;
 mod structure;
 
 use anyhow::Result;
+use bench::corpus;
 use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
 use process::{cargo, has_nextest};

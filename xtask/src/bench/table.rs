@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 /// A table; every row has as many cells as there are columns.
-pub(crate) struct Table {
+pub(super) struct Table {
     columns: usize,
     text: String,
 }
 
 impl Table {
-    pub(crate) fn new<T: AsRef<str>>(columns: impl IntoIterator<Item = T>) -> Self {
+    pub(super) fn new<T: AsRef<str>>(columns: impl IntoIterator<Item = T>) -> Self {
         let mut table = Self { columns: 0, text: String::new() };
         table.row(columns);
         table.columns = table.text.matches('|').count() - 1;
@@ -17,13 +17,13 @@ impl Table {
         table
     }
 
-    pub(crate) fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
+    pub(super) fn row<T: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = T>) {
         let cells: Vec<String> = cells.into_iter().map(|cell| cell.as_ref().to_owned()).collect();
         debug_assert!(self.columns == 0 || cells.len() == self.columns, "{cells:?}");
         let _ = writeln!(self.text, "| {} |", cells.join(" | "));
     }
 
-    pub(crate) fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         self.text
     }
 }
@@ -35,7 +35,7 @@ pub(super) fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// Mean and largest.
-pub(crate) fn mean_and_worst(values: &[f64]) -> Option<(f64, f64)> {
+pub(super) fn mean_and_worst(values: &[f64]) -> Option<(f64, f64)> {
     let worst = values.iter().copied().max_by(f64::total_cmp)?;
     #[allow(clippy::cast_precision_loss)]
     let mean = values.iter().sum::<f64>() / values.len() as f64;

@@ -51,7 +51,7 @@ fn settle(hasher: &mut Sha256, frees: &mut Vec<u64>) {
 #[cfg(test)]
 mod tests {
     use super::{hash, hash_of};
-    use crate::corpus::folder::COMMITTED;
+    use crate::bench::corpus::folder::COMMITTED;
 
     /// Bytes of all committed traces together.
     const ALL: u64 = 5_000_000;
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn the_traces_of_this_repository_are_their_recipes() {
-        let folder = crate::corpus::folder();
+        let folder = crate::bench::corpus::folder();
         let mut total = 0;
         for recipe in folder.recipes().unwrap() {
             let Some(path) = folder.trace(&recipe.name) else { continue };

@@ -121,8 +121,8 @@ fn by_allocator(rows: &[[f64; 3]]) -> Value {
 #[cfg(test)]
 mod tests {
     use super::{Judged, Verdict};
-    use crate::corpus::recipe::Recipe;
-    use crate::corpus::replay::FIGURES;
+    use crate::bench::corpus::recipe::Recipe;
+    use crate::bench::corpus::replay::FIGURES;
     use serde_json::json;
 
     fn judged(name: &str, granule: f64) -> Judged {

@@ -94,7 +94,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::{Options, run};
-    use crate::corpus::folder::Folder;
+    use crate::bench::corpus::folder::Folder;
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::fs::{self, File};

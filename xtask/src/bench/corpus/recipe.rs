@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_recipes_of_this_repository_are_split_so() {
-        let recipes = crate::corpus::folder().recipes().unwrap();
+        let recipes = crate::bench::corpus::folder().recipes().unwrap();
         check_split(&recipes).unwrap();
         let judging = recipes.iter().filter(|it| it.fields.half == Half::Judging).count();
         assert!(judging.abs_diff(recipes.len() - judging) <= 1, "{judging} of {}", recipes.len());
