@@ -77,6 +77,11 @@ fn record(folder: &Folder, recipe: &Recipe, place: &Place, update: bool) -> Resu
             fs::write(&file, with_hash(&fs::read_to_string(&file)?, &hash))?;
         }
     }
-    println!("{name}: {}", folder.keep(name, &made)?.display());
+    let home = match folder.trace(name) {
+        // The order of frees may differ, which is no change.
+        Some(present) if trace::hash_of(&present).is_ok_and(|of_present| of_present == hash) => present,
+        _ => folder.keep(name, &made)?,
+    };
+    println!("{name}: {}", home.display());
     Ok(())
 }
