@@ -257,3 +257,41 @@ def moe_train(mark, iters):
         update(opt, loss)
         del loss
     return m, opt
+
+
+def pipeline_stage(mark, iters):
+    """A stage of a pipeline, one forward and one backward in turn; what neighbours send comes and goes by side streams."""
+    dim, depth, batches = 2048, 3, 8
+    m = made(lambda: nn.Sequential(*(Block(dim, 16, 4, 5632) for _ in range(6))))
+    opt = torch.optim.AdamW(m.parameters(), lr=1e-4)
+    into, out = torch.cuda.Stream(), torch.cuda.Stream()
+
+    def received(length):
+        with torch.cuda.stream(into):
+            x = torch.empty(2, length, dim, dtype=BF16, device=DEV)
+        main = torch.cuda.current_stream()
+        main.wait_stream(into)
+        x.record_stream(main)
+        return x
+
+    def sent(x):
+        out.wait_stream(torch.cuda.current_stream())
+        x.record_stream(out)
+
+    for n in range(iters):
+        boundary(mark, n)
+        length, flight = random.randrange(512, 2048, 64), []
+        for k in range(batches + depth):
+            if k < batches:
+                x = received(length).requires_grad_()
+                y = m(x)
+                sent(y.detach())
+                flight.append((x, y))
+            if k >= depth:
+                x, y = flight.pop(0)
+                y.backward(received(length))
+                sent(x.grad)
+            del x, y
+        opt.step()
+        opt.zero_grad(set_to_none=True)
+    return m, opt
