@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from parts import Decoder, frozen, made, token_loss, trained, update
-from workloads import BF16, DEV, Lora, boundary, from_config, gpt2_cfg, tokens, train_lm
+from workloads import BF16, Lora, boundary, from_config, gpt2_cfg, tokens, train_lm
 
 
 def gpt2_small(mark, iters):
