@@ -23,6 +23,8 @@ ap.add_argument("--snapshot", help="also dump a PyTorch memory snapshot here")
 ap.add_argument("--stacks", action="store_true", help="Python frames in the snapshot")
 ap.add_argument("--max-entries", type=int, default=10_000_000)
 ap.add_argument("--iters", type=int, default=None)
+ap.add_argument("--programs", help="the Python file that has WORKLOAD as a function, instead of workloads.py")
+ap.add_argument("--seed", type=int, default=0)
 args = ap.parse_args()
 
 here = os.path.dirname(os.path.abspath(__file__))
@@ -62,12 +64,17 @@ def mark(n):
 
 
 import random
+import runpy
 import workloads
 
-random.seed(0)
-torch.manual_seed(0)
+random.seed(args.seed)
+torch.manual_seed(args.seed)
 gc.disable()  # cycles are collected at iteration boundaries only, so runs are equal
-w = workloads.WORKLOADS[args.workload]
+if args.programs:
+    sys.path.append(os.path.dirname(os.path.abspath(args.programs)))
+    w = runpy.run_path(args.programs)[args.workload]
+else:
+    w = workloads.WORKLOADS[args.workload]
 keep = w(mark, args.iters)
 if rec:
     rec.rec_close()

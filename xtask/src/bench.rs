@@ -5,6 +5,7 @@
 //! `granule replay`, the same on every machine.
 
 mod capacity;
+pub(crate) mod corpus;
 mod driver_time;
 mod granule;
 mod growth;

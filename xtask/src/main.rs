@@ -17,6 +17,7 @@ mod schedules;
 mod structure;
 
 use anyhow::Result;
+use bench::corpus;
 use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
 use process::{cargo, has_nextest};
@@ -41,6 +42,8 @@ enum Task {
     Ci,
     /// Measure Granule beside its peers in one run; ratios first
     Bench(bench::Options),
+    /// Record the programs on which the allocation policy is chosen and judged, and judge it
+    Corpus(corpus::Options),
     /// Make the C declarations in the tree anew from headers (needs libclang)
     Bindgen(bindgen::Options),
     /// Make the code that follows from the Backend trait anew: delegation and the C table
@@ -90,6 +93,7 @@ fn main() -> Result<()> {
         Task::Test { rest } => test(&rest),
         Task::Ci => ci::run(),
         Task::Bench(options) => bench::run(&options),
+        Task::Corpus(options) => corpus::run(&options),
         Task::Bindgen(options) => bindgen::run(&options),
         Task::Codegen(options) => codegen::run(&options),
         Task::Header(options) => header::run(&options),

@@ -1,0 +1,134 @@
+//! Replays what is here, half by half.
+
+use super::folder::Folder;
+use super::recipe::Half;
+use super::replay::Granule;
+use super::trace;
+use super::verdict::{Judged, Verdict};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// What is judged, and where figures go.
+#[derive(Args, Default)]
+pub(super) struct Options {
+    /// Only this half; both if absent
+    #[arg(long, value_enum)]
+    half: Option<Half>,
+    /// Write the figures there, too
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// A `granule` command that is there, instead of one that is built
+    #[arg(long, value_name = "FILE")]
+    granule: Option<PathBuf>,
+}
+
+pub(super) fn run(folder: &Folder, options: &Options) -> Result<()> {
+    let verdict = judge(folder, options)?;
+    print!("{}", verdict.text());
+    if let Some(path) = &options.json {
+        let text = serde_json::to_string_pretty(&verdict.json())?;
+        std::fs::write(path, text).with_context(|| format!("{} could not be written", path.display()))?;
+    }
+    if !verdict.changed.is_empty() {
+        let names = verdict.changed.join(" ");
+        bail!(
+            "traces that are not their recipes': {names}; they were not replayed. Fetch them anew from the repository, or \
+             make them: cargo xtask corpus record {names}"
+        );
+    }
+    Ok(())
+}
+
+fn judge(folder: &Folder, options: &Options) -> Result<Verdict> {
+    let (mut verdict, mut found) = (Verdict::default(), Vec::new());
+    for recipe in folder.recipes()? {
+        if options.half.is_some_and(|half| half != recipe.fields.half) {
+            continue;
+        }
+        match folder.trace(&recipe.name) {
+            None => verdict.missing.push(recipe.name),
+            Some(path) if Some(trace::hash_of(&path)?) != recipe.fields.hash => {
+                verdict.changed.push(recipe.name);
+            }
+            Some(path) => found.push((recipe, path)),
+        }
+    }
+    if found.is_empty() {
+        return Ok(verdict);
+    }
+    let granule = Granule::at(options.granule.as_deref())?;
+    let traces: Vec<&Path> = found.iter().map(|(_, path)| path.as_path()).collect();
+    let figures = side_by_side(&granule, &traces)?;
+    verdict.judged =
+        found.into_iter().zip(figures).map(|((recipe, _), figures)| Judged { recipe, figures }).collect();
+    Ok(verdict)
+}
+
+/// Replays as many traces at a time as there are processors: figures are simulated, so that nothing disturbs them.
+fn side_by_side(granule: &Granule, traces: &[&Path]) -> Result<Vec<Vec<[f64; 3]>>> {
+    let (queue, done) = (Mutex::new(traces.iter().enumerate()), Mutex::new(vec![Vec::new(); traces.len()]));
+    let work = || -> Result<()> {
+        loop {
+            let Some((at, trace)) = locked(&queue).next() else { return Ok(()) };
+            let figures = granule.figures(trace).with_context(|| trace.display().to_string())?;
+            eprintln!("replayed {}", trace.display());
+            locked(&done)[at] = figures;
+        }
+    };
+    thread::scope(|scope| {
+        let count = thread::available_parallelism().map_or(1, usize::from);
+        let workers: Vec<_> = (0..count).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|it| it.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    })?;
+    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Options, run};
+    use crate::bench::corpus::folder::Folder;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::fs::{self, File};
+    use std::io::Write;
+    use std::path::Path;
+
+    /// A corpus of one program, whose recipe has this hash.
+    fn planted(path: &Path, hash: &str) -> Folder {
+        let recipe = format!(
+            "half = \"judging\"\nkind = \"k\"\nfamily = \"f\"\nseed = 1\niterations = 1\nabout = \"x\"\nhash = \"{hash}\"\n"
+        );
+        fs::write(path.join("planted-trace.toml"), recipe).unwrap();
+        Folder::at(path.to_owned())
+    }
+
+    /// `main` makes exit code 1 of an error and 0 of none.
+    #[test]
+    fn a_trace_that_is_not_its_recipes_is_an_error_and_a_missing_one_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        let folder = planted(place.path(), &"0".repeat(64));
+        let json = place.path().join("figures.json");
+        let options = Options { json: Some(json.clone()), ..Options::default() };
+        run(&folder, &options).unwrap();
+        assert!(fs::read_to_string(&json).unwrap().contains("\"planted-trace\""));
+
+        let traces = place.path().join("traces");
+        fs::create_dir(&traces).unwrap();
+        let file = File::create(traces.join("planted-trace.trace.gz")).unwrap();
+        let mut file = GzEncoder::new(file, Compression::fast());
+        file.write_all(b"# {}\na 0 512 0\n").unwrap();
+        file.finish().unwrap();
+        let error = run(&folder, &options).unwrap_err().to_string();
+        assert!(error.contains("cargo xtask corpus record planted-trace"), "{error}");
+        let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+        assert_eq!(json["changed"], serde_json::json!(["planted-trace"]));
+    }
+}

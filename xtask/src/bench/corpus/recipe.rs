@@ -1,0 +1,171 @@
+//! What a recipe says, and what holds for all of them together.
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// What a program is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Half {
+    /// Constants are chosen on it
+    Choosing,
+    /// What was chosen is judged by it, and nothing is chosen on it
+    Judging,
+}
+
+impl Half {
+    pub(super) const ALL: [Self; 2] = [Self::Choosing, Self::Judging];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Choosing => "choosing",
+            Self::Judging => "judging",
+        }
+    }
+}
+
+/// How a program is recorded, and which trace that gives.
+#[derive(Debug)]
+pub(super) struct Recipe {
+    /// The recipe's file, and the function of its program.
+    pub(super) name: String,
+    pub(super) fields: Fields,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Fields {
+    pub(super) half: Half,
+    pub(super) kind: String,
+    /// The Python file of the program.
+    pub(super) family: String,
+    pub(super) seed: u64,
+    /// What the program counts as such; its trace may have several marks for each.
+    pub(super) iterations: u32,
+    /// The program in one sentence.
+    pub(super) about: String,
+    /// The trace's hash; absent until the first recording.
+    pub(super) hash: Option<String>,
+}
+
+impl Recipe {
+    pub(super) fn parse(name: String, text: &str) -> Result<Self> {
+        let fields: Fields = toml::from_str(text).context("this is no recipe")?;
+        ensure!(fields.iterations > 0, "a recipe has at least one iteration");
+        for (key, value) in [("kind", &fields.kind), ("family", &fields.family), ("about", &fields.about)] {
+            ensure!(!value.trim().is_empty(), "'{key}' says nothing");
+        }
+        if let Some(hash) = &fields.hash {
+            let hexadecimal = hash.len() == 64 && hash.chars().all(|c| c.is_ascii_hexdigit());
+            ensure!(hexadecimal, "'hash' is not the 64 digits of a SHA-256");
+        }
+        Ok(Self { name, fields })
+    }
+}
+
+/// A recipe's text with this hash, and everything else as it was.
+pub(super) fn with_hash(text: &str, hash: &str) -> String {
+    let kept: String =
+        text.lines().filter(|line| !line.starts_with("hash")).flat_map(|line| [line, "\n"]).collect();
+    format!("{kept}hash = \"{hash}\"\n")
+}
+
+/// Programs, kinds, and kinds that only judge: at least so many.
+const PROGRAMS: usize = 24;
+const KINDS: usize = 12;
+const JUDGING_KINDS: usize = 8;
+
+/// Whether the halves are apart, and large enough to say something.
+pub(super) fn check_split(recipes: &[Recipe]) -> Result<()> {
+    let kinds = |half| {
+        let mut kinds: Vec<&str> =
+            recipes.iter().filter(|it| it.fields.half == half).map(|it| it.fields.kind.as_str()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    };
+    let [choosing, judging] = Half::ALL.map(kinds);
+    if let Some(kind) = choosing.iter().find(|kind| judging.contains(kind)) {
+        bail!("the kind '{kind}' is in both halves: keep it in the one where it was first");
+    }
+    for (found, least, what) in [
+        (recipes.len(), PROGRAMS, "programs"),
+        (choosing.len() + judging.len(), KINDS, "kinds"),
+        (judging.len(), JUDGING_KINDS, "kinds that only judge"),
+    ] {
+        ensure!(found >= least, "the corpus has {found} {what}: it needs {least}");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Half, Recipe, check_split, with_hash};
+
+    const TEXT: &str = "# why\nhalf = \"judging\"\nkind = \"speech\"\nfamily = \"sequences\"\nseed = 3\niterations = 5\nabout = \"It listens.\"\n";
+
+    fn recipe(half: &str, kind: &str) -> Recipe {
+        let text = TEXT.replace("judging", half).replace("speech", kind);
+        Recipe::parse(kind.to_owned(), &text).unwrap()
+    }
+
+    /// Halves of so many programs, each of a kind of its own.
+    fn corpus(choosing: usize, judging: usize) -> Vec<Recipe> {
+        let of = |half: &'static str, count| (0..count).map(move |n| recipe(half, &format!("{half} {n}")));
+        of("choosing", choosing).chain(of("judging", judging)).collect()
+    }
+
+    #[test]
+    fn a_recipe_is_read() {
+        let found = recipe("judging", "speech");
+        assert_eq!((found.fields.half, found.fields.seed, found.fields.iterations), (Half::Judging, 3, 5));
+        assert_eq!(found.fields.hash, None);
+    }
+
+    #[test]
+    fn a_recipe_that_is_wrong_is_refused() {
+        let cases = [
+            ("judging", "both"),
+            ("speech", " "),
+            ("seed = 3", "seed = -3"),
+            ("iterations = 5", "iterations = 0"),
+            ("about =", "abuot ="),
+            ("seed = 3", "seed = 3\nhash = \"12\""),
+        ];
+        for (from, to) in cases {
+            let error = Recipe::parse("x".into(), &TEXT.replace(from, to));
+            assert!(error.is_err(), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn a_hash_is_put_in_and_replaced() {
+        let (first, second) = ("0".repeat(64), "a".repeat(64));
+        let once = with_hash(TEXT, &first);
+        assert_eq!(once, format!("{TEXT}hash = \"{first}\"\n"));
+        assert_eq!(with_hash(&once, &second), format!("{TEXT}hash = \"{second}\"\n"));
+        assert_eq!(Recipe::parse("x".into(), &once).unwrap().fields.hash, Some(first));
+    }
+
+    #[test]
+    fn halves_share_no_kind_and_are_large_enough() {
+        check_split(&corpus(12, 12)).unwrap();
+        assert!(check_split(&corpus(12, 11)).unwrap_err().to_string().contains("23 programs"));
+        assert!(check_split(&corpus(20, 7)).unwrap_err().to_string().contains("7 kinds that only judge"));
+        let mut mixed = corpus(12, 12);
+        mixed.push(recipe("judging", "choosing 3"));
+        assert!(check_split(&mixed).unwrap_err().to_string().contains("'choosing 3' is in both halves"));
+    }
+
+    #[test]
+    fn the_recipes_of_this_repository_are_split_so() {
+        let recipes = crate::bench::corpus::folder().recipes().unwrap();
+        check_split(&recipes).unwrap();
+        let judging = recipes.iter().filter(|it| it.fields.half == Half::Judging).count();
+        assert!(judging.abs_diff(recipes.len() - judging) <= 1, "{judging} of {}", recipes.len());
+        for recipe in &recipes {
+            assert!(recipe.fields.hash.is_some(), "{} was not recorded", recipe.name);
+        }
+    }
+}
