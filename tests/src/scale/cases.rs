@@ -77,10 +77,10 @@ pub const CASES: &[Case] = &[
     case("blocks of a pool that is gone", "statistics of the next one", 1_000_000, stats_of_the_next),
     case("pieces of free memory", "a view of two", 4_000, plan)
         .aim(50_000.0)
-        .grows("a view is planned from all granules"),
+        .grows("a view is planned from all free pieces"),
     case("views", "a request that one serves", 2_000, search)
         .aim(50_000.0)
-        .grows("all views are searched for the best fit"),
+        .grows("all free pieces are looked at for the best fit"),
 ];
 
 /// Sizes from 512 bytes to 32 KiB, in no order.
