@@ -277,7 +277,7 @@ fn portfolio(
     if options.capacity.is_none() {
         return Ok(squeeze(problem, (best.placement, method), least.max(target), deadline, search));
     }
-    // Other orders than those that were tried above.
+    // Other random numbers than those that were tried above.
     match exact(buffers, target, deadline, options.seed.wrapping_add(1 << 32)) {
         Answer::Found(offsets) => found(offsets),
         Answer::Impossible => Err(impossible()),

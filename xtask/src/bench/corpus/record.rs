@@ -66,22 +66,24 @@ fn record(folder: &Folder, recipe: &Recipe, place: &Place, update: bool) -> Resu
         place.python().arg(tool("convert.py")).arg(name).arg("--dir").arg(&work).arg("--out").arg(&made),
     )?;
     let hash = trace::hash_of(&made)?;
-    match &fields.hash {
-        Some(known) if *known != hash && !update => bail!(
+    if let Some(known) = &fields.hash
+        && *known != hash
+        && !update
+    {
+        bail!(
             "{name} asks for other things than its recipe says ({hash}): undo what changed its program or the packages, \
              or run this again with --update; figures of before are then those of another program"
-        ),
-        Some(known) if *known == hash => {}
-        _ => {
-            let file = folder.recipe_file(name);
-            fs::write(&file, with_hash(&fs::read_to_string(&file)?, &hash))?;
-        }
+        );
     }
     let home = match folder.trace(name) {
         // The order of frees may differ, which is no change.
         Some(present) if trace::hash_of(&present).is_ok_and(|of_present| of_present == hash) => present,
         _ => folder.keep(name, &made)?,
     };
+    if fields.hash.as_ref() != Some(&hash) {
+        let file = folder.recipe_file(name);
+        fs::write(&file, with_hash(&fs::read_to_string(&file)?, &hash))?;
+    }
     println!("{name}: {}", home.display());
     Ok(())
 }

@@ -251,10 +251,12 @@ impl Borders {
 
     /// A view does not show it any more.
     pub(crate) fn hide(&mut self, number: usize, place: Place) {
-        self.shown[number].retain(|shown| *shown != place);
+        let places = &mut self.shown[number];
+        let at = places.iter().counted().position(|shown| *shown == place);
+        at.map(|at| places.swap_remove(at));
     }
 
-    /// Where views show it.
+    /// Where views show it, in no order.
     pub(crate) fn places(&self, number: usize) -> &[Place] {
         self.shown.get(number).map_or(&[], SmallVec::as_slice)
     }

@@ -108,6 +108,7 @@ fn check_borders(ground: &impl Ground<Memory>) {
         }
     }
     assert_eq!(known, holders.len(), "no free byte at a border is missed");
+    // What is leaving a view is still shown, and keeps its segment.
     assert!(shown.is_empty(), "what is shown has a home with borders");
 }
 

@@ -24,6 +24,9 @@ use smallvec::SmallVec;
 /// A run is what is free from one granule of a view on to others that follow there. So runs are found from what is free at
 /// home: a free end, or a free granule that continues none, is where one begins.
 pub(crate) fn run_for(ground: &impl Ground<Memory>, size: u64) -> Option<Run> {
+    if ground.memory().shown_bytes() == 0 {
+        return None;
+    }
     let fit = |place: &Place| run_at(ground, *place, size);
     let runs = ground.memory().borders().iter().flat_map(|(_, borders)| {
         let parts = borders.free_blocks().map(|id| borders.parts(&ground.layout().blocks()[id]));
