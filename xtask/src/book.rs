@@ -3,8 +3,9 @@
 
 mod examples;
 mod page;
+mod website;
 
-use crate::process::{self, command, root, target};
+use crate::process::root;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use page::Page;
@@ -45,10 +46,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.check {
         return Ok(());
     }
-    process::install_if_missing("mdbook")?;
-    process::run(command("mdbook").args(["build", "docs"]))?;
-    println!("the website is in {}", target().join("book").display());
-    Ok(())
+    website::build()
 }
 
 /// The README, the pages beside it, and those of the book, by their file.

@@ -1,0 +1,57 @@
+//! The website: what `mdbook` makes, with links out of the book that lead to the repository.
+
+use crate::process::{self, command, root, target};
+use anyhow::{Context, Result};
+use std::fs;
+
+/// Where files of the repository are read.
+const FILES: &str = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main/");
+/// How a link from a page to a file beside the book begins.
+const OUT: &str = "href=\"../";
+
+pub(super) fn build() -> Result<()> {
+    process::install_if_missing("mdbook")?;
+    process::run(command("mdbook").args(["build", "docs"]))?;
+    let folder = target().join("book");
+    for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|end| end == "html") {
+            let page = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            fs::write(&file, to_repository(&page, |path| root().join(path).exists()))?;
+        }
+    }
+    println!("the website is in {}", folder.display());
+    Ok(())
+}
+
+/// A page whose links to files beside the book lead to the repository. `mdbook` takes `.md` for a page of its own and writes
+/// `.html`; `exists` says what is there.
+fn to_repository(page: &str, exists: impl Fn(&str) -> bool) -> String {
+    let mut parts = page.split(OUT);
+    let mut made = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (link, rest) = part.split_once('"').unwrap_or((part, ""));
+        let (path, place) = link.split_once('#').map_or((link, None), |(path, place)| (path, Some(place)));
+        let text = path.strip_suffix(".html").map(|stem| format!("{stem}.md"));
+        let file = text.filter(|text| exists(text)).unwrap_or_else(|| path.to_owned());
+        let place = place.map(|place| format!("#{place}")).unwrap_or_default();
+        made.push_str(&format!("href=\"{FILES}{file}{place}\"{rest}"));
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::to_repository;
+
+    #[test]
+    fn links_out_of_the_book_lead_to_the_repository() {
+        let page = r##"<a href="guide.html">a</a> <a href="../ARCHITECTURE.html#views">b</a> <a href="../tests/x.rs">c</a>"##;
+        let made = to_repository(page, |path| path == "ARCHITECTURE.md");
+        let files = concat!(env!("CARGO_PKG_REPOSITORY"), "/blob/main");
+        let expected = format!(
+            r##"<a href="guide.html">a</a> <a href="{files}/ARCHITECTURE.md#views">b</a> <a href="{files}/tests/x.rs">c</a>"##
+        );
+        assert_eq!(made, expected);
+    }
+}
