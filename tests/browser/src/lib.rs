@@ -145,13 +145,14 @@ impl Browser {
         let begin = Instant::now();
         loop {
             let files = fs::read_dir(&folder).expect("downloads").filter_map(Result::ok);
-            // One that is not whole yet has another name.
-            let whole = files.map(|file| file.path()).find(|file| {
+            // One that is not whole yet has another name, or is empty: the browser takes a name before it writes.
+            let whole = files.map(|file| file.path()).find_map(|file| {
                 let name = file.file_name().unwrap_or_default().to_string_lossy();
-                !name.starts_with('.') && !name.ends_with(".crdownload")
+                let named = !name.starts_with('.') && !name.ends_with(".crdownload");
+                let content = if named { fs::read(&file).ok() } else { None };
+                content.filter(|content| !content.is_empty()).map(|content| (file, content))
             });
-            if let Some(file) = whole {
-                let content = fs::read(&file).expect("the file");
+            if let Some((file, content)) = whole {
                 fs::remove_file(&file).expect("the file goes");
                 return (file.file_name().unwrap_or_default().to_string_lossy().into_owned(), content);
             }

@@ -3,7 +3,15 @@
 /** How long nothing has to change until that is a place of its own to go back to. */
 const STEADY_MS = 300;
 
+/** What a person begins to change something with. */
+const TOUCHES = ["pointerdown", "keydown", "wheel"];
+
 export class Address {
+  constructor() {
+    // What comes after this is a change of the person's, and no longer what the address has led to.
+    for (const touch of TOUCHES) window.addEventListener(touch, () => this.opened(), { capture: true, passive: true });
+  }
+
   get text() {
     return window.location.hash.slice(1);
   }
@@ -21,6 +29,13 @@ export class Address {
     this.noted = text;
     clearTimeout(this.waiting);
     this.waiting = setTimeout(() => this.keep(text), STEADY_MS);
+  }
+
+  /** The place that was opened is all there: it is not corrected any more. */
+  opened() {
+    if (!this.correct) return;
+    clearTimeout(this.waiting);
+    this.keep(this.noted);
   }
 
   keep(text) {
