@@ -53,25 +53,24 @@ def test_plot_without_matplotlib(run: granule.Run, monkeypatch: pytest.MonkeyPat
 
 def test_python_goes_on_meanwhile(run: granule.Run) -> None:
     done = threading.Event()
-    longest, turns = 0.0, 0
+    turns = 0
 
     def other() -> None:
-        nonlocal longest, turns
-        before = time.monotonic()
+        nonlocal turns
         while not done.is_set():
             time.sleep(0.001)
-            now = time.monotonic()
-            longest, turns, before = max(longest, now - before), turns + 1, now
+            turns += 1
 
-    thread = threading.Thread(target=other)
+    thread, calls = threading.Thread(target=other), 0
     began = time.monotonic()
     thread.start()
-    run.whatif(capacity="12GiB")
+    while time.monotonic() - began < 1:
+        run.whatif(capacity="12GiB")
+        calls += 1
     done.set()
     thread.join()
-    took = time.monotonic() - began
-    assert took > 0.2, "too quick to say"
-    assert turns > 10 and longest < took / 2, f"{turns} turns in {took} s, {longest} s without one"
+    # A call that keeps the interpreter lets it turn a time or two, whatever the machine's speed.
+    assert turns > 5 * calls, f"{turns} turns in {calls} calls"
 
 
 def test_progress_is_shown(run: granule.Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,7 +223,8 @@ fn a_history_of_many_streams_is_read_quickly<P: Policy>() {
         allocator.retire(stream).unwrap();
         raws.push(stream.raw);
     }
-    println!("lives: {:?}", begun.elapsed());
+    let lives = begun.elapsed();
+    println!("lives: {lives:?}");
     let begun = std::time::Instant::now();
     let trace = allocator.snapshot(true).device_traces.swap_remove(0);
     let took = begun.elapsed();
@@ -231,7 +232,8 @@ fn a_history_of_many_streams_is_read_quickly<P: Policy>() {
     let mut streams: Vec<u64> = trace.iter().map(|entry| entry.stream).collect();
     streams.dedup();
     assert_eq!(streams, raws, "each stream's records carry its handle");
-    assert!(took < Duration::from_secs(1), "{took:?}");
+    // Against its own run: a busy machine is slow at both.
+    assert!(took < 4 * lives + Duration::from_secs(1), "{took:?} after {lives:?}");
 }
 
 granule_tests::for_each_policy!(

@@ -436,9 +436,12 @@ mod tests {
         let me = Process::current().unwrap();
         let former = Process { started: me.started ^ 1, ..me };
         std::mem::forget(view.hold(former, ticket).unwrap());
+        let begun = Instant::now();
         assert!(ledger.holds(true).0.is_empty(), "the dead were asked for");
         std::mem::forget(view.hold(former, ticket).unwrap());
-        assert!(ledger.holds(false).contains(ticket), "and are not each time");
+        let kept = ledger.holds(false).contains(ticket);
+        // A busy machine may take so long that they are due again.
+        assert!(kept || begun.elapsed() >= SELDOM, "and are not each time");
         for cell in 0..CELLS {
             view.page.holder(cell).store(former.to_word(), Ordering::SeqCst);
         }
