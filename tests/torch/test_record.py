@@ -66,7 +66,7 @@ kept.append(torch.empty(1, device="cuda"))
 if allocator == "native":
     written_after(first)
 else:
-    time.sleep(0.2)
+    time.sleep(2)
 if way == "kill":
     os.kill(os.getpid(), signal.SIGKILL)
 elif way == "abort":

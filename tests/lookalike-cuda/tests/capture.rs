@@ -19,8 +19,9 @@ unsafe extern "C" fn count(data: *mut c_void) {
     unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::SeqCst);
 }
 
+/// Longer than the calls may take that must find it unfinished.
 unsafe extern "C" fn nap(_: *mut c_void) {
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_secs(1));
 }
 
 #[test]

@@ -240,8 +240,9 @@ fn memory_and_events_are_shared_between_processes() {
     let event = machine.create_event(D0, EventFlags::INTERPROCESS).unwrap();
     let stream = machine.create_stream(D0, 0).unwrap();
     let data = bytes(1000);
+    // Longer than this thread may be kept from asking about the event.
     machine
-        .launch_host_function(stream, Box::new(|| std::thread::sleep(std::time::Duration::from_millis(200))))
+        .launch_host_function(stream, Box::new(|| std::thread::sleep(std::time::Duration::from_secs(1))))
         .unwrap();
     // SAFETY: rule 2: both live to the end of the test.
     unsafe { machine.copy_async(ptr, host(&data), 1000, CopyKind::HostToDevice, stream) }.unwrap();

@@ -267,7 +267,8 @@ fn urgent_streams_go_first_when_the_device_is_full() {
     for (stream, name) in [(normal, "normal"), (urgent, "urgent")] {
         machine.wait_event(stream, first).unwrap();
         for _ in 0..3 {
-            machine.use_memory_for(stream, memory, 512, Duration::from_millis(30)).unwrap();
+            // A normal kernel may begin first: so long has the urgent stream's thread to wake up.
+            machine.use_memory_for(stream, memory, 512, Duration::from_millis(100)).unwrap();
         }
         let order = Arc::clone(&order);
         machine.launch_host_function(stream, Box::new(move || order.lock().unwrap().push(name))).unwrap();

@@ -204,9 +204,9 @@ fn a_program_that_fails_gives_its_exit_code_and_what_was_recorded() {
 fn a_program_is_interrupted_when_its_time_is_over() {
     let place = Place::new();
     place.python(TORCH, &format!("{RECORDED}; exec sleep 600"));
-    let ran = place.estimate(&["--timeout", "1", "--", "./python", "train.py"]);
+    let ran = place.estimate(&["--timeout", "3", "--", "./python", "train.py"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.err.contains("interrupted after 1 s"), "{}", ran.err);
+    assert!(ran.err.contains("interrupted after 3 s"), "{}", ran.err);
     assert!(ran.out.contains("peak requested 1.50 GiB"), "{}", ran.out);
 }
 
@@ -217,7 +217,7 @@ fn what_a_program_started_ends_with_it() {
     // As a launcher does it: in sessions of their own, deaf to Ctrl-C, and one's parent has gone.
     let workers = "(setsid sleep 600 & echo $! > orphan); setsid sleep 600 & echo $! > worker";
     place.python(TORCH, &format!("{RECORDED}; trap '' INT; {workers}; trap 'exit 3' INT; wait"));
-    let ran = place.estimate(&["--timeout", "1", "--", "./python", "train.py"]);
+    let ran = place.estimate(&["--timeout", "3", "--", "./python", "train.py"]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(!place.runs("orphan") && !place.runs("worker"));
 }

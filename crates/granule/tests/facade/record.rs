@@ -342,7 +342,7 @@ fn whatever_ends_the_process_what_it_asked_is_in_the_file() {
     }
 }
 
-/// Asks 100 times, gives 50 back, and ends the process a tenth of a second later.
+/// Asks 100 times, gives 50 back, and ends the process a second later.
 fn end_in_the_middle(way: &str, options: RecordOptions) -> ! {
     let program = Program::new(1 << 30);
     let recorder = Recorder::start(&program.allocator, options).unwrap();
@@ -353,7 +353,7 @@ fn end_in_the_middle(way: &str, options: RecordOptions) -> ! {
             program.allocator.free(block).unwrap();
         }
     }
-    thread::sleep(std::time::Duration::from_millis(100));
+    thread::sleep(std::time::Duration::from_secs(1));
     match way {
         "kill" => {
             // SAFETY: takes a number.
