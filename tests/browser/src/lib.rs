@@ -356,8 +356,13 @@ impl Drop for Browser {
     }
 }
 
-/// Starts the driver on a port of its choice.
+/// Starts the driver on a port of its choice. It ends where another program has that port on the other protocol, IPv4 or
+/// IPv6; the next try gets another port.
 fn start_driver() -> (Child, u16) {
+    (0..3).find_map(|_| try_driver()).expect("chromedriver says its port")
+}
+
+fn try_driver() -> Option<(Child, u16)> {
     let program = std::env::var_os("GRANULE_CHROMEDRIVER").unwrap_or_else(|| "chromedriver".into());
     let mut driver = Command::new(program)
         .arg("--port=0")
@@ -370,7 +375,12 @@ fn start_driver() -> (Child, u16) {
         .lines()
         .map_while(Result::ok)
         .find_map(|line| line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse().ok());
-    (driver, port.expect("chromedriver says its port"))
+    let Some(port) = port else {
+        driver.kill().expect("a driver without a port ends");
+        driver.wait().expect("a driver without a port ends");
+        return None;
+    };
+    Some((driver, port))
 }
 
 /// A command that only Chromium has.

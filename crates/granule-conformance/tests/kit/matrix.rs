@@ -68,12 +68,14 @@ fn run_all() -> Cards {
     cards.into_inner().expect("no worker panics").into_values().collect()
 }
 
-/// Whether a mutant is caught with the machine to itself. On a busy one, what comes too early by a little may
-/// come late enough to look right.
+/// Whether a mutant is caught with the machine to itself, at one of a few tries. On a busy one, what comes too early
+/// by a little may come late enough to look right.
 fn caught_alone(mutant: &'static Mutant) -> bool {
     let options = Options { only: vec![mutant.caught_by.to_owned()], ..impatient(mutant) };
-    let card = granule_conformance::run(&mutated(mutant), &options, |_| {});
-    card.is_ok_and(|card| card.failures().any(|check| check == mutant.caught_by))
+    (0..5).any(|_| {
+        let card = granule_conformance::run(&mutated(mutant), &options, |_| {});
+        card.is_ok_and(|card| card.failures().any(|check| check == mutant.caught_by))
+    })
 }
 
 /// The checks that a mutant meets; none for all of them.

@@ -93,6 +93,8 @@ fn a_click_zooms_into_a_frame_and_escape_out() {
         // A search marks frames, and says how much they are.
         browser.key('/').await;
         browser.write("the_needle").await;
+        // Frames are marked while one types: those of half a word are others.
+        browser.until("document.querySelector('#search-results').dataset.of === 'the_needle'").await;
         browser.until("window.granule.flame.some((box) => box.marked)").await;
         let marked = "window.granule.flame.filter((box) => box.marked).map((box) => box.name).join()";
         assert_eq!(browser.text(marked).await, "the_needle");
