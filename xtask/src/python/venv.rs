@@ -13,6 +13,9 @@ pub(crate) struct Venv {
 /// What was installed last, in the environment's folder.
 const STAMP: &str = "granule-stamp.txt";
 
+/// Has pip wait longer and try again: an index may be slow, or stop answering for a while.
+pub(crate) const PATIENT_PIP: [(&str, &str); 2] = [("PIP_RETRIES", "10"), ("PIP_DEFAULT_TIMEOUT", "60")];
+
 impl Venv {
     /// The environment of this name, with these lines of a requirements file installed.
     ///
@@ -39,7 +42,8 @@ impl Venv {
         process::run(
             command(venv.python())
                 .args(["-m", "pip", "install", "--disable-pip-version-check", "-r"])
-                .arg(&list),
+                .arg(&list)
+                .envs(PATIENT_PIP),
         )?;
         fs::write(venv.folder.join(STAMP), wanted)?;
         Ok(venv)
