@@ -30,7 +30,7 @@ export class Search {
     const run = this.run;
     const query = parseQuery(text);
     const results = byId("search-results");
-    delete results.dataset.of;
+    delete results.dataset.found;
     results.replaceChildren();
     this.say("");
     change({ sites: null });
@@ -42,7 +42,7 @@ export class Search {
     if (query.kind === "text") await this.sites(query.value, run);
     else await this.allocations(this.test(query), run);
     // What the finished list is of, for who reads the page by program.
-    if (run === this.run) results.dataset.of = text;
+    if (run === this.run) results.dataset.found = text;
   }
 
   say(text) {

@@ -94,13 +94,18 @@ fn a_click_zooms_into_a_frame_and_escape_out() {
         browser.key('/').await;
         browser.write("the_needle").await;
         // Frames are marked while one types: those of half a word are others.
-        browser.until("document.querySelector('#search-results').dataset.of === 'the_needle'").await;
+        browser.until("document.querySelector('#search-results').dataset.found === 'the_needle'").await;
         browser.until("window.granule.flame.some((box) => box.marked)").await;
         let marked = "window.granule.flame.filter((box) => box.marked).map((box) => box.name).join()";
         assert_eq!(browser.text(marked).await, "the_needle");
         let readout = panel(&browser, "#flame-readout").await;
         assert!(readout.contains("found 300 MiB"), "{readout}");
         browser.picture("17-flame-search-dark").await;
+        // What was found stays to be read beside the other picture.
+        browser.key('\u{e00c}').await;
+        browser.click("[data-testid=below-space]").await;
+        browser.until("window.granule.below === 'space'").await;
+        assert_eq!(browser.get("document.querySelector('#search-results').hidden").await, false);
         browser.end().await;
     });
 }

@@ -39,7 +39,7 @@ fn search_finds() {
             browser.write(text).await;
             // Results come while one types: those of half a word are others.
             browser
-                .until(&format!("document.querySelector('#search-results').dataset.of === '{text}'"))
+                .until(&format!("document.querySelector('#search-results').dataset.found === '{text}'"))
                 .await;
             let results = "document.querySelector('#search-results').textContent";
             browser
