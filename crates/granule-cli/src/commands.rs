@@ -189,6 +189,8 @@ pub(crate) enum Outcome {
     /// A backend broke a rule of the contract.
     #[cfg(feature = "full")]
     BrokenContract,
+    /// The simulated device caught a use of memory that had left.
+    Trapped,
     /// A limit is exceeded.
     Exceeded,
     /// Another process, run by this one, ended so.
@@ -202,6 +204,7 @@ impl Outcome {
             Self::StoppedOnOom => ExitCode::from(3),
             #[cfg(feature = "full")]
             Self::BrokenContract => ExitCode::from(4),
+            Self::Trapped => ExitCode::from(5),
             Self::Exceeded => ExitCode::from(6),
             Self::Child(code) => code,
         }

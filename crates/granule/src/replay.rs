@@ -150,8 +150,11 @@ pub struct ReplayResult {
     pub conf: String,
     /// The device's memory.
     pub capacity: u64,
-    /// Most requested bytes live at once.
+    /// Most requested bytes at once, as PyTorch counts them: with those that the program has freed and another stream
+    /// still may use.
     pub requested_bytes_peak: i64,
+    /// Most requested bytes that the program held at once: no allocator can do with less.
+    pub live_requested_bytes_peak: u64,
     /// Most allocated bytes.
     pub allocated_bytes_peak: i64,
     /// Most active bytes.
@@ -160,6 +163,8 @@ pub struct ReplayResult {
     pub reserved_bytes_peak: i64,
     /// Peak requested over peak reserved; `None` if nothing was reserved.
     pub efficiency: Option<f64>,
+    /// Peak reserved over peak live requested; `None` if nothing was live.
+    pub reserved_over_live: Option<f64>,
     /// Segments taken and map steps.
     pub num_device_alloc: i64,
     /// Segments given back and unmap steps.
@@ -317,7 +322,7 @@ fn run(
     let elapsed = steps(&mut run, trace, options.stop_on_oom, &mut progress)?;
     progress(trace.events.len());
     run.look();
-    let Replaying { marks, refused, first_refusal, ops, done, program, plan, .. } = run;
+    let Replaying { marks, refused, first_refusal, ops, done, program, plan, live, .. } = run;
     let plan = plan.map(Planned::figures).transpose().map_err(failed(done))?;
     let mut stats = allocator.stats(DEVICE).map_err(failed(done))?;
     let plan = plan.map(|(figures, peaks)| {
@@ -337,6 +342,8 @@ fn run(
         active_bytes_peak: stats.active_bytes.all.peak,
         reserved_bytes_peak: stats.reserved_bytes.all.peak,
         efficiency: (stats.reserved_bytes.all.peak > 0).then(|| stats.efficiency()),
+        live_requested_bytes_peak: live.peak,
+        reserved_over_live: live.over(stats.reserved_bytes.all.peak.unsigned_abs()),
         num_device_alloc: stats.num_device_alloc,
         num_device_free: stats.num_device_free,
         num_alloc_retries: stats.num_alloc_retries,

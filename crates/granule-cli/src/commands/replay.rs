@@ -206,8 +206,15 @@ pub(crate) fn run_on(
     written?;
     shown?;
     explain(workload, &replayed, args.snapshot.as_deref());
-    let stopped = options.stop_on_oom && replayed.result.refused > 0;
-    Ok(if stopped { Outcome::StoppedOnOom } else { Outcome::Done })
+    Ok(outcome(&replayed.result, options.stop_on_oom))
+}
+
+/// How the command ends. An answer that a trap makes doubtful is none.
+fn outcome(result: &ReplayResult, stop_on_oom: bool) -> Outcome {
+    if result.simulated.as_ref().is_some_and(|simulated| simulated.traps > 0) {
+        return Outcome::Trapped;
+    }
+    if stop_on_oom && result.refused > 0 { Outcome::StoppedOnOom } else { Outcome::Done }
 }
 
 /// The figures, as a table or as JSON.
@@ -308,5 +315,23 @@ fn history_entries(workload: &Workload, settings: &Settings) -> usize {
     match usize::try_from(settings.history_max_entries) {
         Ok(0) | Err(_) => workload.history_entries(),
         Ok(chosen) => chosen,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Outcome, outcome};
+    use granule::replay::{ReplayResult, SimulatedFigures};
+
+    #[test]
+    fn a_trap_ends_with_a_code_of_its_own() {
+        let result = |traps, refused| {
+            let simulated = Some(SimulatedFigures { traps, ..SimulatedFigures::default() });
+            ReplayResult { refused, simulated, ..ReplayResult::default() }
+        };
+        assert!(matches!(outcome(&result(0, 0), true), Outcome::Done));
+        assert!(matches!(outcome(&result(0, 1), true), Outcome::StoppedOnOom));
+        assert!(matches!(outcome(&result(0, 1), false), Outcome::Done));
+        assert!(matches!(outcome(&result(1, 1), true), Outcome::Trapped));
     }
 }

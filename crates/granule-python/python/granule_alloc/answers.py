@@ -91,10 +91,12 @@ class Replay(Answer):
     conf: str
     capacity: int
     requested_bytes_peak: int
+    live_requested_bytes_peak: int
     allocated_bytes_peak: int
     active_bytes_peak: int
     reserved_bytes_peak: int
     efficiency: float
+    reserved_over_live: float
     num_device_alloc: int
     num_device_free: int
     num_alloc_retries: int

@@ -40,6 +40,27 @@ struct Replayed {
 
 const GONE: Replayed = Replayed { ptr: DevicePtr::NULL, bytes: 0, stream: 0 };
 
+/// Requested bytes that the program holds, and the most of it.
+#[derive(Default)]
+pub(super) struct Held {
+    bytes: u64,
+    pub(super) peak: u64,
+}
+
+impl Held {
+    #[inline]
+    fn take(&mut self, bytes: u64) {
+        self.bytes += bytes;
+        self.peak = self.peak.max(self.bytes);
+    }
+
+    /// How often the most of it goes into `reserved` bytes.
+    #[allow(clippy::cast_precision_loss)]
+    pub(super) fn over(&self, reserved: u64) -> Option<f64> {
+        (self.peak > 0).then(|| reserved as f64 / self.peak as f64)
+    }
+}
+
 /// A replay under way.
 pub(super) struct Replaying<'a> {
     allocator: &'a CachingAllocator,
@@ -51,6 +72,7 @@ pub(super) struct Replaying<'a> {
     /// By number.
     blocks: Vec<Replayed>,
     pub(super) marks: Vec<Mark>,
+    pub(super) live: Held,
     pub(super) refused: u64,
     pub(super) first_refusal: Option<Refusal>,
     iteration: Option<u64>,
@@ -95,6 +117,7 @@ impl<'a> Replaying<'a> {
             streams,
             blocks: vec![GONE; blocks as usize],
             marks: Vec::new(),
+            live: Held::default(),
             refused: 0,
             first_refusal: None,
             iteration: None,
@@ -127,6 +150,7 @@ impl<'a> Replaying<'a> {
             Event::Free { id } => {
                 self.ops += 1;
                 let Replayed { ptr, bytes, stream } = std::mem::replace(self.block(id)?, GONE);
+                self.live.bytes -= bytes;
                 if let Some(program) = self.program.as_mut().filter(|_| !ptr.is_null()) {
                     program.frees(id, self.streams[stream as usize], ptr, bytes);
                 }
@@ -173,6 +197,7 @@ impl<'a> Replaying<'a> {
         match served {
             Ok(ptr) => {
                 self.blocks[id as usize] = Replayed { ptr, bytes: size, stream };
+                self.live.take(size);
                 if let Some(program) = &self.program {
                     program.uses(id, on, ptr, size);
                 }

@@ -118,6 +118,31 @@ fn a_device_that_is_behind_is_waited_for() {
     assert_eq!(late.iterations[0].driver.modelled_driver_ns, 49_000);
 }
 
+#[test]
+fn what_waits_for_another_stream_is_not_live() {
+    // The first block is freed while stream 1 is behind, and the second one cannot have its memory.
+    let crossing = trace("i 0; a 0 60 0; r 0 1; f 0; a 1 60 0; f 1; a 2 20 0");
+    let figures = |lag| {
+        let options = ReplayOptions { lag, ..options(false, "zero") };
+        replay(&crossing, &options, |_| {}).unwrap().result
+    };
+    let (at_once, late) = (figures(0), figures(50));
+    assert_eq!([&at_once, &late].map(|result| result.live_requested_bytes_peak), [60 * MIB; 2]);
+    assert_eq!(at_once.requested_bytes_peak.unsigned_abs(), 60 * MIB);
+    assert_eq!(late.requested_bytes_peak.unsigned_abs(), 120 * MIB, "PyTorch counts what waits, too");
+    assert_eq!((at_once.reserved_over_live, late.reserved_over_live), (Some(1.0), Some(2.0)));
+    assert_eq!(late.efficiency, Some(1.0));
+}
+
+#[test]
+fn a_refused_request_is_never_live() {
+    let small = ReplayOptions { capacity: Some(100 * MIB), ..options(false, "") };
+    let result = replay(&trace("a 0 60 0; a 1 500 0; f 0; f 1"), &small, |_| {}).unwrap().result;
+    assert_eq!((result.refused, result.live_requested_bytes_peak), (1, 60 * MIB));
+    let nothing = replay(&trace("i 0"), &small, |_| {}).unwrap().result;
+    assert_eq!(nothing.reserved_over_live, None);
+}
+
 /// Traps of a replay, under both policies and with growable segments or not.
 fn traps(trace: &Trace, lag: u64) -> Vec<u64> {
     let both = |growable| {

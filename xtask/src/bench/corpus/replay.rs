@@ -20,8 +20,8 @@ pub(super) struct Figure {
     pub(super) key: &'static str,
     pub(super) title: &'static str,
     replay: usize,
-    /// From an allocator's answer, and the first one's.
-    read: fn(&Value, &Value) -> Result<f64>,
+    /// From an allocator's answer.
+    read: fn(&Value) -> Result<f64>,
     pub(super) digits: usize,
 }
 
@@ -69,7 +69,7 @@ impl Granule {
                 .collect::<Result<Vec<Value>>>()?;
             for (row, figure) in figures.iter_mut().zip(&FIGURES).filter(|(_, it)| it.replay == replay) {
                 for (cell, answer) in row.iter_mut().zip(&answers) {
-                    *cell = (figure.read)(answer, &answers[0])?;
+                    *cell = (figure.read)(answer)?;
                 }
             }
         }
@@ -91,17 +91,16 @@ fn number(answer: &Value, pointer: &str) -> Result<f64> {
     found.with_context(|| format!("the answer of `granule replay` has no {pointer}"))
 }
 
-/// What waits for other streams counts as requested. The first allocator's count is taken for all: one that lets blocks
-/// wait for longer would else look better for it.
-fn ratio(answer: &Value, first: &Value) -> Result<f64> {
-    Ok(number(answer, "/reserved_bytes_peak")? / number(first, "/requested_bytes_peak")?)
+/// Beside what the program itself holds: what waits for other streams counts as waste.
+fn ratio(answer: &Value) -> Result<f64> {
+    number(answer, "/reserved_over_live")
 }
 
-fn refused(answer: &Value, _: &Value) -> Result<f64> {
+fn refused(answer: &Value) -> Result<f64> {
     number(answer, "/refused")
 }
 
 /// Modelled, in the mean of the iterations after the second: a program sets up what it keeps in the first ones.
-fn driver_ms(answer: &Value, _: &Value) -> Result<f64> {
+fn driver_ms(answer: &Value) -> Result<f64> {
     Ok(number(answer, "/after_second_iteration/all/mean/modelled_driver_ns")? / 1e6)
 }
