@@ -25,6 +25,7 @@ const BASE: &[&str] = &[
     include_str!("../viewer/base/colours.js"),
     include_str!("../viewer/base/dom.js"),
     include_str!("../viewer/base/tip.js"),
+    include_str!("../viewer/base/help.js"),
     include_str!("../viewer/share/address.js"),
     include_str!("../viewer/share/file.js"),
     include_str!("../viewer/share/picture.js"),

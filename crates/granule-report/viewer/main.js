@@ -9,7 +9,7 @@ import { Details } from "./panel/details.js";
 import { byId, choose, element } from "./base/dom.js";
 import { formatBytes, formatCount } from "./base/format.js";
 import { Flame } from "./flame/flame.js";
-import { fillHelp, onKeys } from "./input/keys.js";
+import { onKeys } from "./input/keys.js";
 import { Overview } from "./time/overview.js";
 import { Link } from "./share/link.js";
 import { fillSave } from "./share/save.js";
@@ -71,7 +71,6 @@ class App {
     });
     fillWhatIf(about.whatIf);
     fillRun(about, (at) => this.view.setMoment(at));
-    fillHelp();
     fillSave(this);
   }
 
@@ -96,7 +95,6 @@ class App {
     byId("flame-native").addEventListener("change", (event) => change({ native: event.target.checked, frame: 0 }));
     press("theme", () => this.switchTheme());
     press("save-open", () => byId("save").showModal());
-    press("help-open", () => byId("help").showModal());
     press("moment-peak", () => this.view.setMoment(this.about.most.at));
     press("moment-end", () => this.view.setMoment(this.about.length));
     byId("map-compact").addEventListener("change", (event) => change({ mapCompact: event.target.checked, mapScroll: 0 }));

@@ -1,8 +1,6 @@
 // The time axis that all runs have.
 import { formatCount } from "../base/format.js";
 
-const KEYS = "Keys: ← and → move the place, with Shift further; Esc lets it go; t is for light or dark.";
-
 export class Axis {
   constructor({ axis, bins }) {
     this.bins = bins;
@@ -17,7 +15,7 @@ export class Axis {
     const what = this.byIteration
       ? "by iteration, counted from each file's first mark"
       : "by share of entries: 0 % is each run's first entry, 100 % its last";
-    return `Time axis ${what}. One scale of bytes. Point at a chart for the same place in all; click to keep it. ${KEYS}`;
+    return `Time axis ${what}. One scale of bytes. Point at a chart for the same place in all; click to keep it. Press ? for the keys.`;
   }
 
   /** A place, of the axis' bins, as text. */

@@ -4,6 +4,7 @@ import { Reader, sectionText, unpack, whenThere } from "../base/bytes.js";
 import { css, palette, SHADES, themeColours } from "../base/colours.js";
 import { byId, element } from "../base/dom.js";
 import { formatBytes } from "../base/format.js";
+import { fillHelp, openHelp } from "../base/help.js";
 import { topOf } from "../base/scale.js";
 import { hideTip, showTip } from "../base/tip.js";
 import { csvFile, saveFile } from "../share/file.js";
@@ -12,6 +13,21 @@ import { savePng } from "../share/picture.js";
 import { Axis } from "./axis.js";
 import { Strip } from "./strip.js";
 import { fillTable, tableRows } from "./table.js";
+
+const KEYS = [
+  ["← →", "move the cursor; with Shift further"],
+  ["t", "light or dark"],
+  ["Esc", "take the cursor away"],
+  ["?", "this help"],
+];
+
+const TEXTS = [
+  "Each run has a chart of its own, and all have one scale of bytes and one axis of time. A place on the axis is the same place " +
+    "in every run: point at it, or click to keep it.",
+  "The lines beside a chart say what is live there, and how much more than in the first run. The table below has the call sites " +
+    "that differ most.",
+  "The address of the page holds the place that you keep: copy it to show somebody the same.",
+];
 
 class Page {
   async start() {
@@ -27,6 +43,7 @@ class Page {
     byId("axis").textContent = this.axis.text;
     byId("strips").append(...this.strips.map((strip) => strip.element));
     fillTable(about);
+    fillHelp(KEYS, TEXTS);
     this.listen();
     const dark = window.matchMedia("(prefers-color-scheme: dark)");
     dark.addEventListener("change", () => this.setTheme(dark.matches));
@@ -66,8 +83,10 @@ class Page {
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (document.querySelector("dialog[open]")) return;
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (event.key === "t") this.setTheme(!this.look.dark);
+    if (event.key === "?") openHelp();
+    else if (event.key === "t") this.setTheme(!this.look.dark);
     else if (event.key === "Escape") this.link(null);
     else if (by) {
       event.preventDefault();

@@ -1,5 +1,6 @@
 // The keyboard, and the help that tells of it.
-import { byId, element } from "../base/dom.js";
+import { byId } from "../base/dom.js";
+import { fillHelp, openHelp } from "../base/help.js";
 import { change, state } from "../data/state.js";
 
 const KEYS = [
@@ -34,17 +35,9 @@ const TEXTS = [
   "Drag to move, turn the wheel to zoom, click to choose the moment and keep an allocation.",
 ];
 
-export function fillHelp() {
-  const list = element("dl", {}, KEYS.flatMap(([key, text]) => [
-    element("dt", {}, key.split(" ").map((one) => (one === "+" && key !== "+ −" ? element("span", { text: " + " }) : element("kbd", { text: one })))),
-    element("dd", { text }),
-  ]));
-  const close = element("button", { text: "Close", "data-testid": "help-close", onclick: () => byId("help").close() });
-  byId("help").append(element("h2", { text: "How to read and drive this" }), list, ...TEXTS.map((text) => element("p", { text })), close);
-}
-
-/** What the keys do; `app` has the window, the marks and the panels. */
+/** What the keys do, and the help that says so; `app` has the window, the marks and the panels. */
 export function onKeys(app) {
+  fillHelp(KEYS, TEXTS);
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
     if (event.target instanceof HTMLInputElement && event.target.type !== "checkbox") {
@@ -87,7 +80,7 @@ function actionOf(event, app) {
     f: () => change({ below: state.below === "space" ? "flame" : "space" }),
     s: () => byId("save").showModal(),
     t: () => app.switchTheme(),
-    "?": () => byId("help").showModal(),
+    "?": openHelp,
     Escape: () => app.clear(),
     Enter: onButton ? null : () => state.selected && app.focus(state.selected),
   };

@@ -103,6 +103,26 @@ fn runs_are_under_each_other_on_one_axis_and_one_scale() {
 }
 
 #[test]
+fn help_says_what_the_keys_do() {
+    before_and_after(false, |browser| async move {
+        let open = "document.querySelector('#help').open";
+        assert_eq!(browser.get(open).await, false);
+        browser.key('?').await;
+        assert_eq!(browser.get(open).await, true);
+        assert!(panel(&browser, "#help").await.contains("move the cursor"));
+        // The keys are not the charts' while one reads.
+        browser.key('\u{e014}').await;
+        assert_eq!(browser.get("window.granule.cursor").await, Value::Null);
+        browser.click("[data-testid=help-close]").await;
+        browser.click("#help-open").await;
+        browser.picture("25-compared-help").await;
+        browser.key('\u{e00c}').await;
+        assert_eq!(browser.get(open).await, false);
+        browser.end().await;
+    });
+}
+
+#[test]
 fn the_cursor_is_at_the_same_place_in_all_runs() {
     before_and_after(true, |browser| async move {
         let [before, after] = pair(&USUAL);
