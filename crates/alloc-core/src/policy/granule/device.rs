@@ -14,7 +14,7 @@ use crate::policy::Request;
 use crate::policy::engine::{Engine, Granule, Mapped};
 use crate::policy::ground::{Ground, PolicyArena};
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
-use crate::types::DevicePtr;
+use crate::types::{DevicePtr, MIB};
 
 /// A view begins with the free end of a granule, if that is at least this part of a usual one.
 const LEAST_END: u64 = 8;
@@ -23,6 +23,11 @@ const TRIES: usize = 8;
 /// Which part of what is needed at most may be held beyond it, before free memory is shown in another place instead of taking
 /// more: 0.2 %.
 const SLACK: u64 = 500;
+
+/// A device is tight once more than this part of it is held: what fits then counts for more than driver calls.
+const TIGHT: u64 = 2;
+/// The largest granules that are taken there.
+const TIGHT_GRANULE: u64 = 8 * MIB;
 
 /// What the policy knows of a device.
 #[derive(Debug, Default)]
@@ -38,6 +43,11 @@ pub struct Device {
 /// The smallest granules that memory is made of, once the unit of virtual memory is known.
 fn finest(engine: &impl Engine<Memory>) -> Option<u64> {
     engine.unit().map(|unit| SMALL_SEGMENT.next_multiple_of(unit))
+}
+
+/// Whether much of the device is held.
+fn is_tight(engine: &impl Engine<Memory>) -> bool {
+    engine.held() > engine.total() / TIGHT
 }
 
 impl Device {
@@ -96,7 +106,12 @@ impl Device {
             // Free granules of two sizes do not join but in a view.
             return SMALL_SEGMENT.next_multiple_of(unit);
         }
-        engine.lock(arena).next_granule(tier, unit, size)
+        let usual = engine.lock(arena).next_granule(tier, unit, size);
+        let finest = SMALL_SEGMENT.next_multiple_of(unit);
+        if tier == Tier::Large && is_tight(engine) {
+            return usual.min(TIGHT_GRANULE.next_multiple_of(finest));
+        }
+        usual
     }
 
     /// Serves a request from a view that is there already. Calls no driver.
