@@ -114,6 +114,24 @@ proptest! {
 }
 
 #[test]
+fn little_is_taken_at_once_where_more_than_half_of_the_device_is_held() {
+    // A program that only loads takes an eighth of what it has: 64 MiB after 600.
+    for (capacity, taken) in [(80 * 1024, 64), (1024, 8)] {
+        let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(capacity * MIB)).unwrap();
+        let allocator = granule_tests::made::<GranulePolicy>(device.clone(), Settings::default()).unwrap();
+        let stream = device.default_stream(DEVICE);
+        let held = || allocator.stats(DEVICE).unwrap().reserved_bytes.all.current.unsigned_abs();
+        let _large = allocator.malloc(600 * MIB, stream).unwrap();
+        // The rest of what the first one came with.
+        let rest = held() - 600 * MIB;
+        let _rest = (rest > 0).then(|| allocator.malloc(rest, stream).unwrap());
+        let before = held();
+        let _small = allocator.malloc(5 * MIB, stream).unwrap();
+        assert_eq!(held() - before, taken * MIB, "on a device of {capacity} MiB");
+    }
+}
+
+#[test]
 fn a_refused_request_is_not_taken_for_a_need() {
     let (device, allocator) = machine(true);
     let stream = device.default_stream(DEVICE);

@@ -10,7 +10,7 @@ use alloc_core::history::{HistoryOptions, RecordContext};
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::Filter;
 use alloc_core::snapshot::Action;
-use alloc_core::types::{DevicePtr, MIB, PoolId};
+use alloc_core::types::{MIB, PoolId};
 use backend_openreg::{Call, Clock, FaultPlan};
 use granule_tests::Allocator;
 use granule_tests::rig::{DEVICE, Rig, on_each};
