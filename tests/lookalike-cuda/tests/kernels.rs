@@ -5,7 +5,7 @@
 mod support;
 
 use std::ffi::c_void;
-use std::ptr::null_mut;
+use std::ptr::{from_ref, null_mut};
 use support::header::*;
 use support::{Driver, in_process, library};
 
@@ -33,10 +33,10 @@ fn a_kernel_is_found_by_its_name_and_computes_on_real_bytes() {
         let launch = |n: &u64| {
             let place = |argument: *const c_void| argument.cast_mut();
             let mut arguments = [
-                place((&y as *const u64).cast()),
-                place((&x as *const u64).cast()),
-                place((&a as *const f32).cast()),
-                place((n as *const u64).cast()),
+                place(from_ref(&y).cast()),
+                place(from_ref(&x).cast()),
+                place(from_ref(&a).cast()),
+                place(from_ref(n).cast()),
             ];
             let arguments = arguments.as_mut_ptr();
             cu!(d.cuLaunchKernel(axpy, 1, 1, 1, 128, 1, 1, 0, stream, arguments, null_mut()))
