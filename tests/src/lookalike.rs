@@ -130,6 +130,11 @@ impl Controls {
         self.symbol::<extern "C" fn(u16) -> u64>("granule_lookalike_used")(device)
     }
 
+    /// Loses a device: later calls about it fail as after a fatal error.
+    pub fn lose_device(&self, device: u16) {
+        self.symbol::<extern "C" fn(u16)>("granule_lookalike_lose_device")(device);
+    }
+
     /// Wrong uses of memory so far.
     #[must_use]
     pub fn traps(&self) -> u64 {

@@ -41,9 +41,12 @@ impl std::fmt::Debug for HostCall {
     }
 }
 
-/// What a kernel does: it is given the bytes that it writes, as they were, and those that it only reads.
+/// It is given the bytes that it writes, as they were, and those that it only reads.
+type KernelBody = dyn Fn(&mut [u8], &[u8]) + Send + Sync;
+
+/// What a kernel does.
 #[derive(Clone)]
-pub(crate) struct Kernel(Arc<dyn Fn(&mut [u8], &[u8]) + Send + Sync>);
+pub(crate) struct Kernel(Arc<KernelBody>);
 
 impl Kernel {
     pub(crate) fn new(body: impl Fn(&mut [u8], &[u8]) + Send + Sync + 'static) -> Self {
