@@ -48,3 +48,10 @@ mod streams;
 pub use allocator::Allocator;
 pub use buffer::Buffer;
 pub use error::{Error, Result};
+
+/// The examples of the book, which compile.
+#[cfg(doctest)]
+mod book {
+    #[doc = include_str!("../../../docs/cudarc.md")]
+    struct Page;
+}

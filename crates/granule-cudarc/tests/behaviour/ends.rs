@@ -138,7 +138,34 @@ fn an_allocator_that_goes_leaves_living_streams_alone() {
         let memory = Allocator::of(&context).unwrap();
         let again = memory.clone_htod(&stream, &[5_u8; N]).unwrap();
         assert_eq!(stream.clone_dtoh(&again).unwrap(), [5; N]);
+        let handle = stream.cu_stream();
+        drop((again, memory, stream));
+        assert!(!is_alive(handle), "nobody keeps it");
         assert_eq!(controls().traps(), 0);
+    });
+}
+
+#[test]
+fn one_of_two_wrappers_that_ends_does_not_end_the_others_stream() {
+    over_driver(|| {
+        let (context, memory) = start();
+        let (raw, third) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+        // SAFETY: a living stream of the context, which outlives both.
+        let [one, two] = [(); 2].map(|()| unsafe { context.wrap_borrowed_stream(raw.cu_stream()) });
+        memory.clone_htod(&one, &[1_u8; N]).unwrap();
+        let old = memory.clone_htod(&two, &[7_u8; N]).unwrap();
+        let mut seen = memory.alloc_zeros::<u8>(&context.default_stream(), N).unwrap();
+        context.synchronize().unwrap();
+        memory.retire_stream(one).unwrap();
+        let gate = Gate::on(&two);
+        two.memcpy_dtod(&old, &mut seen).unwrap();
+        drop(old);
+        // Two, for one fits where the first wrapper's buffer was.
+        let new = [(); 2].map(|()| memory.alloc_zeros::<u8>(&third, N).unwrap());
+        gate.open_late();
+        context.synchronize().unwrap();
+        assert_eq!(third.clone_dtoh(&seen).unwrap(), [7; N]);
+        drop((new, two));
     });
 }
 

@@ -1,6 +1,6 @@
 //! What bad input gets.
 
-use crate::support::{N, allocated, over_driver, start};
+use crate::support::{N, allocated, controls, over_driver, start};
 use cudarc::driver::{CudaContext, result};
 use granule_cudarc::{Allocator, Error};
 use std::mem::ManuallyDrop;
@@ -58,7 +58,9 @@ fn each_context_has_one_default_allocator_over_one_granule() {
         let of_second = Allocator::of(&second).unwrap();
         let engine = |memory: &Allocator| std::sync::Arc::as_ptr(memory.granule().engine());
         assert_eq!(engine(&memory), engine(&of_second));
+        let calls = controls().calls();
         assert_eq!(engine(&memory), engine(&Allocator::of(&context).unwrap()));
+        assert_eq!(controls().calls(), calls, "the driver is asked once");
         // Not the default streams: cudarc queues a copy between devices on that of whichever context is current.
         let (stream, here) = (second.new_stream().unwrap(), context.new_stream().unwrap());
         let theirs = of_second.clone_htod(&stream, &[3_u8; N]).unwrap();
