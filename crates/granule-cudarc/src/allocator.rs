@@ -1,12 +1,9 @@
 //! Granule for one cudarc context.
 
-use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::streams;
-use cudarc::driver::{
-    CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceRepr, HostSlice, ValidAsZeroBits, result,
-};
-use granule::cuda::{CachingAllocator, Device, DeviceBuffer, Stream};
+use cudarc::driver::{CudaContext, CudaStream, result};
+use granule::cuda::{CachingAllocator, Device, Stream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Granule for the streams of one [`CudaContext`]. A clone is the same allocator.
@@ -136,82 +133,4 @@ fn device_of(context: &CudaContext) -> Result<Device> {
         return Err(Error::NotPrimary { ordinal });
     }
     Ok(Device::new(u16::try_from(ordinal).map_err(wrong)?)?)
-}
-
-/// The calls of [`CudaStream`] that make a slice, with Granule's memory. All are in the order of the stream's work and
-/// block only where the cache has no fit. A length of 0 takes no memory.
-impl Allocator {
-    /// `len` elements of whatever was there before. [`CudaStream::alloc`]
-    ///
-    /// # Errors
-    /// Those of [`alloc_zeros`](Self::alloc_zeros).
-    ///
-    /// # Safety
-    /// Nothing reads an element before it was written, unless any bits are a `T`.
-    pub unsafe fn alloc<T: DeviceRepr>(&self, stream: &Arc<CudaStream>, len: usize) -> Result<Buffer<T>> {
-        let mut buffer = self.unwritten(stream, len)?;
-        // As if it had been written here: the memory's last user may still have work on this stream, which the first use
-        // on another stream has to come after.
-        drop(buffer.device_ptr_mut(stream));
-        Ok(buffer)
-    }
-
-    /// `len` elements of zero bits. [`CudaStream::alloc_zeros`]
-    ///
-    /// # Errors
-    /// [`Error::Granule`] with [`OutOfMemory`](granule::AllocError::OutOfMemory) and its report; [`Error::OtherContext`];
-    /// [`Error::TooLong`]; [`Error::Driver`] for events, copies and fills, and for errors that cudarc kept
-    /// ([`CudaContext::check_err`]).
-    pub fn alloc_zeros<T: DeviceRepr + ValidAsZeroBits>(
-        &self,
-        stream: &Arc<CudaStream>,
-        len: usize,
-    ) -> Result<Buffer<T>> {
-        let mut buffer = self.unwritten(stream, len)?;
-        if buffer.num_bytes() > 0 {
-            stream.memset_zeros(&mut buffer)?;
-        }
-        Ok(buffer)
-    }
-
-    /// A copy of host memory. [`CudaStream::clone_htod`]
-    ///
-    /// # Errors
-    /// Those of [`alloc_zeros`](Self::alloc_zeros).
-    pub fn clone_htod<T: DeviceRepr, Src: HostSlice<T> + ?Sized>(
-        &self,
-        stream: &Arc<CudaStream>,
-        src: &Src,
-    ) -> Result<Buffer<T>> {
-        let mut buffer = self.unwritten(stream, src.len())?;
-        if buffer.num_bytes() > 0 {
-            stream.memcpy_htod(src, &mut buffer)?;
-        }
-        Ok(buffer)
-    }
-
-    /// A copy of device memory: of a buffer, a view, or a slice of cudarc's. [`CudaStream::clone_dtod`]
-    ///
-    /// # Errors
-    /// Those of [`alloc_zeros`](Self::alloc_zeros).
-    pub fn clone_dtod<T: DeviceRepr, Src: DevicePtr<T>>(
-        &self,
-        stream: &Arc<CudaStream>,
-        src: &Src,
-    ) -> Result<Buffer<T>> {
-        let mut buffer = self.unwritten(stream, src.len())?;
-        if buffer.num_bytes() > 0 {
-            stream.memcpy_dtod(src, &mut buffer)?;
-        }
-        Ok(buffer)
-    }
-
-    /// A buffer whose first use has to be on `stream`.
-    fn unwritten<T: DeviceRepr>(&self, stream: &Arc<CudaStream>, len: usize) -> Result<Buffer<T>> {
-        let size = size_of::<T>();
-        let bytes = len.checked_mul(size).filter(|bytes| isize::try_from(*bytes).is_ok());
-        let bytes = bytes.ok_or(Error::TooLong { len, size })?;
-        let memory: DeviceBuffer = self.bound.granule.allocate(bytes as u64, &self.stream(stream)?)?;
-        Buffer::over(memory, stream, len, self.clone())
-    }
 }

@@ -4,8 +4,8 @@ use crate::allocator::Allocator;
 use crate::error::{Error, Result};
 use crate::streams::is_per_thread;
 use cudarc::driver::{
-    CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceRepr, DeviceSlice, DriverError,
-    LaunchArgs, PushKernelArg, SyncOnDrop, sys,
+    CudaSlice, CudaStream, CudaViewMut, DevicePtr, DevicePtrMut, DeviceSlice, DriverError, LaunchArgs,
+    PushKernelArg, SyncOnDrop, sys,
 };
 use granule::cuda::DeviceBuffer;
 use std::mem::ManuallyDrop;
@@ -99,23 +99,6 @@ impl<T> Buffer<T> {
     pub unsafe fn transmute_mut<S>(&mut self, len: usize) -> Option<CudaViewMut<'_, S>> {
         // SAFETY: the caller's promise.
         unsafe { self.slice.transmute_mut(len) }
-    }
-}
-
-impl<T: DeviceRepr> Buffer<T> {
-    /// A copy of it, of the same allocator and on the same stream. [`CudaSlice::try_clone`]
-    ///
-    /// # Errors
-    /// Those of [`Allocator::clone_dtod`].
-    pub fn try_clone(&self) -> Result<Self> {
-        self.allocator.clone_dtod(self.slice.stream(), self)
-    }
-}
-
-/// As [`Buffer::try_clone`]; panics where that fails, as the clone of a [`CudaSlice`] does.
-impl<T: DeviceRepr> Clone for Buffer<T> {
-    fn clone(&self) -> Self {
-        self.try_clone().unwrap_or_else(|error| panic!("a buffer could not be cloned: {error}"))
     }
 }
 

@@ -43,6 +43,7 @@
 mod allocator;
 mod buffer;
 mod error;
+mod requests;
 mod streams;
 
 pub use allocator::Allocator;
