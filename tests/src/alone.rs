@@ -3,7 +3,7 @@
 //! `cargo nextest` gives each test one. Under `cargo test` the tests of a program share one, so such a test runs itself
 //! again as a child.
 
-use crate::lookalike::{real_drivers, with_lookalikes};
+use crate::lookalike::{real_drivers, with_lookalikes, with_named_lookalikes};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -71,6 +71,18 @@ pub fn over_lookalikes(machine: &str, test: impl FnOnce()) {
         return test();
     }
     passes(&name, &run(with_lookalikes(this_program(), machine), &name));
+}
+
+/// The same for code that looks for `libcuda.so` by its name.
+///
+/// # Panics
+/// As above.
+pub fn over_named_lookalikes(machine: &str, test: impl FnOnce()) {
+    let name = this_test();
+    if is_child(&name) {
+        return test();
+    }
+    passes(&name, &run(with_named_lookalikes(this_program(), machine), &name));
 }
 
 /// The same over the machine's own drivers, where they are asked for (`GRANULE_REAL_DRIVERS`).

@@ -65,6 +65,24 @@ pub fn with_lookalikes(program: impl AsRef<OsStr>, machine: &str) -> Command {
     command
 }
 
+/// The same, and code that looks for `libcuda.so` by its name finds the same library.
+///
+/// # Panics
+/// Where the folder that has the name cannot be made.
+pub fn with_named_lookalikes(program: impl AsRef<OsStr>, machine: &str) -> Command {
+    let library = cuda_library();
+    let folder = library.with_file_name("lookalike-by-name");
+    std::fs::create_dir_all(&folder).expect("a folder can be made beside the tests");
+    let named = folder.join("libcuda.so");
+    match std::os::unix::fs::symlink(&library, &named) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{error}: {named:?}"),
+        _ => {}
+    }
+    let mut command = with_lookalikes(program, machine);
+    command.env("LD_LIBRARY_PATH", folder);
+    command
+}
+
 /// What a test can ask and order of a loaded lookalike driver.
 #[derive(Debug)]
 pub struct Controls(libloading::Library);
@@ -110,6 +128,11 @@ impl Controls {
     #[must_use]
     pub fn used(&self, device: u16) -> u64 {
         self.symbol::<extern "C" fn(u16) -> u64>("granule_lookalike_used")(device)
+    }
+
+    /// Loses a device: later calls about it fail as after a fatal error.
+    pub fn lose_device(&self, device: u16) {
+        self.symbol::<extern "C" fn(u16)>("granule_lookalike_lose_device")(device);
     }
 
     /// Wrong uses of memory so far.

@@ -105,7 +105,11 @@ pub(crate) fn feature_combinations(every: bool) -> Result<()> {
         }
         match package {
             // They only pass features of `granule-metrics` on, which is checked by itself.
-            "granule" => arguments.extend(["--group-features", "metrics,opentelemetry,ranges"]),
+            // `cuda-of-cudarc` alone leaves the choice of CUDA's version to a program, and here is none.
+            "granule" => {
+                arguments.extend(["--group-features", "metrics,opentelemetry,ranges"]);
+                arguments.extend(["--exclude-features", "cuda-of-cudarc"]);
+            }
             // The same, of the default build.
             "granule-capi" => arguments.extend(["--exclude-features", "metrics"]),
             // It is a program for one of the two.

@@ -14,7 +14,8 @@
 //! Capacity is accounted as drivers do it: requests of 1 MiB and more in whole 2 MiB, smaller ones in
 //! 512 bytes, physical memory as it is asked for.
 //!
-//! What is not simulated: multicast objects, fabric handles, and the results of kernels. Linux only.
+//! What is not simulated: multicast objects, fabric handles, and the code of kernels: what one computes is a closure
+//! ([`OpenReg::launch_kernel`]). Linux only.
 
 mod config;
 mod contract;

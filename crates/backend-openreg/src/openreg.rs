@@ -5,7 +5,7 @@ use crate::gate::Gate;
 use crate::gate::call::{Call, CallCounts};
 use crate::gate::fault::FaultPlan;
 use crate::gate::usage::Usage;
-use crate::machine::work::Work;
+use crate::machine::work::{Kernel, Work};
 use crate::machine::{Locked, Machine};
 use crate::memory::index;
 use crate::names::Names;
@@ -143,6 +143,31 @@ impl OpenReg {
             state.memory.check(device, span.start, span.end - span.start, true, true)?;
             let work = if time.is_zero() { Work::Touch } else { Work::Kernel(time) };
             Ok((work, [span, Span::default()]))
+        })
+    }
+
+    /// Queues a kernel with results on `stream`: `kernel` is given the bytes of `to`, an address and a length, as they
+    /// are when the stream gets there, to change them, and those of `from` to read. Does not block; stream-ordered;
+    /// legal during capture. Without real bytes ([`MemoryMode::Reserved`]) it only takes its place.
+    ///
+    /// # Errors
+    /// `InvalidValue`, and a trap, where the stream's device may not use that memory.
+    pub fn launch_kernel(
+        &self,
+        stream: Stream,
+        to: (DevicePtr, u64),
+        from: (DevicePtr, u64),
+        kernel: impl Fn(&mut [u8], &[u8]) + Send + Sync + 'static,
+    ) -> Result<()> {
+        self.enqueue(Call::UseMemory, stream, |state, device| {
+            state.memory.check(device, to.0.0, to.1, true, true)?;
+            state.memory.check(device, from.0.0, from.1, false, true)?;
+            let [written, read] = [to, from].map(|(at, bytes)| state.memory.extents(at.0, bytes));
+            let work = match self.config.memory {
+                MemoryMode::Reserved => Work::Touch,
+                MemoryMode::Mapped => Work::Compute { to: written, from: read, kernel: Kernel::new(kernel) },
+            };
+            Ok((work, [to, from].map(|(at, bytes)| Span::new(at.0, bytes))))
         })
     }
 

@@ -66,7 +66,7 @@ impl Name {
     #[must_use]
     pub const fn is_compiled_in(self) -> bool {
         match self {
-            Self::Cuda => cfg!(feature = "cuda"),
+            Self::Cuda => cfg!(feature = "cuda-of-cudarc"),
             Self::Hip => cfg!(feature = "hip"),
             Self::HipAsCuda => cfg!(feature = "hip-as-cuda"),
             Self::OpenReg => cfg!(feature = "openreg"),
@@ -89,7 +89,7 @@ impl Name {
     /// missing or too old, no device.
     pub fn open(self) -> alloc_core::backend::Result<Arc<dyn Backend>> {
         match self {
-            #[cfg(feature = "cuda")]
+            #[cfg(feature = "cuda-of-cudarc")]
             Self::Cuda => Ok(backend_cuda::Cuda::load()?),
             #[cfg(feature = "hip")]
             Self::Hip => Ok(backend_hip::Hip::load()?),
@@ -121,7 +121,7 @@ impl Name {
     /// As [`open`](Self::open), without the errors that only a started driver knows.
     pub fn check(self) -> alloc_core::backend::Result<()> {
         match self {
-            #[cfg(feature = "cuda")]
+            #[cfg(feature = "cuda-of-cudarc")]
             Self::Cuda => backend_cuda::Cuda::check(),
             #[cfg(feature = "hip")]
             Self::Hip => backend_hip::Hip::check(),
@@ -340,7 +340,10 @@ mod tests {
         assert_eq!(choose_from(Some(Name::OpenReg), Some("nonsense"), start).unwrap().name, Name::OpenReg);
     }
 
-    #[cfg(all(feature = "openreg", not(any(feature = "cuda", feature = "hip", feature = "hip-as-cuda"))))]
+    #[cfg(all(
+        feature = "openreg",
+        not(any(feature = "cuda-of-cudarc", feature = "hip", feature = "hip-as-cuda"))
+    ))]
     #[test]
     fn the_simulated_accelerator_is_taken_where_nothing_else_is_compiled_in() {
         let chosen = choose_from(None, None, start).unwrap();
@@ -348,7 +351,7 @@ mod tests {
         assert_eq!(chosen.skipped.len(), 3);
     }
 
-    #[cfg(all(feature = "openreg", feature = "cuda", feature = "hip"))]
+    #[cfg(all(feature = "openreg", feature = "cuda-of-cudarc", feature = "hip"))]
     #[test]
     fn the_simulated_accelerator_is_never_a_silent_fallback() {
         match choose_from(None, None, start) {
@@ -362,7 +365,7 @@ mod tests {
     }
 
     /// With a driver for each that is asked.
-    #[cfg(all(feature = "openreg", feature = "cuda", feature = "hip", feature = "hip-as-cuda"))]
+    #[cfg(all(feature = "openreg", feature = "cuda-of-cudarc", feature = "hip", feature = "hip-as-cuda"))]
     #[test]
     fn cuda_comes_before_hip_and_hip_before_its_masquerade() {
         let has = |there: &'static [Name]| {

@@ -29,7 +29,7 @@ pub trait Label: Copy + Debug + Send + Sync + 'static {
 }
 
 /// Declares a module that names the types for one label.
-#[cfg(any(feature = "cuda", feature = "hip", feature = "hip-as-cuda"))]
+#[cfg(any(feature = "cuda-of-cudarc", feature = "hip", feature = "hip-as-cuda"))]
 macro_rules! module {
     ($(#[$doc:meta])* $module:ident, $label:ident, $name:expr) => {
         $(#[$doc])*
@@ -81,5 +81,5 @@ macro_rules! module {
     };
 }
 
-#[cfg(any(feature = "cuda", feature = "hip", feature = "hip-as-cuda"))]
+#[cfg(any(feature = "cuda-of-cudarc", feature = "hip", feature = "hip-as-cuda"))]
 pub(crate) use module;

@@ -46,6 +46,7 @@
 //! | `openreg` (default) | the simulated accelerator (`openreg`), replay of recorded workloads (`replay`), and the files of both worlds (`files`) |
 //! | `record` (default) | recording what a program asks while it runs: `record::Recorder` |
 //! | `cuda` | NVIDIA GPUs: `cuda` |
+//! | `cuda-of-cudarc` | the same in a program that chooses the version of CUDA that cudarc declares |
 //! | `hip` | AMD GPUs: `hip` |
 //! | `hip-as-cuda` | AMD GPUs under CUDA's label: `hip_as_cuda`, and `cuda` where the feature `cuda` is off |
 //! | `metrics` | figures for Prometheus: `metrics::prometheus` |
@@ -71,7 +72,7 @@ pub mod record;
 pub mod replay;
 
 cfg_if::cfg_if! {
-    if #[cfg(feature = "cuda")] {
+    if #[cfg(feature = "cuda-of-cudarc")] {
         labelled::module!(
             /// NVIDIA GPUs.
             cuda, Cuda, backends::Name::Cuda

@@ -7,8 +7,9 @@ use crate::entry::{Here, here};
 use crate::header::*;
 use alloc_core::backend::{Backend, CopyKind, PointerKind};
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
-use lookalike::{Answer, contexts};
+use lookalike::{Answer, Code, contexts, graphs};
 use std::ffi::{c_uchar, c_void};
+use std::sync::Arc;
 
 /// One side of a copy.
 #[derive(Clone, Copy, Debug)]
@@ -53,16 +54,42 @@ fn copy(to: Side, from: Side, bytes: usize, stream: Option<CUstream>) -> Answer 
     };
     let bytes = bytes as u64;
     match stream {
-        // SAFETY: the machine checks device ranges; the caller promises host ranges until the stream passed.
-        Some(stream) => unsafe { here.machine.copy_async(to, from, bytes, kind, stream) }?,
+        Some(stream) => queue(here, to, from, bytes, kind, stream)?,
         None => {
             let stream = here.machine.default_stream(here.device);
-            lookalike::graphs::default_stream_is_free(here.machine, stream)?;
+            graphs::default_stream_is_free(here.machine, stream)?;
             // The machine takes the thread's device for the one that copies.
             here.machine.set_device(here.device)?;
-            // SAFETY: as above; it returns when the copy is done.
+            // SAFETY: the machine checks device ranges; the caller promises host ranges until it returns, which is when the
+            // copy is done.
             unsafe { here.machine.copy(to, from, bytes, kind) }?;
         }
+    }
+    Ok(())
+}
+
+/// Queues a copy. Host memory that the driver does not know (pageable) is read before the call returns, and filled before
+/// it returns; only a graph uses it later.
+fn queue(here: Here, to: DevicePtr, from: DevicePtr, bytes: u64, kind: CopyKind, stream: Stream) -> Answer {
+    let machine = here.machine;
+    let is_pageable = |at| Ok::<_, Code>(machine.pointer_info(at)?.kind == PointerKind::Unmanaged);
+    let is_captured = graphs::info(machine, stream)?.status != CU_STREAM_CAPTURE_STATUS_NONE;
+    let is_staged = !is_captured && kind == CopyKind::HostToDevice && is_pageable(from)?;
+    let is_waited_for = !is_captured && kind == CopyKind::DeviceToHost && is_pageable(to)?;
+    if !is_staged {
+        // SAFETY: the machine checks device ranges; the caller promises host ranges until the stream passed.
+        unsafe { machine.copy_async(to, from, bytes, kind, stream) }?;
+        return if is_waited_for { Ok(machine.synchronize_stream(stream)?) } else { Ok(()) };
+    }
+    let theirs = std::ptr::with_exposed_provenance(from.0 as usize);
+    // SAFETY: the caller promises that many bytes of host memory.
+    let staged: Arc<[u8]> = unsafe { std::slice::from_raw_parts::<u8>(theirs, bytes as usize) }.into();
+    let at = DevicePtr(staged.as_ptr().expose_provenance() as u64);
+    // SAFETY: as above, with bytes that live until the stream has passed the copy.
+    unsafe { machine.copy_async(to, at, bytes, kind, stream) }?;
+    let passed = Arc::clone(&staged);
+    if machine.launch_host_function(stream, Box::new(move || drop(passed))).is_err() {
+        machine.synchronize_stream(stream)?;
     }
     Ok(())
 }

@@ -8,6 +8,8 @@ pub type CUdeviceptr = CUdeviceptr_v2;
 pub type CUdevice_v1 = core::ffi::c_int;
 pub type CUdevice = CUdevice_v1;
 pub type CUcontext = *mut CUctx_st;
+pub type CUmodule = *mut CUmod_st;
+pub type CUfunction = *mut CUfunc_st;
 pub type CUevent = *mut CUevent_st;
 pub type CUstream = *mut CUstream_st;
 pub type CUgraph = *mut CUgraph_st;
@@ -71,6 +73,16 @@ pub type CUgraphInstantiate_flags_enum = core::ffi::c_uint;
 #[repr(C)]
 #[derive(Debug)]
 pub struct CUctx_st {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUmod_st {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUfunc_st {
     _unused: [u8; 0],
 }
 #[repr(C)]
@@ -742,6 +754,11 @@ pub type cuCtxGetStreamPriorityRange_t = unsafe extern "C" fn(
     leastPriority: *mut core::ffi::c_int,
     greatestPriority: *mut core::ffi::c_int,
 ) -> CUresult;
+pub type cuModuleLoadData_t =
+    unsafe extern "C" fn(module: *mut CUmodule, image: *const core::ffi::c_void) -> CUresult;
+pub type cuModuleUnload_t = unsafe extern "C" fn(hmod: CUmodule) -> CUresult;
+pub type cuModuleGetFunction_t =
+    unsafe extern "C" fn(hfunc: *mut CUfunction, hmod: CUmodule, name: *const core::ffi::c_char) -> CUresult;
 pub type cuMemGetInfo_v2_t = unsafe extern "C" fn(free: *mut usize, total: *mut usize) -> CUresult;
 pub type cuMemAlloc_v2_t = unsafe extern "C" fn(dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
 pub type cuMemFree_v2_t = unsafe extern "C" fn(dptr: CUdeviceptr) -> CUresult;
@@ -1086,6 +1103,19 @@ pub type cuStreamWriteValue32_v2_t = unsafe extern "C" fn(
     value: cuuint32_t,
     flags: core::ffi::c_uint,
 ) -> CUresult;
+pub type cuLaunchKernel_t = unsafe extern "C" fn(
+    f: CUfunction,
+    gridDimX: core::ffi::c_uint,
+    gridDimY: core::ffi::c_uint,
+    gridDimZ: core::ffi::c_uint,
+    blockDimX: core::ffi::c_uint,
+    blockDimY: core::ffi::c_uint,
+    blockDimZ: core::ffi::c_uint,
+    sharedMemBytes: core::ffi::c_uint,
+    hStream: CUstream,
+    kernelParams: *mut *mut core::ffi::c_void,
+    extra: *mut *mut core::ffi::c_void,
+) -> CUresult;
 pub type cuLaunchHostFunc_t =
     unsafe extern "C" fn(hStream: CUstream, fn_: CUhostFn, userData: *mut core::ffi::c_void) -> CUresult;
 pub type cuGraphCreate_t = unsafe extern "C" fn(phGraph: *mut CUgraph, flags: core::ffi::c_uint) -> CUresult;
@@ -1191,6 +1221,7 @@ pub const NAMES: &[&str] = &[
     "cuIpcOpenEventHandle",
     "cuIpcOpenMemHandle_v2",
     "cuLaunchHostFunc",
+    "cuLaunchKernel",
     "cuMemAddressFree",
     "cuMemAddressReserve",
     "cuMemAdvise",
@@ -1245,6 +1276,9 @@ pub const NAMES: &[&str] = &[
     "cuMemcpyPeerAsync",
     "cuMemsetD8Async",
     "cuMemsetD8_v2",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
     "cuMulticastAddDevice",
     "cuMulticastBindAddr",
     "cuMulticastBindMem",

@@ -24,9 +24,8 @@ pub mod event;
 #[allow(missing_docs, non_camel_case_types, dead_code, non_upper_case_globals, reason = "generated")]
 #[allow(clippy::pedantic, reason = "generated")]
 pub mod header;
-pub mod host;
 pub mod ipc;
-pub mod managed;
+pub mod kernel;
 pub mod memory;
 pub mod multicast;
 pub mod peers;

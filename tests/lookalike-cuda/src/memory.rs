@@ -1,5 +1,8 @@
 //! Device memory, and what addresses are.
 
+pub mod host;
+pub mod managed;
+
 use crate::entry::{driver, here};
 use crate::header::*;
 use crate::virtual_memory::reservation_of;

@@ -210,3 +210,27 @@ fn peers_and_pools() {
         assert_eq!(used(), 0);
     });
 }
+
+#[test]
+fn pageable_memory_is_the_programs_again_when_a_queued_copy_returns() {
+    in_process("pageable_memory_is_the_programs_again_when_a_queued_copy_returns", "", || {
+        let d = &Driver::load(&library());
+        d.enter(0);
+        let (pointer, stream) = (d.memory(512), d.stream());
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        unsafe extern "C" fn wait(gate: *mut c_void) {
+            // SAFETY: the receiver below, handed over with the call.
+            let gate = unsafe { Box::from_raw(gate.cast::<std::sync::mpsc::Receiver<()>>()) };
+            assert!(gate.recv().is_err(), "opened by dropping the sender");
+        }
+        ok!(d.cuLaunchHostFunc(stream, Some(wait), Box::into_raw(Box::new(gate)).cast()));
+        let mut bytes = [5_u8; 512];
+        ok!(d.cuMemcpyHtoDAsync_v2(pointer, bytes.as_ptr().cast(), 512, stream));
+        bytes.fill(9);
+        assert_eq!(cu!(d.cuStreamQuery(stream)), CUDA_ERROR_NOT_READY, "it does not wait for the stream");
+        drop(open);
+        let mut read = [0_u8; 512];
+        ok!(d.cuMemcpyDtoHAsync_v2(read.as_mut_ptr().cast(), pointer, 512, stream));
+        assert_eq!(read, [5; 512], "as they were when the copy was queued, and there when the call returned");
+    });
+}

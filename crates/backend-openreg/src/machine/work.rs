@@ -41,6 +41,37 @@ impl std::fmt::Debug for HostCall {
     }
 }
 
+/// It is given the bytes that it writes, as they were, and those that it only reads.
+type KernelBody = dyn Fn(&mut [u8], &[u8]) + Send + Sync;
+
+/// What a kernel does.
+#[derive(Clone)]
+pub(crate) struct Kernel(Arc<KernelBody>);
+
+impl Kernel {
+    pub(crate) fn new(body: impl Fn(&mut [u8], &[u8]) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(body))
+    }
+
+    fn run(&self, to: &[Extent], from: &[Extent]) -> io::Result<()> {
+        let bytes_of = |extents: &[Extent]| {
+            let mut bytes = vec![0; extents.iter().map(|extent| extent.bytes as usize).sum()];
+            gather(extents, 0, &mut bytes).map(|()| bytes)
+        };
+        let (mut written, read) = (bytes_of(to)?, bytes_of(from)?);
+        (self.0)(&mut written, &read);
+        each_chunk(to, |extent, skip, length, done| {
+            extent.file.write(&written[done as usize..done as usize + length], extent.offset + skip)
+        })
+    }
+}
+
+impl std::fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Kernel")
+    }
+}
+
 /// One side of a copy.
 #[derive(Clone, Debug)]
 pub(crate) enum Side {
@@ -55,6 +86,12 @@ pub(crate) enum Work {
     Touch,
     /// A kernel: keeps the device busy for that long.
     Kernel(Duration),
+    /// A kernel with results.
+    Compute {
+        to: Vec<Extent>,
+        from: Vec<Extent>,
+        kernel: Kernel,
+    },
     Copy {
         to: Side,
         from: Side,
@@ -98,6 +135,9 @@ impl Work {
             }
             Self::Fill { value, .. } => Self::Fill { to: memory_at(written), value: *value },
             Self::Store { value, .. } => Self::Store { to: memory_at(written), value: *value },
+            Self::Compute { kernel, .. } => {
+                Self::Compute { to: memory_at(written), from: memory_at(read), kernel: kernel.clone() }
+            }
             other => other.clone(),
         }
     }
@@ -106,7 +146,12 @@ impl Work {
     pub(crate) const fn occupies_device(&self) -> bool {
         matches!(
             self,
-            Self::Touch | Self::Kernel(_) | Self::Copy { .. } | Self::Fill { .. } | Self::Store { .. }
+            Self::Touch
+                | Self::Kernel(_)
+                | Self::Compute { .. }
+                | Self::Copy { .. }
+                | Self::Fill { .. }
+                | Self::Store { .. }
         )
     }
 
@@ -114,7 +159,12 @@ impl Work {
     pub(crate) const fn runs_unlocked(&self) -> bool {
         matches!(
             self,
-            Self::Kernel(_) | Self::Copy { .. } | Self::Fill { .. } | Self::Store { .. } | Self::Host(_)
+            Self::Kernel(_)
+                | Self::Compute { .. }
+                | Self::Copy { .. }
+                | Self::Fill { .. }
+                | Self::Store { .. }
+                | Self::Host(_)
         )
     }
 
@@ -123,6 +173,7 @@ impl Work {
         let moved = match self {
             Self::Host(call) => return call.run(),
             Self::Copy { to, from, bytes } => copy(to, from, *bytes),
+            Self::Compute { to, from, kernel } => kernel.run(to, from),
             Self::Fill { to, value } => {
                 let chunk = vec![*value; CHUNK];
                 each_chunk(to, |extent, skip, length, _| {

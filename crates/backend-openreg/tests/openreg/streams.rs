@@ -1,9 +1,9 @@
 //! Streams and events under both clocks.
 
 use crate::support::{D0, D1};
-use backend_api::types::{DeviceIndex, Event, Stream};
+use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_api::*;
-use backend_openreg::{Clock, OpenReg, OpenRegConfig, TrapKind};
+use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -287,4 +287,43 @@ fn a_panicking_host_function_is_trapped() {
         machine.synchronize_stream(stream).unwrap();
         assert_eq!(machine.traps()[0].kind, TrapKind::HostFunctionPanicked);
     }
+}
+
+#[test]
+fn kernels_compute_in_stream_order_and_again_with_every_launch_of_a_graph() {
+    let machine =
+        OpenReg::new(OpenRegConfig::default().memory(MemoryMode::Mapped).clock(Clock::Workers)).unwrap();
+    let (first, second) = (stream(&machine), stream(&machine));
+    let [to, from] = [machine.malloc(D0, 512).unwrap(), machine.malloc(D0, 512).unwrap()];
+    let add = |to: &mut [u8], from: &[u8]| to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+    let launch = |stream| machine.launch_kernel(stream, (to, 512), (from, 512), add).unwrap();
+
+    let open = block(&machine, first);
+    // SAFETY: rule 2: memory of this test, given back at its end.
+    unsafe { machine.memset_async(to, 40, 512, first).unwrap() };
+    // SAFETY: as above.
+    unsafe { machine.memset_async(from, 2, 512, first).unwrap() };
+    launch(first);
+    drop(open);
+    machine.order(first, second).unwrap();
+    let capture = machine.capture().unwrap();
+    machine.synchronize_device(D0).unwrap();
+    capture.begin(second, CaptureMode::Relaxed).unwrap();
+    launch(second);
+    let graph = capture.end(second).unwrap();
+    for _ in 0..2 {
+        // SAFETY: what it uses lives until the end of the test.
+        unsafe { capture.launch(graph, second).unwrap() };
+    }
+    machine.synchronize_device(D0).unwrap();
+    let mut read = [0_u8; 512];
+    let at = DevicePtr(read.as_mut_ptr().expose_provenance() as u64);
+    // SAFETY: rule 2: the host's bytes are this test's, and the copy returns when it is done.
+    unsafe { machine.copy(at, to, 512, CopyKind::DeviceToHost).unwrap() };
+    assert_eq!(read, [46; 512], "40 + 2, and twice 2 more");
+    assert!(machine.take_traps().is_empty());
+
+    let beyond = machine.launch_kernel(first, (to, 1 << 20), (from, 512), add).unwrap_err();
+    assert_eq!(beyond.kind, ErrorKind::InvalidValue);
+    assert_eq!(machine.take_traps().len(), 1, "a range that is not allocated is trapped");
 }

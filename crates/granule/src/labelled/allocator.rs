@@ -30,6 +30,16 @@ impl<L: Label> CachingAllocator<L> {
         Ok(Self { inner: Arc::new(inner), label: PhantomData })
     }
 
+    /// [`new`](Self::new) with the settings that the environment asks for: `PYTORCH_CUDA_ALLOC_CONF` and its like, then
+    /// `GRANULE_CONF`.
+    ///
+    /// # Errors
+    /// Those of [`alloc_core::CachingAllocator::from_env`], and what the backend says when it starts.
+    pub fn from_env() -> Result<Self> {
+        let inner = alloc_core::CachingAllocator::from_env(L::backend()?)?;
+        Ok(Self { inner: Arc::new(inner), label: PhantomData })
+    }
+
     /// Memory of `bytes` for work of `stream`. Blocks only where the cache has no fit.
     ///
     /// # Errors

@@ -320,6 +320,11 @@ const CUDA: Selection = Selection {
         "cuStreamWaitEvent",
         "cuStreamWaitValue32_v2",
         "cuStreamWriteValue32_v2",
+        // Kernels.
+        "cuLaunchKernel",
+        "cuModuleGetFunction",
+        "cuModuleLoadData",
+        "cuModuleUnload",
         // Events.
         "cuEventCreate",
         "cuEventDestroy_v2",
