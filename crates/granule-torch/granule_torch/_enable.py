@@ -9,7 +9,7 @@ from . import _library, _shim
 from ._errors import CannotEnable, GranuleError
 
 # Releases on which the end-to-end programs ran. Others may have the same interface, but nobody has looked.
-TESTED = ((2, 15),)
+TESTED = tuple((2, minor) for minor in range(10, 16))
 
 
 def enable(backend: str | None = None, settings: str | None = None) -> None:
