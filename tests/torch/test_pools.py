@@ -246,7 +246,7 @@ class UnifiedRuntime:
         return (self.runtime.cudaFree(ctypes.c_void_p(pointer)),)
 
 
-@scene(alone=True, runs=(DEFAULT,))
+@scene(alone=True, runs=(DEFAULT,), since=(2, 13))
 def test_unified_memory_pools():
     import cuda.bindings
 

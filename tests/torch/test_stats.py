@@ -164,7 +164,7 @@ def test_s12_device_calls_are_counted():
     return [*seen, brief()]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 13))
 def test_s13_each_private_pool_has_its_bytes():
     pool = torch.cuda.MemPool()
     name = f"reserved_bytes_by_private_pools.{pool.id[0]}_{pool.id[1]}.all.current"
@@ -192,7 +192,7 @@ def test_memory_info_is_the_drivers():
     return [*seen, torch.cuda.mem_get_info()]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 13))
 def test_the_functions_of_torch_accelerator():
     accelerator = torch.accelerator
     kept = [raw(3 * MIB), raw(30 * MIB)]
@@ -236,5 +236,5 @@ def test_pinned_host_memory_keeps_its_statistics():
     torch.cuda.reset_accumulated_host_memory_stats()
     timeless = {name: value for name, value in torch.cuda.host_memory_stats().items() if "time" not in name}
     del kept
-    torch.accelerator.empty_host_cache()
+    torch._C._host_emptyCache()
     return timeless

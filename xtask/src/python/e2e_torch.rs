@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// All of them: every workload under all settings, at its full length
     #[arg(long)]
     long: bool,
-    /// Another release of torch than the one that is pinned
+    /// Another release of torch than the one that is pinned, such as 2.12.1, in an environment of its own
     #[arg(long, value_name = "VERSION")]
     torch: Option<String>,
     /// An environment that has torch: its packages are used, and it is not changed
@@ -95,12 +95,16 @@ impl Place {
         let base = base
             .map(|base| fs::canonicalize(base).with_context(|| base.display().to_string()))
             .transpose()?;
-        let name =
-            torch.map_or_else(|| "e2e-torch/venv".to_owned(), |version| format!("e2e-torch/venv-{version}"));
-        let venv = Venv::prepare(&name, &requirements, base.as_deref())?;
+        // The rig is of one CUDA, so each release has its own, too.
+        let named = |what: &str| match torch {
+            Some(version) => format!("e2e-torch/{what}-{version}"),
+            None => format!("e2e-torch/{what}"),
+        };
+        let venv = Venv::prepare(&named("venv"), &requirements, base.as_deref())?;
         println!("building the rig");
-        let rig = target().join("e2e-torch/rig");
-        let wheels = base.as_deref().unwrap_or(venv.folder());
+        let rig = target().join(named("rig"));
+        // Another release than the base's was installed into the environment itself.
+        let wheels = base.as_deref().filter(|_| torch.is_none()).unwrap_or(venv.folder());
         process::output(
             command(root().join(RIG).join("build.sh")).env("TORCH_VENV", wheels).env("OUT", &rig),
         )?;
