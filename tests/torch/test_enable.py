@@ -257,7 +257,7 @@ def test_the_settings_may_name_the_native_backend():
     assert torch.cuda.memory_allocated() == kept.numel() and torch.cuda.memory_stats()["max_split_size"] == 64 * MIB
 
 
-@scene(**ALONE)
+@scene(since=(2, 12), **ALONE)
 def test_a_look_before_the_first_use_leaves_the_process_free_to_fork():
     import granule_torch
 

@@ -151,7 +151,7 @@ def test_h07_the_newest_entries_stay():
     return snapshot(taken)
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 11))
 def test_h08_exactly_the_named_actions_are_left_out():
     seen = []
     names = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "snapshot")
@@ -237,7 +237,7 @@ def test_h12_a_dumped_file_reads_back_with_the_stock_unpickler():
     return snapshot(taken)
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 11))
 def test_h13_without_traces_the_segments_are_the_same():
     with recording(context=None):
         kept = some_work()
@@ -263,7 +263,7 @@ def test_h14_entries_and_segments_have_their_pools_id():
     return snapshot(taken)
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 12))
 def test_h15_the_traceback_of_a_live_allocation():
     traceback = torch.cuda.memory._allocation_traceback
     before = raw(5000)

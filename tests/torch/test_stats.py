@@ -136,7 +136,7 @@ def test_s10_a_fraction_of_the_environment_shows_and_holds():
     return [error(raw, total // 2), torch.cuda.get_per_process_memory_fraction(), stats()]
 
 
-@scene(alone=True, runs=(DEFAULT,))
+@scene(alone=True, runs=(DEFAULT,), since=(2, 12))
 def test_s11_a_request_over_the_fraction_is_refused_before_the_driver_is_asked():
     torch.cuda.init()
     # Set later, the fraction counts for this refusal only.
