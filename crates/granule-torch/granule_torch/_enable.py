@@ -1,4 +1,4 @@
-"""Putting Granule in the place of PyTorch's CUDA allocator."""
+"""Putting Granule in the place of PyTorch's CUDA allocator, and its settings from then on."""
 
 from __future__ import annotations
 
@@ -126,6 +126,22 @@ def engine() -> int:
     if address is None:
         raise GranuleError(shim.granule_torch_problem().decode())
     return address
+
+
+def configure(settings: str) -> None:
+    """Changes settings of the allocator behind ``torch.cuda``, PyTorch's options or Granule's own.
+
+    ``torch._C._accelerator_setAllocatorSettings`` and ``torch.cuda.memory._set_allocator_settings`` reach Granule, too,
+    but PyTorch's parser refuses options that PyTorch does not have. As there, each text resets ``max_split_size_mb``,
+    ``roundup_power2_divisions``, ``garbage_collection_threshold`` and ``max_non_split_rounding_mb`` first.
+
+    Args:
+        settings: such as ``"early_reuse:True"``.
+
+    Raises:
+        GranuleError: the text cannot be honoured; nothing was changed.
+    """
+    _library.check(_library.load().granule_configure(engine(), settings.encode()))
 
 
 def _torch_with_cuda() -> Any:

@@ -5,8 +5,8 @@
 #include <atomic>
 #include <string_view>
 
-#include "context.h"
 #include "granule_allocator.h"
+#include "trace_entry.h"
 
 namespace granule_torch {
 namespace {

@@ -3,7 +3,6 @@
 #include <memory>
 #include <utility>
 
-#include "context.h"
 #include "granule_allocator.h"
 #include "trace_entry.h"
 

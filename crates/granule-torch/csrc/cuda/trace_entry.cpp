@@ -1,7 +1,5 @@
 #include "trace_entry.h"
 
-#include "context.h"
-
 namespace granule_torch {
 
 using history_types::TraceEntry;
