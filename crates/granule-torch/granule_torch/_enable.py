@@ -9,8 +9,10 @@ from typing import Any
 from . import _library, _shim
 from ._errors import CannotEnable, GranuleError
 
-# The releases on which the end-to-end programs ran, from the first to the last. A later one has to pass the self-test.
-OLDEST, NEWEST = (2, 10), (2, 15)
+# The first release whose interface the shim knows, and those on which all end-to-end programs ran. Others have to pass the
+# self-test.
+OLDEST = (2, 10)
+TESTED = ((2, 14), (2, 15))
 
 
 def enable(backend: str | None = None, settings: str | None = None) -> None:
@@ -157,7 +159,7 @@ def _torch_with_cuda() -> Any:
 
 
 def _is_untested(torch: Any) -> bool:
-    """Whether the release came after those that were tested."""
+    """Whether the release is not among those that were tested."""
     if os.environ.get("GRANULE_TORCH_UNTESTED"):
         warnings.warn(
             "GRANULE_TORCH_UNTESTED has no effect any more and can be removed: a release that was not tested is used if it "
@@ -166,15 +168,21 @@ def _is_untested(torch: Any) -> bool:
             stacklevel=3,
         )
     release = tuple(int(part) for part in str(torch.__version__).split(".")[:2])
-    if OLDEST <= release <= NEWEST:
+    if release in TESTED:
         return False
-    tested = " to ".join(".".join(str(part) for part in version) for version in (OLDEST, NEWEST))
-    said = f"granule_torch is tested with torch {tested}, and this is torch {torch.__version__}."
     if release < OLDEST:
-        raise CannotEnable(f"{said} Install a tested release.")
+        raise CannotEnable(
+            f"granule_torch fits torch {_dotted(OLDEST)} and later, and this is torch {torch.__version__}. Install a newer one."
+        )
     if os.environ.get("GRANULE_TORCH_STRICT") == "1":
+        tested = " and ".join(_dotted(version) for version in TESTED)
+        said = f"granule_torch is tested with torch {tested}, and this is torch {torch.__version__}."
         raise CannotEnable(f"{said} GRANULE_TORCH_STRICT=1 allows no other: install a tested release, or remove the variable.")
     return True
+
+
+def _dotted(release: tuple[int, int]) -> str:
+    return ".".join(str(part) for part in release)
 
 
 def _try(torch: Any, backend: str) -> None:
@@ -185,10 +193,9 @@ def _try(torch: Any, backend: str) -> None:
     try:
         _selftest.check(backend, _shim.passed("cuda"))
     except GranuleError as error:
-        newest = ".".join(str(part) for part in NEWEST)
         raise GranuleError(
             f"granule_torch was not tested with torch {version}, and cannot be used with it: {str(error).rstrip('.')}. Install "
-            f"torch {newest}, or a granule_torch that knows this release"
+            f"torch {_dotted(TESTED[-1])}, or a granule_torch that knows this release"
         ) from error
     warnings.warn(
         f"granule_torch was not tested with torch {version}; its self-test passes there. GRANULE_TORCH_STRICT=1 refuses such "
