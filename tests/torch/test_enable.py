@@ -72,7 +72,7 @@ def as_untested(folder):
     """This release counts as one that nobody tested; what passed the self-test is written down in the folder."""
     from granule_torch import _enable, _shim
 
-    _enable.TESTED = ()
+    _enable.TESTED = ((2, 9),)
     _shim.passed = lambda _: Path(folder, "passed")
 
 
