@@ -31,7 +31,7 @@ def tidy():
     if torch.cuda.is_initialized() and torch.cuda.get_allocator_backend() != "pluggable":
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        torch.accelerator.empty_host_cache()
+        torch._C._host_emptyCache()
         for device in range(torch.cuda.device_count()):
             torch.cuda.reset_peak_memory_stats(device)
             torch.cuda.reset_accumulated_memory_stats(device)

@@ -6,7 +6,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import pytest  # noqa: E402
 from rig import Rig  # noqa: E402
-from scene import DEFAULT  # noqa: E402
+from scene import DEFAULT, release  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -34,7 +34,10 @@ def pytest_collection_modifyitems(config, items):
             scene.allocators and (not scene.long or config.getoption("--long")) and (not rig.real or scene.real)
         )
         (kept if wanted else left_out).append(item)
-        if scene and wanted:
+        absent = scene and scene.since > release()
+        if absent:
+            item.add_marker(pytest.mark.skip(reason=f"absent before torch {scene.since[0]}.{scene.since[1]}"))
+        if scene and wanted and not absent:
             rig.add(item.module.__file__, item.callspec.params["run"], item.function.__name__, scene)
     config.hook.pytest_deselected(items=left_out)
     items[:] = kept

@@ -6,10 +6,16 @@ equal. So a scene returns all that a user could see (statistics, texts, snapshot
 one run to the next, such as addresses and times. What is true of one allocator alone, a scene asserts itself.
 """
 from dataclasses import dataclass, field
+from importlib import metadata
 
 NATIVE, PLUGGABLE, GRANULE = "native", "pluggable", "granule"
 # Granule under its own policy, which places memory otherwise than PyTorch: what it returns is judged, see `Scene.judge`.
 POLICY = "policy:granule"
+
+
+def release():
+    """The release of PyTorch that is installed, such as (2, 15)."""
+    return tuple(int(part) for part in metadata.version("torch").split(".")[:2])
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class Scene:
     runs: tuple[Run, ...] | None = None
     # Given what native returned and what was returned under Granule's own policy: what is wrong with that, a line each.
     judge: object = None
+    # The release of PyTorch that brought what it is about; on an older one it is left out, and named as absent.
+    since: tuple[int, int] = (0, 0)
     env: dict[str, str] = field(default_factory=dict)
 
 

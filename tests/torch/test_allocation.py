@@ -134,7 +134,7 @@ def test_a09_threads_at_once_get_memory_of_their_own():
     return stats()
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 13))
 def test_a12_storages_at_an_exact_address_and_their_views():
     filler = [raw(MIB // 2) for _ in range(8)]
     addresses = [tensor.data_ptr() for tensor in filler]
@@ -161,7 +161,7 @@ def test_a12_storages_at_an_exact_address_and_their_views():
     return [seen, brief()]
 
 
-@scene(alone=True, runs=(Run("no caching", env=(("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),)),))
+@scene(alone=True, runs=(Run("no caching", env=(("PYTORCH_NO_CUDA_MEMORY_CACHING", "1"),)),), since=(2, 14))
 def test_a13_without_caching_graph_trees_say_so():
     from torch._inductor import cudagraph_utils
 

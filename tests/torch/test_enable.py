@@ -3,6 +3,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import warnings
 from pathlib import Path
 
 import torch
@@ -57,13 +59,93 @@ def test_refused_without_cuda_in_torch():
 
 
 @scene(**ALONE)
-def test_refused_on_a_release_that_nobody_tested():
+def test_refused_on_a_release_before_the_tested_ones():
     import granule_torch
 
-    torch.__version__, kept = "2.99.0", torch.__version__
+    torch.__version__, kept = "2.9.1", torch.__version__
     said = error(granule_torch.enable)
     torch.__version__ = kept
-    assert "2.99.0" in said and "2.15" in said and not granule_torch.is_enabled() and native_works()
+    assert "2.9.1" in said and "2.10 and later" in said and not granule_torch.is_enabled() and native_works()
+
+
+def as_untested(folder):
+    """This release counts as one that nobody tested; what passed the self-test is written down in the folder."""
+    from granule_torch import _enable, _shim
+
+    _enable.TESTED = ((2, 9),)
+    _shim.passed = lambda _: Path(folder, "passed")
+
+
+def warned(call):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        call()
+    return [str(warning.message) for warning in caught if "granule" in str(warning.message).lower()]
+
+
+@scene(env={"GRANULE_TORCH_UNTESTED": "1"}, **ALONE)
+def test_a_release_that_nobody_tested_is_used_once_the_self_test_passes():
+    import granule_torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        as_untested(folder)
+        said = warned(granule_torch.enable)
+        assert Path(folder, "passed").is_file()
+    assert len(said) == 2 and "no effect any more" in said[0] and "self-test passes" in said[1], said
+    assert granule_torch.is_enabled() and not torch.cuda.is_initialized()
+    kept = raw(3 * MIB)
+    assert torch.cuda.memory_allocated() == kept.numel()
+
+
+@scene(**ALONE)
+def test_a_release_that_has_passed_is_not_tried_again():
+    import granule_torch
+    from granule_torch import _selftest
+
+    def tried(*_):
+        raise AssertionError("it was tried again")
+
+    with tempfile.TemporaryDirectory() as folder:
+        as_untested(folder)
+        Path(folder, "passed").touch()
+        _selftest._observed = tried
+        assert len(warned(granule_torch.enable)) == 1
+    assert granule_torch.is_enabled()
+
+
+@scene(**ALONE)
+def test_refused_on_a_release_whose_self_test_fails():
+    import granule_torch
+    from granule_torch import _selftest
+
+    observed, executable = _selftest._observed, sys.executable
+    with tempfile.TemporaryDirectory() as folder:
+        as_untested(folder)
+        sys.executable = "/bin/false"
+        said = error(granule_torch.enable)
+        assert "CannotEnable" in said and "ended early with the allocator native" in said, said
+        sys.executable = executable
+
+        def one_figure_more(allocator, backend):
+            answers = observed("native", backend)
+            answers["statistics"][1]["num_ooms"] += allocator == "granule"
+            return answers
+
+        _selftest._observed = one_figure_more
+        said = error(granule_torch.enable)
+        assert "part 'statistics'" in said and "1 num_ooms: 0 and 1" in said and "left in place" in said, said
+        assert not Path(folder, "passed").exists()
+    assert not granule_torch.is_enabled() and native_works()
+
+
+@scene(env={"GRANULE_TORCH_STRICT": "1"}, **ALONE)
+def test_a_strict_program_refuses_what_nobody_tested():
+    import granule_torch
+
+    as_untested("/nonexistent")
+    said = error(granule_torch.enable)
+    assert "GRANULE_TORCH_STRICT=1 allows no other" in said and "left in place" in said, said
+    assert not granule_torch.is_enabled() and native_works()
 
 
 @scene(**ALONE)
@@ -175,7 +257,7 @@ def test_the_settings_may_name_the_native_backend():
     assert torch.cuda.memory_allocated() == kept.numel() and torch.cuda.memory_stats()["max_split_size"] == 64 * MIB
 
 
-@scene(**ALONE)
+@scene(since=(2, 12), **ALONE)
 def test_a_look_before_the_first_use_leaves_the_process_free_to_fork():
     import granule_torch
 

@@ -79,7 +79,7 @@ def test_g05_g06_graphs_share_a_pool_until_both_are_gone():
     return [*seen, stats()]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 14))
 def test_g07_a_graphs_pools_list_a_mempool_used_inside():
     pool, graph = torch.cuda.MemPool(), torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -7,7 +7,7 @@ import threading
 
 import torch
 from observe import MIB, error, frame, own_frames, raw, snapshot
-from scene import DEFAULT, EXPANDABLE, Run, scene
+from scene import DEFAULT, EXPANDABLE, Run, release, scene
 from torch.cuda import _memory_viz as viz
 
 RUNS = (DEFAULT, EXPANDABLE)
@@ -151,7 +151,7 @@ def test_h07_the_newest_entries_stay():
     return snapshot(taken)
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 11))
 def test_h08_exactly_the_named_actions_are_left_out():
     seen = []
     names = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "snapshot")
@@ -184,14 +184,15 @@ def test_h09_compiled_regions_are_named():
     return [named, actions(taken)]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 14))
 def test_h10_metadata_as_text_and_as_a_dict_and_notes_on_views():
     memory = torch.cuda.memory
     assert memory._memory_metadata_supported()
     seen = []
     with recording(context=None):
-        memory._set_memory_metadata({"layer": 3, "kind": "weight"})
-        assert memory._get_memory_metadata() == '{"layer":3,"kind":"weight"}'
+        as_text = '{"layer":3,"kind":"weight"}'
+        memory._set_memory_metadata({"layer": 3, "kind": "weight"} if release() >= (2, 15) else as_text)
+        assert memory._get_memory_metadata() == as_text
         kept = [allocate_here(5000)]
         memory._set_memory_metadata("text")
         kept.append(allocate_here(5000))
@@ -236,7 +237,7 @@ def test_h12_a_dumped_file_reads_back_with_the_stock_unpickler():
     return snapshot(taken)
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 11))
 def test_h13_without_traces_the_segments_are_the_same():
     with recording(context=None):
         kept = some_work()
@@ -262,7 +263,7 @@ def test_h14_entries_and_segments_have_their_pools_id():
     return snapshot(taken)
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 12))
 def test_h15_the_traceback_of_a_live_allocation():
     traceback = torch.cuda.memory._allocation_traceback
     before = raw(5000)
@@ -336,7 +337,7 @@ def test_each_device_has_a_trace_of_its_own():
     return snapshot(taken)
 
 
-@scene(real=True, runs=(DEFAULT,))
+@scene(real=True, runs=(DEFAULT,), since=(2, 14))
 def test_pinned_host_memory_is_in_the_snapshot():
     with recording(context=None, record_pinned_host_memory=True):
         kept = torch.empty(10240, pin_memory=True)

@@ -11,7 +11,7 @@ from scene import DEFAULT, EXPANDABLE, Run, scene
 RUNS = (DEFAULT, EXPANDABLE)
 
 
-@scene(alone=True, real=True)
+@scene(alone=True, real=True, since=(2, 12))
 def test_observers_that_only_cpp_can_attach():
     torch.cuda.init()
     cpp = observers.load()
@@ -36,7 +36,7 @@ def test_observers_that_only_cpp_can_attach():
     return [heard, list(figures)]
 
 
-@scene(alone=True, runs=(DEFAULT,), real=True)
+@scene(alone=True, runs=(DEFAULT,), real=True, since=(2, 12))
 def test_trackers_hear_of_segments_while_their_memory_is_there():
     """Libraries register segments with the network when they hear of them, and must let go before the memory does."""
     torch.cuda.init()
@@ -55,7 +55,7 @@ def test_trackers_hear_of_segments_while_their_memory_is_there():
     return asked
 
 
-@scene(alone=True, real=True)
+@scene(alone=True, real=True, since=(2, 12))
 def test_growable_segments_are_listed_by_stream():
     torch.cuda.init()
     cpp = observers.load()
@@ -70,7 +70,7 @@ def test_growable_segments_are_listed_by_stream():
     return sorted(sizes)
 
 
-@scene(alone=True, real=True)
+@scene(alone=True, real=True, since=(2, 12))
 def test_the_base_of_a_block():
     torch.cuda.init()
     cpp = observers.load()
@@ -83,7 +83,7 @@ def test_the_base_of_a_block():
     return length.value
 
 
-@scene(alone=True, real=True)
+@scene(alone=True, real=True, since=(2, 12))
 def test_frames_of_a_caller_in_cpp():
     torch.cuda.init()
     cpp = observers.load()

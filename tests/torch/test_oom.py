@@ -5,7 +5,7 @@ import re
 
 import torch
 from observe import MIB, brief, error, raw, snapshot, stats
-from scene import DEFAULT, EXPANDABLE, Run, scene
+from scene import DEFAULT, EXPANDABLE, Run, release, scene
 
 GIB = 1 << 30
 RUNS = (DEFAULT, EXPANDABLE)
@@ -15,6 +15,10 @@ MESSAGE = re.compile(
     r"(with [\d.]+ \w+ allocated in private pools \(e\.g\., CUDA Graphs\), )?and ([\d.]+ \w+) is reserved by "
     r"PyTorch but unallocated\."
 )
+
+# Until 2.15 PyTorch keeps the addresses of a growable segment that could not be mapped, so that what a process does after
+# an error lies elsewhere than Granule's. Scenes that tell begin in a process of their own there.
+LEAVES_RESERVATIONS = release() < (2, 15)
 
 
 def fill(piece=256 * MIB):
@@ -82,7 +86,7 @@ def test_o03_tensors_deleted_in_the_handler_let_a_retry_succeed():
     return [*steps, stats()]
 
 
-@scene
+@scene(alone=LEAVES_RESERVATIONS)
 def test_training_goes_on_after_an_error():
     """A step that is too large is caught and done again in smaller parts."""
     net = torch.nn.Sequential(torch.nn.Linear(1024, 8192), torch.nn.GELU(), torch.nn.Linear(8192, 1024)).cuda()
@@ -187,12 +191,12 @@ def test_o08_a_pools_allocator_that_gives_null_is_named():
         said = ""
     except torch.OutOfMemoryError as failure:
         said = str(failure)
-    assert "custom allocator backing this MemPool returned nullptr" in said
+    assert ("custom allocator backing this MemPool returned nullptr" in said) == (release() >= (2, 15))
     assert len(asked) >= 2 and set(asked) == {20 * MIB}, "once more after free memory was given back"
     return [said, stats()]
 
 
-@scene
+@scene(alone=LEAVES_RESERVATIONS)
 def test_an_error_is_in_the_history_with_the_free_memory():
     torch.cuda.memory._record_memory_history(context=None)
     kept = raw(3 * GIB)

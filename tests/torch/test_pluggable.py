@@ -56,7 +56,7 @@ def test_graphs_are_captured_into_pools():
     assert kept.numel()
 
 
-@scene(**ONLY)
+@scene(**ONLY, since=(2, 14))
 def test_pytorch_refuses_the_rest_of_a_pluggable_allocator():
     """The column "pluggable" of the table in docs/parity.md."""
     cuda, low = torch.cuda, torch._C

@@ -15,7 +15,7 @@ from scene import DEFAULT, EXPANDABLE, GRANULE, NATIVE, scene
 RUNS = (DEFAULT, EXPANDABLE)
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 11))
 def test_p01_p02_use_counts_ids_and_the_snapshot_of_a_pool():
     pool, other = torch.cuda.MemPool(), torch.cuda.MemPool()
     assert pool.id[0] == 0 and other.id[1] == pool.id[1] + 1 > 1
@@ -246,7 +246,7 @@ class UnifiedRuntime:
         return (self.runtime.cudaFree(ctypes.c_void_p(pointer)),)
 
 
-@scene(alone=True, runs=(DEFAULT,))
+@scene(alone=True, runs=(DEFAULT,), since=(2, 13))
 def test_unified_memory_pools():
     import cuda.bindings
 

@@ -107,7 +107,7 @@ def test_e05_two_tensors_of_one_segment_in_another_process():
     return brief()
 
 
-@scene
+@scene(since=(2, 13))
 def test_e04_e06_handles_have_their_form():
     tensor = held(3 * MIB, 1)
     first = tensor.untyped_storage()._share_cuda_()
@@ -160,7 +160,7 @@ def training(_, outbox, file):
     os._exit(0)
 
 
-@scene(runs=(CONTENTS,))
+@scene(runs=(CONTENTS,), since=(2, 13))
 def test_data_loader_workers_and_training_processes():
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "net")

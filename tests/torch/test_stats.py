@@ -136,7 +136,7 @@ def test_s10_a_fraction_of_the_environment_shows_and_holds():
     return [error(raw, total // 2), torch.cuda.get_per_process_memory_fraction(), stats()]
 
 
-@scene(alone=True, runs=(DEFAULT,))
+@scene(alone=True, runs=(DEFAULT,), since=(2, 12))
 def test_s11_a_request_over_the_fraction_is_refused_before_the_driver_is_asked():
     torch.cuda.init()
     # Set later, the fraction counts for this refusal only.
@@ -164,7 +164,7 @@ def test_s12_device_calls_are_counted():
     return [*seen, brief()]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 13))
 def test_s13_each_private_pool_has_its_bytes():
     pool = torch.cuda.MemPool()
     name = f"reserved_bytes_by_private_pools.{pool.id[0]}_{pool.id[1]}.all.current"
@@ -192,7 +192,7 @@ def test_memory_info_is_the_drivers():
     return [*seen, torch.cuda.mem_get_info()]
 
 
-@scene(real=True)
+@scene(real=True, since=(2, 13))
 def test_the_functions_of_torch_accelerator():
     accelerator = torch.accelerator
     kept = [raw(3 * MIB), raw(30 * MIB)]
@@ -236,5 +236,5 @@ def test_pinned_host_memory_keeps_its_statistics():
     torch.cuda.reset_accumulated_host_memory_stats()
     timeless = {name: value for name, value in torch.cuda.host_memory_stats().items() if "time" not in name}
     del kept
-    torch.accelerator.empty_host_cache()
+    torch._C._host_emptyCache()
     return timeless

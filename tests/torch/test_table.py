@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import torch
+from scene import release
 
 try:
     import tomllib
@@ -35,6 +36,11 @@ def functions(module):
     return set(module.__all__) | (private - HELPERS)
 
 
+def names_exactly(table, found):
+    """Whether the table has what was found, and nothing else. It is that of the pinned release: older ones have less."""
+    return rows(table) == found if release() >= (2, 15) else rows(table) >= found
+
+
 def virtuals(header, name):
     """The virtual functions that a class declares, destructors aside."""
     text = (INCLUDE / header).read_text()
@@ -47,13 +53,13 @@ def virtuals(header, name):
 def test_every_virtual_function_is_in_the_table():
     found = virtuals("core/Allocator.h", "Allocator") | virtuals("core/CachingDeviceAllocator.h", "DeviceAllocator")
     found |= virtuals("cuda/CUDACachingAllocator.h", "CUDAAllocator")
-    assert len(found) > 50 and {"raw_delete", "allocateWithAddress", "getDeviceStats"} < found
-    assert rows("Virtual functions of CUDAAllocator") == found
+    assert len(found) > 40 and {"raw_delete", "getCheckpointState", "getDeviceStats"} < found
+    assert names_exactly("Virtual functions of CUDAAllocator", found)
 
 
 def test_every_function_of_torch_cuda_memory_is_in_the_table():
-    assert rows("torch.cuda.memory") == functions(torch.cuda.memory)
+    assert names_exactly("torch.cuda.memory", functions(torch.cuda.memory))
 
 
 def test_every_function_of_torch_accelerator_is_in_the_table():
-    assert rows("torch.accelerator.memory") == functions(torch.accelerator.memory)
+    assert names_exactly("torch.accelerator.memory", functions(torch.accelerator.memory))

@@ -32,7 +32,8 @@ wheel_library() {
 out=${OUT:-$here/../../../target/fakegpu}
 tmp=$(mktemp -d); trap 'rm -rf "$tmp"' EXIT
 mkdir -p "$out" "$tmp/lib"
-CXXFLAGS="-std=c++17 -O2 -fPIC -w -I$here/src -I$cu -I$nv/cudnn/include"
+# CUDA 12 wheels keep each library's headers in a folder of its own.
+CXXFLAGS="-std=c++17 -O2 -fPIC -w -I$here/src -I$cu -I$nv/cublas/include -I$nv/cudnn/include"
 symbols() { nm -D --defined-only "$1" | awk '$2=="T"{print $3}' | sed 's/@.*//' | sort -u; }
 # objects NAME...: src/NAME.cpp, or src/NAME.cpp:FLAG:OBJECT
 objects() {

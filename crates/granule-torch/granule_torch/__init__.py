@@ -8,12 +8,11 @@ Importing this never fails for want of a GPU, a driver, or PyTorch: nothing is l
 ``GRANULE_TORCH=1`` in the environment, ``import torch`` calls :func:`enable` by itself.
 """
 
-from ._enable import enable, is_enabled
+from ._enable import configure, enable, is_enabled
 from ._errors import CannotEnable, GranuleError
 from ._pluggable import pluggable
 from ._record import Recording, mark_iteration, record, stop_recording
 from ._report import report
-from ._settings import configure
 from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
 
 __version__ = "0.1.0"

@@ -1,15 +1,18 @@
-"""Putting Granule in the place of PyTorch's CUDA allocator."""
+"""Putting Granule in the place of PyTorch's CUDA allocator, and its settings from then on."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from typing import Any
 
 from . import _library, _shim
 from ._errors import CannotEnable, GranuleError
 
-# Releases on which the end-to-end programs ran. Others may have the same interface, but nobody has looked.
-TESTED = ((2, 15),)
+# The first release whose interface the shim knows, and those on which all end-to-end programs ran. Others have to pass the
+# self-test.
+OLDEST = (2, 10)
+TESTED = ((2, 14), (2, 15))
 
 
 def enable(backend: str | None = None, settings: str | None = None) -> None:
@@ -41,7 +44,7 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
             )
         return
     torch = _torch_with_cuda()
-    _check_version(torch)
+    untested = _is_untested(torch)
     current: str = torch.cuda.get_allocator_backend()
     if torch.cuda.is_initialized():
         raise CannotEnable(
@@ -62,14 +65,27 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
         library = _library.load()
         _library.check(library.granule_check_settings(None if settings is None else settings.encode()))
         _library.check(library.granule_check_backend(backend.encode()))
-        shim = _shim.load()
+        if untested:
+            _try(torch, backend)
+        install(backend, settings)
     except GranuleError as error:
         raise CannotEnable(f"{str(error).rstrip('.')}.") from error
+
+
+def install(backend: str, settings: str | None) -> None:
+    """Puts Granule in place, in a process that may have it.
+
+    Raises:
+        GranuleError: it cannot be; PyTorch's allocator is where it was.
+    """
+    import torch
+
+    shim = _shim.load()
     built_for = shim.granule_torch_built_for().decode()
     if built_for != str(torch.__version__).partition("+")[0]:
-        raise CannotEnable(f"The C++ shim was built for torch {built_for}, and this is torch {torch.__version__}.")
+        raise GranuleError(f"The C++ shim was built for torch {built_for}, and this is torch {torch.__version__}.")
     if not shim.granule_torch_install(backend.encode(), None if settings is None else settings.encode()):
-        raise CannotEnable(f"{shim.granule_torch_problem().decode().rstrip('.')}.")
+        raise GranuleError(shim.granule_torch_problem().decode())
 
 
 def _check_types(backend: object, settings: object) -> None:
@@ -114,6 +130,22 @@ def engine() -> int:
     return address
 
 
+def configure(settings: str) -> None:
+    """Changes settings of the allocator behind ``torch.cuda``, PyTorch's options or Granule's own.
+
+    ``torch._C._accelerator_setAllocatorSettings`` and ``torch.cuda.memory._set_allocator_settings`` reach Granule, too,
+    but PyTorch's parser refuses options that PyTorch does not have. As there, each text resets ``max_split_size_mb``,
+    ``roundup_power2_divisions``, ``garbage_collection_threshold`` and ``max_non_split_rounding_mb`` first.
+
+    Args:
+        settings: such as ``"early_reuse:True"``.
+
+    Raises:
+        GranuleError: the text cannot be honoured; nothing was changed.
+    """
+    _library.check(_library.load().granule_configure(engine(), settings.encode()))
+
+
 def _torch_with_cuda() -> Any:
     try:
         import torch
@@ -126,12 +158,48 @@ def _torch_with_cuda() -> Any:
     return torch
 
 
-def _check_version(torch: Any) -> None:
+def _is_untested(torch: Any) -> bool:
+    """Whether the release is not among those that were tested."""
+    if os.environ.get("GRANULE_TORCH_UNTESTED"):
+        warnings.warn(
+            "GRANULE_TORCH_UNTESTED has no effect any more and can be removed: a release that was not tested is used if it "
+            "passes a self-test. GRANULE_TORCH_STRICT=1 refuses it.",
+            FutureWarning,
+            stacklevel=3,
+        )
     release = tuple(int(part) for part in str(torch.__version__).split(".")[:2])
-    if release in TESTED or os.environ.get("GRANULE_TORCH_UNTESTED") == "1":
-        return
-    tested = ", ".join(".".join(str(part) for part in version) for version in TESTED)
-    raise CannotEnable(
-        f"granule_torch is tested with torch {tested}, and this is torch {torch.__version__}. Install a tested release, "
-        "or set GRANULE_TORCH_UNTESTED=1 to try it: the shim either fails to compile or works on the same interface."
+    if release in TESTED:
+        return False
+    if release < OLDEST:
+        raise CannotEnable(
+            f"granule_torch fits torch {_dotted(OLDEST)} and later, and this is torch {torch.__version__}. Install a newer one."
+        )
+    if os.environ.get("GRANULE_TORCH_STRICT") == "1":
+        tested = " and ".join(_dotted(version) for version in TESTED)
+        said = f"granule_torch is tested with torch {tested}, and this is torch {torch.__version__}."
+        raise CannotEnable(f"{said} GRANULE_TORCH_STRICT=1 allows no other: install a tested release, or remove the variable.")
+    return True
+
+
+def _dotted(release: tuple[int, int]) -> str:
+    return ".".join(str(part) for part in release)
+
+
+def _try(torch: Any, backend: str) -> None:
+    """Has a release that was not tested pass the self-test, and warns."""
+    from . import _selftest
+
+    version = str(torch.__version__)
+    try:
+        _selftest.check(backend, _shim.passed("cuda"))
+    except GranuleError as error:
+        raise GranuleError(
+            f"granule_torch was not tested with torch {version}, and cannot be used with it: {str(error).rstrip('.')}. Install "
+            f"torch {_dotted(TESTED[-1])}, or a granule_torch that knows this release"
+        ) from error
+    warnings.warn(
+        f"granule_torch was not tested with torch {version}; its self-test passes there. GRANULE_TORCH_STRICT=1 refuses such "
+        "releases.",
+        RuntimeWarning,
+        stacklevel=3,
     )

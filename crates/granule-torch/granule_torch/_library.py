@@ -111,6 +111,12 @@ class PoolStats(_Sized):
     ]
 
 
+class PoolReserved(ctypes.Structure):
+    """`granule_pool_reserved`."""
+
+    _fields_ = [("pool", PoolId), ("reserved_bytes", StatArray)]
+
+
 _Tags = POINTER(c_char_p)
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_version": (c_char_p, []),
@@ -129,6 +135,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_largest_free_block": (c_int32, [c_void_p, c_int32, POINTER(c_uint64)]),
     "granule_memory_fraction": (c_int32, [c_void_p, c_int32, POINTER(ctypes.c_double)]),
     "granule_device_memory_info": (c_int32, [c_void_p, c_int32, POINTER(c_uint64), POINTER(c_uint64)]),
+    "granule_pools_reserved": (c_int32, [c_void_p, c_int32, POINTER(PoolReserved), c_uint64, POINTER(c_uint64)]),
     "granule_pool_stats": (c_int32, [c_void_p, c_int32, PoolId, POINTER(PoolStats)]),
     "granule_set_sleep_tag": (c_int32, [c_void_p, c_int32, PoolId, c_char_p, c_int32]),
     "granule_sleep": (c_int32, [c_void_p, _Tags, c_uint64, c_int32, c_char_p, POINTER(SleepReport)]),
@@ -215,3 +222,13 @@ def text(function: str, *arguments: Any) -> str:
         return ctypes.string_at(result.data, result.len).decode() if result.len else ""
     finally:
         library.granule_bytes_free(byref(result))
+
+
+def pools_reserved(engine: int, device: int) -> list[PoolReserved]:
+    """What each private pool of a device holds. Pools come and go between two calls, so the second may need more room."""
+    room, count = 0, c_uint64(16)
+    while room < count.value:
+        room = count.value
+        found = (PoolReserved * room)()
+        check(load().granule_pools_reserved(engine, device, found, room, byref(count)))
+    return list(found[: count.value])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from ctypes import byref, c_int32, c_uint64
-from typing import Any
 
 from . import _enable, _library
 from ._errors import GranuleError
@@ -71,19 +70,13 @@ def _device(engine: int, device: int, name: str) -> list[str]:
 
 
 def _pools(engine: int, device: int) -> list[str]:
-    import torch
-
-    reserved: dict[tuple[int, int], Any] = torch.cuda.memory_stats_as_nested_dict(device)[
-        "reserved_bytes_by_private_pools"
-    ]
     lines = []
-    for pool, figures in sorted(reserved.items()):
-        if figures["all"]["current"] == 0:
-            continue
+    for found in sorted(_library.pools_reserved(engine, device), key=lambda found: (found.pool.first, found.pool.second)):
+        held, pool = found.reserved_bytes.all.current, found.pool
         stats = _library.PoolStats.empty()
-        if _library.load().granule_pool_stats(engine, device, _library.PoolId(*pool), byref(stats)) == 0:
+        if held and _library.load().granule_pool_stats(engine, device, pool, byref(stats)) == 0:
             lines.append(
-                f"  pool {pool}: reserved {_bytes(figures['all']['current'])}, allocated {_bytes(stats.allocated_bytes)}"
+                f"  pool {(pool.first, pool.second)}: reserved {_bytes(held)}, allocated {_bytes(stats.allocated_bytes)}"
             )
     return lines
 

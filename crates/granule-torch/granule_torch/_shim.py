@@ -47,8 +47,7 @@ def build(folder: str, *, cuda: bool) -> Path:
 
     _library.load()
     name = f"granule_torch_{folder}.so"
-    version = str(torch.__version__)
-    key = _build.key(_build.sources_of(folder), version)
+    version, key = str(torch.__version__), _key(folder)
     shipped = Path(__file__).parent / "shims" / key / name
     if shipped.is_file():
         return shipped
@@ -78,6 +77,19 @@ def build(folder: str, *, cuda: bool) -> Path:
         shutil.copy2(built, complete)
         complete.replace(kept)
     return kept
+
+
+def _key(folder: str) -> str:
+    """Names the build of the shim in csrc/`folder` for the PyTorch that is installed."""
+    import torch
+
+    return _build.key(_build.sources_of(folder), str(torch.__version__))
+
+
+def passed(folder: str) -> Path:
+    """The file that says that this build passed the self-test with the PyTorch that is installed."""
+    version: bytes = _library.load().granule_version()
+    return cache_directory() / _key(folder) / f"passed-{version.decode()}"
 
 
 def _complaints(said: str) -> list[str]:

@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// All of them: every workload under all settings, at its full length
     #[arg(long)]
     long: bool,
-    /// Another release of torch than the one that is pinned
+    /// Another release of torch than the one that is pinned, such as 2.12.1, in an environment of its own
     #[arg(long, value_name = "VERSION")]
     torch: Option<String>,
     /// An environment that has torch: its packages are used, and it is not changed
@@ -96,12 +96,11 @@ impl Place {
         let base = base
             .map(|base| fs::canonicalize(base).with_context(|| base.display().to_string()))
             .transpose()?;
-        let name =
-            torch.map_or_else(|| "e2e-torch/venv".to_owned(), |version| format!("e2e-torch/venv-{version}"));
-        let venv = Venv::prepare(&name, &requirements, base.as_deref())?;
+        let venv = Venv::prepare(&named("venv", torch), &requirements, base.as_deref())?;
         println!("building the rig");
-        let rig = target().join("e2e-torch/rig");
-        let wheels = base.as_deref().unwrap_or(venv.folder());
+        let rig = target().join(named("rig", torch));
+        // Another release than the base's was installed into the environment itself.
+        let wheels = base.as_deref().filter(|_| torch.is_none()).unwrap_or(venv.folder());
         process::output(
             command(root().join(RIG).join("build.sh")).env("TORCH_VENV", wheels).env("OUT", &rig),
         )?;
@@ -168,6 +167,11 @@ fn forget_old_package() -> Result<()> {
     Ok(())
 }
 
+/// The folder of the environment or of the rig: each release has its own, since a rig is of one CUDA.
+fn named(what: &str, torch: Option<&str>) -> String {
+    torch.map_or_else(|| format!("e2e-torch/{what}"), |version| format!("e2e-torch/{what}-{version}"))
+}
+
 /// The pinned packages with another torch, and whatever torchvision belongs to it.
 fn for_torch(pinned: &str, version: &str) -> Result<String> {
     let valid = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+');
@@ -215,7 +219,7 @@ fn interrupt(child: &mut Child) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{for_torch, within};
+    use super::{for_torch, named, within};
     use std::process::Command;
     use std::time::{Duration, Instant};
 
@@ -227,6 +231,12 @@ mod tests {
         for wrong in ["", "2.15 --index-url=x", "a;b"] {
             assert!(for_torch(pinned, wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn each_release_has_its_own_environment_and_rig() {
+        assert_eq!([named("venv", None), named("rig", None)], ["e2e-torch/venv", "e2e-torch/rig"]);
+        assert_eq!(named("rig", Some("2.12.1")), "e2e-torch/rig-2.12.1");
     }
 
     #[test]

@@ -111,9 +111,11 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap*, CUtensorMapDataType, cuuint32_t, v
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
   return CUDA_SUCCESS;
 }
+#if CUDA_VERSION >= 12090
 // The device has nothing to say in a log.
 CUresult cuLogsRegisterCallback(CUlogsCallback, void*, CUlogsCallbackHandle* out) { return opaque(out); }
 CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle handle) { free((void*)handle); return CUDA_SUCCESS; }
+#endif
 
 // The newest form of a function, as a caller asks for whom the header names it.
 CUresult cuGetProcAddress_v2(const char* symbol, void** out, int, cuuint64_t, CUdriverProcAddressQueryResult* status) {

@@ -42,13 +42,22 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) { DRIVER(cuStre
 cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* st) {
   DRIVER(cuStreamIsCapturing(Q(s), (CUstreamCaptureStatus*)st));
 }
+// Until CUDA 13 these calls come without the kinds of edges, and one has a number behind its name.
+#if CUDART_VERSION >= 13000
+#define EDGES(...) , __VA_ARGS__
+#else
+#define EDGES(...)
+#endif
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus* st, unsigned long long* id, cudaGraph_t* g,
-                                     const cudaGraphNode_t** deps, const cudaGraphEdgeData** edges, size_t* n) {
+                                     const cudaGraphNode_t** deps EDGES(const cudaGraphEdgeData** edges), size_t* n) {
+#if CUDART_VERSION < 13000
+  const cudaGraphEdgeData** edges = nullptr;
+#endif
   DRIVER(cuStreamGetCaptureInfo_v3(Q(s), (CUstreamCaptureStatus*)st, (cuuint64_t*)id, (CUgraph*)g,
                                    (const CUgraphNode**)deps, (const CUgraphEdgeData**)edges, n));
 }
-cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t s, cudaGraphNode_t* nodes, const cudaGraphEdgeData*, size_t n,
-                                                unsigned flags) {
+cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t s, cudaGraphNode_t* nodes EDGES(const cudaGraphEdgeData*),
+                                                size_t n, unsigned flags) {
   DRIVER(cuStreamUpdateCaptureDependencies_v2(Q(s), (CUgraphNode*)nodes, nullptr, n, flags));
 }
 cudaError_t cudaGraphCreate(cudaGraph_t* g, unsigned f) { return ret(cuGraphCreate((CUgraph*)g, f)); }
@@ -69,13 +78,13 @@ cudaError_t cudaGraphGetRootNodes(cudaGraph_t g, cudaGraphNode_t* nodes, size_t*
 cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType* type) {
   return ret(cuGraphNodeGetType((CUgraphNode)node, (CUgraphNodeType*)type));
 }
-cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes, cudaGraphEdgeData*, size_t* n) {
+cudaError_t cudaGraphNodeGetDependencies(cudaGraphNode_t node, cudaGraphNode_t* nodes EDGES(cudaGraphEdgeData*), size_t* n) {
   return ret(cuGraphNodeGetDependencies_v2((CUgraphNode)node, (CUgraphNode*)nodes, nullptr, n));
 }
 cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, size_t n) {
   return ret(cuGraphAddEmptyNode((CUgraphNode*)out, (CUgraph)g, (const CUgraphNode*)after, n));
 }
-cudaError_t cudaGraphAddNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after, const cudaGraphEdgeData*,
+cudaError_t cudaGraphAddNode(cudaGraphNode_t* out, cudaGraph_t g, const cudaGraphNode_t* after EDGES(const cudaGraphEdgeData*),
                              size_t n, cudaGraphNodeParams*) {
   return cudaGraphAddEmptyNode(out, g, after, n);
 }

@@ -64,7 +64,7 @@ C10_NOINLINE void follow_allocation(granule_allocator* granule, void* pointer, D
 }
 
 // PyTorch's words, and behind them why.
-[[noreturn]] void raise_exact_address(const void* address) {
+GRANULE_SINCE_2_13([[noreturn]] void raise_exact_address(const void* address) {
   const std::string text = granule_last_error();
   const size_t refused = text.find("mallocWithAddress:");
   if (refused != std::string::npos) {
@@ -76,7 +76,7 @@ C10_NOINLINE void follow_allocation(granule_allocator* granule, void* pointer, D
       "Could not allocate CUDA storage at exact address ",
       address,
       reason == std::string::npos ? "" : text.substr(reason));
-}
+})
 
 inline void* serve(size_t bytes, DeviceIndex device, cudaStream_t stream) {
   if (bytes == 0) {
@@ -145,7 +145,7 @@ DataPtr GranuleAllocator::allocate(size_t bytes) {
   return owned(serve(bytes, device, c10::cuda::getCurrentCUDAStream(device).stream()), device);
 }
 
-DataPtr GranuleAllocator::allocateWithAddress(size_t bytes, void* address) {
+GRANULE_SINCE_2_13(DataPtr GranuleAllocator::allocateWithAddress(size_t bytes, void* address) {
   const DeviceIndex device = current_device();
   if (bytes == 0) {
     return owned(nullptr, device);
@@ -159,7 +159,7 @@ DataPtr GranuleAllocator::allocateWithAddress(size_t bytes, void* address) {
   }
   check(status);
   return owned(pointer, device);
-}
+})
 
 c10::DeleterFnPtr GranuleAllocator::raw_deleter() const {
   return &delete_block;

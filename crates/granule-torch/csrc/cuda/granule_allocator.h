@@ -1,28 +1,24 @@
 #pragma once
 
-#include <c10/cuda/CUDACachingAllocator.h>
-
 #include "engine.h"
 #include "errors.h"
 #include "granule.h"
+#include "release.h"
 
 namespace granule_torch {
 
 using c10::DataPtr;
-using c10::DeviceIndex;
-using c10::MempoolId_t;
-namespace native = c10::cuda::CUDACachingAllocator;
 
 // PyTorch's CUDA allocator interface over Granule's C ABI. Every function is one call (or a few) of the library plus the
 // conversion of what goes in and comes out; nothing is decided here.
 //
 // All overrides say `override`: against a PyTorch whose interface differs this class does not compile, and the Python
-// package then leaves the native allocator in place.
-class GranuleAllocator final : public native::CUDAAllocator {
+// package then leaves the native allocator in place. What a release lacks is absent from the class there.
+class GranuleAllocator final : public Interface {
  public:
   // allocate.cpp
   DataPtr allocate(size_t bytes) override;
-  DataPtr allocateWithAddress(size_t bytes, void* address) override;
+  GRANULE_SINCE_2_13(DataPtr allocateWithAddress(size_t bytes, void* address) override;)
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* destination, const void* source, size_t bytes) const override;
   void* raw_alloc(size_t bytes) override;
@@ -52,8 +48,8 @@ class GranuleAllocator final : public native::CUDAAllocator {
   void beginAllocateToPool(DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) override;
   void endAllocateToPool(DeviceIndex device, MempoolId_t pool) override;
   void releasePool(DeviceIndex device, MempoolId_t pool) override;
-  void markCaptureBegin(DeviceIndex device) override;
-  void markCaptureEnd(DeviceIndex device) override;
+  GRANULE_SINCE_2_13(void markCaptureBegin(DeviceIndex device) override;)
+  GRANULE_SINCE_2_13(void markCaptureEnd(DeviceIndex device) override;)
   int getPoolUseCount(DeviceIndex device, MempoolId_t pool) override;
   void createOrIncrefPool(DeviceIndex device, MempoolId_t pool, std::shared_ptr<CUDAAllocator> source) override;
   void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool on) override;
@@ -77,18 +73,18 @@ class GranuleAllocator final : public native::CUDAAllocator {
       native::RecordContext when,
       bool clear,
       const std::vector<std::string>& skip_actions) override;
-  std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* pointer) override;
+  GRANULE_SINCE_2_12(std::shared_ptr<c10::GatheredContext> getContextForPointer(const void* pointer) override;)
   void recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) override;
   void pushCompileContext(std::string& name) override;
   void popCompileContext() override;
-  bool supportsUserMetadata() override;
+  GRANULE_SINCE_2_14(bool supportsUserMetadata() override;)
   void setUserMetadata(const std::string& text) override;
   std::string getUserMetadata() override;
-  void annotateMemory(const void* pointer, const std::string& text) override;
+  GRANULE_SINCE_2_14(void annotateMemory(const void* pointer, const std::string& text) override;)
 
   // observers.cpp
   void attachOutOfMemoryObserver(native::OutOfMemoryObserver observer) override;
-  void attachOomRejectionObserver(native::OomRejectionObserver observer) override;
+  GRANULE_SINCE_2_12(void attachOomRejectionObserver(native::OomRejectionObserver observer) override;)
   void attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) override;
 
   // snapshot.cpp

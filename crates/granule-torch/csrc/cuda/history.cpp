@@ -5,8 +5,8 @@
 #include <atomic>
 #include <string_view>
 
-#include "context.h"
 #include "granule_allocator.h"
+#include "trace_entry.h"
 
 namespace granule_torch {
 namespace {
@@ -35,7 +35,7 @@ void release(void* /*user*/, void* context) {
 uint32_t action_bits(const std::vector<std::string>& actions) {
   uint32_t bits = 0;
   for (const auto& action : actions) {
-    bits |= 1U << static_cast<unsigned>(c10::CachingDeviceAllocator::parseTraceEntryAction(action));
+    bits |= action_bit(action);
   }
   return bits;
 }
@@ -73,7 +73,7 @@ void GranuleAllocator::recordHistory(
   engine::when_made([wanted](granule_allocator* granule) { check(granule_record_history(granule, &wanted)); });
 }
 
-Context GranuleAllocator::getContextForPointer(const void* pointer) {
+GRANULE_SINCE_2_12(Context GranuleAllocator::getContextForPointer(const void* pointer) {
   Context found;
   granule_allocator* granule = engine::peek();
   if (granule == nullptr) {
@@ -85,7 +85,7 @@ Context GranuleAllocator::getContextForPointer(const void* pointer) {
       [](void* user, void* context) { *static_cast<Context*>(user) = context_of(context); },
       &found));
   return found;
-}
+})
 
 // PyTorch sends the name of a range of the program and which end of it this is.
 void GranuleAllocator::recordAnnotation(const std::vector<std::pair<std::string, std::string>>& annotation) {
@@ -116,9 +116,9 @@ void GranuleAllocator::popCompileContext() {
   check(granule_pop_compile_context());
 }
 
-bool GranuleAllocator::supportsUserMetadata() {
+GRANULE_SINCE_2_14(bool GranuleAllocator::supportsUserMetadata() {
   return true;
-}
+})
 
 void GranuleAllocator::setUserMetadata(const std::string& text) {
   check(granule_set_user_metadata(text.c_str()));
@@ -132,7 +132,7 @@ std::string GranuleAllocator::getUserMetadata() {
   return result;
 }
 
-void GranuleAllocator::annotateMemory(const void* pointer, const std::string& text) {
+GRANULE_SINCE_2_14(void GranuleAllocator::annotateMemory(const void* pointer, const std::string& text) {
   granule_allocator* granule = engine::peek();
   const granule_status status = granule == nullptr
       ? GRANULE_INVALID_POINTER
@@ -140,6 +140,6 @@ void GranuleAllocator::annotateMemory(const void* pointer, const std::string& te
   TORCH_CHECK(
       status != GRANULE_INVALID_POINTER, "annotateMemory: no live allocation found at pointer ", pointer);
   check(status);
-}
+})
 
 } // namespace granule_torch

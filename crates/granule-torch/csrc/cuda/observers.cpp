@@ -11,8 +11,6 @@
 namespace granule_torch {
 namespace {
 
-namespace device_allocator = c10::CachingDeviceAllocator;
-
 // Observers cannot be removed, so what they need is never freed.
 template <typename Observer>
 void* for_ever(Observer&& observer) {
@@ -29,7 +27,7 @@ void out_of_memory(void* user, int64_t device, uint64_t tried, uint64_t total_or
 }
 
 // On a thread of its own, as PyTorch does it: whoever asked for the memory does not wait for it.
-void rejected(void* user, int64_t device, uint64_t wanted, uint64_t held, uint64_t /*limit*/) {
+GRANULE_SINCE_2_12(void rejected(void* user, int64_t device, uint64_t wanted, uint64_t held, uint64_t /*limit*/) {
   shielded("an observer of rejected allocations", 0, [&] {
     std::thread([=] {
       shielded("an observer of rejected allocations", 0, [&] {
@@ -42,15 +40,15 @@ void rejected(void* user, int64_t device, uint64_t wanted, uint64_t held, uint64
     }).detach();
     return 0;
   });
-}
+})
 
 bool is_of_segment(int32_t action) {
   return action == GRANULE_ACTION_SEGMENT_ALLOC || action == GRANULE_ACTION_SEGMENT_FREE ||
       action == GRANULE_ACTION_SEGMENT_MAP || action == GRANULE_ACTION_SEGMENT_UNMAP;
 }
 
-device_allocator::trace_time_ now() {
-  device_allocator::trace_time_ time{};
+history_types::trace_time_ now() {
+  history_types::trace_time_ time{};
   time.approx_t_ = c10::getApproximateTime();
   return time;
 }
@@ -68,7 +66,7 @@ void track(void* user, const granule_trace_entry* entry) {
 }
 
 void track_segment(void* user, const granule_segment_event* event) {
-  using device_allocator::TraceEntry;
+  using history_types::TraceEntry;
   shielded("a tracker of allocator events", 0, [&] {
     const auto action = event->growable ? (event->added ? TraceEntry::SEGMENT_MAP : TraceEntry::SEGMENT_UNMAP)
                                         : (event->added ? TraceEntry::SEGMENT_ALLOC : TraceEntry::SEGMENT_FREE);
@@ -77,7 +75,7 @@ void track_segment(void* user, const granule_segment_event* event) {
         static_cast<DeviceIndex>(event->device),
         event->addr,
         event->bytes,
-        reinterpret_cast<void*>(event->stream),
+        reinterpret_cast<decltype(TraceEntry::stream_)>(event->stream),
         pool_id(event->pool),
         now().approx_t_,
         nullptr,
@@ -94,11 +92,11 @@ void GranuleAllocator::attachOutOfMemoryObserver(native::OutOfMemoryObserver obs
   });
 }
 
-void GranuleAllocator::attachOomRejectionObserver(native::OomRejectionObserver observer) {
+GRANULE_SINCE_2_12(void GranuleAllocator::attachOomRejectionObserver(native::OomRejectionObserver observer) {
   engine::when_made([user = for_ever(std::move(observer))](granule_allocator* granule) {
     check(granule_add_rejection_observer(granule, rejected, user));
   });
-}
+})
 
 void GranuleAllocator::attachAllocatorTraceTracker(native::AllocatorTraceTracker tracker) {
   engine::when_made([user = for_ever(std::move(tracker))](granule_allocator* granule) {

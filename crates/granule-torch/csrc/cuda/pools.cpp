@@ -61,23 +61,26 @@ void GranuleAllocator::beginAllocateToPool(
     DeviceIndex device, MempoolId_t pool, std::function<bool(cudaStream_t)> filter) {
   const granule_filter accepts = filter_of(std::move(filter));
   check(granule_pool_begin(engine::get(device), device, pool_id(pool), &accepts));
+  // There a pool in use is the only word of a capture, and counts as one.
+  GRANULE_BEFORE_2_13(check(granule_mark_capture_begin(engine::get(device), device));)
 }
 
 void GranuleAllocator::endAllocateToPool(DeviceIndex device, MempoolId_t pool) {
   check_giving_up(granule_pool_end(engine::get(device), device, pool_id(pool)));
+  GRANULE_BEFORE_2_13(check_giving_up(granule_mark_capture_end(engine::get(device), device));)
 }
 
 void GranuleAllocator::releasePool(DeviceIndex device, MempoolId_t pool) {
   check_giving_up(granule_pool_release(engine::get(device), device, pool_id(pool)));
 }
 
-void GranuleAllocator::markCaptureBegin(DeviceIndex device) {
+GRANULE_SINCE_2_13(void GranuleAllocator::markCaptureBegin(DeviceIndex device) {
   check(granule_mark_capture_begin(engine::get(device), device));
-}
+})
 
-void GranuleAllocator::markCaptureEnd(DeviceIndex device) {
+GRANULE_SINCE_2_13(void GranuleAllocator::markCaptureEnd(DeviceIndex device) {
   check(granule_mark_capture_end(engine::get(device), device));
-}
+})
 
 int GranuleAllocator::getPoolUseCount(DeviceIndex device, MempoolId_t pool) {
   int32_t count = 0;

@@ -1,7 +1,5 @@
 #include "settings.h"
 
-#include <c10/core/AllocatorConfig.h>
-
 #include <cctype>
 #include <mutex>
 #include <string>
@@ -9,6 +7,7 @@
 
 #include "engine.h"
 #include "errors.h"
+#include "release.h"
 
 namespace granule_torch {
 namespace {
@@ -43,13 +42,14 @@ void follow_settings() {
   static std::once_flag once;
   std::call_once(once, [] {
     // PyTorch's own parser comes first: it knows the pinned-memory options, and its errors are the ones that programs expect.
-    auto& hook = c10::CachingAllocator::AcceleratorAllocatorConfig::getConfigParserHook();
-    hook = [inner = std::move(hook)](const std::string& text) {
-      if (inner) {
-        inner(text.find("backend") == std::string::npos ? text : without_usual_backend(text));
-      }
-      engine::when_made([text](granule_allocator* granule) { check(granule_configure(granule, text.c_str())); });
-    };
+    replace_settings_parser([](SettingsParser inner) -> SettingsParser {
+      return [inner = std::move(inner)](const std::string& text) {
+        if (inner) {
+          inner(text.find("backend") == std::string::npos ? text : without_usual_backend(text));
+        }
+        engine::when_made([text](granule_allocator* granule) { check(granule_configure(granule, text.c_str())); });
+      };
+    });
   });
 }
 

@@ -3,25 +3,23 @@
 #include <memory>
 #include <utility>
 
-#include "context.h"
 #include "granule_allocator.h"
 #include "trace_entry.h"
 
 namespace granule_torch {
 namespace {
 
-namespace device_allocator = c10::CachingDeviceAllocator;
 using Taken = std::unique_ptr<granule_snapshot, decltype(&granule_snapshot_free)>;
 
 // PyTorch takes times in snapshots for microseconds since the epoch.
-device_allocator::trace_time_ microseconds(int64_t time_us) {
-  device_allocator::trace_time_ time{};
+history_types::trace_time_ microseconds(int64_t time_us) {
+  history_types::trace_time_ time{};
   time.t_ = time_us;
   return time;
 }
 
-device_allocator::BlockInfo block(const granule_block_info& from) {
-  device_allocator::BlockInfo to;
+history_types::BlockInfo block(const granule_block_info& from) {
+  history_types::BlockInfo to;
   to.size = from.bytes;
   to.requested_size = from.requested;
   to.allocated = from.state == GRANULE_BLOCK_ALLOCATED;
@@ -30,16 +28,16 @@ device_allocator::BlockInfo block(const granule_block_info& from) {
   return to;
 }
 
-device_allocator::SegmentInfo segment(const granule_segment_info& from) {
-  device_allocator::SegmentInfo to;
+history_types::SegmentInfo segment(const granule_segment_info& from) {
+  history_types::SegmentInfo to;
   to.device = static_cast<DeviceIndex>(from.device);
-  to.registration_counter = from.registration;
+  GRANULE_SINCE_2_11(to.registration_counter = from.registration;)
   to.address = from.addr;
   to.total_size = from.total;
   to.requested_size = from.requested;
   to.allocated_size = from.allocated;
   to.active_size = from.active;
-  to.stream = reinterpret_cast<void*>(from.stream);
+  to.stream = reinterpret_cast<decltype(to.stream)>(from.stream);
   to.is_large = from.is_large;
   to.is_expandable = from.is_growable;
   to.owner_private_pool_id = pool_id(from.pool);
@@ -51,11 +49,11 @@ device_allocator::SegmentInfo segment(const granule_segment_info& from) {
   return to;
 }
 
-std::vector<device_allocator::SegmentInfo> segments(const granule_snapshot* taken) {
+std::vector<history_types::SegmentInfo> segments(const granule_snapshot* taken) {
   const granule_segment_info* from = nullptr;
   uint64_t count = 0;
   check(granule_snapshot_segments(taken, &from, &count));
-  std::vector<device_allocator::SegmentInfo> to;
+  std::vector<history_types::SegmentInfo> to;
   to.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
     to.push_back(segment(from[i]));
@@ -63,11 +61,11 @@ std::vector<device_allocator::SegmentInfo> segments(const granule_snapshot* take
   return to;
 }
 
-std::vector<device_allocator::TraceEntry> trace(const granule_snapshot* taken, int32_t device) {
+std::vector<history_types::TraceEntry> trace(const granule_snapshot* taken, int32_t device) {
   const granule_trace_entry* from = nullptr;
   uint64_t count = 0;
   check(granule_snapshot_trace(taken, device, &from, &count));
-  std::vector<device_allocator::TraceEntry> to;
+  std::vector<history_types::TraceEntry> to;
   to.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
     to.push_back(trace_entry(from[i], microseconds(from[i].time_us)));
@@ -75,14 +73,14 @@ std::vector<device_allocator::TraceEntry> trace(const granule_snapshot* taken, i
   return to;
 }
 
-std::vector<device_allocator::AnnotationEntry> annotations(const granule_snapshot* taken) {
+std::vector<history_types::AnnotationEntry> annotations(const granule_snapshot* taken) {
   const granule_range_mark* from = nullptr;
   uint64_t count = 0;
   check(granule_snapshot_ranges(taken, &from, &count));
-  std::vector<device_allocator::AnnotationEntry> to;
+  std::vector<history_types::AnnotationEntry> to;
   to.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
-    device_allocator::AnnotationEntry entry(static_cast<DeviceIndex>(from[i].device), 0);
+    history_types::AnnotationEntry entry(static_cast<DeviceIndex>(from[i].device), 0);
     entry.time_ = microseconds(from[i].time_us);
     entry.recordUserMetadata("name", from[i].name);
     entry.recordUserMetadata("stage", from[i].start ? "START" : "END");
@@ -105,8 +103,8 @@ native::AllocatorConfigInfo settings() {
   to.graph_capture_record_stream_reuse = Device::graph_capture_record_stream_reuse();
   to.last_allocator_settings = Common::last_allocator_settings();
   to.roundup_power2_divisions = Common::roundup_power2_divisions();
-  to.max_round_threshold = Common::pinned_max_round_threshold();
-  to.max_cached_size = Common::pinned_max_cached_size();
+  GRANULE_SINCE_2_13(to.max_round_threshold = Common::pinned_max_round_threshold();)
+  GRANULE_SINCE_2_13(to.max_cached_size = Common::pinned_max_cached_size();)
   return to;
 }
 

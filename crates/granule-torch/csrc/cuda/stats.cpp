@@ -30,6 +30,15 @@ StatArray stats(const granule_stat_array& from) {
   return to;
 }
 
+GRANULE_SINCE_2_13(void add_pools(DeviceStats& to, granule_allocator* granule, DeviceIndex device) {
+  const auto pools = list<granule_pool_reserved>([&](auto* out, uint64_t capacity, uint64_t* count) {
+    return granule_pools_reserved(granule, device, out, capacity, count);
+  });
+  for (const auto& pool : pools) {
+    to.reserved_bytes_by_private_pools[pool_id(pool.pool)] = stats(pool.reserved_bytes);
+  }
+})
+
 } // namespace
 
 DeviceStats GranuleAllocator::getDeviceStats(DeviceIndex device) {
@@ -55,15 +64,10 @@ DeviceStats GranuleAllocator::getDeviceStats(DeviceIndex device) {
   to.num_sync_all_streams = from.num_sync_all_streams;
   to.num_device_alloc = from.num_device_alloc;
   to.num_device_free = from.num_device_free;
-  to.num_oom_rejections = from.num_oom_rejections;
+  GRANULE_SINCE_2_12(to.num_oom_rejections = from.num_oom_rejections;)
   to.max_split_size = from.max_split_size;
 
-  const auto pools = list<granule_pool_reserved>([&](auto* out, uint64_t capacity, uint64_t* count) {
-    return granule_pools_reserved(granule, device, out, capacity, count);
-  });
-  for (const auto& pool : pools) {
-    to.reserved_bytes_by_private_pools[pool_id(pool.pool)] = stats(pool.reserved_bytes);
-  }
+  GRANULE_SINCE_2_13(add_pools(to, granule, device);)
   return to;
 }
 

@@ -1,0 +1,173 @@
+"""Tries a PyTorch release that nobody has tested: what Granule answers there, beside what PyTorch's own allocator answers.
+
+Each runs the same steps in a process of its own, so that the program itself touches no device. A release that has passed is
+not tried again by the same build.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+from ._errors import GranuleError
+
+_MIB = 1 << 20
+# What decides an allocator's settings. The steps are tried under those of nobody.
+_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING", "GRANULE_CONF", "GRANULE_RECORD")
+_SECONDS = 300
+
+
+def _taken(size: int) -> Any:
+    import torch
+
+    return torch.empty(size, dtype=torch.uint8, device="cuda")
+
+
+def _figures() -> dict[str, int]:
+    import torch
+
+    return {name: int(value) for name, value in torch.cuda.memory_stats().items()}
+
+
+def allocate_and_free() -> Any:
+    """What is held after each of some requests, small and large, and after each of their frees."""
+    import torch
+
+    held, seen = [], []
+    for size in (1, 512, 513, _MIB, 3 * _MIB, 11 * _MIB, 30 * _MIB):
+        held.append(_taken(size))
+        seen.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
+    while held:
+        held.pop(len(held) // 2)
+        seen.append((torch.cuda.memory_allocated(), torch.cuda.memory_reserved()))
+    torch.cuda.empty_cache()
+    return [*seen, (torch.cuda.memory_allocated(), torch.cuda.memory_reserved())]
+
+
+def statistics() -> Any:
+    """Every figure by its name, before and after peaks are reset."""
+    import torch
+
+    kept = _taken(5 * _MIB)
+    before = _figures()
+    del kept
+    torch.cuda.reset_peak_memory_stats()
+    return [before, _figures()]
+
+
+def snapshot() -> Any:
+    """The form of a snapshot, its segments, and what its history tells."""
+    import torch
+
+    torch.cuda.memory._record_memory_history(context=None)
+    kept = [_taken(size) for size in (1000, 3 * _MIB)]
+    kept.pop(0)
+    taken = torch.cuda.memory._snapshot()
+    torch.cuda.memory._record_memory_history(enabled=None)
+    return [sorted(taken), [_segment(segment) for segment in taken["segments"]], _history(taken["device_traces"])]
+
+
+def _segment(segment: dict[str, Any]) -> Any:
+    blocks = [[sorted(block), block["state"], block["size"]] for block in segment["blocks"]]
+    return [sorted(segment), segment["total_size"], segment["allocated_size"], segment["segment_type"], blocks]
+
+
+def _history(traces: list[list[dict[str, Any]]]) -> Any:
+    return [[sorted(entry), entry["action"], entry["size"]] for trace in traces for entry in trace]
+
+
+def record_stream() -> Any:
+    """Memory that another stream was said to use is free for others once that stream has been waited for."""
+    import torch
+
+    other = torch.cuda.Stream()
+    held = _taken(3 * _MIB)
+    with torch.cuda.stream(other):
+        held.fill_(1)
+    held.record_stream(other)
+    del held
+    torch.cuda.synchronize()
+    again = _taken(3 * _MIB)
+    return [again.numel(), _figures()]
+
+
+def graph() -> Any:
+    """A graph is captured into a pool of its own, replayed, and given up."""
+    import torch
+
+    given = torch.zeros(1000, device="cuda")
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        made = given + 1
+    captured.replay()
+    torch.cuda.synchronize()
+    pools = [tuple(segment["segment_pool_id"]) != (0, 0) for segment in torch.cuda.memory_snapshot()]
+    seen = [made.cpu().tolist()[:3], sorted(pools), _figures()]
+    del made
+    captured.reset()
+    torch.cuda.empty_cache()
+    return [*seen, _figures()]
+
+
+PARTS: tuple[Callable[[], Any], ...] = (allocate_and_free, statistics, snapshot, record_stream, graph)
+
+
+def check(backend: str, passed: Path) -> None:
+    """Compares, unless this build has passed before: then the file ``passed`` is there.
+
+    Raises:
+        GranuleError: something differs, or could not be tried; the text says what.
+    """
+    if passed.is_file():
+        return
+    print("granule_torch: trying a PyTorch release that it was not tested with; this is done once.", file=sys.stderr, flush=True)
+    native, granule = _observed("native", backend), _observed("granule", backend)
+    for part in PARTS:
+        found = list(differences(native[part.__name__], granule[part.__name__]))
+        if found:
+            name = part.__name__.replace("_", " ")
+            raise GranuleError(f"in the self-test's part '{name}' PyTorch's own allocator and Granule differ: {'; '.join(found[:3])}")
+    passed.parent.mkdir(parents=True, exist_ok=True)
+    passed.write_text("passed\n")
+
+
+def _observed(allocator: str, backend: str) -> Any:
+    """What the steps answer in a process of their own, with that allocator."""
+    env = {name: value for name, value in os.environ.items() if name not in _SETTINGS and name != "GRANULE_TORCH"}
+    # Found where this process found it, after all that the new one finds by itself.
+    program = f"import sys; sys.path.append({str(Path(__file__).parent.parent)!r}); from granule_torch import _selftest; _selftest.main()"
+    words = [sys.executable, "-c", program, allocator, backend]
+    try:
+        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise GranuleError(f"the self-test could not be run with the allocator {allocator}: {error}") from error
+    if done.returncode != 0:
+        said = " ".join(done.stderr.strip().splitlines()[-1:]) or f"exit status {done.returncode}"
+        raise GranuleError(f"the self-test ended early with the allocator {allocator}: {said}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def differences(native: Any, granule: Any, where: str = "") -> Iterator[str]:
+    """The places where two values differ."""
+    if isinstance(native, dict) and isinstance(granule, dict):
+        for key in sorted({*native, *granule}):
+            yield from differences(native.get(key, "absent"), granule.get(key, "absent"), f"{where} {key}")
+    elif isinstance(native, list) and isinstance(granule, list) and len(native) == len(granule):
+        for at, pair in enumerate(zip(native, granule)):
+            yield from differences(*pair, f"{where} {at}")
+    elif native != granule:
+        yield f"{where.strip()}: {native!r} and {granule!r}"
+
+
+def main() -> None:
+    """Runs the steps with the allocator that the first word names, and prints what they answer."""
+    allocator, backend = sys.argv[1:]
+    if allocator == "granule":
+        from . import _enable
+
+        _enable.install(backend, None)
+    print(json.dumps({part.__name__: part() for part in PARTS}))
