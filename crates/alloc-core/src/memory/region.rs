@@ -420,8 +420,9 @@ pub(crate) unsafe fn undo(
 ) {
     let bytes = handles.len() as u64 * backing.granule;
     // SAFETY: by this function's contract.
+    let unmap = || unsafe { vm.unmap(at, bytes) };
     if bytes > 0
-        && let Err(error) = persist("undoing mappings", || unsafe { vm.unmap(at, bytes) })
+        && let Err(error) = persist("undoing mappings", unmap)
     {
         tracing::error!(%error, %at, bytes, "granules could not be unmapped; it is tried again later");
         leftovers.mappings.push((at, bytes));
