@@ -73,7 +73,7 @@ def as_untested(folder):
     from granule_torch import _enable, _shim
 
     _enable.TESTED = ((2, 9),)
-    _shim.passed = lambda _: Path(folder, "passed")
+    _shim.passed = lambda *_: Path(folder, "passed")
 
 
 def warned(call):
@@ -136,6 +136,66 @@ def test_refused_on_a_release_whose_self_test_fails():
         assert "part 'statistics'" in said and "1 num_ooms: 0 and 1" in said and "left in place" in said, said
         assert not Path(folder, "passed").exists()
     assert not granule_torch.is_enabled() and native_works()
+
+
+@scene(**ALONE)
+def test_a_release_is_tested_by_its_whole_version():
+    from granule_torch import _enable
+
+    kept, untested = torch.__version__, {}
+    for version in ("2.10.0", "2.14.1+cu130", "2.15.0", "2.15.0a0+git1", "2.16.0.dev20261101", "3.0.0"):
+        torch.__version__ = version
+        untested[version] = _enable._is_untested(torch)
+    torch.__version__ = kept
+    assert [version for version in untested if not untested[version]] == ["2.14.1+cu130", "2.15.0"], untested
+
+
+@scene(**ALONE)
+def test_the_self_test_knows_who_served_it():
+    """Equal answers of two processes that both ran PyTorch's own allocator would prove nothing."""
+    import granule_torch
+    from granule_torch import _selftest
+
+    _selftest._served_by("native")
+    assert "not PyTorch's allocator" in error(_selftest._served_by, "granule")
+    granule_torch.enable()
+    assert "was to run PyTorch's own" in error(_selftest._served_by, "native")
+    assert "asks another allocator" in error(_selftest._served_by, "granule")
+    kept = raw(5)
+    _selftest._served_by("granule")
+    del kept
+
+
+@scene(**ALONE)
+def test_a_shim_that_does_not_compile_is_told_as_it_is():
+    import granule_torch
+    from granule_torch import GranuleError, _selftest, _shim
+
+    def broken(*_, **__):
+        raise GranuleError("The C++ shim cannot be built: error: no member named 'x'")
+
+    with tempfile.TemporaryDirectory() as folder:
+        as_untested(folder)
+        _shim.build = _selftest.check = broken
+        said = error(granule_torch.enable)
+    assert "no member named 'x'" in said and "left in place" in said, said
+    assert not granule_torch.is_enabled() and native_works()
+
+
+@scene(**ALONE)
+def test_a_self_test_without_a_folder_for_its_result_still_counts():
+    import granule_torch
+
+    as_untested("/dev/null/none")
+    assert len(warned(granule_torch.enable)) == 1
+    assert granule_torch.is_enabled()
+
+
+@scene(env={"GRANULE_TORCH_SELFTEST": "1"}, **ALONE)
+def test_nothing_enables_granule_within_the_self_test():
+    import granule_torch
+
+    assert "part of granule_torch's self-test" in error(granule_torch.enable)
 
 
 @scene(env={"GRANULE_TORCH_STRICT": "1"}, **ALONE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from typing import Any
 
@@ -13,6 +14,9 @@ from ._errors import CannotEnable, GranuleError
 # self-test.
 OLDEST = (2, 10)
 TESTED = ((2, 14), (2, 15))
+
+# The release in a version such as 2.15.0a0+git or 2.14.1+cu130.
+_RELEASE = re.compile(r"[0-9]+(\.[0-9]+){0,2}")
 
 
 def enable(backend: str | None = None, settings: str | None = None) -> None:
@@ -36,6 +40,8 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
         GranuleError: Granule is enabled already, and arguments were given.
     """
     _check_types(backend, settings)
+    if os.environ.get("GRANULE_TORCH_SELFTEST"):
+        raise CannotEnable("This process is part of granule_torch's self-test.")
     if is_enabled():
         if backend is not None or settings is not None:
             raise GranuleError(
@@ -82,8 +88,12 @@ def install(backend: str, settings: str | None) -> None:
 
     shim = _shim.load()
     built_for = shim.granule_torch_built_for().decode()
-    if built_for != str(torch.__version__).partition("+")[0]:
-        raise GranuleError(f"The C++ shim was built for torch {built_for}, and this is torch {torch.__version__}.")
+    # A build of a day or of a vendor has more in its version than its headers say.
+    found = _RELEASE.match(str(torch.__version__))
+    if found is None or found[0] != built_for:
+        raise GranuleError(
+            f"The C++ shim was built for torch {built_for}, and this is torch {torch.__version__}: install granule_torch again"
+        )
     if not shim.granule_torch_install(backend.encode(), None if settings is None else settings.encode()):
         raise GranuleError(shim.granule_torch_problem().decode())
 
@@ -167,14 +177,16 @@ def _is_untested(torch: Any) -> bool:
             FutureWarning,
             stacklevel=3,
         )
-    release = tuple(int(part) for part in str(torch.__version__).split(".")[:2])
-    if release in TESTED:
+    public = str(torch.__version__).partition("+")[0]
+    release = tuple(int(part) for part in public.split(".")[:2])
+    # What is not a release of its own, such as 2.15.0a0, may have any interface.
+    if release in TESTED and _RELEASE.fullmatch(public):
         return False
     if release < OLDEST:
         raise CannotEnable(
             f"granule_torch fits torch {_dotted(OLDEST)} and later, and this is torch {torch.__version__}. Install a newer one."
         )
-    if os.environ.get("GRANULE_TORCH_STRICT") == "1":
+    if os.environ.get("GRANULE_TORCH_STRICT", "0") not in ("", "0"):
         tested = " and ".join(_dotted(version) for version in TESTED)
         said = f"granule_torch is tested with torch {tested}, and this is torch {torch.__version__}."
         raise CannotEnable(f"{said} GRANULE_TORCH_STRICT=1 allows no other: install a tested release, or remove the variable.")
@@ -190,12 +202,18 @@ def _try(torch: Any, backend: str) -> None:
     from . import _selftest
 
     version = str(torch.__version__)
+    # Here, so that what a compiler says reaches the user.
+    _shim.build("cuda", cuda=True)
+    untested = f"granule_torch was not tested with torch {version}, and"
     try:
-        _selftest.check(backend, _shim.passed("cuda"))
+        _selftest.check(backend, _shim.passed("cuda", backend))
+    except _selftest.NotTried as error:
+        raise GranuleError(f"{untested} could not be tried with it: {error}. Mend that, and try again") from error
     except GranuleError as error:
+        tested = " or ".join(_dotted(release) for release in TESTED)
         raise GranuleError(
-            f"granule_torch was not tested with torch {version}, and cannot be used with it: {str(error).rstrip('.')}. Install "
-            f"torch {_dotted(TESTED[-1])}, or a granule_torch that knows this release"
+            f"{untested} cannot be used with it: {str(error).rstrip('.')}. Install torch {tested}, or a granule_torch that knows "
+            "this release"
         ) from error
     warnings.warn(
         f"granule_torch was not tested with torch {version}; its self-test passes there. GRANULE_TORCH_STRICT=1 refuses such "

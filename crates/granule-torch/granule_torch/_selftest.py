@@ -1,11 +1,15 @@
 """Tries a PyTorch release that nobody has tested: what Granule answers there, beside what PyTorch's own allocator answers.
 
-Each runs the same steps in a process of its own, so that the program itself touches no device. A release that has passed is
-not tried again by the same build.
+Each runs the same steps under default settings in a process of its own, so that the program itself touches no device. A release
+that has passed is not tried again by the same build.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import fcntl
+import itertools
 import json
 import os
 import subprocess
@@ -13,12 +17,29 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
+from . import _library
 from ._errors import GranuleError
+
+# Set in the processes that try a release.
+VARIABLE = "GRANULE_TORCH_SELFTEST"
 
 _MIB = 1 << 20
 # What decides an allocator's settings. The steps are tried under those of nobody.
-_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING", "GRANULE_CONF", "GRANULE_RECORD")
+_SETTINGS = (
+    "PYTORCH_ALLOC_CONF",
+    "PYTORCH_CUDA_ALLOC_CONF",
+    "PYTORCH_HIP_ALLOC_CONF",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING",
+    "GRANULE_CONF",
+    "GRANULE_RECORD",
+)
 _SECONDS = 300
+# What the answers follow: other code may print in the same process.
+_MARK = "granule_torch self-test: "
+
+
+class NotTried(GranuleError):
+    """The self-test could not be run to its end, which says nothing about the release."""
 
 
 def _taken(size: int) -> Any:
@@ -68,7 +89,9 @@ def snapshot() -> Any:
     kept.pop(0)
     taken = torch.cuda.memory._snapshot()
     torch.cuda.memory._record_memory_history(enabled=None)
-    return [sorted(taken), [_segment(segment) for segment in taken["segments"]], _history(taken["device_traces"])]
+    # Drivers give addresses in an order of their own.
+    segments = sorted((_segment(segment) for segment in taken["segments"]), key=json.dumps)
+    return [sorted(taken), segments, _history(taken["device_traces"])]
 
 
 def _segment(segment: dict[str, Any]) -> Any:
@@ -120,35 +143,58 @@ def check(backend: str, passed: Path) -> None:
     """Compares, unless this build has passed before: then the file ``passed`` is there.
 
     Raises:
-        GranuleError: something differs, or could not be tried; the text says what.
+        NotTried: a part could not be run; the text says why.
+        GranuleError: something differs; the text says what.
     """
-    if passed.is_file():
-        return
-    print("granule_torch: trying a PyTorch release that it was not tested with; this is done once.", file=sys.stderr, flush=True)
-    native, granule = _observed("native", backend), _observed("granule", backend)
+    with _alone(passed.with_suffix(".lock")):
+        if passed.is_file():
+            return
+        print("granule_torch: trying a PyTorch release that it was not tested with; this is done once.", file=sys.stderr, flush=True)
+        _compare(_observed("native", backend), _observed("granule", backend))
+        try:
+            passed.write_text("passed\n")
+        except OSError:
+            # It is tried again by the next process.
+            pass
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Many processes may begin at once, and one tries for all. Where no file can be made, each tries for itself."""
+    with contextlib.ExitStack() as held:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(held.enter_context(path.open("w")), fcntl.LOCK_EX)
+        except OSError:
+            pass
+        yield
+
+
+def _compare(native: Any, granule: Any) -> None:
     for part in PARTS:
-        found = list(differences(native[part.__name__], granule[part.__name__]))
+        found = list(itertools.islice(differences(native[part.__name__], granule[part.__name__]), 3))
         if found:
             name = part.__name__.replace("_", " ")
-            raise GranuleError(f"in the self-test's part '{name}' PyTorch's own allocator and Granule differ: {'; '.join(found[:3])}")
-    passed.parent.mkdir(parents=True, exist_ok=True)
-    passed.write_text("passed\n")
+            raise GranuleError(f"in the self-test's part '{name}' PyTorch's own allocator and Granule differ: {'; '.join(found)}")
 
 
 def _observed(allocator: str, backend: str) -> Any:
     """What the steps answer in a process of their own, with that allocator."""
     env = {name: value for name, value in os.environ.items() if name not in _SETTINGS and name != "GRANULE_TORCH"}
-    # Found where this process found it, after all that the new one finds by itself.
-    program = f"import sys; sys.path.append({str(Path(__file__).parent.parent)!r}); from granule_torch import _selftest; _selftest.main()"
-    words = [sys.executable, "-c", program, allocator, backend]
+    # A plug-in of the user's may enable Granule in every process, and must not do so there.
+    env[VARIABLE] = "1"
+    # The same packages as here.
+    program = f"import sys; sys.path[:] = {sys.path!r}; from granule_torch import _selftest; _selftest.main()"
+    words = [sys.executable or "python3", "-c", program, allocator, backend]
     try:
-        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        done = subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise GranuleError(f"the self-test could not be run with the allocator {allocator}: {error}") from error
-    if done.returncode != 0:
+        raise NotTried(f"the self-test could not be run with the allocator {allocator}: {error}") from error
+    answers = [line for line in done.stdout.splitlines() if line.startswith(_MARK)]
+    if done.returncode != 0 or not answers:
         said = " ".join(done.stderr.strip().splitlines()[-1:]) or f"exit status {done.returncode}"
-        raise GranuleError(f"the self-test ended early with the allocator {allocator}: {said}")
-    return json.loads(done.stdout.splitlines()[-1])
+        raise NotTried(f"the self-test ended early with the allocator {allocator}: {said}")
+    return json.loads(answers[-1].removeprefix(_MARK))
 
 
 def differences(native: Any, granule: Any, where: str = "") -> Iterator[str]:
@@ -156,8 +202,8 @@ def differences(native: Any, granule: Any, where: str = "") -> Iterator[str]:
     if isinstance(native, dict) and isinstance(granule, dict):
         for key in sorted({*native, *granule}):
             yield from differences(native.get(key, "absent"), granule.get(key, "absent"), f"{where} {key}")
-    elif isinstance(native, list) and isinstance(granule, list) and len(native) == len(granule):
-        for at, pair in enumerate(zip(native, granule)):
+    elif isinstance(native, list) and isinstance(granule, list):
+        for at, pair in enumerate(itertools.zip_longest(native, granule, fillvalue="absent")):
             yield from differences(*pair, f"{where} {at}")
     elif native != granule:
         yield f"{where.strip()}: {native!r} and {granule!r}"
@@ -170,4 +216,27 @@ def main() -> None:
         from . import _enable
 
         _enable.install(backend, None)
-    print(json.dumps({part.__name__: part() for part in PARTS}))
+    answers = {part.__name__: part() for part in PARTS}
+    _served_by(allocator)
+    print(f"\n{_MARK}{json.dumps(answers)}", flush=True)
+
+
+def _served_by(allocator: str) -> None:
+    """Equal answers prove something only where the allocator was asked.
+
+    Raises:
+        GranuleError: it was not.
+    """
+    import torch
+
+    from . import _enable
+
+    if allocator == "native":
+        named = torch.cuda.get_allocator_backend()
+        if named != "native" or _enable.is_enabled():
+            raise GranuleError(f"the process that was to run PyTorch's own allocator ran {named}")
+        return
+    stats = _library.DeviceStats.empty()
+    _library.check(_library.load().granule_stats(_enable.engine(), torch.cuda.current_device(), ctypes.byref(stats)))
+    if not _enable.is_enabled() or stats.allocation.all.allocated == 0:
+        raise GranuleError("this release asks another allocator for memory than the one that was put in place")

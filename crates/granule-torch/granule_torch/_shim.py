@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import os
 import shutil
 import sys
@@ -33,8 +34,12 @@ def cache_directory() -> Path:
     """Where shims are kept that were built on first use: GRANULE_TORCH_CACHE, or a folder in the user's cache."""
     if named := os.environ.get("GRANULE_TORCH_CACHE"):
         return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "granule_torch"
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "granule_torch"
+    try:
+        return Path.home() / ".cache" / "granule_torch"
+    except RuntimeError as error:
+        raise GranuleError(f"There is no folder for a cache: {error} Name one in GRANULE_TORCH_CACHE.") from error
 
 
 def build(folder: str, *, cuda: bool) -> Path:
@@ -86,10 +91,13 @@ def _key(folder: str) -> str:
     return _build.key(_build.sources_of(folder), str(torch.__version__))
 
 
-def passed(folder: str) -> Path:
-    """The file that says that this build passed the self-test with the PyTorch that is installed."""
-    version: bytes = _library.load().granule_version()
-    return cache_directory() / _key(folder) / f"passed-{version.decode()}"
+def passed(folder: str, backend: str) -> Path:
+    """The file that says that this build passed the self-test over a backend with the PyTorch that is installed."""
+    library = Path(_library.load()._name)
+    made = library.stat()
+    selftest = Path(__file__).with_name("_selftest.py").read_bytes()
+    build = hashlib.sha256(f"{library} {made.st_size} {made.st_mtime_ns} {backend}".encode() + selftest).hexdigest()
+    return cache_directory() / _key(folder) / f"passed-{build[:16]}"
 
 
 def _complaints(said: str) -> list[str]:
