@@ -13,36 +13,27 @@ use std::ptr;
 type Site<'c> = backend_support::Site<'c, HipDriver>;
 type OneMapping = Mapping<Descriptors>;
 
-/// Takes mappings away one by one, and maps again what was already gone where one is refused.
+/// Takes mappings away one by one, and maps again what was already gone where one is refused, as far as its handle is live.
+/// Runtimes up to ROCm 6.2 count no reference in `hipMemRetainAllocationHandle`: what is asked for and released again there
+/// is released once too often.
 pub(crate) fn unmap_each(site: Site<'_>, mappings: &[OneMapping]) -> Result<()> {
-    if let [one] = mappings {
+    for (done, mapping) in mappings.iter().enumerate() {
         // SAFETY: rule 3, which the caller keeps: this is one whole mapping.
-        return unsafe { call!(site.hipMemUnmap(pointer(one.at), one.bytes as usize)) };
-    }
-    // A handle may be given up while it is mapped; to map it again takes a reference.
-    let mut held = Vec::with_capacity(mappings.len());
-    let retained = mappings.iter().try_for_each(|mapping| {
-        held.push(retain(site, mapping.at)?);
-        Ok(())
-    });
-    let unmapped = retained.and_then(|()| {
-        for (done, mapping) in mappings.iter().enumerate() {
-            // SAFETY: as above.
-            unsafe { call!(site.hipMemUnmap(pointer(mapping.at), mapping.bytes as usize)) }.inspect_err(
-                |_| {
-                    for (mapping, &raw) in mappings.iter().zip(&held).take(done) {
-                        log_undo(map_again(site, mapping, raw));
+        unsafe { call!(site.hipMemUnmap(pointer(mapping.at), mapping.bytes as usize)) }.inspect_err(
+            |_| {
+                for gone in &mappings[..done] {
+                    match gone.handle {
+                        Some(raw) => log_undo(map_again(site, gone, raw)),
+                        None => tracing::error!(
+                            at = gone.at,
+                            "what was unmapped has no handle to be mapped again"
+                        ),
                     }
-                },
-            )?;
-        }
-        Ok(())
-    });
-    for raw in held {
-        // SAFETY: gives back the reference that was taken above.
-        log_undo(unsafe { call!(site.hipMemRelease(pointer(raw))) });
+                }
+            },
+        )?;
     }
-    unmapped
+    Ok(())
 }
 
 pub(crate) fn retain(site: Site<'_>, at: u64) -> Result<u64> {
@@ -53,7 +44,7 @@ pub(crate) fn retain(site: Site<'_>, at: u64) -> Result<u64> {
 }
 
 fn map_again(site: Site<'_>, mapping: &OneMapping, raw: u64) -> Result<()> {
-    // SAFETY: the mapping was here a moment ago, and the handle is held.
+    // SAFETY: the mapping was here a moment ago, and the handle is live.
     unsafe { call!(site.hipMemMap(pointer(mapping.at), mapping.bytes as usize, 0, pointer(raw), 0)) }?;
     mapping.access.iter().try_for_each(|&(device, access)| set_access(site, mapping, &[device], access))
 }

@@ -82,6 +82,8 @@ pub struct Mapping<K> {
     pub bytes: u64,
     /// What is mapped.
     pub memory: Memory<K>,
+    /// The handle that it was mapped by; nothing where that was given up since.
+    pub handle: Option<u64>,
     /// Who was given access, where the driver takes no more than one mapping at a time; not listed is no access.
     pub access: Vec<(DeviceIndex, Access)>,
 }
@@ -221,16 +223,20 @@ impl<K: Keeps> Physical<K> {
         let Some((memory, _)) = state.handles.get_mut(&raw) else { return };
         memory.bytes = Some(bytes);
         let memory = memory.clone();
-        state.mappings.insert(at, Mapping { at, bytes, memory, access: Vec::new() });
+        state.mappings.insert(at, Mapping { at, bytes, memory, handle: Some(raw), access: Vec::new() });
     }
 
     /// Forgets the mappings inside a range, and returns them. `whole`: only where they make up the range; otherwise the
     /// driver is to say what is wrong.
     pub(crate) fn take_mappings(&self, at: u64, bytes: u64, whole: bool) -> Option<Vec<Mapping<K>>> {
         let mut state = self.lock();
-        let taken = if whole { state.whole_mappings(at, bytes)? } else { state.mappings_in(at, bytes) };
-        for mapping in &taken {
+        let mut taken = if whole { state.whole_mappings(at, bytes)? } else { state.mappings_in(at, bytes) };
+        for mapping in &mut taken {
             state.mappings.remove(&mapping.at);
+            let is_live = |raw: &u64| {
+                state.handles.get(raw).is_some_and(|(memory, _)| memory.keeps.is_same(&mapping.memory.keeps))
+            };
+            mapping.handle = mapping.handle.filter(is_live);
         }
         Some(taken)
     }

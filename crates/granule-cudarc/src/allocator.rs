@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::streams;
 use cudarc::driver::{CudaContext, CudaStream, result};
 use granule::cuda::{CachingAllocator, Device, Stream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Granule for the streams of one [`CudaContext`]. A clone is the same allocator.
@@ -23,13 +24,17 @@ struct Bound {
     _tracking: Arc<CudaStream>,
     device: Device,
     granule: CachingAllocator,
+    /// No other one ever has it. One that takes this one's place may serve its streams before this one has ended.
+    number: u64,
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        streams::release(&self.context, &self.granule);
+        streams::release(self.number);
     }
 }
+
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
 /// Every binding that lives: one for each context and Granule allocator.
 static BOUND: Mutex<Vec<Weak<Bound>>> = Mutex::new(Vec::new());
@@ -76,6 +81,7 @@ impl Allocator {
             _tracking: context.new_stream()?,
             context: Arc::clone(context),
             granule: granule.clone(),
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         });
         all.push(Arc::downgrade(&bound));
         Ok(Self { bound })
@@ -116,7 +122,8 @@ impl Allocator {
             let (allocator, stream) = (self.bound.context.ordinal(), stream.context().ordinal());
             return Err(Error::OtherContext { allocator, stream });
         }
-        Ok(streams::serve(stream, &self.bound.device, &self.bound.granule))
+        let Bound { device, granule, number, .. } = &*self.bound;
+        Ok(streams::serve(stream, device, granule, *number))
     }
 }
 

@@ -13,8 +13,9 @@ use std::ops::{Deref, RangeBounds};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// A [`CudaSlice`] whose memory is Granule's: it goes back into the cache when this is dropped, on any thread, after all
-/// work that cudarc knows to use it.
+/// A [`CudaSlice`] whose memory is Granule's: it goes back into the cache when this is dropped, on any thread, after the
+/// last read and the last write that cudarc has noted. Where several streams read it at a time, tell of each by
+/// [`record_stream`](Self::record_stream): cudarc notes one.
 ///
 /// Reading goes through [`Deref`] to `CudaSlice`: lengths, views, `&buffer` as an argument of a kernel or a copy. Writing
 /// goes through [`slice_mut`](Self::slice_mut) and its like, and `&mut buffer` as an argument. There is no `DerefMut`:
@@ -137,8 +138,9 @@ fn wait_for_uses<T>(slice: CudaSlice<T>, stream: &CudaStream) -> bool {
     let earlier = context.check_err();
     slice.leak();
     let waited = context.check_err();
-    // Blocks, and only then: nothing is in use any more where it succeeds.
-    let is_safe = waited.is_ok() || context.synchronize().is_ok();
+    // Blocks, and only then: nothing is in use any more where it succeeds. An error of before may be that of a use that
+    // has no event.
+    let is_safe = (earlier.is_ok() && waited.is_ok()) || context.synchronize().is_ok();
     context.record_err(waited);
     context.record_err(earlier);
     is_safe

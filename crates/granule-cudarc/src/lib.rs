@@ -26,13 +26,18 @@
 //!
 //! # What keeps it sound
 //!
-//! * cudarc records an event after each use of a buffer, on whatever stream. A dropped buffer's stream waits for these
-//!   events before Granule has the memory again.
+//! * cudarc records an event after each use of a buffer, on whatever stream. A dropped buffer's stream waits for the last
+//!   read and the last write before Granule has the memory again.
+//! * cudarc keeps one event for reads. Where several streams read a buffer at a time, call [`Buffer::record_stream`] for
+//!   each but the last. cudarc's own slices have the same gap.
+//! * A copy to another device is noted on the buffer's own stream. Let that wait for the copy before the drop:
+//!   `buffer.stream().join(&copying_stream)`. [`Allocator::clone_dtod`] does so itself.
 //! * That needs cudarc's event tracking, which is on by default. Who switches it off
 //!   ([`disable_event_tracking`](cudarc::driver::CudaContext::disable_event_tracking), `unsafe`) calls
 //!   [`Buffer::record_stream`] for uses on other streams.
 //! * cudarc tracks per [`CudaContext`](cudarc::driver::CudaContext) value: have one for each device.
-//! * A graph that was captured uses its buffers' memory at each launch: drop the graph first, as with cudarc's own slices.
+//! * A graph that was captured uses its buffers' memory at each launch: wait for its last launch and drop the graph first,
+//!   as with cudarc's own slices.
 //!
 //! # Which cudarc
 //!

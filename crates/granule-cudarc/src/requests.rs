@@ -70,12 +70,19 @@ impl Allocator {
         let mut buffer = self.unwritten(stream, src.len())?;
         if buffer.num_bytes() > 0 {
             stream.memcpy_dtod(src, &mut buffer)?;
+            let from = src.stream();
+            if !Arc::ptr_eq(from.context(), stream.context()) {
+                // cudarc notes such a read on the source's stream, and makes it on this one.
+                from.join(stream).or_else(|_| stream.synchronize())?;
+            }
         }
         Ok(buffer)
     }
 
     /// A buffer whose first use has to be on `stream`.
     fn unwritten<T: DeviceRepr>(&self, stream: &Arc<CudaStream>, len: usize) -> Result<Buffer<T>> {
+        // What cudarc kept is told here, as by its own calls: an event that it refuses for that would be a panic.
+        stream.context().check_err()?;
         let size = size_of::<T>();
         let bytes = len.checked_mul(size).filter(|bytes| isize::try_from(*bytes).is_ok());
         let bytes = bytes.ok_or(Error::TooLong { len, size })?;

@@ -4,7 +4,7 @@
 //! nothing else owns it any more, Granule is told that it ends, and it is dropped: cudarc destroys it then.
 
 use crate::error::{Error, Result};
-use cudarc::driver::{CudaContext, CudaStream};
+use cudarc::driver::CudaStream;
 use granule::cuda::{CachingAllocator, Device, Stream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -25,8 +25,17 @@ pub(crate) fn is_per_thread(stream: &CudaStream) -> bool {
 #[derive(Debug)]
 struct Served {
     theirs: Arc<CudaStream>,
-    /// Each of these has memory of it, under this name.
-    by: Vec<(CachingAllocator, Stream)>,
+    by: Vec<User>,
+}
+
+/// An allocator that has memory of a stream.
+#[derive(Debug)]
+struct User {
+    granule: CachingAllocator,
+    /// Its name for the stream.
+    ours: Stream,
+    /// The binding that asked last: an earlier one that ends takes nothing from it.
+    binding: u64,
 }
 
 /// All of the process: a stream that two allocators know ends for both at once.
@@ -43,7 +52,12 @@ fn same(one: &CachingAllocator, other: &CachingAllocator) -> bool {
 }
 
 /// Granule's name for a stream of `device`, which is kept from here on.
-pub(crate) fn serve(stream: &Arc<CudaStream>, device: &Device, granule: &CachingAllocator) -> Stream {
+pub(crate) fn serve(
+    stream: &Arc<CudaStream>,
+    device: &Device,
+    granule: &CachingAllocator,
+    binding: u64,
+) -> Stream {
     // SAFETY: the caller looked at the stream's device. A default stream lives as long as its context, which Granule's
     // backend retains for good, or as its thread, by which Granule knows it. Any other lives while it is in the list,
     // and leaves that only after Granule was told.
@@ -52,14 +66,16 @@ pub(crate) fn serve(stream: &Arc<CudaStream>, device: &Device, granule: &Caching
         return named();
     }
     let mut served = served();
+    let user = || User { granule: granule.clone(), ours: named(), binding };
     if let Some(known) = served.iter_mut().find(|known| Arc::ptr_eq(&known.theirs, stream)) {
-        if let Some((_, ours)) = known.by.iter().find(|(by, _)| same(by, granule)) {
-            return ours.clone();
+        if let Some(user) = known.by.iter_mut().find(|user| same(&user.granule, granule)) {
+            user.binding = binding;
+            return user.ours.clone();
         }
-        known.by.push((granule.clone(), named()));
+        known.by.push(user());
     } else {
         take_unused(&mut served);
-        served.push(Served { theirs: Arc::clone(stream), by: vec![(granule.clone(), named())] });
+        served.push(Served { theirs: Arc::clone(stream), by: vec![user()] });
     }
     named()
 }
@@ -88,16 +104,15 @@ pub(crate) fn retire(stream: Arc<CudaStream>) -> Result<()> {
     told
 }
 
-/// Gives up all streams of a context that an allocator served, when no buffer of the two is left. They may go on for the
+/// Gives up all streams that a binding was the last to ask for, when no buffer of it is left. They may go on for the
 /// program.
-pub(crate) fn release(context: &Arc<CudaContext>, granule: &CachingAllocator) {
+pub(crate) fn release(binding: u64) {
     let mut served = served();
-    let is_ours = |one: &Served| {
-        Arc::ptr_eq(one.theirs.context(), context) && one.by.iter().any(|(by, _)| same(by, granule))
-    };
+    let is_ours = |one: &Served| one.by.iter().any(|user| user.binding == binding);
     while let Some(at) = served.iter().position(is_ours) {
         let mut rest = served.swap_remove(at);
-        let (ours, others) = std::mem::take(&mut rest.by).into_iter().partition(|(by, _)| same(by, granule));
+        let (ours, others) =
+            std::mem::take(&mut rest.by).into_iter().partition(|user| user.binding == binding);
         rest.by = others;
         let mut one = Served { theirs: Arc::clone(&rest.theirs), by: ours };
         if let Err(error) = tell(&served, &mut one) {
@@ -139,14 +154,12 @@ fn take_unused(served: &mut Vec<Served>) {
 /// Tells each allocator that `one` ends, which is no more in the list. Nothing to tell where a second `CudaStream` in
 /// the list wraps the same stream.
 fn tell(served: &[Served], one: &mut Served) -> Result<()> {
-    while let Some((by, ours)) = one.by.last() {
-        let is_same = |(other, theirs): &(CachingAllocator, Stream)| {
-            same(other, by) && theirs.handle() == ours.handle()
-        };
+    while let Some(User { granule, ours, .. }) = one.by.last() {
+        let is_same = |other: &User| same(&other.granule, granule) && other.ours.handle() == ours.handle();
         if !served.iter().flat_map(|other| &other.by).any(is_same) {
             // SAFETY: every buffer of the stream owns it, and so does the caller of every request: none is left, so its
             // work with Granule's memory was queued before. The list's lock keeps requests of other wrappers out.
-            unsafe { by.retire_stream(ours)? };
+            unsafe { granule.retire_stream(ours)? };
         }
         one.by.pop();
     }

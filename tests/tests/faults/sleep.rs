@@ -124,7 +124,7 @@ fn every_call<P: Policy>(backup: &Backup) {
         struck += u64::from(run::<P>(k, backup).1);
     }
     println!("{backup:?}: {calls} calls, {struck} failures reached the program");
-    assert!(calls > 30 && struck > calls / 4, "the loop reaches the driver: {calls} calls, {struck} struck");
+    assert!(calls > 40 && struck > calls / 4, "the loop reaches the driver: {calls} calls, {struck} struck");
 }
 
 fn sleep_and_wake_survive_every_driver_call_failing<P: Policy>() {

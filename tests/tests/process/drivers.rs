@@ -4,7 +4,7 @@ use alloc_core::backend::{
     Access, Backend, CaptureMode, CopyKind, DriverPoolAttribute, ErrorKind, Granularity, HandleType,
     HostFunction, VirtualMemory,
 };
-use alloc_core::types::{DeviceIndex, DevicePtr};
+use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use granule_masquerade::{Masquerade, Policy};
 use granule_tests::alone::over_lookalikes;
 use granule_tests::lookalike::{Controls, cuda_library, hip_library};
@@ -89,22 +89,29 @@ fn streams_do_not_wait_for_the_default_stream(subject: &Subject) {
 }
 
 /// A reservation with two mappings, each of half its size.
-fn two_mappings(memory: &dyn VirtualMemory) -> (DevicePtr, u64) {
+fn two_mappings(memory: &dyn VirtualMemory) -> (DevicePtr, u64, [PhysicalHandle; 2]) {
     let bytes = memory.granularity(DEVICE, Granularity::Minimum).unwrap();
     let at = memory.reserve_address(DEVICE, 2 * bytes, 0, DevicePtr::NULL).unwrap();
-    for place in [at.0, at.0 + bytes] {
+    let handles = [at.0, at.0 + bytes].map(|place| {
         let handle = memory.create_physical(DEVICE, bytes, HandleType::None).unwrap();
         // SAFETY: half of the reservation, which is free; the size is the handle's.
         unsafe { memory.map(DevicePtr(place), bytes, handle) }.unwrap();
-        // SAFETY: the handle is not used again; the mapping keeps the memory.
+        handle
+    });
+    (at, bytes, handles)
+}
+
+fn release_both(memory: &dyn VirtualMemory, handles: [PhysicalHandle; 2]) {
+    for handle in handles {
+        // SAFETY: the handle is not used again; a mapping keeps the memory.
         unsafe { memory.release_physical(handle) }.unwrap();
     }
-    (at, bytes)
 }
 
 fn access_is_for_all_devices_that_are_named(backend: &dyn Backend) {
     let memory = backend.virtual_memory().unwrap();
-    let (at, bytes) = two_mappings(memory);
+    let (at, bytes, handles) = two_mappings(memory);
+    release_both(memory, handles);
     for access in [Access::Read, Access::ReadWrite, Access::None] {
         // SAFETY: the range is two whole mappings.
         unsafe { memory.set_access(at, 2 * bytes, &[DEVICE, PEER], access) }.unwrap();
@@ -125,7 +132,7 @@ fn changes_that_fail_half_way_are_undone(hip: &Subject) {
     let controls = Controls::of(&hip.library);
     let memory = hip.backend.virtual_memory().unwrap();
     let used = controls.used(DEVICE.0);
-    let (at, bytes) = two_mappings(memory);
+    let (at, bytes, handles) = two_mappings(memory);
     let access_is = |wanted: Access, when: &str| {
         for place in [at.0, at.0 + bytes] {
             assert_eq!(memory.access(DevicePtr(place), DEVICE).unwrap(), wanted, "{place:#x} {when}");
@@ -142,7 +149,11 @@ fn changes_that_fail_half_way_are_undone(hip: &Subject) {
     controls.fail_function(c"hipMemUnmap", 2, UNKNOWN);
     assert_eq!(unmap().unwrap_err().code, UNKNOWN);
     access_is(Access::ReadWrite, "after a refused unmap");
+    // Real runtimes count no reference there, so nothing may ask for one.
+    controls.fail_function(c"hipMemRetainAllocationHandle", 1, UNKNOWN);
     unmap().unwrap();
+    controls.fail_function(c"hipMemRetainAllocationHandle", 0, UNKNOWN);
+    release_both(memory, handles);
     assert_eq!(controls.used(DEVICE.0), used, "no reference is left");
     // SAFETY: the whole reservation, in which nothing is mapped.
     unsafe { memory.release_address(at, 2 * bytes) }.unwrap();

@@ -10,7 +10,7 @@ use alloc_core::history::{HistoryOptions, RecordContext};
 use alloc_core::policy::{Policy, PytorchPolicy};
 use alloc_core::pool::Filter;
 use alloc_core::snapshot::Action;
-use alloc_core::types::{MIB, PoolId};
+use alloc_core::types::{DevicePtr, MIB, PoolId};
 use backend_openreg::{Call, Clock, FaultPlan};
 use granule_tests::Allocator;
 use granule_tests::rig::{DEVICE, Rig, on_each};
@@ -121,19 +121,17 @@ fn granules_that_stay_mapped_are_attached_again() {
         let ptr = allocator.malloc(60 * MIB, rig.stream()).unwrap();
         allocator.free(ptr).unwrap();
         take(&seen);
-        rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::Unmap, 1, ErrorKind::Other));
+        rig.device.set_faults(FaultPlan::none().fail_nth_of(Call::Unmap, 2, ErrorKind::Other));
         allocator.empty_cache().unwrap_err();
         rig.device.set_faults(FaultPlan::none());
         let changes: Vec<_> = take(&seen).iter().map(|(e, ..)| (e.change, e.addr, e.bytes)).collect();
-        assert_eq!(changes, [(Detaching, ptr, 60 * MIB), (Attached, ptr, 60 * MIB)]);
+        let rest = DevicePtr(ptr.0 + 20 * MIB);
+        assert_eq!(changes, [(Detaching, ptr, 60 * MIB), (Attached, rest, 40 * MIB)]);
         let segments = allocator.snapshot(false).segments;
-        assert_eq!((segments[0].address, segments[0].total_size), (ptr.0, 60 * MIB));
-        let unmaps = || rig.device.calls().get(Call::Unmap);
-        let before = unmaps();
+        assert_eq!((segments[0].address, segments[0].total_size), (rest.0, 40 * MIB));
         rig.nothing_is_left(&allocator);
         let gone: Vec<_> = take(&seen).iter().map(|(e, ..)| (e.change, e.addr, e.bytes)).collect();
-        assert_eq!(gone, [(Detaching, ptr, 60 * MIB)]);
-        assert_eq!(unmaps() - before, 1, "three granules side by side leave in one call");
+        assert_eq!(gone, [(Detaching, rest, 40 * MIB)]);
     });
 }
 

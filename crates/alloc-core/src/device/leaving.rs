@@ -19,8 +19,7 @@ pub(super) struct Leaving<'a> {
     arena: &'a Arena,
     part: BlockId,
     segment: SegmentId,
-    /// Bytes of all.
-    pub(super) bytes: u64,
+    bytes: u64,
     stream: Stream,
     pub(super) region: RegionId,
     /// Bytes of a granule.
@@ -61,44 +60,39 @@ impl<'a> Leaving<'a> {
             leaving.bytes,
             "what is free is backed"
         );
-        leaving.tell(SegmentChange::Detaching, calls);
+        leaving.tell(SegmentChange::Detaching, 0, calls);
         Some(leaving)
     }
 
-    /// The granules have lost their memory, or not. What became of it `settle` says in the device's accounts. Returns the
-    /// segment, with its one block, if nothing of it has memory any more.
+    /// The first `count` granules have lost their memory, of which `settle` says in the device's accounts what became. Returns
+    /// the segment, with its one block, if nothing of it has memory any more.
     pub(super) fn commit(
         &self,
-        gone: bool,
+        count: usize,
         call: &Call<'_>,
         calls: &Calls<'_>,
         settle: impl FnOnce(&mut DeviceState),
     ) -> Option<(SegmentId, BlockId)> {
-        let (addr, bytes) = (self.at.0, self.bytes);
-        if !gone {
-            self.tell(SegmentChange::Attached, calls);
-        }
+        let (addr, left) = (self.at.0, count as u64 * self.granule);
+        self.tell(SegmentChange::Attached, left, calls);
         let mut state = self.base.arenas.attend(self.arena, call);
         {
             let mut device = self.base.holdings.lock();
-            if gone {
-                device.regions_mut().commit_vacant(self.region, addr, bytes);
-            } else {
-                device.regions_mut().commit_backed(self.region, addr, &self.handles);
-            }
+            device.regions_mut().commit_vacant(self.region, addr, left);
+            device.regions_mut().commit_backed(self.region, addr + left, &self.handles[count..]);
             settle(&mut device);
         }
-        if gone {
+        if left > 0 {
             let context = state.layout().segments()[self.segment].context.clone();
             let history = state.ledger_mut().history_mut();
-            history.record_about(Action::SegmentUnmap, addr, bytes, context.as_ref());
+            history.record_about(Action::SegmentUnmap, addr, left, context.as_ref());
         }
-        state.heap_mut().commit_vacate(self.part, if gone { bytes } else { 0 })
+        state.heap_mut().commit_vacate(self.part, left)
     }
 
-    /// Tells observers what happens.
-    fn tell(&self, change: SegmentChange, calls: &Calls<'_>) {
+    /// Tells observers what happens to all but the first bytes.
+    fn tell(&self, change: SegmentChange, first: u64, calls: &Calls<'_>) {
         let owner = (self.pool.id, self.stream);
-        self.base.tell_growable(change, owner, self.at, self.bytes, calls);
+        self.base.tell_growable(change, owner, self.at.add(first), self.bytes - first, calls);
     }
 }

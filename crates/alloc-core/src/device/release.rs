@@ -311,15 +311,14 @@ impl Release {
         calls: &Calls<'_>,
     ) -> Result<()> {
         let Some(leaving) = Leaving::begin(&self.base, arena, part, calls) else { return Ok(()) };
-        let (at, bytes, pool) = (leaving.at, leaving.bytes, &leaving.pool);
+        let (at, granule, pool) = (leaving.at, leaving.granule, &leaving.pool);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, its epoch is closed.
-        let vacated = unsafe { region::vacate(vm, at, bytes, &leaving.handles, &pool.source, calls) };
-        let (leftovers, outcome) =
-            vacated.map_or_else(|error| (None, Err(error)), |left| (Some(left), Ok(())));
-        let empty = leaving.commit(outcome.is_ok(), call, calls, |device| {
-            if let Some(leftovers) = leftovers {
-                device.regions_mut().keep(leftovers);
-                device.give_back(pool.id, tier, bytes);
+        let (count, leftovers, outcome) =
+            unsafe { region::vacate(vm, at, granule, &leaving.handles, &pool.source, calls) };
+        let empty = leaving.commit(count, call, calls, |device| {
+            device.regions_mut().keep(leftovers);
+            if count > 0 {
+                device.give_back(pool.id, tier, count as u64 * granule);
             }
         });
         outcome?;

@@ -263,13 +263,13 @@ impl Space {
         let (at, granule, region) = (leaving.at, leaving.granule, leaving.region);
         // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, and its stream was seen to be
         // idle after it was freed.
-        let lifted = unsafe { region::lift(vm, at, leaving.bytes) };
-        let empty = leaving.commit(lifted.is_ok(), call, calls, |device| {
-            device.counters_mut().device_free += i64::from(lifted.is_ok());
+        let (count, outcome) = unsafe { region::lift(vm, at, granule, leaving.handles.len()) };
+        let empty = leaving.commit(count, call, calls, |device| {
+            device.counters_mut().device_free += i64::from(count > 0);
         });
         let mut handles = leaving.handles;
-        if let Err(error) = lifted {
-            handles.clear();
+        handles.truncate(count);
+        if let Err(error) = outcome {
             self.base.site.backend().clear_error();
             tracing::warn!(%error, "not all free granules could be moved to another stream");
         }

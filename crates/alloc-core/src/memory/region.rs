@@ -418,14 +418,13 @@ pub(crate) unsafe fn undo(
     leftovers: &mut Leftovers,
     calls: &Calls<'_>,
 ) {
-    let bytes = handles.len() as u64 * backing.granule;
-    // SAFETY: by this function's contract.
-    let unmap = || unsafe { vm.unmap(at, bytes) };
-    if bytes > 0
-        && let Err(error) = persist("undoing mappings", unmap)
-    {
-        tracing::error!(%error, %at, bytes, "granules could not be unmapped; it is tried again later");
-        leftovers.mappings.push((at, bytes));
+    for n in (0..handles.len()).rev() {
+        let place = at.add(n as u64 * backing.granule);
+        // SAFETY: by this function's contract.
+        if let Err(error) = persist("undoing a mapping", || unsafe { vm.unmap(place, backing.granule) }) {
+            tracing::error!(%error, %place, "a granule could not be unmapped; it is tried again later");
+            leftovers.mappings.push((place, backing.granule));
+        }
     }
     release(vm, handles.to_vec(), &backing.source, leftovers, calls);
 }
@@ -437,35 +436,52 @@ pub(crate) struct Failed {
     pub(crate) leftovers: Box<Leftovers>,
 }
 
-/// Takes the memory behind the granules from `at` on away, and gives it back. Returns what is left over; on an error
-/// everything is as it was. Calls the driver; hold no lock.
+/// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses.
+/// Returns how many were vacated, what is left over, and the refusal.
+/// Calls the driver; hold no lock.
 ///
 /// # Safety
 /// Rule 3: each handle is mapped at its granule, and no queued work uses the range.
 pub(crate) unsafe fn vacate(
     vm: &dyn VirtualMemory,
     at: DevicePtr,
-    bytes: u64,
+    granule: u64,
     handles: &[PhysicalHandle],
     source: &Source,
     calls: &Calls<'_>,
-) -> Result<Leftovers> {
-    // SAFETY: by this function's contract.
-    unsafe { lift(vm, at, bytes) }?;
+) -> (usize, Leftovers, Result<()>) {
+    crate::sync::assert_unlocked();
     let mut leftovers = Leftovers::default();
-    release(vm, handles.to_vec(), source, &mut leftovers, calls);
-    Ok(leftovers)
+    for (n, handle) in handles.iter().enumerate() {
+        // SAFETY: by this function's contract.
+        let unmapped = unsafe { vm.unmap(at.add(n as u64 * granule), granule) };
+        if let Err(error) = unmapped {
+            return (n, leftovers, Err(error));
+        }
+        release(vm, vec![*handle], source, &mut leftovers, calls);
+    }
+    (handles.len(), leftovers, Ok(()))
 }
 
-/// Unmaps granules side by side, in one call, and keeps their memory. On an error everything is as it was.
-/// Calls the driver; hold no lock.
+/// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses, and keeps it.
+/// Returns how many were vacated, and the refusal. Calls the driver; hold no lock.
 ///
 /// # Safety
 /// Rule 3: each granule is one mapping, and no queued work uses the range.
-pub(crate) unsafe fn lift(vm: &dyn VirtualMemory, at: DevicePtr, bytes: u64) -> Result<()> {
+pub(crate) unsafe fn lift(
+    vm: &dyn VirtualMemory,
+    at: DevicePtr,
+    granule: u64,
+    count: usize,
+) -> (usize, Result<()>) {
     crate::sync::assert_unlocked();
-    // SAFETY: by this function's contract.
-    unsafe { vm.unmap(at, bytes) }
+    for n in 0..count {
+        // SAFETY: by this function's contract.
+        if let Err(error) = unsafe { vm.unmap(at.add(n as u64 * granule), granule) } {
+            return (n, Err(error));
+        }
+    }
+    (count, Ok(()))
 }
 
 /// New physical memory from the source.

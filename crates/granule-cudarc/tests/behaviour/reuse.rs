@@ -68,17 +68,76 @@ fn a_buffer_dropped_on_another_thread_waits_too() {
     });
 }
 
+/// cudarc keeps one event for reads.
 #[test]
-fn an_error_that_cudarc_keeps_does_not_swallow_the_waits() {
+fn of_two_readers_the_one_that_is_told_of_is_waited_for_too() {
+    over_driver(|| {
+        let (context, memory) = start();
+        let (own, other) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+        let third = context.new_stream().unwrap();
+        let old = memory.clone_htod(&own, &[7_u8; N]).unwrap();
+        let mut seen = memory.alloc_zeros::<u8>(&own, N).unwrap();
+        context.synchronize().unwrap();
+        let gate = Gate::on(&other);
+        other.memcpy_dtod(&old, &mut seen).unwrap();
+        old.record_stream(&other).unwrap();
+        assert_eq!(third.clone_dtoh(&old).unwrap(), [7; N]);
+        drop(old);
+        own.memset_zeros(&mut fresh(&memory, &own)).unwrap();
+        gate.open_late();
+        context.synchronize().unwrap();
+        assert_eq!(own.clone_dtoh(&seen).unwrap(), [7; N], "the first reader came too late");
+    });
+}
+
+#[test]
+fn a_copy_to_another_device_is_done_before_its_source_is_used_again() {
+    over_driver(|| {
+        let (context, memory) = start();
+        let second = CudaContext::new(1).unwrap();
+        let of_second = Allocator::of(&second).unwrap();
+        let (theirs, ours) = (second.new_stream().unwrap(), context.new_stream().unwrap());
+        let old = of_second.clone_htod(&theirs, &[7_u8; N]).unwrap();
+        second.synchronize().unwrap();
+        let gate = Gate::on(&ours);
+        let copy = memory.clone_dtod(&ours, &old).unwrap();
+        drop(old);
+        second.bind_to_thread().unwrap();
+        theirs.memset_zeros(&mut fresh(&of_second, &theirs)).unwrap();
+        gate.open_late();
+        context.synchronize().unwrap();
+        assert_eq!(ours.clone_dtoh(&copy).unwrap(), [7; N], "the copy came too late");
+    });
+}
+
+/// It may be that of a use that has no event, so the drop waits for the device.
+#[test]
+fn an_error_that_cudarc_keeps_is_no_reason_not_to_wait() {
     over_driver(|| {
         let (context, memory) = start();
         let (own, other) = (context.new_stream().unwrap(), context.new_stream().unwrap());
         let kept = || Err::<(), _>(DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND));
-        reader_is_waited_for(&memory, &own, other, |old, _| {
-            context.record_err(kept());
-            drop(old);
-            assert_eq!(context.check_err(), kept(), "it is still kept");
-        });
+        let old = memory.clone_htod(&own, &[7_u8; N]).unwrap();
+        let gate = Gate::on(&other);
+        let read = other.record_event(None).unwrap();
+        let late = std::thread::spawn(|| gate.open_late());
+        context.record_err(kept());
+        drop(old);
+        assert!(read.is_complete(), "the drop waited for the device");
+        assert_eq!(context.check_err(), kept(), "it is still kept");
+        late.join().unwrap();
+    });
+}
+
+#[test]
+fn an_error_that_cudarc_keeps_is_the_next_requests() {
+    over_driver(|| {
+        let (context, memory) = start();
+        let stream = context.new_stream().unwrap();
+        context.record_err(Err::<(), _>(DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND)));
+        let error = memory.alloc_zeros::<u8>(&stream, N).unwrap_err();
+        assert!(error.to_string().contains("NOT_FOUND"), "{error}");
+        memory.alloc_zeros::<u8>(&stream, N).unwrap();
     });
 }
 

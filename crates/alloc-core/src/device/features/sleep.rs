@@ -254,7 +254,7 @@ impl Sleep {
             let fallen = match ready {
                 Ok(()) => self.put_to_sleep(arena, pool, &run, backup, vm, call, &calls, report),
                 Err(_) => {
-                    self.stay_awake(arena, &run);
+                    self.stay_awake(arena, &run, 0);
                     Ok(())
                 }
             };
@@ -310,11 +310,12 @@ impl Sleep {
         )
     }
 
-    /// A run stays as it was, with memory.
-    fn stay_awake(&self, arena: &Arena, run: &Run) {
+    /// The part of a run from its `from`-th granule on stays as it was, with memory.
+    fn stay_awake(&self, arena: &Arena, run: &Run, from: usize) {
         let mut state = arena.lock();
         let mut device = self.base.holdings.lock();
-        device.regions_mut().commit_backed(run.region, run.range.start, &run.handles);
+        let start = run.range.start + from as u64 * run.granule;
+        device.regions_mut().commit_backed(run.region, start, &run.handles[from..]);
         run.follow(&mut state, &device);
     }
 
@@ -330,32 +331,42 @@ impl Sleep {
         calls: &Calls<'_>,
         report: &mut SleepReport,
     ) -> Result<()> {
-        let saved = self.save_contents(run, backup).inspect_err(|_| {
+        let mut saved = self.save_contents(run, backup).inspect_err(|_| {
             self.base.site.backend().clear_error();
-            self.stay_awake(arena, run);
+            self.stay_awake(arena, run, 0);
         })?;
         let has_backup = saved.iter().any(Option::is_some);
         let owner = (pool.id, run.stream);
         self.base.tell_growable(SegmentChange::Detaching, owner, run.at(), run.bytes(), calls);
         // SAFETY: the granules are set to `Pending` by this thread only; their blocks are in nobody's reach, and all devices
         // that may use them are done.
-        let vacated = unsafe { region::vacate(vm, run.at(), run.bytes(), &run.handles, &pool.source, calls) };
-        let leftovers = vacated.inspect_err(|_| {
-            self.base.tell_growable(SegmentChange::Attached, owner, run.at(), run.bytes(), calls);
-            self.stay_awake(arena, run);
-        })?;
+        let (count, leftovers, outcome) =
+            unsafe { region::vacate(vm, run.at(), run.granule, &run.handles, &pool.source, calls) };
+        let slept = count as u64 * run.granule;
+        let awake = run.bytes() - slept;
+        self.base.tell_growable(SegmentChange::Attached, owner, run.at().add(slept), awake, calls);
+        let _dropped_without_a_lock = saved.split_off(count);
         let on_it = {
             let mut state = self.base.arenas.attend(arena, call);
             let mut device = self.base.holdings.lock();
-            let (slept, lost) = (run.bytes(), leftovers.handle_count() as u64 * run.granule);
+            let lost = leftovers.handle_count() as u64 * run.granule;
             device.regions_mut().keep(leftovers);
             device.regions_mut().commit_asleep(run.region, run.range.start, saved);
-            device.give_back(pool.id, run.tier, slept);
+            device.regions_mut().commit_backed(run.region, run.range.start + slept, &run.handles[count..]);
+            if slept > 0 {
+                device.give_back(pool.id, run.tier, slept);
+            }
             run.follow(&mut state, &device);
             drop(device);
-            let context = state.layout().segments()[run.segment].context.clone();
-            let history = state.ledger_mut().history_mut();
-            history.record_about(Action::SegmentUnmap, run.range.start, slept, context.as_ref());
+            if slept > 0 {
+                let context = state.layout().segments()[run.segment].context.clone();
+                state.ledger_mut().history_mut().record_about(
+                    Action::SegmentUnmap,
+                    run.range.start,
+                    slept,
+                    context.as_ref(),
+                );
+            }
             report.slept += slept;
             report.freed += slept - lost;
             report.backed_up += if has_backup { slept } else { 0 };
@@ -367,7 +378,7 @@ impl Sleep {
             // What was behind them to notice overflows is given up, too.
             on_it.into_iter().for_each(|ptr| self.base.hardened.forget_canary(ptr));
         }
-        Ok(())
+        outcome.map_err(AllocError::from)
     }
 
     /// Copies a run's contents away. Blocks.
