@@ -19,19 +19,8 @@ type OneMapping = Mapping<Descriptors>;
 pub(crate) fn unmap_each(site: Site<'_>, mappings: &[OneMapping]) -> Result<()> {
     for (done, mapping) in mappings.iter().enumerate() {
         // SAFETY: rule 3, which the caller keeps: this is one whole mapping.
-        unsafe { call!(site.hipMemUnmap(pointer(mapping.at), mapping.bytes as usize)) }.inspect_err(
-            |_| {
-                for gone in &mappings[..done] {
-                    match gone.handle {
-                        Some(raw) => log_undo(map_again(site, gone, raw)),
-                        None => tracing::error!(
-                            at = gone.at,
-                            "what was unmapped has no handle to be mapped again"
-                        ),
-                    }
-                }
-            },
-        )?;
+        unsafe { call!(site.hipMemUnmap(pointer(mapping.at), mapping.bytes as usize)) }
+            .inspect_err(|_| mappings[..done].iter().for_each(|gone| map_again(site, gone)))?;
     }
     Ok(())
 }
@@ -43,10 +32,18 @@ pub(crate) fn retain(site: Site<'_>, at: u64) -> Result<u64> {
     Ok(number(handle))
 }
 
-fn map_again(site: Site<'_>, mapping: &OneMapping, raw: u64) -> Result<()> {
+fn map_again(site: Site<'_>, mapping: &OneMapping) {
+    let Some(raw) = mapping.handle else {
+        tracing::error!(at = mapping.at, "what was unmapped has no handle to be mapped by again");
+        return;
+    };
     // SAFETY: the mapping was here a moment ago, and the handle is live.
-    unsafe { call!(site.hipMemMap(pointer(mapping.at), mapping.bytes as usize, 0, pointer(raw), 0)) }?;
-    mapping.access.iter().try_for_each(|&(device, access)| set_access(site, mapping, &[device], access))
+    let mapped =
+        unsafe { call!(site.hipMemMap(pointer(mapping.at), mapping.bytes as usize, 0, pointer(raw), 0)) };
+    let mut access = mapping.access.iter();
+    log_undo(mapped.and_then(|()| {
+        access.try_for_each(|&(device, access)| set_access(site, mapping, &[device], access))
+    }));
 }
 
 /// Sets the access of some mappings one by one, and sets what it was before where one is refused.

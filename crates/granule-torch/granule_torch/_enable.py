@@ -7,7 +7,7 @@ import re
 import warnings
 from typing import Any
 
-from . import _library, _shim
+from . import _library, _selftest, _shim
 from ._errors import CannotEnable, GranuleError
 
 # The first release whose interface the shim knows, and those on which all end-to-end programs ran. Others have to pass the
@@ -40,7 +40,7 @@ def enable(backend: str | None = None, settings: str | None = None) -> None:
         GranuleError: Granule is enabled already, and arguments were given.
     """
     _check_types(backend, settings)
-    if os.environ.get("GRANULE_TORCH_SELFTEST"):
+    if os.environ.get(_selftest.VARIABLE):
         raise CannotEnable("This process is part of granule_torch's self-test.")
     if is_enabled():
         if backend is not None or settings is not None:
@@ -199,8 +199,6 @@ def _dotted(release: tuple[int, int]) -> str:
 
 def _try(torch: Any, backend: str) -> None:
     """Has a release that was not tested pass the self-test, and warns."""
-    from . import _selftest
-
     version = str(torch.__version__)
     # Here, so that what a compiler says reaches the user.
     _shim.build("cuda", cuda=True)

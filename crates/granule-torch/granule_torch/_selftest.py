@@ -151,22 +151,18 @@ def check(backend: str, passed: Path) -> None:
             return
         print("granule_torch: trying a PyTorch release that it was not tested with; this is done once.", file=sys.stderr, flush=True)
         _compare(_observed("native", backend), _observed("granule", backend))
-        try:
+        # Where that cannot be written, the next process tries again.
+        with contextlib.suppress(OSError):
             passed.write_text("passed\n")
-        except OSError:
-            # It is tried again by the next process.
-            pass
 
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """Many processes may begin at once, and one tries for all. Where no file can be made, each tries for itself."""
     with contextlib.ExitStack() as held:
-        try:
+        with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(held.enter_context(path.open("w")), fcntl.LOCK_EX)
-        except OSError:
-            pass
         yield
 
 

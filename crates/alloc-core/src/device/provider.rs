@@ -97,13 +97,6 @@ impl Provider {
         missing.unwrap_or_else(|| request.segment_bytes.next_multiple_of(granule))
     }
 
-    fn granule_for(&self, arena: &Arena, request: &Request, purpose: Purpose) -> u64 {
-        match purpose {
-            Purpose::Serve => self.base.supply.granule(self, arena, request.tier, request.size),
-            Purpose::Stock { granule } => granule,
-        }
-    }
-
     /// Takes memory for `request` from the device and hands it out, or keeps it as free memory; returns its address.
     /// `Ok(None)` where the device, or a limit, has not enough.
     pub(super) fn grow(
@@ -115,7 +108,11 @@ impl Provider {
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         let _memory = self.base.arenas.in_transit();
-        let granule = self.granule_for(arena, request, purpose);
+        // Asked once: what is held counts the intent below, and more held may mean other granules.
+        let granule = match purpose {
+            Purpose::Serve => self.base.supply.granule(self, arena, request.tier, request.size),
+            Purpose::Stock { granule } => granule,
+        };
         let (growable, pool, missing) = {
             let state = arena.lock();
             let exact = is_retry || self.base.supply.counts_what_is_missing();
@@ -142,7 +139,9 @@ impl Provider {
         let intent = Intent::up_to(&self.base.holdings, pool.id, asked.exact, missing);
         self.space.retry_leftovers();
         match self.base.site.backend().virtual_memory() {
-            Ok(vm) if growable => self.grow_region(arena, request, purpose, vm, &pool, intent, call),
+            Ok(vm) if growable => {
+                self.grow_region(arena, request, (purpose, granule), vm, &pool, intent, call)
+            }
             _ => self.grow_fixed(arena, request, &pool, intent, call),
         }
     }
@@ -252,7 +251,7 @@ impl Provider {
         &self,
         arena: &Arena,
         request: &Request,
-        purpose: Purpose,
+        (purpose, of): (Purpose, u64),
         vm: &dyn VirtualMemory,
         pool: &ArenaPool,
         intent: Intent<'_>,
@@ -261,7 +260,6 @@ impl Provider {
         let calls = self.base.site.calls();
         let at_most = intent.at_most();
         let mut intent = Some(intent);
-        let of = self.granule_for(arena, request, purpose);
         loop {
             let mut state = arena.lock();
             let stream = state.tenure().stream();

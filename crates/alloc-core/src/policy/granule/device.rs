@@ -102,16 +102,14 @@ impl Device {
     ) -> u64 {
         // The granules of the hardened mode are chosen otherwise.
         let Some(unit) = engine.unit().filter(|_| !engine.is_hardened()) else { return 0 };
+        let finest = SMALL_SEGMENT.next_multiple_of(unit);
         if tier == Tier::Large && !self.shows(engine, arena, tier) {
             // Free granules of two sizes do not join but in a view.
-            return SMALL_SEGMENT.next_multiple_of(unit);
+            return finest;
         }
         let usual = engine.lock(arena).next_granule(tier, unit, size);
-        let finest = SMALL_SEGMENT.next_multiple_of(unit);
-        if tier == Tier::Large && is_tight(engine) {
-            return usual.min(TIGHT_GRANULE.next_multiple_of(finest));
-        }
-        usual
+        let largest = if is_tight(engine) { TIGHT_GRANULE.next_multiple_of(finest) } else { usual };
+        usual.min(largest)
     }
 
     /// Serves a request from a view that is there already. Calls no driver.
