@@ -84,6 +84,36 @@ impl fmt::Display for PolicyName {
     }
 }
 
+/// Which free memory of other streams a stream may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub enum CrossStream {
+    /// Also what the device may be using still: the stream is told to wait for that, on the device.
+    ///
+    /// The program did not ask for this order. It hangs where the older work is released only after the younger has run: by
+    /// the host, by another process, or by a kernel that waits for one on the other stream.
+    Wait,
+    /// What the device is known to be done with.
+    #[default]
+    Completed,
+    /// None.
+    Never,
+}
+
+impl CrossStream {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[Self::Wait, Self::Completed, Self::Never];
+
+    /// The name in a text.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wait => "wait",
+            Self::Completed => "completed",
+            Self::Never => "never",
+        }
+    }
+}
+
 /// Which allocator serves requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum AllocatorBackend {

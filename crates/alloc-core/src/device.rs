@@ -12,6 +12,7 @@
 mod arenas;
 mod crossings;
 mod features;
+mod hand_over;
 mod hardened;
 mod history;
 mod holdings;

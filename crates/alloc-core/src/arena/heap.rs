@@ -207,6 +207,37 @@ impl Heap {
         (block.state, block.requested) = (State::Dormant, 0);
     }
 
+    /// Takes the whole granules of a free block out, as busy, that need not be [kept](Hooks::keeps) and of which
+    /// `is_elsewhere` says that nothing else maps their memory.
+    pub(crate) fn begin_vacate(
+        &mut self,
+        id: BlockId,
+        is_elsewhere: impl Fn(RegionId, u64) -> bool,
+    ) -> SmallVec<[BlockId; 2]> {
+        let block = &self.layout.blocks()[id];
+        let number = block.segment;
+        let segment = &self.layout.segments()[number];
+        let Origin::Growable { region, granule } = segment.origin else { return SmallVec::new() };
+        let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
+        for at in segment.within(granule, block.addr..block.end()).step_by(granule as usize) {
+            if self.hooks().keeps(number, at) || is_elsewhere(region, at) {
+                continue;
+            }
+            match runs.last_mut().filter(|run| run.end == at) {
+                Some(run) => run.end = at + granule,
+                None => runs.push(at..at + granule),
+            }
+        }
+        let mut holder = id;
+        runs.into_iter()
+            .map(|run| {
+                let part = self.take_range(holder, run.start, run.end);
+                holder = self.layout.blocks()[part].next;
+                part
+            })
+            .collect()
+    }
+
     /// Commits a vacating of which the first `bytes` lost their memory. Returns the segment if nothing of
     /// it has memory any more; its one block is busy then, ready to be given back.
     pub(crate) fn commit_vacate(&mut self, id: BlockId, bytes: u64) -> Option<(SegmentId, BlockId)> {
@@ -290,31 +321,6 @@ impl Ground<GranuleMemory> for Heap {
 
     fn free(&self, tier: Tier, bytes: u64) -> Vec<BlockId> {
         self.placement.placed().at_least(tier, bytes).collect()
-    }
-
-    fn begin_vacate(&mut self, id: BlockId) -> SmallVec<[BlockId; 2]> {
-        let block = &self.layout.blocks()[id];
-        let number = block.segment;
-        let segment = &self.layout.segments()[number];
-        let Origin::Growable { granule, .. } = segment.origin else { return SmallVec::new() };
-        let mut runs: SmallVec<[Range<u64>; 2]> = SmallVec::new();
-        for at in segment.within(granule, block.addr..block.end()).step_by(granule as usize) {
-            if self.hooks().keeps(number, at) {
-                continue;
-            }
-            match runs.last_mut().filter(|run| run.end == at) {
-                Some(run) => run.end = at + granule,
-                None => runs.push(at..at + granule),
-            }
-        }
-        let mut holder = id;
-        runs.into_iter()
-            .map(|run| {
-                let part = self.take_range(holder, run.start, run.end);
-                holder = self.layout.blocks()[part].next;
-                part
-            })
-            .collect()
     }
 
     fn missing_memory(&self, tier: Tier, size: u64, of: u64) -> Option<u64> {

@@ -75,7 +75,7 @@ fn check_place(segment: &Segment, block: &Block) {
             state.is_awake() || matches!(state, State::Blank | State::Pending | State::Busy)
         }
         (Origin::Growable { .. }, state) => state != State::Blank,
-        (Origin::Fixed, state) => !matches!(state, State::Blank | State::Lent),
+        (Origin::Fixed, state) => !matches!(state, State::Blank | State::Lent | State::Away),
     };
     assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
 }
@@ -120,6 +120,7 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
             | State::Dormant
             | State::Lent
             | State::Blank
+            | State::Away
             | State::Vacant => {}
         }
     }
@@ -158,6 +159,10 @@ pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
                     states.all(|state| state == GranuleState::Free),
                     "nothing is behind what is unmapped"
                 ),
+                State::Away => {
+                    assert_eq!(bytes, granule, "a granule is away by itself");
+                    assert!(states.all(|state| state == GranuleState::Away), "and its region knows");
+                }
                 State::Dormant => assert!(
                     states.all(|state| state == GranuleState::Asleep),
                     "free memory sleeps on sleeping granules"

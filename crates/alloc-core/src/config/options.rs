@@ -3,7 +3,7 @@
 
 use super::error::Warning;
 use super::values::{Kept, Kind, Value};
-use super::{AllocatorBackend, MemoryLimit, PolicyName, ReserveSize};
+use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, ReserveSize};
 use crate::types::MIB;
 use std::fmt::Debug;
 
@@ -144,7 +144,7 @@ macro_rules! options {
 /// What a row leaves out, as it follows from how the value is written.
 const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Field) -> OptionInfo {
     let (unit, default, range, strict_extra) = match kind {
-        Kind::Backend | Kind::Policy => ("name", "", "", None),
+        Kind::Backend | Kind::Policy | Kind::CrossStream => ("name", "", "", None),
         Kind::Megabytes => ("MiB", "", MB_ANY, None),
         Kind::Count => ("", "", "", None),
         Kind::Ratio => ("share", "", "", None),
@@ -412,6 +412,16 @@ options! {
 
     EarlyReuse = Granule "early_reuse": Switch, early_reuse: bool = false;
     "Before taking memory from the device, take a block that only waits for other streams, and let the allocating stream wait for them." {}
+
+    CrossStream = Granule "cross_stream": CrossStream, cross_stream: CrossStream = CrossStream::Completed;
+    "Which free memory of other streams a stream takes before the device's: what the device may be using still, for which the stream then waits on the device; what the device is done with; or none." {
+        default: "completed",
+        range: "wait, completed, never",
+        idle: |s| {
+            (s.policy_name() == PolicyName::Pytorch && s.cross_stream != CrossStream::default())
+                .then_some("policy:pytorch keeps each stream's memory to itself, as PyTorch does; set policy:granule")
+        },
+    }
 
     /// Read when a device makes its first. [`environment::SEGMENTS_IPC_VARIABLE`](super::environment::SEGMENTS_IPC_VARIABLE)
     /// sets it, too.

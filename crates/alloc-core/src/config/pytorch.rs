@@ -200,7 +200,12 @@ impl<'t> Parser<'t> {
                 Some(size) => Value::Reserve(Some(size)),
                 None => return Ok(None),
             },
-            Kind::Switch | Kind::Divisions | Kind::Classes | Kind::Policy | Kind::Limit => {
+            Kind::Switch
+            | Kind::Divisions
+            | Kind::Classes
+            | Kind::Policy
+            | Kind::CrossStream
+            | Kind::Limit => {
                 let text = || {
                     format!(
                         "Expected 'True' or 'False' at index {at} in ConfigTokenizer but got '{}'",

@@ -9,7 +9,7 @@ use super::options::{Grammar, Key, OFF, OptionInfo, find, nearest, without_effec
 use super::plain::{ratio, whole};
 use super::tokens::{Token, tokens};
 use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
-use super::{AllocatorBackend, Flavour, MemoryLimit, Parsed, PolicyName, ReserveSize, Settings};
+use super::{AllocatorBackend, CrossStream, Flavour, MemoryLimit, Parsed, PolicyName, ReserveSize, Settings};
 use crate::types::MIB;
 use rustc_hash::FxHashSet;
 
@@ -186,6 +186,9 @@ impl<'t> Reader<'t> {
             Kind::Reserve => reserve(text).map(|size| Value::Reserve(Some(size))),
             Kind::Divisions => divisions(text).map(|n| Value::Divisions([n; 16])),
             Kind::Policy => PolicyName::ALL.iter().find(|p| p.name() == text).map(|p| Value::Policy(*p)),
+            Kind::CrossStream => {
+                CrossStream::ALL.iter().find(|c| c.name() == text).map(|c| Value::CrossStream(*c))
+            }
             Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
             Kind::Limit => MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit))),
             Kind::Classes => None,
@@ -299,6 +302,7 @@ fn hint(kind: Kind, text: &str) -> &'static str {
         Kind::Classes => "the value is not a list",
         Kind::Backend => "there is no such backend",
         Kind::Policy => "there is no such policy",
+        Kind::CrossStream => "there is no such way to share",
         Kind::Limit => MemoryLimit::parse(text).err().unwrap_or_default(),
     }
 }

@@ -1,7 +1,7 @@
 //! Option values: as they are read, kept and written.
 
 use super::plain::shortest;
-use super::{AllocatorBackend, MemoryLimit, PolicyName, ReserveSize};
+use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, ReserveSize};
 use crate::types::{GIB, MIB};
 
 /// The most MiB that can be expressed in bytes.
@@ -20,6 +20,7 @@ pub(super) enum Value {
     Reserve(Option<ReserveSize>),
     Classes(Vec<(String, ReserveSize)>),
     Policy(PolicyName),
+    CrossStream(CrossStream),
     Limit(Option<MemoryLimit>),
 }
 
@@ -35,6 +36,7 @@ pub(super) enum Kind {
     Reserve,
     Classes,
     Policy,
+    CrossStream,
     Limit,
 }
 
@@ -90,6 +92,7 @@ kept! {
     Option<ReserveSize>, Value::Reserve(x) => x, |size| size.map_or("full".into(), reserve_text);
     Vec<(String, ReserveSize)>, Value::Classes(x) => x, |classes| classes_text(classes);
     Option<PolicyName>, Value::Policy(x) => Some(x), |policy| policy.unwrap_or_default().to_string();
+    CrossStream, Value::CrossStream(x) => x, |which| which.name().into();
     Option<MemoryLimit>, Value::Limit(x) => x, |limit| limit.map_or("unlimited".into(), |limit| limit.to_string());
 }
 

@@ -275,6 +275,7 @@ impl Arenas {
             let state = self.holdings.lock();
             state.accounts().check();
             state.regions().check_exports();
+            state.regions().check_away();
             // Blocks that fall asleep or wake are not busy, while their granules are on their way.
             busy |= state.regions().iter().any(Region::is_changing);
             // An arena made since then may hold memory that was not added up.

@@ -23,6 +23,7 @@ use crate::arena::FreeStep;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::pool::Holder;
 use crate::backend::{BackendError, CaptureNode, ErrorKind, Readiness};
+use crate::config::{CrossStream, PolicyName, Settings};
 use crate::error::{AllocError, Result};
 use crate::features::uncached::Uncached;
 use crate::lifetimes::call::Call;
@@ -31,8 +32,10 @@ use crate::lifetimes::pending::{Ask, PendingFrees, Waiting};
 use crate::lifetimes::uses::{Use, User};
 use crate::memory::address_map::Location;
 use crate::memory::block::{BlockId, State};
+use crate::policy::engine::Spare;
 use crate::policy::{Drain, Request};
 use crate::process::attention::Reason;
+use crate::process::held_event::HeldEvent;
 use crate::sync::{Arc, InTransit, Mutex, Rank, Transit, assert_unlocked, this_thread};
 use crate::types::{DevicePtr, Stream};
 use captures::{Captures, Deferred, frontiers, look_back};
@@ -235,7 +238,11 @@ impl Lifetimes {
     /// Makes a pending block of the request's own stream free that is large enough, the smallest first. `false` where
     /// the option is off or there is none.
     pub(super) fn reuse_early(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> bool {
-        if call.capturing || !self.holdings.lock().settings().early_reuse {
+        let may = |settings: &Settings| {
+            let shares = settings.policy_name() != PolicyName::Pytorch;
+            settings.early_reuse || shares && settings.cross_stream == CrossStream::Wait
+        };
+        if call.capturing || !may(self.holdings.lock().settings()) {
             return false;
         }
         let (number, mut candidates) = {
@@ -281,35 +288,59 @@ impl Lifetimes {
         false
     }
 
-    /// Whether the device is done with everything that an arena's stream was given. Does not block.
-    pub(super) fn is_idle(&self, arena: &Arena) -> bool {
-        let (stream, _named, sealed) = {
-            let mut state = arena.lock();
+    /// What of an arena's free memory another one may have: all up to now, where the device is done with it, or where that one's
+    /// stream is told to wait for it. Does not block.
+    pub(super) fn spare(&self, from: &Arena, to: &Arena) -> Option<Spare> {
+        let how = self.holdings.lock().settings().cross_stream;
+        if how == CrossStream::Never {
+            return None;
+        }
+        let (stream, _named, newest) = {
+            let mut state = from.lock();
             if state.tenure().retired().is_some() {
-                return false;
+                return None;
             }
-            (
-                state.tenure().stream(),
-                self.naming.begin(state.tenure().stream()),
-                state.ledger_mut().epochs_mut().seal(),
-            )
+            let stream = state.tenure().stream();
+            (stream, self.naming.begin(stream), state.ledger_mut().epochs_mut().seal())
         };
         assert_unlocked();
         // The question itself would break a capture, also one that nobody told of.
         if self.site.may_be_capturing(stream) {
-            return false;
+            return None;
         }
         match self.site.backend().query_stream(stream) {
             Ok(Readiness::Ready) => {
-                arena.lock().ledger_mut().epochs_mut().close(sealed);
-                true
+                from.lock().ledger_mut().epochs_mut().close(newest);
+                return Some(Spare { newest, in_order: false });
             }
-            Ok(_) => false,
+            Ok(_) => {}
             Err(_) => {
                 self.site.backend().clear_error();
-                false
+                return None;
             }
         }
+        (how == CrossStream::Wait && self.let_follow(stream, to)).then_some(Spare { newest, in_order: true })
+    }
+
+    /// Makes an arena's stream wait, on the device, for what `stream` was given. Does not block.
+    fn let_follow(&self, stream: Stream, to: &Arena) -> bool {
+        let (follower, _named) = {
+            let state = to.lock();
+            if state.tenure().retired().is_some() {
+                return false;
+            }
+            (state.tenure().stream(), self.naming.begin(state.tenure().stream()))
+        };
+        if self.site.may_be_capturing(follower) {
+            return false;
+        }
+        let ordered = HeldEvent::new(self.site.backend(), self.site.device())
+            .and_then(|event| event.record(stream).and_then(|()| event.precede(follower)));
+        if let Err(error) = &ordered {
+            self.site.backend().clear_error();
+            tracing::warn!(%error, "a stream could not be told to wait for another one");
+        }
+        ordered.is_ok()
     }
 
     /// Makes sure that the device is done with what was freed into these busy blocks. Blocks unless it is

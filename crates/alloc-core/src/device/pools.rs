@@ -390,7 +390,8 @@ impl PrivatePools {
                 let free = arena.layout().blocks().iter().filter(|(_, block)| block.state == State::Free);
                 stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
                 let has_memory = |state: State| {
-                    !state.is_asleep() && !matches!(state, State::Unmapped | State::Dormant | State::Blank)
+                    !state.is_asleep()
+                        && !matches!(state, State::Unmapped | State::Dormant | State::Blank | State::Away)
                 };
                 let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));
                 stats.segments +=

@@ -4,10 +4,11 @@
 mod engine;
 
 use super::Base;
+use super::hand_over::HandOver;
 use super::holdings::Intent;
 use super::holdings::accounts::Asked;
 use super::space::{Space, can_serve};
-use crate::arena::directory::Arena;
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaPool, ArenaState, Growth, Heap};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::error::Result;
@@ -15,6 +16,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{State, Tier};
 use crate::memory::region::{self, Failed, RegionId};
 use crate::memory::segment::{Origin, Segment};
+use crate::policy::engine::Engine;
 use crate::policy::{Ground, Holding, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
@@ -56,11 +58,12 @@ struct Backed {
 pub(super) struct Provider {
     base: Base,
     space: Arc<Space>,
+    hand_over: HandOver,
 }
 
 impl Provider {
     pub(super) fn new(base: &Base, space: &Arc<Space>) -> Self {
-        Self { base: base.clone(), space: Arc::clone(space) }
+        Self { base: base.clone(), space: Arc::clone(space), hand_over: HandOver::new(base, space) }
     }
 
     /// Serves a request from free memory that lies in pieces, without a driver call.
@@ -73,9 +76,21 @@ impl Provider {
         self.base.supply.search(self, arena, request, call)
     }
 
-    /// Memory of an arena is about to leave: what the policy keeps there for itself goes first.
+    /// Memory of an arena is about to leave: what the policy keeps there for itself goes first, and where it served other
+    /// streams.
     pub(super) fn before_leaving(&self, arena: &Arena, call: &Call<'_>) -> Result<()> {
-        self.base.supply.before_leaving(self, arena, false, call)
+        let mut outcome = self.base.supply.before_leaving(self, arena, false, call);
+        if self.base.holdings.lock().regions().away_bytes() == 0
+            || arena.lock().tenure().slot() != PoolSlot::DEFAULT
+        {
+            return outcome;
+        }
+        for other in self.neighbours(arena) {
+            // First what shows such memory there.
+            outcome = outcome.and_then(|()| self.base.supply.before_leaving(self, other, false, call));
+            outcome = outcome.and_then(|()| self.hand_over.unmap_away(other, false, call));
+        }
+        outcome
     }
 
     /// The most bytes that a request of this tier finds free in one piece, or that the policy can show it in one.

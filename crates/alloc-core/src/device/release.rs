@@ -277,7 +277,11 @@ impl Release {
         }
         let is_growable = |id: &BlockId| state.layout().segment_of(*id).is_growable();
         let growable: Vec<_> = state.heap().free(tier, 0).into_iter().filter(is_growable).collect();
-        let parts: Vec<_> = growable.into_iter().flat_map(|id| state.heap_mut().begin_vacate(id)).collect();
+        let device = self.base.holdings.lock();
+        let is_elsewhere = |region, at| device.regions().is_elsewhere(region, at);
+        let vacate = |id| state.heap_mut().begin_vacate(id, is_elsewhere);
+        let parts: Vec<_> = growable.into_iter().flat_map(vacate).collect();
+        drop(device);
         // Address space that has nothing mapped, because giving it back failed before.
         let empty = state.heap_mut().take_empty_regions(tier);
         if parts.is_empty() && empty.is_empty() {

@@ -2,26 +2,21 @@
 //! stream, and what the driver refused to undo.
 
 use super::Base;
-use super::leaving::Leaving;
 use crate::arena::directory::{Arena, PoolSlot};
-use crate::arena::{ArenaState, Bed, Growth};
+use crate::arena::{ArenaState, Bed};
 use crate::backend::{Access, BackendError, ErrorKind, HandleType, VirtualMemory};
 use crate::base::round::MIN_BLOCK;
-use crate::error::{AllocError, Result};
-use crate::lifetimes::call::Call;
+use crate::error::Result;
 use crate::memory::address_map::AddressMap;
 use crate::memory::backup::Saved;
 use crate::memory::block::{BlockId, State, Tier};
-use crate::memory::region::{self, Backing, Failed, Leftovers, RegionId, Source};
+use crate::memory::region::{Backing, Leftovers, RegionId, Source};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Granule, Mapped};
 use crate::policy::{Chosen, Ground, Holding, PolicyArena, Request};
 use crate::process::attention::Reason;
-use crate::process::foreign::Calls;
 use crate::sync::{Mutex, Rank, assert_unlocked};
-use crate::types::{DevicePtr, PhysicalHandle, PoolId, Stream};
-use crate::watch::observers::SegmentChange;
-use crate::watch::snapshot::Action;
+use crate::types::{DevicePtr, PhysicalHandle};
 
 /// Whether the address map can hold every block of a new range.
 pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
@@ -212,162 +207,6 @@ impl Space {
         let _ = unsafe { vm.release_address(base, bytes) };
         let detail = format!("the driver reserved {bytes} bytes at {base}, beyond 57 bits of address");
         Err(BackendError::new(ErrorKind::Other, 0, "reserve address", device, detail).into())
-    }
-
-    /// Moves busy blocks of whole granules, with which the device is done, to another arena, where they are free. Returns how
-    /// many bytes came.
-    pub(super) fn hand_over(
-        &self,
-        from: &Arena,
-        to: &Arena,
-        parts: Vec<BlockId>,
-        call: &Call<'_>,
-    ) -> Result<u64> {
-        let vm = self.base.site.backend().virtual_memory();
-        let calls = self.base.site.calls();
-        let mut came = 0;
-        let mut outcome = Ok(());
-        for part in parts {
-            let Some(vm) = vm.as_ref().ok().filter(|_| outcome.is_ok()) else {
-                from.lock().heap_mut().return_free(part);
-                continue;
-            };
-            let (granule, handles) = self.lift(from, part, *vm, call, &calls);
-            match self.put(to, granule, handles, *vm, call, &calls) {
-                Ok(bytes) => came += bytes,
-                Err(error) => outcome = Err(error),
-            }
-        }
-        match outcome {
-            // The memory is the device's again: what comes next on the ladder may take it.
-            Err(AllocError::Backend(error)) if error.is_out_of_memory() => {
-                self.base.site.backend().clear_error();
-                Ok(came)
-            }
-            outcome => outcome.map(|()| came),
-        }
-    }
-
-    /// Unmaps a busy block of whole granules and keeps the memory. Returns the size of a granule, and the granules.
-    fn lift(
-        &self,
-        arena: &Arena,
-        part: BlockId,
-        vm: &dyn VirtualMemory,
-        call: &Call<'_>,
-        calls: &Calls<'_>,
-    ) -> (u64, Vec<PhysicalHandle>) {
-        let Some(leaving) = Leaving::begin(&self.base, arena, part, calls) else {
-            unreachable!("only granules of growable segments are taken out")
-        };
-        let (at, granule, region) = (leaving.at, leaving.granule, leaving.region);
-        // SAFETY: the granules are set to `Pending` by this thread only; the block is busy, and its stream was seen to be
-        // idle after it was freed.
-        let (count, outcome) = unsafe { region::lift(vm, at, granule, leaving.handles.len()) };
-        let empty = leaving.commit(count, call, calls, |device| {
-            device.counters_mut().device_free += i64::from(count > 0);
-        });
-        let mut handles = leaving.handles;
-        handles.truncate(count);
-        if let Err(error) = outcome {
-            self.base.site.backend().clear_error();
-            tracing::warn!(%error, "not all free granules could be moved to another stream");
-        }
-        if let Some((segment, block)) = empty
-            && let Err(error) = self.remove_region(arena, segment, block, region, vm)
-        {
-            self.base.site.backend().clear_error();
-            tracing::warn!(%error, "addresses could not be given back; it is tried again later");
-        }
-        (granule, handles)
-    }
-
-    /// Puts granules that nothing maps into an arena, as free memory. Returns their bytes.
-    fn put(
-        &self,
-        arena: &Arena,
-        granule: u64,
-        handles: Vec<PhysicalHandle>,
-        vm: &dyn VirtualMemory,
-        call: &Call<'_>,
-        calls: &Calls<'_>,
-    ) -> Result<u64> {
-        let bytes = handles.len() as u64 * granule;
-        if bytes == 0 {
-            return Ok(0);
-        }
-        let (growth, stream) = match self.plan_put(arena, granule, bytes, vm) {
-            Ok(Some(planned)) => planned,
-            none => {
-                self.lose(granule, handles, vm, calls);
-                return none.map(|_| 0);
-            }
-        };
-        let addr = growth.maps(arena.lock().layout()).first().map_or(0, |(addr, _)| *addr);
-        self.base.holdings.lock().regions_mut().begin(growth.region, addr, bytes);
-        let backing = self.backing(granule, &None);
-        let put = region::put(&**self.base.site.backend(), vm, &backing, DevicePtr(addr), handles, calls);
-        if put.is_ok() {
-            let owner = (PoolId::DEFAULT, stream);
-            self.base.tell_growable(SegmentChange::Attached, owner, DevicePtr(addr), bytes, calls);
-        }
-        let mut state = self.base.arenas.attend(arena, call);
-        let region = growth.region;
-        let outcome = {
-            let mut device = self.base.holdings.lock();
-            match put {
-                Ok(handles) => {
-                    device.regions_mut().commit_backed(region, addr, &handles);
-                    device.count_moved(handles.len());
-                    Ok(bytes)
-                }
-                Err(Failed { error, leftovers }) => {
-                    device.regions_mut().commit_vacant(region, addr, bytes);
-                    device.regions_mut().keep(*leftovers);
-                    device.accounts_mut().give_back(PoolId::DEFAULT, Tier::Large, bytes);
-                    Err(error)
-                }
-            }
-        };
-        if outcome.is_ok() {
-            state.ledger_mut().history_mut().record(Action::SegmentMap, addr, bytes);
-            state.note_context(region);
-        }
-        if let Some(block) = growth.commit(state.heap_mut(), usize::from(outcome.is_ok())) {
-            state.heap_mut().insert_free(block);
-        }
-        Ok(outcome?)
-    }
-
-    /// Where granules of so many bytes come to lie in an arena, which gets address space for them; and its stream. `None` where
-    /// there are no addresses.
-    fn plan_put(
-        &self,
-        arena: &Arena,
-        granule: u64,
-        bytes: u64,
-        vm: &dyn VirtualMemory,
-    ) -> Result<Option<(Growth, Stream)>> {
-        let stock = Request { requested: bytes, size: bytes, tier: Tier::Large, segment_bytes: bytes };
-        loop {
-            let mut state = arena.lock();
-            if let Some(growth) = Growth::stock(state.heap_mut(), Tier::Large, bytes, granule) {
-                return Ok(Some((growth, state.tenure().stream())));
-            }
-            drop(state);
-            if !self.add_region(arena, &stock, granule, vm)? {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// Gives granules back for which there is no place.
-    fn lose(&self, granule: u64, handles: Vec<PhysicalHandle>, vm: &dyn VirtualMemory, calls: &Calls<'_>) {
-        let bytes = handles.len() as u64 * granule;
-        let leftovers = region::give_back(vm, handles, calls);
-        let mut device = self.base.holdings.lock();
-        device.regions_mut().keep(leftovers);
-        device.accounts_mut().give_back(PoolId::DEFAULT, Tier::Large, bytes);
     }
 
     /// The unit in which new growable segments are mapped in place of the policy's own.

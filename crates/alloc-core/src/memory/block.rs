@@ -29,6 +29,8 @@ pub struct SegmentId(pub(crate) u32);
 ///   Allocated ◀── a value takes it, gives it up ──▶ Owned      (Asleep and OwnedAsleep alike)
 ///
 ///   Free (home) ◀── end of a loan ── Lent        Blank (view) ◀── free ── Allocated
+///
+///   Free ── another stream takes its memory ──▶ Away ── gives it back ──▶ Free, or ── is unmapped ──▶ Unmapped
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -55,6 +57,8 @@ pub enum State {
     Lent,
     /// Part of a view that no block uses.
     Blank,
+    /// A granule whose memory serves another stream, at an address of that one's.
+    Away,
     /// The record is not in use.
     Vacant,
 }

@@ -5,6 +5,7 @@
 //! granules is done by the free functions at the end, which hold no lock: the caller sets the granules to
 //! [`GranuleState::Pending`] first and commits the outcome afterwards.
 
+mod away;
 mod export;
 mod sleep;
 
@@ -18,6 +19,7 @@ use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
+pub(crate) use away::Place;
 pub(crate) use export::{Piece, ToExport};
 
 /// Index of a region on its device.
@@ -40,6 +42,8 @@ pub enum GranuleState {
     Asleep,
     /// Backed by memory that another process has, too.
     Exported,
+    /// Mapped, and its memory serves at another address of the device.
+    Away,
 }
 
 impl GranuleState {
@@ -119,8 +123,9 @@ impl Region {
     }
 
     /// Whether there is memory behind the granule at `addr`, and no thread takes it away.
-    pub(crate) fn is_backed(&self, addr: u64) -> bool {
-        (self.base..self.base + self.bytes).contains(&addr) && self.state_at(addr).is_backed()
+    fn is_mapped(&self, addr: u64) -> bool {
+        let mapped = |state: GranuleState| state.is_backed() || state == GranuleState::Away;
+        (self.base..self.base + self.bytes).contains(&addr) && mapped(self.state_at(addr))
     }
 
     /// Whether a thread is changing some granule.
@@ -148,6 +153,10 @@ pub(crate) struct Regions {
     exports: export::Exports,
     /// Granules that are mapped in a second place, too: the address there, and their bytes.
     shown: BTreeMap<u64, u64>,
+    /// Where granules are mapped whose memory serves elsewhere.
+    away: away::Away,
+    /// Their bytes.
+    away_bytes: u64,
 }
 
 /// What the driver refused to take back.
@@ -175,6 +184,11 @@ impl Leftovers {
         self.mappings.append(&mut other.mappings);
         self.handles.append(&mut other.handles);
         self.views.append(&mut other.views);
+    }
+
+    /// A mapping where nothing should be, whose memory serves elsewhere.
+    pub(crate) fn keep_mapping(&mut self, at: DevicePtr, bytes: u64) {
+        self.mappings.push((at, bytes));
     }
 
     /// A view whose first `mapped` bytes could not be unmapped, or whose addresses could not be given back.
@@ -264,8 +278,8 @@ impl Regions {
     }
 
     /// Whether there is memory behind the granule at `addr`, at its home or in a second place.
-    pub(crate) fn is_backed(&self, addr: u64) -> bool {
-        self.shown.contains_key(&addr) || self.iter().any(|region| region.is_backed(addr))
+    pub(crate) fn is_mapped(&self, addr: u64) -> bool {
+        self.shown.contains_key(&addr) || self.iter().any(|region| region.is_mapped(addr))
     }
 
     /// Granules are mapped in a second place from now on.
@@ -318,6 +332,74 @@ impl Regions {
         for (granule, handle) in region.granules[range].iter_mut().zip(handles) {
             *granule = Granule { state: GranuleState::Mapped, handle: Some(*handle) };
         }
+    }
+
+    fn granule_mut(&mut self, id: RegionId, addr: u64) -> &mut Granule {
+        let region = self.get_mut(id);
+        let number = region.range(addr, region.granule).start;
+        &mut region.granules[number]
+    }
+
+    /// The memory of a granule serves at `home` from here on, where it may have been away, and is away where it served.
+    pub(crate) fn send_away(&mut self, from: Place, home: Place) {
+        let granule = self.granule_mut(from.region, from.addr);
+        granule.state = GranuleState::Away;
+        let Some(memory) = granule.handle else { unreachable!("what is backed has a handle") };
+        self.away_bytes += self.get(from.region).map_or(0, |region| region.granule);
+        let serves = self.granule_mut(home.region, home.addr);
+        if serves.state == GranuleState::Away {
+            serves.state = GranuleState::Mapped;
+            self.away_bytes -= self.get(home.region).map_or(0, |region| region.granule);
+        }
+        self.away.send(memory, from, home);
+    }
+
+    /// What was away at `addr` is not mapped there any more.
+    pub(crate) fn forget_away(&mut self, id: RegionId, addr: u64) {
+        let granule = std::mem::replace(self.granule_mut(id, addr), Granule::FREE);
+        debug_assert_eq!(granule.state, GranuleState::Away, "what is away goes once");
+        if let Some(memory) = granule.handle {
+            self.away.remove(memory, addr);
+        }
+        self.away_bytes -= self.get(id).map_or(0, |region| region.granule);
+    }
+
+    /// Where the memory of a granule is mapped in an arena, away.
+    pub(crate) fn place_in(&self, arena: u16, id: RegionId, addr: u64) -> Option<Place> {
+        self.away.place(self.handle(id, addr)?, arena)
+    }
+
+    /// Whether the memory of a granule is mapped elsewhere, too, where it served before.
+    pub(crate) fn is_elsewhere(&self, id: RegionId, addr: u64) -> bool {
+        !self.away.is_empty() && self.handle(id, addr).is_some_and(|memory| self.away.has(memory))
+    }
+
+    /// The granules of an arena whose memory serves elsewhere, and where it does.
+    pub(crate) fn away_from(&self, arena: u16) -> Vec<(Place, Place)> {
+        let places = self.away.iter().filter(|(_, place, _)| place.arena == arena);
+        places.map(|(_, place, home)| (*place, *home)).collect()
+    }
+
+    /// Bytes of granules whose memory serves elsewhere.
+    pub(crate) fn away_bytes(&self) -> u64 {
+        self.away_bytes
+    }
+
+    /// Panics where what is away is not the memory of another granule.
+    pub(crate) fn check_away(&self) {
+        let mut bytes = 0;
+        for (memory, place, home) in self.away.iter() {
+            let Some(region) = self.get(place.region) else { unreachable!("what is away has a region") };
+            assert_eq!(region.state_at(place.addr), GranuleState::Away, "what is away is marked");
+            assert_eq!(self.handle(place.region, place.addr), Some(memory), "and stays mapped");
+            let homes = self.iter().flat_map(|region| &region.granules);
+            let homes =
+                homes.filter(|granule| granule.handle == Some(memory) && granule.state != GranuleState::Away);
+            assert_eq!(homes.count(), 1, "its memory serves in one place");
+            assert_eq!(self.handle(home.region, home.addr), Some(memory), "which is known");
+            bytes += region.granule;
+        }
+        assert_eq!(bytes, self.away_bytes, "what is away adds up");
     }
 
     /// Commits: nothing is behind the range.
@@ -373,7 +455,7 @@ pub(crate) fn back(
 
 /// Puts physical memory that nothing maps behind granules at `at`. On an error it is given back.
 /// Calls the driver; hold no lock.
-pub(crate) fn put(
+fn put(
     backend: &dyn Backend,
     vm: &dyn VirtualMemory,
     backing: &Backing,
@@ -463,27 +545,6 @@ pub(crate) unsafe fn vacate(
     (handles.len(), leftovers, Ok(()))
 }
 
-/// Takes the memory behind the granules from `at` on away, in ascending order, until the driver refuses, and keeps it.
-/// Returns how many were vacated, and the refusal. Calls the driver; hold no lock.
-///
-/// # Safety
-/// Rule 3: each granule is one mapping, and no queued work uses the range.
-pub(crate) unsafe fn lift(
-    vm: &dyn VirtualMemory,
-    at: DevicePtr,
-    granule: u64,
-    count: usize,
-) -> (usize, Result<()>) {
-    crate::sync::assert_unlocked();
-    for n in 0..count {
-        // SAFETY: by this function's contract.
-        if let Err(error) = unsafe { vm.unmap(at.add(n as u64 * granule), granule) } {
-            return (n, Err(error));
-        }
-    }
-    (count, Ok(()))
-}
-
 /// New physical memory from the source.
 fn create(vm: &dyn VirtualMemory, backing: &Backing, calls: &Calls<'_>) -> Result<PhysicalHandle> {
     let Backing { device, granule, handle_type, ref source, .. } = *backing;
@@ -493,17 +554,6 @@ fn create(vm: &dyn VirtualMemory, backing: &Backing, calls: &Calls<'_>) -> Resul
         let detail = "the pool's own source has no physical memory left";
         BackendError::new(ErrorKind::OutOfMemory, 0, "physical source", device, detail)
     })
-}
-
-/// Gives the driver's handles back that nothing maps; what is refused is left over. Calls the driver; hold no lock.
-pub(crate) fn give_back(
-    vm: &dyn VirtualMemory,
-    handles: Vec<PhysicalHandle>,
-    calls: &Calls<'_>,
-) -> Leftovers {
-    let mut leftovers = Leftovers::default();
-    release(vm, handles, &None, &mut leftovers, calls);
-    leftovers
 }
 
 /// Releases handles; those that are refused, also because a source panics, are left over.

@@ -36,6 +36,24 @@ pub(crate) struct Part {
     pub(crate) epoch: u64,
 }
 
+/// Free memory that another stream may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spare {
+    /// The newest epoch of it.
+    pub(crate) newest: u64,
+    /// The device may be using it still; work that the other stream is given from here on comes after that.
+    pub(crate) in_order: bool,
+}
+
+/// A granule of an arena whose memory serves another one at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Away {
+    pub(crate) segment: SegmentId,
+    pub(crate) addr: u64,
+    /// Where it serves: the arena's number, the segment there, and the address.
+    pub(crate) home: (u16, SegmentId, u64),
+}
+
 /// What a policy may ask of a device whose arenas it remembers an `M` of. Nothing here is called with a lock held, unless it
 /// takes what is under one.
 pub(crate) trait Engine<M> {
@@ -95,17 +113,31 @@ pub(crate) trait Engine<M> {
     ) -> Result<bool>;
     /// The default pool's other arenas.
     fn neighbours<'a>(&'a self, arena: &'a Self::Arena) -> Vec<&'a Self::Arena>;
-    /// Whether the device is done with everything that an arena's stream was given. Calls the driver; does not block.
-    fn is_idle(&self, arena: &Self::Arena) -> bool;
-    /// Moves busy blocks of whole granules to another arena, of whose free memory they are part then. Returns how many bytes
-    /// came. Their stream is idle.
+    /// What of an arena's free memory another one may have, as settings say: what the device is done with, or what that one's
+    /// stream was just told to wait for. Calls the driver; does not block.
+    fn spare(&self, from: &Self::Arena, to: &Self::Arena) -> Option<Spare>;
+    /// What an arena is called where memory is handed over.
+    fn number(&self, arena: &Self::Arena) -> u16;
+    /// The arena with a number.
+    fn arena(&self, number: u16) -> Option<&Self::Arena>;
+    /// The granules of an arena whose memory serves others.
+    fn away_of(&self, arena: &Self::Arena) -> Vec<Away>;
+    /// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
+    fn is_mapped_in(&self, state: &Self::State, id: BlockId, addr: u64, arena: u16) -> bool;
+    /// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
+    /// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
     fn hand_over(
         &self,
         from: &Self::Arena,
         to: &Self::Arena,
-        parts: Vec<BlockId>,
+        parts: &[BlockId],
+        spare: Spare,
         call: &Call<'_>,
-    ) -> Result<u64>;
+    ) -> Option<u64>;
+    /// Bytes that are mapped where they do not serve.
+    fn away(&self) -> u64;
+    /// Unmaps what of that an arena has, the device is known to be done with and no view shows.
+    fn unmap_away(&self, arena: &Self::Arena, call: &Call<'_>);
 
     /// Maps granules a second time, side by side, and serves `request` from there: `adopt` gives the arena the new segment, and
     /// returns the block. Their homes may not lose their memory meanwhile.

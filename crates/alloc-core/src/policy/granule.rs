@@ -1,6 +1,7 @@
 //! The `granule` policy: everything is cut to size, and found in constant time.
 
 mod borders;
+mod call_home;
 mod device;
 mod fixed;
 mod follow;

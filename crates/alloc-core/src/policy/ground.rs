@@ -4,7 +4,6 @@ use crate::memory::block::{BlockId, SegmentId, State, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::segment::Segment;
 use crate::watch::snapshot::Action;
-use smallvec::SmallVec;
 
 /// What a policy may do with the blocks of an arena, of which it remembers an `M`.
 ///
@@ -24,8 +23,6 @@ pub(crate) trait Ground<M> {
     fn has_free(&self, tier: Tier, bytes: u64) -> bool;
     /// Free blocks of a tier with at least `bytes`, in the index's order.
     fn free(&self, tier: Tier, bytes: u64) -> Vec<BlockId>;
-    /// Takes the whole granules of a free block that need not be [kept](super::hooks::Hooks::keeps) out, as busy.
-    fn begin_vacate(&mut self, id: BlockId) -> SmallVec<[BlockId; 2]>;
     /// Bytes to be mapped for `size` bytes in granules of `of` bytes, where the arena has room for them.
     fn missing_memory(&self, tier: Tier, size: u64, of: u64) -> Option<u64>;
     /// Cuts a block after `size` bytes; the upper part gets `upper_state`.

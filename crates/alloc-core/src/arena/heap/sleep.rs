@@ -20,12 +20,18 @@ pub(crate) struct Sleepers {
 impl Sleepers {
     /// What of a growable segment can go to sleep. Blocks in the program's hands sleep as a whole or not at all; with
     /// `free_too`, so do free ones, else they stay.
-    pub(crate) fn of(heap: &Heap, segment: SegmentId, region: &Region, free_too: bool) -> Self {
+    pub(crate) fn of(
+        heap: &Heap,
+        segment: SegmentId,
+        region: &Region,
+        is_elsewhere: impl Fn(u64) -> bool,
+        free_too: bool,
+    ) -> Self {
         // Granules that blocks hold together, and why these stay awake, if they do.
         let mut groups: Vec<(Range<u64>, Option<KeptBecause>)> = Vec::new();
         for (_, block) in heap.layout.of_segment(segment) {
             let why = match block.state {
-                State::Unmapped | State::Dormant | State::Blank | State::Vacant => continue,
+                State::Unmapped | State::Dormant | State::Blank | State::Away | State::Vacant => continue,
                 State::Free if !free_too => continue,
                 State::Free | State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep => None,
                 State::Pending => Some(KeptBecause::Pending),
@@ -45,11 +51,11 @@ impl Sleepers {
             for at in group.clone().step_by(region.granule as usize) {
                 let of_granule = match region.state_at(at) {
                     // Another place shows the same memory, and would show what is gone.
-                    _ if heap.hooks().keeps(segment, at) => Some(KeptBecause::Busy),
+                    _ if heap.hooks().keeps(segment, at) || is_elsewhere(at) => Some(KeptBecause::Busy),
                     GranuleState::Mapped | GranuleState::Asleep | GranuleState::Free => None,
                     GranuleState::Pinned => Some(KeptBecause::Pinned),
                     GranuleState::Exported => Some(KeptBecause::Shared),
-                    GranuleState::Pending => Some(KeptBecause::Busy),
+                    GranuleState::Pending | GranuleState::Away => Some(KeptBecause::Busy),
                 };
                 why = why.or(of_granule);
             }

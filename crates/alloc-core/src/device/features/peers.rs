@@ -65,7 +65,7 @@ impl Peers {
             let granted = unsafe { vm.set_access(at, bytes, &[peer], Access::ReadWrite) };
             if let Err(error) = granted {
                 self.base.site.backend().clear_error();
-                if self.base.holdings.lock().regions().is_backed(at.0) {
+                if self.base.holdings.lock().regions().is_mapped(at.0) {
                     return Err(error.into());
                 }
             }

@@ -288,7 +288,8 @@ impl Sleep {
         for (segment, region_id) in state.layout().growable() {
             let mut device = self.base.holdings.lock();
             let Some(region) = device.regions().get(region_id) else { continue };
-            let found = Sleepers::of(state.heap(), segment, region, free_too);
+            let is_elsewhere = |at| device.regions().is_elsewhere(region_id, at);
+            let found = Sleepers::of(state.heap(), segment, region, is_elsewhere, free_too);
             for (bytes, because) in found.kept {
                 report.kept.push(Kept { device: self.base.site.device(), pool: pool.id, bytes, because });
             }

@@ -75,7 +75,7 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
                 State::Free | State::Dormant => BlockState::Inactive,
                 State::Busy if segment.is_fixed() => BlockState::Inactive,
                 // What is lent shows where it is used.
-                State::Unmapped | State::Busy | State::Lent | State::Blank | State::Vacant => {
+                State::Unmapped | State::Busy | State::Lent | State::Blank | State::Away | State::Vacant => {
                     open = false;
                     continue;
                 }

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::BlockId;
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::engine::{Engine, Granule, Mapped, Part};
+use crate::policy::engine::{Away, Engine, Granule, Mapped, Part, Spare};
 use crate::policy::{GranuleMemory, Request};
 use crate::process::attention::Reason;
 use crate::types::{DevicePtr, PoolId};
@@ -103,12 +103,47 @@ impl Engine<GranuleMemory> for Provider {
         all.filter(|other| !std::ptr::eq(*other, arena)).collect()
     }
 
-    fn is_idle(&self, arena: &Arena) -> bool {
-        self.base.lifetimes.is_idle(arena)
+    fn spare(&self, from: &Arena, to: &Arena) -> Option<Spare> {
+        self.base.lifetimes.spare(from, to)
     }
 
-    fn hand_over(&self, from: &Arena, to: &Arena, parts: Vec<BlockId>, call: &Call<'_>) -> Result<u64> {
-        self.space.hand_over(from, to, parts, call)
+    fn number(&self, arena: &Arena) -> u16 {
+        arena.lock().tenure().number()
+    }
+
+    fn arena(&self, number: u16) -> Option<&Arena> {
+        self.base.arenas.directory().get(number).map(|arena| &**arena)
+    }
+
+    fn away_of(&self, arena: &Arena) -> Vec<Away> {
+        self.hand_over.away_of(arena)
+    }
+
+    fn is_mapped_in(&self, state: &ArenaState, id: BlockId, addr: u64, arena: u16) -> bool {
+        self.hand_over.is_mapped_in(state, id, addr, arena)
+    }
+
+    fn hand_over(
+        &self,
+        from: &Arena,
+        to: &Arena,
+        parts: &[BlockId],
+        spare: Spare,
+        call: &Call<'_>,
+    ) -> Option<u64> {
+        self.hand_over.hand_over(from, to, parts, spare, call)
+    }
+
+    fn away(&self) -> u64 {
+        self.base.holdings.lock().regions().away_bytes()
+    }
+
+    fn unmap_away(&self, arena: &Arena, call: &Call<'_>) {
+        if let Err(error) = self.hand_over.unmap_away(arena, true, call) {
+            // The request does not depend on it.
+            self.base.site.backend().clear_error();
+            tracing::warn!(%error, "memory that serves elsewhere stays mapped; it is tried again later");
+        }
     }
 
     fn map_again(

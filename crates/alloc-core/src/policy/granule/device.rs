@@ -1,5 +1,6 @@
 //! Memory for a miss: what lies free in pieces is shown in one before more is taken.
 
+use super::call_home::call_home;
 use super::hand_over::hand_over;
 use super::leaving;
 use super::memory::Memory;
@@ -129,6 +130,17 @@ impl Device {
         Some(engine.hand_out(&mut state, block, request.requested))
     }
 
+    /// Serves a request from what has become free, at home or where a view is already.
+    fn search_again<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        request: &Request,
+        call: &Call<'_>,
+    ) -> Option<DevicePtr> {
+        engine.search(arena, request, call).or_else(|| self.search(engine, arena, request, call))
+    }
+
     /// Takes memory for a request that misses: from the device while that holds next to nothing more than what is in use
     /// needs; else what lies free in pieces is shown in one, and only what is missing is taken.
     pub(crate) fn serve<E: Engine<Memory>>(
@@ -192,6 +204,12 @@ impl Device {
         // A smaller free end is not worth a mapping, unless the request would be refused.
         let mut least = granule / LEAST_END;
         let mut refused = u64::MAX;
+        if !is_tight(engine)
+            && call_home(engine, arena, request.size, call)
+            && let Some(ptr) = self.search_again(engine, arena, request, call)
+        {
+            return Ok(Some(ptr));
+        }
         for _ in 0..TRIES {
             let mut state = engine.lock(arena);
             let plan = plan_view(state.ground(), request.size, granule, least);
@@ -207,8 +225,18 @@ impl Device {
             }
             // A request that the whole device could not serve takes nothing from other streams.
             let possible = engine.in_use().saturating_add(plan.missing) <= engine.total();
-            if possible && hand_over(engine, arena, (plan.missing, finest), call)? > 0 {
-                continue;
+            if possible {
+                let Some(came) = hand_over(engine, arena, (plan.missing, finest), call) else {
+                    self.refused.store(true, Ordering::Relaxed);
+                    return Ok(None);
+                };
+                if came > 0 {
+                    // It may lie side by side with what was free.
+                    if let Some(ptr) = self.search_again(engine, arena, request, call) {
+                        return Ok(Some(ptr));
+                    }
+                    continue;
+                }
             }
             let stock = Request { size: plan.missing, segment_bytes: plan.missing, ..*request };
             if !engine.stock(arena, &stock, granule, is_retry, call)? {

@@ -1,27 +1,42 @@
-//! Free granules of one stream for another: movement in the narrow sense, with an unmap and a map.
+//! Free granules of one stream for another. They stay mapped where they were, so that they go to and fro without a driver call.
 //!
 //! Only what the device is known to be done with moves, and nothing is waited for to learn that.
 
-use super::leaving::give_up;
+use super::home::free_range;
 use super::memory::Memory;
-use crate::error::Result;
+use crate::base::steps::Counted;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{BlockId, State, Tier};
+use crate::memory::block::{BlockId, SegmentId, Tier};
 use crate::memory::segment::Origin;
 use crate::policy::engine::Engine;
 use crate::policy::ground::{Ground, PolicyArena};
+use std::cmp::Reverse;
 
-/// Moves free granules, of at least `finest` bytes, of the default pool's other arenas to this one until `wanted` bytes have
-/// come. Returns how many came. Calls the driver, and waits for nothing.
+/// Granules are mapped where they do not serve for at most this many times what the device holds.
+const MOST_AWAY: u64 = 4;
+
+/// A free granule that may go to another stream.
+struct Whole {
+    /// It served that stream before.
+    known: bool,
+    /// Bytes of the free block that holds it.
+    block: u64,
+    segment: SegmentId,
+    addr: u64,
+    bytes: u64,
+}
+
+/// Hands free granules, of at least `finest` bytes, of the default pool's other arenas to this one until `wanted` bytes have
+/// come. Returns how many came; `None` where the driver maps no memory in two places. Calls the driver, and waits for nothing.
 pub(super) fn hand_over<E: Engine<Memory>>(
     engine: &E,
     to: &E::Arena,
     (wanted, finest): (u64, u64),
     call: &Call<'_>,
-) -> Result<u64> {
+) -> Option<u64> {
     let mut came = 0;
     if call.capturing {
-        return Ok(came);
+        return Some(came);
     }
     for from in engine.neighbours(to) {
         if came >= wanted {
@@ -29,70 +44,61 @@ pub(super) fn hand_over<E: Engine<Memory>>(
         }
         // Who has nothing to give is not asked about, which would be a driver call.
         let has_granules = engine.lock(from).ground().has_free(Tier::Large, finest);
-        if has_granules && engine.is_idle(from) {
-            came += hand_over_from(engine, from, to, (wanted - came, finest), call)?;
+        if has_granules && let Some(spare) = engine.spare(from, to) {
+            let _memory = engine.moving();
+            let parts = take(engine, from, to, wanted - came, finest, spare.newest);
+            came += engine.hand_over(from, to, &parts, spare, call)?;
         }
     }
-    Ok(came)
+    if engine.away() > engine.held().saturating_mul(MOST_AWAY) {
+        for arena in engine.neighbours(to) {
+            engine.unmap_away(arena, call);
+        }
+    }
+    Some(came)
 }
 
-/// The arena is idle: nothing that leaves it has to be waited for.
-fn hand_over_from<E: Engine<Memory>>(
+/// Takes free granules out, each as a busy block, until `wanted` bytes have come: those first that served the other arena
+/// before, then those of the largest free blocks.
+fn take<E: Engine<Memory>>(
     engine: &E,
     from: &E::Arena,
     to: &E::Arena,
-    (wanted, finest): (u64, u64),
-    call: &Call<'_>,
-) -> Result<u64> {
-    let _memory = engine.moving();
-    let mut parts = take_idle(&mut *engine.lock(from), wanted, finest);
-    if parts.is_empty() {
-        // What views show stays; those that nobody uses go.
-        give_up(engine, from, u64::MAX, true, call)?;
-        parts = take_idle(&mut *engine.lock(from), wanted, finest);
-    }
-    engine.hand_over(from, to, parts, call)
-}
-
-/// Takes free granules out, as busy blocks, from the largest free blocks first: about `wanted` bytes.
-fn take_idle(arena: &mut impl PolicyArena<Memory>, wanted: u64, finest: u64) -> Vec<BlockId> {
-    let mut taken = Vec::new();
-    let mut bytes = 0;
+    wanted: u64,
+    finest: u64,
+    newest: u64,
+) -> Vec<BlockId> {
+    let to = engine.number(to);
+    let mut state = engine.lock(from);
+    let mut spare = Vec::new();
     // Granules of other regions may be smaller than a usual one.
-    for id in arena.ground().free(Tier::Large, finest).into_iter().rev() {
-        let ground = arena.ground();
-        let block = &ground.layout().blocks()[id];
-        let Origin::Growable { granule, .. } = ground.layout().segments()[block.segment].origin else {
-            continue;
-        };
-        if !arena.is_past(block.epoch) {
-            // Freed since the stream was seen to be idle.
-            continue;
-        }
-        if bytes >= wanted {
-            break;
-        }
-        if block.size < granule {
+    for id in state.ground().free(Tier::Large, finest) {
+        let layout = state.ground().layout();
+        let block = &layout.blocks()[id];
+        let segment = &layout.segments()[block.segment];
+        let Origin::Growable { granule, .. } = segment.origin else { continue };
+        if block.epoch > newest {
+            // Freed since then.
             continue;
         }
-        let ground = arena.ground_mut();
-        for part in ground.begin_vacate(id) {
-            let (size, keep) = (
-                ground.layout().blocks()[part].size,
-                (wanted.saturating_sub(bytes)).next_multiple_of(granule),
-            );
-            if keep == 0 {
-                ground.return_free(part);
-            } else if keep < size {
-                let upper = ground.cut_above(part, size - keep, State::Busy);
-                ground.return_free(part);
-                taken.push(upper);
-                bytes += keep;
-            } else {
-                taken.push(part);
-                bytes += size;
-            }
+        for addr in segment.within(granule, block.addr..block.end()).step_by(granule as usize).counted() {
+            let known = engine.is_mapped_in(&state, id, addr, to);
+            spare.push(Whole { known, block: block.size, segment: block.segment, addr, bytes: granule });
         }
     }
-    taken
+    spare.sort_unstable_by_key(|whole| Reverse((whole.block, whole.known, whole.addr)));
+    let mut bytes = 0;
+    let enough = |whole: &Whole| {
+        let more = bytes < wanted;
+        bytes += whole.bytes;
+        more
+    };
+    let chosen: Vec<_> = spare.into_iter().take_while(enough).collect();
+    let ground = state.ground_mut();
+    let take_out = |whole: Whole| {
+        let (low, high) = (whole.addr, whole.addr + whole.bytes);
+        let holder = free_range(ground, whole.segment, low, high)?;
+        Some(ground.take_range(holder, low, high))
+    };
+    chosen.into_iter().filter_map(take_out).collect()
 }

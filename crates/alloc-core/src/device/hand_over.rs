@@ -1,0 +1,397 @@
+//! Memory of one stream for another: granules stay mapped where they served, *away*, so that they come back without a driver
+//! call.
+
+use super::Base;
+use super::space::Space;
+use crate::arena::directory::Arena;
+use crate::arena::{ArenaState, Growth};
+use crate::backend::{Access, BackendError, VirtualMemory};
+use crate::error::Result;
+use crate::lifetimes::call::Call;
+use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::region::{Leftovers, Place};
+use crate::memory::segment::Origin;
+use crate::policy::engine::{Away, Spare};
+use crate::policy::{Ground, PolicyArena, Request};
+use crate::process::foreign::Calls;
+use crate::sync::{Arc, assert_unlocked};
+use crate::types::{DevicePtr, PhysicalHandle, PoolId, Stream};
+use crate::watch::observers::SegmentChange;
+use crate::watch::snapshot::Action;
+
+/// What moves memory between streams.
+pub(super) struct HandOver {
+    base: Base,
+    space: Arc<Space>,
+}
+
+/// A busy granule on its way to another arena.
+#[derive(Clone, Copy, Debug)]
+struct Moving {
+    place: Place,
+    memory: PhysicalHandle,
+    bytes: u64,
+}
+
+/// Memory on its way from one arena to another.
+struct Trip<'a> {
+    from: &'a Arena,
+    to: &'a Arena,
+    /// That of `to`.
+    number: u16,
+    spare: Spare,
+    call: &'a Call<'a>,
+}
+
+impl Trip<'_> {
+    /// What came to a block that is in no index may be in use up to now.
+    fn arrive(&self, to: &mut ArenaState, block: BlockId) {
+        if self.spare.in_order {
+            let epoch = to.ledger().epochs().current();
+            to.heap_mut().layout_mut().blocks_mut()[block].epoch = epoch;
+        }
+    }
+}
+
+impl HandOver {
+    pub(super) fn new(base: &Base, space: &Arc<Space>) -> Self {
+        Self { base: base.clone(), space: Arc::clone(space) }
+    }
+
+    /// Whether a granule of an arena is mapped in another arena already, with this number. Its lock is held.
+    pub(super) fn is_mapped_in(&self, state: &ArenaState, id: BlockId, addr: u64, other: u16) -> bool {
+        let Origin::Growable { region, .. } = state.layout().segment_of(id).origin else { return false };
+        self.base.holdings.lock().regions().place_in(other, region, addr).is_some()
+    }
+
+    /// The granules of an arena whose memory serves others, and where.
+    pub(super) fn away_of(&self, arena: &Arena) -> Vec<Away> {
+        let number = arena.lock().tenure().number();
+        let places = self.base.holdings.lock().regions().away_from(number);
+        let away = |(place, home): (Place, Place)| Away {
+            segment: place.segment,
+            addr: place.addr,
+            home: (home.arena, home.segment, home.addr),
+        };
+        places.into_iter().map(away).collect()
+    }
+
+    /// Hands busy granules, each a block of its own with which the device is done, to another arena, where they are free.
+    /// Returns how many bytes came; `None` where the driver maps no memory in two places, and then for all that were not mapped
+    /// there before. Calls the driver.
+    pub(super) fn hand_over(
+        &self,
+        from: &Arena,
+        to: &Arena,
+        parts: &[BlockId],
+        spare: Spare,
+        call: &Call<'_>,
+    ) -> Option<u64> {
+        let number = to.lock().tenure().number();
+        let trip = Trip { from, to, number, spare, call };
+        let (known, new): (Vec<_>, Vec<_>) =
+            self.moving(from, parts).into_iter().partition(|moving| self.known(moving, number).is_some());
+        let mut came = 0;
+        for moving in known {
+            came += self.bring_back(&trip, moving);
+        }
+        for run in new.chunk_by(|one, next| one.bytes == next.bytes) {
+            came += self.map(&trip, run)?;
+        }
+        Some(came)
+    }
+
+    /// Changes two arenas in one step.
+    fn with_both<R>(&self, trip: &Trip<'_>, change: impl FnOnce(&mut ArenaState, &mut ArenaState) -> R) -> R {
+        let Trip { from, to, number, call, .. } = *trip;
+        let before = from.lock().tenure().number();
+        let (mut from, mut to) = if before < number {
+            let from = from.lock();
+            (from, to.lock())
+        } else {
+            let to = to.lock();
+            (from.lock(), to)
+        };
+        for state in [&mut from, &mut to] {
+            state.ledger_mut().history_mut().begin_call(call.context());
+        }
+        let changed = change(&mut from, &mut to);
+        let contexts = [&mut from, &mut to].map(|state| state.ledger_mut().history_mut().end_call());
+        drop((from, to));
+        self.base.site.foreign().end(contexts.into_iter().flatten());
+        changed
+    }
+
+    fn moving(&self, arena: &Arena, parts: &[BlockId]) -> Vec<Moving> {
+        let state = arena.lock();
+        let arena = state.tenure().number();
+        let device = self.base.holdings.lock();
+        let moving = |block: &BlockId| {
+            let addr = state.layout().blocks()[*block].addr;
+            let Origin::Growable { region, granule } = state.layout().segment_of(*block).origin else {
+                return None;
+            };
+            let memory = device.regions().handle(region, addr)?;
+            let segment = state.layout().blocks()[*block].segment;
+            let place = Place { arena, segment, region, addr, block: *block };
+            Some(Moving { place, memory, bytes: granule })
+        };
+        parts.iter().filter_map(moving).collect()
+    }
+
+    /// Where a granule is mapped in the arena with a number.
+    fn known(&self, moving: &Moving, number: u16) -> Option<Place> {
+        let Place { region, addr, .. } = moving.place;
+        self.base.holdings.lock().regions().place_in(number, region, addr)
+    }
+
+    /// A granule serves again where it served before. Returns its bytes.
+    fn bring_back(&self, trip: &Trip<'_>, moving: Moving) -> u64 {
+        self.with_both(trip, |from, to| {
+            let known = {
+                let mut device = self.base.holdings.lock();
+                let regions = device.regions_mut();
+                let Place { region, addr, .. } = moving.place;
+                // Not where it is being unmapped, because memory has to leave.
+                let is_away = |known: &Place| to.layout().blocks()[known.block].state == State::Away;
+                let known = regions.place_in(trip.number, region, addr).filter(is_away);
+                if let Some(known) = known {
+                    regions.send_away(moving.place, known);
+                }
+                known
+            };
+            let Some(known) = known else {
+                from.heap_mut().return_free(moving.place.block);
+                return 0;
+            };
+            send_away(from, moving.place.block);
+            to.note_change(Action::SegmentMap, known.block);
+            trip.arrive(to, known.block);
+            to.heap_mut().return_free(known.block);
+            moving.bytes
+        })
+    }
+
+    /// Maps granules of one size side by side where another arena has address space. Returns how many bytes came; `None` where the
+    /// driver maps no memory in two places.
+    fn map(&self, trip: &Trip<'_>, run: &[Moving]) -> Option<u64> {
+        let Trip { from, to, .. } = *trip;
+        let vm = self.base.site.backend().virtual_memory();
+        let Some(granule) = run.first().map(|moving| moving.bytes) else { return Some(0) };
+        let bytes = run.len() as u64 * granule;
+        let planned = vm.map(|vm| self.plan(to, granule, bytes, vm).map(|planned| planned.zip(Some(vm))));
+        let Ok(Ok(Some(((growth, stream), vm)))) = planned else {
+            self.stay(from, run);
+            return Some(0);
+        };
+        let calls = self.base.site.calls();
+        let Some((addr, segment, arena)) = place_of(&growth, &to.lock()) else { return Some(0) };
+        let region = growth.region;
+        self.base.holdings.lock().regions_mut().begin(region, addr, bytes);
+        let mapped = self.map_each(vm, DevicePtr(addr), granule, run);
+        let is_mapped = mapped.is_ok();
+        if is_mapped {
+            self.base.tell_growable(
+                SegmentChange::Attached,
+                (PoolId::DEFAULT, stream),
+                DevicePtr(addr),
+                bytes,
+                &calls,
+            );
+        }
+        self.with_both(trip, |from, to| {
+            {
+                let mut device = self.base.holdings.lock();
+                if is_mapped {
+                    let handles: Vec<_> = run.iter().map(|moving| moving.memory).collect();
+                    device.regions_mut().commit_backed(region, addr, &handles);
+                    for (addr, moving) in (addr..).step_by(granule as usize).zip(run) {
+                        let home = Place { arena, segment, region, addr, block: BlockId::NONE };
+                        device.regions_mut().send_away(moving.place, home);
+                    }
+                    device.count_moved(handles.len());
+                } else {
+                    device.regions_mut().commit_vacant(region, addr, bytes);
+                }
+            }
+            for moving in run {
+                match is_mapped {
+                    true => send_away(from, moving.place.block),
+                    false => from.heap_mut().return_free(moving.place.block),
+                }
+            }
+            if is_mapped {
+                to.ledger_mut().history_mut().record(Action::SegmentMap, addr, bytes);
+                to.note_context(region);
+            }
+            if let Some(block) = growth.commit(to.heap_mut(), usize::from(is_mapped)) {
+                trip.arrive(to, block);
+                to.heap_mut().insert_free(block);
+            }
+        });
+        match mapped {
+            Ok(()) => Some(bytes),
+            // What comes next on the ladder may help.
+            Err(error) if error.is_out_of_memory() => Some(0),
+            Err(_) => None,
+        }
+    }
+
+    /// Where granules of so many bytes come to lie in an arena, which gets address space for them; and its stream. `None` where
+    /// there are no addresses.
+    fn plan(
+        &self,
+        arena: &Arena,
+        granule: u64,
+        bytes: u64,
+        vm: &dyn VirtualMemory,
+    ) -> Result<Option<(Growth, Stream)>> {
+        let stock = Request { requested: bytes, size: bytes, tier: Tier::Large, segment_bytes: bytes };
+        loop {
+            let mut state = arena.lock();
+            if let Some(growth) = Growth::stock(state.heap_mut(), Tier::Large, bytes, granule) {
+                return Ok(Some((growth, state.tenure().stream())));
+            }
+            drop(state);
+            if !self.space.add_region(arena, &stock, granule, vm)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Maps each granule, the first at `at`; nothing stays mapped on an error. Calls the driver.
+    fn map_each(
+        &self,
+        vm: &dyn VirtualMemory,
+        at: DevicePtr,
+        granule: u64,
+        run: &[Moving],
+    ) -> std::result::Result<(), BackendError> {
+        assert_unlocked();
+        let mut mapped = 0;
+        let mut attempt = || {
+            for moving in run {
+                // SAFETY: rule 1: the memory has this size, and stays, because this thread has its granule. The range is
+                // `Pending` by this thread, so nothing is mapped there.
+                unsafe { vm.map(at.add(mapped), granule, moving.memory) }?;
+                mapped += granule;
+            }
+            // SAFETY: the whole range was mapped just above.
+            unsafe { vm.set_access(at, mapped, &self.base.holdings.users(), Access::ReadWrite) }
+        };
+        let outcome = attempt();
+        let Err(error) = &outcome else { return outcome };
+        self.base.site.backend().clear_error();
+        tracing::warn!(%error, "free memory of another stream could not be mapped for this one");
+        let mut left = Leftovers::default();
+        for addr in (0..mapped).step_by(granule as usize) {
+            // SAFETY: rule 3: mapped above, and never handed out.
+            if let Err(error) = unsafe { vm.unmap(at.add(addr), granule) } {
+                tracing::error!(%error, "a granule could not be unmapped; it is tried again later");
+                left.keep_mapping(at.add(addr), granule);
+            }
+        }
+        self.base.holdings.lock().regions_mut().keep(left);
+        outcome
+    }
+
+    /// Granules that could not move are free where they were.
+    fn stay(&self, arena: &Arena, run: &[Moving]) {
+        let mut state = arena.lock();
+        run.iter().for_each(|moving| state.heap_mut().return_free(moving.place.block));
+    }
+
+    /// Unmaps what is away from an arena and nothing shows, so that it may leave the device where it serves; with `only_past`,
+    /// what the device is known to be done with there. Blocks, unless a capture forbids it or with `only_past`.
+    pub(super) fn unmap_away(&self, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
+        let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
+        let _memory = self.base.arenas.in_transit();
+        let (places, stream, newest) = {
+            let mut state = arena.lock();
+            let places = self.base.holdings.lock().regions().away_from(state.tenure().number());
+            let may_go = |place: &Place| {
+                let block = &state.layout().blocks()[place.block];
+                block.state == State::Away
+                    && !state.heap().hooks().keeps(block.segment, place.addr)
+                    && (!only_past || state.is_past(block.epoch))
+            };
+            let places: Vec<_> = places.into_iter().map(|(place, _)| place).filter(may_go).collect();
+            let mut newest = 0;
+            for place in &places {
+                let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];
+                block.state = State::Busy;
+                newest = newest.max(block.epoch);
+            }
+            (places, state.tenure().stream(), newest)
+        };
+        if places.is_empty() {
+            return Ok(());
+        }
+        let calls = self.base.site.calls();
+        let quiet = self.base.lifetimes.quiesce_up_to(arena, newest, call);
+        let mut outcome = quiet.as_ref().map(drop).map_err(Clone::clone);
+        for place in places {
+            let gone = matches!(quiet, Ok(true)) && self.unmap(arena, place, stream, vm, &calls);
+            outcome = outcome.and(self.end_away(arena, place, gone, vm));
+        }
+        outcome
+    }
+
+    /// Unmaps a granule that is away. Calls the driver.
+    fn unmap(
+        &self,
+        arena: &Arena,
+        place: Place,
+        stream: Stream,
+        vm: &dyn VirtualMemory,
+        calls: &Calls<'_>,
+    ) -> bool {
+        let bytes = arena.lock().layout().blocks()[place.block].size;
+        let (at, owner) = (DevicePtr(place.addr), (PoolId::DEFAULT, stream));
+        self.base.tell_growable(SegmentChange::Detaching, owner, at, bytes, calls);
+        assert_unlocked();
+        // SAFETY: rule 3: one mapping; its block is busy by this thread, and the device is done with it.
+        let outcome = unsafe { vm.unmap(at, bytes) };
+        if let Err(error) = &outcome {
+            self.base.site.backend().clear_error();
+            tracing::error!(%error, %at, bytes, "a granule that serves elsewhere could not be unmapped; it stays");
+            self.base.tell_growable(SegmentChange::Attached, owner, at, bytes, calls);
+        }
+        outcome.is_ok()
+    }
+
+    /// A busy granule that was away is address space without memory, or away as before.
+    fn end_away(&self, arena: &Arena, place: Place, gone: bool, vm: &dyn VirtualMemory) -> Result<()> {
+        let empty = {
+            let mut state = arena.lock();
+            if !gone {
+                state.heap_mut().layout_mut().blocks_mut()[place.block].state = State::Away;
+                return Ok(());
+            }
+            let mut device = self.base.holdings.lock();
+            device.regions_mut().forget_away(place.region, place.addr);
+            device.counters_mut().device_free += 1;
+            drop(device);
+            let bytes = state.layout().blocks()[place.block].size;
+            state.heap_mut().commit_vacate(place.block, bytes)
+        };
+        match empty {
+            Some((segment, block)) => self.space.remove_region(arena, segment, block, place.region, vm),
+            None => Ok(()),
+        }
+    }
+}
+
+/// First address and segment of what a growth maps, and its arena.
+fn place_of(growth: &Growth, state: &ArenaState) -> Option<(u64, SegmentId, u16)> {
+    let (addr, _) = *growth.maps(state.layout()).first()?;
+    let (segment, _) = state.layout().segment_at(addr)?;
+    Some((addr, segment, state.tenure().number()))
+}
+
+/// A busy granule's memory serves elsewhere from here on.
+fn send_away(state: &mut ArenaState, block: BlockId) {
+    state.note_change(Action::SegmentUnmap, block);
+    let block = &mut state.heap_mut().layout_mut().blocks_mut()[block];
+    (block.state, block.requested) = (State::Away, 0);
+}

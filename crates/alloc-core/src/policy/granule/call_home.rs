@@ -1,0 +1,174 @@
+//! Granules of this stream that serve others, and come home without a driver call: where what they were part of is free again.
+
+use super::borders::{Borders, FreePart, Parts};
+use super::home::{free_part, free_range};
+use super::memory::Memory;
+use super::shown::{Slot, SlotState};
+use crate::base::steps::Counted;
+use crate::lifetimes::call::Call;
+use crate::memory::block::SegmentId;
+use crate::policy::engine::{Away, Engine, Spare};
+use crate::policy::ground::{Ground, PolicyArena};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A granule in a row of granules that lie side by side.
+#[derive(Clone, Copy)]
+struct Link {
+    /// What is free of it, once it is home.
+    free: FreePart,
+    bytes: u64,
+    /// Which of those that may come home it is.
+    away: Option<usize>,
+}
+
+/// Links of a row that together hold a request.
+struct Best {
+    /// Bytes that have to come home.
+    called: u64,
+    away: Vec<usize>,
+}
+
+/// Brings granules home that lie free with other streams, where `size` bytes are side by side then, at home or in a view that is
+/// there. Returns whether any came. Asks the driver about these streams.
+pub(super) fn call_home<E: Engine<Memory>>(engine: &E, arena: &E::Arena, size: u64, call: &Call<'_>) -> bool {
+    if call.capturing || engine.away() == 0 {
+        return false;
+    }
+    let mut callable = callable(engine, arena);
+    while !callable.is_empty() {
+        let Some(best) = best(engine.lock(arena).ground(), &callable, size) else { return false };
+        let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
+        for away in best.away {
+            of.entry(callable[away].home.0).or_default().push(callable[away]);
+        }
+        let spare = |number| Some((number, engine.spare(engine.arena(number)?, arena)));
+        let spare: BTreeMap<_, _> = of.keys().filter_map(|number| spare(*number)).collect();
+        if spare.values().all(Option::is_some) {
+            return spare.into_iter().fold(false, |came, (number, spare)| {
+                let all = of.remove(&number).unwrap_or_default();
+                spare.is_some_and(|spare| bring(engine, arena, number, &all, spare, call)) || came
+            });
+        }
+        // Others may do without the streams that keep theirs.
+        callable.retain(|away| spare.get(&away.home.0).is_none_or(Option::is_some));
+    }
+    false
+}
+
+/// Brings these granules home, as far as they are free still. Returns whether any came.
+fn bring<E: Engine<Memory>>(
+    engine: &E,
+    arena: &E::Arena,
+    from: u16,
+    all: &[Away],
+    spare: Spare,
+    call: &Call<'_>,
+) -> bool {
+    let Some(from) = engine.arena(from) else { return false };
+    let _memory = engine.moving();
+    let mut state = engine.lock(from);
+    let take = |Away { home: (_, segment, addr), .. }: &Away| {
+        let bytes = state.ground().memory().borders().get(*segment)?.granule();
+        let holder = free_range(state.ground(), *segment, *addr, addr + bytes)?;
+        let was_free = state.ground().layout().blocks()[holder].epoch <= spare.newest;
+        was_free.then(|| state.ground_mut().take_range(holder, *addr, addr + bytes))
+    };
+    let parts: Vec<_> = all.iter().filter_map(take).collect();
+    drop(state);
+    engine.hand_over(from, arena, &parts, spare, call).is_some_and(|came| came > 0)
+}
+
+/// An arena's granules that lie free with other streams.
+fn callable<E: Engine<Memory>>(engine: &E, arena: &E::Arena) -> Vec<Away> {
+    let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
+    for away in engine.away_of(arena) {
+        of.entry(away.home.0).or_default().push(away);
+    }
+    let mut callable = Vec::new();
+    for (number, mut all) in of {
+        let Some(from) = engine.arena(number) else { continue };
+        let state = engine.lock(from);
+        let is_free = |Away { home: (_, segment, addr), .. }: &Away| {
+            let Some(borders) = state.ground().memory().borders().get(*segment) else { return false };
+            free_part(state.ground(), borders, borders.number(*addr)).prefix == borders.granule()
+        };
+        all.retain(is_free);
+        callable.append(&mut all);
+    }
+    callable
+}
+
+/// The links of one row that hold `size` bytes side by side, and call the fewest bytes home.
+fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Best> {
+    let memory = ground.memory();
+    let rows: Vec<_> =
+        memory.borders().iter().map(|(id, borders)| (id, row(ground, id, borders, callable))).collect();
+    let mut best = None;
+    for (_, row) in &rows {
+        look_along(row.iter().copied(), size, &mut best);
+    }
+    // Only what shows one of them may do better than without.
+    let places = |away: &Away| {
+        let borders = memory.borders().get(away.segment);
+        borders.map_or(&[][..], |borders| borders.places(borders.number(away.addr)))
+    };
+    let views: BTreeSet<u64> = callable.iter().counted().flat_map(places).map(|place| place.view).collect();
+    for view in views.into_iter().filter_map(|number| memory.place_of_number(number)) {
+        let links = memory.views()[view].slots.iter().counted().map(|slot| {
+            let Slot { shown, state } = *slot;
+            let at = rows.binary_search_by_key(&shown.segment, |(id, _)| *id);
+            let link = at.ok().map(|at| rows[at].1[shown.number]);
+            let none = FreePart { prefix: 0, suffix: 0 };
+            let gone = Link { free: none, bytes: shown.bytes, away: None };
+            link.filter(|_| state == SlotState::Mapped).unwrap_or(gone)
+        });
+        look_along(links, size, &mut best);
+    }
+    best
+}
+
+/// The granules of a segment.
+fn row(ground: &impl Ground<Memory>, id: SegmentId, borders: &Borders, callable: &[Away]) -> Vec<Link> {
+    let (bytes, none) = (borders.granule(), FreePart { prefix: 0, suffix: 0 });
+    let mut row = vec![Link { free: none, bytes, away: None }; borders.len()];
+    let whole = FreePart { prefix: bytes, suffix: bytes };
+    for block in borders.free_blocks().counted() {
+        let Parts { end, whole: granules, beginning } = borders.parts(&ground.layout().blocks()[block]);
+        row[granules].iter_mut().for_each(|link| link.free = whole);
+        end.into_iter().for_each(|(number, bytes)| row[number].free.suffix = bytes);
+        beginning.into_iter().for_each(|(number, bytes)| row[number].free.prefix = bytes);
+    }
+    for (number, away) in callable.iter().enumerate().filter(|(_, away)| away.segment == id) {
+        row[borders.number(away.addr)] = Link { free: whole, bytes, away: Some(number) };
+    }
+    row
+}
+
+/// Looks for `size` bytes side by side in a row of granules.
+fn look_along(links: impl Iterator<Item = Link>, size: u64, best: &mut Option<Best>) {
+    // What lies side by side up to here: of the first an end, of the others all.
+    let mut window: VecDeque<(u64, Option<usize>)> = VecDeque::new();
+    let (mut free, mut called) = (0, 0);
+    for Link { free: FreePart { prefix, suffix }, bytes, away } in links {
+        // No more comes home than is needed.
+        while let Some((first, away)) = window.front().filter(|(first, _)| free - first + prefix >= size) {
+            called -= away.map_or(0, |_| *first);
+            free -= first;
+            window.pop_front();
+        }
+        let coming = called + away.map_or(0, |_| bytes);
+        if free + prefix >= size && coming > 0 && best.as_ref().is_none_or(|best| coming < best.called) {
+            let away = window.iter().filter_map(|(_, away)| *away).chain(away).collect();
+            *best = Some(Best { called: coming, away });
+        }
+        if prefix < bytes {
+            window.clear();
+            (free, called) = (0, 0);
+        }
+        if suffix > 0 {
+            window.push_back((suffix, away));
+            free += suffix;
+            called += away.map_or(0, |_| bytes);
+        }
+    }
+}
