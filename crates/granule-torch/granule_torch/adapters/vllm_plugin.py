@@ -93,7 +93,7 @@ def prepare(vllm_config: Any) -> None:
     except GranuleError as why:
         _log.error("Sleep mode works on vLLM's own allocator, not on Granule: %s", why)
     else:
-        _log.info("Sleep mode works on Granule; kept contents wait in %s.", CuMemAllocator.get_instance().backup)
+        _log.info("Sleep mode works on Granule (backup of kept contents: %s).", CuMemAllocator.get_instance().backup)
 
 
 def install() -> None:
