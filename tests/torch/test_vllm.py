@@ -47,6 +47,17 @@ def test_what_is_named_is_kept_and_the_rest_is_given_up():
 
 
 @scene(**ONLY)
+def test_without_a_name_the_default_tag_is_kept():
+    allocator, made = of_vllm(weights=20)
+    with allocator.use_memory_pool():
+        default = filled(10 * MIB, 5)
+    assert allocator.get_current_usage() == 30 * MIB
+    allocator.sleep()
+    allocator.wake_up()
+    assert same(default, 5) and not same(made["weights"], 1)
+
+
+@scene(**ONLY)
 def test_a_wake_of_some_tags_defers_only_weights_and_cache():
     allocator, made = of_vllm(weights=20, kv_cache=30, runtime=4, other=4)
     allocator.sleep(offload_tags=("weights", "runtime"))

@@ -140,6 +140,20 @@ def test_too_late_means_vllms_own_allocator():
 
 
 @needs_vllm
+def test_what_is_enabled_already_is_never_too_late():
+    import granule_torch
+    from granule_torch.adapters import vllm, vllm_plugin
+
+    granule_torch.enable()
+    vllm_plugin.register()
+    kept = filled(MIB, 1)
+    worker(configuration())
+    from vllm.device_allocator import get_mem_allocator_instance
+
+    assert isinstance(get_mem_allocator_instance(), vllm.CuMemAllocator) and same(kept, 1)
+
+
+@needs_vllm
 def test_a_backup_that_is_none_stops_the_worker_before_it_begins():
     import granule_torch
     from granule_torch.adapters import vllm_plugin
@@ -169,6 +183,65 @@ def test_a_newer_shape_is_refused_before_anything_changes():
         said = said_by_plugin(lambda: worker(configuration()))
         assert "was made for vLLM 0.33.0" in said and "vLLM's own allocator" in said
         assert cumem.CuMemAllocator is theirs and not granule_torch.is_enabled()
+
+
+# A model of vLLM's own, small enough to have weights of any contents.
+LLAMA = dict(
+    architectures=["LlamaForCausalLM"], model_type="llama", hidden_size=256, intermediate_size=512, num_hidden_layers=2,
+    num_attention_heads=4, num_key_value_heads=4, vocab_size=1024, max_position_embeddings=512, torch_dtype="bfloat16",
+)
+
+
+@needs_vllm
+def test_an_engine_sleeps_and_wakes():
+    import json
+
+    # The engine in this process, where its tensors can be looked at; the rig has no kernels to sample with.
+    os.environ.update(VLLM_ENABLE_V1_MULTIPROCESSING="0", VLLM_USE_FLASHINFER_SAMPLER="0", VLLM_NO_USAGE_STATS="1")
+    from vllm import LLM
+
+    with tempfile.TemporaryDirectory() as model:
+        with open(os.path.join(model, "config.json"), "w", encoding="ascii") as config:
+            json.dump(LLAMA, config)
+        engine = LLM(
+            model, load_format="dummy", skip_tokenizer_init=True, enforce_eager=True, enable_sleep_mode=True,
+            sleep_mode_backend="granule", kv_cache_memory_bytes=64 * MIB, max_model_len=256, max_num_seqs=2,
+            gpu_memory_utilization=0.5,
+        )
+    worker = engine.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
+    from vllm.device_allocator import get_mem_allocator_instance
+
+    allocator = get_mem_allocator_instance()
+    assert {"weights", "kv_cache", "runtime"} <= {data.tag for data in allocator.pointer_to_data.values()}
+    kept = {name: value.data_ptr() for name, value in worker.model_runner.model.named_parameters()}
+    parts = dict(worker.model_runner.model.named_parameters())
+
+    def fill():
+        for number, value in enumerate(parts.values()):
+            value.data.copy_(pattern(value.numel(), number).reshape(value.shape))
+
+    def are_kept():
+        at = kept == {name: value.data_ptr() for name, value in parts.items()}
+        whole = enumerate(parts.values())
+        return at and all(torch.equal(value.cpu().flatten(), pattern(value.numel(), n).to(value.dtype)) for n, value in whole)
+
+    fill()
+    before = free_bytes()
+    engine.sleep(level=1)
+    assert free_bytes() >= before + 64 * MIB and worker.sleep_mode_backend.state() == "SUSPENDED"
+    engine.wake_up(tags=["weights"])
+    assert are_kept() and engine.llm_engine.is_sleeping() and allocator.tags_asleep() == {"kv_cache"}
+    engine.wake_up(tags=["kv_cache"])
+    assert not engine.llm_engine.is_sleeping() and worker.sleep_mode_backend.state() == "RUNNING"
+    engine.sleep(level=2)
+    engine.wake_up()
+    assert not are_kept()
+    fill()
+    engine.sleep(level=0)
+    engine.release_kv_cache_memory()
+    assert are_kept() and allocator.tags_asleep() == {"kv_cache"}
+    engine.wake_up(tags=["kv_cache"])
+    assert are_kept() and not engine.llm_engine.is_sleeping() and allocator.tags_asleep() == set()
 
 
 class Factory:

@@ -39,8 +39,8 @@ class AllocationData:
 class CuMemAllocator:
     """Sleeps and wakes like vLLM's class of this name, on Granule's regions.
 
-    Unlike there, growable segments stay on, memory may be freed while it sleeps, what wakes waits for memory that PyTorch has
-    cached, and the pool of captured graphs is always kept. Call :func:`granule_torch.enable` first.
+    Unlike there, growable segments stay on, a wake that finds no room gives cached memory back first, and memory of captured
+    graphs is always kept. Call :func:`granule_torch.enable` first.
 
     Args:
         backup: where contents wait that are kept, as for :func:`granule_torch.sleep`; not ``"discard"``.
