@@ -163,7 +163,7 @@ class CuMemAllocator:
         asleep = ctypes.c_bool()
         for tag, device, pool, _ in _sleep.tagged_pools(engine):
             for name in self._of_engine({tag}):
-                for segment in torch.cuda.memory_snapshot(pool):
+                for segment in torch.cuda.memory_snapshot(pool):  # type: ignore[no-untyped-call]
                     for block in segment["blocks"]:
                         if block["state"] == "active_allocated":
                             at, size = block["address"], block["size"]

@@ -13,6 +13,7 @@ import functools
 import importlib
 import inspect
 import logging
+import sys
 from typing import Any
 
 from .. import _enable
@@ -158,4 +159,4 @@ def _named(module: str, name: str) -> Any:
 
 
 def _version() -> str:
-    return str(getattr(importlib.import_module("vllm"), "__version__", "of an unknown release"))
+    return str(getattr(sys.modules.get("vllm"), "__version__", "of an unknown release"))
