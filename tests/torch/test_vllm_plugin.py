@@ -70,6 +70,8 @@ def test_a_worker_whose_configuration_selects_it_runs_on_granule():
         os.environ["GRANULE_VLLM_BACKUP"] = folder
         assert folder in said_by_plugin(lambda: worker(config)) and granule_torch.is_enabled()
         worker(config)
+        config.model_config.sleep_mode_offload_cudagraph, config.use_cumem_cudagraph_pool = True, False
+        assert "sleep_mode_offload_cudagraph has no effect" in said_by_plugin(lambda: worker(config))
         allocator = package.get_mem_allocator_instance()
         assert isinstance(allocator, vllm.CuMemAllocator) and not torch.cuda.is_initialized()
         backend = SleepModeBackendFactory.create_backend(config.model_config)

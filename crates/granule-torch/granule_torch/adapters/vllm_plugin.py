@@ -95,6 +95,13 @@ def prepare(vllm_config: Any) -> None:
         _log.error("Sleep mode works on vLLM's own allocator, not on Granule: %s", why)
     else:
         _log.info("Sleep mode works on Granule (backup of kept contents: %s).", CuMemAllocator.get_instance().backup)
+        if getattr(model, "sleep_mode_offload_cudagraph", False) and not getattr(
+            vllm_config, "use_cumem_cudagraph_pool", True
+        ):
+            _log.warning(
+                "sleep_mode_offload_cudagraph has no effect: this vLLM puts graphs into memory that sleeps with its own backend "
+                "only. They stay on the device."
+            )
 
 
 def install() -> None:
