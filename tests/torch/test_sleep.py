@@ -171,33 +171,6 @@ def test_training_goes_on_after_a_sleep():
 
 
 @scene(**ONLY)
-def test_the_shape_of_vllms_allocator():
-    from granule_torch.adapters.vllm import CuMemAllocator
-
-    allocator = CuMemAllocator.get_instance()
-    assert allocator is CuMemAllocator.get_instance()
-    start = free_bytes()
-    with allocator.use_memory_pool(tag="weights"):
-        weights = filled(50 * MIB, 1)
-    with allocator.use_memory_pool(tag="kv_cache"):
-        cache = filled(30 * MIB, 2)
-    assert allocator.get_current_usage() >= 80 * MIB
-    allocator.sleep(offload_tags=("weights",))
-    assert free_bytes() >= start - 8 * MIB
-    allocator.wake_up(tags=["weights"])
-    assert same(weights, 1)
-    allocator.wake_up(tags=["kv_cache"])
-    cache.copy_(pattern(30 * MIB, 6))
-    assert same(cache, 6) and same(weights, 1)
-    # A slip of the pen must not cost the contents of everything.
-    assert "wieghts" in error(allocator.sleep, ("wieghts",)) and same(weights, 1)
-    assert "wieghts" in error(allocator.wake_up, "wieghts")
-    allocator.sleep()
-    allocator.wake_up()
-    assert allocator.get_current_usage() >= 80 * MIB
-
-
-@scene(**ONLY)
 def test_wrong_arguments_are_named():
     import granule_torch
 

@@ -13,6 +13,8 @@ from . import _figures
 from ._errors import GranuleError
 
 BACKUP_DISCARD, BACKUP_PINNED, BACKUP_PINNED_KEEP, BACKUP_FILE = range(4)
+UNKNOWN_POOL = 7
+"""The status where no pool has the id, any more."""
 
 
 class PoolId(ctypes.Structure):
@@ -141,6 +143,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_sleep": (c_int32, [c_void_p, _Tags, c_uint64, c_int32, c_char_p, POINTER(SleepReport)]),
     "granule_wake": (c_int32, [c_void_p, _Tags, c_uint64, POINTER(WakeReport)]),
     "granule_is_pool_asleep": (c_int32, [c_void_p, c_int32, PoolId, POINTER(c_bool)]),
+    "granule_is_asleep": (c_int32, [c_void_p, c_void_p, POINTER(c_bool)]),
     "granule_backup_bytes": (c_int32, [c_void_p, POINTER(c_uint64)]),
     "granule_drop_backups": (c_int32, [c_void_p]),
     "granule_record_start": (c_int32, [c_void_p, c_char_p]),

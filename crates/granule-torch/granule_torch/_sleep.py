@@ -59,11 +59,13 @@ class Woken:
 # One pool per tag, priority and device, for as long as the program lives or until drop_region: a pool that is entered
 # again goes on in the memory it has.
 _pools: dict[tuple[str, int, int], MemPool] = {}
+# Pools that PyTorch has let go of: tag, device and id. They keep their tag as long as memory from them is there.
+_released: set[tuple[str, int, tuple[int, int]]] = set()
 _lock = threading.Lock()
 
 
 @contextlib.contextmanager
-def region(tag: str = "default", priority: int = 0) -> Iterator[MemPool]:
+def region(tag: str = "default", priority: int = 0, *, keep: bool = True) -> Iterator[MemPool]:
     """What this thread allocates inside, on the current device, sleeps and wakes with its tag.
 
     The memory comes from growable segments, whatever the settings say. Entering a region of the same tag again goes
@@ -73,6 +75,8 @@ def region(tag: str = "default", priority: int = 0) -> Iterator[MemPool]:
     Args:
         tag: what :func:`sleep` and :func:`wake` name it by.
         priority: regions of higher priority wake first.
+        keep: ``False`` takes a pool for this block only. What is free in it at the end goes back to the device; else it stays
+            for the next entry.
 
     Yields:
         The :class:`torch.cuda.MemPool` behind it.
@@ -84,6 +88,15 @@ def region(tag: str = "default", priority: int = 0) -> Iterator[MemPool]:
         raise TypeError(f"tag is {tag!r}; it must be a str that is not empty")
     if not isinstance(priority, int):
         raise TypeError(f"priority is {priority!r}; it must be an int")
+    pool = pool_of(tag, priority) if keep else _passing_pool(tag, priority)
+    import torch
+
+    with torch.cuda.use_mem_pool(pool):
+        yield pool
+
+
+def pool_of(tag: str, priority: int = 0) -> MemPool:
+    """The pool of a region on the current device, without entering it: a capture goes to a pool by its id."""
     engine = _enable.engine()
     import torch
 
@@ -91,19 +104,42 @@ def region(tag: str = "default", priority: int = 0) -> Iterator[MemPool]:
     with _lock:
         pool = _pools.get((tag, priority, device))
         if pool is None:
-            pool = torch.cuda.MemPool()
-            _library.check(
-                _library.load().granule_set_sleep_tag(engine, device, _pool_id(pool), tag.encode(), priority)
-            )
-            _pools[(tag, priority, device)] = pool
-    with torch.cuda.use_mem_pool(pool):
-        yield pool
+            pool = _pools[(tag, priority, device)] = _tagged_pool(engine, device, tag, priority)
+        return pool
+
+
+def _passing_pool(tag: str, priority: int) -> MemPool:
+    """A pool that goes with its last user."""
+    engine = _enable.engine()
+    import torch
+
+    device = torch.cuda.current_device()
+    pool = _tagged_pool(engine, device, tag, priority)
+    with _lock:
+        _released.add((tag, device, pool.id))
+    return pool
+
+
+def _tagged_pool(engine: int, device: int, tag: str, priority: int) -> MemPool:
+    import torch
+
+    pool = torch.cuda.MemPool()
+    _library.check(_library.load().granule_set_sleep_tag(engine, device, _pool_id(pool), tag.encode(), priority))
+    return pool
 
 
 def drop_region(tag: str) -> None:
     """Forgets the pools of a tag: each gives its memory back once its last tensor is gone and the cache is emptied."""
+    release_pools(tag)
     with _lock:
-        dropped = [_pools.pop(name) for name in list(_pools) if name[0] == tag]
+        _released.difference_update([pool for pool in _released if pool[0] == tag])
+
+
+def release_pools(tag: str) -> None:
+    """Lets go of the pools of a tag. What is allocated in them keeps the tag, and still sleeps and wakes."""
+    with _lock:
+        dropped = {name: _pools.pop(name) for name in list(_pools) if name[0] == tag}
+        _released.update((name[0], name[2], pool.id) for name, pool in dropped.items())
     # Outside the lock: a pool's destructor calls the allocator.
     del dropped
 
@@ -124,7 +160,7 @@ def sleep(tags: str | Sequence[str] | None = None, backup: str | os.PathLike[str
             keeps its contents.
     """
     engine = _enable.engine()
-    names, count = _tags(tags)
+    names, count = _tags(engine, tags)
     kind, directory = _backup(backup)
     report = _library.SleepReport.empty()
     _library.check(_library.load().granule_sleep(engine, names, count, kind, directory, byref(report)))
@@ -144,7 +180,7 @@ def wake(tags: str | Sequence[str] | None = None) -> Woken:
             before stays awake.
     """
     engine = _enable.engine()
-    names, count = _tags(tags)
+    names, count = _tags(engine, tags)
     report = _library.WakeReport.empty()
     _library.check(_library.load().granule_wake(engine, names, count, byref(report)))
     return Woken(report.woken, report.restored, report.dropped, report.backup_held)
@@ -168,26 +204,50 @@ def region_bytes(tags: str | Sequence[str] | None = None) -> int:
     """
     engine = _enable.engine()
     wanted = None if tags is None else {tags} if isinstance(tags, str) else set(tags)
+    return sum(
+        stats.allocated_bytes for tag, _, _, stats in tagged_pools(engine) if wanted is None or tag in wanted
+    )
+
+
+def tags_asleep(engine: int) -> set[str]:
+    """The tags of which some memory sleeps."""
+    found = set()
+    for tag, device, pool, _ in tagged_pools(engine):
+        asleep = ctypes.c_bool()
+        _library.check(_library.load().granule_is_pool_asleep(engine, device, _library.PoolId(*pool), byref(asleep)))
+        if asleep.value:
+            found.add(tag)
+    return found
+
+
+def tagged_pools(engine: int) -> list[tuple[str, int, tuple[int, int], _library.PoolStats]]:
+    """The pools with a tag: tag, device, id, and what they hold. Those that were let go of and are empty are forgotten."""
     with _lock:
-        pools = [(name[2], pool) for name, pool in _pools.items() if wanted is None or name[0] in wanted]
-    total = 0
-    for device, pool in pools:
+        kept = [(tag, device, pool.id) for (tag, _, device), pool in _pools.items()]
+        released = sorted(_released)
+    found, gone = [], []
+    for tag, device, pool in kept + released:
         stats = _library.PoolStats.empty()
-        _library.check(_library.load().granule_pool_stats(engine, device, _pool_id(pool), byref(stats)))
-        total += stats.allocated_bytes
-    return total
+        status = _library.load().granule_pool_stats(engine, device, _library.PoolId(*pool), byref(stats))
+        if status == _library.UNKNOWN_POOL:
+            gone.append((tag, device, pool))
+            continue
+        _library.check(status)
+        found.append((tag, device, pool, stats))
+    with _lock:
+        _released.difference_update(gone)
+    return found
 
 
 def _pool_id(pool: MemPool) -> _library.PoolId:
     return _library.PoolId(*pool.id)
 
 
-def _tags(tags: str | Sequence[str] | None) -> tuple[ctypes.Array[ctypes.c_char_p] | None, int]:
+def _tags(engine: int, tags: str | Sequence[str] | None) -> tuple[ctypes.Array[ctypes.c_char_p] | None, int]:
     if tags is None:
         return None, 0
     names = [tags] if isinstance(tags, str) else list(tags)
-    with _lock:
-        known = sorted({name[0] for name in _pools})
+    known = sorted({tag for tag, *_ in tagged_pools(engine)})
     for name in names:
         if name not in known:
             raise GranuleError(
