@@ -7,6 +7,7 @@ mod fixed_segments;
 mod follow;
 mod given_up;
 mod granule;
+mod hand_over;
 mod modes;
 mod native;
 mod places;

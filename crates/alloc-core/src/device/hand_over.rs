@@ -3,16 +3,16 @@
 
 use super::Base;
 use super::space::Space;
-use crate::arena::directory::Arena;
+use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::{ArenaState, Growth};
 use crate::backend::{Access, BackendError, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::block::{BlockId, State, Tier};
 use crate::memory::region::{Leftovers, Place};
 use crate::memory::segment::Origin;
-use crate::policy::engine::{Away, Spare};
-use crate::policy::{Ground, PolicyArena, Request};
+use crate::policy::engine::{Away, Spare, Streams};
+use crate::policy::{GranuleMemory, Ground, PolicyArena, Request};
 use crate::process::foreign::Calls;
 use crate::sync::{Arc, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle, PoolId, Stream};
@@ -58,28 +58,8 @@ impl HandOver {
         Self { base: base.clone(), space: Arc::clone(space) }
     }
 
-    /// Whether a granule of an arena is mapped in another arena already, with this number. Its lock is held.
-    pub(super) fn is_mapped_in(&self, state: &ArenaState, id: BlockId, addr: u64, other: u16) -> bool {
-        let Origin::Growable { region, .. } = state.layout().segment_of(id).origin else { return false };
-        self.base.holdings.lock().regions().place_in(other, region, addr).is_some()
-    }
-
-    /// The granules of an arena whose memory serves others, and where.
-    pub(super) fn away_of(&self, arena: &Arena) -> Vec<Away> {
-        let number = arena.lock().tenure().number();
-        let places = self.base.holdings.lock().regions().away_from(number);
-        let away = |(place, home): (Place, Place)| Away {
-            segment: place.segment,
-            addr: place.addr,
-            home: (home.arena, home.segment, home.addr),
-        };
-        places.into_iter().map(away).collect()
-    }
-
-    /// Hands busy granules, each a block of its own with which the device is done, to another arena, where they are free.
-    /// Returns how many bytes came; `None` where the driver maps no memory in two places, and then for all that were not mapped
-    /// there before. Calls the driver.
-    pub(super) fn hand_over(
+    /// [`Streams::hand_over`], where the other stream waits already for what it has to wait for.
+    fn move_all(
         &self,
         from: &Arena,
         to: &Arena,
@@ -87,7 +67,7 @@ impl HandOver {
         spare: Spare,
         call: &Call<'_>,
     ) -> Option<u64> {
-        let number = to.lock().tenure().number();
+        let number = self.number(to);
         let trip = Trip { from, to, number, spare, call };
         let (known, new): (Vec<_>, Vec<_>) =
             self.moving(from, parts).into_iter().partition(|moving| self.known(moving, number).is_some());
@@ -95,10 +75,14 @@ impl HandOver {
         for moving in known {
             came += self.bring_back(&trip, moving);
         }
+        let mut refused = false;
         for run in new.chunk_by(|one, next| one.bytes == next.bytes) {
-            came += self.map(&trip, run)?;
+            match self.map(&trip, run) {
+                Some(bytes) => came += bytes,
+                None => refused = true,
+            }
         }
-        Some(came)
+        (came > 0 || !refused).then_some(came)
     }
 
     /// Changes two arenas in one step.
@@ -164,7 +148,7 @@ impl HandOver {
                 from.heap_mut().return_free(moving.place.block);
                 return 0;
             };
-            send_away(from, moving.place.block);
+            send_away(moving.place.block, from);
             to.note_change(Action::SegmentMap, known.block);
             trip.arrive(to, known.block);
             to.heap_mut().return_free(known.block);
@@ -181,60 +165,64 @@ impl HandOver {
         let bytes = run.len() as u64 * granule;
         let planned = vm.map(|vm| self.plan(to, granule, bytes, vm).map(|planned| planned.zip(Some(vm))));
         let Ok(Ok(Some(((growth, stream), vm)))) = planned else {
-            self.stay(from, run);
+            if let Ok(Err(error)) = planned {
+                self.base.site.backend().clear_error();
+                tracing::warn!(%error, "no address space for another stream's memory");
+            }
+            self.stay(from, run.iter().map(|moving| moving.place.block));
             return Some(0);
         };
         let calls = self.base.site.calls();
-        let Some((addr, segment, arena)) = place_of(&growth, &to.lock()) else { return Some(0) };
-        let region = growth.region;
+        let home = home_of(&growth, &to.lock());
+        let (addr, region) = (home.addr, home.region);
         self.base.holdings.lock().regions_mut().begin(region, addr, bytes);
         let mapped = self.map_each(vm, DevicePtr(addr), granule, run);
-        let is_mapped = mapped.is_ok();
-        if is_mapped {
-            self.base.tell_growable(
-                SegmentChange::Attached,
-                (PoolId::DEFAULT, stream),
-                DevicePtr(addr),
-                bytes,
-                &calls,
-            );
+        if mapped.is_ok() {
+            let owner = (PoolId::DEFAULT, stream);
+            self.base.tell_growable(SegmentChange::Attached, owner, DevicePtr(addr), bytes, &calls);
         }
-        self.with_both(trip, |from, to| {
-            {
-                let mut device = self.base.holdings.lock();
-                if is_mapped {
-                    let handles: Vec<_> = run.iter().map(|moving| moving.memory).collect();
-                    device.regions_mut().commit_backed(region, addr, &handles);
-                    for (addr, moving) in (addr..).step_by(granule as usize).zip(run) {
-                        let home = Place { arena, segment, region, addr, block: BlockId::NONE };
-                        device.regions_mut().send_away(moving.place, home);
-                    }
-                    device.count_moved(handles.len());
-                } else {
-                    device.regions_mut().commit_vacant(region, addr, bytes);
-                }
-            }
-            for moving in run {
-                match is_mapped {
-                    true => send_away(from, moving.place.block),
-                    false => from.heap_mut().return_free(moving.place.block),
-                }
-            }
-            if is_mapped {
-                to.ledger_mut().history_mut().record(Action::SegmentMap, addr, bytes);
-                to.note_context(region);
-            }
-            if let Some(block) = growth.commit(to.heap_mut(), usize::from(is_mapped)) {
-                trip.arrive(to, block);
-                to.heap_mut().insert_free(block);
-            }
-        });
+        self.commit(trip, run, growth, home, mapped.is_ok());
         match mapped {
             Ok(()) => Some(bytes),
             // What comes next on the ladder may help.
             Err(error) if error.is_out_of_memory() => Some(0),
             Err(_) => None,
         }
+    }
+
+    /// Granules serve from `home` on, one after the other, or where they did.
+    fn commit(&self, trip: &Trip<'_>, run: &[Moving], growth: Growth, home: Place, is_mapped: bool) {
+        let bytes: u64 = run.iter().map(|moving| moving.bytes).sum();
+        self.with_both(trip, |from, to| {
+            {
+                let mut device = self.base.holdings.lock();
+                if is_mapped {
+                    let handles: Vec<_> = run.iter().map(|moving| moving.memory).collect();
+                    device.regions_mut().commit_backed(home.region, home.addr, &handles);
+                    run.iter().fold(home, |home, moving| {
+                        device.regions_mut().send_away(moving.place, home);
+                        Place { addr: home.addr + moving.bytes, ..home }
+                    });
+                    device.count_moved(handles.len());
+                } else {
+                    device.regions_mut().commit_vacant(home.region, home.addr, bytes);
+                }
+            }
+            for moving in run {
+                match is_mapped {
+                    true => send_away(moving.place.block, from),
+                    false => from.heap_mut().return_free(moving.place.block),
+                }
+            }
+            if is_mapped {
+                to.ledger_mut().history_mut().record(Action::SegmentMap, home.addr, bytes);
+                to.note_context(home.region);
+            }
+            if let Some(block) = growth.commit(to.heap_mut(), usize::from(is_mapped)) {
+                trip.arrive(to, block);
+                to.heap_mut().insert_free(block);
+            }
+        });
     }
 
     /// Where granules of so many bytes come to lie in an arena, which gets address space for them; and its stream. `None` where
@@ -296,14 +284,14 @@ impl HandOver {
     }
 
     /// Granules that could not move are free where they were.
-    fn stay(&self, arena: &Arena, run: &[Moving]) {
+    fn stay(&self, arena: &Arena, blocks: impl IntoIterator<Item = BlockId>) {
         let mut state = arena.lock();
-        run.iter().for_each(|moving| state.heap_mut().return_free(moving.place.block));
+        blocks.into_iter().for_each(|block| state.heap_mut().return_free(block));
     }
 
     /// Unmaps what is away from an arena and nothing shows, so that it may leave the device where it serves; with `only_past`,
     /// what the device is known to be done with there. Blocks, unless a capture forbids it or with `only_past`.
-    pub(super) fn unmap_away(&self, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
+    pub(super) fn unmap_all_away(&self, arena: &Arena, only_past: bool, call: &Call<'_>) -> Result<()> {
         let Ok(vm) = self.base.site.backend().virtual_memory() else { return Ok(()) };
         let _memory = self.base.arenas.in_transit();
         let (places, stream, newest) = {
@@ -321,6 +309,8 @@ impl HandOver {
                 let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];
                 block.state = State::Busy;
                 newest = newest.max(block.epoch);
+                let bytes = block.size;
+                self.base.holdings.lock().regions_mut().begin(place.region, place.addr, bytes);
             }
             (places, state.tenure().stream(), newest)
         };
@@ -331,7 +321,12 @@ impl HandOver {
         let quiet = self.base.lifetimes.quiesce_up_to(arena, newest, call);
         let mut outcome = quiet.as_ref().map(drop).map_err(Clone::clone);
         for place in places {
-            let gone = matches!(quiet, Ok(true)) && self.unmap(arena, place, stream, vm, &calls);
+            let is_past = || {
+                let state = arena.lock();
+                state.is_past(state.layout().blocks()[place.block].epoch)
+            };
+            let gone =
+                (matches!(quiet, Ok(true)) || is_past()) && self.unmap(arena, place, stream, vm, &calls);
             outcome = outcome.and(self.end_away(arena, place, gone, vm));
         }
         outcome
@@ -366,6 +361,7 @@ impl HandOver {
             let mut state = arena.lock();
             if !gone {
                 state.heap_mut().layout_mut().blocks_mut()[place.block].state = State::Away;
+                self.base.holdings.lock().regions_mut().stay_away(place.region, place.addr);
                 return Ok(());
             }
             let mut device = self.base.holdings.lock();
@@ -382,15 +378,86 @@ impl HandOver {
     }
 }
 
-/// First address and segment of what a growth maps, and its arena.
-fn place_of(growth: &Growth, state: &ArenaState) -> Option<(u64, SegmentId, u16)> {
-    let (addr, _) = *growth.maps(state.layout()).first()?;
-    let (segment, _) = state.layout().segment_at(addr)?;
-    Some((addr, segment, state.tenure().number()))
+/// Where what a growth maps comes to lie.
+fn home_of(growth: &Growth, state: &ArenaState) -> Place {
+    let addr = growth.maps(state.layout()).first().map_or(0, |(addr, _)| *addr);
+    let Some((segment, _)) = state.layout().segment_at(addr) else {
+        unreachable!("a growth maps addresses of its arena")
+    };
+    let arena = state.tenure().number();
+    Place { arena, segment, region: growth.region, addr, block: BlockId::NONE }
+}
+
+impl Streams<GranuleMemory> for HandOver {
+    type Arena = Arena;
+    type State = ArenaState;
+
+    fn neighbours<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Arena> {
+        let all = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
+        all.filter(|other| !std::ptr::eq(*other, arena)).collect()
+    }
+
+    fn number(&self, arena: &Arena) -> u16 {
+        arena.lock().tenure().number()
+    }
+
+    fn arena(&self, number: u16) -> Option<&Arena> {
+        self.base.arenas.directory().get(number).map(|arena| &**arena)
+    }
+
+    fn spare(&self, from: &Arena) -> Option<Spare> {
+        self.base.lifetimes.spare(from)
+    }
+
+    fn away(&self) -> u64 {
+        self.base.holdings.lock().regions().away_bytes()
+    }
+
+    fn away_of(&self, arena: &Arena) -> Vec<Away> {
+        let number = self.number(arena);
+        let places = self.base.holdings.lock().regions().away_from(number);
+        let away = |(place, home): (Place, Place)| Away {
+            segment: place.segment,
+            addr: place.addr,
+            home: (home.arena, home.segment, home.addr),
+        };
+        places.into_iter().map(away).collect()
+    }
+
+    fn is_mapped_in(&self, state: &ArenaState, id: BlockId, addr: u64, other: u16) -> bool {
+        let Origin::Growable { region, .. } = state.layout().segment_of(id).origin else { return false };
+        self.base.holdings.lock().regions().place_in(other, region, addr).is_some()
+    }
+
+    fn hand_over(
+        &self,
+        from: &Arena,
+        to: &Arena,
+        parts: &[BlockId],
+        spare: Spare,
+        call: &Call<'_>,
+    ) -> Option<u64> {
+        if parts.is_empty() {
+            return Some(0);
+        }
+        if spare.in_order && !self.base.lifetimes.let_follow(from, to) {
+            self.stay(from, parts.iter().copied());
+            return Some(0);
+        }
+        self.move_all(from, to, parts, spare, call)
+    }
+
+    fn unmap_away(&self, arena: &Arena, call: &Call<'_>) {
+        if let Err(error) = self.unmap_all_away(arena, true, call) {
+            // The request does not depend on it.
+            self.base.site.backend().clear_error();
+            tracing::warn!(%error, "memory that serves elsewhere stays mapped; it is tried again later");
+        }
+    }
 }
 
 /// A busy granule's memory serves elsewhere from here on.
-fn send_away(state: &mut ArenaState, block: BlockId) {
+fn send_away(block: BlockId, state: &mut ArenaState) {
     state.note_change(Action::SegmentUnmap, block);
     let block = &mut state.heap_mut().layout_mut().blocks_mut()[block];
     (block.state, block.requested) = (State::Away, 0);

@@ -289,8 +289,8 @@ impl Lifetimes {
     }
 
     /// What of an arena's free memory another one may have: all up to now, where the device is done with it, or where that one's
-    /// stream is told to wait for it. Does not block.
-    pub(super) fn spare(&self, from: &Arena, to: &Arena) -> Option<Spare> {
+    /// stream may [wait](Self::let_follow) for it. Does not block.
+    pub(super) fn spare(&self, from: &Arena) -> Option<Spare> {
         let how = self.holdings.lock().settings().cross_stream;
         if how == CrossStream::Never {
             return None;
@@ -319,19 +319,20 @@ impl Lifetimes {
                 return None;
             }
         }
-        (how == CrossStream::Wait && self.let_follow(stream, to)).then_some(Spare { newest, in_order: true })
+        (how == CrossStream::Wait).then_some(Spare { newest, in_order: true })
     }
 
-    /// Makes an arena's stream wait, on the device, for what `stream` was given. Does not block.
-    fn let_follow(&self, stream: Stream, to: &Arena) -> bool {
-        let (follower, _named) = {
-            let state = to.lock();
-            if state.tenure().retired().is_some() {
-                return false;
-            }
-            (state.tenure().stream(), self.naming.begin(state.tenure().stream()))
+    /// Makes an arena's stream wait, on the device, for what another one's was given. Does not block.
+    pub(super) fn let_follow(&self, from: &Arena, to: &Arena) -> bool {
+        let named = |arena: &Arena| {
+            let state = arena.lock();
+            let stream = state.tenure().stream();
+            state.tenure().retired().is_none().then(|| (stream, self.naming.begin(stream)))
         };
-        if self.site.may_be_capturing(follower) {
+        let (Some((stream, _before)), Some((follower, _behind))) = (named(from), named(to)) else {
+            return false;
+        };
+        if self.site.may_be_capturing(stream) || self.site.may_be_capturing(follower) {
             return false;
         }
         let ordered = HeldEvent::new(self.site.backend(), self.site.device())

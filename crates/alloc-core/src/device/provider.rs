@@ -16,7 +16,7 @@ use crate::lifetimes::call::Call;
 use crate::memory::block::{State, Tier};
 use crate::memory::region::{self, Failed, RegionId};
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::engine::Engine;
+use crate::policy::engine::Streams;
 use crate::policy::{Ground, Holding, Request};
 use crate::process::foreign::{Calls, Kind};
 use crate::process::stream_identity::shown;
@@ -85,10 +85,10 @@ impl Provider {
         {
             return outcome;
         }
-        for other in self.neighbours(arena) {
+        for other in self.hand_over.neighbours(arena) {
             // First what shows such memory there.
-            outcome = outcome.and_then(|()| self.base.supply.before_leaving(self, other, false, call));
-            outcome = outcome.and_then(|()| self.hand_over.unmap_away(other, false, call));
+            let shown = self.base.supply.before_leaving(self, other, call.capturing, call);
+            outcome = outcome.and(shown).and(self.hand_over.unmap_all_away(other, call.capturing, call));
         }
         outcome
     }

@@ -54,6 +54,42 @@ pub(crate) struct Away {
     pub(crate) home: (u16, SegmentId, u64),
 }
 
+/// What a policy may ask of other streams' memory. Nothing here is called with a lock held, unless it takes what is under one.
+pub(crate) trait Streams<M> {
+    /// An arena.
+    type Arena;
+    /// What is under its lock.
+    type State: PolicyArena<M>;
+
+    /// The default pool's other arenas.
+    fn neighbours<'a>(&'a self, arena: &'a Self::Arena) -> Vec<&'a Self::Arena>;
+    /// What of an arena's free memory another one may have, as settings say: what the device is done with, or what that one's
+    /// stream can wait for. Calls the driver; does not block.
+    fn spare(&self, from: &Self::Arena) -> Option<Spare>;
+    /// What an arena is called where memory is handed over.
+    fn number(&self, arena: &Self::Arena) -> u16;
+    /// The arena with a number.
+    fn arena(&self, number: u16) -> Option<&Self::Arena>;
+    /// The granules of an arena whose memory serves others.
+    fn away_of(&self, arena: &Self::Arena) -> Vec<Away>;
+    /// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
+    fn is_mapped_in(&self, state: &Self::State, id: BlockId, addr: u64, arena: u16) -> bool;
+    /// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
+    /// where they were. The other stream is told to wait for them, if it has to. Returns how many bytes came; `None` where the driver maps no memory in two places.
+    fn hand_over(
+        &self,
+        from: &Self::Arena,
+        to: &Self::Arena,
+        parts: &[BlockId],
+        spare: Spare,
+        call: &Call<'_>,
+    ) -> Option<u64>;
+    /// Bytes that are mapped where they do not serve.
+    fn away(&self) -> u64;
+    /// Unmaps what of that an arena has, the device is known to be done with and no view shows.
+    fn unmap_away(&self, arena: &Self::Arena, call: &Call<'_>);
+}
+
 /// What a policy may ask of a device whose arenas it remembers an `M` of. Nothing here is called with a lock held, unless it
 /// takes what is under one.
 pub(crate) trait Engine<M> {
@@ -61,6 +97,8 @@ pub(crate) trait Engine<M> {
     type Arena;
     /// What is under its lock.
     type State: PolicyArena<M>;
+    /// What other streams have.
+    type Streams: Streams<M, Arena = Self::Arena, State = Self::State>;
 
     /// Locks an arena.
     fn lock<'a>(&'a self, arena: &'a Self::Arena) -> impl DerefMut<Target = Self::State> + 'a;
@@ -111,33 +149,8 @@ pub(crate) trait Engine<M> {
         is_retry: bool,
         call: &Call<'_>,
     ) -> Result<bool>;
-    /// The default pool's other arenas.
-    fn neighbours<'a>(&'a self, arena: &'a Self::Arena) -> Vec<&'a Self::Arena>;
-    /// What of an arena's free memory another one may have, as settings say: what the device is done with, or what that one's
-    /// stream was just told to wait for. Calls the driver; does not block.
-    fn spare(&self, from: &Self::Arena, to: &Self::Arena) -> Option<Spare>;
-    /// What an arena is called where memory is handed over.
-    fn number(&self, arena: &Self::Arena) -> u16;
-    /// The arena with a number.
-    fn arena(&self, number: u16) -> Option<&Self::Arena>;
-    /// The granules of an arena whose memory serves others.
-    fn away_of(&self, arena: &Self::Arena) -> Vec<Away>;
-    /// Whether the granule at `addr`, in a free block, served the arena with this number before, and is mapped there still.
-    fn is_mapped_in(&self, state: &Self::State, id: BlockId, addr: u64, arena: u16) -> bool;
-    /// Hands busy granules, each a block of its own, to another arena, of whose free memory they are part then. They stay mapped
-    /// where they were. Returns how many bytes came; `None` where the driver maps no memory in two places.
-    fn hand_over(
-        &self,
-        from: &Self::Arena,
-        to: &Self::Arena,
-        parts: &[BlockId],
-        spare: Spare,
-        call: &Call<'_>,
-    ) -> Option<u64>;
-    /// Bytes that are mapped where they do not serve.
-    fn away(&self) -> u64;
-    /// Unmaps what of that an arena has, the device is known to be done with and no view shows.
-    fn unmap_away(&self, arena: &Self::Arena, call: &Call<'_>);
+    /// What other streams have.
+    fn streams(&self) -> &Self::Streams;
 
     /// Maps granules a second time, side by side, and serves `request` from there: `adopt` gives the arena the new segment, and
     /// returns the block. Their homes may not lose their memory meanwhile.

@@ -1,14 +1,15 @@
 //! What the policy may ask of a device.
 
 use crate::arena::ArenaState;
-use crate::arena::directory::{Arena, PoolSlot};
+use crate::arena::directory::Arena;
+use crate::device::hand_over::HandOver;
 use crate::device::provider::{Provider, Purpose};
 use crate::device::space::side_by_side;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::memory::block::BlockId;
 use crate::memory::segment::{Origin, Segment};
-use crate::policy::engine::{Away, Engine, Granule, Mapped, Part, Spare};
+use crate::policy::engine::{Engine, Granule, Mapped, Part};
 use crate::policy::{GranuleMemory, Request};
 use crate::process::attention::Reason;
 use crate::types::{DevicePtr, PoolId};
@@ -18,6 +19,7 @@ use std::ops::DerefMut;
 impl Engine<GranuleMemory> for Provider {
     type Arena = Arena;
     type State = ArenaState;
+    type Streams = HandOver;
 
     fn lock<'a>(&'a self, arena: &'a Arena) -> impl DerefMut<Target = ArenaState> + 'a {
         arena.lock()
@@ -98,52 +100,8 @@ impl Engine<GranuleMemory> for Provider {
         Ok(stocked.is_some())
     }
 
-    fn neighbours<'a>(&'a self, arena: &'a Arena) -> Vec<&'a Arena> {
-        let all = self.base.arenas.directory().of_pool(PoolSlot::DEFAULT).into_iter().map(|other| &**other);
-        all.filter(|other| !std::ptr::eq(*other, arena)).collect()
-    }
-
-    fn spare(&self, from: &Arena, to: &Arena) -> Option<Spare> {
-        self.base.lifetimes.spare(from, to)
-    }
-
-    fn number(&self, arena: &Arena) -> u16 {
-        arena.lock().tenure().number()
-    }
-
-    fn arena(&self, number: u16) -> Option<&Arena> {
-        self.base.arenas.directory().get(number).map(|arena| &**arena)
-    }
-
-    fn away_of(&self, arena: &Arena) -> Vec<Away> {
-        self.hand_over.away_of(arena)
-    }
-
-    fn is_mapped_in(&self, state: &ArenaState, id: BlockId, addr: u64, arena: u16) -> bool {
-        self.hand_over.is_mapped_in(state, id, addr, arena)
-    }
-
-    fn hand_over(
-        &self,
-        from: &Arena,
-        to: &Arena,
-        parts: &[BlockId],
-        spare: Spare,
-        call: &Call<'_>,
-    ) -> Option<u64> {
-        self.hand_over.hand_over(from, to, parts, spare, call)
-    }
-
-    fn away(&self) -> u64 {
-        self.base.holdings.lock().regions().away_bytes()
-    }
-
-    fn unmap_away(&self, arena: &Arena, call: &Call<'_>) {
-        if let Err(error) = self.hand_over.unmap_away(arena, true, call) {
-            // The request does not depend on it.
-            self.base.site.backend().clear_error();
-            tracing::warn!(%error, "memory that serves elsewhere stays mapped; it is tried again later");
-        }
+    fn streams(&self) -> &HandOver {
+        &self.hand_over
     }
 
     fn map_again(

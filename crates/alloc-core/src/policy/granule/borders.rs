@@ -145,6 +145,12 @@ impl Borders {
         ((addr - self.base) / self.granule) as usize
     }
 
+    /// The granule that begins at `addr`, if one that is known does.
+    pub(crate) fn beginning(&self, addr: u64) -> Option<usize> {
+        let number = (addr.checked_sub(self.base)? / self.granule) as usize;
+        (number < self.len() && self.address(number) == addr).then_some(number)
+    }
+
     /// Notes that the first and last bytes in `block` are `holder`'s; nobody's where that is [`BlockId::NONE`].
     #[inline(always)]
     pub(crate) fn set(&mut self, block: &Block, holder: BlockId) {

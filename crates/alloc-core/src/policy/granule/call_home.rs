@@ -7,7 +7,7 @@ use super::shown::{Slot, SlotState};
 use crate::base::steps::Counted;
 use crate::lifetimes::call::Call;
 use crate::memory::block::SegmentId;
-use crate::policy::engine::{Away, Engine, Spare};
+use crate::policy::engine::{Away, Engine, Spare, Streams};
 use crate::policy::ground::{Ground, PolicyArena};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -31,7 +31,7 @@ struct Best {
 /// Brings granules home that lie free with other streams, where `size` bytes are side by side then, at home or in a view that is
 /// there. Returns whether any came. Asks the driver about these streams.
 pub(super) fn call_home<E: Engine<Memory>>(engine: &E, arena: &E::Arena, size: u64, call: &Call<'_>) -> bool {
-    if call.capturing || engine.away() == 0 {
+    if call.capturing || engine.streams().away() == 0 {
         return false;
     }
     let mut callable = callable(engine, arena);
@@ -41,7 +41,7 @@ pub(super) fn call_home<E: Engine<Memory>>(engine: &E, arena: &E::Arena, size: u
         for away in best.away {
             of.entry(callable[away].home.0).or_default().push(callable[away]);
         }
-        let spare = |number| Some((number, engine.spare(engine.arena(number)?, arena)));
+        let spare = |number| Some((number, engine.streams().spare(engine.streams().arena(number)?)));
         let spare: BTreeMap<_, _> = of.keys().filter_map(|number| spare(*number)).collect();
         if spare.values().all(Option::is_some) {
             return spare.into_iter().fold(false, |came, (number, spare)| {
@@ -64,33 +64,35 @@ fn bring<E: Engine<Memory>>(
     spare: Spare,
     call: &Call<'_>,
 ) -> bool {
-    let Some(from) = engine.arena(from) else { return false };
+    let Some(from) = engine.streams().arena(from) else { return false };
     let _memory = engine.moving();
     let mut state = engine.lock(from);
     let take = |Away { home: (_, segment, addr), .. }: &Away| {
-        let bytes = state.ground().memory().borders().get(*segment)?.granule();
+        let borders = state.ground().memory().borders().get(*segment)?;
+        let bytes = borders.beginning(*addr).map(|_| borders.granule())?;
         let holder = free_range(state.ground(), *segment, *addr, addr + bytes)?;
         let was_free = state.ground().layout().blocks()[holder].epoch <= spare.newest;
         was_free.then(|| state.ground_mut().take_range(holder, *addr, addr + bytes))
     };
     let parts: Vec<_> = all.iter().filter_map(take).collect();
     drop(state);
-    engine.hand_over(from, arena, &parts, spare, call).is_some_and(|came| came > 0)
+    engine.streams().hand_over(from, arena, &parts, spare, call).is_some_and(|came| came > 0)
 }
 
 /// An arena's granules that lie free with other streams.
 fn callable<E: Engine<Memory>>(engine: &E, arena: &E::Arena) -> Vec<Away> {
     let mut of: BTreeMap<u16, Vec<Away>> = BTreeMap::new();
-    for away in engine.away_of(arena) {
+    for away in engine.streams().away_of(arena) {
         of.entry(away.home.0).or_default().push(away);
     }
     let mut callable = Vec::new();
     for (number, mut all) in of {
-        let Some(from) = engine.arena(number) else { continue };
+        let Some(from) = engine.streams().arena(number) else { continue };
         let state = engine.lock(from);
         let is_free = |Away { home: (_, segment, addr), .. }: &Away| {
             let Some(borders) = state.ground().memory().borders().get(*segment) else { return false };
-            free_part(state.ground(), borders, borders.number(*addr)).prefix == borders.granule()
+            let free = |number| free_part(state.ground(), borders, number).prefix == borders.granule();
+            borders.beginning(*addr).is_some_and(free)
         };
         all.retain(is_free);
         callable.append(&mut all);
@@ -110,7 +112,8 @@ fn best(ground: &impl Ground<Memory>, callable: &[Away], size: u64) -> Option<Be
     // Only what shows one of them may do better than without.
     let places = |away: &Away| {
         let borders = memory.borders().get(away.segment);
-        borders.map_or(&[][..], |borders| borders.places(borders.number(away.addr)))
+        let places = borders.and_then(|borders| Some(borders.places(borders.beginning(away.addr)?)));
+        places.unwrap_or_default()
     };
     let views: BTreeSet<u64> = callable.iter().counted().flat_map(places).map(|place| place.view).collect();
     for view in views.into_iter().filter_map(|number| memory.place_of_number(number)) {
@@ -139,7 +142,10 @@ fn row(ground: &impl Ground<Memory>, id: SegmentId, borders: &Borders, callable:
         beginning.into_iter().for_each(|(number, bytes)| row[number].free.prefix = bytes);
     }
     for (number, away) in callable.iter().enumerate().filter(|(_, away)| away.segment == id) {
-        row[borders.number(away.addr)] = Link { free: whole, bytes, away: Some(number) };
+        // The segment may be another one since it was asked for.
+        if let Some(at) = borders.beginning(away.addr) {
+            row[at] = Link { free: whole, bytes, away: Some(number) };
+        }
     }
     row
 }

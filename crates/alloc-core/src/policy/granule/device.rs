@@ -223,20 +223,13 @@ impl Device {
             if plan.missing >= refused {
                 return Ok(None);
             }
-            // A request that the whole device could not serve takes nothing from other streams.
-            let possible = engine.in_use().saturating_add(plan.missing) <= engine.total();
-            if possible {
-                let Some(came) = hand_over(engine, arena, (plan.missing, finest), call) else {
-                    self.refused.store(true, Ordering::Relaxed);
-                    return Ok(None);
-                };
-                if came > 0 {
-                    // It may lie side by side with what was free.
-                    if let Some(ptr) = self.search_again(engine, arena, request, call) {
-                        return Ok(Some(ptr));
-                    }
-                    continue;
+            let Some(came) = self.fetch(engine, arena, (plan.missing, finest), call) else { return Ok(None) };
+            if came > 0 {
+                // It may lie side by side with what was free.
+                if let Some(ptr) = self.search_again(engine, arena, request, call) {
+                    return Ok(Some(ptr));
                 }
+                continue;
             }
             let stock = Request { size: plan.missing, segment_bytes: plan.missing, ..*request };
             if !engine.stock(arena, &stock, granule, is_retry, call)? {
@@ -251,6 +244,26 @@ impl Device {
             }
         }
         Ok(None)
+    }
+
+    /// Lets free memory of other streams come here, up to `missing` bytes. Returns how many came; `None` where the driver maps no
+    /// memory in two places.
+    fn fetch<E: Engine<Memory>>(
+        &self,
+        engine: &E,
+        arena: &E::Arena,
+        (missing, finest): (u64, u64),
+        call: &Call<'_>,
+    ) -> Option<u64> {
+        // A request that the whole device could not serve takes nothing from other streams.
+        if engine.in_use().saturating_add(missing) > engine.total() {
+            return Some(0);
+        }
+        let came = hand_over(engine, arena, (missing, finest), call);
+        if came.is_none() {
+            self.refused.store(true, Ordering::Relaxed);
+        }
+        came
     }
 
     /// Makes a view, and serves a request from it. `taken` are the home bytes of the request, as busy.

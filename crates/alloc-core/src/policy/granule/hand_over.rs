@@ -8,7 +8,7 @@ use crate::base::steps::Counted;
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, SegmentId, Tier};
 use crate::memory::segment::Origin;
-use crate::policy::engine::Engine;
+use crate::policy::engine::{Engine, Streams};
 use crate::policy::ground::{Ground, PolicyArena};
 use std::cmp::Reverse;
 
@@ -38,28 +38,28 @@ pub(super) fn hand_over<E: Engine<Memory>>(
     if call.capturing {
         return Some(came);
     }
-    for from in engine.neighbours(to) {
+    for from in engine.streams().neighbours(to) {
         if came >= wanted {
             break;
         }
         // Who has nothing to give is not asked about, which would be a driver call.
         let has_granules = engine.lock(from).ground().has_free(Tier::Large, finest);
-        if has_granules && let Some(spare) = engine.spare(from, to) {
+        if has_granules && let Some(spare) = engine.streams().spare(from) {
             let _memory = engine.moving();
             let parts = take(engine, from, to, wanted - came, finest, spare.newest);
-            came += engine.hand_over(from, to, &parts, spare, call)?;
+            came += engine.streams().hand_over(from, to, &parts, spare, call)?;
         }
     }
-    if engine.away() > engine.held().saturating_mul(MOST_AWAY) {
-        for arena in engine.neighbours(to) {
-            engine.unmap_away(arena, call);
+    if engine.streams().away() > engine.held().saturating_mul(MOST_AWAY) {
+        for arena in engine.streams().neighbours(to) {
+            engine.streams().unmap_away(arena, call);
         }
     }
     Some(came)
 }
 
-/// Takes free granules out, each as a busy block, until `wanted` bytes have come: those first that served the other arena
-/// before, then those of the largest free blocks.
+/// Takes free granules out, each as a busy block, until `wanted` bytes have come: those of the largest free blocks, and of equal
+/// ones those first that served the other arena before.
 fn take<E: Engine<Memory>>(
     engine: &E,
     from: &E::Arena,
@@ -68,7 +68,7 @@ fn take<E: Engine<Memory>>(
     finest: u64,
     newest: u64,
 ) -> Vec<BlockId> {
-    let to = engine.number(to);
+    let to = engine.streams().number(to);
     let mut state = engine.lock(from);
     let mut spare = Vec::new();
     // Granules of other regions may be smaller than a usual one.
@@ -82,7 +82,7 @@ fn take<E: Engine<Memory>>(
             continue;
         }
         for addr in segment.within(granule, block.addr..block.end()).step_by(granule as usize).counted() {
-            let known = engine.is_mapped_in(&state, id, addr, to);
+            let known = engine.streams().is_mapped_in(&state, id, addr, to);
             spare.push(Whole { known, block: block.size, segment: block.segment, addr, bytes: granule });
         }
     }
