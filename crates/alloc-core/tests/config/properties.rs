@@ -1,7 +1,8 @@
 //! Settings texts under arbitrary input: never a panic, bounded answers, and what is written reads back.
 
 use alloc_core::config::{
-    AllocatorBackend, Flavour, MemoryLimit, ReserveSize, Settings, environment, options, pytorch, strict,
+    AllocatorBackend, CrossStream, Flavour, MemoryLimit, ReserveSize, Settings, environment, options,
+    pytorch, strict,
 };
 use alloc_core::types::MIB;
 use proptest::prelude::*;
@@ -94,6 +95,7 @@ prop_compose! {
             pinned_free_catch_all: switches[7],
             history_max_entries: history,
             early_reuse: switches[9],
+            cross_stream: CrossStream::ALL[usize::from(switches[7]) + usize::from(switches[11])],
             segments_ipc: switches[11],
             memory_limit: limits.0,
             memory_soft_limit: limits.1,
@@ -158,6 +160,7 @@ proptest! {
         let own = Settings {
             history_max_entries: settings.history_max_entries,
             early_reuse: settings.early_reuse,
+            cross_stream: settings.cross_stream,
             segments_ipc: settings.segments_ipc,
             memory_limit: settings.memory_limit,
             memory_soft_limit: settings.memory_soft_limit,

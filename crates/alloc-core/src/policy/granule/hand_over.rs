@@ -1,6 +1,7 @@
 //! Free granules of one stream for another. They stay mapped where they were, so that they go to and fro without a driver call.
 //!
-//! Only what the device is known to be done with moves, and nothing is waited for to learn that.
+//! The host waits for nothing: what the device is known to be done with moves, or, where settings say so, what the other stream
+//! is told to wait for.
 
 use super::home::free_range;
 use super::memory::Memory;
