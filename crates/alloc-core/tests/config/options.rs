@@ -1,8 +1,8 @@
 //! Settings: warnings, the strict grammar, the environment, the option table.
 
 use alloc_core::config::{
-    AllocatorBackend, ConfigError, ExceptionClass, Flavour, Grammar, MemoryLimit, PolicyName, ReserveSize,
-    Settings, Warning, environment, options, pytorch, strict,
+    AllocatorBackend, ConfigError, CrossStream, ExceptionClass, Flavour, Grammar, MemoryLimit, PolicyName,
+    ReserveSize, Settings, Warning, environment, options, pytorch, strict,
 };
 use alloc_core::types::{GIB, MIB};
 
@@ -90,6 +90,7 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("policy", "pytorch", Settings { policy: Some(PolicyName::Pytorch), ..base() }),
         ("history_max_entries", "1000", Settings { history_max_entries: 1000, ..base() }),
         ("early_reuse", "True", Settings { early_reuse: true, ..base() }),
+        ("cross_stream", "never", Settings { cross_stream: CrossStream::Never, ..base() }),
         ("segments_ipc", "False", Settings { segments_ipc: false, ..base() }),
         ("memory_limit", "40GiB", Settings { memory_limit: Some(MemoryLimit::Bytes(40 * GIB)), ..base() }),
         (
