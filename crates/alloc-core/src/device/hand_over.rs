@@ -59,25 +59,16 @@ impl HandOver {
     }
 
     /// [`Streams::hand_over`], where the other stream waits already for what it has to wait for.
-    fn move_all(
-        &self,
-        from: &Arena,
-        to: &Arena,
-        parts: &[BlockId],
-        spare: Spare,
-        call: &Call<'_>,
-    ) -> Option<u64> {
-        let number = self.number(to);
-        let trip = Trip { from, to, number, spare, call };
-        let (known, new): (Vec<_>, Vec<_>) =
-            self.moving(from, parts).into_iter().partition(|moving| self.known(moving, number).is_some());
+    fn move_all(&self, trip: &Trip<'_>, parts: &[BlockId]) -> Option<u64> {
+        let is_known = |moving: &Moving| self.known(moving, trip.number).is_some();
+        let (known, new): (Vec<_>, Vec<_>) = self.moving(trip.from, parts).into_iter().partition(is_known);
         let mut came = 0;
         for moving in known {
-            came += self.bring_back(&trip, moving);
+            came += self.bring_back(trip, moving);
         }
         let mut refused = false;
         for run in new.chunk_by(|one, next| one.bytes == next.bytes) {
-            match self.map(&trip, run) {
+            match self.map(trip, run) {
                 Some(bytes) => came += bytes,
                 None => refused = true,
             }
@@ -444,7 +435,7 @@ impl Streams<GranuleMemory> for HandOver {
             self.stay(from, parts.iter().copied());
             return Some(0);
         }
-        self.move_all(from, to, parts, spare, call)
+        self.move_all(&Trip { from, to, number: self.number(to), spare, call }, parts)
     }
 
     fn unmap_away(&self, arena: &Arena, call: &Call<'_>) {

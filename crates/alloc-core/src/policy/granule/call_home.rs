@@ -178,3 +178,32 @@ fn look_along(links: impl Iterator<Item = Link>, size: u64, best: &mut Option<Be
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of a row's granules of 8 bytes come home for `size` bytes. A granule is written as what is free from its first
+    /// byte on and up to its last, and whether it is away.
+    fn called(row: &[(u64, u64, bool)], size: u64) -> Option<Vec<usize>> {
+        let links = row.iter().enumerate().map(|(number, &(prefix, suffix, is_away))| Link {
+            free: FreePart { prefix, suffix },
+            bytes: 8,
+            away: is_away.then_some(number),
+        });
+        let mut best = None;
+        look_along(links, size, &mut best);
+        best.map(|best| best.away)
+    }
+
+    #[test]
+    fn as_little_comes_home_as_does() {
+        let (free, away, used) = ((8, 8, false), (8, 8, true), (0, 0, false));
+        assert_eq!(called(&[away, away, used, free, away, free], 24), Some(vec![4]));
+        assert_eq!(called(&[away, away, away], 16), Some(vec![0, 1]));
+        assert_eq!(called(&[(0, 3, false), away, (5, 0, false)], 16), Some(vec![1]));
+        assert_eq!(called(&[(0, 3, false), away, (4, 0, false)], 16), None, "a byte is missing");
+        assert_eq!(called(&[away, used, away], 16), None, "they do not lie side by side");
+        assert_eq!(called(&[free, free], 16), None, "nothing has to come");
+    }
+}
