@@ -17,9 +17,9 @@ pub(crate) use heap::{Heap, Searches};
 pub(crate) use ledger::Ledger;
 pub(crate) use tenure::{ArenaPool, Left, Tenure};
 
-use crate::lifetimes::uses::{Use, UseLists, UsesOf};
+use crate::lifetimes::uses::{BlockUse, UseLists, UsesOf};
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{Block, BlockId, SegmentId, State};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
 use crate::memory::layout::Layout;
 use crate::memory::region::RegionId;
 use crate::policy::{Chosen, Ground};
@@ -70,7 +70,7 @@ pub(crate) enum FreeStep {
     /// The block is free.
     Done,
     /// The block waits for these streams; an event has to be recorded on each.
-    Wait(SmallVec<[Use; 4]>),
+    Wait(SmallVec<[BlockUse; 4]>),
 }
 
 impl ArenaState {
@@ -186,13 +186,13 @@ impl ArenaState {
         let below = addr - block.addr;
         let mut target = id;
         if below > 0 {
-            target = self.heap.cut_above(id, below, State::Busy);
+            target = self.heap.cut_above(id, below, BlockPhase::Busy);
             self.heap.insert_free(id);
             change = (change.0 + 1, change.1 + signed(below));
         }
         let above = self.layout().blocks()[target].size - size;
         if above > 0 && cuts_above {
-            self.heap.cut_above(target, size, State::Free);
+            self.heap.cut_above(target, size, BlockPhase::Free);
             change = (change.0 + 1, change.1 + signed(above));
         }
         if self.layout().segments().is_fixed(segment) {
@@ -203,19 +203,19 @@ impl ArenaState {
 
     /// Takes a block back that others use, which it waits for. Returns them.
     #[cold]
-    pub(crate) fn free_and_wait(&mut self, id: BlockId) -> SmallVec<[Use; 4]> {
+    pub(crate) fn free_and_wait(&mut self, id: BlockId) -> SmallVec<[BlockUse; 4]> {
         let block = &mut self.heap.layout_mut().blocks_mut()[id];
         self.map.remove(DevicePtr(block.addr));
         self.ledger.suspended(id, block);
         let uses = UsesOf::new(&mut self.uses, &mut block.uses).forget();
-        block.state = State::Pending;
+        block.state = BlockPhase::Pending;
         block.pending = u16::try_from(uses.len()).unwrap_or(u16::MAX); // [`UsesOf::record`] keeps it in range
         uses
     }
 
     /// Takes a block back from the program that stays pending beyond its uses, until one more
     /// [`event_done`](Self::event_done). Returns the uses.
-    pub(crate) fn free_and_hold(&mut self, id: BlockId) -> SmallVec<[Use; 4]> {
+    pub(crate) fn free_and_hold(&mut self, id: BlockId) -> SmallVec<[BlockUse; 4]> {
         let uses = self.free_and_wait(id);
         self.heap.layout_mut().blocks_mut()[id].pending += 1; // [`UsesOf::record`] leaves room for it
         uses
@@ -234,8 +234,8 @@ impl ArenaState {
         &mut self,
         ptr: DevicePtr,
         id: BlockId,
-    ) -> Option<(SegmentId, Range<u64>, SmallVec<[Use; 4]>)> {
-        let is_mine = |block: &&Block| block.addr == ptr.0 && block.state == State::Asleep;
+    ) -> Option<(SegmentId, Range<u64>, SmallVec<[BlockUse; 4]>)> {
+        let is_mine = |block: &&Block| block.addr == ptr.0 && block.state == BlockPhase::Asleep;
         let block = self.layout().blocks().get(id).filter(is_mine)?;
         let (segment, range) = (block.segment, block.addr..block.end());
         let uses = self.uses_of(id).forget();

@@ -13,7 +13,7 @@ mod waste;
 pub use diff::{Comparison, Figure, Function, GroupChange, MomentChange};
 pub use growth::{Growth, Marks, Step, Suspect};
 pub use live::{Class, Group, Live, OfLabel, OfPool, OfStream, Size};
-pub use memory::{Blocker, Held, HeldOpen, Memory, PoolMemory};
+pub use memory::{Blocker, HeldBlock, HeldOpen, Memory, PoolMemory};
 pub use place::{Caller, Place, program_frame};
 pub use refused::{Refused, Verdict};
 pub use summary::{Help, Summary};

@@ -35,12 +35,12 @@ pub struct Stretch {
     /// From when on its oldest part was held.
     pub begin: Moment,
     /// By address; they never overlap, nor leave the stretch.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<BlockInUse>,
 }
 
 /// A block that is not free. Its bytes are `requested` + `rounding` + `tail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Block {
+pub struct BlockInUse {
     /// Index in [`Run::allocations`].
     pub allocation: u32,
     /// First address.
@@ -55,7 +55,7 @@ pub struct Block {
     pub waits: bool,
 }
 
-impl Block {
+impl BlockInUse {
     /// All its bytes.
     #[must_use]
     pub const fn size(&self) -> u64 {
@@ -77,7 +77,7 @@ impl Stretch {
     /// Bytes that are not free.
     #[must_use]
     pub fn used(&self) -> u64 {
-        self.blocks.iter().map(Block::size).sum()
+        self.blocks.iter().map(BlockInUse::size).sum()
     }
 
     /// What is free before each block and, last, behind all of them; of no size where nothing is.
@@ -212,7 +212,7 @@ fn place(
             if rules.keeps_whole(room, life.size, stretch.growable) { room.saturating_sub(size) } else { 0 };
         let rounding = size.saturating_sub(requested);
         free_from = life.address + requested + rounding + tail;
-        stretch.blocks.push(Block {
+        stretch.blocks.push(BlockInUse {
             allocation: *index,
             address: life.address,
             requested,

@@ -4,7 +4,7 @@ use crate::boundary::guard::guard;
 use crate::boundary::pass::given;
 use crate::bytes::granule_bytes;
 use crate::error::{Failure, GRANULE_NO_BACKEND, granule_status};
-use granule::backends::{self, Name, State};
+use granule::backends::{self, Name, Standing};
 use serde_json::json;
 use std::ffi::{CStr, c_char};
 
@@ -37,7 +37,8 @@ pub unsafe extern "C" fn granule_backends_json(out: *mut granule_bytes) -> granu
         let out = given!(out out);
         let backends =
             backends::survey().map_err(|error| Failure::own(GRANULE_NO_BACKEND, error.to_string()))?;
-        let chosen = backends.iter().find(|report| report.state == State::Chosen).map(|report| report.name);
+        let chosen =
+            backends.iter().find(|report| report.state == Standing::Chosen).map(|report| report.name);
         out.set(granule_bytes::new(json!({ "chosen": chosen, "backends": backends }).to_string()));
         Ok(())
     })

@@ -1,13 +1,13 @@
 //! The blocks of an arena, the index of those that are free, and address space that has no memory.
 //!
 //! Nothing is counted here, and no history is kept. What is to be changed by the driver is taken out first, as
-//! [`State::Busy`]: the caller talks to the driver, and comes back to commit or undo.
+//! [`BlockPhase::Busy`]: the caller talks to the driver, and comes back to commit or undo.
 
 pub(super) mod growth;
 pub(super) mod kind;
 pub(super) mod sleep;
 
-use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::RegionId;
 use crate::memory::segment::{Origin, Segment};
@@ -112,15 +112,15 @@ impl Heap {
     pub(super) fn check(&self, tier: Tier) {
         let placed = self.placement.placed();
         placed.check(tier);
-        let of = |wanted: State| -> BTreeSet<BlockId> {
+        let of = |wanted: BlockPhase| -> BTreeSet<BlockId> {
             let blocks = self.layout.blocks().iter();
             blocks.filter(|(_, b)| b.tier == tier && b.state == wanted).map(|(id, _)| id).collect()
         };
         let indexed: BTreeSet<BlockId> = placed.at_least(tier, 0).collect();
-        assert_eq!(indexed, of(State::Free), "the index holds exactly the free blocks of its tier");
+        assert_eq!(indexed, of(BlockPhase::Free), "the index holds exactly the free blocks of its tier");
         let unmapped = &self.unmapped[tier as usize];
         let listed: BTreeSet<BlockId> = unmapped.iter().map(|(_, id)| *id).collect();
-        assert_eq!(listed, of(State::Unmapped), "the unmapped list holds exactly the unmapped blocks");
+        assert_eq!(listed, of(BlockPhase::Unmapped), "the unmapped list holds exactly the unmapped blocks");
         for (addr, id) in unmapped {
             assert_eq!(self.layout.blocks()[*id].addr, *addr, "and knows their addresses");
         }
@@ -144,7 +144,7 @@ impl Heap {
     /// Takes a free block out of its index, as busy.
     pub(crate) fn take_free(&mut self, id: BlockId) {
         of_kind!(self, heap => heap.take_from_index(id));
-        self.layout.blocks_mut()[id].state = State::Busy;
+        self.layout.blocks_mut()[id].state = BlockPhase::Busy;
     }
 
     /// The segment in whose address space `addr` lies, where requests of `tier` may be served from it.
@@ -163,7 +163,7 @@ impl Heap {
     /// A busy block is address space without memory from here on.
     pub(crate) fn insert_unmapped(&mut self, id: BlockId) {
         let block = &mut self.layout.blocks_mut()[id];
-        block.state = State::Unmapped;
+        block.state = BlockPhase::Unmapped;
         let (tier, addr) = (block.tier, block.addr);
         self.unmapped[tier as usize].insert((addr, id));
     }
@@ -177,12 +177,12 @@ impl Heap {
     /// Joins a busy block that has memory with free neighbours; it stays busy, possibly under the lower
     /// neighbour's id.
     fn join_free(&mut self, id: BlockId) -> BlockId {
-        let (below, above) = self.layout.neighbours_in(State::Free, id);
+        let (below, above) = self.layout.neighbours_in(BlockPhase::Free, id);
         for neighbour in [below, above].into_iter().flatten() {
             of_kind!(self, heap => heap.take_from_index(neighbour));
         }
-        let id = self.layout.join(id, State::Free);
-        self.layout.blocks_mut()[id].state = State::Busy;
+        let id = self.layout.join(id, BlockPhase::Free);
+        self.layout.blocks_mut()[id].state = BlockPhase::Busy;
         id
     }
 
@@ -190,11 +190,11 @@ impl Heap {
     /// mapped there again shows that, as in PyTorch.
     fn join_unmapped(&mut self, id: BlockId) -> BlockId {
         let requested = self.layout.blocks()[id].requested;
-        let (below, above) = self.layout.neighbours_in(State::Unmapped, id);
+        let (below, above) = self.layout.neighbours_in(BlockPhase::Unmapped, id);
         for neighbour in [below, above].into_iter().flatten() {
             self.take_unmapped(neighbour);
         }
-        let id = self.layout.join(id, State::Unmapped);
+        let id = self.layout.join(id, BlockPhase::Unmapped);
         self.layout.blocks_mut()[id].requested = requested;
         self.insert_unmapped(id);
         id
@@ -202,9 +202,9 @@ impl Heap {
 
     /// What is busy or asleep is free memory that sleeps, joined with what sleeps beside it.
     pub(super) fn make_dormant(&mut self, id: BlockId) {
-        let id = self.layout.join(id, State::Dormant);
+        let id = self.layout.join(id, BlockPhase::Dormant);
         let block = &mut self.layout.blocks_mut()[id];
-        (block.state, block.requested) = (State::Dormant, 0);
+        (block.state, block.requested) = (BlockPhase::Dormant, 0);
     }
 
     /// Takes the whole granules of a free block out, as busy, that need not be [kept](Hooks::keeps) and of which
@@ -246,7 +246,7 @@ impl Heap {
             return None;
         }
         if bytes < self.layout.blocks()[id].size {
-            let rest = self.cut_above(id, bytes, State::Busy);
+            let rest = self.cut_above(id, bytes, BlockPhase::Busy);
             self.return_free(rest);
         }
         self.layout.blocks_mut()[id].epoch = 0;
@@ -256,7 +256,7 @@ impl Heap {
         }
         self.take_unmapped(id);
         let block = &mut self.layout.blocks_mut()[id];
-        block.state = State::Busy;
+        block.state = BlockPhase::Busy;
         Some((block.segment, id))
     }
 
@@ -269,7 +269,7 @@ impl Heap {
             let Origin::Growable { region, .. } = self.layout.segment_of(id).origin else { continue };
             self.take_unmapped(id);
             let block = &mut self.layout.blocks_mut()[id];
-            block.state = State::Busy;
+            block.state = BlockPhase::Busy;
             empty.push((block.segment, id, region));
         }
         empty
@@ -303,7 +303,7 @@ impl Ground<GranuleMemory> for Heap {
         &mut self.layout
     }
 
-    fn add_segment(&mut self, segment: Segment, state: State) -> (SegmentId, BlockId) {
+    fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
         let (id, block) = self.layout.add_segment(segment, state);
         self.remembered.hooks_mut().segment_added(id, &self.layout.segments()[id]);
         (id, block)
@@ -327,7 +327,7 @@ impl Ground<GranuleMemory> for Heap {
         growth::Growth::missing(self, tier, size, of)
     }
 
-    fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
+    fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
         of_kind!(self, heap => heap.cut_above(id, size, upper_state))
     }
 
@@ -337,14 +337,14 @@ impl Ground<GranuleMemory> for Heap {
         let requested = std::mem::take(&mut self.layout.blocks_mut()[id].requested);
         let mut middle = id;
         if addr < low {
-            middle = self.cut_above(id, low - addr, State::Busy);
+            middle = self.cut_above(id, low - addr, BlockPhase::Busy);
             self.insert_free(id);
         }
         if high < end {
-            self.cut_above(middle, high - low, State::Free);
+            self.cut_above(middle, high - low, BlockPhase::Free);
         }
         let block = &mut self.layout.blocks_mut()[middle];
-        (block.requested, block.state) = (requested, State::Busy);
+        (block.requested, block.state) = (requested, BlockPhase::Busy);
         middle
     }
 

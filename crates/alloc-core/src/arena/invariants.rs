@@ -2,7 +2,7 @@
 
 use crate::arena::{ArenaState, Heap, Tenure};
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{Block, BlockId, State, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::{Origin, Segment};
@@ -24,7 +24,7 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
     for (id, segment) in arena.layout().segments().iter() {
         let mut at = segment.base;
         let mut below = BlockId::NONE;
-        let mut below_state = State::Vacant;
+        let mut below_state = BlockPhase::Vacant;
         for (block_id, block) in arena.layout().of_segment(id) {
             assert_eq!(block.addr, at, "blocks of a segment follow each other without gaps");
             assert_eq!(block.prev, below, "a block's lower link names the block below");
@@ -35,19 +35,26 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
                 "and its copies"
             );
             assert!(block.size > 0 && block.size.is_multiple_of(512), "sizes are multiples of 512");
-            let joinable =
-                matches!(block.state, State::Free | State::Unmapped | State::Dormant | State::Blank);
+            let joinable = matches!(
+                block.state,
+                BlockPhase::Free | BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Blank
+            );
             assert!(!(joinable && block.state == below_state), "neighbours of one free state are joined");
-            assert_ne!(block.state, State::Vacant, "vacant records are in no segment");
+            assert_ne!(block.state, BlockPhase::Vacant, "vacant records are in no segment");
             assert!(
                 segment.is_growable()
-                    || !(block.state.is_asleep() || matches!(block.state, State::Unmapped | State::Dormant)),
+                    || !(block.state.is_asleep()
+                        || matches!(block.state, BlockPhase::Unmapped | BlockPhase::Dormant)),
                 "fixed memory is never unmapped and never sleeps"
             );
             check_place(segment, block);
-            assert_eq!(block.pending > 0, block.state == State::Pending, "pending blocks wait for events");
+            assert_eq!(
+                block.pending > 0,
+                block.state == BlockPhase::Pending,
+                "pending blocks wait for events"
+            );
             check_map(&arena.tenure, map, block_id, block);
-            sums.busy |= block.state == State::Busy;
+            sums.busy |= block.state == BlockPhase::Busy;
             at += block.size;
             below = block_id;
             below_state = block.state;
@@ -72,10 +79,10 @@ pub(crate) fn check_arena(arena: &ArenaState, map: &AddressMap) -> Sums {
 fn check_place(segment: &Segment, block: &Block) {
     let fits = match (segment.origin, block.state) {
         (Origin::View, state) => {
-            state.is_awake() || matches!(state, State::Blank | State::Pending | State::Busy)
+            state.is_awake() || matches!(state, BlockPhase::Blank | BlockPhase::Pending | BlockPhase::Busy)
         }
-        (Origin::Growable { .. }, state) => state != State::Blank,
-        (Origin::Fixed, state) => !matches!(state, State::Blank | State::Lent | State::Away),
+        (Origin::Growable { .. }, state) => state != BlockPhase::Blank,
+        (Origin::Fixed, state) => !matches!(state, BlockPhase::Blank | BlockPhase::Lent | BlockPhase::Away),
     };
     assert!(fits, "a block that is {:?} in a segment that is {:?}", block.state, segment.origin);
 }
@@ -83,7 +90,7 @@ fn check_place(segment: &Segment, block: &Block) {
 fn check_map(tenure: &Tenure, map: &AddressMap, id: BlockId, block: &Block) {
     let entry = map.get(DevicePtr(block.addr));
     let mine = entry == Some(tenure.location(id));
-    if block.state == State::Busy {
+    if block.state == BlockPhase::Busy {
         // Its memory may be back at the driver already, and handed out to another arena at the same address.
         assert!(!mine, "a block in transit is nobody's");
     } else if block.state.is_live() {
@@ -101,7 +108,11 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
         };
         let growable = layout.segments()[block.segment].is_growable();
         match block.state {
-            State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep | State::Pending => {
+            BlockPhase::Allocated
+            | BlockPhase::Owned
+            | BlockPhase::Asleep
+            | BlockPhase::OwnedAsleep
+            | BlockPhase::Pending => {
                 if block.state.is_live() {
                     add(Count::Allocation, 1);
                     add(Count::AllocatedBytes, block.size);
@@ -110,18 +121,18 @@ fn check_counters(counters: &Counters, layout: &Layout, tier: Tier) {
                 add(Count::ActiveBytes, block.size);
                 add(Count::RequestedBytes, block.requested);
             }
-            State::Free if block.is_split() && !growable => {
+            BlockPhase::Free if block.is_split() && !growable => {
                 add(Count::InactiveSplit, 1);
                 add(Count::InactiveSplitBytes, block.size);
             }
-            State::Free
-            | State::Unmapped
-            | State::Busy
-            | State::Dormant
-            | State::Lent
-            | State::Blank
-            | State::Away
-            | State::Vacant => {}
+            BlockPhase::Free
+            | BlockPhase::Unmapped
+            | BlockPhase::Busy
+            | BlockPhase::Dormant
+            | BlockPhase::Lent
+            | BlockPhase::Blank
+            | BlockPhase::Away
+            | BlockPhase::Vacant => {}
         }
     }
     for count in [
@@ -155,19 +166,19 @@ pub(crate) fn check_regions(heap: &Heap, regions: &Regions) -> usize {
             let bytes = high.next_multiple_of(granule) - first;
             let mut states = region.states(segment.base + first, bytes);
             match block.state {
-                State::Unmapped => assert!(
+                BlockPhase::Unmapped => assert!(
                     states.all(|state| state == GranuleState::Free),
                     "nothing is behind what is unmapped"
                 ),
-                State::Away => {
+                BlockPhase::Away => {
                     assert_eq!(bytes, granule, "a granule is away by itself");
                     assert!(states.all(|state| state == GranuleState::Away), "and its region knows");
                 }
-                State::Dormant => assert!(
+                BlockPhase::Dormant => assert!(
                     states.all(|state| state == GranuleState::Asleep),
                     "free memory sleeps on sleeping granules"
                 ),
-                State::Asleep | State::OwnedAsleep => assert!(
+                BlockPhase::Asleep | BlockPhase::OwnedAsleep => assert!(
                     states.any(|state| state == GranuleState::Asleep),
                     "a block sleeps while a granule under it does"
                 ),

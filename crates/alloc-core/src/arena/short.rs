@@ -6,7 +6,7 @@ use super::ledger::{Splits, signed};
 use super::{ArenaState, FreeStep};
 use crate::arena::heap::kind::{Custom, Kind, OfKind};
 use crate::base::ids::PoolSlot;
-use crate::memory::block::{Block, BlockId, NO_USES, SegmentId, State};
+use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES, SegmentId};
 use crate::policy::{GranulePolicy, Hooks, Placement, PytorchPolicy, Remembered, Request, granule};
 use crate::types::DevicePtr;
 use std::marker::PhantomData;
@@ -151,7 +151,7 @@ impl<'a, K: Serving> Short<'a, K> {
             && !self.state.tenure.pool().no_split
             && self.state.heap.layout().blocks().may_cut();
         if cuts {
-            self.heap().cut_above(id, request.size, State::Free);
+            self.heap().cut_above(id, request.size, BlockPhase::Free);
         }
         if (cuts || was_split) && self.state.heap.layout().segments().is_fixed(segment) {
             let change = match (cuts, was_split) {
@@ -196,7 +196,7 @@ impl<'a, K: Serving> Short<'a, K> {
     #[inline(always)]
     fn free_and_join(&mut self, id: BlockId) {
         // Both neighbours are looked at first: their records are cache misses that can be waited for together.
-        let neighbours = self.state.heap.layout().neighbours_in(State::Free, id);
+        let neighbours = self.state.heap.layout().neighbours_in(BlockPhase::Free, id);
         self.state.map.remove(DevicePtr(self.block(id).addr));
         self.take_back(id);
         self.join_freed(id, neighbours, (0, 0));
@@ -234,7 +234,7 @@ impl<'a, K: Serving> Short<'a, K> {
         // SAFETY: the caller's promise.
         let mut short = unsafe { Short::<K>::new(state) };
         let Some(id) = short.heap().memory().take_parked(None) else { return };
-        let neighbours = short.state.heap.layout().neighbours_in(State::Free, id);
+        let neighbours = short.state.heap.layout().neighbours_in(BlockPhase::Free, id);
         short.state.map.remove(DevicePtr(short.block(id).addr));
         let Block { size, segment, .. } = *short.block(id);
         let counts = short.state.heap.layout().segments().is_fixed(segment) && short.block(id).is_split();
@@ -367,13 +367,13 @@ impl ArenaState {
     pub(crate) fn event_done(&mut self, id: BlockId) {
         let block = &mut self.heap.layout_mut().blocks_mut()[id];
         debug_assert!(
-            block.state == State::Pending && block.pending > 0,
+            block.state == BlockPhase::Pending && block.pending > 0,
             "queued events belong to pending blocks"
         );
         block.pending -= 1;
         if block.pending == 0 {
             self.ledger.released(id, block);
-            let neighbours = self.layout().neighbours_in(State::Free, id);
+            let neighbours = self.layout().neighbours_in(BlockPhase::Free, id);
             short!(self, short => short.join_freed(id, neighbours, (0, 0)));
         }
     }

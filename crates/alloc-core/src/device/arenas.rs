@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Waiting;
 use crate::memory::address_map::Location;
-use crate::memory::block::{Block, State};
+use crate::memory::block::{Block, BlockPhase};
 use crate::memory::region::Region;
 use crate::policy::Chosen;
 use crate::sync::{Arc, Guard, InTransit, Mutex, Rank, ThreadId, Transit, this_thread};
@@ -182,7 +182,7 @@ impl Arenas {
                 .of_segment(id)
                 .find(|(_, block)| (block.addr..block.end()).contains(&ptr.0))?;
             Some(match block {
-                Block { addr, state: State::Pending, requested, .. } if *addr == ptr.0 => {
+                Block { addr, state: BlockPhase::Pending, requested, .. } if *addr == ptr.0 => {
                     let requested = *requested;
                     if quarantined {
                         Problem::Quarantined { requested }
@@ -190,14 +190,14 @@ impl Arenas {
                         Problem::PendingFree { requested }
                     }
                 }
-                Block { addr, state: State::Owned | State::OwnedAsleep, .. } if *addr == ptr.0 => {
+                Block { addr, state: BlockPhase::Owned | BlockPhase::OwnedAsleep, .. } if *addr == ptr.0 => {
                     Problem::Owned
                 }
                 // A live block that begins there has been handed out since the pointer was refused.
-                Block { addr, state: State::Allocated, .. } if *addr == ptr.0 => Problem::Freed,
+                Block { addr, state: BlockPhase::Allocated, .. } if *addr == ptr.0 => Problem::Freed,
                 // In epoch 0 is what was never in the program's hands.
-                Block { addr, state: State::Free, epoch: 1.., .. } if *addr == ptr.0 => Problem::Freed,
-                Block { addr, state: State::Dormant, .. } if *addr == ptr.0 => Problem::Freed,
+                Block { addr, state: BlockPhase::Free, epoch: 1.., .. } if *addr == ptr.0 => Problem::Freed,
+                Block { addr, state: BlockPhase::Dormant, .. } if *addr == ptr.0 => Problem::Freed,
                 Block { addr, size, state, requested, .. } if state.is_live() => {
                     Problem::InsideBlock { block: DevicePtr(*addr), bytes: *size, requested: *requested }
                 }
@@ -234,7 +234,11 @@ impl Arenas {
     pub(crate) fn largest_free_block(&self) -> u64 {
         self.with_all(|_, arenas| {
             let blocks = arenas.iter().flat_map(|arena| arena.layout().blocks().iter());
-            blocks.filter(|(_, block)| block.state == State::Free).map(|(_, b)| b.size).max().unwrap_or(0)
+            blocks
+                .filter(|(_, block)| block.state == BlockPhase::Free)
+                .map(|(_, b)| b.size)
+                .max()
+                .unwrap_or(0)
         })
     }
 

@@ -8,7 +8,7 @@ use crate::arena::{ArenaState, Growth};
 use crate::backend::{Access, BackendError, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{BlockId, State, Tier};
+use crate::memory::block::{BlockId, BlockPhase, Tier};
 use crate::memory::region::{Leftovers, Place};
 use crate::memory::segment::Origin;
 use crate::policy::engine::{Away, Spare, Streams};
@@ -128,7 +128,7 @@ impl HandOver {
                 let regions = device.regions_mut();
                 let Place { region, addr, .. } = moving.place;
                 // Not where it is being unmapped, because memory has to leave.
-                let is_away = |known: &Place| to.layout().blocks()[known.block].state == State::Away;
+                let is_away = |known: &Place| to.layout().blocks()[known.block].state == BlockPhase::Away;
                 let known = regions.place_in(trip.number, region, addr).filter(is_away);
                 if let Some(known) = known {
                     regions.send_away(moving.place, known);
@@ -290,7 +290,7 @@ impl HandOver {
             let places = self.base.holdings.lock().regions().away_from(state.tenure().number());
             let may_go = |place: &Place| {
                 let block = &state.layout().blocks()[place.block];
-                block.state == State::Away
+                block.state == BlockPhase::Away
                     && !state.heap().hooks().keeps(block.segment, place.addr)
                     && (!only_past || state.is_past(block.epoch))
             };
@@ -298,7 +298,7 @@ impl HandOver {
             let mut newest = 0;
             for place in &places {
                 let block = &mut state.heap_mut().layout_mut().blocks_mut()[place.block];
-                block.state = State::Busy;
+                block.state = BlockPhase::Busy;
                 newest = newest.max(block.epoch);
                 let bytes = block.size;
                 self.base.holdings.lock().regions_mut().begin(place.region, place.addr, bytes);
@@ -351,7 +351,7 @@ impl HandOver {
         let empty = {
             let mut state = arena.lock();
             if !gone {
-                state.heap_mut().layout_mut().blocks_mut()[place.block].state = State::Away;
+                state.heap_mut().layout_mut().blocks_mut()[place.block].state = BlockPhase::Away;
                 self.base.holdings.lock().regions_mut().stay_away(place.region, place.addr);
                 return Ok(());
             }
@@ -451,5 +451,5 @@ impl Streams<GranuleMemory> for HandOver {
 fn send_away(block: BlockId, state: &mut ArenaState) {
     state.note_change(Action::SegmentUnmap, block);
     let block = &mut state.heap_mut().layout_mut().blocks_mut()[block];
-    (block.state, block.requested) = (State::Away, 0);
+    (block.state, block.requested) = (BlockPhase::Away, 0);
 }

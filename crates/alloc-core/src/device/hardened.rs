@@ -12,12 +12,12 @@ use crate::backend::{Access, BackendError, Granularity};
 use crate::config::Settings;
 use crate::error::Result;
 use crate::features::hardened::{
-    CANARY, CANARY_BYTES, Corruption, CorruptionObserver, CorruptionReport, HardenedStats, Held, MARGIN,
-    Mismatch, POISON, Quarantine, Reader,
+    CANARY, CANARY_BYTES, Corruption, CorruptionObserver, CorruptionReport, HardenedStats, MARGIN, Mismatch,
+    POISON, Quarantine, Quarantined, Reader,
 };
 use crate::lifetimes::call::Call;
 use crate::lifetimes::pending::Waiting;
-use crate::lifetimes::uses::{Use, User};
+use crate::lifetimes::uses::{BlockUse, User};
 use crate::memory::address_map::Location;
 use crate::memory::block::{Block, Tier};
 use crate::memory::segment::{Origin, Segment};
@@ -182,11 +182,11 @@ impl Hardened {
 
     /// Fills a freed block, on its own stream and after the work of all that use it. `None` where that cannot be done, or
     /// must not. Names streams; the caller holds a ticket.
-    fn poison(&self, returned: &Returned, uses: &[Use], canary: u64) -> Option<Held> {
+    fn poison(&self, returned: &Returned, uses: &[BlockUse], canary: u64) -> Option<Quarantined> {
         let own = returned.own?;
         if self.site.attention().has(Reason::CAPTURE) {
-            let live = |found: &Use| found.user.live();
-            let captured = |found: &Use| {
+            let live = |found: &BlockUse| found.user.live();
+            let captured = |found: &BlockUse| {
                 found.captured.is_some() || live(found).is_some_and(|s| self.site.may_be_capturing(s))
             };
             if self.site.may_be_capturing(own) || uses.iter().any(captured) {
@@ -201,7 +201,7 @@ impl Hardened {
             return None;
         }
         let fill = || -> std::result::Result<HeldEvent, BackendError> {
-            for Use { user, .. } in uses {
+            for BlockUse { user, .. } in uses {
                 match user {
                     User::Live(stream) => {
                         let event = HeldEvent::new(self.site.backend(), stream.device)?;
@@ -223,7 +223,7 @@ impl Hardened {
         match fill() {
             Ok(poisoned) => {
                 let Returned { block, ptr, bytes, requested, .. } = *returned;
-                Some(Held { block, ptr, bytes, requested, canary, protected: None, poisoned })
+                Some(Quarantined { block, ptr, bytes, requested, canary, protected: None, poisoned })
             }
             Err(error) => {
                 self.site.backend().clear_error();
@@ -234,7 +234,7 @@ impl Hardened {
     }
 
     /// Takes the device's access to the whole granules of a block away, once it is poisoned. Blocks.
-    fn protect(&self, mut held: Held, returned: &Returned) -> Held {
+    fn protect(&self, mut held: Quarantined, returned: &Returned) -> Quarantined {
         let (Some((at, bytes)), Ok(vm)) = (returned.granules, self.site.backend().virtual_memory()) else {
             return held;
         };
@@ -289,7 +289,7 @@ impl Hardened {
     /// Checks a block, if there is a reader, and lets it go.
     fn release_held(
         &self,
-        mut held: Held,
+        mut held: Quarantined,
         reader: Option<&mut Reader>,
         call: &Call<'_>,
         calls: &Calls<'_>,
@@ -334,10 +334,10 @@ impl Hardened {
 
     fn check(
         &self,
-        held: &Held,
+        held: &Quarantined,
         reader: &mut Reader,
     ) -> std::result::Result<SmallVec<[(Corruption, Mismatch); 2]>, BackendError> {
-        let Held { ptr, requested, canary, .. } = *held;
+        let Quarantined { ptr, requested, canary, .. } = *held;
         held.poisoned.wait()?;
         let mut found = SmallVec::new();
         // SAFETY: rule 2: the block is pending, and only this thread lets it go; its stream has passed the poison.
@@ -349,7 +349,7 @@ impl Hardened {
         Ok(found)
     }
 
-    fn report(&self, held: &Held, corruption: Corruption, mismatch: Mismatch, calls: &Calls<'_>) {
+    fn report(&self, held: &Quarantined, corruption: Corruption, mismatch: Mismatch, calls: &Calls<'_>) {
         let Mismatch { at, bytes, found } = mismatch;
         let report = CorruptionReport {
             corruption,

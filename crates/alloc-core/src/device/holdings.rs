@@ -175,7 +175,7 @@ fn bytes_of(total: u64, fraction: f64) -> u64 {
     bytes
 }
 
-/// Bytes that are to be taken for a pool: counted as held until they are settled, or this is dropped.
+/// Bytes that are to be taken for a pool: counted as held until they are reserved, or this is dropped.
 pub(super) struct Intent<'a> {
     holdings: &'a Holdings,
     pool: PoolId,
@@ -206,15 +206,15 @@ impl<'a> Intent<'a> {
     }
 
     /// They are counted as reserved from here on.
-    pub(super) fn settle(self, state: &mut DeviceState) {
-        state.accounts.settle(self.pool, self.bytes);
+    pub(super) fn fulfil(self, state: &mut DeviceState) {
+        state.accounts.end_intent(self.pool, self.bytes);
         std::mem::forget(self);
     }
 }
 
 impl Drop for Intent<'_> {
     fn drop(&mut self) {
-        self.holdings.lock().accounts.settle(self.pool, self.bytes);
+        self.holdings.lock().accounts.end_intent(self.pool, self.bytes);
     }
 }
 
@@ -269,7 +269,7 @@ impl Holdings {
     }
 
     /// Applies the limits to what is to be taken. What is admitted counts as held from then on, as an intent, until it is
-    /// settled.
+    /// reserved or given up.
     pub(super) fn admit(&self, pool: PoolId, request: &Request, asked: Asked) -> Result<bool> {
         let mut state = self.state.lock();
         let accounts = &state.accounts;

@@ -10,7 +10,7 @@ use super::release::Release;
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
-use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::policy::{self, Chosen, Request, Rung, Situation, choose};
 use crate::process::attention::Reason;
@@ -53,7 +53,7 @@ type Idle = (u16, Tier, BlockId);
 fn idle_block(layout: &Layout, segment: SegmentId) -> Option<BlockId> {
     let record = &layout.segments()[segment];
     let block = &layout.blocks()[record.first];
-    let idle = record.is_fixed() && block.state == State::Free && !block.is_split();
+    let idle = record.is_fixed() && block.state == BlockPhase::Free && !block.is_split();
     idle.then_some(record.first)
 }
 

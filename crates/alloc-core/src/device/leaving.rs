@@ -64,14 +64,14 @@ impl<'a> Leaving<'a> {
         Some(leaving)
     }
 
-    /// The first `count` granules have lost their memory, of which `settle` says in the device's accounts what became. Returns
+    /// The first `count` granules have lost their memory, of which `account` says in the device's accounts what became. Returns
     /// the segment, with its one block, if nothing of it has memory any more.
     pub(super) fn commit(
         &self,
         count: usize,
         call: &Call<'_>,
         calls: &Calls<'_>,
-        settle: impl FnOnce(&mut DeviceState),
+        account: impl FnOnce(&mut DeviceState),
     ) -> Option<(SegmentId, BlockId)> {
         let (addr, left) = (self.at.0, count as u64 * self.granule);
         self.tell(SegmentChange::Attached, left, calls);
@@ -80,7 +80,7 @@ impl<'a> Leaving<'a> {
             let mut device = self.base.holdings.lock();
             device.regions_mut().commit_vacant(self.region, addr, left);
             device.regions_mut().commit_backed(self.region, addr + left, &self.handles[count..]);
-            settle(&mut device);
+            account(&mut device);
         }
         if left > 0 {
             let context = state.layout().segments()[self.segment].context.clone();

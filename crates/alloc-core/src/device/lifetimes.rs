@@ -29,9 +29,9 @@ use crate::features::uncached::Uncached;
 use crate::lifetimes::call::Call;
 use crate::lifetimes::last_work::{LastWork, wait_for_stream};
 use crate::lifetimes::pending::{Ask, PendingFrees, Waiting};
-use crate::lifetimes::uses::{Use, User};
+use crate::lifetimes::uses::{BlockUse, User};
 use crate::memory::address_map::Location;
-use crate::memory::block::{BlockId, State};
+use crate::memory::block::{BlockId, BlockPhase};
 use crate::policy::engine::Spare;
 use crate::policy::{Drain, Request};
 use crate::process::attention::Reason;
@@ -88,7 +88,7 @@ impl Lifetimes {
     }
 
     /// These uses are past, without an event.
-    pub(super) fn end_uses<'a>(&self, uses: impl Iterator<Item = &'a Use>) {
+    pub(super) fn end_uses<'a>(&self, uses: impl Iterator<Item = &'a BlockUse>) {
         self.pending.end_uses(uses);
     }
 
@@ -99,7 +99,7 @@ impl Lifetimes {
 
     /// Waits for all pending frees. Blocks.
     pub(super) fn synchronise(&self, call: &Call<'_>) -> Result<()> {
-        self.settle_deferred();
+        self.pass_on_deferred();
         self.holdings.lock().counters_mut().sync_all_streams += 1;
         self.take_back_shared(Ask::Now, call);
         let done = |waiting| self.arenas.event_done(waiting, call);
@@ -144,7 +144,7 @@ impl Lifetimes {
                 self.site.attention().set(Reason::CAPTURE, false);
             }
         }
-        self.settle_deferred();
+        self.pass_on_deferred();
         self.history.tell_trackers();
         Ok(())
     }
@@ -153,12 +153,13 @@ impl Lifetimes {
     /// waits for the end of captures. Names all these streams; the caller holds tickets.
     pub(super) fn wait_or_defer(
         &self,
-        uses: SmallVec<[Use; 4]>,
+        uses: SmallVec<[BlockUse; 4]>,
         block: Waiting,
         own: Option<Stream>,
         slot: PoolSlot,
     ) {
-        let (mut captured, mut ordinary) = (SmallVec::<[Use; 4]>::new(), SmallVec::<[Use; 4]>::new());
+        let (mut captured, mut ordinary) =
+            (SmallVec::<[BlockUse; 4]>::new(), SmallVec::<[BlockUse; 4]>::new());
         for mut found in uses {
             let now = found.user.live().map_or(Ok(None), |stream| self.site.capture_id(stream));
             // What an earlier capture recorded may be at work by now, as part of a launch.
@@ -179,7 +180,7 @@ impl Lifetimes {
 
     /// When no capture is under way: deferred blocks are free as far as graphs are concerned, and wait for what was
     /// recorded outside of them.
-    pub(super) fn settle_deferred(&self) {
+    pub(super) fn pass_on_deferred(&self) {
         if !self.site.attention().has(Reason::DEFERRED) {
             return;
         }
@@ -248,7 +249,7 @@ impl Lifetimes {
         let (number, mut candidates) = {
             let state = arena.lock();
             let fits = |block: &crate::memory::block::Block| {
-                block.state == State::Pending && block.tier == request.tier && block.size >= request.size
+                block.state == BlockPhase::Pending && block.tier == request.tier && block.size >= request.size
             };
             let blocks = state.layout().blocks().iter().filter(|(_, block)| fits(block));
             let found: Vec<(BlockId, u64, u64)> = blocks.map(|(id, b)| (id, b.size, b.addr)).collect();
@@ -258,7 +259,7 @@ impl Lifetimes {
         while let Some((block, ..)) = candidates.pop() {
             let (stream, awaited, _named) = {
                 let state = arena.lock();
-                if state.layout().blocks()[block].state != State::Pending
+                if state.layout().blocks()[block].state != BlockPhase::Pending
                     || state.tenure().retired().is_some()
                 {
                     continue;
@@ -428,13 +429,13 @@ impl Lifetimes {
     }
 
     /// What has to precede the next use of a block; nothing where only the end of the capture will do.
-    fn markers(&self, own: Option<Stream>, uses: &[Use]) -> Vec<CaptureNode> {
+    fn markers(&self, own: Option<Stream>, uses: &[BlockUse]) -> Vec<CaptureNode> {
         let Some(own) = own else { return Vec::new() };
         if !self.holdings.lock().settings().graph_capture_record_stream_reuse {
             return Vec::new();
         }
         let Ok(capture) = self.site.backend().capture() else { return Vec::new() };
-        let live = |found: &Use| match &found.user {
+        let live = |found: &BlockUse| match &found.user {
             User::Live(stream) if found.captured.is_some() => Some(*stream),
             _ => None,
         };
@@ -480,7 +481,7 @@ impl Lifetimes {
         let within = |d: &Deferred| d.slot == slot && d.uses.iter().all(|found| found.captured.is_some());
         let (_named, users) = {
             let captures = self.captures.lock();
-            let uses: Vec<&Use> =
+            let uses: Vec<&BlockUse> =
                 captures.deferred.iter().filter(|d| within(d)).flat_map(|d| &d.uses).collect();
             let users: FxHashSet<Stream> = uses.iter().filter_map(|found| found.user.live()).collect();
             (self.name(uses), users)
@@ -512,15 +513,15 @@ impl Lifetimes {
         if due || self.site.attention().has(Reason::DEFERRED) { self.drain(call) } else { Ok(()) }
     }
 
-    pub(super) fn wait_for_all(&self, uses: SmallVec<[Use; 4]>, waiting: Waiting) {
-        for Use { user, .. } in uses {
+    pub(super) fn wait_for_all(&self, uses: SmallVec<[BlockUse; 4]>, waiting: Waiting) {
+        for BlockUse { user, .. } in uses {
             self.pending.wait_for(self.site.backend(), user, waiting);
         }
     }
 
     /// The streams among these users are named until what is returned is dropped. The caller holds the lock under which
     /// it read them.
-    pub(super) fn name<'a>(&self, uses: impl IntoIterator<Item = &'a Use>) -> SmallVec<[Named<'_>; 4]> {
+    pub(super) fn name<'a>(&self, uses: impl IntoIterator<Item = &'a BlockUse>) -> SmallVec<[Named<'_>; 4]> {
         let live = uses.into_iter().filter_map(|found| found.user.live());
         live.map(|stream| self.naming.begin(stream)).collect()
     }
@@ -579,7 +580,7 @@ impl Lifetimes {
     /// Returns blocks whose events are complete. Does not block.
     #[cold]
     pub(super) fn drain(&self, call: &Call<'_>) -> Result<()> {
-        self.settle_deferred();
+        self.pass_on_deferred();
         self.take_back_shared(Ask::Seldom, call);
         Ok(self.pending.drain(self.arenas.transit(), |waiting| self.arenas.event_done(waiting, call))?)
     }

@@ -10,7 +10,7 @@ use crate::base::steps::Counted;
 use crate::error::{AllocError, Result};
 use crate::features::sleep::{SleepTag, Tags};
 use crate::lifetimes::last_work::LastWork;
-use crate::memory::block::{State, Tier};
+use crate::memory::block::{BlockPhase, Tier};
 use crate::memory::region::Source;
 use crate::memory::source::SegmentSource;
 use crate::process::attention::Reason;
@@ -387,11 +387,15 @@ impl PrivatePools {
                     stats.active_bytes += count(Count::ActiveBytes);
                     stats.requested_bytes += count(Count::RequestedBytes);
                 }
-                let free = arena.layout().blocks().iter().filter(|(_, block)| block.state == State::Free);
+                let free =
+                    arena.layout().blocks().iter().filter(|(_, block)| block.state == BlockPhase::Free);
                 stats.free_bytes += free.map(|(_, block)| block.size).sum::<u64>();
-                let has_memory = |state: State| {
+                let has_memory = |state: BlockPhase| {
                     !state.is_asleep()
-                        && !matches!(state, State::Unmapped | State::Dormant | State::Blank | State::Away)
+                        && !matches!(
+                            state,
+                            BlockPhase::Unmapped | BlockPhase::Dormant | BlockPhase::Blank | BlockPhase::Away
+                        )
                 };
                 let backed = |id| arena.layout().of_segment(id).any(|(_, block)| has_memory(block.state));
                 stats.segments +=

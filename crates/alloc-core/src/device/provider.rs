@@ -13,7 +13,7 @@ use crate::arena::{ArenaPool, ArenaState, Growth, Heap};
 use crate::backend::{BackendError, ErrorKind, VirtualMemory};
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{State, Tier};
+use crate::memory::block::{BlockPhase, Tier};
 use crate::memory::region::{self, Failed, RegionId};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::Streams;
@@ -186,7 +186,7 @@ impl Provider {
         let oversize = bytes >= state.tenure().policy().oversize();
         let registration = {
             let mut device = self.base.holdings.lock();
-            intent.settle(&mut device);
+            intent.fulfil(&mut device);
             device.take(pool.id, request.tier, bytes);
             device.counters_mut().segment.increase(request.tier, 1);
             if oversize {
@@ -197,7 +197,7 @@ impl Provider {
         state.ledger_mut().history_mut().record(Action::SegmentAlloc, base.0, bytes);
         let mut segment = Segment::new(base, bytes, registration, request.tier, Origin::Fixed);
         segment.context = state.ledger().history().call();
-        let (_, block) = state.heap_mut().add_segment(segment, State::Busy);
+        let (_, block) = state.heap_mut().add_segment(segment, BlockPhase::Busy);
         if calls.panicked() {
             state.heap_mut().insert_free(block);
             return Ok(None);
@@ -371,7 +371,7 @@ impl Provider {
         let mut device = self.base.holdings.lock();
         // From here on it is counted as reserved.
         if let Some(intent) = intent {
-            intent.settle(&mut device);
+            intent.fulfil(&mut device);
         }
         for (n, (addr, bytes)) in maps.iter().enumerate() {
             if let Some(handles) = backed.handles.get(n) {

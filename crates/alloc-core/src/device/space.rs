@@ -9,7 +9,7 @@ use crate::base::round::MIN_BLOCK;
 use crate::error::Result;
 use crate::memory::address_map::AddressMap;
 use crate::memory::backup::Saved;
-use crate::memory::block::{BlockId, State, Tier};
+use crate::memory::block::{BlockId, BlockPhase, Tier};
 use crate::memory::region::{Backing, Leftovers, RegionId, Source};
 use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Granule, Mapped};
@@ -182,7 +182,7 @@ impl Space {
         };
         let origin = Origin::Growable { region, granule };
         let segment = Segment::new(base, bytes, registration, request.tier, origin);
-        let (_, block) = state.heap_mut().add_segment(segment, State::Busy);
+        let (_, block) = state.heap_mut().add_segment(segment, BlockPhase::Busy);
         state.heap_mut().insert_unmapped(block);
         Ok(true)
     }

@@ -24,7 +24,7 @@ mod pattern;
 mod quarantine;
 
 pub(crate) use pattern::{CANARY, CANARY_BYTES, MARGIN, Mismatch, POISON, Reader};
-pub(crate) use quarantine::{Held, Quarantine};
+pub(crate) use quarantine::{Quarantine, Quarantined};
 
 use crate::sync::Arc;
 use crate::types::{DeviceIndex, DevicePtr};

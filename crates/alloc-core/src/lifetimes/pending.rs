@@ -14,7 +14,7 @@ use crate::backend::{Backend, Result};
 use crate::base::steps::Counted;
 use crate::features::share::Share;
 use crate::lifetimes::last_work::{LastWork, wait_for_stream};
-use crate::lifetimes::uses::{Use, User};
+use crate::lifetimes::uses::{BlockUse, User};
 use crate::process::attention::Attention;
 use crate::process::held_event::HeldEvent;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, Rank, ThreadId, Transit, assert_unlocked, this_thread};
@@ -183,7 +183,7 @@ impl PendingFrees {
     }
 
     /// Uses are over without a free that needs an event.
-    pub(crate) fn end_uses<'a>(&self, uses: impl Iterator<Item = &'a Use>) {
+    pub(crate) fn end_uses<'a>(&self, uses: impl Iterator<Item = &'a BlockUse>) {
         let mut queues = self.queues.lock();
         uses.for_each(|found| queues.end_use(&found.user));
     }

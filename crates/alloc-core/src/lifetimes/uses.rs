@@ -44,7 +44,7 @@ impl User {
 
 /// A use of a block by another stream than its own, or by other processes.
 #[derive(Clone, Debug)]
-pub(crate) struct Use {
+pub(crate) struct BlockUse {
     pub(crate) user: User,
     /// All of it is part of this capture, which orders it itself. Work of graphs that are launched later is not.
     pub(crate) captured: Option<u64>,
@@ -56,13 +56,13 @@ const FEW: usize = 16;
 /// The uses of one block, in the order they were recorded.
 #[derive(Debug, Default)]
 struct UseList {
-    uses: SmallVec<[Use; 4]>,
+    uses: SmallVec<[BlockUse; 4]>,
     /// Where live streams are in it, once there are many.
     places: FxHashMap<Stream, usize>,
 }
 
 impl UseList {
-    fn find(&mut self, stream: Stream) -> Option<&mut Use> {
+    fn find(&mut self, stream: Stream) -> Option<&mut BlockUse> {
         if self.uses.len() > FEW {
             let place = *self.places.get(&stream)?;
             return self.uses.get_mut(place);
@@ -71,11 +71,11 @@ impl UseList {
         self.uses.iter_mut().find(|found| found.user.is(stream))
     }
 
-    fn push(&mut self, found: Use) {
+    fn push(&mut self, found: BlockUse) {
         self.uses.push(found);
         let unknown = if self.uses.len() == FEW + 1 { 0 } else { self.uses.len() - 1 };
         if self.uses.len() > FEW {
-            let live = |(place, found): (usize, &Use)| Some((found.user.live()?, place));
+            let live = |(place, found): (usize, &BlockUse)| Some((found.user.live()?, place));
             self.places.extend(self.uses.iter().enumerate().skip(unknown).filter_map(live));
         }
     }
@@ -102,13 +102,13 @@ impl<'a> UsesOf<'a> {
     }
 
     /// Nobody else uses the block any more. Returns its uses, in the order they were recorded, to be dropped without a lock.
-    pub(crate) fn forget(&mut self) -> SmallVec<[Use; 4]> {
+    pub(crate) fn forget(&mut self) -> SmallVec<[BlockUse; 4]> {
         self.lists.take(std::mem::replace(self.list, NO_USES))
     }
 
     /// Other processes may use the block, which is not shared.
     pub(crate) fn add_share(&mut self, share: Arc<Share>) {
-        *self.list = self.lists.push(*self.list, Use { user: User::Shared(share), captured: None });
+        *self.list = self.lists.push(*self.list, BlockUse { user: User::Shared(share), captured: None });
     }
 
     /// No other process uses the block any more. `false` where this is not what they were given of it.
@@ -143,7 +143,7 @@ impl UseLists {
                 return None;
             }
         }
-        Some((self.push(id, Use { user: User::Live(stream), captured }), true))
+        Some((self.push(id, BlockUse { user: User::Live(stream), captured }), true))
     }
 
     /// What other processes were given of a block, if it was shared.
@@ -155,7 +155,7 @@ impl UseLists {
     }
 
     /// Adds a use that is not in the list; returns the list.
-    fn push(&mut self, id: u32, found: Use) -> u32 {
+    fn push(&mut self, id: u32, found: BlockUse) -> u32 {
         if let Some(list) = self.lists.get_mut(id as usize) {
             list.push(found);
             return id;
@@ -170,12 +170,12 @@ impl UseLists {
     }
 
     /// The list's uses, in the order they were recorded.
-    pub(crate) fn iter(&self, id: u32) -> impl Iterator<Item = &Use> {
+    pub(crate) fn iter(&self, id: u32) -> impl Iterator<Item = &BlockUse> {
         self.lists.get(id as usize).into_iter().flat_map(|list| &list.uses).counted()
     }
 
     /// Empties a list and returns its uses, in the order they were recorded.
-    fn take(&mut self, id: u32) -> SmallVec<[Use; 4]> {
+    fn take(&mut self, id: u32) -> SmallVec<[BlockUse; 4]> {
         let Some(list) = self.lists.get_mut(id as usize) else { return SmallVec::new() };
         self.vacant.push(id);
         // One that was long once has no more memory than others.

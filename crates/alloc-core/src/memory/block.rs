@@ -34,7 +34,7 @@ pub struct SegmentId(pub(crate) u32);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum BlockPhase {
     /// In its tier's index.
     Free,
     /// In the program's hands.
@@ -63,7 +63,7 @@ pub enum State {
     Vacant,
 }
 
-impl State {
+impl BlockPhase {
     /// Whether the block is in the program's hands.
     #[must_use]
     pub const fn is_live(self) -> bool {
@@ -136,7 +136,7 @@ pub struct Block {
     /// Events still awaited.
     pub pending: u16,
     /// What it is now.
-    pub state: State,
+    pub state: BlockPhase,
     /// Its tier.
     pub tier: Tier,
 }
@@ -156,7 +156,7 @@ impl Block {
     /// Whether anyone may free it by this address.
     #[inline(always)]
     pub(crate) fn is_handed_out_at(&self, addr: u64) -> bool {
-        self.addr == addr && self.state == State::Allocated
+        self.addr == addr && self.state == BlockPhase::Allocated
     }
 
     /// Part of a segment that has other blocks too (PyTorch: `is_split`).
@@ -205,7 +205,7 @@ impl BlockTable {
     pub fn remove(&mut self, id: BlockId) {
         let next = self.first_vacant.unwrap_or(BlockId::NONE);
         let record = &mut self[id];
-        record.state = State::Vacant;
+        record.state = BlockPhase::Vacant;
         record.next = next;
         self.first_vacant = Some(id);
         self.vacant += 1;
@@ -223,7 +223,7 @@ impl BlockTable {
             .map(BlockId::new)
             .zip(&self.records)
             .counted()
-            .filter(|(_, block)| block.state != State::Vacant)
+            .filter(|(_, block)| block.state != BlockPhase::Vacant)
     }
 
     /// A block and those above it in its segment.

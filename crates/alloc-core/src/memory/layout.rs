@@ -1,7 +1,7 @@
 //! Segments, and the blocks that they are divided into.
 
 use crate::base::steps::Counted;
-use crate::memory::block::{Block, BlockId, BlockTable, NO_USES, SegmentId, State, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, BlockTable, NO_USES, SegmentId, Tier};
 use crate::memory::region::RegionId;
 use crate::memory::segment::{Origin, Segment, SegmentTable};
 use crate::types::DevicePtr;
@@ -33,7 +33,7 @@ impl Layout {
     }
 
     /// A new segment with one block that covers it, in state `state`.
-    pub(crate) fn add_segment(&mut self, segment: Segment, state: State) -> (SegmentId, BlockId) {
+    pub(crate) fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId) {
         let Segment { base, bytes, registration, tier, .. } = segment;
         let id = self.segments.add(segment);
         let block = self.blocks.add(Block {
@@ -86,12 +86,12 @@ impl Layout {
     /// The first of the blocks from `start` upwards that ends above `addr`, if it is free and holds the byte there.
     pub(crate) fn free_at(&self, start: BlockId, addr: u64, passed: usize) -> Option<BlockId> {
         let (id, block) = self.blocks.upwards(start).take(passed).find(|(_, block)| block.end() > addr)?;
-        (block.state == State::Free && block.addr <= addr).then_some(id)
+        (block.state == BlockPhase::Free && block.addr <= addr).then_some(id)
     }
 
     /// The sizes of free blocks of a tier.
     pub(crate) fn free_sizes(&self, tier: Tier) -> impl Iterator<Item = u64> {
-        let free = move |(_, b): &(BlockId, &Block)| b.state == State::Free && b.tier == tier;
+        let free = move |(_, b): &(BlockId, &Block)| b.state == BlockPhase::Free && b.tier == tier;
         self.blocks.iter().filter(free).map(|(_, block)| block.size)
     }
 
@@ -111,19 +111,19 @@ impl Layout {
 
     /// A neighbour that is in this state.
     #[inline(always)]
-    pub(crate) fn neighbour_in(&self, state: State, id: BlockId) -> Option<BlockId> {
+    pub(crate) fn neighbour_in(&self, state: BlockPhase, id: BlockId) -> Option<BlockId> {
         id.some().filter(|id| self.blocks[*id].state == state)
     }
 
     /// The neighbours of a block that are in this state, below and above.
     #[inline(always)]
-    pub(crate) fn neighbours_in(&self, state: State, id: BlockId) -> (Option<BlockId>, Option<BlockId>) {
+    pub(crate) fn neighbours_in(&self, state: BlockPhase, id: BlockId) -> (Option<BlockId>, Option<BlockId>) {
         let block = &self.blocks[id];
         (self.neighbour_in(state, block.prev), self.neighbour_in(state, block.next))
     }
 
     /// Joins a block with its neighbours that are in `state`, and in no index. The lowest keeps its record.
-    pub(crate) fn join(&mut self, mut id: BlockId, state: State) -> BlockId {
+    pub(crate) fn join(&mut self, mut id: BlockId, state: BlockPhase) -> BlockId {
         let (below, above) = self.neighbours_in(state, id);
         if let Some(below) = below {
             self.blocks.absorb_above(below, id);
@@ -152,7 +152,7 @@ impl Layout {
 
     /// Whether some block sleeps.
     pub(crate) fn has_sleepers(&self) -> bool {
-        self.blocks.iter().any(|(_, block)| block.state.is_asleep() || block.state == State::Dormant)
+        self.blocks.iter().any(|(_, block)| block.state.is_asleep() || block.state == BlockPhase::Dormant)
     }
 
     /// The block handed out at `ptr` that anyone may free, if the map's entry is still true.

@@ -1,14 +1,14 @@
 //! An arena, as a policy sees it that remembers something of it.
 
-use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::segment::Segment;
 use crate::watch::snapshot::Action;
 
 /// What a policy may do with the blocks of an arena, of which it remembers an `M`.
 ///
-/// A block is in the index of free ones while it is [`State::Free`], and only then. What a policy takes out is
-/// [`State::Busy`]; what becomes of it then is the policy's business.
+/// A block is in the index of free ones while it is [`BlockPhase::Free`], and only then. What a policy takes out is
+/// [`BlockPhase::Busy`]; what becomes of it then is the policy's business.
 pub(crate) trait Ground<M> {
     fn memory(&self) -> &M;
     fn memory_mut(&mut self) -> &mut M;
@@ -16,7 +16,7 @@ pub(crate) trait Ground<M> {
     /// Records may be changed; what is free stays as it is.
     fn layout_mut(&mut self) -> &mut Layout;
     /// A new segment with one block that covers it, in state `state` and in no index.
-    fn add_segment(&mut self, segment: Segment, state: State) -> (SegmentId, BlockId);
+    fn add_segment(&mut self, segment: Segment, state: BlockPhase) -> (SegmentId, BlockId);
     /// Takes out a segment whose one block is in no index. What is returned is to be dropped without a lock.
     fn remove_segment(&mut self, id: SegmentId, only: BlockId) -> Option<Segment>;
     /// Whether a free block of a tier has at least `bytes`.
@@ -26,7 +26,7 @@ pub(crate) trait Ground<M> {
     /// Bytes to be mapped for `size` bytes in granules of `of` bytes, where the arena has room for them.
     fn missing_memory(&self, tier: Tier, size: u64, of: u64) -> Option<u64>;
     /// Cuts a block after `size` bytes; the upper part gets `upper_state`.
-    fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId;
+    fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId;
     /// Takes a range out of a free block, as busy; what is left at either end stays free, and nobody asked for it as it is.
     fn take_range(&mut self, id: BlockId, low: u64, high: u64) -> BlockId;
     /// Returns a busy block with memory to the free ones, joined with its neighbours.

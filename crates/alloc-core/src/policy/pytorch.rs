@@ -7,7 +7,7 @@ pub(crate) use remedies::{Cached, enough, oldest};
 use super::{Drain, Holding, Policy, Request, Rung, garbage_threshold};
 use crate::base::round::{MIN_BLOCK, SMALL_LIMIT, SMALL_SEGMENT, round_size, segment_size};
 use crate::config::{PolicyName, Settings};
-use crate::memory::block::{BlockId, BlockTable, State, Tier};
+use crate::memory::block::{BlockId, BlockPhase, BlockTable, Tier};
 use crate::memory::index::{BestFitIndex, Cursor, FitKey};
 use crate::memory::segment::SegmentTable;
 
@@ -42,7 +42,7 @@ impl PytorchPolicy {
     fn room(blocks: &BlockTable, id: BlockId) -> u64 {
         let block = &blocks[id];
         let above = block.next.some().map(|next| &blocks[next]);
-        block.size + above.filter(|next| next.state == State::Unmapped).map_or(0, |next| next.size)
+        block.size + above.filter(|next| next.state == BlockPhase::Unmapped).map_or(0, |next| next.size)
     }
 
     /// Of the candidates in order, the one after which room stops shrinking: an almost full segment is

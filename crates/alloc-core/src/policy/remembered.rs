@@ -4,7 +4,7 @@ use super::granule::{self, Device, Memory};
 use super::ground::Ground;
 use super::hooks::Hooks;
 use super::supply::Supply;
-use crate::memory::block::State;
+use crate::memory::block::BlockPhase;
 use crate::memory::region::Regions;
 use crate::memory::segment::Origin;
 
@@ -80,7 +80,7 @@ impl Remembered {
                 let mut segments = arena.layout().segments().iter();
                 assert!(segments.all(|(_, segment)| segment.origin != Origin::View), "nobody shows memory");
                 let mut blocks = arena.layout().blocks().iter();
-                assert!(blocks.all(|(_, block)| block.state != State::Lent), "nobody lends memory");
+                assert!(blocks.all(|(_, block)| block.state != BlockPhase::Lent), "nobody lends memory");
             }
             Self::Granule(_) => granule::invariants::check_views(arena),
         }

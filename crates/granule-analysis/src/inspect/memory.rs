@@ -2,7 +2,7 @@
 
 use super::Context;
 use super::place::Caller;
-use crate::layout::{Block, Layout, Stretch};
+use crate::layout::{BlockInUse, Layout, Stretch};
 use crate::run::Moment;
 use serde::{Serialize, Serializer};
 use std::cmp::Reverse;
@@ -98,7 +98,7 @@ pub struct HeldOpen {
     /// How many blocks.
     pub block_count: u64,
     /// The largest of them; not all, where there are many.
-    pub blocks: Vec<Held>,
+    pub blocks: Vec<HeldBlock>,
 }
 
 /// A block with free memory beside it.
@@ -106,7 +106,7 @@ pub struct HeldOpen {
 pub struct Blocker {
     /// The block.
     #[serde(flatten)]
-    pub block: Held,
+    pub block: HeldBlock,
     /// Free bytes on both its sides.
     pub beside: u64,
     /// Contiguous free bytes there would be without it.
@@ -115,7 +115,7 @@ pub struct Blocker {
 
 /// A block that is not free.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Held {
+pub struct HeldBlock {
     /// First address.
     #[serde(serialize_with = "hexadecimal")]
     pub address: u64,
@@ -169,7 +169,7 @@ impl Memory {
         memory.held_open = held_open.into_iter().map(|stretch| context.held_open(stretch, at)).collect();
         blockers.sort_by_key(|(block, beside)| (Reverse(*beside), block.address));
         blockers.truncate(NAMED);
-        let blocker = |(block, beside): (&Block, u64)| Blocker {
+        let blocker = |(block, beside): (&BlockInUse, u64)| Blocker {
             block: context.held(block, at),
             beside,
             would_free: beside + block.size(),
@@ -225,7 +225,7 @@ fn free_in(stretch: &Stretch) -> (u64, u64, u64) {
 }
 
 /// Blocks with more free memory beside them than they have themselves, with that memory.
-pub(super) fn blockers_of(stretch: &Stretch) -> impl Iterator<Item = (&Block, u64)> {
+pub(super) fn blockers_of(stretch: &Stretch) -> impl Iterator<Item = (&BlockInUse, u64)> {
     let gaps: Vec<u64> = stretch.gaps().map(|gap| gap.size).collect();
     let beside = gaps.windows(2).map(|sides| sides[0] + sides[1]).collect::<Vec<_>>();
     stretch.blocks.iter().zip(beside).filter(|(block, beside)| *beside > block.size())
@@ -247,9 +247,9 @@ impl Context<'_> {
         }
     }
 
-    pub(super) fn held(&self, block: &Block, at: Moment) -> Held {
+    pub(super) fn held(&self, block: &BlockInUse, at: Moment) -> HeldBlock {
         let life = &self.run.allocations[block.allocation as usize];
-        Held {
+        HeldBlock {
             address: block.address,
             size: block.size(),
             requested: life.size,

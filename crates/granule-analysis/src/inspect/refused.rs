@@ -4,7 +4,7 @@ use super::Context;
 use super::live::{Group, by_caller};
 use super::memory::{Blocker, blockers_of};
 use super::place::{Caller, Place};
-use crate::layout::{Block, Layout};
+use crate::layout::{BlockInUse, Layout};
 use crate::run::{Moment, Refusal};
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -108,7 +108,7 @@ impl Refused {
         let block = rules.block(refusal.size, growable);
         let small = rules.is_small(refusal.size, growable);
         let room = Room::of(layout, refusal.stream, small, block);
-        let blocker = |&(held, beside): &(&Block, u64)| Blocker {
+        let blocker = |&(held, beside): &(&BlockInUse, u64)| Blocker {
             block: context.held(held, refusal.at),
             beside,
             would_free: beside + held.size(),
@@ -160,7 +160,7 @@ struct Room<'l> {
     /// Given back, and waiting for other streams.
     waiting: u64,
     /// Blocks without which there would be room beside them, each with what is free there; the smallest first.
-    in_the_way: Vec<(&'l Block, u64)>,
+    in_the_way: Vec<(&'l BlockInUse, u64)>,
 }
 
 impl<'l> Room<'l> {
@@ -176,7 +176,7 @@ impl<'l> Room<'l> {
             let waiting = stretch.blocks.iter().filter(|block| block.waits);
             room.waiting += waiting.map(|block| block.size()).sum::<u64>();
             if is_usable {
-                let large_enough = |(held, beside): &(&Block, u64)| held.size() + beside >= block;
+                let large_enough = |(held, beside): &(&BlockInUse, u64)| held.size() + beside >= block;
                 room.in_the_way.extend(blockers_of(stretch).filter(large_enough));
             }
         }

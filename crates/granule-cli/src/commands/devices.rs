@@ -3,7 +3,7 @@
 use super::{Outcome, write_json};
 use crate::compare::table::Table;
 use crate::failure::Failure;
-use granule::backends::{self, Name, Report, State};
+use granule::backends::{self, Name, Report, Standing};
 use granule::round::size_text;
 use serde::Serialize;
 use std::io::Write;
@@ -29,19 +29,19 @@ struct Answer<'a> {
 /// Looks at every backend and prints what was found.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let backends = backends::survey().map_err(Failure::Choice)?;
-    let chosen = backends.iter().find(|b| b.state == State::Chosen).map(|b| b.name);
+    let chosen = backends.iter().find(|b| b.state == Standing::Chosen).map(|b| b.name);
     if args.json {
         write_json(&Answer { chosen, backends: &backends }, out)?;
         return Ok(Outcome::Done);
     }
     for backend in &backends {
         let state = match backend.state {
-            State::Chosen => "chosen",
-            State::Available => "available",
-            State::Skipped => "skipped",
+            Standing::Chosen => "chosen",
+            Standing::Available => "available",
+            Standing::Skipped => "skipped",
         };
         // That it is available needs no reason; that it is not the one that is used does.
-        let between = if backend.state == State::Available { ";" } else { ":" };
+        let between = if backend.state == Standing::Available { ";" } else { ":" };
         writeln!(out, "{} ({}): {state}{between} {}", backend.name, backend.what, backend.reason)?;
         if backend.devices.is_empty() {
             continue;

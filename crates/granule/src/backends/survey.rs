@@ -8,7 +8,7 @@ use serde::Serialize;
 /// What became of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum Standing {
     /// It is used unless another is asked for.
     Chosen,
     /// It works; a preferred one is used, or it has to be named.
@@ -27,7 +27,7 @@ pub struct Report {
     /// Whether this build has it.
     pub compiled_in: bool,
     /// What became of it.
-    pub state: State,
+    pub state: Standing,
     /// Why it has that state.
     pub reason: String,
     /// Its devices.
@@ -71,8 +71,8 @@ pub fn survey() -> Result<Vec<Report>, ChoiceError> {
     let mut reports: Vec<Report> = Vec::new();
     for name in Name::ALL {
         let mut report = look(name);
-        if report.state == State::Available {
-            let taken = reports.iter().any(|other| other.state == State::Chosen);
+        if report.state == Standing::Available {
+            let taken = reports.iter().any(|other| other.state == Standing::Chosen);
             (report.state, report.reason) = place(name, asked, taken);
         }
         // A driver that is missing is missing for both labels.
@@ -85,19 +85,19 @@ pub fn survey() -> Result<Vec<Report>, ChoiceError> {
 }
 
 /// What becomes of a backend that works; `taken` where one before it is the chosen one.
-fn place(name: Name, asked: Option<Name>, taken: bool) -> (State, String) {
+fn place(name: Name, asked: Option<Name>, taken: bool) -> (Standing, String) {
     match (asked, passed_over(name)) {
-        (Some(asked), _) if asked == name => (State::Chosen, format!("{VARIABLE}={asked} asks for it")),
-        (Some(asked), _) => (State::Available, format!("{VARIABLE}={asked} asks for another")),
-        (None, None) if !taken => (State::Chosen, "the first, by preference, that has a device".into()),
-        (None, None) => (State::Available, "another comes first by preference".into()),
-        (None, Some(why)) => (State::Available, why),
+        (Some(asked), _) if asked == name => (Standing::Chosen, format!("{VARIABLE}={asked} asks for it")),
+        (Some(asked), _) => (Standing::Available, format!("{VARIABLE}={asked} asks for another")),
+        (None, None) if !taken => (Standing::Chosen, "the first, by preference, that has a device".into()),
+        (None, None) => (Standing::Available, "another comes first by preference".into()),
+        (None, Some(why)) => (Standing::Available, why),
     }
 }
 
 fn same_driver(before: &Report, report: &Report) -> bool {
-    report.state == State::Skipped
-        && before.state == State::Skipped
+    report.state == Standing::Skipped
+        && before.state == Standing::Skipped
         && report.compiled_in
         && report.reason == before.reason
 }
@@ -107,7 +107,7 @@ fn look(name: Name) -> Report {
         name,
         what: name.what(),
         compiled_in: name.is_compiled_in(),
-        state: State::Skipped,
+        state: Standing::Skipped,
         reason: String::new(),
         devices: Vec::new(),
         capabilities: Vec::new(),
@@ -118,7 +118,7 @@ fn look(name: Name) -> Report {
     });
     match found {
         Ok((devices, capabilities)) => {
-            report.state = State::Available;
+            report.state = Standing::Available;
             report.devices = devices;
             report.capabilities = capabilities;
         }

@@ -42,12 +42,12 @@ const GONE: Replayed = Replayed { ptr: DevicePtr::NULL, bytes: 0, stream: 0 };
 
 /// Requested bytes that the program holds, and the most of it.
 #[derive(Default)]
-pub(super) struct Held {
+pub(super) struct HeldBytes {
     bytes: u64,
     pub(super) peak: u64,
 }
 
-impl Held {
+impl HeldBytes {
     #[inline]
     fn take(&mut self, bytes: u64) {
         self.bytes += bytes;
@@ -72,7 +72,7 @@ pub(super) struct Replaying<'a> {
     /// By number.
     blocks: Vec<Replayed>,
     pub(super) marks: Vec<Mark>,
-    pub(super) live: Held,
+    pub(super) live: HeldBytes,
     pub(super) refused: u64,
     pub(super) first_refusal: Option<Refusal>,
     iteration: Option<u64>,
@@ -117,7 +117,7 @@ impl<'a> Replaying<'a> {
             streams,
             blocks: vec![GONE; blocks as usize],
             marks: Vec::new(),
-            live: Held::default(),
+            live: HeldBytes::default(),
             refused: 0,
             first_refusal: None,
             iteration: None,

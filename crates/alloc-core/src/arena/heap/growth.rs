@@ -1,7 +1,7 @@
 //! Growth: memory to be mapped into growable segments, so that one free block serves a request.
 
 use super::Heap;
-use crate::memory::block::{BlockId, SegmentId, State, Tier};
+use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
@@ -62,10 +62,11 @@ impl Growth {
         let blocks = layout.blocks();
         let start = heap.unmapped[tier as usize].iter().find_map(|(_, unmapped)| {
             region_of(layout, blocks[*unmapped].segment, of)?;
-            let candidate = layout.neighbour_in(State::Free, blocks[*unmapped].prev).unwrap_or(*unmapped);
+            let candidate =
+                layout.neighbour_in(BlockPhase::Free, blocks[*unmapped].prev).unwrap_or(*unmapped);
             let mut room = 0;
             for (_, block) in blocks.upwards(candidate) {
-                if !matches!(block.state, State::Free | State::Unmapped) {
+                if !matches!(block.state, BlockPhase::Free | BlockPhase::Unmapped) {
                     break;
                 }
                 room += block.size;
@@ -84,7 +85,7 @@ impl Growth {
             if have >= size {
                 break;
             }
-            if block.state == State::Free {
+            if block.state == BlockPhase::Free {
                 chain.push(Link::Mapped(id));
                 have += block.size;
             } else {
@@ -104,7 +105,7 @@ impl Growth {
                 Link::Mapped(id) => heap.take_free(id),
                 Link::ToMap(id, _) => {
                     heap.take_unmapped(id);
-                    heap.layout.blocks_mut()[id].state = State::Busy;
+                    heap.layout.blocks_mut()[id].state = BlockPhase::Busy;
                 }
             }
         }
@@ -125,7 +126,7 @@ impl Growth {
                     maps += 1;
                     requested = Some(heap.layout.blocks()[id].requested);
                     if bytes < heap.layout.blocks()[id].size {
-                        let rest = heap.cut_above(id, bytes, State::Busy);
+                        let rest = heap.cut_above(id, bytes, BlockPhase::Busy);
                         heap.layout.blocks_mut()[rest].requested = 0;
                         heap.join_unmapped(rest);
                     }

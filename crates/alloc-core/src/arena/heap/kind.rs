@@ -2,7 +2,7 @@
 //! compiled.
 
 use super::Heap;
-use crate::memory::block::{Block, BlockId, NO_USES, SegmentId, State, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES, SegmentId, Tier};
 use crate::memory::layout::Layout;
 use crate::policy::{
     GranulePolicy, Hooks, Placed, Placement, Placing, Policy, PytorchPolicy, Remembered, Request,
@@ -160,7 +160,7 @@ impl<'a, K: Kind> OfKind<'a, K> {
     pub(in crate::arena) fn give(self, id: BlockId, requested: u64) -> &'a Block {
         let (layout, _, memory) = self.into_parts();
         let block = &mut layout.blocks_mut()[id];
-        (block.state, block.requested) = (State::Allocated, requested);
+        (block.state, block.requested) = (BlockPhase::Allocated, requested);
         memory.gave(block);
         block
     }
@@ -170,7 +170,7 @@ impl<'a, K: Kind> OfKind<'a, K> {
     pub(in crate::arena) fn park(&mut self, id: BlockId) {
         let (layout, _, memory) = self.parts();
         let block = &mut layout.blocks_mut()[id];
-        block.state = State::Busy;
+        block.state = BlockPhase::Busy;
         memory.park(block, id);
     }
 
@@ -181,7 +181,7 @@ impl<'a, K: Kind> OfKind<'a, K> {
         let born = self.heap.ages.then(|| born(self.heap.layout.blocks()[id].tier));
         let (layout, placed, memory) = self.parts();
         let block = &mut layout.blocks_mut()[id];
-        block.state = State::Free;
+        block.state = BlockPhase::Free;
         if let Some(born) = born {
             block.born = born;
         }
@@ -200,7 +200,7 @@ impl<'a, K: Kind> OfKind<'a, K> {
     /// Cuts a block after `size` bytes. The lower part keeps the record and the state; the upper part
     /// gets `upper_state` and goes into the list of that state.
     #[inline(always)]
-    pub(in crate::arena) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: State) -> BlockId {
+    pub(in crate::arena) fn cut_above(&mut self, id: BlockId, size: u64, upper_state: BlockPhase) -> BlockId {
         let blocks = self.heap.layout.blocks_mut();
         let block = &mut blocks[id];
         debug_assert!(size > 0 && size < block.size, "both parts keep something");
@@ -209,15 +209,15 @@ impl<'a, K: Kind> OfKind<'a, K> {
             size: block.size - size,
             uses: NO_USES,
             pending: 0,
-            state: State::Busy,
+            state: BlockPhase::Busy,
             ..block.clone()
         };
         block.size = size;
         let upper = blocks.add(upper);
         blocks.link_above(id, upper);
         match upper_state {
-            State::Free => self.insert_free(upper),
-            State::Unmapped => self.heap.insert_unmapped(upper),
+            BlockPhase::Free => self.insert_free(upper),
+            BlockPhase::Unmapped => self.heap.insert_unmapped(upper),
             _ => self.heap.layout.blocks_mut()[upper].state = upper_state,
         }
         upper

@@ -1,11 +1,11 @@
 //! Blocks whose memory sleeps. The granules' states are the truth; blocks follow them.
 //!
-//! A block that is in the program's hands is [`State::Asleep`] while some granule under it has no memory; free memory without
-//! granules is [`State::Dormant`], in no index.
+//! A block that is in the program's hands is [`BlockPhase::Asleep`] while some granule under it has no memory; free memory without
+//! granules is [`BlockPhase::Dormant`], in no index.
 
 use super::Heap;
 use crate::features::sleep::KeptBecause;
-use crate::memory::block::{BlockId, SegmentId, State};
+use crate::memory::block::{BlockId, BlockPhase, SegmentId};
 use crate::memory::region::{GranuleState, Region};
 use crate::policy::Ground;
 use std::ops::Range;
@@ -31,11 +31,19 @@ impl Sleepers {
         let mut groups: Vec<(Range<u64>, Option<KeptBecause>)> = Vec::new();
         for (_, block) in heap.layout.of_segment(segment) {
             let why = match block.state {
-                State::Unmapped | State::Dormant | State::Blank | State::Away | State::Vacant => continue,
-                State::Free if !free_too => continue,
-                State::Free | State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep => None,
-                State::Pending => Some(KeptBecause::Pending),
-                State::Busy | State::Lent => Some(KeptBecause::Busy),
+                BlockPhase::Unmapped
+                | BlockPhase::Dormant
+                | BlockPhase::Blank
+                | BlockPhase::Away
+                | BlockPhase::Vacant => continue,
+                BlockPhase::Free if !free_too => continue,
+                BlockPhase::Free
+                | BlockPhase::Allocated
+                | BlockPhase::Owned
+                | BlockPhase::Asleep
+                | BlockPhase::OwnedAsleep => None,
+                BlockPhase::Pending => Some(KeptBecause::Pending),
+                BlockPhase::Busy | BlockPhase::Lent => Some(KeptBecause::Busy),
             };
             let granules = region.around(block.addr..block.end());
             match groups.last_mut().filter(|(group, _)| granules.start < group.end) {
@@ -95,7 +103,7 @@ impl<'a> Bed<'a> {
         for id in self.heap.layout.on(self.segment, range) {
             match self.heap.layout.blocks()[id].state {
                 awake if awake.is_awake() => self.set(id, awake.asleep(true)),
-                State::Free => {
+                BlockPhase::Free => {
                     self.heap.take_free(id);
                     let id = self.trim_free(id, range);
                     self.heap.make_dormant(id);
@@ -105,7 +113,7 @@ impl<'a> Bed<'a> {
         }
     }
 
-    fn set(&mut self, id: BlockId, state: State) {
+    fn set(&mut self, id: BlockId, state: BlockPhase) {
         self.heap.layout.blocks_mut()[id].state = state;
     }
 
@@ -113,14 +121,14 @@ impl<'a> Bed<'a> {
     fn trim_free(&mut self, mut id: BlockId, range: &Range<u64>) -> BlockId {
         let below = range.start.saturating_sub(self.heap.layout.blocks()[id].addr);
         if below > 0 {
-            let upper = self.heap.cut_above(id, below, State::Busy);
+            let upper = self.heap.cut_above(id, below, BlockPhase::Busy);
             self.heap.insert_free(id);
             id = upper;
         }
         let block = &self.heap.layout.blocks()[id];
         if block.end() > range.end {
             let size = range.end - block.addr;
-            self.heap.cut_above(id, size, State::Free);
+            self.heap.cut_above(id, size, BlockPhase::Free);
         }
         id
     }
@@ -137,7 +145,7 @@ impl<'a> Bed<'a> {
                         self.set(id, asleep.asleep(false));
                     }
                 }
-                State::Dormant => self.wake_pieces(region, id),
+                BlockPhase::Dormant => self.wake_pieces(region, id),
                 _ => {}
             }
         }
@@ -153,11 +161,11 @@ impl<'a> Bed<'a> {
             while border < end && sleeps(region, border) == asleep {
                 border += region.granule;
             }
-            let rest = (border < end).then(|| self.heap.cut_above(piece, border - addr, State::Busy));
+            let rest = (border < end).then(|| self.heap.cut_above(piece, border - addr, BlockPhase::Busy));
             if asleep {
-                self.set(piece, State::Dormant);
+                self.set(piece, BlockPhase::Dormant);
             } else {
-                self.set(piece, State::Busy);
+                self.set(piece, BlockPhase::Busy);
                 self.heap.return_free(piece);
             }
             let Some(rest) = rest else { break };
@@ -169,7 +177,7 @@ impl<'a> Bed<'a> {
     /// ranges, and the block that is all there is of the segment then, busy, if that is so.
     pub(crate) fn drop_dormant(&mut self, region: &Region) -> (Vec<Range<u64>>, Option<BlockId>) {
         let dormant = self.heap.layout.of_segment(self.segment);
-        let dormant = dormant.filter(|(_, block)| block.state == State::Dormant);
+        let dormant = dormant.filter(|(_, block)| block.state == BlockPhase::Dormant);
         let dormant: Vec<BlockId> = dormant.map(|(id, _)| id).collect();
         let mut dropped = Vec::new();
         let mut whole = None;
@@ -184,12 +192,12 @@ impl<'a> Bed<'a> {
             }
             let mut middle = id;
             if addr < inner.start {
-                middle = self.heap.cut_above(id, inner.start - addr, State::Busy);
+                middle = self.heap.cut_above(id, inner.start - addr, BlockPhase::Busy);
             }
             if inner.end < end {
-                self.heap.cut_above(middle, inner.end - inner.start, State::Dormant);
+                self.heap.cut_above(middle, inner.end - inner.start, BlockPhase::Dormant);
             }
-            self.set(middle, State::Busy);
+            self.set(middle, BlockPhase::Busy);
             if let Some((_, block)) = self.heap.commit_vacate(middle, inner.end - inner.start) {
                 whole = Some(block);
             }

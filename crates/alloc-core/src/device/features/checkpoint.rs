@@ -7,9 +7,9 @@ use crate::arena::ArenaState;
 use crate::arena::directory::PoolSlot;
 use crate::device::Base;
 use crate::error::{AllocError, Result};
-use crate::lifetimes::uses::Use;
+use crate::lifetimes::uses::BlockUse;
 use crate::memory::address_map::AddressMap;
-use crate::memory::block::{BlockId, State};
+use crate::memory::block::{BlockId, BlockPhase};
 use crate::memory::layout::Layout;
 use crate::memory::segment::Origin;
 use crate::sync::{Arc, Guard, Weak};
@@ -90,11 +90,11 @@ fn refuse(pool: PoolId, problem: String) -> AllocError {
 }
 
 /// Blocks that wait for streams, or are on their way to the driver, have no place in a checkpoint.
-fn refuse_unsettled(pool: PoolId, arena: &ArenaState) -> Result<()> {
+fn refuse_undecided(pool: PoolId, arena: &ArenaState) -> Result<()> {
     for (_, block) in arena.layout().blocks().iter() {
         let ptr = DevicePtr(block.addr);
         match block.state {
-            State::Pending => {
+            BlockPhase::Pending => {
                 return Err(refuse(
                     pool,
                     format!(
@@ -103,10 +103,10 @@ fn refuse_unsettled(pool: PoolId, arena: &ArenaState) -> Result<()> {
                     ),
                 ));
             }
-            State::Asleep | State::OwnedAsleep | State::Dormant => {
+            BlockPhase::Asleep | BlockPhase::OwnedAsleep | BlockPhase::Dormant => {
                 return Err(refuse(pool, format!("the memory at {ptr} sleeps; wake its tag first")));
             }
-            State::Busy => {
+            BlockPhase::Busy => {
                 return Err(refuse(
                     pool,
                     format!("another thread is changing the memory at {ptr}; try again"),
@@ -174,7 +174,7 @@ fn refuse_lost(pool: PoolId, arenas: &[Guard<'_, ArenaState>], saved: &SavedSegm
     let holes = arena
         .layout()
         .of_segment(segment)
-        .filter(|(_, block)| matches!(block.state, State::Unmapped | State::Away));
+        .filter(|(_, block)| matches!(block.state, BlockPhase::Unmapped | BlockPhase::Away));
     let holes: Vec<_> = holes.map(|(_, block)| block.addr..block.end()).collect();
     for block in &saved.live {
         if holes.iter().any(|hole| hole.start < block.addr + block.size && block.addr < hole.end) {
@@ -206,7 +206,7 @@ impl Checkpoints {
         self.base.arenas.with_all(|_, arenas| {
             let mut segments = Vec::new();
             for arena in arenas.iter().filter(|arena| arena.tenure().slot() == slot) {
-                refuse_unsettled(pool, arena)?;
+                refuse_undecided(pool, arena)?;
                 if let Some(why) = arena.heap().hooks().unkeepable() {
                     return Err(refuse(pool, why.into()));
                 }
@@ -264,7 +264,7 @@ impl Checkpoints {
         let (delta, (contexts, uses)) = self.base.arenas.with_all(|peaks, arenas| {
             let mine = |arena: &&mut Guard<'_, ArenaState>| arena.tenure().slot() == saved.slot;
             for arena in arenas.iter_mut().filter(mine) {
-                refuse_unsettled(pool, arena)?;
+                refuse_undecided(pool, arena)?;
                 refuse_not_stale(pool, arena, stale)?;
             }
             saved.segments.iter().try_for_each(|segment| refuse_lost(pool, arenas, segment))?;
@@ -295,7 +295,7 @@ impl Checkpoints {
 
     /// Frees every live block of an arena. No stream but its own, or those of graphs, uses them: these uses go to
     /// `forgotten`.
-    fn free_all(&self, arena: &mut ArenaState, forgotten: &mut Vec<Use>) -> Vec<DevicePtr> {
+    fn free_all(&self, arena: &mut ArenaState, forgotten: &mut Vec<BlockUse>) -> Vec<DevicePtr> {
         let live: Vec<BlockId> = live_blocks(arena.layout()).collect();
         let mut freed: Vec<_> = live
             .into_iter()

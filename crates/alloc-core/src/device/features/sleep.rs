@@ -43,7 +43,7 @@ pub(crate) struct Sleep {
 }
 
 /// Granules of one segment that go to sleep, or wake, together.
-pub(super) struct Run {
+pub(super) struct GranuleRun {
     pub(super) segment: SegmentId,
     pub(super) region: RegionId,
     pub(super) granule: u64,
@@ -53,7 +53,7 @@ pub(super) struct Run {
     pub(super) handles: Vec<PhysicalHandle>,
 }
 
-impl Run {
+impl GranuleRun {
     /// Publishes that a thread is changing these granules.
     pub(super) fn take(
         state: &ArenaState,
@@ -277,7 +277,7 @@ impl Sleep {
         pool: &Sleeper,
         free_too: bool,
         report: &mut SleepReport,
-    ) -> (Vec<Run>, BTreeSet<DeviceIndex>) {
+    ) -> (Vec<GranuleRun>, BTreeSet<DeviceIndex>) {
         let mut users: BTreeSet<DeviceIndex> = self.base.holdings.users().into_iter().collect();
         let mut runs = Vec::new();
         let mut state = arena.lock();
@@ -295,7 +295,7 @@ impl Sleep {
             }
             for range in found.ranges {
                 Bed::of(state.heap_mut(), segment).lie_down(&range);
-                runs.push(Run::take(&state, &mut device, segment, region_id, range));
+                runs.push(GranuleRun::take(&state, &mut device, segment, region_id, range));
             }
         }
         (runs, users)
@@ -312,7 +312,7 @@ impl Sleep {
     }
 
     /// The part of a run from its `from`-th granule on stays as it was, with memory.
-    fn stay_awake(&self, arena: &Arena, run: &Run, from: usize) {
+    fn stay_awake(&self, arena: &Arena, run: &GranuleRun, from: usize) {
         let mut state = arena.lock();
         let mut device = self.base.holdings.lock();
         let start = run.range.start + from as u64 * run.granule;
@@ -325,7 +325,7 @@ impl Sleep {
         &self,
         arena: &Arena,
         pool: &Sleeper,
-        run: &Run,
+        run: &GranuleRun,
         backup: &Backup,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
@@ -383,7 +383,11 @@ impl Sleep {
     }
 
     /// Copies a run's contents away. Blocks.
-    fn save_contents(&self, run: &Run, backup: &Backup) -> std::result::Result<Vec<Saved>, BackendError> {
+    fn save_contents(
+        &self,
+        run: &GranuleRun,
+        backup: &Backup,
+    ) -> std::result::Result<Vec<Saved>, BackendError> {
         let spare = match backup {
             Backup::HostPinned(_) => self.spares.lock().find(self.base.site.backend().id(), run.bytes()),
             _ => None,

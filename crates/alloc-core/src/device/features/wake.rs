@@ -3,7 +3,7 @@
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::backend::{BackendError, VirtualMemory};
 use crate::device::Base;
-use crate::device::features::sleep::{Run, Sleep};
+use crate::device::features::sleep::{GranuleRun, Sleep};
 use crate::device::holdings::{Holdings, Intent};
 use crate::device::ladder::reclaim::{Need, Reclaim};
 use crate::device::pools::Sleeper;
@@ -39,7 +39,7 @@ struct Given<'a> {
 struct Unwoken<'a> {
     holdings: &'a Holdings,
     arena: &'a Arena,
-    run: &'a Run,
+    run: &'a GranuleRun,
 }
 
 impl Drop for Unwoken<'_> {
@@ -96,7 +96,7 @@ impl Wake {
     }
 
     /// The next run of an arena that sleeps, taken to be woken.
-    fn next_asleep(&self, arena: &Arena, slot: PoolSlot) -> Option<Run> {
+    fn next_asleep(&self, arena: &Arena, slot: PoolSlot) -> Option<GranuleRun> {
         let state = arena.lock();
         if state.tenure().slot() != slot {
             return None;
@@ -105,7 +105,7 @@ impl Wake {
             let mut device = self.base.holdings.lock();
             let Some(region) = device.regions().get(region_id) else { continue };
             let Some(range) = region.first_asleep() else { continue };
-            return Some(Run::take(&state, &mut device, segment, region_id, range));
+            return Some(GranuleRun::take(&state, &mut device, segment, region_id, range));
         }
         None
     }
@@ -114,7 +114,7 @@ impl Wake {
         &self,
         arena: &Arena,
         pool: &Sleeper,
-        run: &Run,
+        run: &GranuleRun,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
         report: &mut WakeReport,
@@ -133,7 +133,7 @@ impl Wake {
         &self,
         arena: &Arena,
         pool: &Sleeper,
-        run: &Run,
+        run: &GranuleRun,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
         calls: &Calls<'_>,
@@ -157,7 +157,7 @@ impl Wake {
         let forgotten = {
             let mut state = self.base.arenas.attend(arena, call);
             let mut device = self.base.holdings.lock();
-            intent.settle(&mut device);
+            intent.fulfil(&mut device);
             device.take(pool.id, run.tier, run.bytes());
             device.regions_mut().commit_backed(run.region, run.range.start, &handles);
             let forgotten = device.regions_mut().forget_saved(run.region, run.range.clone());
@@ -177,7 +177,7 @@ impl Wake {
     fn memory_for(
         &self,
         pool: &Sleeper,
-        run: &Run,
+        run: &GranuleRun,
         vm: &dyn VirtualMemory,
         calls: &Calls<'_>,
     ) -> Result<Option<Given<'_>>> {
@@ -203,7 +203,7 @@ impl Wake {
     fn memory_by_all_means(
         &self,
         pool: &Sleeper,
-        run: &Run,
+        run: &GranuleRun,
         vm: &dyn VirtualMemory,
         call: &Call<'_>,
         calls: &Calls<'_>,
@@ -221,7 +221,7 @@ impl Wake {
         given.ok_or_else(|| self.no_room(pool, run))
     }
 
-    fn no_room(&self, pool: &Sleeper, run: &Run) -> AllocError {
+    fn no_room(&self, pool: &Sleeper, run: &GranuleRun) -> AllocError {
         AllocError::NoRoomToWake {
             label: self.base.site.backend().label(),
             pool: pool.id,
@@ -231,7 +231,7 @@ impl Wake {
     }
 
     /// Copies a run's contents back, as far as it has any; returns how many bytes. Blocks.
-    fn restore_contents(&self, run: &Run) -> std::result::Result<u64, BackendError> {
+    fn restore_contents(&self, run: &GranuleRun) -> std::result::Result<u64, BackendError> {
         // Neighbours in one store are copied together.
         let mut pieces: Vec<(Arc<Store>, u64, u64, u64)> = Vec::new();
         {

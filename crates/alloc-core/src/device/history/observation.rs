@@ -2,7 +2,7 @@
 
 use crate::arena::ArenaState;
 use crate::device::holdings::recording::Recording;
-use crate::memory::block::State;
+use crate::memory::block::BlockPhase;
 use crate::process::stream_identity::shown_raw;
 use crate::sync::Arc;
 use crate::types::DeviceIndex;
@@ -68,14 +68,19 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
         let mut open = false;
         for (block_id, block) in arena.layout().of_segment(id) {
             let state = match block.state {
-                State::Allocated | State::Owned | State::Asleep | State::OwnedAsleep => {
+                BlockPhase::Allocated | BlockPhase::Owned | BlockPhase::Asleep | BlockPhase::OwnedAsleep => {
                     BlockState::ActiveAllocated
                 }
-                State::Pending => BlockState::ActivePendingFree,
-                State::Free | State::Dormant => BlockState::Inactive,
-                State::Busy if segment.is_fixed() => BlockState::Inactive,
+                BlockPhase::Pending => BlockState::ActivePendingFree,
+                BlockPhase::Free | BlockPhase::Dormant => BlockState::Inactive,
+                BlockPhase::Busy if segment.is_fixed() => BlockState::Inactive,
                 // What is lent shows where it is used.
-                State::Unmapped | State::Busy | State::Lent | State::Blank | State::Away | State::Vacant => {
+                BlockPhase::Unmapped
+                | BlockPhase::Busy
+                | BlockPhase::Lent
+                | BlockPhase::Blank
+                | BlockPhase::Away
+                | BlockPhase::Vacant => {
                     open = false;
                     continue;
                 }
@@ -102,7 +107,7 @@ pub(in crate::device) fn segments(device: DeviceIndex, arena: &ArenaState) -> Ve
                 requested_size: block.requested,
                 state,
                 frames: Some(Arc::default()),
-                extra: if block.state.is_asleep() || block.state == State::Dormant {
+                extra: if block.state.is_asleep() || block.state == BlockPhase::Dormant {
                     vec![("asleep".into(), Value::Bool(true))]
                 } else {
                     Vec::new()

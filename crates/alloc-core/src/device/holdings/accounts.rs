@@ -301,7 +301,7 @@ impl Accounts {
     }
 
     /// Bytes that were to be taken are counted as reserved, or are not taken.
-    pub(in crate::device) fn settle(&mut self, pool: PoolId, bytes: u64) {
+    pub(in crate::device) fn end_intent(&mut self, pool: PoolId, bytes: u64) {
         self.change_intents(pool, |intents| *intents -= u128::from(bytes));
     }
 

@@ -13,7 +13,7 @@ use crate::device::pools::Facts;
 use crate::device::provider::Provider;
 use crate::features::budget::Shortage;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{Block, BlockId, State, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, Tier};
 use crate::memory::layout::Layout;
 use crate::memory::segment::Origin;
 use crate::policy::{Chosen, Ground, Request};
@@ -132,7 +132,8 @@ fn caches(arenas: &[Guard<'_, ArenaState>]) -> Vec<PoolCache> {
     for arena in arenas {
         let pool = arena.tenure().pool().id;
         let cache = by_pool.entry(pool).or_insert(PoolCache { pool, free: 0, largest: 0, releasable: 0 });
-        for (_, block) in arena.layout().blocks().iter().filter(|(_, block)| block.state == State::Free) {
+        for (_, block) in arena.layout().blocks().iter().filter(|(_, block)| block.state == BlockPhase::Free)
+        {
             cache.free += block.size;
             cache.largest = cache.largest.max(block.size);
             cache.releasable += releasable(arena.layout(), block);
@@ -168,7 +169,7 @@ fn largest_in_all(arenas: &[Guard<'_, ArenaState>], tier: Tier) -> u64 {
 /// Live blocks of a tier with free memory next to them, worst first.
 fn blockers(layout: &Layout, tier: Tier) -> Vec<Blocker> {
     let free = |id: BlockId| {
-        id.some().map(|id| &layout.blocks()[id]).filter(|b| b.state == State::Free).map_or(0, |b| b.size)
+        id.some().map(|id| &layout.blocks()[id]).filter(|b| b.state == BlockPhase::Free).map_or(0, |b| b.size)
     };
     let live = layout.blocks().iter().filter(|(_, b)| b.state.is_awake() && b.tier == tier);
     let mut found: Vec<_> = live
@@ -408,7 +409,7 @@ impl Case<'_> {
     fn advise_after_capture(&self, remedies: &mut Remedies) {
         let Request { tier, size, .. } = *self.request;
         if let Some(own) = self.own {
-            let waiting = |b: &&Block| b.state == State::Pending && b.tier == tier;
+            let waiting = |b: &&Block| b.state == BlockPhase::Pending && b.tier == tier;
             let sizes = || own.layout().blocks().iter().map(|(_, b)| b).filter(waiting).map(|b| b.size);
             let largest = sizes().max().unwrap_or(0);
             remedies.add("waiting for pending frees, after the capture,", sizes().sum(), largest >= size);

@@ -4,7 +4,7 @@ use crate::arena::directory::PoolSlot;
 use crate::arena::pool::Holder;
 use crate::backend::{Capture, CaptureNode, CaptureStatus, Result};
 use crate::lifetimes::pending::Waiting;
-use crate::lifetimes::uses::Use;
+use crate::lifetimes::uses::BlockUse;
 use crate::process::stream_identity::named;
 use crate::sync::ThreadId;
 use crate::types::Stream;
@@ -19,7 +19,7 @@ pub(super) struct Deferred {
     pub(super) own: Option<Stream>,
     pub(super) slot: PoolSlot,
     /// What it waits for, each counted once by the block.
-    pub(super) uses: SmallVec<[Use; 4]>,
+    pub(super) uses: SmallVec<[BlockUse; 4]>,
     /// Once all of these precede work of its own stream, the graph itself orders the reuse; none: not before the end.
     pub(super) markers: Vec<CaptureNode>,
 }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 /// A freed block that is held back.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct Quarantined {
     pub(crate) block: Waiting,
     pub(crate) ptr: DevicePtr,
     /// The block's bytes, rounded.
@@ -34,7 +34,7 @@ pub(crate) struct Quarantine {
     /// Live blocks with a canary, and its bytes.
     armed: FxHashMap<DevicePtr, u64>,
     /// Oldest first.
-    held: VecDeque<Held>,
+    held: VecDeque<Quarantined>,
     stats: HardenedStats,
     /// It was said that a block could not be read back.
     told_unreadable: bool,
@@ -84,7 +84,7 @@ impl Quarantine {
     }
 
     /// Holds a block back.
-    pub(crate) fn hold(&mut self, held: Held) {
+    pub(crate) fn hold(&mut self, held: Quarantined) {
         self.stats.quarantined += 1;
         self.stats.quarantined_bytes += held.bytes;
         self.stats.protected_bytes += held.protected.map_or(0, |(_, bytes)| bytes);
@@ -92,13 +92,13 @@ impl Quarantine {
     }
 
     /// The oldest block, if there are more bytes than may be held back.
-    pub(crate) fn take_excess(&mut self) -> Option<Held> {
+    pub(crate) fn take_excess(&mut self) -> Option<Quarantined> {
         let bound = if self.on { self.bound } else { 0 };
         if self.stats.quarantined_bytes > bound { self.take() } else { None }
     }
 
     /// The oldest block.
-    pub(crate) fn take(&mut self) -> Option<Held> {
+    pub(crate) fn take(&mut self) -> Option<Quarantined> {
         let held = self.held.pop_front()?;
         self.stats.quarantined -= 1;
         self.stats.quarantined_bytes -= held.bytes;

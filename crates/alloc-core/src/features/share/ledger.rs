@@ -204,7 +204,7 @@ impl Ledger {
 
     /// What other processes hold. Whether those are alive is asked only if `now`, or if it was not for a while: else
     /// the dead hold, too.
-    pub(crate) fn holds(&self, now: bool) -> Held {
+    pub(crate) fn holds(&self, now: bool) -> HeldTickets {
         let asks = {
             let mut slots = self.slots.lock();
             let due = now || slots.asked.is_none_or(|asked| asked.elapsed() >= SELDOM);
@@ -228,7 +228,7 @@ impl Ledger {
             }
             held.insert(self.page.held(cell).load(Ordering::SeqCst));
         }
-        Held(held)
+        HeldTickets(held)
     }
 }
 
@@ -241,9 +241,9 @@ impl Drop for Ledger {
 
 /// The tickets that other processes hold.
 #[derive(Debug)]
-pub(crate) struct Held(FxHashSet<u64>);
+pub(crate) struct HeldTickets(FxHashSet<u64>);
 
-impl Held {
+impl HeldTickets {
     pub(crate) fn contains(&self, ticket: Ticket) -> bool {
         self.0.contains(&ticket.to_word())
     }

@@ -216,7 +216,7 @@ impl PlacementIndex for SegregatedIndex {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::block::{NO_USES, SegmentId, State, Tier};
+    use crate::memory::block::{BlockPhase, NO_USES, SegmentId, Tier};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -234,7 +234,7 @@ mod tests {
             uses: NO_USES,
             registration: 0,
             pending: 0,
-            state: State::Free,
+            state: BlockPhase::Free,
             tier: Tier::Large,
         }
     }

@@ -3,7 +3,7 @@
 use super::borders::Place;
 use super::memory::{Memory, granule_of};
 use super::shown::{Slot, SlotState, View};
-use crate::memory::block::{Block, BlockId, SegmentId, State, Tier};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId, Tier};
 use crate::memory::region::{GranuleState, Regions};
 use crate::memory::segment::Origin;
 use crate::policy::ground::Ground;
@@ -26,10 +26,10 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
         }
         for (id, block) in ground.layout().of_segment(view.segment) {
             let Some(homes) = ground.memory().lent().get(&id) else {
-                assert_eq!(block.state, State::Blank, "a block that is used in a view has a home");
+                assert_eq!(block.state, BlockPhase::Blank, "a block that is used in a view has a home");
                 continue;
             };
-            let in_use = block.state.is_awake() || block.state == State::Pending;
+            let in_use = block.state.is_awake() || block.state == BlockPhase::Pending;
             assert!(in_use, "loans are for blocks in use");
             check_loan(ground, view, block, homes);
             for home in homes {
@@ -40,7 +40,7 @@ pub(crate) fn check_views(ground: &impl Ground<Memory>) {
     for (id, _) in ground.layout().segments().iter().filter(|(_, segment)| segment.origin == Origin::View) {
         assert!(views.contains(&id), "a view is known until it is taken away");
     }
-    let is_lent = |block: &Block| block.state == State::Lent;
+    let is_lent = |block: &Block| block.state == BlockPhase::Lent;
     let all = ground.layout().blocks().iter().filter(|(_, block)| is_lent(block)).map(|(id, _)| id);
     assert_eq!(lent, all.collect(), "what is lent serves a block in a view");
     check_borders(ground);
@@ -69,7 +69,7 @@ fn check_borders(ground: &impl Ground<Memory>) {
         let Some(granule) = granule_of(segment) else { continue };
         watched += 1;
         for (block_id, block) in
-            ground.layout().of_segment(id).filter(|(_, block)| block.state == State::Free)
+            ground.layout().of_segment(id).filter(|(_, block)| block.state == BlockPhase::Free)
         {
             let (low, high) = (block.addr - segment.base, block.end() - segment.base);
             for first in (low.next_multiple_of(granule)..high).step_by(granule as usize) {

@@ -4,7 +4,7 @@ use super::memory::Memory;
 use super::shown::SlotState;
 use crate::error::Result;
 use crate::lifetimes::call::Call;
-use crate::memory::block::{Block, BlockId, SegmentId, State};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
 use crate::policy::engine::{Engine, Part};
 use crate::policy::ground::{Ground, PolicyArena};
 use std::ops::Range;
@@ -84,7 +84,7 @@ fn begin(arena: &mut impl PolicyArena<Memory>, enough: u64, only_past: bool) -> 
         }
         let segment = ground.memory().views()[view].segment;
         let may_leave =
-            |block: &Block| block.state == State::Blank && (!only_past || arena.is_past(block.epoch));
+            |block: &Block| block.state == BlockPhase::Blank && (!only_past || arena.is_past(block.epoch));
         let blank = ground.layout().of_segment(segment).filter(|(_, block)| may_leave(block));
         let blank: Vec<_> = blank.map(|(_, block)| (block.addr, block.end(), block.epoch)).collect();
         let base = ground.layout().segments()[segment].base;
@@ -119,7 +119,7 @@ fn take_empty(ground: &mut impl Ground<Memory>) -> Vec<(SegmentId, BlockId)> {
     let first = |segment: SegmentId| ground.layout().segments()[segment].first;
     let is_blank = |id: BlockId| {
         let block = &ground.layout().blocks()[id];
-        block.state == State::Blank && !block.is_split()
+        block.state == BlockPhase::Blank && !block.is_split()
     };
     let gone = ground.memory().views().iter().filter(|view| {
         is_blank(first(view.segment)) && view.slots.iter().all(|slot| slot.state == SlotState::Gone)

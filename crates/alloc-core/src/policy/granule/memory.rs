@@ -1,7 +1,7 @@
 //! What the `granule` policy remembers of an arena: the block that was freed last, where requests were served, and views.
 //!
 //! Programs often allocate what they have just freed. The last freed block of an arena is *parked*: not joined with its
-//! neighbours, in no index, and still in the address map; it is [`State::Busy`](crate::memory::block::State::Busy), so that
+//! neighbours, in no index, and still in the address map; it is [`BlockPhase::Busy`](crate::memory::block::BlockPhase::Busy), so that
 //! nobody touches it. Only the short ways of `malloc` and `free` ever see it: whoever locks the arena for anything else, and a
 //! request of another size, first joins it with its neighbours. So parking decides which of several free places is taken, and
 //! nothing else.

@@ -63,7 +63,7 @@ pub(crate) type Blocks = SmallVec<[BlockId; 8]>;
 
 /// Bytes of a view that can serve a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct ViewRun {
     /// Place of the view.
     pub(crate) view: usize,
     /// The first granule of which it uses something.

@@ -2,8 +2,8 @@
 //!
 //! Free memory may be enough for a request and lie in pieces. A *view* is address space in which whole granules of an
 //! arena's growable segments are mapped a second time, side by side; where they were mapped first, their *home*, they
-//! stay mapped. A block in a view is a run of bytes whose home bytes are all free: those are [`State::Lent`] while it lives, and
-//! free again after it. What of a view no block uses is [`State::Blank`].
+//! stay mapped. A block in a view is a run of bytes whose home bytes are all free: those are [`BlockPhase::Lent`] while it lives, and
+//! free again after it. What of a view no block uses is [`BlockPhase::Blank`].
 //!
 //! Nothing is unmapped when memory changes its place like that, so nothing has to be waited for: on its own stream memory
 //! is used in the stream's order, whatever its address. Once there, a view costs no driver call.
@@ -11,9 +11,9 @@
 use super::borders::{FreePart, Place};
 use super::home::{free_part_of, free_range};
 use super::memory::Memory;
-use super::shown::{Blocks, Run, Shown, Slot, SlotState};
+use super::shown::{Blocks, Shown, Slot, SlotState, ViewRun};
 use crate::base::steps::Counted;
-use crate::memory::block::{Block, BlockId, SegmentId, State};
+use crate::memory::block::{Block, BlockId, BlockPhase, SegmentId};
 use crate::memory::segment::Segment;
 use crate::policy::ground::{Ground, PolicyArena};
 use crate::watch::snapshot::Action;
@@ -23,7 +23,7 @@ use smallvec::SmallVec;
 ///
 /// A run is what is free from one granule of a view on to others that follow there. So runs are found from what is free at
 /// home: a free end, or a free granule that continues none, is where one begins.
-pub(crate) fn run_for(ground: &impl Ground<Memory>, size: u64) -> Option<Run> {
+pub(crate) fn run_for(ground: &impl Ground<Memory>, size: u64) -> Option<ViewRun> {
     if ground.memory().shown_bytes() == 0 {
         return None;
     }
@@ -38,7 +38,7 @@ pub(crate) fn run_for(ground: &impl Ground<Memory>, size: u64) -> Option<Run> {
 }
 
 /// The run that begins in a place of a view, if it has `size` bytes.
-fn run_at(ground: &impl Ground<Memory>, Place { view, slot: first }: Place, size: u64) -> Option<Run> {
+fn run_at(ground: &impl Ground<Memory>, Place { view, slot: first }: Place, size: u64) -> Option<ViewRun> {
     let view = ground.memory().place_of_number(view)?;
     let slots = &ground.memory().views()[view].slots;
     let free = |slot: &Slot| (slot.state == SlotState::Mapped).then(|| free_part_of(ground, &slot.shown));
@@ -57,7 +57,7 @@ fn run_at(ground: &impl Ground<Memory>, Place { view, slot: first }: Place, size
         }
     }
     let spare = bytes.checked_sub(size)?;
-    Some(Run { view, first, skip: shown.bytes - suffix, spare })
+    Some(ViewRun { view, first, skip: shown.bytes - suffix, spare })
 }
 
 /// Takes the home bytes of `size` bytes from `skip` on in `granules` out of the free ones, as busy. Nothing is taken where
@@ -95,7 +95,7 @@ pub(crate) fn take_home(
 }
 
 /// Serves `size` bytes from a run, if its home bytes are free. Returns the block, in no index.
-pub(crate) fn take_run(arena: &mut impl PolicyArena<Memory>, run: &Run, size: u64) -> Option<BlockId> {
+pub(crate) fn take_run(arena: &mut impl PolicyArena<Memory>, run: &ViewRun, size: u64) -> Option<BlockId> {
     let ground = arena.ground();
     let view = &ground.memory().views()[run.view];
     let below: u64 = view.slots[..run.first].iter().map(|slot| slot.shown.bytes).sum();
@@ -121,10 +121,10 @@ pub(crate) fn take_in_view(
         .places(base)
         .enumerate()
         .find_map(|(first, (at, slot))| (addr < at + slot.shown.bytes).then_some((first, at)))?;
-    take_shown(arena, &Run { view, first, skip: addr - at, spare: 0 }, addr, size)
+    take_shown(arena, &ViewRun { view, first, skip: addr - at, spare: 0 }, addr, size)
 }
 
-fn take_shown(arena: &mut impl PolicyArena<Memory>, run: &Run, at: u64, size: u64) -> Option<BlockId> {
+fn take_shown(arena: &mut impl PolicyArena<Memory>, run: &ViewRun, at: u64, size: u64) -> Option<BlockId> {
     let ground = arena.ground_mut();
     // What a view shows does not change while its bytes are taken.
     let slots = ground.memory_mut().take_slots(run.view);
@@ -145,7 +145,7 @@ pub(crate) fn add_view(
 ) -> BlockId {
     let base = segment.base;
     let ground = arena.ground_mut();
-    let (id, _) = ground.add_segment(segment, State::Blank);
+    let (id, _) = ground.add_segment(segment, BlockPhase::Blank);
     ground.memory_mut().add_view(id, granules);
     lend(arena, id, base + skip, size, taken)
 }
@@ -158,23 +158,23 @@ fn lend(arena: &mut impl PolicyArena<Memory>, view: SegmentId, at: u64, size: u6
     let Some(blank) = found else { unreachable!("a view's bytes are blank while their home is free") };
     debug_assert_eq!(
         ground.layout().blocks()[blank].state,
-        State::Blank,
+        BlockPhase::Blank,
         "a view's bytes are blank while their home is free"
     );
     for id in &taken {
-        arena.ground_mut().layout_mut().blocks_mut()[*id].state = State::Lent;
+        arena.ground_mut().layout_mut().blocks_mut()[*id].state = BlockPhase::Lent;
         arena.note_change(Action::SegmentUnmap, *id);
     }
     let ground = arena.ground_mut();
     let mut id = blank;
     let below = at - ground.layout().blocks()[blank].addr;
     if below > 0 {
-        id = ground.cut_above(blank, below, State::Busy);
+        id = ground.cut_above(blank, below, BlockPhase::Busy);
     }
     if size < ground.layout().blocks()[id].size {
-        ground.cut_above(id, size, State::Blank);
+        ground.cut_above(id, size, BlockPhase::Blank);
     }
-    ground.layout_mut().blocks_mut()[id].state = State::Busy;
+    ground.layout_mut().blocks_mut()[id].state = BlockPhase::Busy;
     ground.memory_mut().lend(id, taken);
     arena.note_change(Action::SegmentMap, id);
     id
@@ -192,9 +192,9 @@ pub(crate) fn end_loan(arena: &mut impl PolicyArena<Memory>, id: BlockId) {
         arena.ground_mut().return_free(home);
     }
     let layout = arena.ground_mut().layout_mut();
-    let id = layout.join(id, State::Blank);
+    let id = layout.join(id, BlockPhase::Blank);
     let block = &mut layout.blocks_mut()[id];
-    (block.state, block.requested) = (State::Blank, 0);
+    (block.state, block.requested) = (BlockPhase::Blank, 0);
 }
 
 /// Home bytes that could not be shown are free again.

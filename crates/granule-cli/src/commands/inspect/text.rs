@@ -9,7 +9,7 @@ use super::Inspected;
 use crate::compare::table::{GLUE, Table};
 use crate::console::{self, counted};
 use granule::round::size_text;
-use granule_analysis::inspect::{Caller, Held, Place, View};
+use granule_analysis::inspect::{Caller, HeldBlock, Place, View};
 use std::fmt::Write as _;
 
 /// The whole report; tables have `top` rows.
@@ -159,7 +159,7 @@ fn caller_text(caller: &Caller) -> String {
 }
 
 /// A block in short: how large, since when, whose.
-fn held_text(block: &Held) -> String {
+fn held_text(block: &HeldBlock) -> String {
     let mut text =
         format!("{} at {:#x}", size_text(block.size), block.address).replace(' ', &GLUE.to_string());
     match block.since {
