@@ -27,33 +27,7 @@ impl Sleepers {
         is_elsewhere: impl Fn(u64) -> bool,
         free_too: bool,
     ) -> Self {
-        // Granules that blocks hold together, and why these stay awake, if they do.
-        let mut groups: Vec<(Range<u64>, Option<KeptBecause>)> = Vec::new();
-        for (_, block) in heap.layout.of_segment(segment) {
-            let why = match block.state {
-                BlockPhase::Unmapped
-                | BlockPhase::Dormant
-                | BlockPhase::Blank
-                | BlockPhase::Away
-                | BlockPhase::Vacant => continue,
-                BlockPhase::Free if !free_too => continue,
-                BlockPhase::Free
-                | BlockPhase::Allocated
-                | BlockPhase::Owned
-                | BlockPhase::Asleep
-                | BlockPhase::OwnedAsleep => None,
-                BlockPhase::Pending => Some(KeptBecause::Pending),
-                BlockPhase::Busy | BlockPhase::Lent => Some(KeptBecause::Busy),
-            };
-            let granules = region.around(block.addr..block.end());
-            match groups.last_mut().filter(|(group, _)| granules.start < group.end) {
-                Some((group, known)) => {
-                    group.end = group.end.max(granules.end);
-                    *known = known.or(why);
-                }
-                None => groups.push((granules, why)),
-            }
-        }
+        let groups = Self::groups(heap, segment, region, free_too);
         let mut found = Self::default();
         for (group, mut why) in groups {
             for at in group.clone().step_by(region.granule as usize) {
@@ -84,6 +58,42 @@ impl Sleepers {
             }
         }
         found
+    }
+
+    /// Granules that blocks of a segment hold together, and why these stay awake, if they do.
+    fn groups(
+        heap: &Heap,
+        segment: SegmentId,
+        region: &Region,
+        free_too: bool,
+    ) -> Vec<(Range<u64>, Option<KeptBecause>)> {
+        let mut groups: Vec<(Range<u64>, Option<KeptBecause>)> = Vec::new();
+        for (_, block) in heap.layout.of_segment(segment) {
+            let why = match block.state {
+                BlockPhase::Unmapped
+                | BlockPhase::Dormant
+                | BlockPhase::Blank
+                | BlockPhase::Away
+                | BlockPhase::Vacant => continue,
+                BlockPhase::Free if !free_too => continue,
+                BlockPhase::Free
+                | BlockPhase::Allocated
+                | BlockPhase::Owned
+                | BlockPhase::Asleep
+                | BlockPhase::OwnedAsleep => None,
+                BlockPhase::Pending => Some(KeptBecause::Pending),
+                BlockPhase::Busy | BlockPhase::Lent => Some(KeptBecause::Busy),
+            };
+            let granules = region.around(block.addr..block.end());
+            match groups.last_mut().filter(|(group, _)| granules.start < group.end) {
+                Some((group, known)) => {
+                    group.end = group.end.max(granules.end);
+                    *known = known.or(why);
+                }
+                None => groups.push((granules, why)),
+            }
+        }
+        groups
     }
 }
 
