@@ -71,6 +71,8 @@ pub(super) struct Replaying<'a> {
     streams: Vec<Stream>,
     /// By number.
     blocks: Vec<Replayed>,
+    /// Numbers of the blocks that were live when somebody looked last, and of those that came since.
+    looked_at: Vec<u64>,
     pub(super) marks: Vec<Mark>,
     pub(super) live: HeldBytes,
     pub(super) refused: u64,
@@ -116,6 +118,7 @@ impl<'a> Replaying<'a> {
             plan,
             streams,
             blocks: vec![GONE; blocks as usize],
+            looked_at: Vec::new(),
             marks: Vec::new(),
             live: HeldBytes::default(),
             refused: 0,
@@ -127,11 +130,12 @@ impl<'a> Replaying<'a> {
     }
 
     /// Looks whether the live blocks can be used, where that is not seen anyway.
-    pub(super) fn look(&self) {
-        if let Some(program) = &self.program {
-            let live = self.blocks.iter().filter(|block| !block.ptr.is_null());
-            program.looks_at(live.map(|block| (self.streams[block.stream as usize], block.ptr, block.bytes)));
-        }
+    pub(super) fn look(&mut self) {
+        let Some(program) = self.program.as_ref().filter(|program| program.looks()) else { return };
+        let Self { blocks, looked_at, streams, .. } = self;
+        looked_at.retain(|id| !blocks[*id as usize].ptr.is_null());
+        let live = looked_at.iter().map(|id| &blocks[*id as usize]);
+        program.looks_at(live.map(|block| (streams[block.stream as usize], block.ptr, block.bytes)));
     }
 
     fn block(&mut self, id: u64) -> Result<&mut Replayed, StepError> {
@@ -199,6 +203,9 @@ impl<'a> Replaying<'a> {
                 self.blocks[id as usize] = Replayed { ptr, bytes: size, stream };
                 self.live.take(size);
                 if let Some(program) = &self.program {
+                    if program.looks() {
+                        self.looked_at.push(id);
+                    }
                     program.uses(id, on, ptr, size);
                 }
             }

@@ -113,11 +113,14 @@ impl<'a> Program<'a> {
     }
 
     /// Where work is done at once, it is enough to look now and then whether live blocks can be used.
+    pub(super) fn looks(&self) -> bool {
+        self.looks
+    }
+
+    /// These blocks are used for a moment.
     pub(super) fn looks_at(&self, live: impl Iterator<Item = (Stream, DevicePtr, u64)>) {
-        if self.looks {
-            for (stream, ptr, bytes) in live {
-                let _ = self.device.use_memory(stream, ptr, bytes);
-            }
+        for (stream, ptr, bytes) in live {
+            let _ = self.device.use_memory(stream, ptr, bytes);
         }
     }
 
