@@ -83,7 +83,9 @@ pub trait VirtualMemory: Debug + Send + Sync {
     unsafe fn release_address(&self, base: DevicePtr, bytes: u64) -> Result<()>;
 
     /// Creates physical memory; `bytes` is a multiple of the granularity. Other handle types than
-    /// [`HandleType::None`] need the family that shares physical memory. May block.
+    /// [`HandleType::None`] need the family that shares physical memory. Where a device refuses file descriptors the memory
+    /// is private: [`physical_properties`](Self::physical_properties) tells, and
+    /// [`dropped`](crate::Backend::dropped) says why. May block.
     /// CUDA `cuMemCreate`, HIP `hipMemCreate`.
     fn create_physical(
         &self,

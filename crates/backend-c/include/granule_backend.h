@@ -552,8 +552,9 @@ typedef struct granule_backend_table {
         granule_backend_address base,
         uint64_t bytes);
     /* Creates physical memory; bytes is a multiple of the granularity. Other handle types than
-     * GRANULE_BACKEND_HANDLE_TYPE_NONE need the family that shares physical memory. May block. CUDA
-     * cuMemCreate, HIP hipMemCreate. */
+     * GRANULE_BACKEND_HANDLE_TYPE_NONE need the family that shares physical memory. Where a device refuses
+     * file descriptors the memory is private: physical_properties tells, and dropped says why. May block.
+     * CUDA cuMemCreate, HIP hipMemCreate. */
     granule_backend_status (*virtual_memory_create_physical)(
         void *context,
         granule_backend_device device,

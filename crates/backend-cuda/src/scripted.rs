@@ -11,8 +11,8 @@ use backend_api::{
 };
 use backend_support::Context;
 use cudarc::driver::sys::{
-    CUcontext, CUdevice, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUmemAllocationProp,
-    CUmemGenericAllocationHandle, CUpointer_attribute, CUstream, cuuint64_t,
+    CUcontext, CUdevice, CUdeviceptr, CUgraph, CUgraphExec, CUgraphNode, CUmemAccessDesc,
+    CUmemAllocationProp, CUmemGenericAllocationHandle, CUpointer_attribute, CUstream, cuuint64_t,
 };
 use libloading::Library;
 use std::cell::{Cell, RefCell};
@@ -109,6 +109,10 @@ unsafe extern "C" fn create(
     0
 }
 
+unsafe extern "C" fn release_memory(_handle: CUmemGenericAllocationHandle) -> c_int {
+    0
+}
+
 unsafe extern "C" fn map(
     _at: CUdeviceptr,
     _bytes: usize,
@@ -125,6 +129,25 @@ unsafe extern "C" fn unmap(_at: CUdeviceptr, _bytes: usize) -> c_int {
 
 unsafe extern "C" fn address_free(_at: CUdeviceptr, _bytes: usize) -> c_int {
     ADDRESS_FREES.set(ADDRESS_FREES.get() + 1);
+    0
+}
+
+unsafe extern "C" fn set_access(
+    _at: CUdeviceptr,
+    _bytes: usize,
+    _wanted: *const CUmemAccessDesc,
+    _count: usize,
+) -> c_int {
+    0
+}
+
+unsafe extern "C" fn granularity(
+    bytes: *mut usize,
+    _properties: *const CUmemAllocationProp,
+    _which: c_uint,
+) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { bytes.write(PAGE as usize) };
     0
 }
 
@@ -183,7 +206,10 @@ fn functions() -> Functions {
         cuPointerGetAttribute: Some(attribute),
         cuMemAddressReserve: Some(address_reserve),
         cuMemAddressFree: Some(address_free),
+        cuMemGetAllocationGranularity: Some(granularity),
         cuMemCreate: Some(create),
+        cuMemRelease: Some(release_memory),
+        cuMemSetAccess: Some(set_access),
         cuMemMap: Some(map),
         cuMemUnmap: Some(unmap),
         cuStreamGetCaptureInfo_v2: Some(capture_info),
@@ -259,8 +285,9 @@ fn not_ready_is_a_value_and_nothing_else_is() {
 /// Four pages are reserved, and the first two mapped.
 fn two_mappings(functions: Functions) -> Arc<Cuda> {
     let cuda = over(functions);
-    let at = cuda.reserve_address(DEVICE, 4 * PAGE, 0, DevicePtr::NULL).unwrap();
     let handle = cuda.create_physical(DEVICE, PAGE, HandleType::None).unwrap();
+    ADDRESS_FREES.set(0);
+    let at = cuda.reserve_address(DEVICE, 4 * PAGE, 0, DevicePtr::NULL).unwrap();
     for at in [at, DevicePtr(at.0 + PAGE)] {
         // SAFETY: a scripted driver, which maps nothing.
         unsafe { cuda.map(at, PAGE, handle) }.unwrap();

@@ -2,8 +2,8 @@
 
 use crate::library::CudaDriver;
 use backend_api::types::{DeviceIndex, DevicePtr};
-use backend_api::{Access, Attribute, ErrorKind, Granularity, Result};
-use backend_support::{Context, DeviceCalls, Driver, Mapping, Site, VirtualMemoryCalls, call, pointer};
+use backend_api::{Access, ErrorKind, Granularity, Result};
+use backend_support::{Context, Driver, Mapping, Site, VirtualMemoryCalls, call, pointer};
 use cudarc::driver::sys::{
     CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemAllocationProp_st__bindgen_ty_1 as AllocationFlags, CUmemAllocationType,
@@ -28,9 +28,7 @@ const _: () = assert!(size_of::<PropertyWords>() == size_of::<CUmemAllocationPro
 const _: () = assert!(align_of::<PropertyWords>() == align_of::<CUmemAllocationProp>());
 
 /// What memory of the site's device is to be.
-fn properties(site: Site<'_, CudaDriver>, handle_type: c_uint) -> Result<CUmemAllocationProp> {
-    // As PyTorch does: remote direct memory access must be asked for when the memory is made.
-    let rdma = CudaDriver::has_attribute(site, Attribute::GpuDirectRdmaWithVirtualMemory);
+fn properties(site: Site<'_, CudaDriver>, handle_type: c_uint, rdma: bool) -> Result<CUmemAllocationProp> {
     Ok(CUmemAllocationProp {
         type_: CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED,
         requestedHandleTypes: CUmemAllocationHandleType(handle_type),
@@ -61,7 +59,7 @@ impl VirtualMemoryCalls for CudaDriver {
     type Keeps = ();
 
     fn granularity(site: Site<'_, Self>, which: Granularity) -> Result<u64> {
-        let properties = properties(site, NO_HANDLE)?;
+        let properties = properties(site, NO_HANDLE, false)?;
         let which = match which {
             Granularity::Minimum => CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_MINIMUM,
             Granularity::Recommended => {
@@ -86,8 +84,8 @@ impl VirtualMemoryCalls for CudaDriver {
         unsafe { call!(site.cuMemAddressFree(at, bytes)) }
     }
 
-    fn create_physical(site: Site<'_, Self>, bytes: usize, handle_type: c_uint) -> Result<u64> {
-        let properties = properties(site, handle_type)?;
+    fn create_physical(site: Site<'_, Self>, bytes: usize, handle_type: c_uint, rdma: bool) -> Result<u64> {
+        let properties = properties(site, handle_type, rdma)?;
         let mut raw = 0;
         // SAFETY: the function writes one handle and reads the properties.
         unsafe { call!(site.cuMemCreate(&raw mut raw, bytes, &raw const properties, 0)) }?;

@@ -6,9 +6,9 @@ use crate::layout::{location, properties_of, takes_descriptor_by_value};
 use crate::library::HipDriver;
 use crate::mapping::{retain, set_access_of_each, unmap_each};
 use backend_api::types::{DeviceIndex, DevicePtr};
-use backend_api::{Access, Attribute, ErrorKind, Granularity, Result};
+use backend_api::{Access, ErrorKind, Granularity, Result};
 use backend_support::{
-    Context, DeviceCalls, Driver, Mapping, MulticastCalls, Site, VirtualMemoryCalls, call, number, pointer,
+    Context, Driver, Mapping, MulticastCalls, Site, VirtualMemoryCalls, call, number, pointer,
 };
 use granule_hip_sys::abi7 as abi;
 use std::ffi::{c_uint, c_ulonglong, c_void};
@@ -25,10 +25,9 @@ const _: () = {
 fn properties(
     site: Site<'_, HipDriver>,
     handle_type: abi::hipMemAllocationHandleType,
+    rdma: bool,
 ) -> Result<abi::hipMemAllocationProp> {
     has_known_properties(site)?;
-    // As PyTorch does: remote direct memory access must be asked for when the memory is made.
-    let rdma = HipDriver::has_attribute(site, Attribute::GpuDirectRdmaWithVirtualMemory);
     Ok(properties_of(site.device(), handle_type, rdma))
 }
 
@@ -54,7 +53,7 @@ impl VirtualMemoryCalls for HipDriver {
             Granularity::Recommended => abi::hipMemAllocationGranularityRecommended,
         };
         let ask = |handle_type| -> Result<u64> {
-            let properties = properties(site, handle_type)?;
+            let properties = properties(site, handle_type, false)?;
             let mut bytes = 0;
             // SAFETY: the function writes one integer and reads the properties, which are in its layout.
             unsafe {
@@ -86,8 +85,8 @@ impl VirtualMemoryCalls for HipDriver {
         unsafe { call!(site.hipMemAddressFree(pointer(at), bytes)) }
     }
 
-    fn create_physical(site: Site<'_, Self>, bytes: usize, handle_type: c_uint) -> Result<u64> {
-        let properties = properties(site, handle_type)?;
+    fn create_physical(site: Site<'_, Self>, bytes: usize, handle_type: c_uint, rdma: bool) -> Result<u64> {
+        let properties = properties(site, handle_type, rdma)?;
         let mut handle = ptr::null_mut();
         // SAFETY: the function writes one handle and reads the properties, which are in its layout.
         unsafe { call!(site.hipMemCreate(&raw mut handle, bytes, &raw const properties, 0)) }

@@ -11,6 +11,7 @@ mod multicast;
 mod peers;
 mod pools;
 mod virtual_memory;
+mod ways;
 
 use crate::calls::Calls;
 use crate::captures::{Captures, Executables};
@@ -23,12 +24,15 @@ use crate::timed_events::TimedEvents;
 use backend_api::types::DeviceIndex;
 use backend_api::{BackendError, ErrorKind, LabelOwner, Result};
 use std::sync::Arc;
+use ways::Ways;
 
 /// A driver as a [`Backend`](backend_api::Backend).
 #[derive(Debug)]
 pub struct DriverBackend<D: Calls> {
     context: Context<D>,
     probes: Probes,
+    /// How physical memory of each device is made.
+    ways: Vec<Ways>,
     /// Events that keep time.
     timed: TimedEvents,
     /// Physical memory and where it is mapped.
@@ -50,7 +54,6 @@ pub struct DriverBackend<D: Calls> {
 struct Probes {
     virtual_memory: Probe,
     physical_sharing: Probe,
-    fabric: Probe,
     ipc: Probe,
     peers: Probe,
     capture: Probe,
@@ -91,8 +94,10 @@ impl<D: Calls> DriverBackend<D> {
         let label = LabelOwner::claim(D::KIND, D::NAME).map_err(|taken| {
             BackendError::new(ErrorKind::NotSupported, 0, D::LOAD, DeviceIndex(0), taken.to_string())
         })?;
+        let ways = (0..driver.device_count()).map(|_| Ways::default()).collect();
         Ok(Arc::new(Self {
             context: Context::new(driver),
+            ways,
             probes: Probes::default(),
             timed: TimedEvents::default(),
             physical: Physical::default(),

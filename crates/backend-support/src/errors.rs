@@ -2,7 +2,7 @@
 //!
 //! Codes stay integers. Newer drivers answer with numbers that no table knows.
 
-use backend_api::{ErrorKind, Result};
+use backend_api::{BackendError, ErrorKind, Result};
 use std::ffi::c_int;
 
 /// Success.
@@ -80,6 +80,17 @@ pub(crate) fn given_back(released: Result<()>) -> Result<()> {
     }
 }
 
+/// "Not ready" from a call that takes memory: the system could not make the memory resident (WSL2 does so while the driver
+/// still tells free bytes). This request lacks memory; another may succeed.
+pub(crate) fn memory_is_short(error: BackendError) -> BackendError {
+    if error.code != NOT_READY {
+        return error;
+    }
+    let detail =
+        format!("{}: the system has no memory to make it resident (on WSL2 less than is told)", error.detail);
+    BackendError { kind: ErrorKind::OutOfMemory, detail, ..error }
+}
+
 /// Logs that the first half of something could not be undone; the error of the second half is what the caller gets.
 pub fn log_undo(undone: Result<()>) {
     if let Err(error) = undone {
@@ -90,7 +101,6 @@ pub fn log_undo(undone: Result<()>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backend_api::BackendError;
     use backend_api::types::DeviceIndex;
 
     const TABLE: ErrorTable = ErrorTable {

@@ -43,9 +43,13 @@ impl Probe {
 }
 
 fn absent(family: &'static str, error: &BackendError) -> Unsupported {
+    Unsupported { family, reason: reason(error) }
+}
+
+/// Which call was refused, and with what.
+pub(crate) fn reason(error: &BackendError) -> String {
     let code = if error.code == 0 { String::new() } else { format!(" (driver code {})", error.code) };
-    let reason = format!("{} on device {}: {}{code}", error.call, error.device, error.detail);
-    Unsupported { family, reason }
+    format!("{} on device {}: {}{code}", error.call, error.device, error.detail)
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::entry::{device, driver};
 use crate::header::*;
+use crate::personality::personality;
 use alloc_core::backend::{Attribute, Backend};
 use alloc_core::types::DeviceIndex;
 use lookalike::argument::Out;
@@ -55,6 +56,9 @@ fn attribute(index: DeviceIndex, number: CUdevice_attribute) -> Answer<c_int> {
             return Ok(fixed.map_or(0, |&(_, value)| value));
         }
     };
+    if let Some(said) = personality()?.driver.attribute(of_machine) {
+        return Ok(said as c_int);
+    }
     Ok(machine.attribute(index, of_machine)? as c_int)
 }
 

@@ -1,12 +1,12 @@
 //! What entry points need before they do their work: an initialised driver, a current context, a stream.
 
 use crate::header::{CUDA_SUCCESS, CUdevice, CUresult, CUstream};
-use crate::personality::{Personality, personality};
+use crate::personality::personality;
 use alloc_core::backend::Backend;
 use alloc_core::types::{DeviceIndex, Stream};
 use backend_openreg::OpenReg;
 use lookalike::streams::StreamInfo;
-use lookalike::{Answer, Code, contexts, graphs, streams};
+use lookalike::{Answer, Code, contexts, graphs, rules, streams};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,9 +14,9 @@ static INITIALISED: AtomicBool = AtomicBool::new(false);
 
 /// Runs an entry point's body and makes a status of its answer.
 pub fn run(function: &'static str, body: impl FnOnce() -> Answer) -> CUresult {
-    let answer = lookalike::entry::enter(function, || match personality()? {
-        Personality::Stub => Err(Code::STUB_LIBRARY),
-        _ => body(),
+    let answer = lookalike::entry::enter(function, || {
+        personality()?.driver.of_call(function)?;
+        body()
     });
     answer.map_or_else(|code| code.0.cast_unsigned(), |()| CUDA_SUCCESS)
 }
@@ -30,7 +30,7 @@ pub fn initialise() -> Answer {
         eprintln!("lookalike driver: {message}");
         Code::UNKNOWN
     })?;
-    if personality()? == Personality::NoDevice || machine.device_count()? == 0 {
+    if machine.device_count()? == 0 {
         return Err(Code::NO_DEVICE);
     }
     INITIALISED.store(true, Ordering::Release);
@@ -98,4 +98,22 @@ impl Here {
         graphs::default_stream_is_free(self.machine, stream)?;
         Ok(stream)
     }
+}
+
+/// Refuses a request for memory, or addresses, of a device by its size.
+///
+/// # Errors
+/// What the personality says.
+pub fn of_size(function: &str, device: DeviceIndex, bytes: usize) -> Answer {
+    let machine = driver()?;
+    let held = || Ok((machine.used(device), machine.properties(device)?.total_memory));
+    personality()?.driver.of_size(function, bytes as u64, held)
+}
+
+/// The same for page-locked memory.
+///
+/// # Errors
+/// What the personality says.
+pub fn of_pinned(function: &str, bytes: usize) -> Answer {
+    personality()?.driver.of_size(function, bytes as u64, || Ok((rules::pinned_bytes(), u64::MAX)))
 }

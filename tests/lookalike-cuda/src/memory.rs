@@ -3,8 +3,9 @@
 pub mod host;
 pub mod managed;
 
-use crate::entry::{driver, here};
+use crate::entry::{driver, here, of_size};
 use crate::header::*;
+use crate::personality::personality;
 use crate::virtual_memory::reservation_of;
 use alloc_core::backend::{Backend, PointerInfo, PointerKind};
 use alloc_core::types::DevicePtr;
@@ -20,6 +21,7 @@ lookalike::entries! {
     fn cuMemAlloc_v2 as cuMemAlloc_v2_t(out pointer: *mut CUdeviceptr, val bytes: usize) {
         let here = here()?;
         pointer.wanted()?;
+        of_size("cuMemAlloc_v2", here.device, bytes)?;
         pointer.put(here.machine.malloc(here.device, bytes as u64)?.0)
     }
 
@@ -42,7 +44,7 @@ lookalike::entries! {
     /// Free and total bytes of the current device.
     fn cuMemGetInfo_v2 as cuMemGetInfo_v2_t(out free: *mut usize, out total: *mut usize) {
         let here = here()?;
-        let info = here.machine.memory_info(here.device)?;
+        let info = personality()?.driver.memory(here.machine.memory_info(here.device)?);
         free.put(info.free as usize)?;
         total.put(info.total as usize)
     }

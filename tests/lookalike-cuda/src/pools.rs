@@ -1,6 +1,6 @@
 //! Driver pools: the default pool of each device. Pools of the program's own are not simulated.
 
-use crate::entry::{device, driver, here};
+use crate::entry::{device, driver, here, of_size};
 use crate::header::*;
 use alloc_core::backend::Backend;
 use lookalike::pools::{PoolAttribute, attribute, device_of, handle_of};
@@ -47,6 +47,7 @@ lookalike::entries! {
     /// Takes memory in stream order.
     fn cuMemAllocAsync as cuMemAllocAsync_t(out pointer: *mut CUdeviceptr, val bytes: usize, val stream: CUstream) {
         pointer.wanted()?;
+        of_size("cuMemAllocAsync", here()?.device, bytes)?;
         pointer.put(take(bytes, stream, None)?)
     }
 

@@ -1,10 +1,12 @@
 //! Virtual memory.
 
-use crate::entry::{device, driver};
+use crate::entry::{device, driver, of_size};
 use crate::header::*;
+use crate::personality::personality;
 use alloc_core::backend::{Access, Backend, Granularity, HandleType, ShareableHandle, VirtualMemory};
 use alloc_core::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_openreg::OpenReg;
+use lookalike::rules::{Made, Makings};
 use lookalike::{Answer, Code, contexts};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
@@ -80,6 +82,20 @@ fn wanted(properties: CUmemAllocationProp) -> Answer<(DeviceIndex, HandleType)> 
     if handle_type == HandleType::Fabric { Err(Code::NOT_SUPPORTED) } else { Ok((device, handle_type)) }
 }
 
+static HANDLES: Makings = Makings::new();
+static MAPPINGS: Makings = Makings::new();
+
+fn made(properties: CUmemAllocationProp) -> Made {
+    Made {
+        rdma: properties.allocFlags.gpuDirectRDMACapable != 0,
+        handle_types: properties.requestedHandleTypes,
+    }
+}
+
+fn of_memory(function: &str, made: Made) -> Answer {
+    personality()?.driver.of_memory(function, made)
+}
+
 const fn no_flags(flags: c_ulonglong) -> Answer {
     if flags == 0 { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
@@ -112,6 +128,7 @@ lookalike::entries! {
         base.wanted()?;
         // Needs no context; the machine keeps the addresses of its devices apart.
         let device = contexts::current_device().unwrap_or_default();
+        of_size("cuMemAddressReserve", device, bytes)?;
         let reserved = family.reserve_address(device, bytes as u64, alignment as u64, DevicePtr(hint))?.0;
         reservations().insert(reserved, bytes as u64);
         base.put(reserved)
@@ -134,8 +151,14 @@ lookalike::entries! {
         let (_, family) = family()?;
         no_flags(flags)?;
         handle.wanted()?;
-        let (device, handle_type) = wanted(properties.get()?)?;
-        handle.put(number(family.create_physical(device, bytes as u64, handle_type)?))
+        let properties = properties.get()?;
+        let made = made(properties);
+        of_memory("cuMemCreate", made)?;
+        let (device, handle_type) = wanted(properties)?;
+        of_size("cuMemCreate", device, bytes)?;
+        let created = number(family.create_physical(device, bytes as u64, handle_type)?);
+        HANDLES.remember(created, made);
+        handle.put(created)
     }
 
     /// Gives a handle up.
@@ -155,8 +178,12 @@ lookalike::entries! {
         if offset != 0 {
             return Err(Code::INVALID_VALUE);
         }
+        let made = HANDLES.of(handle);
+        of_memory("cuMemMap", made)?;
         // SAFETY: the machine checks the reservation, the handle and its size.
-        Ok(unsafe { family.map(DevicePtr(at), bytes as u64, known(machine, handle)?) }?)
+        unsafe { family.map(DevicePtr(at), bytes as u64, known(machine, handle)?) }?;
+        MAPPINGS.remember(at, made);
+        Ok(())
     }
 
     /// Takes mappings away.
@@ -171,6 +198,7 @@ lookalike::entries! {
         val at: CUdeviceptr, val bytes: usize, input access: *const CUmemAccessDesc, val count: usize,
     ) {
         let (_, family) = family()?;
+        of_memory("cuMemSetAccess", MAPPINGS.of(at))?;
         if count == 0 {
             return Err(Code::INVALID_VALUE);
         }
@@ -214,6 +242,7 @@ lookalike::entries! {
         let (machine, _) = family()?;
         no_flags(flags)?;
         shared.wanted()?;
+        of_memory("cuMemExportToShareableHandle", HANDLES.of(handle))?;
         match machine.physical_sharing()?.export_physical(known(machine, handle)?, handle_type(kind)?)? {
             ShareableHandle::PosixFd(descriptor) => shared.cast::<c_int>().put(descriptor.into_raw_fd()),
             ShareableHandle::Fabric(_) => Err(Code::NOT_SUPPORTED),

@@ -58,6 +58,9 @@ fn attribute(index: DeviceIndex, number: hipDeviceAttribute_t) -> Answer<c_int> 
             return Ok(fixed.map_or(0, |&(_, value)| value));
         }
     };
+    if let Some(said) = personality()?.driver.attribute(of_machine) {
+        return Ok(said as c_int);
+    }
     Ok(machine.attribute(index, of_machine)? as c_int)
 }
 

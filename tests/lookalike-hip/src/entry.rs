@@ -7,7 +7,7 @@ use alloc_core::types::{DeviceIndex, Stream};
 use backend_openreg::OpenReg;
 use granule_hip_sys::abi6::{hipError_t, hipStream_t, hipSuccess};
 use lookalike::streams::StreamInfo;
-use lookalike::{Answer, Code, contexts, graphs, streams};
+use lookalike::{Answer, Code, contexts, graphs, rules, streams};
 use std::ffi::c_int;
 use std::sync::{Arc, OnceLock};
 
@@ -19,7 +19,10 @@ pub fn run(function: &'static str, body: impl FnOnce() -> Answer) -> hipError_t 
 
 /// [`run`] for the few entry points that need no device.
 pub fn run_anywhere(function: &'static str, body: impl FnOnce() -> Answer) -> hipError_t {
-    let answer = lookalike::entry::enter(function, body);
+    let answer = lookalike::entry::enter(function, || {
+        personality()?.driver.of_call(function)?;
+        body()
+    });
     last_error::record(answer.map_or_else(|code| code.0, |()| 0));
     match answer {
         Ok(()) => hipSuccess,
@@ -130,4 +133,22 @@ impl Here {
         graphs::default_stream_is_free(self.machine, stream)?;
         Ok(stream)
     }
+}
+
+/// Refuses a request for memory, or addresses, of a device by its size.
+///
+/// # Errors
+/// What the personality says.
+pub fn of_size(function: &str, device: DeviceIndex, bytes: usize) -> Answer {
+    let machine = ready()?;
+    let held = || Ok((machine.used(device), machine.properties(device)?.total_memory));
+    personality()?.driver.of_size(function, bytes as u64, held)
+}
+
+/// The same for page-locked memory.
+///
+/// # Errors
+/// What the personality says.
+pub fn of_pinned(function: &str, bytes: usize) -> Answer {
+    personality()?.driver.of_size(function, bytes as u64, || Ok((rules::pinned_bytes(), u64::MAX)))
 }

@@ -1,8 +1,7 @@
 //! What the library exports: what its release does, and no more.
 //!
-//! Names that came later are taken out of the library's string table when it is loaded, in memory, before
-//! any look-up. So one file is every release, and a program that looks a name up finds out as on a real
-//! machine.
+//! Names that came later are taken out of the library when it is loaded, before any look-up. So one file is every
+//! release, and a program that looks a name up finds out as on a real machine.
 
 use crate::personality::{Release, personality};
 use std::ffi::{CStr, c_void};
@@ -65,23 +64,6 @@ pub fn find(name: &CStr) -> Option<*mut c_void> {
 #[cfg(target_os = "linux")]
 mod at_load {
     use super::{absent, personality};
-    use std::ffi::c_void;
-
-    /// An entry of the dynamic section.
-    #[repr(C)]
-    struct Dynamic {
-        tag: usize,
-        value: usize,
-    }
-
-    const END: usize = 0;
-    const STRING_TABLE: usize = 5;
-    const STRING_TABLE_SIZE: usize = 10;
-
-    unsafe extern "C" {
-        /// Made by the linker.
-        static _DYNAMIC: [Dynamic; 0];
-    }
 
     /// What the loader runs before `dlopen` returns.
     #[used]
@@ -90,52 +72,9 @@ mod at_load {
 
     extern "C" fn hide_absent() {
         let Ok(personality) = personality() else { return };
-        let names: Vec<&str> = absent(personality.release).collect();
-        if names.is_empty() {
-            return;
-        }
-        let hidden = with_string_table(|table| lookalike::absence::hide(table, &names));
-        if hidden.is_none_or(|not_there| !not_there.is_empty()) {
+        let names: Vec<&str> = absent(personality.release).chain(personality.driver.lacks()).collect();
+        if !lookalike::absence::hide_here(&names) {
             eprintln!("lookalike driver: the names that this release lacks could not be hidden");
         }
-    }
-
-    /// The value of an entry, as glibc leaves it in memory: an address, or a number.
-    fn dynamic(tag: usize) -> Option<usize> {
-        let mut entry = (&raw const _DYNAMIC).cast::<Dynamic>();
-        loop {
-            // SAFETY: the section ends with an entry of tag 0, and is not read beyond.
-            let known = unsafe { entry.read() };
-            match known.tag {
-                END => return None,
-                found if found == tag => return Some(known.value),
-                // SAFETY: not the last entry.
-                _ => entry = unsafe { entry.add(1) },
-            }
-        }
-    }
-
-    /// Changes the table of symbol names.
-    fn with_string_table<T>(change: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
-        let (table, bytes) = (dynamic(STRING_TABLE)?, dynamic(STRING_TABLE_SIZE)?);
-        // SAFETY: asks for a number.
-        let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
-        let first = table & !(page - 1);
-        let length = table + bytes - first;
-        let at = std::ptr::with_exposed_provenance_mut::<c_void>(first);
-        let protect = |protection| {
-            // SAFETY: pages of this library's own read-only part, which the loader mapped for this process alone.
-            let failed = unsafe { libc::mprotect(at, length, protection) };
-            failed == 0
-        };
-        if !protect(libc::PROT_READ | libc::PROT_WRITE) {
-            return None;
-        }
-        let start = std::ptr::with_exposed_provenance_mut::<u8>(table);
-        // SAFETY: the table, writable now. The loader holds its lock while this runs, so that no one looks a
-        // name up.
-        let changed = change(unsafe { std::slice::from_raw_parts_mut(start, bytes) });
-        protect(libc::PROT_READ);
-        Some(changed)
     }
 }

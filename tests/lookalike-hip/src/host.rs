@@ -1,11 +1,11 @@
 //! Page-locked host memory.
 
-use crate::entry::here;
+use crate::entry::{here, of_pinned};
 use alloc_core::backend::{Backend, HostFlags, PinnedHost, PointerKind};
 use alloc_core::types::DevicePtr;
 use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
-use lookalike::{Answer, Code};
+use lookalike::{Answer, Code, rules};
 use std::collections::HashMap;
 use std::ffi::{c_uint, c_void};
 use std::ptr::without_provenance_mut;
@@ -38,9 +38,11 @@ fn take(pointer: &Out<*mut c_void>, bytes: usize, options: c_uint) -> Answer {
     let here = here()?;
     pointer.wanted()?;
     let wanted = flags(options, COMMON | OWN)?;
+    of_pinned("hipHostMalloc", bytes)?;
     let base = if bytes == 0 { 0 } else { here.machine.host_malloc(bytes as u64, wanted)?.0 };
     if base != 0 {
         known_flags().insert(base, options);
+        rules::pin(base, bytes as u64);
     }
     pointer.put(without_provenance_mut(base as usize))
 }
@@ -51,6 +53,7 @@ fn give(pointer: *mut c_void) -> Answer {
     // SAFETY: the machine refuses what is not the base of live page-locked memory.
     unsafe { here.machine.host_free(DevicePtr(base)) }?;
     known_flags().remove(&base);
+    rules::pin(base, 0);
     Ok(())
 }
 
@@ -104,6 +107,7 @@ lookalike::entries! {
             hipHostRegisterPortable | hipHostRegisterMapped | hipHostRegisterIoMemory | hipHostRegisterReadOnly;
         // 4 and 8 mean something else than for new memory.
         let wanted = flags(options, allowed)? & (HostFlags::PORTABLE | HostFlags::MAPPED);
+        of_pinned("hipHostRegister", bytes)?;
         let family = here.machine.host_registration()?;
         let base = pointer.addr() as u64;
         let last = base.checked_add(bytes as u64).ok_or(Code::INVALID_VALUE)?.saturating_sub(1);
@@ -118,6 +122,7 @@ lookalike::entries! {
             }
         })?;
         known_flags().insert(base, options);
+        rules::pin(base, bytes as u64);
         Ok(())
     }
 
@@ -135,6 +140,7 @@ lookalike::entries! {
                 code => code,
             }
         })?;
+        rules::pin(base, 0);
         known_flags().remove(&base);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Managed memory.
 
-use crate::entry::{device, here};
+use crate::entry::{device, here, of_size};
 use alloc_core::backend::{Backend, PointerKind};
 use alloc_core::types::{DeviceIndex, DevicePtr};
 use granule_hip_sys::abi6::*;
@@ -50,6 +50,7 @@ lookalike::entries! {
     fn hipMallocManaged as hipMallocManaged_t(out pointer: *mut *mut c_void, val bytes: usize, val flags: c_uint) {
         let here = here()?;
         pointer.wanted()?;
+        of_size("hipMallocManaged", here.device, bytes)?;
         if !matches!(flags, hipMemAttachGlobal | hipMemAttachHost) {
             return Err(Code::INVALID_VALUE);
         }

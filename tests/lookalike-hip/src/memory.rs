@@ -1,6 +1,7 @@
 //! Device memory.
 
-use crate::entry::{Here, here};
+use crate::entry::{Here, here, of_size};
+use crate::personality::personality;
 use alloc_core::backend::Backend;
 use alloc_core::types::DevicePtr;
 use granule_hip_sys::abi6::*;
@@ -13,6 +14,7 @@ use std::ptr::without_provenance_mut;
 fn take(pointer: &Out<*mut c_void>, bytes: usize) -> Answer {
     let here = here()?;
     pointer.wanted()?;
+    of_size("hipMalloc", here.device, bytes)?;
     let base = if bytes == 0 { 0 } else { here.machine.malloc(here.device, bytes as u64)?.0 };
     pointer.put(without_provenance_mut(base as usize))
 }
@@ -56,7 +58,7 @@ lookalike::entries! {
     /// Free and total bytes of the current device.
     fn hipMemGetInfo as hipMemGetInfo_t(out free: *mut usize, out total: *mut usize) {
         let here = here()?;
-        let info = here.machine.memory_info(here.device)?;
+        let info = personality()?.driver.memory(here.machine.memory_info(here.device)?);
         free.put_if_wanted(info.free as usize);
         total.put_if_wanted(info.total as usize);
         Ok(())

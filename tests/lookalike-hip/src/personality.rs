@@ -1,15 +1,7 @@
-//! Which runtime it is.
-//!
-//! | name | runtime |
-//! |---|---|
-//! | `rocm5` | 5.2, as Debian 12 has it |
-//! | `rocm6`, `default`, none | 6.4 |
-//! | `rocm70` | 7.0: the last that imports descriptors by pointer |
-//! | `rocm7` | 7.1 |
-//! | `few-descriptors` | 7.1, where every physical handle takes a file descriptor of the process |
-//! | `no-device`, `no-vmm`, `one-device` | 6.4 in front of another machine |
+//! Which runtime it is: a file of `tests/personalities` with a part `[hip]`.
 
 use granule_hip_sys::Generation;
+use lookalike::personality::{Driver, Vendor};
 use lookalike::settings::{Settings, VARIABLE};
 use lookalike::{Answer, Code};
 use std::ffi::c_int;
@@ -28,19 +20,34 @@ pub enum Release {
     V7_1,
 }
 
+const VENDOR: Vendor = Vendor {
+    name: "hip",
+    calls: granule_hip_sys::abi6::NAMES,
+    sized: &[
+        "hipHostMalloc",
+        "hipHostRegister",
+        "hipMalloc",
+        "hipMallocAsync",
+        "hipMallocManaged",
+        "hipMemAddressReserve",
+        "hipMemCreate",
+    ],
+    about_memory: &["hipMemCreate", "hipMemExportToShareableHandle", "hipMemMap", "hipMemSetAccess"],
+};
+
 /// A runtime's character.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Personality {
     /// Its version.
     pub release: Release,
-    /// Whether a physical handle takes a descriptor, so that there is memory left when they run out.
-    pub takes_descriptors: bool,
+    /// What its file says.
+    pub driver: Driver,
 }
 
 impl Personality {
     /// The version as the runtime packs it.
     #[must_use]
-    pub const fn version(self) -> c_int {
+    pub const fn version(&self) -> c_int {
         match self.release {
             Release::V5_2 => 50_221_153,
             Release::V6_4 => 60_443_484,
@@ -51,7 +58,7 @@ impl Personality {
 
     /// Whose layouts and numbers it has.
     #[must_use]
-    pub const fn generation(self) -> Generation {
+    pub const fn generation(&self) -> Generation {
         match self.release {
             Release::V5_2 => Generation::Five,
             Release::V6_4 => Generation::Six,
@@ -61,19 +68,19 @@ impl Personality {
 
     /// Whether a descriptor is imported by its number; before, by a pointer to it.
     #[must_use]
-    pub fn imports_by_value(self) -> bool {
+    pub fn imports_by_value(&self) -> bool {
         self.release >= Release::V7_1
     }
 
     /// Whether the last error outlives later calls that succeed.
     #[must_use]
-    pub fn keeps_errors(self) -> bool {
+    pub fn keeps_errors(&self) -> bool {
         self.release >= Release::V7_0
     }
 
     /// What every call answers on a machine without a device.
     #[must_use]
-    pub const fn no_device(self) -> Code {
+    pub const fn no_device(&self) -> Code {
         match self.release {
             Release::V5_2 => Code::INVALID_DEVICE,
             _ => Code::NO_DEVICE,
@@ -84,27 +91,29 @@ impl Personality {
 fn read() -> Result<Personality, String> {
     let settings = Settings::from_environment()?;
     let name = settings.personality.as_deref().unwrap_or("default");
-    let release = match name {
-        "rocm5" => Release::V5_2,
-        "rocm6" | "default" | "no-device" | "no-vmm" | "one-device" => Release::V6_4,
-        "rocm70" => Release::V7_0,
-        "rocm7" | "few-descriptors" => Release::V7_1,
-        other => {
-            return Err(format!(
-                "{VARIABLE}: there is no personality `{other}`; choose rocm5, rocm6, rocm70, rocm7, few-descriptors, \
-                 no-device, no-vmm or one-device"
-            ));
+    let wrong = |what| format!("{VARIABLE}: {what}");
+    let driver = Driver::find(name, &VENDOR).map_err(wrong)?;
+    let release = match driver.version().map_err(wrong)? {
+        Some((5, 2)) => Release::V5_2,
+        Some((6, 4)) | None => Release::V6_4,
+        Some((7, 0)) => Release::V7_0,
+        Some((7, 1)) => Release::V7_1,
+        Some((major, minor)) => {
+            let is_not = format!(
+                "personality `{name}`: {major}.{minor} is no release here; there are 5.2, 6.4, 7.0 and 7.1"
+            );
+            return Err(wrong(is_not));
         }
     };
-    Ok(Personality { release, takes_descriptors: name == "few-descriptors" })
+    Ok(Personality { release, driver })
 }
 
 /// Which one the environment asks for.
 ///
 /// # Errors
 /// `UNKNOWN` for settings that make no sense; what is wrong is printed once.
-pub fn personality() -> Answer<Personality> {
+pub fn personality() -> Answer<&'static Personality> {
     static READ: OnceLock<Option<Personality>> = OnceLock::new();
     let report = |message| eprintln!("lookalike driver: {message}");
-    READ.get_or_init(|| read().map_err(report).ok()).ok_or(Code::UNKNOWN)
+    READ.get_or_init(|| read().map_err(report).ok()).as_ref().ok_or(Code::UNKNOWN)
 }

@@ -1,6 +1,6 @@
 //! Driver pools: the default pool of each device. Pools of the program's own are not simulated.
 
-use crate::entry::{device, here, ready};
+use crate::entry::{device, here, of_size, ready};
 use alloc_core::backend::Backend;
 use granule_hip_sys::abi6::*;
 use lookalike::argument::Out;
@@ -55,6 +55,7 @@ lookalike::entries! {
 
     /// Takes memory in stream order.
     fn hipMallocAsync as hipMallocAsync_t(out pointer: *mut *mut c_void, val bytes: usize, val stream: hipStream_t) {
+        of_size("hipMallocAsync", here()?.device, bytes)?;
         take_into(&pointer, bytes, stream, None)
     }
 

@@ -2,7 +2,7 @@
 
 mod sharing;
 
-use crate::entry::{current, device, ready};
+use crate::entry::{current, device, of_size, ready};
 use crate::imports;
 use crate::personality::personality;
 use alloc_core::backend::{Access, Backend, Granularity, HandleType, VirtualMemory};
@@ -11,6 +11,7 @@ use backend_openreg::OpenReg;
 use granule_hip_sys::abi7::hipMemAllocationTypeUncached;
 use granule_hip_sys::{Generation, abi5, abi6::*};
 use lookalike::argument::{In, Out};
+use lookalike::rules::{Made, Makings};
 use lookalike::{Answer, Code};
 use std::collections::HashMap;
 use std::ffi::{c_int, c_ulonglong, c_void};
@@ -100,6 +101,24 @@ fn put_properties(place: &Out<hipMemAllocationProp>, device: DeviceIndex, handle
     })
 }
 
+/// How physical memory was made.
+pub(crate) static HANDLES: Makings = Makings::new();
+static MAPPINGS: Makings = Makings::new();
+
+/// What 5 has in these bytes is something else.
+fn made(properties: &In<hipMemAllocationProp>) -> Answer<Made> {
+    if personality()?.generation() == Generation::Five {
+        return Ok(Made::default());
+    }
+    let properties = properties.get()?;
+    let rdma = properties.allocFlags.gpuDirectRDMACapable != 0;
+    Ok(Made { rdma, handle_types: properties.requestedHandleType })
+}
+
+pub(crate) fn of_memory(function: &str, made: Made) -> Answer {
+    personality()?.driver.of_memory(function, made)
+}
+
 const fn no_flags(flags: c_ulonglong) -> Answer {
     if flags == 0 { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
@@ -110,7 +129,7 @@ fn address(pointer: *mut c_void) -> DevicePtr {
 
 /// Takes a descriptor for a handle. Where there is none left, the runtime says that memory is out.
 fn take_descriptor(handle: PhysicalHandle) -> Answer {
-    if personality()?.takes_descriptors {
+    if personality()?.driver.takes_descriptors() {
         let file = File::open("/dev/null").map_err(|_| Code::OUT_OF_MEMORY)?;
         DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner).insert(handle.raw, file);
     }
@@ -120,7 +139,7 @@ fn take_descriptor(handle: PhysicalHandle) -> Answer {
 fn release(family: &dyn VirtualMemory, handle: PhysicalHandle) -> Answer {
     // SAFETY: the machine refuses what is no live handle.
     unsafe { family.release_physical(handle) }?;
-    if personality()?.takes_descriptors && family.physical_properties(handle).is_err() {
+    if personality()?.driver.takes_descriptors() && family.physical_properties(handle).is_err() {
         DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.raw);
     }
     imports::released(handle.raw);
@@ -155,6 +174,7 @@ lookalike::entries! {
         no_flags(flags)?;
         base.wanted()?;
         let (_, device) = current()?;
+        of_size("hipMemAddressReserve", device, bytes)?;
         let at = family.reserve_address(device, bytes as u64, alignment as u64, address(hint))?;
         base.put(without_provenance_mut(at.0 as usize))
     }
@@ -174,9 +194,13 @@ lookalike::entries! {
         let (_, family) = family()?;
         no_flags(flags)?;
         handle.wanted()?;
+        let made = made(&properties)?;
+        of_memory("hipMemCreate", made)?;
         let (device, handle_type) = wanted(&properties)?;
+        of_size("hipMemCreate", device, bytes)?;
         let created = family.create_physical(device, bytes as u64, handle_type)?;
         take_descriptor(created).or_else(|code| release(family, created).and(Err(code)))?;
+        HANDLES.remember(created.raw, made);
         handle.put(number(created))
     }
 
@@ -197,9 +221,12 @@ lookalike::entries! {
             return Err(Code::INVALID_VALUE);
         }
         let (at, handle) = (address(at), known(machine, handle));
+        let made = HANDLES.of(handle.raw);
+        of_memory("hipMemMap", made)?;
         // SAFETY: the machine checks the reservation, the handle and its size.
         unsafe { family.map(at, bytes as u64, handle) }?;
         imports::mapped(handle.raw, at.0);
+        MAPPINGS.remember(at.0, made);
         Ok(())
     }
 
@@ -219,6 +246,7 @@ lookalike::entries! {
     ) {
         let (machine, family) = family()?;
         let at = address(at);
+        of_memory("hipMemSetAccess", MAPPINGS.of(at.0))?;
         if count == 0 {
             return Err(Code::INVALID_VALUE);
         }

@@ -1,8 +1,10 @@
 //! Symbols that a library has not.
 //!
-//! What a shared library exports is fixed when it is built, but an older driver lacks symbols. A test that
-//! loads a copy of the library under the vendor's name takes names out of that copy first: look-ups for them
-//! fail then as with the real thing.
+//! What a shared library exports is fixed when it is built, but an older driver lacks symbols. Look-ups for them must fail as
+//! with the real thing. A library takes names out of its own string table when it is loaded, before any look-up
+//! ([`hide_here`]); a test may do so in a copy of the library ([`hide`]).
+
+use std::ffi::c_void;
 
 /// What CUDA drivers of version 11.4 did not export.
 pub const NEWER_THAN_CUDA_11_4: &[&str] = &[
@@ -46,4 +48,65 @@ pub fn hide<'n>(library: &mut [u8], names: &[&'n str]) -> Vec<&'n str> {
         }
     }
     absent
+}
+
+/// [`hide`] in the library that this code is part of; whether it had all of the names. For the loader to run, which holds its
+/// lock meanwhile.
+pub fn hide_here(names: &[&str]) -> bool {
+    names.is_empty() || with_string_table(|table| hide(table, names).is_empty()).unwrap_or(false)
+}
+
+/// An entry of the dynamic section.
+#[repr(C)]
+struct Dynamic {
+    tag: usize,
+    value: usize,
+}
+
+const END: usize = 0;
+const STRING_TABLE: usize = 5;
+const STRING_TABLE_SIZE: usize = 10;
+
+unsafe extern "C" {
+    /// Made by the linker.
+    static _DYNAMIC: [Dynamic; 0];
+}
+
+/// The value of an entry, as glibc leaves it in memory: an address, or a number.
+fn dynamic(tag: usize) -> Option<usize> {
+    let mut entry = (&raw const _DYNAMIC).cast::<Dynamic>();
+    loop {
+        // SAFETY: the section ends with an entry of tag 0, and is not read beyond.
+        let known = unsafe { entry.read() };
+        match known.tag {
+            END => return None,
+            found if found == tag => return Some(known.value),
+            // SAFETY: not the last entry.
+            _ => entry = unsafe { entry.add(1) },
+        }
+    }
+}
+
+/// Changes the table of symbol names.
+fn with_string_table<T>(change: impl FnOnce(&mut [u8]) -> T) -> Option<T> {
+    let (table, bytes) = (dynamic(STRING_TABLE)?, dynamic(STRING_TABLE_SIZE)?);
+    // SAFETY: asks for a number.
+    let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+    let first = table & !(page - 1);
+    let length = table + bytes - first;
+    let at = std::ptr::with_exposed_provenance_mut::<c_void>(first);
+    let protect = |protection| {
+        // SAFETY: pages of this library's own read-only part, which the loader mapped for this process alone.
+        let failed = unsafe { libc::mprotect(at, length, protection) };
+        failed == 0
+    };
+    if !protect(libc::PROT_READ | libc::PROT_WRITE) {
+        return None;
+    }
+    let start = std::ptr::with_exposed_provenance_mut::<u8>(table);
+    // SAFETY: the table, writable now. The loader holds its lock while this runs, so that no one looks a
+    // name up.
+    let changed = change(unsafe { std::slice::from_raw_parts_mut(start, bytes) });
+    protect(libc::PROT_READ);
+    Some(changed)
 }

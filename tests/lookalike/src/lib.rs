@@ -16,7 +16,8 @@
 //! | [`code`] | driver numbers for the machine's errors |
 //! | [`contexts`] | contexts of devices and threads, and errors that stay |
 //! | [`streams`], [`events`], [`graphs`], [`user_objects`] | opaque handles |
-//! | [`absence`] | a copy of the library without some symbols |
+//! | [`personality`], [`rules`] | which machine and driver it is, by files; what a driver refuses |
+//! | [`absence`] | the library, or a copy, without some symbols |
 //! | [`pools`], [`ipc`], [`callback`] | driver pools, what was exported, functions of the program |
 //!
 //! # Settings
@@ -36,7 +37,9 @@ pub mod graphs;
 pub mod handles;
 pub mod ipc;
 mod machine;
+pub mod personality;
 pub mod pools;
+pub mod rules;
 pub mod settings;
 pub mod streams;
 pub mod user_objects;

@@ -1,5 +1,6 @@
 //! What machine a lookalike driver shows, read from the environment.
 
+use crate::personality;
 use backend_openreg::{Clock, Families, MemoryMode, OpenRegConfig};
 
 /// The environment variable.
@@ -10,7 +11,7 @@ pub const VARIABLE: &str = "GRANULE_LOOKALIKE";
 pub struct Settings {
     /// The machine.
     pub config: OpenRegConfig,
-    /// How the driver behaves; what the names mean beyond [`Settings::parse`] is each driver's own.
+    /// Which driver it is, where one is named: a file of `tests/personalities`.
     pub personality: Option<String>,
 }
 
@@ -25,14 +26,18 @@ impl Settings {
     /// | `memory=mapped` | real bytes; `reserved`: addresses only |
     /// | `clock=workers` | a thread per stream; `virtual:LAG`: work completes LAG calls later |
     /// | `no-vmm`, `no-ipc`, `no-peers`, `no-capture`, `no-pools`, `no-registration`, `no-managed`, `no-stream-memory`, `no-timing` | a family is absent |
-    /// | `personality=NAME` | a name that the driver knows; `no-device`, `one-device` and `no-vmm` every driver does |
+    /// | `personality=NAME` | a file of `tests/personalities`; other entries change its machine |
     ///
     /// # Errors
     /// A sentence that names the entry and what would be right.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut config = OpenRegConfig::default().memory(MemoryMode::Mapped).clock(Clock::Workers);
-        let mut personality = None;
-        for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
+        let entries = || text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        let personality = entries().filter_map(|entry| entry.strip_prefix("personality=")).next_back();
+        if let Some(name) = personality {
+            config = personality::machine(name, config).map_err(|wrong| format!("{VARIABLE}: {wrong}"))?;
+        }
+        for entry in entries() {
             let wrong = |right: &str| format!("{VARIABLE}: `{entry}` is not understood; {right}");
             config = match entry.split_once('=') {
                 Some(("devices", count)) => {
@@ -49,15 +54,7 @@ impl Settings {
                     let clock = parse_clock(clock);
                     config.clock(clock.ok_or_else(|| wrong("give `workers` or `virtual:LAG`"))?)
                 }
-                Some(("personality", name)) => {
-                    personality = Some(name.to_owned());
-                    match name {
-                        "no-device" => config.devices(0),
-                        "one-device" => config.devices(1),
-                        "no-vmm" => config.without_virtual_memory(),
-                        _ => config,
-                    }
-                }
+                Some(("personality", _)) => config,
                 None => {
                     let absent = entry.strip_prefix("no-").and_then(family);
                     config.without(absent.ok_or_else(|| wrong("see lookalike::settings for the entries"))?)
@@ -65,7 +62,7 @@ impl Settings {
                 Some(_) => return Err(wrong("see lookalike::settings for the entries")),
             };
         }
-        Ok(Self { config, personality })
+        Ok(Self { config, personality: personality.map(str::to_owned) })
     }
 
     /// The settings that the environment asks for.
@@ -78,7 +75,7 @@ impl Settings {
     }
 }
 
-fn family(name: &str) -> Option<Families> {
+pub(crate) fn family(name: &str) -> Option<Families> {
     Some(match name {
         "vmm" => Families::VIRTUAL_MEMORY,
         "ipc" => Families::IPC,
@@ -101,7 +98,7 @@ fn parse_clock(text: &str) -> Option<Clock> {
     }
 }
 
-fn bytes(text: &str) -> Option<u64> {
+pub(crate) fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
         "" => 0,

@@ -15,8 +15,10 @@ use crate::memory::segment::{Origin, Segment};
 use crate::policy::engine::{Granule, Mapped};
 use crate::policy::{Chosen, Ground, Holding, PolicyArena, Request};
 use crate::process::attention::Reason;
+use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{Mutex, Rank, assert_unlocked};
 use crate::types::{DevicePtr, PhysicalHandle};
+use std::sync::atomic::Ordering;
 
 /// Whether the address map can hold every block of a new range.
 pub(super) fn can_serve(base: DevicePtr, bytes: u64) -> bool {
@@ -38,11 +40,20 @@ pub(super) struct Space {
     base: Base,
     /// Held while leftovers are tried again.
     retrying: Mutex<()>,
+    /// So many bytes of addresses at a time, where the driver refused more.
+    largest: AtomicU64,
+    /// Whether the last reservation was refused.
+    refused: AtomicBool,
 }
 
 impl Space {
     pub(super) fn new(base: &Base) -> Self {
-        Self { base: base.clone(), retrying: Mutex::new(Rank::Synchronisation, ()) }
+        Self {
+            base: base.clone(),
+            retrying: Mutex::new(Rank::Synchronisation, ()),
+            largest: AtomicU64::new(u64::MAX),
+            refused: AtomicBool::new(false),
+        }
     }
 
     /// The physical memory of granules.
@@ -174,7 +185,10 @@ impl Space {
         if bytes < request.size {
             return Ok(false);
         }
-        let Some(base) = self.reserve(bytes, alignment, vm)? else { return Ok(false) };
+        let least = request.size.next_multiple_of(granule);
+        let Some((base, bytes)) = self.reserve_up_to(bytes, least, granule, alignment, vm)? else {
+            return Ok(false);
+        };
         let mut state = arena.lock();
         let (region, registration) = {
             let mut device = self.base.holdings.lock();
@@ -187,6 +201,35 @@ impl Space {
         Ok(true)
     }
 
+    /// Address space for a growable segment of granules: `bytes`, or half of it and so on down to `least` where the driver
+    /// refuses that even after the ladder gave regions back. Some boards have less address space than memory. `None` where
+    /// there is none.
+    fn reserve_up_to(
+        &self,
+        bytes: u64,
+        least: u64,
+        granule: u64,
+        alignment: u64,
+        vm: &dyn VirtualMemory,
+    ) -> Result<Option<(DevicePtr, u64)>> {
+        let mut wanted = bytes.min(self.largest.load(Ordering::Relaxed)).max(least);
+        loop {
+            if let Some(base) = self.reserve(wanted, alignment, vm)? {
+                self.refused.store(false, Ordering::Relaxed);
+                if wanted < bytes && self.largest.fetch_min(wanted, Ordering::Relaxed) > wanted {
+                    let device = self.base.site.device();
+                    tracing::warn!(%device, "growable segments get {wanted} bytes of addresses: more was refused");
+                }
+                return Ok(Some((base, wanted)));
+            }
+            let again = self.refused.swap(wanted > least, Ordering::Relaxed);
+            if !again || wanted <= least {
+                return Ok(None);
+            }
+            wanted = (wanted / 2).next_multiple_of(granule).max(least);
+        }
+    }
+
     /// Address space for a growable segment. `None` where there is none.
     fn reserve(&self, bytes: u64, alignment: u64, vm: &dyn VirtualMemory) -> Result<Option<DevicePtr>> {
         let device = self.base.site.device();
@@ -195,7 +238,7 @@ impl Space {
             // The ladder gives whole regions back, so a lack of addresses is no end.
             Err(error) if matches!(error.kind, ErrorKind::OutOfMemory | ErrorKind::ResourceLimit) => {
                 self.base.site.backend().clear_error();
-                tracing::warn!(%error, bytes, "no address space for another growable segment");
+                tracing::debug!(%error, bytes, "no address space for another growable segment");
                 return Ok(None);
             }
             Err(error) => return Err(error.into()),

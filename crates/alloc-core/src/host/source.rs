@@ -6,11 +6,13 @@ mod slab;
 
 use super::block::{Fresh, Origin};
 use super::table::Knobs;
-use crate::backend::{Backend, BackendError, DeviceGuard, HostFlags, Result, Unsupported};
+use crate::backend::{Backend, BackendError, DeviceGuard, ErrorKind, HostFlags, Result, Unsupported};
+use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr};
 use numa::Preferring;
 use slab::Slab;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// The reserve: a range that was pinned at first use.
@@ -38,6 +40,8 @@ pub(super) struct Source {
     /// The node it is placed on; `None` is the system's choice.
     node: Option<u32>,
     reserve: Mutex<ReserveState>,
+    /// Whether it was told that pages cannot be registered.
+    told: AtomicBool,
 }
 
 /// Every device reaches it, whichever was current.
@@ -52,7 +56,7 @@ fn without_pinning(absent: Unsupported) -> BackendError {
 impl Source {
     pub(super) fn new(backend: Arc<dyn Backend>, node: Option<u32>, reserve: u64) -> Self {
         let reserve = if reserve > 0 { ReserveState::Wanted(reserve) } else { ReserveState::Absent };
-        Self { backend, node, reserve: Mutex::new(Rank::Registry, reserve) }
+        Self { backend, node, reserve: Mutex::new(Rank::Registry, reserve), told: AtomicBool::new(false) }
     }
 
     pub(super) fn node(&self) -> Option<u32> {
@@ -111,20 +115,30 @@ impl Source {
         assert_unlocked();
         let _device = self.device()?;
         let begun = Instant::now();
-        let registers = self.backend.host_registration().is_ok();
-        if knobs.use_host_register && !registers {
-            // Says why.
-            self.backend.host_registration()?;
-        }
         let pinned = self.backend.pinned_host();
         // Pages of our own can be placed before they exist; the driver's only by the thread's policy.
-        if registers && (knobs.use_host_register || self.node.is_some() || pinned.is_err()) {
-            let ptr = self.register(bytes, knobs.register_threads)?;
-            return Ok((ptr, Origin::Registered, begun.elapsed()));
+        let registers = self.node.is_some() || pinned.is_err();
+        if knobs.use_host_register || registers && self.backend.host_registration().is_ok() {
+            match self.register(bytes, knobs.register_threads) {
+                Ok(ptr) => return Ok((ptr, Origin::Registered, begun.elapsed())),
+                // Registering is one way to pin, and the driver has another.
+                Err(error) if error.kind == ErrorKind::NotSupported && pinned.is_ok() => {
+                    self.allocates(&error)
+                }
+                Err(error) => return Err(error),
+            }
         }
         let _placed = self.node.and_then(Preferring::node);
         let ptr = pinned.map_err(without_pinning)?.host_malloc(bytes, FLAGS)?;
         Ok((ptr, Origin::Driver, begun.elapsed()))
+    }
+
+    /// Tells once that pages are not registered here.
+    fn allocates(&self, error: &BackendError) {
+        self.backend.clear_error();
+        if !self.told.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%error, "pages are not registered here; pinned memory is allocated by the driver instead");
+        }
     }
 
     /// New pages, brought into being and registered.

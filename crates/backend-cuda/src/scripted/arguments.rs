@@ -9,7 +9,8 @@ use backend_api::{
     MulticastHandle, Peers, PinnedHost, PointerKind, VirtualMemory,
 };
 use cudarc::driver::sys::{
-    CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAllocationProp, CUmemGenericAllocationHandle, CUstream,
+    CUdevice, CUdeviceptr, CUipcMemHandle, CUmemAccessDesc, CUmemAllocationProp,
+    CUmemGenericAllocationHandle, CUstream,
 };
 use std::cell::Cell;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
@@ -49,7 +50,9 @@ unsafe extern "C" fn every_attribute(value: *mut c_int, _attribute: c_uint, _dev
     0
 }
 
-unsafe extern "C" fn granularity(_: *mut usize, _: *const CUmemAllocationProp, which: c_uint) -> c_int {
+unsafe extern "C" fn granularity(bytes: *mut usize, _: *const CUmemAllocationProp, which: c_uint) -> c_int {
+    // SAFETY: the caller's place.
+    unsafe { bytes.write(PAGE as usize) };
     told(which)
 }
 
@@ -104,8 +107,19 @@ unsafe extern "C" fn free(at: CUdeviceptr) -> c_int {
     told(at as i64)
 }
 
-unsafe extern "C" fn refused_unmap(_at: CUdeviceptr, _bytes: usize) -> c_int {
-    999
+/// All but one page, which is what is tried before.
+unsafe extern "C" fn refused_unmap(_at: CUdeviceptr, bytes: usize) -> c_int {
+    if bytes == PAGE as usize { 0 } else { 999 }
+}
+
+/// As on WSL2: memory that was made for network cards is mapped and cannot be used.
+unsafe extern "C" fn refused_access(
+    _at: CUdeviceptr,
+    _bytes: usize,
+    _wanted: *const CUmemAccessDesc,
+    _count: usize,
+) -> c_int {
+    if TOLD.get() == 1 { 999 } else { 0 }
 }
 
 unsafe extern "C" fn retain(context: *mut cudarc::driver::sys::CUcontext, device: CUdevice) -> c_int {
@@ -120,7 +134,11 @@ unsafe extern "C" fn release(_device: CUdevice) -> c_int {
 }
 
 fn listening() -> Arc<Cuda> {
-    over(Functions {
+    over(listeners())
+}
+
+fn listeners() -> Functions {
+    Functions {
         cuMemAlloc_v2: Some(misaligned),
         cuMemFree_v2: Some(free),
         cuMemPrefetchAsync: Some(prefetch),
@@ -136,7 +154,7 @@ fn listening() -> Arc<Cuda> {
         cuDevicePrimaryCtxRetain: Some(retain),
         cuDevicePrimaryCtxRelease_v2: Some(release),
         ..functions()
-    })
+    }
 }
 
 #[test]
@@ -188,6 +206,20 @@ fn remote_access_is_asked_for_where_the_device_has_it() {
     let cuda = listening();
     cuda.create_physical(DEVICE, PAGE, HandleType::None).unwrap();
     assert_eq!(TOLD.get(), 1);
+}
+
+#[test]
+fn remote_access_is_not_asked_for_where_it_is_refused() {
+    let cuda = over(Functions { cuMemSetAccess: Some(refused_access), ..listeners() });
+    for _ in 0..2 {
+        cuda.create_physical(DEVICE, PAGE, HandleType::None).unwrap();
+        assert_eq!(TOLD.get(), 0);
+    }
+    let dropped = cuda.dropped(DEVICE);
+    assert_eq!(dropped.len(), 1, "it is told once: {dropped:?}");
+    assert_eq!(dropped[0].property, "remote direct memory access");
+    assert!(dropped[0].reason.starts_with("cuMemSetAccess on device 0: CUDA_ERROR_UNKNOWN"), "{dropped:?}");
+    assert!(cuda.dropped(OTHER).is_empty(), "each device is tried by itself");
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The contract: what is the same for every driver. The driver makes the call, between the checks and the books.
 
-use super::{DriverBackend, devices, graphs, ipc, managed, memory, multicast, pools, virtual_memory};
+use super::ways::Ways;
+use super::{DriverBackend, devices, graphs, host, ipc, managed, memory, multicast, pools, virtual_memory};
 use crate::calls::{AttributeSource, Calls};
 use crate::driver::{self, Family};
-use crate::errors::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, given_back};
+use crate::errors::{INVALID_HANDLE, INVALID_VALUE, NOT_READY, given_back, memory_is_short};
 use crate::host_function::{dequeue, enqueue};
 use crate::physical::Place;
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
@@ -54,6 +55,9 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
     fn attribute(&self, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
         let call = D::NAMES.attribute;
         let site = self.context.site(device, call)?;
+        if self.ways[usize::from(device.0)].refused(attribute) {
+            return Ok(0);
+        }
         match site.driver().attribute_source(attribute) {
             AttributeSource::Known(value) => Ok(value),
             AttributeSource::None => {
@@ -93,7 +97,7 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
         let call = D::NAMES.malloc;
         let entered = self.context.enter(device, call)?;
         entered.positive(call, bytes)?;
-        let ptr = D::malloc(*entered, bytes as usize)?;
+        let ptr = D::malloc(*entered, bytes as usize).map_err(memory_is_short)?;
         // SAFETY: nobody knows the address yet.
         memory::aligned(*entered, ptr, call, || unsafe { D::free(*entered, ptr) })
     }
@@ -323,6 +327,10 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
         })
     }
 
+    fn dropped(&self, device: DeviceIndex) -> Vec<Dropped> {
+        self.ways.get(usize::from(device.0)).map(Ways::dropped).unwrap_or_default()
+    }
+
     fn pinned_host(&self) -> Found<'_, dyn PinnedHost> {
         Ok(self)
     }
@@ -334,8 +342,8 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
 
     fn physical_sharing(&self) -> Found<'_, dyn PhysicalSharing> {
         self.virtual_memory()?;
-        let has = || devices::has(self, Family::PhysicalSharing);
-        self.probes.physical_sharing.answer("sharing of physical memory", has)?;
+        let probe = || virtual_memory::probe_sharing(self);
+        self.probes.physical_sharing.answer("sharing of physical memory", probe)?;
         Ok(self)
     }
 
@@ -360,8 +368,7 @@ unsafe impl<D: Calls> Backend for DriverBackend<D> {
     }
 
     fn host_registration(&self) -> Found<'_, dyn HostRegistration> {
-        let has = || devices::has(self, Family::HostRegistration);
-        self.probes.host_registration.answer("host registration", has)?;
+        self.probes.host_registration.answer("host registration", || host::probe_registration(self))?;
         Ok(self)
     }
 

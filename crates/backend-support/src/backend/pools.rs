@@ -3,6 +3,7 @@
 use super::{DriverBackend, devices, graphs, memory};
 use crate::calls::Calls;
 use crate::driver::Family;
+use crate::errors::memory_is_short;
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{Attribute, Backend, DriverPoolAttribute, DriverPools, Result};
 
@@ -26,7 +27,7 @@ impl<D: Calls> DriverPools for DriverBackend<D> {
         let call = D::NAMES.malloc_async;
         let entered = self.context.enter_handle(stream.backend, stream.device, call)?;
         entered.positive(call, bytes)?;
-        let ptr = D::malloc_async(*entered, bytes as usize, stream)?;
+        let ptr = D::malloc_async(*entered, bytes as usize, stream).map_err(memory_is_short)?;
         // SAFETY: nobody knows the address yet.
         let ptr = memory::aligned(*entered, ptr, call, || unsafe { D::free_async(*entered, ptr, stream) })?;
         if !D::ABILITIES.tells_shareable {

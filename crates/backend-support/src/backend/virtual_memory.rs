@@ -1,9 +1,10 @@
 //! Virtual memory, and physical memory for other processes.
 
-use super::{DriverBackend, devices, graphs};
+use super::ways::{self, FABRIC, POSIX_FD};
+use super::{DriverBackend, devices};
 use crate::calls::Calls;
 use crate::driver::{Family, Site};
-use crate::errors::{given_back, log_undo};
+use crate::errors::{given_back, log_undo, memory_is_short};
 use crate::physical::{Ending, Keeps, Memory};
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
 use backend_api::{
@@ -13,23 +14,6 @@ use backend_api::{
 use std::ffi::{c_int, c_uint};
 use std::fs::File;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
-
-const NO_HANDLE: c_uint = 0;
-const POSIX_FD: c_uint = 1;
-const FABRIC: c_uint = 8;
-
-/// The drivers' number of a handle type.
-fn handle_bits<D: Calls>(site: Site<'_, D>, handle_type: HandleType) -> Result<c_uint> {
-    match handle_type {
-        HandleType::None => Ok(NO_HANDLE),
-        HandleType::PosixFd => Ok(POSIX_FD),
-        HandleType::Fabric => Ok(FABRIC),
-        other => {
-            let detail = format!("{other:?} handles are not known here");
-            Err(site.refuse(ErrorKind::NotSupported, D::NAMES.create_physical, detail))
-        }
-    }
-}
 
 fn handle_type_of(bits: c_uint) -> HandleType {
     match bits {
@@ -42,62 +26,16 @@ fn handle_type_of(bits: c_uint) -> HandleType {
 pub(super) fn probe<D: Calls>(backend: &DriverBackend<D>) -> Result<()> {
     devices::has(backend, Family::VirtualMemory)?;
     devices::every_device_has(backend, Attribute::VirtualMemoryManagement)?;
-    let _relaxed = graphs::relaxed(backend)?;
+    ways::way(backend, backend.context.device_of_thread()?, HandleType::None).map(drop)
+}
+
+/// What other processes can be given must be made so: a descriptor, or a fabric handle where that is refused.
+pub(super) fn probe_sharing<D: Calls>(backend: &DriverBackend<D>) -> Result<()> {
+    devices::has(backend, Family::PhysicalSharing)?;
     let device = backend.context.device_of_thread()?;
-    let bytes = backend.granularity(device, Granularity::Minimum)?;
-    let at = backend.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
-    let tried = probe_mapping(backend, device, at, bytes);
-    // SAFETY: this probe reserved the range, and what it mapped there is unmapped.
-    let released = unsafe { backend.release_address(at, bytes) };
-    tried.and(released)
-}
-
-fn probe_mapping<D: Calls>(
-    backend: &DriverBackend<D>,
-    device: DeviceIndex,
-    at: DevicePtr,
-    bytes: u64,
-) -> Result<()> {
-    let handle = backend.create_physical(device, bytes, HandleType::None)?;
-    // SAFETY: the range is a whole reservation and the size is the handle's.
-    let tried = unsafe { backend.map(at, bytes, handle) }.and_then(|()| {
-        // SAFETY: the range is mapped.
-        let set = unsafe { backend.set_access(at, bytes, &[device], Access::ReadWrite) };
-        // SAFETY: the range is one mapping, and nothing uses it.
-        let unmapped = unsafe { backend.unmap(at, bytes) };
-        set.and(unmapped)
-    });
-    // SAFETY: the handle is this probe's and is not used again.
-    let released = unsafe { backend.release_physical(handle) };
-    tried.and(released)
-}
-
-/// Fabric handles need a service of the system, which only an attempt can tell.
-fn has_fabric<D: Calls>(backend: &DriverBackend<D>) -> Result<()> {
-    let probe = || {
-        devices::every_device_has(backend, Attribute::FabricHandles)?;
-        let _relaxed = graphs::relaxed(backend)?;
-        let device = backend.context.device_of_thread()?;
-        let bytes = backend.granularity(device, Granularity::Minimum)?;
-        let handle = create(backend, device, bytes, HandleType::Fabric)?;
-        // SAFETY: the handle is this probe's and is not used again.
-        unsafe { backend.release_physical(handle) }
-    };
-    Ok(backend.probes.fabric.answer("fabric handles", probe)?)
-}
-
-fn create<D: Calls>(
-    backend: &DriverBackend<D>,
-    device: DeviceIndex,
-    bytes: u64,
-    handle_type: HandleType,
-) -> Result<PhysicalHandle> {
-    let entered = backend.context.enter(device, D::NAMES.create_physical)?;
-    entered.positive(D::NAMES.create_physical, bytes)?;
-    let raw = D::create_physical(*entered, bytes as usize, handle_bits(*entered, handle_type)?)?;
-    let memory = Memory { device, bytes: Some(bytes), handle_type, keeps: D::Keeps::default() };
-    backend.physical.add(raw, memory);
-    Ok(PhysicalHandle { raw, backend: backend.context.id() })
+    ways::way(backend, device, HandleType::PosixFd)
+        .or_else(|refused| ways::way(backend, device, HandleType::Fabric).map_err(|_| refused))
+        .map(drop)
 }
 
 /// What a live handle stands for.
@@ -159,12 +97,7 @@ impl<D: Calls> VirtualMemory for DriverBackend<D> {
         alignment: u64,
         hint: DevicePtr,
     ) -> Result<DevicePtr> {
-        let entered = self.context.enter(device, D::NAMES.reserve_addresses)?;
-        entered.positive(D::NAMES.reserve_addresses, bytes)?;
-        let at = D::reserve_addresses(*entered, bytes as usize, alignment as usize, hint.0)
-            .map_err(no_memory_taken)?;
-        self.physical.reserved(at, bytes, device);
-        Ok(DevicePtr(at))
+        ways::reserve(self, device, bytes, alignment, hint).map_err(no_memory_taken)
     }
 
     unsafe fn release_address(&self, base: DevicePtr, bytes: u64) -> Result<()> {
@@ -201,10 +134,7 @@ impl<D: Calls> VirtualMemory for DriverBackend<D> {
         bytes: u64,
         handle_type: HandleType,
     ) -> Result<PhysicalHandle> {
-        if handle_type == HandleType::Fabric {
-            has_fabric(self)?;
-        }
-        create(self, device, bytes, handle_type)
+        ways::create(self, device, bytes, ways::usable(self, device, handle_type)?)
     }
 
     unsafe fn release_physical(&self, handle: PhysicalHandle) -> Result<()> {
@@ -228,7 +158,7 @@ impl<D: Calls> VirtualMemory for DriverBackend<D> {
             return Err(entered.invalid(call, "a handle is mapped whole: the size must be its size"));
         }
         // SAFETY: the caller promises a free range in one reservation; rule 1 for the handle.
-        unsafe { D::map(*entered, at.0, bytes as usize, handle.raw) }?;
+        unsafe { D::map(*entered, at.0, bytes as usize, handle.raw) }.map_err(memory_is_short)?;
         self.physical.mapped(at.0, bytes, handle.raw);
         Ok(())
     }
@@ -323,13 +253,15 @@ impl<D: Calls> PhysicalSharing for DriverBackend<D> {
         let memory = memory_of(self, handle, call)?;
         let entered = self.context.enter(memory.device, call)?;
         if handle_type == HandleType::None || handle_type != memory.handle_type {
+            let why = self.ways[usize::from(memory.device.0)].why_not(handle_type);
+            let why = why.map_or_else(String::new, |why| format!("; that was refused: {why}"));
             let detail = format!(
-                "the handle was created as {:?} and is to be exported as {handle_type:?}",
+                "the handle was created as {:?} and is to be exported as {handle_type:?}{why}",
                 memory.handle_type
             );
             return Err(entered.refuse(ErrorKind::NotSupported, call, detail));
         }
-        let bits = handle_bits(*entered, handle_type)?;
+        let bits = ways::handle_bits(*entered, handle_type)?;
         if handle_type == HandleType::Fabric {
             let mut bytes = [0_u8; 64];
             // SAFETY: rule 1; for this type the function writes 64 bytes.
@@ -369,7 +301,7 @@ impl<D: Calls> PhysicalSharing for DriverBackend<D> {
             }
             ShareableHandle::Fabric(bytes) => {
                 if !D::ABILITIES.checks_handle_types {
-                    has_fabric(self)?;
+                    ways::way(self, device, HandleType::Fabric)?;
                 }
                 D::import_fabric(*entered, *bytes)
             }

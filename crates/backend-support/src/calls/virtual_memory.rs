@@ -21,8 +21,8 @@ pub trait VirtualMemoryCalls: Driver {
     fn reserve_addresses(site: Site<'_, Self>, bytes: usize, alignment: usize, hint: u64) -> Result<u64>;
     /// Gives addresses back in which nothing is mapped.
     unsafe fn free_addresses(site: Site<'_, Self>, at: u64, bytes: usize) -> Result<()>;
-    /// Takes physical memory of the site's device.
-    fn create_physical(site: Site<'_, Self>, bytes: usize, handle_type: c_uint) -> Result<u64>;
+    /// Takes physical memory of the site's device; `rdma`: which network cards can be given.
+    fn create_physical(site: Site<'_, Self>, bytes: usize, handle_type: c_uint, rdma: bool) -> Result<u64>;
     /// Gives one reference to physical memory back.
     unsafe fn release_physical(site: Site<'_, Self>, handle: u64) -> Result<()>;
     /// Maps a whole handle.

@@ -1,7 +1,7 @@
 //! A look at every backend.
 
 use super::{ChoiceError, Name, VARIABLE, passed_over, start, variable};
-use alloc_core::backend::{self, Backend, Unsupported, families};
+use alloc_core::backend::{self, Attribute, Backend, Granularity, HandleType, Unsupported, families};
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
 
@@ -47,6 +47,19 @@ pub struct Device {
     pub total_bytes: u64,
     /// What of it is free, in bytes.
     pub free_bytes: u64,
+    /// What it refused when it was tried, and does without.
+    pub dropped: Vec<Dropped>,
+}
+
+/// Something that a device does without.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dropped {
+    /// What was refused.
+    pub property: &'static str,
+    /// Which call refused it, and what it answered.
+    pub reason: String,
+    /// What comes of doing without it.
+    pub consequence: &'static str,
 }
 
 /// An optional family of the contract.
@@ -113,8 +126,12 @@ fn look(name: Name) -> Report {
         capabilities: Vec::new(),
     };
     let found = start(name).and_then(|backend| {
-        let devices = devices(&*backend).map_err(|error| error.to_string())?;
-        Ok((devices, capabilities(&*backend)))
+        let mut devices = devices(&*backend).map_err(|error| error.to_string())?;
+        let capabilities = capabilities(&*backend);
+        for device in &mut devices {
+            device.dropped = dropped(&*backend, DeviceIndex(device.index));
+        }
+        Ok((devices, capabilities))
     });
     match found {
         Ok((devices, capabilities)) => {
@@ -132,7 +149,8 @@ fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
         .map(|index| {
             let properties = backend.properties(DeviceIndex(index))?;
             let memory = backend.memory_info(DeviceIndex(index))?;
-            Ok(Device { index, name: properties.name, total_bytes: memory.total, free_bytes: memory.free })
+            let (total_bytes, free_bytes) = (memory.total, memory.free);
+            Ok(Device { index, name: properties.name, total_bytes, free_bytes, dropped: Vec::new() })
         })
         .collect()
 }
@@ -144,4 +162,32 @@ fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
         reason: probed.err().map(|absent| absent.reason),
     };
     families(backend).into_iter().map(capability).collect()
+}
+
+/// What a device does without, after every way to make its physical memory was tried.
+fn dropped(backend: &dyn Backend, device: DeviceIndex) -> Vec<Dropped> {
+    for (attribute, handle_type) in [
+        (Attribute::VirtualMemoryManagement, HandleType::None),
+        (Attribute::PosixFileDescriptorHandles, HandleType::PosixFd),
+        (Attribute::FabricHandles, HandleType::Fabric),
+    ] {
+        if backend.attribute(device, attribute).is_ok_and(|offered| offered != 0)
+            && try_memory(backend, device, handle_type).is_err()
+        {
+            // The list has the reason, where it is one of the device.
+            backend.clear_error();
+        }
+    }
+    let dropped = backend.dropped(device).into_iter();
+    dropped
+        .map(|one| Dropped { property: one.property, reason: one.reason, consequence: one.consequence })
+        .collect()
+}
+
+fn try_memory(backend: &dyn Backend, device: DeviceIndex, handle_type: HandleType) -> backend::Result<()> {
+    let memory = backend.virtual_memory()?;
+    let bytes = memory.granularity(device, Granularity::Minimum)?;
+    let handle = memory.create_physical(device, bytes, handle_type)?;
+    // SAFETY: rule 1: made just now, mapped nowhere, and not used again.
+    unsafe { memory.release_physical(handle) }
 }

@@ -1,10 +1,10 @@
 //! Page-locked host memory.
 
-use crate::entry::here;
+use crate::entry::{here, of_pinned};
 use crate::header::*;
 use alloc_core::backend::{Backend, HostFlags, PinnedHost, PointerKind};
 use alloc_core::types::DevicePtr;
-use lookalike::{Answer, Code};
+use lookalike::{Answer, Code, rules};
 use std::collections::HashMap;
 use std::ffi::{c_uint, c_void};
 use std::ptr::without_provenance_mut;
@@ -13,11 +13,12 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 /// The flags that ranges were made or registered with.
 static FLAGS: LazyLock<Mutex<HashMap<u64, c_uint>>> = LazyLock::new(Mutex::default);
 
-fn remember(base: u64, flags: Option<c_uint>) {
+fn remember(base: u64, range: Option<(c_uint, usize)>) {
+    rules::pin(base, range.map_or(0, |(_, bytes)| bytes as u64));
     let mut known = FLAGS.lock().unwrap_or_else(PoisonError::into_inner);
-    match flags {
+    match range {
         // All host memory is mapped where addresses are unified.
-        Some(flags) => known.insert(base, flags | CU_MEMHOSTALLOC_DEVICEMAP),
+        Some((flags, _)) => known.insert(base, flags | CU_MEMHOSTALLOC_DEVICEMAP),
         None => known.remove(&base),
     };
 }
@@ -34,8 +35,9 @@ lookalike::entries! {
         let here = here()?;
         let wanted = flags(options, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)?;
         pointer.wanted()?;
+        of_pinned("cuMemHostAlloc", bytes)?;
         let DevicePtr(base) = here.machine.host_malloc(bytes as u64, wanted)?;
-        remember(base, Some(options));
+        remember(base, Some((options, bytes)));
         pointer.put(without_provenance_mut(base as usize))
     }
 
@@ -80,6 +82,7 @@ lookalike::entries! {
     ) {
         let here = here()?;
         let wanted = flags(options, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)?;
+        of_pinned("cuMemHostRegister_v2", bytes)?;
         let family = here.machine.host_registration()?;
         let base = pointer.addr() as u64;
         let last = base.checked_add(bytes as u64).ok_or(Code::INVALID_VALUE)?.saturating_sub(1);
@@ -93,7 +96,7 @@ lookalike::entries! {
                 code => code,
             }
         })?;
-        remember(base, Some(options));
+        remember(base, Some((options, bytes)));
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Managed memory.
 
-use crate::entry::{device, here};
+use crate::entry::{device, here, of_size};
 use crate::header::*;
 use crate::personality::since;
 use alloc_core::backend::{Backend, PointerKind};
@@ -28,6 +28,7 @@ lookalike::entries! {
             return Err(Code::INVALID_VALUE);
         }
         pointer.wanted()?;
+        of_size("cuMemAllocManaged", here.device, bytes)?;
         pointer.put(here.machine.managed_memory()?.malloc_managed(here.device, bytes as u64)?.0)
     }
 

@@ -1,6 +1,6 @@
 //! Physical memory in other processes.
 
-use super::{family, handle_type, known, no_flags, number};
+use super::{HANDLES, family, handle_type, known, no_flags, number, of_memory};
 use crate::entry::current;
 use crate::imports;
 use crate::personality::{Release, personality};
@@ -44,6 +44,7 @@ lookalike::entries! {
         let (machine, _) = family()?;
         no_flags(flags)?;
         shared.wanted()?;
+        of_memory("hipMemExportToShareableHandle", HANDLES.of(handle.addr() as u64))?;
         match machine.physical_sharing()?.export_physical(known(machine, handle), handle_type(kind)?)? {
             ShareableHandle::PosixFd(descriptor) => shared.cast::<c_int>().put(descriptor.into_raw_fd()),
             ShareableHandle::Fabric(_) => Err(Code::NOT_SUPPORTED),
