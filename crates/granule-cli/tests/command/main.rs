@@ -6,6 +6,7 @@ mod bad_input;
 mod check;
 mod demo;
 mod devices;
+mod doctor;
 mod estimate;
 mod export;
 mod help;
@@ -97,6 +98,7 @@ fn granule(directory: &Path) -> Command {
         "GRANULE_LOG",
         "GRANULE_RECORD",
         "PYTHONPATH",
+        "LD_PRELOAD",
     ] {
         command.env_remove(variable);
     }

@@ -1,7 +1,8 @@
 //! A look at every backend.
 
-use super::{ChoiceError, Name, VARIABLE, passed_over, start, variable};
-use alloc_core::backend::{self, Backend, Unsupported, families};
+use super::{ChoiceError, Driver, Name, VARIABLE, passed_over, start, variable};
+use alloc_core::backend::{self, Attribute, Backend, Unsupported, families};
+use alloc_core::system::System;
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
 
@@ -30,6 +31,9 @@ pub struct Report {
     pub state: Standing,
     /// Why it has that state.
     pub reason: String,
+    /// Its driver, where it has one and could be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<Driver>,
     /// Its devices.
     pub devices: Vec<Device>,
     /// The optional families of the contract.
@@ -45,8 +49,10 @@ pub struct Device {
     pub name: String,
     /// All its memory, in bytes.
     pub total_bytes: u64,
-    /// What of it is free, in bytes.
+    /// What of it can be had, in bytes.
     pub free_bytes: u64,
+    /// Whether it shares the host's memory.
+    pub integrated: bool,
 }
 
 /// An optional family of the contract.
@@ -109,16 +115,18 @@ fn look(name: Name) -> Report {
         compiled_in: name.is_compiled_in(),
         state: Standing::Skipped,
         reason: String::new(),
+        driver: None,
         devices: Vec::new(),
         capabilities: Vec::new(),
     };
-    let found = start(name).and_then(|backend| {
-        let devices = devices(&*backend).map_err(|error| error.to_string())?;
-        Ok((devices, capabilities(&*backend)))
+    let found = start(name).and_then(|opened| {
+        let devices = devices(&*opened.backend).map_err(|error| error.to_string())?;
+        Ok((opened.driver, devices, capabilities(&*opened.backend)))
     });
     match found {
-        Ok((devices, capabilities)) => {
+        Ok((driver, devices, capabilities)) => {
             report.state = Standing::Available;
+            report.driver = driver;
             report.devices = devices;
             report.capabilities = capabilities;
         }
@@ -127,17 +135,32 @@ fn look(name: Name) -> Report {
     report
 }
 
-fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
+/// The devices of a backend. May block while a driver makes contexts.
+///
+/// # Errors
+/// The driver's, to a question about a device.
+pub fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
     (0..backend.device_count()?)
         .map(|index| {
             let properties = backend.properties(DeviceIndex(index))?;
-            let memory = backend.memory_info(DeviceIndex(index))?;
-            Ok(Device { index, name: properties.name, total_bytes: memory.total, free_bytes: memory.free })
+            let driver = backend.memory_info(DeviceIndex(index))?;
+            let integrated = backend.attribute(DeviceIndex(index), Attribute::Integrated) == Ok(1);
+            let memory = if integrated { System::default().obtainable(driver) } else { driver };
+            Ok(Device {
+                index,
+                name: properties.name,
+                total_bytes: memory.total,
+                free_bytes: memory.free,
+                integrated,
+            })
         })
         .collect()
 }
 
-fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
+/// What a backend offers of each optional family of the contract. A family that was not asked for before is probed, which
+/// calls the driver.
+#[must_use]
+pub fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
     let capability = |(name, probed): (_, Result<(), Unsupported>)| Capability {
         name,
         available: probed.is_ok(),
