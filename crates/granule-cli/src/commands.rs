@@ -4,13 +4,12 @@ mod check;
 #[cfg(feature = "full")]
 mod conformance;
 mod demo;
-mod devices;
-mod doctor;
 mod estimate;
 #[cfg(feature = "full")]
 pub(crate) mod export;
 mod inspect;
 mod left_out;
+mod machine;
 mod min_capacity;
 mod plan;
 mod record;
@@ -24,6 +23,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::workload::WorkloadArgs;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use machine::{devices, doctor};
 use serde::Serialize;
 #[cfg(feature = "full")]
 use shell::{completions, man};

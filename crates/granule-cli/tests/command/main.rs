@@ -6,7 +6,6 @@ mod bad_input;
 mod check;
 mod demo;
 mod devices;
-mod doctor;
 mod estimate;
 mod export;
 mod help;

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn variables_are_those_of_the_book() {
-        let page = include_str!("../../../../../docs/configuration.md");
+        let page = include_str!("../../../../../../docs/configuration.md");
         let words = page.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
         let there: BTreeSet<_> = words.filter(|word| word.starts_with("GRANULE_")).collect();
         assert_eq!(there, VARIABLES.into_iter().collect());
