@@ -119,6 +119,23 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
+/// Something that a device was asked for and refused, and that is done without since.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// What was refused, as a noun (`remote direct memory access`).
+    pub property: &'static str,
+    /// Which call refused it, and what it answered.
+    pub reason: String,
+    /// What comes of doing without it.
+    pub consequence: &'static str,
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} was refused, so {}: {}", self.property, self.consequence, self.reason)
+    }
+}
+
 impl From<Unsupported> for BackendError {
     fn from(absent: Unsupported) -> Self {
         Self::new(ErrorKind::NotSupported, 0, absent.family, DeviceIndex(0), absent.reason)

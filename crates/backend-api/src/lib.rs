@@ -46,7 +46,7 @@ pub mod types;
 mod virtual_memory;
 
 pub use capture::{Capture, CaptureMode, CaptureNode, CaptureStatus, Graph};
-pub use error::{BackendError, ErrorKind, Result, Unsupported};
+pub use error::{BackendError, Dropped, ErrorKind, Result, Unsupported};
 pub use families::{
     DriverPoolAttribute, DriverPools, HostAccess, HostRegistration, Ipc, IpcEventHandle, IpcMemoryHandle,
     ManagedMemory, Multicast, MulticastHandle, Peers, PinnedHost, StreamMemory,
@@ -276,6 +276,13 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     /// timing. Does not block. CUDA `cuEventElapsedTime`, HIP `hipEventElapsedTime`, OpenReg `orEventElapsedTime`.
     fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32> {
         defaults::elapsed_ms(self, start, end)
+    }
+
+    /// What `device` refused when it was tried, and does without since. What nobody asked for yet was not tried, so ask
+    /// after the [families](families). Never blocks; legal during capture. Without it: nothing was refused.
+    fn dropped(&self, device: DeviceIndex) -> Vec<Dropped> {
+        let _ = device;
+        Vec::new()
     }
 
     // --- optional families: probed by doing one cycle, absent with a reason ---------------------

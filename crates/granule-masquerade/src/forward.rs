@@ -209,6 +209,10 @@ unsafe impl Backend for Masquerade {
         answer("cuEventElapsedTime", result)
     }
 
+    fn dropped(&self, device: DeviceIndex) -> Vec<Dropped> {
+        self.own_dropped(device)
+    }
+
     fn pinned_host(&self) -> std::result::Result<&dyn PinnedHost, Unsupported> {
         family(self.inner.pinned_host())?;
         Ok(self)

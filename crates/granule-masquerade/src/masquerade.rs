@@ -4,7 +4,7 @@ use crate::errors;
 use crate::labels::{Device, Handle, LabelError, PackedStream};
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, Stream};
 use backend_api::{
-    Backend, BackendError, ErrorKind, LabelOwner, LabelTaken, Result as DriverResult, Unsupported,
+    Backend, BackendError, Dropped, ErrorKind, LabelOwner, LabelTaken, Result as DriverResult, Unsupported,
 };
 use std::sync::Arc;
 use thiserror::Error;
@@ -177,6 +177,11 @@ impl Masquerade {
             None if errors::is_hips(code) => "unknown".into(),
             None => errors::text(&self.inner.error_name(code)),
         }
+    }
+
+    pub(crate) fn own_dropped(&self, device: DeviceIndex) -> Vec<Dropped> {
+        let translated = |one: Dropped| Dropped { reason: errors::text(&one.reason), ..one };
+        self.inner.dropped(device).into_iter().map(translated).collect()
     }
 
     /// A handle on its way to the inner backend.

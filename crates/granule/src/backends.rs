@@ -10,7 +10,7 @@
 
 mod survey;
 
-pub use survey::{Capability, Device, Report, Standing, capabilities, devices, survey};
+pub use survey::{Capability, Device, Dropped, Report, Standing, examine, survey};
 
 use alloc_core::backend::{Backend, BackendError, ErrorKind};
 use alloc_core::types::DeviceIndex;

@@ -251,6 +251,11 @@ pub trait Hook: Debug + Send + Sync + 'static {
         inner.elapsed_ms(start, end)
     }
 
+    /// Stands in for [`Backend::dropped`].
+    fn dropped(&self, inner: &dyn Backend, device: DeviceIndex) -> Vec<Dropped> {
+        inner.dropped(device)
+    }
+
     /// Stands in for [`Backend::pinned_host`].
     fn pinned_host_family<'a>(
         &self,
@@ -981,6 +986,10 @@ unsafe impl<H: Hook + ?Sized> Backend for Interposed<H> {
     fn elapsed_ms(&self, start: Event, end: Event) -> Result<f32> {
         Hook::enter(self.hook(), "Backend::elapsed_ms")?;
         Hook::elapsed_ms(self.hook(), &*self.inner, start, end)
+    }
+
+    fn dropped(&self, device: DeviceIndex) -> Vec<Dropped> {
+        Hook::dropped(self.hook(), &*self.inner, device)
     }
 
     fn pinned_host(&self) -> std::result::Result<&dyn PinnedHost, Unsupported> {

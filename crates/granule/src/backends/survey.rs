@@ -1,7 +1,7 @@
 //! A look at every backend.
 
 use super::{ChoiceError, Driver, Name, VARIABLE, passed_over, start, variable};
-use alloc_core::backend::{self, Attribute, Backend, Unsupported, families};
+use alloc_core::backend::{self, Attribute, Backend, Granularity, HandleType, Unsupported, families};
 use alloc_core::system::System;
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
@@ -53,6 +53,19 @@ pub struct Device {
     pub free_bytes: u64,
     /// Whether it shares the host's memory.
     pub integrated: bool,
+    /// What it refused when it was tried, and does without.
+    pub dropped: Vec<Dropped>,
+}
+
+/// Something that a device does without.
+#[derive(Clone, Debug, Serialize)]
+pub struct Dropped {
+    /// What was refused.
+    pub property: &'static str,
+    /// Which call refused it, and what it answered.
+    pub reason: String,
+    /// What comes of doing without it.
+    pub consequence: &'static str,
 }
 
 /// An optional family of the contract.
@@ -120,8 +133,8 @@ fn look(name: Name) -> Report {
         capabilities: Vec::new(),
     };
     let found = start(name).and_then(|opened| {
-        let devices = devices(&*opened.backend).map_err(|error| error.to_string())?;
-        Ok((opened.driver, devices, capabilities(&*opened.backend)))
+        let (devices, capabilities) = examine(&*opened.backend).map_err(|error| error.to_string())?;
+        Ok((opened.driver, devices, capabilities))
     });
     match found {
         Ok((driver, devices, capabilities)) => {
@@ -135,11 +148,22 @@ fn look(name: Name) -> Report {
     report
 }
 
-/// The devices of a backend. May block while a driver makes contexts.
+/// The devices of a backend, and what it offers of each optional family of the contract. Blocks while a driver makes contexts
+/// and tries what nobody has asked for yet.
 ///
 /// # Errors
 /// The driver's, to a question about a device.
-pub fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
+pub fn examine(backend: &dyn Backend) -> backend::Result<(Vec<Device>, Vec<Capability>)> {
+    let mut devices = devices(backend)?;
+    // Families first: what a device refuses shows when they are tried.
+    let capabilities = capabilities(backend);
+    for device in &mut devices {
+        device.dropped = dropped(backend, DeviceIndex(device.index));
+    }
+    Ok((devices, capabilities))
+}
+
+fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
     (0..backend.device_count()?)
         .map(|index| {
             let properties = backend.properties(DeviceIndex(index))?;
@@ -152,19 +176,45 @@ pub fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
                 total_bytes: memory.total,
                 free_bytes: memory.free,
                 integrated,
+                dropped: Vec::new(),
             })
         })
         .collect()
 }
 
-/// What a backend offers of each optional family of the contract. A family that was not asked for before is probed, which
-/// calls the driver.
-#[must_use]
-pub fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
+fn capabilities(backend: &dyn Backend) -> Vec<Capability> {
     let capability = |(name, probed): (_, Result<(), Unsupported>)| Capability {
         name,
         available: probed.is_ok(),
         reason: probed.err().map(|absent| absent.reason),
     };
     families(backend).into_iter().map(capability).collect()
+}
+
+/// What a device does without, after every way to make its physical memory was tried.
+fn dropped(backend: &dyn Backend, device: DeviceIndex) -> Vec<Dropped> {
+    for (attribute, handle_type) in [
+        (Attribute::VirtualMemoryManagement, HandleType::None),
+        (Attribute::PosixFileDescriptorHandles, HandleType::PosixFd),
+        (Attribute::FabricHandles, HandleType::Fabric),
+    ] {
+        if backend.attribute(device, attribute).is_ok_and(|offered| offered != 0)
+            && try_memory(backend, device, handle_type).is_err()
+        {
+            // The list has the reason, where it is one of the device.
+            backend.clear_error();
+        }
+    }
+    let dropped = backend.dropped(device).into_iter();
+    dropped
+        .map(|one| Dropped { property: one.property, reason: one.reason, consequence: one.consequence })
+        .collect()
+}
+
+fn try_memory(backend: &dyn Backend, device: DeviceIndex, handle_type: HandleType) -> backend::Result<()> {
+    let memory = backend.virtual_memory()?;
+    let bytes = memory.granularity(device, Granularity::Minimum)?;
+    let handle = memory.create_physical(device, bytes, handle_type)?;
+    // SAFETY: rule 1: made just now, mapped nowhere, and not used again.
+    unsafe { memory.release_physical(handle) }
 }

@@ -12,7 +12,7 @@ use syn::Type;
 const HANDLES: [&str; 5] = ["Stream", "Event", "PhysicalHandle", "Graph", "MulticastHandle"];
 
 /// Methods that the masquerade answers itself, as `own_...`.
-const OWN: [&str; 5] = ["id", "kind", "name", "label", "error_name"];
+const OWN: [&str; 6] = ["id", "kind", "name", "label", "error_name", "dropped"];
 
 /// Every method of the contract, forwarded.
 pub(super) fn emit_forward(contract: &Contract) -> Result<String> {

@@ -53,6 +53,15 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         }
         devices.align_right([2, 3]);
         writeln!(out, "{devices}")?;
+        let mut dropped = Table::new(["device", "does without", "so", "why"]);
+        for device in &backend.devices {
+            for one in &device.dropped {
+                dropped.row([&device.index.to_string(), one.property, one.consequence, &one.reason]);
+            }
+        }
+        if backend.devices.iter().any(|device| !device.dropped.is_empty()) {
+            writeln!(out, "{dropped}")?;
+        }
         let mut capabilities = Table::new(["capability", "available", "why not"]);
         for capability in &backend.capabilities {
             let available = if capability.available { "yes" } else { "no" };

@@ -74,12 +74,12 @@ struct Standing {
     skipped: Vec<Skipped>,
 }
 
-/// A property that memory was asked for with and that the driver refused.
+/// What a device refused, and does without.
 #[derive(Serialize)]
 struct Dropped {
     device: u16,
-    property: String,
-    reason: String,
+    #[serde(flatten)]
+    what: backends::Dropped,
 }
 
 /// Looks at the machine, tests it, and prints both.
@@ -118,14 +118,17 @@ fn look(asked: Option<Name>) -> (Found, Option<Arc<dyn Backend>>) {
         conflicts: conflicts::found(flavour),
     };
     let Ok(Chosen { backend, .. }) = chosen else { return (found, None) };
-    match backends::devices(&*backend) {
-        Ok(devices) => found.devices = devices,
+    match backends::examine(&*backend) {
+        Ok((devices, families)) => (found.devices, found.families) = (devices, families),
         Err(error) => {
             found.driver.reason = format!("a device does not answer: {error}");
             return (found, None);
         }
     }
-    found.families = backends::capabilities(&*backend);
+    for device in &found.devices {
+        let of = |what| Dropped { device: device.index, what };
+        found.dropped.extend(device.dropped.iter().cloned().map(of));
+    }
     (found, Some(backend))
 }
 

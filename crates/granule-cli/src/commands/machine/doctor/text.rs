@@ -60,8 +60,9 @@ fn devices(found: &Found, said: &mut String) {
     }
     let _ = writeln!(said, "{families}");
     for dropped in &found.dropped {
-        let (device, property, reason) = (dropped.device, &dropped.property, &dropped.reason);
-        line(said, format_args!("dropped on device {device}: {property}: {reason}"));
+        let (device, what) = (dropped.device, &dropped.what);
+        let (property, reason, consequence) = (what.property, &what.reason, what.consequence);
+        line(said, format_args!("device {device} does without {property}: {reason}; {consequence}"));
     }
 }
 
