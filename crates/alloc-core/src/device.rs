@@ -38,7 +38,7 @@ pub(crate) use pools::{Flush, Sleeper};
 use crate::arena::directory::{Arena, PoolSlot};
 use crate::arena::pool::Holder;
 use crate::arena::{ArenaPool, ArenaState};
-use crate::backend::Backend;
+use crate::backend::{Backend, MemoryInfo};
 use crate::base::round::EXABYTE;
 use crate::config::Settings;
 use crate::error::{AllocError, Result};
@@ -203,7 +203,8 @@ impl DeviceAllocator {
         let virtual_memory = absent.is_none();
         // A program's code may panic here: nothing is lent yet.
         let policy = maker.make(settings, virtual_memory);
-        let site = Site::new(backend, device, map, foreign, total_memory, virtual_memory);
+        let site =
+            Site::new(backend, device, map, foreign, &settings.system_root, total_memory, virtual_memory);
         let allocator = Self::on(Base::new(&site, settings, policy));
         let allowed = allocator.base.holdings.lock().accounts().ceilings().allowed();
         allocator.base.arenas.refresh_ages(allowed);
@@ -347,9 +348,9 @@ impl DeviceAllocator {
         self.base.site.abandon();
     }
 
-    /// What the driver has free, if it says.
-    pub(crate) fn device_free(&self) -> Option<u64> {
-        self.base.site.device_free()
+    /// What can be had of it, and how much there is. Calls the driver.
+    pub(crate) fn memory_info(&self) -> Result<MemoryInfo> {
+        self.noticing(self.base.site.memory_info().map_err(AllocError::Backend))
     }
 
     /// Looks at what an operation that called the driver came to: was it that the driver is unloading?

@@ -68,4 +68,5 @@ pub use error::AllocError;
 pub use features::{budget, hardened, share, sleep};
 pub use host::{HostAllocator, PinnedBuffer};
 pub use memory::{address_map, block, index, region, segment};
+pub use process::system;
 pub use watch::{history, oom, pointer, snapshot, stats};

@@ -1,8 +1,9 @@
-//! What surrounds the engine in its process: forks and exits, threads' names for streams, events of the driver, and code of
-//! the program that is called.
+//! What surrounds the engine in its process: forks and exits, threads' names for streams, events of the driver, code of the
+//! program that is called, and the system's memory.
 
 pub(crate) mod attention;
 pub(crate) mod edges;
 pub(crate) mod foreign;
 pub(crate) mod held_event;
 pub(crate) mod stream_identity;
+pub mod system;

@@ -52,7 +52,7 @@ mod symbols;
 mod virtual_memory;
 
 use backend_support::DriverBackend;
-pub use library::LIBRARY_VARIABLE;
+pub use library::{LIBRARY_VARIABLE, version_text};
 
 /// The NVIDIA driver as a [`Backend`](backend_api::Backend). The environment variable `GRANULE_CUDA_LIBRARY` names its
 /// library where it is none of the usual ones. Loading creates no context. The version is CUDA's: 12010 is 12.1.

@@ -158,8 +158,9 @@ fn display(name: &OsStr) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// `12010` is 12.1.
-pub(crate) fn version_text(version: c_int) -> String {
+/// A version of CUDA as people write it: 12010 is 12.1.
+#[must_use]
+pub fn version_text(version: c_int) -> String {
     format!("{}.{}", version / 1000, version % 1000 / 10)
 }
 

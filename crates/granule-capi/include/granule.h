@@ -1811,7 +1811,10 @@ granule_status granule_device_current(struct granule_allocator *a, int32_t *out)
 /** Makes a device the calling thread's. */
 granule_status granule_device_set(struct granule_allocator *a, int32_t device);
 
-/** A device's memory as the driver sees it, in bytes. */
+/**
+ * What can be had of a device and how much there is, in bytes: as the driver sees it, or the system, where the device shares
+ * the host's memory.
+ */
 granule_status granule_device_memory_info(struct granule_allocator *a,
                                           int32_t device,
                                           uint64_t *free,

@@ -103,7 +103,8 @@ pub unsafe extern "C" fn granule_device_set(a: *mut granule_allocator, device: i
     })
 }
 
-/// A device's memory as the driver sees it, in bytes.
+/// What can be had of a device and how much there is, in bytes: as the driver sees it, or the system, where the device shares
+/// the host's memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_device_memory_info(
     a: *mut granule_allocator,
@@ -113,7 +114,7 @@ pub unsafe extern "C" fn granule_device_memory_info(
 ) -> granule_status {
     guard(|| {
         let (a, free, total) = (given!(handle a), given!(out free), given!(out total));
-        let info = a.backend().memory_info(a.usable_device(device)?)?;
+        let info = a.engine.statistics().memory_info(a.usable_device(device)?)?;
         free.set(info.free);
         total.set(info.total);
         Ok(())

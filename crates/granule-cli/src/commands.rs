@@ -4,12 +4,12 @@ mod check;
 #[cfg(feature = "full")]
 mod conformance;
 mod demo;
-mod devices;
 mod estimate;
 #[cfg(feature = "full")]
 pub(crate) mod export;
 mod inspect;
 mod left_out;
+mod machine;
 mod min_capacity;
 mod plan;
 mod record;
@@ -23,6 +23,7 @@ use crate::console;
 use crate::failure::Failure;
 use crate::workload::WorkloadArgs;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
+use machine::{devices, doctor};
 use serde::Serialize;
 #[cfg(feature = "full")]
 use shell::{completions, man};
@@ -138,6 +139,7 @@ Exit codes:
   3  a request was refused under --stop-on-oom
   4  a backend broke a rule of the contract (granule conformance)
   6  a limit is exceeded or a request was refused (granule check)
+  7  no device can be used, or the self-test failed (granule doctor)
 
 With --json, a command prints one JSON object, also where it fails (docs/json.md).
 'granule help COMMAND' says all that there is to say of one.";
@@ -171,6 +173,8 @@ enum Command {
     Conformance(conformance::Args),
     /// Shows the backends of this build and their devices
     Devices(devices::Args),
+    /// Tests this machine and says what to put into an issue
+    Doctor(doctor::Args),
     /// Prints completions for a shell
     #[cfg(feature = "full")]
     Completions(completions::Args),
@@ -193,6 +197,8 @@ pub(crate) enum Outcome {
     Trapped,
     /// A limit is exceeded.
     Exceeded,
+    /// The machine cannot be used as it is.
+    Unhealthy,
     /// Another process, run by this one, ended so.
     Child(ExitCode),
 }
@@ -206,6 +212,7 @@ impl Outcome {
             Self::BrokenContract => ExitCode::from(4),
             Self::Trapped => ExitCode::from(5),
             Self::Exceeded => ExitCode::from(6),
+            Self::Unhealthy => ExitCode::from(7),
             Self::Child(code) => code,
         }
     }
@@ -229,6 +236,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         #[cfg(feature = "full")]
         Some(Command::Conformance(args)) => conformance::run(args, &cli.lead, out),
         Some(Command::Devices(args)) => devices::run(args, out),
+        Some(Command::Doctor(args)) => doctor::run(args, out),
         #[cfg(feature = "full")]
         Some(Command::Completions(args)) => completions::run(args, out),
         #[cfg(feature = "full")]

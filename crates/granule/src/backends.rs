@@ -10,7 +10,7 @@
 
 mod survey;
 
-pub use survey::{Capability, Device, Report, Standing, survey};
+pub use survey::{Capability, Device, Dropped, Report, Standing, examine, survey};
 
 use alloc_core::backend::{Backend, BackendError, ErrorKind};
 use alloc_core::types::DeviceIndex;
@@ -88,23 +88,42 @@ impl Name {
     /// [`ErrorKind::NotSupported`] where this build does not have it, else the backend's error: a driver that is
     /// missing or too old, no device.
     pub fn open(self) -> alloc_core::backend::Result<Arc<dyn Backend>> {
+        self.open_with_driver().map(|opened| opened.backend)
+    }
+
+    /// [`open`](Self::open), with what is known of the driver.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_with_driver(self) -> alloc_core::backend::Result<Opened> {
         match self {
             #[cfg(feature = "cuda-of-cudarc")]
-            Self::Cuda => Ok(backend_cuda::Cuda::load()?),
+            Self::Cuda => {
+                let cuda = backend_cuda::Cuda::load()?;
+                let version = backend_cuda::version_text(cuda.driver_version());
+                let driver = Driver { library: cuda.library().to_owned(), version };
+                Ok(Opened { backend: cuda, driver: Some(driver) })
+            }
             #[cfg(feature = "hip")]
-            Self::Hip => Ok(backend_hip::Hip::load()?),
+            Self::Hip => {
+                let hip = backend_hip::Hip::load()?;
+                let driver = Some(hip_driver(&hip));
+                Ok(Opened { backend: hip, driver })
+            }
             #[cfg(feature = "hip-as-cuda")]
             Self::HipAsCuda => {
                 let hip = backend_hip::Hip::load()?;
-                let presented = granule_masquerade::Masquerade::new(hip, granule_masquerade::Policy::Flip);
-                Ok(presented.map_err(|error| refused("present HIP as CUDA", error.to_string()))?)
+                let driver = Some(hip_driver(&hip));
+                let presented = granule_masquerade::Masquerade::new(hip, granule_masquerade::Policy::Flip)
+                    .map_err(|error| refused("present HIP as CUDA", error.to_string()))?;
+                Ok(Opened { backend: presented, driver })
             }
             #[cfg(feature = "openreg")]
             Self::OpenReg => {
                 use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig};
                 // Like an accelerator: bytes are real, and work runs beside the host.
                 let config = OpenRegConfig::default().memory(MemoryMode::Mapped).clock(Clock::Workers);
-                Ok(OpenReg::new(config.capacity(4 << 30))?)
+                Ok(Opened { backend: OpenReg::new(config.capacity(4 << 30))?, driver: None })
             }
             #[allow(unreachable_patterns)] // Reachable unless every feature is on.
             absent => Err(refused(
@@ -151,6 +170,29 @@ impl fmt::Display for Name {
     }
 }
 
+#[cfg(any(feature = "hip", feature = "hip-as-cuda"))]
+fn hip_driver(hip: &backend_hip::Hip) -> Driver {
+    Driver { library: hip.library().to_owned(), version: hip.driver_version().to_string() }
+}
+
+/// A driver that was found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Driver {
+    /// The name under which its library was opened.
+    pub library: String,
+    /// The version of CUDA or HIP that it reports.
+    pub version: String,
+}
+
+/// A backend that was started.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// The backend.
+    pub backend: Arc<dyn Backend>,
+    /// Its driver; the simulated accelerator has none.
+    pub driver: Option<Driver>,
+}
+
 fn refused(what: &'static str, why: String) -> BackendError {
     BackendError::new(ErrorKind::NotSupported, 0, what, DeviceIndex(0), why)
 }
@@ -177,6 +219,8 @@ pub struct Chosen {
     pub name: Name,
     /// Started, with a device at least.
     pub backend: Arc<dyn Backend>,
+    /// Its driver; the simulated accelerator has none.
+    pub driver: Option<Driver>,
     /// Why it is this one.
     pub reason: String,
     /// What came before it.
@@ -254,7 +298,7 @@ fn variable() -> Option<String> {
 fn choose_from(
     explicit: Option<Name>,
     variable: Option<&str>,
-    start: impl Fn(Name) -> Result<Arc<dyn Backend>, String>,
+    start: impl Fn(Name) -> Result<Opened, String>,
 ) -> Result<Chosen, ChoiceError> {
     let named = match (explicit, variable) {
         (Some(name), _) => Some((name, "the caller".to_owned())),
@@ -263,8 +307,9 @@ fn choose_from(
     };
     if let Some((name, wanted)) = named {
         return match start(name) {
-            Ok(backend) => {
-                Ok(Chosen { name, backend, reason: format!("{wanted} asks for it"), skipped: Vec::new() })
+            Ok(Opened { backend, driver }) => {
+                let reason = format!("{wanted} asks for it");
+                Ok(Chosen { name, backend, driver, reason, skipped: Vec::new() })
             }
             Err(reason) => Err(ChoiceError::Named { wanted, skipped: Skipped { name, reason } }),
         };
@@ -272,9 +317,9 @@ fn choose_from(
     let mut skipped = Vec::new();
     for name in Name::ALL {
         match passed_over(name).map_or_else(|| start(name), Err) {
-            Ok(backend) => {
+            Ok(Opened { backend, driver }) => {
                 let reason = "the first, by preference, that has a device".into();
-                return Ok(Chosen { name, backend, reason, skipped });
+                return Ok(Chosen { name, backend, driver, reason, skipped });
             }
             Err(reason) => skipped.push(Skipped { name, reason }),
         }
@@ -301,14 +346,14 @@ fn absent(name: Name) -> String {
 }
 
 /// A backend with a device, or why not.
-fn start(name: Name) -> Result<Arc<dyn Backend>, String> {
+fn start(name: Name) -> Result<Opened, String> {
     if !name.is_compiled_in() {
         return Err(absent(name));
     }
-    let backend = name.open().map_err(|error| error.to_string())?;
-    match backend.device_count() {
+    let opened = name.open_with_driver().map_err(|error| error.to_string())?;
+    match opened.backend.device_count() {
         Ok(0) => Err("the driver works and finds no device".into()),
-        Ok(_) => Ok(backend),
+        Ok(_) => Ok(opened),
         Err(error) => Err(error.to_string()),
     }
 }

@@ -58,7 +58,7 @@
 
 pub use alloc_core::{AllocError, CachingAllocator, DeviceBuffer, HostAllocator, PinnedBuffer};
 pub use alloc_core::{
-    backend, budget, config, graph, history, host, oom, policy, pool, share, sleep, stats, types,
+    backend, budget, config, graph, history, host, oom, policy, pool, share, sleep, stats, system, types,
 };
 // What answers are made of: rarely named, and found from them.
 #[doc(hidden)]
@@ -67,6 +67,7 @@ pub use alloc_core::{allocator, buffer, device, error, hardened, pointer, round}
 pub mod backends;
 pub mod labelled;
 pub mod record;
+pub mod selftest;
 
 #[cfg(feature = "openreg")]
 pub mod replay;

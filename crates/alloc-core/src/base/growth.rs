@@ -25,9 +25,9 @@ pub(crate) fn push<T>(table: &mut Vec<T>, value: T) {
 #[cfg(target_os = "linux")]
 pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
     use rustix::mm::{Advice, madvise};
-    const PAGE: usize = 4096;
-    let first = start.addr().next_multiple_of(PAGE);
-    let end = (start.addr() + bytes) / PAGE * PAGE;
+    let page = rustix::param::page_size();
+    let first = start.addr().next_multiple_of(page);
+    let end = (start.addr() + bytes) / page * page;
     if end.saturating_sub(first) >= HUGE {
         // SAFETY: whole pages inside one allocation of the caller's; this advice changes no content.
         let _ = unsafe { madvise(start.with_addr(first).cast(), end - first, Advice::LinuxHugepage) };

@@ -6,6 +6,7 @@ use super::values::{Kept, Kind, Value};
 use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, ReserveSize};
 use crate::types::MIB;
 use std::fmt::Debug;
+use std::path::PathBuf;
 
 /// Which texts may carry an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -153,6 +154,7 @@ const fn usual(key: Key, owner: Owner, kind: Kind, name: &'static str, field: Fi
         Kind::Reserve => ("share or GiB", "full", RESERVE, Some("full (9/8 of the device's memory)")),
         Kind::Classes => ("list", "[]", "", None),
         Kind::Limit => ("bytes or share", UNLIMITED, LIMIT, Some(UNLIMITED)),
+        Kind::Path => ("path", "", PATH, None),
     };
     OptionInfo {
         name,
@@ -183,6 +185,7 @@ const MB_UP: &str = "a whole number of MiB up to 17592186044415, at least large_
 const MB_ANY: &str = "a whole number of MiB from 0 to 17592186044415";
 const LIMIT: &str = "bytes with a unit B, K, M, G or T (40GiB or 40G, 512MiB), or a share of the device's memory over 0 and up to 1 (0.5)";
 const RESERVE: &str = "a positive fraction of the device's memory (0.5) or a number of GiB (40G)";
+const PATH: &str = "an absolute path without , : [ ] and blanks";
 /// Most threads that register pinned memory.
 const MAX_THREADS: u64 = 128;
 
@@ -456,6 +459,13 @@ options! {
             (!s.hardened && s.hardened_quarantine != Settings::default().hardened_quarantine)
                 .then_some("freed blocks are held back only in hardened mode; set hardened:True")
         },
+    }
+
+    /// Read when an allocator is made, and fixed from then on.
+    SystemRoot = Granule "system_root": Path, system_root: PathBuf = PathBuf::from("/");
+    "The folder whose proc and sys tell what a device can have that shares the host's memory; for tests, and for a host that is mounted elsewhere." {
+        default: "/",
+        wrong: |s| unless(s.system_root.is_absolute(), &s.system_root, "an absolute path"),
     }
 }
 

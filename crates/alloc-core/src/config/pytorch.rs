@@ -205,7 +205,8 @@ impl<'t> Parser<'t> {
             | Kind::Classes
             | Kind::Policy
             | Kind::CrossStream
-            | Kind::Limit => {
+            | Kind::Limit
+            | Kind::Path => {
                 let text = || {
                     format!(
                         "Expected 'True' or 'False' at index {at} in ConfigTokenizer but got '{}'",

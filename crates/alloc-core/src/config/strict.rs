@@ -12,6 +12,7 @@ use super::values::{self, DivisionTable, Kind, MAX_MB, Value};
 use super::{AllocatorBackend, CrossStream, Flavour, MemoryLimit, Parsed, PolicyName, ReserveSize, Settings};
 use crate::types::MIB;
 use rustc_hash::FxHashSet;
+use std::path::PathBuf;
 
 /// Reads `text` and changes what it names, starting from `previous`. An empty text changes nothing.
 ///
@@ -191,6 +192,7 @@ impl<'t> Reader<'t> {
             }
             Kind::Limit if text == "unlimited" => Some(Value::Limit(None)),
             Kind::Limit => MemoryLimit::parse(text).ok().map(|limit| Value::Limit(Some(limit))),
+            Kind::Path => Some(text.into()).filter(|path: &PathBuf| path.is_absolute()).map(Value::Path),
             Kind::Classes => None,
         };
         value.ok_or_else(|| bad_value(option, token, hint(kind, text)))
@@ -304,6 +306,7 @@ fn hint(kind: Kind, text: &str) -> &'static str {
         Kind::Policy => "there is no such policy",
         Kind::CrossStream => "there is no such way to share",
         Kind::Limit => MemoryLimit::parse(text).err().unwrap_or_default(),
+        Kind::Path => "the path is not absolute",
     }
 }
 

@@ -3,6 +3,7 @@
 use super::plain::shortest;
 use super::{AllocatorBackend, CrossStream, MemoryLimit, PolicyName, ReserveSize};
 use crate::types::{GIB, MIB};
+use std::path::PathBuf;
 
 /// The most MiB that can be expressed in bytes.
 pub(super) const MAX_MB: u64 = u64::MAX / MIB;
@@ -22,6 +23,7 @@ pub(super) enum Value {
     Policy(PolicyName),
     CrossStream(CrossStream),
     Limit(Option<MemoryLimit>),
+    Path(PathBuf),
 }
 
 /// How an option's value is written.
@@ -38,6 +40,7 @@ pub(super) enum Kind {
     Policy,
     CrossStream,
     Limit,
+    Path,
 }
 
 /// A type that options are kept as.
@@ -93,6 +96,7 @@ kept! {
     Vec<(String, ReserveSize)>, Value::Classes(x) => x, |classes| classes_text(classes);
     Option<PolicyName>, Value::Policy(x) => Some(x), |policy| policy.unwrap_or_default().to_string();
     CrossStream, Value::CrossStream(x) => x, |which| which.name().into();
+    PathBuf, Value::Path(x) => x, |path| path.display().to_string();
     Option<MemoryLimit>, Value::Limit(x) => x, |limit| limit.map_or("unlimited".into(), |limit| limit.to_string());
 }
 

@@ -255,7 +255,7 @@ impl Provider {
             return Err(error.into());
         }
         if tracing::enabled!(tracing::Level::INFO) {
-            let memory = self.base.site.backend().memory_info(self.base.site.device()).ok();
+            let memory = self.base.site.memory_info().ok();
             tracing::info!(device = %self.base.site.device(), bytes, ?memory, "memory allocation failed with OOM");
         }
         Ok(None)

@@ -1,6 +1,6 @@
 //! What never changes about a device, and the small questions to its driver. Every part has its own copy.
 
-use crate::backend::{Backend, CaptureStatus, Granularity, VirtualMemory};
+use crate::backend::{Attribute, Backend, CaptureStatus, Granularity, MemoryInfo, VirtualMemory};
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Relaxed;
 use crate::memory::address_map::AddressMap;
@@ -8,9 +8,11 @@ use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
 use crate::process::foreign::{Calls, Foreign};
 use crate::process::stream_identity::{named, shown};
+use crate::process::system::System;
 use crate::sync::{Arc, OnceLock, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PoolId, Stream};
 use crate::watch::observers::{SegmentChange, SegmentEvent};
+use std::path::Path;
 
 /// A device, as it is for as long as its allocator lives. A copy is a handful of pointers.
 #[derive(Clone)]
@@ -19,6 +21,8 @@ pub(super) struct Site {
     device: DeviceIndex,
     map: Arc<AddressMap>,
     foreign: Arc<Foreign>,
+    /// What the system is asked of a device that shares its memory; `None` for one with its own.
+    unified: Option<Arc<System>>,
     total_memory: u64,
     virtual_memory: bool,
     attention: &'static Attention,
@@ -32,12 +36,24 @@ impl Site {
         device: DeviceIndex,
         map: Arc<AddressMap>,
         foreign: Arc<Foreign>,
-        total_memory: u64,
+        system_root: &Path,
+        driver_total: u64,
         virtual_memory: bool,
     ) -> Self {
         let attention = edges::lend(backend.id());
         let unit = Arc::default();
-        Self { backend, device, map, foreign, total_memory, virtual_memory, attention, unit }
+        let integrated = backend.attribute(device, Attribute::Integrated);
+        let unified = match integrated {
+            Ok(1) => Some(Arc::new(System::at(system_root))),
+            Ok(_) => None,
+            Err(_) => {
+                backend.clear_error();
+                None
+            }
+        };
+        let driver = MemoryInfo { free: 0, total: driver_total };
+        let total_memory = unified.as_ref().map_or(driver_total, |system| system.obtainable(driver).total);
+        Self { backend, device, map, foreign, unified, total_memory, virtual_memory, attention, unit }
     }
 
     pub(super) fn backend(&self) -> &Arc<dyn Backend> {
@@ -160,8 +176,20 @@ impl Site {
         SegmentEvent { change, device: self.device, pool, stream: shown(stream), addr, bytes, growable }
     }
 
-    /// What the driver has free, if it says.
+    /// Whether its memory is the host's.
+    pub(super) fn is_unified(&self) -> bool {
+        self.unified.is_some()
+    }
+
+    /// What can be had of the device, and how much there is. Calls the driver; asks the system where the device shares the
+    /// host's memory.
+    pub(super) fn memory_info(&self) -> crate::backend::Result<MemoryInfo> {
+        let driver = self.backend.memory_info(self.device)?;
+        Ok(self.unified.as_ref().map_or(driver, |system| system.obtainable(driver)))
+    }
+
+    /// What of the device can be had, if that is known.
     pub(super) fn device_free(&self) -> Option<u64> {
-        self.backend.memory_info(self.device).ok().map(|memory| memory.free)
+        self.memory_info().ok().map(|memory| memory.free)
     }
 }

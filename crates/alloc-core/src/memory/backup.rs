@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub enum Backup {
     /// They are lost: woken memory has whatever the driver's new memory has.
     Discard,
-    /// Page-locked host memory: the fastest, as large as what sleeps.
+    /// Page-locked host memory: the fastest, as large as what sleeps. Refused where the device's memory is the host's.
     HostPinned(Retention),
     /// A file without a name in this directory, mapped into memory: the system may write it out when it needs its memory for
     /// something else. It goes with the wake, and when the process ends in whatever way.

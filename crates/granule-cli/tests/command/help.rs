@@ -38,6 +38,11 @@ fn devices() {
 }
 
 #[test]
+fn doctor() {
+    insta::assert_snapshot!(help(&["doctor", "--help"]));
+}
+
+#[test]
 fn estimate() {
     let said = help(&["help", "estimate"]);
     for limit in ["zeros", "made up", "H100", "CUDA graphs", "NCCL", "--context"] {

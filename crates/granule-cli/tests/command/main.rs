@@ -97,6 +97,7 @@ fn granule(directory: &Path) -> Command {
         "GRANULE_LOG",
         "GRANULE_RECORD",
         "PYTHONPATH",
+        "LD_PRELOAD",
     ] {
         command.env_remove(variable);
     }

@@ -1,7 +1,8 @@
 //! A look at every backend.
 
-use super::{ChoiceError, Name, VARIABLE, passed_over, start, variable};
+use super::{ChoiceError, Driver, Name, VARIABLE, passed_over, start, variable};
 use alloc_core::backend::{self, Attribute, Backend, Granularity, HandleType, Unsupported, families};
+use alloc_core::system::System;
 use alloc_core::types::DeviceIndex;
 use serde::Serialize;
 
@@ -30,6 +31,9 @@ pub struct Report {
     pub state: Standing,
     /// Why it has that state.
     pub reason: String,
+    /// Its driver, where it has one and could be started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<Driver>,
     /// Its devices.
     pub devices: Vec<Device>,
     /// The optional families of the contract.
@@ -45,8 +49,10 @@ pub struct Device {
     pub name: String,
     /// All its memory, in bytes.
     pub total_bytes: u64,
-    /// What of it is free, in bytes.
+    /// What of it can be had, in bytes.
     pub free_bytes: u64,
+    /// Whether it shares the host's memory.
+    pub integrated: bool,
     /// What it refused when it was tried, and does without.
     pub dropped: Vec<Dropped>,
 }
@@ -122,20 +128,18 @@ fn look(name: Name) -> Report {
         compiled_in: name.is_compiled_in(),
         state: Standing::Skipped,
         reason: String::new(),
+        driver: None,
         devices: Vec::new(),
         capabilities: Vec::new(),
     };
-    let found = start(name).and_then(|backend| {
-        let mut devices = devices(&*backend).map_err(|error| error.to_string())?;
-        let capabilities = capabilities(&*backend);
-        for device in &mut devices {
-            device.dropped = dropped(&*backend, DeviceIndex(device.index));
-        }
-        Ok((devices, capabilities))
+    let found = start(name).and_then(|opened| {
+        let (devices, capabilities) = examine(&*opened.backend).map_err(|error| error.to_string())?;
+        Ok((opened.driver, devices, capabilities))
     });
     match found {
-        Ok((devices, capabilities)) => {
+        Ok((driver, devices, capabilities)) => {
             report.state = Standing::Available;
+            report.driver = driver;
             report.devices = devices;
             report.capabilities = capabilities;
         }
@@ -144,13 +148,36 @@ fn look(name: Name) -> Report {
     report
 }
 
+/// The devices of a backend, and what it offers of each optional family of the contract. Blocks while a driver makes contexts
+/// and tries what nobody has asked for yet.
+///
+/// # Errors
+/// The driver's, to a question about a device.
+pub fn examine(backend: &dyn Backend) -> backend::Result<(Vec<Device>, Vec<Capability>)> {
+    let mut devices = devices(backend)?;
+    // Families first: what a device refuses shows when they are tried.
+    let capabilities = capabilities(backend);
+    for device in &mut devices {
+        device.dropped = dropped(backend, DeviceIndex(device.index));
+    }
+    Ok((devices, capabilities))
+}
+
 fn devices(backend: &dyn Backend) -> backend::Result<Vec<Device>> {
     (0..backend.device_count()?)
         .map(|index| {
             let properties = backend.properties(DeviceIndex(index))?;
-            let memory = backend.memory_info(DeviceIndex(index))?;
-            let (total_bytes, free_bytes) = (memory.total, memory.free);
-            Ok(Device { index, name: properties.name, total_bytes, free_bytes, dropped: Vec::new() })
+            let driver = backend.memory_info(DeviceIndex(index))?;
+            let integrated = backend.attribute(DeviceIndex(index), Attribute::Integrated) == Ok(1);
+            let memory = if integrated { System::default().obtainable(driver) } else { driver };
+            Ok(Device {
+                index,
+                name: properties.name,
+                total_bytes: memory.total,
+                free_bytes: memory.free,
+                integrated,
+                dropped: Vec::new(),
+            })
         })
         .collect()
 }

@@ -7,3 +7,4 @@ mod record;
 mod replay_figures;
 mod replay_on;
 mod replay_plan;
+mod selftest;

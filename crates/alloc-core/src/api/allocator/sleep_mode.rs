@@ -34,12 +34,13 @@ impl<'a> SleepMode<'a> {
     /// With [`Backup::Discard`] nobody relies on the contents afterwards.
     ///
     /// # Errors
-    /// [`AllocError::Sleep`] for a tag that no pool has, during a capture on a device that may use the memory, and from
-    /// within a callback of the same pool. Else the error of the driver or the system. Then some of the memory sleeps
+    /// [`AllocError::Sleep`] for a tag that no pool has, during a capture on a device that may use the memory, from within a
+    /// callback of the same pool, and for [`Backup::HostPinned`] of a device whose memory is the host's. Else the error of the driver or the system. Then some of the memory sleeps
     /// and the rest is as it was. You can make the call again, or call [`wake`](Self::wake).
     pub unsafe fn sleep(self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
         let pools = self.tagged(tags)?;
         for (device, pool) in &pools {
+            device.sleep().refuse_backup(backup)?;
             // To wait for a device would break its captures.
             device
                 .sleep()
@@ -48,7 +49,11 @@ impl<'a> SleepMode<'a> {
                 .try_for_each(|user| self.0.device(user)?.sleep().refuse_capture())?;
         }
         let free = |devices: &[&DeviceAllocator]| -> i128 {
-            devices.iter().filter_map(|device| device.device_free()).map(i128::from).sum()
+            devices
+                .iter()
+                .filter_map(|device| device.memory_info().ok())
+                .map(|memory| i128::from(memory.free))
+                .sum()
         };
         let mut devices: Vec<&DeviceAllocator> = Vec::new();
         for (device, _) in &pools {

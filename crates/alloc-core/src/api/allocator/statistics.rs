@@ -1,8 +1,9 @@
 //! Figures beyond the statistics of a device.
 
 use super::CachingAllocator;
+use crate::backend::MemoryInfo;
 use crate::device::GrowableSize;
-use crate::error::{AllocError, Result};
+use crate::error::Result;
 use crate::features::hardened::HardenedStats;
 use crate::types::{DeviceIndex, Stream};
 
@@ -50,14 +51,24 @@ impl<'a> Statistics<'a> {
         Ok(())
     }
 
+    /// What can be had of a device, and how much there is, other processes included. Asks the driver. On a device that shares
+    /// the host's memory the system knows better than the driver, which counts the page cache as taken: see
+    /// [`System::obtainable`](crate::system::System::obtainable). PyTorch: `getMemoryInfo`.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice); the driver's error.
+    pub fn memory_info(self, device: DeviceIndex) -> Result<MemoryInfo> {
+        self.0.device(device)?.memory_info()
+    }
+
     /// The largest pieces to be had. Asks the driver. PyTorch: `cacheInfo`.
     ///
     /// # Errors
     /// The driver's error.
     pub fn cache_info(self, device: DeviceIndex) -> Result<CacheInfo> {
         let engine = self.0.device(device)?;
-        let memory = engine.noticing(self.0.backend.memory_info(device).map_err(AllocError::Backend))?;
-        Ok(CacheInfo { largest_cached: engine.arenas().largest_free_block(), device_free: memory.free })
+        let device_free = engine.memory_info()?.free;
+        Ok(CacheInfo { largest_cached: engine.arenas().largest_free_block(), device_free })
     }
 
     /// What hardened mode has done on a device.

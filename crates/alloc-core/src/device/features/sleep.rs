@@ -198,6 +198,18 @@ impl Sleep {
         Ok(call)
     }
 
+    /// Refuses a backup that would take what the sleep frees.
+    pub(crate) fn refuse_backup(&self, backup: &Backup) -> Result<()> {
+        if self.base.site.is_unified() && matches!(backup, Backup::HostPinned(_)) {
+            return Err(AllocError::Sleep(format!(
+                "device {} shares the host's memory: contents in pinned memory would take as much as the sleep frees; \
+                 keep them in files (Backup::File, in a directory on a disk), or give them up (Backup::Discard)",
+                self.base.site.device()
+            )));
+        }
+        Ok(())
+    }
+
     /// Refuses while a capture is under way on this device.
     pub(crate) fn refuse_capture(&self) -> Result<()> {
         if self.base.site.attention().has(Reason::CAPTURE) {

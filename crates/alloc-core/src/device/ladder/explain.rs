@@ -197,7 +197,7 @@ impl Explainer {
         calls: &Calls<'_>,
     ) -> OomReport {
         let site = &self.base.site;
-        let memory = site.backend().memory_info(site.device()).inspect_err(|_| site.backend().clear_error());
+        let memory = site.memory_info().inspect_err(|_| site.backend().clear_error());
         let (device_free, device_total) = memory.map_or((0, site.total_memory()), |m| (m.free, m.total));
         let processes = self.base.observers.process_memory(calls);
         let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());

@@ -201,7 +201,7 @@ impl Reclaim {
 
     /// Calls the driver.
     fn spill_request(&self, need: &Need) -> SpillRequest {
-        let free = self.base.site.backend().memory_info(self.base.site.device()).map_or_else(
+        let free = self.base.site.memory_info().map_or_else(
             |_| {
                 self.base.site.backend().clear_error();
                 0

@@ -6,10 +6,8 @@
 use crate::backend::{BackendError, ErrorKind, Result};
 use crate::types::{DeviceIndex, DevicePtr};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::param::page_size;
 use std::ptr;
-
-/// The distance at which pages are touched: no page is smaller.
-const PAGE: usize = 4096;
 
 /// Address space with nothing behind it yet.
 pub(super) fn map(bytes: u64) -> Result<DevicePtr> {
@@ -40,12 +38,12 @@ pub(super) unsafe fn unmap(at: DevicePtr, bytes: u64) {
 /// # Safety
 /// `at` and `bytes` are those of one [`map`], and nobody else uses the memory yet.
 pub(super) unsafe fn touch(at: DevicePtr, bytes: u64, threads: u64) {
-    let length = bytes as usize;
-    let threads = if threads > 1 && length >= PAGE * threads as usize { threads as usize } else { 1 };
-    let share = length.div_ceil(threads).next_multiple_of(PAGE);
+    let (length, page) = (bytes as usize, page_size());
+    let threads = if threads > 1 && length >= page * threads as usize { threads as usize } else { 1 };
+    let share = length.div_ceil(threads).next_multiple_of(page);
     let part = |n: usize| {
         let end = length.min((n + 1) * share);
-        for offset in (n * share..end).step_by(PAGE) {
+        for offset in (n * share..end).step_by(page) {
             // SAFETY: inside of the mapping.
             let page = unsafe { address(at).add(offset) };
             // SAFETY: mapped for writing; each page is one thread's.
@@ -76,7 +74,8 @@ mod tests {
     fn resident(at: DevicePtr, pages: usize) -> usize {
         let mut seen = vec![0u8; pages];
         // SAFETY: the mapping is the test's, and there is a byte for each page.
-        let asked = unsafe { libc::mincore(address(at).cast(), pages * PAGE, seen.as_mut_ptr().cast()) };
+        let asked =
+            unsafe { libc::mincore(address(at).cast(), pages * page_size(), seen.as_mut_ptr().cast()) };
         assert_eq!(asked, 0);
         seen.iter().filter(|page| **page & 1 == 1).count()
     }
@@ -84,7 +83,7 @@ mod tests {
     #[test]
     fn every_page_is_there_whatever_the_number_of_threads() {
         for (pages, threads) in [(1, 1), (33, 1), (33, 8), (100, 128), (257, 128), (7, 4)] {
-            let bytes = (pages * PAGE - 100) as u64;
+            let bytes = (pages * page_size() - 100) as u64;
             let at = map(bytes).unwrap();
             assert_eq!(resident(at, pages), 0, "nothing is there before");
             // SAFETY: the test's own mapping.

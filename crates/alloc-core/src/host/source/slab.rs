@@ -5,25 +5,29 @@
 
 use std::collections::BTreeMap;
 
-/// Pieces begin and end at pages.
-const PAGE: u64 = 4096;
-
 /// Which parts of a pinned range are free. Knows no memory, only offsets.
 #[derive(Debug)]
 pub(super) struct Slab {
     bytes: u64,
+    /// Pieces begin and end at multiples of it.
+    page: u64,
     /// Free pieces: offset and length, no two of them touching.
     free: BTreeMap<u64, u64>,
 }
 
 impl Slab {
+    /// A range of `bytes` that is cut at pages of the system's.
     pub(super) fn new(bytes: u64) -> Self {
-        Self { bytes, free: BTreeMap::from([(0, bytes)]) }
+        Self::cut_at(rustix::param::page_size() as u64, bytes)
+    }
+
+    fn cut_at(page: u64, bytes: u64) -> Self {
+        Self { bytes, page, free: BTreeMap::from([(0, bytes)]) }
     }
 
     /// Cuts a piece of at least `bytes` from the lowest free one that is large enough. Returns its offset.
     pub(super) fn take(&mut self, bytes: u64) -> Option<u64> {
-        let wanted = bytes.checked_next_multiple_of(PAGE)?;
+        let wanted = bytes.checked_next_multiple_of(self.page)?;
         let (offset, length) =
             self.free.iter().find(|(_, length)| **length >= wanted).map(|(o, l)| (*o, *l))?;
         self.free.remove(&offset);
@@ -35,7 +39,7 @@ impl Slab {
 
     /// Takes back the piece of `bytes` at `offset`.
     pub(super) fn put(&mut self, offset: u64, bytes: u64) {
-        let (mut start, mut end) = (offset, offset + bytes.next_multiple_of(PAGE));
+        let (mut start, mut end) = (offset, offset + bytes.next_multiple_of(self.page));
         debug_assert!(
             end <= self.bytes && self.free.range(start..end).next().is_none(),
             "it was cut from here"
@@ -68,9 +72,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const PAGE: u64 = 64 << 10;
+
     #[test]
     fn pieces_are_pages_and_the_lowest_fit_is_cut() {
-        let mut slab = Slab::new(16 * PAGE);
+        let mut slab = Slab::cut_at(PAGE, 16 * PAGE);
         assert_eq!([1, PAGE, PAGE + 1].map(|bytes| slab.take(bytes)), [Some(0), Some(PAGE), Some(2 * PAGE)]);
         assert_eq!((slab.take(12 * PAGE + 1), slab.free_bytes()), (None, 12 * PAGE));
         slab.put(0, 1);
@@ -81,8 +87,8 @@ mod tests {
     proptest! {
         /// Whatever is cut and put back in whatever order, live pieces are disjoint, and in the end all is one piece.
         #[test]
-        fn nothing_is_lost(steps in prop::collection::vec((1u64..40_000, any::<prop::sample::Index>(), any::<bool>()), 1..200)) {
-            let mut slab = Slab::new(64 * PAGE);
+        fn nothing_is_lost(steps in prop::collection::vec((1u64..640_000, any::<prop::sample::Index>(), any::<bool>()), 1..200)) {
+            let mut slab = Slab::cut_at(PAGE, 64 * PAGE);
             let mut live: Vec<(u64, u64)> = Vec::new();
             for (bytes, which, give_back) in steps {
                 if give_back && !live.is_empty() {

@@ -1,0 +1,225 @@
+//! What the operating system says of the host's memory: `/proc/meminfo`, and the limits of control groups.
+//!
+//! ```no_run
+//! use alloc_core::system::System;
+//!
+//! let system = System::default();
+//! let available = system.memory().map(|memory| memory.available);
+//! let left = system.control_group().map(|group| group.left());
+//! println!("{available:?} bytes available, {left:?} left by control groups");
+//! ```
+
+use crate::backend::MemoryInfo;
+use std::path::{Path, PathBuf};
+
+/// Where the system describes itself. Questions read small files; they do not block.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    root: PathBuf,
+}
+
+/// The host's memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMemory {
+    /// All there is.
+    pub total: u64,
+    /// What programs can have without swapping: free memory, and what the page cache would give up.
+    pub available: u64,
+}
+
+/// A control group with a limit of memory, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControlGroup {
+    /// The most it may use.
+    pub limit: u64,
+    /// What it uses, its page cache included.
+    pub used: u64,
+    /// Of that, the page cache that would be given up.
+    pub cache: u64,
+}
+
+impl ControlGroup {
+    /// What programs in it can still have.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.used.saturating_sub(self.cache))
+    }
+}
+
+/// A version of control groups: where its memory files are, and what they are called.
+struct Hierarchy {
+    /// Behind the number in a line of `/proc/self/cgroup`.
+    controller: &'static str,
+    mount: &'static str,
+    limit: &'static str,
+    used: &'static str,
+    cache: [&'static str; 2],
+}
+
+const HIERARCHIES: [Hierarchy; 2] = [
+    Hierarchy {
+        controller: "",
+        mount: "sys/fs/cgroup",
+        limit: "memory.max",
+        used: "memory.current",
+        cache: ["active_file", "inactive_file"],
+    },
+    Hierarchy {
+        controller: "memory",
+        mount: "sys/fs/cgroup/memory",
+        limit: "memory.limit_in_bytes",
+        used: "memory.usage_in_bytes",
+        cache: ["total_active_file", "total_inactive_file"],
+    },
+];
+
+impl Default for System {
+    /// This machine's.
+    fn default() -> Self {
+        Self::at("/")
+    }
+}
+
+impl System {
+    /// A system whose `proc` and `sys` are in the folder `root`.
+    #[must_use]
+    pub fn at(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The host's memory; `None` where the system does not say.
+    #[must_use]
+    pub fn memory(&self) -> Option<HostMemory> {
+        let text = self.text("proc/meminfo")?;
+        let kib = |name| field(&text, name);
+        Some(HostMemory {
+            total: kib("MemTotal:")?.saturating_mul(1024),
+            available: kib("MemAvailable:")?.saturating_mul(1024),
+        })
+    }
+
+    /// Of the control groups that this process is in, the one that leaves it least; `None` where none has a limit.
+    #[must_use]
+    pub fn control_group(&self) -> Option<ControlGroup> {
+        let lines = self.text("proc/self/cgroup")?;
+        let mut groups = Vec::new();
+        for line in lines.lines() {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+            let of_line = |one: &&Hierarchy| controllers.split(',').any(|name| name == one.controller);
+            if let Some(hierarchy) = HIERARCHIES.iter().find(of_line) {
+                // The limits of a group hold for all groups in it. In a container the path may be one of the host's,
+                // which is not there; the mount itself then is the container's group.
+                let group = Path::new(path.trim_start_matches('/'));
+                groups.extend(group.ancestors().filter_map(|group| self.limited(hierarchy, group)));
+            }
+        }
+        groups.into_iter().min_by_key(ControlGroup::left)
+    }
+
+    /// What can be had of a device that shares the host's memory, and how much there is at most. Such a driver counts the page
+    /// cache as taken, which the system gives up for whoever asks; and it knows no control groups.
+    #[must_use]
+    pub fn obtainable(&self, driver: MemoryInfo) -> MemoryInfo {
+        let available = self.memory().map_or(0, |memory| memory.available);
+        let (limit, left) =
+            self.control_group().map_or((u64::MAX, u64::MAX), |group| (group.limit, group.left()));
+        let total = driver.total.min(limit);
+        MemoryInfo { free: driver.free.max(available).min(total).min(left), total }
+    }
+
+    fn limited(&self, hierarchy: &Hierarchy, group: &Path) -> Option<ControlGroup> {
+        let file = |name| self.text(Path::new(hierarchy.mount).join(group).join(name));
+        let number = |name| file(name)?.trim().parse::<u64>().ok();
+        let stat = file("memory.stat").unwrap_or_default();
+        let cache = hierarchy.cache.iter().filter_map(|name| field(&stat, name)).sum();
+        // "max" is no number, and the older version writes a limit beyond every machine instead.
+        let limit = number(hierarchy.limit).filter(|limit| *limit < 1 << 60)?;
+        Some(ControlGroup { limit, used: number(hierarchy.used)?, cache })
+    }
+
+    fn text(&self, file: impl AsRef<Path>) -> Option<String> {
+        std::fs::read_to_string(self.root.join(file)).ok()
+    }
+}
+
+/// The number behind a name, in lines of a name and a number.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let mut words = text.lines().map(str::split_whitespace).find_map(|mut words| {
+        let found = words.next() == Some(name);
+        found.then_some(words)
+    })?;
+    words.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    const GIB: u64 = 1 << 30;
+
+    fn imitated(files: &[(&str, &str)]) -> (TempDir, System) {
+        let root = tempfile::tempdir().expect("a folder");
+        for (name, text) in files {
+            let file = root.path().join(name);
+            std::fs::create_dir_all(file.parent().expect("it is in a folder")).expect("a folder");
+            std::fs::write(file, text).expect("a file");
+        }
+        let system = System::at(root.path());
+        (root, system)
+    }
+
+    const MEMORY: (&str, &str) =
+        ("proc/meminfo", "MemTotal:       8388608 kB\nMemFree:  1024 kB\nMemAvailable:    4194304 kB\n");
+
+    #[test]
+    fn what_the_system_gives_up_can_be_had_up_to_what_there_is() {
+        let (_root, system) = imitated(&[MEMORY]);
+        let free = |free, total| system.obtainable(MemoryInfo { free, total }).free;
+        assert_eq!(free(GIB, 8 * GIB), 4 * GIB, "the page cache is not taken");
+        assert_eq!(free(5 * GIB, 8 * GIB), 5 * GIB, "the driver knows of more");
+        assert_eq!(free(GIB, 3 * GIB), 3 * GIB, "there is no more");
+        let (_root, silent) = imitated(&[]);
+        let driver = MemoryInfo { free: GIB, total: 8 * GIB };
+        assert_eq!((silent.obtainable(driver), silent.control_group()), (driver, None));
+    }
+
+    #[test]
+    fn the_tightest_group_counts_and_its_page_cache_does_not() {
+        let (_root, system) = imitated(&[
+            MEMORY,
+            ("proc/self/cgroup", "0::/pod/job\n"),
+            ("sys/fs/cgroup/pod/memory.max", "3221225472\n"),
+            ("sys/fs/cgroup/pod/memory.current", "2147483648\n"),
+            (
+                "sys/fs/cgroup/pod/memory.stat",
+                "anon 5\nactive_file 536870912\ninactive_file 536870912\nshmem 9\n",
+            ),
+            ("sys/fs/cgroup/pod/job/memory.max", "max\n"),
+            ("sys/fs/cgroup/pod/job/memory.current", "2147483648\n"),
+        ]);
+        let group = system.control_group().expect("there is a limit");
+        assert_eq!(group, ControlGroup { limit: 3 * GIB, used: 2 * GIB, cache: GIB });
+        assert_eq!(group.left(), 2 * GIB);
+        let had = system.obtainable(MemoryInfo { free: GIB, total: 8 * GIB });
+        assert_eq!(had, MemoryInfo { free: 2 * GIB, total: 3 * GIB });
+    }
+
+    #[test]
+    fn the_older_version_and_a_path_of_the_host_are_understood() {
+        let (_root, system) = imitated(&[
+            ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/of-the-host\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "2147483648\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1073741824\n"),
+            ("sys/fs/cgroup/memory/memory.stat", "total_inactive_file 536870912\n"),
+        ]);
+        assert_eq!(system.control_group().map(|group| group.left()), Some(GIB + GIB / 2));
+        let (_root, unlimited) = imitated(&[
+            ("proc/self/cgroup", "4:memory:/\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "1073741824\n"),
+        ]);
+        assert_eq!(unlimited.control_group(), None);
+    }
+}

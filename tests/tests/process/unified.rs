@@ -1,0 +1,166 @@
+//! Devices that share the host's memory: what can be had is what the system says.
+
+use alloc_core::backend::{Attribute, Backend, MemoryInfo, Result};
+use alloc_core::config::{MemoryLimit, Settings};
+use alloc_core::sleep::{Backup, Retention, Tags};
+use alloc_core::types::{DeviceIndex, GIB, MIB};
+use alloc_core::{AllocError, CachingAllocator};
+use backend_openreg::{OpenReg, OpenRegConfig};
+use granule_conformance::interpose::{Hook, Interposed};
+use granule_tests::sleepers::{malloc_in, tagged};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+const DEVICE: DeviceIndex = DeviceIndex(0);
+const TOTAL: u64 = 120 * GIB;
+
+/// A device whose driver has the host's free memory for its own, as drivers of such boards do.
+#[derive(Debug)]
+struct Shares {
+    meminfo: PathBuf,
+}
+
+impl Hook for Shares {
+    fn attribute(&self, inner: &dyn Backend, device: DeviceIndex, attribute: Attribute) -> Result<i64> {
+        if attribute == Attribute::Integrated { Ok(1) } else { inner.attribute(device, attribute) }
+    }
+
+    fn memory_info(&self, inner: &dyn Backend, device: DeviceIndex) -> Result<MemoryInfo> {
+        let text = std::fs::read_to_string(&self.meminfo).unwrap();
+        let free = text.lines().find_map(|line| line.strip_prefix("MemFree:")).unwrap();
+        let kib: u64 = free.trim().trim_end_matches(" kB").parse().unwrap();
+        Ok(MemoryInfo { free: kib << 10, total: inner.memory_info(device)?.total })
+    }
+}
+
+/// The host: its files, and the machine that shares its memory.
+struct Board {
+    root: TempDir,
+    machine: Arc<OpenReg>,
+}
+
+impl Board {
+    fn new() -> Self {
+        let machine = OpenReg::new(OpenRegConfig::default().devices(1).capacity(TOTAL)).unwrap();
+        let board = Self { root: TempDir::new().unwrap(), machine };
+        board.file("proc/self/cgroup", "0::/\n");
+        board.page_cache(0);
+        board
+    }
+
+    fn file(&self, name: &str, text: &str) {
+        let file = self.root.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    /// What nobody uses, for whom the page cache is not in the way.
+    fn unused(&self) -> u64 {
+        self.machine.memory_info(DEVICE).unwrap().free
+    }
+
+    /// The system with so much of its memory in the page cache.
+    fn page_cache(&self, cache: u64) {
+        let available = self.unused();
+        let free = available.saturating_sub(cache);
+        let text = format!(
+            "MemTotal: {} kB\nMemFree: {} kB\nMemAvailable: {} kB\nCached: {} kB\n",
+            TOTAL >> 10,
+            free >> 10,
+            available >> 10,
+            cache >> 10
+        );
+        self.file("proc/meminfo", &text);
+    }
+
+    fn allocator(&self, settings: Settings) -> CachingAllocator {
+        let backend =
+            Interposed::new(self.machine.clone(), Shares { meminfo: self.root.path().join("proc/meminfo") });
+        let settings = Settings { system_root: self.root.path().to_owned(), ..settings };
+        CachingAllocator::new(Arc::new(backend), settings).unwrap()
+    }
+}
+
+#[test]
+fn a_page_cache_that_swings_takes_nothing_away() {
+    let board = Board::new();
+    let allocator = board.allocator(Settings::default());
+    let stream = board.machine.default_stream(DEVICE);
+    let (mut worst, mut driver_worst) = (0, 0);
+    let mut live = Vec::new();
+    for step in 0..200_u64 {
+        // 60 GiB come and go, in steps of no pattern.
+        let cache = (step.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20) % (60 * GIB);
+        match step % 5 {
+            0 => live.push(allocator.malloc(GIB + step * MIB, stream).unwrap()),
+            3 => allocator.free(live.swap_remove(0)).unwrap(),
+            4 => allocator.empty_cache().unwrap(),
+            _ => {}
+        }
+        board.page_cache(cache);
+        let told = allocator.statistics().memory_info(DEVICE).unwrap();
+        assert_eq!(told.total, TOTAL);
+        worst = worst.max(told.free.abs_diff(board.unused()));
+        driver_worst =
+            driver_worst.max(allocator.backend().memory_info(DEVICE).unwrap().free.abs_diff(board.unused()));
+        assert_eq!(allocator.statistics().cache_info(DEVICE).unwrap().device_free, told.free);
+        if live.len() > 30 {
+            live.drain(..).for_each(|ptr| allocator.free(ptr).unwrap());
+        }
+    }
+    assert!(worst <= 64 * MIB, "{} MiB", worst / MIB);
+    assert!(driver_worst > 40 * GIB, "the imitated driver is far off: {} MiB", driver_worst / MIB);
+}
+
+#[test]
+fn the_report_of_a_refusal_says_what_can_be_had() {
+    let board = Board::new();
+    let allocator = board.allocator(Settings::default());
+    board.page_cache(50 * GIB);
+    let refused = allocator.malloc(TOTAL + GIB, board.machine.default_stream(DEVICE)).unwrap_err();
+    let AllocError::OutOfMemory(report) = refused else { panic!("{refused}") };
+    assert_eq!((report.device_free, report.device_total), (TOTAL, TOTAL));
+}
+
+#[test]
+fn shares_of_the_device_are_of_what_a_control_group_leaves() {
+    let board = Board::new();
+    board.file("sys/fs/cgroup/memory.max", &(64 * GIB).to_string());
+    board.file("sys/fs/cgroup/memory.current", &(40 * GIB).to_string());
+    board.file("sys/fs/cgroup/memory.stat", &format!("active_file {}\n", 30 * GIB));
+    board.page_cache(30 * GIB);
+    let limit = Some(MemoryLimit::Fraction(0.25));
+    let allocator = board.allocator(Settings { memory_limit: limit, ..Settings::default() });
+    let info = allocator.statistics().memory_info(DEVICE).unwrap();
+    assert_eq!(info, MemoryInfo { free: 54 * GIB, total: 64 * GIB });
+    let stream = board.machine.default_stream(DEVICE);
+    let served = allocator.malloc(15 * GIB, stream).unwrap();
+    assert!(allocator.malloc(2 * GIB, stream).is_err(), "a quarter of 64 GiB are 16");
+    allocator.free(served).unwrap();
+    allocator.empty_cache().unwrap();
+    allocator.set_memory_limits(DEVICE, None, None).unwrap();
+    allocator.set_memory_fraction(0.5, DEVICE).unwrap();
+    let served = allocator.malloc(31 * GIB, stream).unwrap();
+    assert!(allocator.malloc(2 * GIB, stream).is_err(), "half of 64 GiB are 32");
+    allocator.free(served).unwrap();
+}
+
+#[test]
+fn contents_are_not_kept_in_the_memory_that_a_sleep_frees() {
+    let board = Board::new();
+    let allocator = Arc::new(board.allocator(Settings::default()));
+    let pool = tagged(&allocator, "weights");
+    let block = malloc_in(&pool, &allocator, 40 * MIB, board.machine.default_stream(DEVICE));
+    let sleep = |backup: &Backup| {
+        // SAFETY: nothing uses the memory.
+        unsafe { allocator.sleep_mode().sleep(Tags::All, backup) }
+    };
+    let refused = sleep(&Backup::HostPinned(Retention::Release)).unwrap_err().to_string();
+    assert!(refused.contains("shares the host's memory") && refused.contains("Backup::File"), "{refused}");
+    assert_eq!(allocator.sleep_mode().is_asleep(block), Some(false), "nothing was done");
+    let slept = sleep(&Backup::Discard).unwrap();
+    assert!(slept.slept >= 40 * MIB, "{slept:?}");
+    allocator.sleep_mode().wake(Tags::All).unwrap();
+    allocator.free(block).unwrap();
+}
