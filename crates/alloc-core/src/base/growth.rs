@@ -113,6 +113,7 @@ mod tests {
         }
         let mut table: Vec<u8> = Vec::with_capacity(4 << 20);
         let pages = whole_pages(table.as_mut_ptr().addr(), table.capacity(), host);
-        assert!(pages.start % host == 0 && pages.end % host == 0 && pages.len() >= super::HUGE);
+        assert!(pages.start.is_multiple_of(host) && pages.end.is_multiple_of(host));
+        assert!(pages.len() >= super::HUGE);
     }
 }

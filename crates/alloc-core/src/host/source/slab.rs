@@ -71,7 +71,10 @@ mod tests {
     #[test]
     fn pieces_are_whole_and_the_lowest_fit_is_cut() {
         let mut slab = Slab::new(16 * PIECE);
-        assert_eq!([1, PIECE, PIECE + 1].map(|bytes| slab.take(bytes)), [Some(0), Some(PIECE), Some(2 * PIECE)]);
+        assert_eq!(
+            [1, PIECE, PIECE + 1].map(|bytes| slab.take(bytes)),
+            [Some(0), Some(PIECE), Some(2 * PIECE)]
+        );
         assert_eq!((slab.take(12 * PIECE + 1), slab.free_bytes()), (None, 12 * PIECE));
         slab.put(0, 1);
         assert_eq!(slab.take(2 * PIECE), Some(4 * PIECE), "one piece is too small");
