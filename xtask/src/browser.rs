@@ -1,9 +1,9 @@
 //! The page of `granule report` in a headless Chromium.
 
-use crate::process::{self, command, target};
-use anyhow::{Result, bail};
+use crate::process::{self, command, debian, target};
+use anyhow::{Context, Result};
 use clap::Args;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What is looked at.
 #[derive(Args, Default)]
@@ -39,28 +39,12 @@ fn find_or_install() -> Result<(PathBuf, PathBuf)> {
     if let Some(found) = find() {
         return Ok(found);
     }
-    let root = process::output(command("id").arg("-u")).is_ok_and(|id| id.trim() == "0");
-    if root && Path::new("/usr/bin/apt-get").exists() {
-        println!("installing chromium and chromium-driver");
-        process::run(command("apt-get").args(["update", "-q"]))?;
-        let install = ["install", "-q", "-y", "--no-install-recommends", "chromium", "chromium-driver"];
-        process::run(command("apt-get").args(install))?;
-        if let Some(found) = find() {
-            return Ok(found);
-        }
-    }
-    bail!(
-        "no Chromium with its driver: install both (Debian: apt-get install chromium chromium-driver; elsewhere Chrome and the \
-         chromedriver of the same version, on the PATH), and run this again"
-    )
+    debian::programs(&["chromium", "chromedriver"], &["chromium", "chromium-driver"])
+        .context("no Chrome with the chromedriver of the same version either")?;
+    find().context("Chromium and its driver were installed and not found")
 }
 
 fn find() -> Option<(PathBuf, PathBuf)> {
-    let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(on_path)?;
-    Some((browser, on_path("chromedriver")?))
-}
-
-fn on_path(program: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(program)).find(|file| file.is_file())
+    let browser = ["chromium", "chromium-browser", "google-chrome"].into_iter().find_map(debian::on_path)?;
+    Some((browser, debian::on_path("chromedriver")?))
 }

@@ -43,7 +43,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.check {
         timed("granule-torch where it is alone", || check::torch(&torch))?;
     }
-    timed("the crates, as cargo publish would take them", crates::dry_run)?;
+    timed("the crates, as cargo publish would take them", || crates::dry_run(options.check))?;
     timed("the static binary", || binary::build(&out))
 }
 

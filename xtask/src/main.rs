@@ -1,5 +1,6 @@
 //! Project tasks. `cargo xtask --help` lists them.
 
+mod aarch64;
 mod bench;
 mod book;
 mod browser;
@@ -68,6 +69,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Run the engine's threads in chosen orders (shuttle), and its small kernels in all orders (loom)
     Schedules(schedules::Options),
+    /// Build the workspace for 64-bit ARM and run its tests under an emulator, with several sizes of pages (installed on Debian, as root)
+    Aarch64(aarch64::Options),
     /// Check every combination of features (CI checks pairs of them)
     Features,
     /// Check the sizes of types, files, functions and folders, and that modules import nothing in circles
@@ -104,6 +107,7 @@ fn main() -> Result<()> {
         Task::Fuzz { cases } => fuzz(cases),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
+        Task::Aarch64(options) => aarch64::run(&options),
         Task::Features => ci::feature_combinations(true),
         Task::Structure(options) => structure::run(&options),
         Task::Dist(options) => dist::run(&options),

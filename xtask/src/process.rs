@@ -1,5 +1,8 @@
 //! Running other programs.
 
+pub(crate) mod debian;
+pub(crate) mod targets;
+
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
 use std::path::PathBuf;

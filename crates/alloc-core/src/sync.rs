@@ -7,6 +7,8 @@
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) mod brief;
 mod claims;
+#[cfg(any(not(any(loom, shuttle)), all(test, loom)))]
+mod held;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
 mod primitives;

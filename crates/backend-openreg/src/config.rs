@@ -1,6 +1,7 @@
 //! How a simulated machine is set up.
 
 use crate::CostModel;
+use crate::os::page;
 use backend_api::types::{DeviceIndex, GIB, MIB};
 use bitflags::bitflags;
 
@@ -148,7 +149,8 @@ impl OpenRegConfig {
         self
     }
 
-    /// The unit of virtual memory in bytes: a power of two from 4 KiB. Default 2 MiB.
+    /// The unit of virtual memory in bytes: a power of two from 4 KiB, and no less than a page of the host where memory is
+    /// [mapped](MemoryMode::Mapped). Default 2 MiB.
     #[must_use]
     pub const fn granularity(mut self, bytes: u64) -> Self {
         self.granularity = bytes;
@@ -247,10 +249,15 @@ impl OpenRegConfig {
         if self.devices > 64 {
             return Some(format!("{} devices were asked for; choose 64 or fewer", self.devices));
         }
-        if !self.granularity.is_power_of_two() || !(4096..=GIB).contains(&self.granularity) {
+        let least = match self.memory {
+            MemoryMode::Reserved => 4096,
+            MemoryMode::Mapped => page(),
+        };
+        if !self.granularity.is_power_of_two() || !(least..=GIB).contains(&self.granularity) {
             return Some(format!(
-                "granularity {} is not a power of two from 4 KiB to 1 GiB",
-                self.granularity
+                "granularity {} is not a power of two from {} KiB to 1 GiB",
+                self.granularity,
+                least >> 10
             ));
         }
         if self.concurrency == 0 {

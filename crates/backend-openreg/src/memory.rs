@@ -9,7 +9,7 @@ pub(crate) use mapping::{Mapping, Physical};
 pub(crate) use pool::Pool;
 
 use crate::config::{MemoryMode, OpenRegConfig};
-use crate::os::{HostPages, Protection};
+use crate::os::{self, HostPages, Protection};
 use crate::refusal::{Answer, Refusal};
 use crate::slab::Slab;
 use crate::space::Space;
@@ -23,7 +23,6 @@ use std::collections::BTreeMap;
 const LARGE: u64 = MIB;
 const ACCOUNTED_GRANULE: u64 = 2 * MIB;
 const SMALL_UNIT: u64 = 512;
-pub(crate) const PAGE: u64 = 4096;
 
 /// What a range of device addresses is.
 #[derive(Debug)]
@@ -164,7 +163,7 @@ impl Memory {
             if bytes >= LARGE { (ACCOUNTED_GRANULE, ACCOUNTED_GRANULE) } else { (SMALL_UNIT, SMALL_UNIT) };
         let memory = &mut self.devices[device];
         // Page protection is exact only where no two allocations share a page.
-        let page = if memory.store.is_some() { PAGE } else { 1 };
+        let page = if memory.store.is_some() { os::page() } else { 1 };
         let sizes = bytes.checked_next_multiple_of(unit);
         let sizes = sizes.and_then(|accounted| Some((accounted, accounted.checked_next_multiple_of(page)?)));
         // A size beyond all numbers is beyond the capacity too, however large that was set.

@@ -9,6 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The size of the host's pages: what can be mapped and protected by itself.
+pub(crate) fn page() -> u64 {
+    rustix::param::page_size() as u64
+}
+
 /// What the host may do with a range of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protection {
@@ -168,6 +173,7 @@ pub(crate) struct SharedFlag {
     page: u64,
 }
 
+/// Of the file: the same on every host. Mapped, it takes up a page of any size.
 const FLAG_BYTES: usize = 4096;
 
 impl SharedFlag {

@@ -5,7 +5,7 @@ use crate::header::*;
 use alloc_core::backend::{Backend, EventFlags, IpcEventHandle, IpcMemoryHandle};
 use alloc_core::types::DevicePtr;
 use lookalike::{Answer, Code, events, ipc, pools};
-use std::ffi::c_uint;
+use std::ffi::{c_char, c_uint};
 use std::ptr::without_provenance_mut;
 
 /// Opening in the process that exported is refused.
@@ -30,7 +30,7 @@ lookalike::entries! {
             code => code,
         })?;
         ipc::exported(exported.0);
-        handle.put(CUipcMemHandle { reserved: exported.0.map(u8::cast_signed) })
+        handle.put(CUipcMemHandle { reserved: exported.0.map(|byte| byte as c_char) })
     }
 
     /// Opens another process's memory; the same handle again gives the same address.
@@ -43,7 +43,7 @@ lookalike::entries! {
         }
         pointer.wanted()?;
         let family = here.machine.ipc()?;
-        let handle = handle.reserved.map(i8::cast_unsigned);
+        let handle = handle.reserved.map(|byte| byte as u8);
         foreign(&handle)?;
         pointer.put(family.open_memory(here.device, &IpcMemoryHandle(handle))?.0)
     }
@@ -65,7 +65,7 @@ lookalike::entries! {
         }
         let exported = here.machine.ipc()?.export_event(known.event)?;
         ipc::exported(exported.0);
-        handle.put(CUipcEventHandle { reserved: exported.0.map(u8::cast_signed) })
+        handle.put(CUipcEventHandle { reserved: exported.0.map(|byte| byte as c_char) })
     }
 
     /// Opens another process's event.
@@ -73,7 +73,7 @@ lookalike::entries! {
         let here = here()?;
         event.wanted()?;
         let family = here.machine.ipc()?;
-        let handle = handle.reserved.map(i8::cast_unsigned);
+        let handle = handle.reserved.map(|byte| byte as u8);
         foreign(&handle)?;
         let opened = family.open_event(here.device, &IpcEventHandle(handle))?;
         event.put(without_provenance_mut(events::adopt(opened, EventFlags::INTERPROCESS)))

@@ -67,7 +67,7 @@ fn attribute(index: DeviceIndex, number: hipDeviceAttribute_t) -> Answer<c_int> 
 /// Copies a text with its end mark into `length` bytes, cut where it is longer.
 fn put_text(place: &Out<c_char>, length: c_int, text: &str) -> Answer {
     let room = usize::try_from(length).ok().filter(|&room| room > 0).ok_or(Code::INVALID_VALUE)?;
-    place.fill(text.bytes().take(room - 1).chain([0]).map(u8::cast_signed))
+    place.fill(text.bytes().take(room - 1).chain([0]).map(|byte| byte as c_char))
 }
 
 lookalike::entries! {
@@ -81,7 +81,7 @@ lookalike::entries! {
     /// The device's identity.
     fn hipDeviceGetUuid as hipDeviceGetUuid_t(out uuid: *mut hipUUID, val number: hipDevice_t) {
         let known = ready()?.properties(device(number)?)?.uuid.ok_or(Code::NOT_SUPPORTED)?;
-        uuid.put(hipUUID { bytes: known.map(u8::cast_signed) })
+        uuid.put(hipUUID { bytes: known.map(|byte| byte as c_char) })
     }
 
     /// Where on the bus the device is.

@@ -8,7 +8,7 @@ use alloc_core::types::DevicePtr;
 use granule_hip_sys::{Generation, abi5, abi6::*};
 use lookalike::{Answer, Code, control, events, ipc, pools};
 use std::collections::HashMap;
-use std::ffi::{c_uint, c_void};
+use std::ffi::{c_char, c_uint, c_void};
 use std::ptr::without_provenance_mut;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -57,7 +57,7 @@ lookalike::entries! {
             Err(code) => return Err(code),
         };
         ipc::exported(bytes);
-        handle.put(hipIpcMemHandle_t { reserved: bytes.map(u8::cast_signed) })
+        handle.put(hipIpcMemHandle_t { reserved: bytes.map(|byte| byte as c_char) })
     }
 
     /// Opens another process's memory; once.
@@ -70,7 +70,7 @@ lookalike::entries! {
             return Err(Code::INVALID_VALUE);
         }
         let family = here.machine.ipc()?;
-        let handle = handle.reserved.map(i8::cast_unsigned);
+        let handle = handle.reserved.map(|byte| byte as u8);
         foreign(&handle)?;
         let mut opened = opened();
         if opened.values().any(|known| *known == handle) {
@@ -101,7 +101,7 @@ lookalike::entries! {
         }
         let exported = here.machine.ipc()?.export_event(known.event)?;
         ipc::exported(exported.0);
-        handle.put(hipIpcEventHandle_t { reserved: exported.0.map(u8::cast_signed) })
+        handle.put(hipIpcEventHandle_t { reserved: exported.0.map(|byte| byte as c_char) })
     }
 
     /// Opens another process's event.
@@ -109,7 +109,7 @@ lookalike::entries! {
         let here = here()?;
         event.wanted()?;
         let family = here.machine.ipc()?;
-        let handle = handle.reserved.map(i8::cast_unsigned);
+        let handle = handle.reserved.map(|byte| byte as u8);
         foreign(&handle)?;
         let opened = family.open_event(here.device, &IpcEventHandle(handle))?;
         event.put(without_provenance_mut(events::adopt(opened, EventFlags::INTERPROCESS)))

@@ -13,7 +13,7 @@ const ARCHITECTURE: &str = "gfx942";
 
 fn text<const LENGTH: usize>(text: &str) -> [c_char; LENGTH] {
     let mut bytes = text.bytes().take(LENGTH - 1);
-    std::array::from_fn(|_| bytes.next().unwrap_or(0).cast_signed())
+    std::array::from_fn(|_| bytes.next().unwrap_or(0) as c_char)
 }
 
 /// Fills what both layouts have.
@@ -48,7 +48,7 @@ lookalike::entries! {
     ) {
         place.wanted()?;
         let (mut properties, known) = fill!(hipDeviceProp_tR0600, number);
-        properties.uuid = hipUUID { bytes: known.uuid.unwrap_or_default().map(u8::cast_signed) };
+        properties.uuid = hipUUID { bytes: known.uuid.unwrap_or_default().map(|byte| byte as c_char) };
         properties.memoryPoolsSupported = c_int::from(ready()?.driver_pools().is_ok());
         place.put(properties)
     }

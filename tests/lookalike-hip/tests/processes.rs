@@ -5,18 +5,21 @@
 mod support;
 
 use granule_hip_sys::abi6::*;
+use std::ffi::c_char;
 use std::ptr::null_mut;
 use support::{Runtime, child, in_process, text};
 
 const HANDLES: &str = "LOOKALIKE_TEST_HANDLES";
 const TEST: &str = "memory_and_events_reach_another_process";
 
-fn hex(bytes: &[i8; 64]) -> String {
-    bytes.iter().map(|byte| format!("{:02x}", byte.cast_unsigned())).collect()
+fn hex(bytes: &[c_char; 64]) -> String {
+    bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect()
 }
 
-fn from_hex(text: &str) -> [i8; 64] {
-    std::array::from_fn(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_or(0, u8::cast_signed))
+fn from_hex(text: &str) -> [c_char; 64] {
+    std::array::from_fn(|at| {
+        u8::from_str_radix(&text[2 * at..2 * at + 2], 16).map_or(0, |byte| byte as c_char)
+    })
 }
 
 #[test]

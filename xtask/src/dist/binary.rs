@@ -2,18 +2,17 @@
 
 use super::say;
 use super::tools::Tools;
-use crate::process::{self, command, target};
+use crate::process::{self, command, target, targets};
 use anyhow::Result;
 use std::fs;
 use std::path::Path;
 
-const TARGET: &str = "x86_64-unknown-linux-musl";
+const TARGET: &str = targets::MUSL;
 
-/// Builds it where the target is installed; says what to do where it is not.
+/// Builds it where the target can be had; says why it cannot where it cannot.
 pub(super) fn build(out: &Path) -> Result<()> {
-    let installed = process::output(command("rustup").args(["target", "list", "--installed"]));
-    if !installed.is_ok_and(|list| list.lines().any(|line| line == TARGET)) {
-        println!("not built: rustup target add {TARGET}, and run this again");
+    if let Err(reason) = targets::add(TARGET) {
+        println!("not built: {reason:#}");
         return Ok(());
     }
     let compiler = Tools::prepare()?.compiler("x86_64-linux-musl")?;

@@ -7,8 +7,9 @@ use serde_json::Value;
 /// What crates.io or its readers want to know of a crate.
 const WANTED: [&str; 5] = ["description", "license", "repository", "keywords", "categories"];
 
-/// Packs all crates that are to be published. Cargo orders them, and takes each for what the next depends on.
-pub(super) fn dry_run() -> Result<()> {
+/// Packs all crates that are to be published. Cargo orders them, and takes each for what the next depends on; to `verify` is to
+/// build each from nothing but its package.
+pub(super) fn dry_run(verify: bool) -> Result<()> {
     let metadata =
         process::output(command("cargo").args(["metadata", "--format-version", "1", "--no-deps"]))?;
     let metadata: Value = serde_json::from_str(&metadata)?;
@@ -19,7 +20,10 @@ pub(super) fn dry_run() -> Result<()> {
         .collect();
     let mut missing = Vec::new();
     let mut pack = command("cargo");
-    pack.args(["package", "--no-verify", "--allow-dirty"]);
+    pack.args(["package", "--allow-dirty"]);
+    if !verify {
+        pack.arg("--no-verify");
+    }
     for package in &published {
         let name = package["name"].as_str().unwrap_or_default();
         let empty = |what: &&&str| match &package[**what] {

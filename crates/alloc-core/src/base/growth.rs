@@ -4,9 +4,12 @@
 //! small pages. Where the system offers huge pages on request, large tables ask for them.
 
 use std::alloc::{Layout, handle_alloc_error};
+#[cfg(target_os = "linux")]
+use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Tables from this size on ask for huge pages: 2 MiB is the size of one.
+/// Tables from this size on ask for huge pages. It is the size of one where small pages have 4 KiB; where they have more,
+/// huge ones are larger, and the system decides for itself what it can do.
 const HUGE: usize = 2 << 20;
 
 /// Appends to a table, doubling its room when it is full.
@@ -25,13 +28,18 @@ pub(crate) fn push<T>(table: &mut Vec<T>, value: T) {
 #[cfg(target_os = "linux")]
 pub(crate) fn prefer_huge_pages(start: *mut u8, bytes: usize) {
     use rustix::mm::{Advice, madvise};
-    let page = rustix::param::page_size();
-    let first = start.addr().next_multiple_of(page);
-    let end = (start.addr() + bytes) / page * page;
-    if end.saturating_sub(first) >= HUGE {
+    let pages = whole_pages(start.addr(), bytes, rustix::param::page_size());
+    if pages.len() >= HUGE {
         // SAFETY: whole pages inside one allocation of the caller's; this advice changes no content.
-        let _ = unsafe { madvise(start.with_addr(first).cast(), end - first, Advice::LinuxHugepage) };
+        let _ = unsafe { madvise(start.with_addr(pages.start).cast(), pages.len(), Advice::LinuxHugepage) };
     }
+}
+
+/// The pages that lie wholly in `bytes` at `start`. The system refuses advice on anything else.
+#[cfg(target_os = "linux")]
+fn whole_pages(start: usize, bytes: usize, page: usize) -> Range<usize> {
+    let end = (start + bytes) / page * page;
+    start.next_multiple_of(page).min(end)..end
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -91,5 +99,21 @@ mod tests {
         (0..1_000_000u64).for_each(|n| super::push(&mut table, n));
         assert!(table.iter().copied().eq(0..1_000_000));
         assert!(table.capacity() >= 1_000_000 && table.capacity() < 2_500_000);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn advice_is_for_whole_pages_of_this_host() {
+        use super::whole_pages;
+        let host = rustix::param::page_size();
+        for page in [4096, 16 << 10, 64 << 10, host] {
+            let pages = whole_pages(page + 4096 / 2, 4 * page, page);
+            assert_eq!(pages, 2 * page..5 * page, "of {page} bytes");
+            assert!(whole_pages(page + 1, page, page).is_empty(), "no page lies wholly in it");
+        }
+        let mut table: Vec<u8> = Vec::with_capacity(4 << 20);
+        let pages = whole_pages(table.as_mut_ptr().addr(), table.capacity(), host);
+        assert!(pages.start.is_multiple_of(host) && pages.end.is_multiple_of(host));
+        assert!(pages.len() >= super::HUGE);
     }
 }

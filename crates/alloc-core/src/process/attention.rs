@@ -131,3 +131,32 @@ mod tests {
         assert!(attention.concerns_frees() && !attention.has(Reason::SCOPES));
     }
 }
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::{Arc, models};
+
+    /// Who finds a reason sees what was prepared for it, whatever another thread counts meanwhile; and no count is lost.
+    #[test]
+    fn a_reason_publishes_what_it_stands_for() {
+        models::check(|| {
+            let shared = Arc::new((Attention::default(), AtomicU64::new(0)));
+            let reads = Arc::clone(&shared);
+            let reader = loom::thread::spawn(move || {
+                let (attention, prepared) = &*reads;
+                if attention.has(Reason::SCOPES) {
+                    assert_eq!(prepared.load(Ordering::Relaxed), 7);
+                }
+                attention.add_pending();
+            });
+            let (attention, prepared) = &*shared;
+            prepared.store(7, Ordering::Relaxed);
+            attention.set(Reason::SCOPES, true);
+            attention.add_pending();
+            attention.remove_pending();
+            reader.join().expect("the reader ends well");
+            assert!(attention.any_pending() && attention.has(Reason::SCOPES));
+        });
+    }
+}

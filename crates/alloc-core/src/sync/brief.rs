@@ -4,11 +4,12 @@
 //! count beside the word. A thread that goes to sleep in the very moment in which the mutex is given back may be
 //! overlooked; so sleepers look again by themselves, at first soon, then ever more seldom.
 
+use super::held::Held;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ const LOOKS: u32 = 100;
 const WAITS: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(50));
 
 pub(crate) struct Mutex<T> {
-    held: AtomicBool,
+    held: Held,
     /// Threads that sleep, or are about to.
     sleepers: AtomicU32,
     bed: std::sync::Mutex<()>,
@@ -26,8 +27,8 @@ pub(crate) struct Mutex<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a guard only, and there is one guard at a time: who makes one has changed `held`
-// from false to true, with Acquire after the Release of the guard before. So sharing the mutex only sends the value.
+// SAFETY: the value is reached through a guard only, and there is one guard at a time: who makes one has taken `held`
+// from the guard before, and sees what was done under that. So sharing the mutex only sends the value.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 
 /// Access to the value.
@@ -40,7 +41,7 @@ pub(crate) struct MutexGuard<'a, T> {
 impl<T> Mutex<T> {
     pub(crate) const fn new(value: T) -> Self {
         Self {
-            held: AtomicBool::new(false),
+            held: Held::new(),
             sleepers: AtomicU32::new(0),
             bed: std::sync::Mutex::new(()),
             given_back: Condvar::new(),
@@ -50,22 +51,17 @@ impl<T> Mutex<T> {
 
     #[inline(always)]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        if !self.try_take() {
+        if !self.held.try_take() {
             self.take_contended();
         }
         MutexGuard { mutex: self, not_shared: PhantomData }
-    }
-
-    #[inline(always)]
-    fn try_take(&self) -> bool {
-        self.held.compare_exchange_weak(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     #[cold]
     #[inline(never)]
     fn take_contended(&self) {
         for _ in 0..LOOKS {
-            if !self.held.load(Ordering::Relaxed) && self.try_take() {
+            if self.held.looks_free() && self.held.try_take() {
                 return;
             }
             std::hint::spin_loop();
@@ -73,7 +69,7 @@ impl<T> Mutex<T> {
         let mut bed = self.bed.lock().unwrap_or_else(PoisonError::into_inner);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
         let (mut wait, longest) = WAITS;
-        while !self.try_take() {
+        while !self.held.try_take() {
             (bed, _) = self.given_back.wait_timeout(bed, wait).unwrap_or_else(PoisonError::into_inner);
             wait = longest.min(wait * 2);
         }
@@ -109,7 +105,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 impl<T> Drop for MutexGuard<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        self.mutex.held.store(false, Ordering::Release);
+        self.mutex.held.give_back();
         if self.mutex.sleepers.load(Ordering::Relaxed) > 0 {
             self.mutex.wake();
         }
@@ -119,7 +115,7 @@ impl<T> Drop for MutexGuard<'_, T> {
 impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Mutex");
-        if self.try_take() {
+        if self.held.try_take() {
             let guard = MutexGuard { mutex: self, not_shared: PhantomData };
             shown.field("value", &*guard);
         }

@@ -1,7 +1,7 @@
 //! The small kernels under loom, which tries out all orders of a few threads, also those that only weakly ordered
 //! processors see. Other modules have models of their own beside them.
 
-use super::{Arc, AtomicBool, AtomicU64, Ordering, Transit, Turns};
+use super::{Arc, AtomicBool, AtomicU64, Claims, Ordering, Transit, Turns};
 use loom::model::Builder;
 use loom::thread::spawn;
 
@@ -100,5 +100,25 @@ fn one_turn_at_a_time() {
         let others = [spawn(takes(Arc::clone(&shared))), spawn(takes(Arc::clone(&shared)))];
         others.into_iter().for_each(|other| other.join().expect("each gets its turn"));
         assert_eq!(shared.2.load(Ordering::Relaxed), 2, "nothing is lost");
+    });
+}
+
+#[test]
+fn one_claim_at_a_time_and_nobody_waits_for_ever() {
+    check(|| {
+        let shared = Arc::new((Claims::default(), AtomicU64::new(0)));
+        let claims = |shared: Arc<(Claims<u16>, AtomicU64)>| {
+            move || {
+                let (claims, done) = &*shared;
+                let claim = claims.take(7).expect("the thread has none");
+                let before = done.load(Ordering::Relaxed);
+                done.store(before + 1, Ordering::Relaxed);
+                drop(claim);
+            }
+        };
+        let others = [spawn(claims(Arc::clone(&shared))), spawn(claims(Arc::clone(&shared)))];
+        others.into_iter().for_each(|other| other.join().expect("each gets it"));
+        assert_eq!(shared.1.load(Ordering::Relaxed), 2, "each saw what the one before did");
+        assert!(shared.0.take(7).is_some(), "it is free again");
     });
 }

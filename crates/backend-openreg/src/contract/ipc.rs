@@ -2,9 +2,9 @@
 //! the process file system. The exporter must be alive, and of the same user, when a handle is opened.
 
 use crate::gate::call::Call;
-use crate::memory::{Extent, PAGE, Place, RangeKind, index};
+use crate::memory::{Extent, Place, RangeKind, index};
 use crate::openreg::OpenReg;
-use crate::os::{SharedFile, SharedFlag};
+use crate::os::{SharedFile, SharedFlag, page};
 use crate::refusal::{Answer, Refusal};
 use backend_api::types::{DeviceIndex, DevicePtr, Event};
 use backend_api::*;
@@ -116,7 +116,7 @@ impl Ipc for OpenReg {
                 return Ok(DevicePtr(at));
             }
             let ticket = Ticket::from_bytes(&handle.0, MEMORY)?;
-            let whole_pages = ticket.bytes.is_multiple_of(PAGE) && ticket.offset.is_multiple_of(PAGE);
+            let whole_pages = ticket.bytes.is_multiple_of(page()) && ticket.offset.is_multiple_of(page());
             if ticket.bytes == 0 || !whole_pages {
                 return Err(Refusal::invalid(
                     "the handle names no whole pages; it was not exported like that",

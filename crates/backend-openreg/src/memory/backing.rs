@@ -1,6 +1,6 @@
 //! Where the bytes of mapped memory are: one window of addresses and one sparse file per device.
 
-use crate::os::{SharedFile, Window};
+use crate::os::{SharedFile, Window, page};
 use crate::refusal::{Answer, Refusal};
 use crate::space::Space;
 use backend_api::ErrorKind;
@@ -86,7 +86,7 @@ impl Store {
     pub(crate) fn take_physical(&mut self, bytes: u64) -> Answer<Extent> {
         let offset = self
             .physical
-            .take(bytes, 4096)
+            .take(bytes, page())
             .ok_or_else(|| Refusal::new(ErrorKind::ResourceLimit, "the device's memory file is full"))?;
         Ok(Extent { file: Arc::clone(&self.file), offset, bytes })
     }

@@ -60,6 +60,34 @@ fn bytes(count: usize) -> Vec<u8> {
     (0..count).map(|index| (index * 7 % 251) as u8).collect()
 }
 
+/// The size of the host's pages is 4, 16 or 64 KiB.
+#[test]
+fn no_two_allocations_share_a_page_of_the_host() {
+    let page = rustix::param::page_size() as u64;
+    let machine = machine(Clock::Virtual { lag: 0 });
+    let access = machine.host_access().unwrap();
+    for bytes in [1, 100, 5000, page + 1] {
+        let (one, two) = (machine.malloc(D0, bytes).unwrap(), machine.malloc(D0, bytes).unwrap());
+        assert!(one.0.is_multiple_of(page) && two.0.is_multiple_of(page), "{one} {two} of {bytes} bytes");
+        assert!(one.0.abs_diff(two.0) >= bytes.next_multiple_of(page));
+        // SAFETY: rule 2: nothing is queued.
+        unsafe { access.unprotect(one) }.unwrap();
+        assert_eq!((&*protection(one), &*protection(two)), ("rw-s", "---s"), "of {bytes} bytes");
+    }
+}
+
+#[test]
+fn granules_are_no_smaller_than_pages_of_the_host() {
+    let page = rustix::param::page_size() as u64;
+    let with = |memory, granularity| {
+        OpenReg::new(OpenRegConfig::default().memory(memory).granularity(granularity)).map(drop)
+    };
+    let refused = with(MemoryMode::Mapped, page / 2).unwrap_err();
+    assert!(refused.detail.contains(&format!("from {} KiB", page >> 10)), "{refused}");
+    with(MemoryMode::Mapped, page).unwrap();
+    with(MemoryMode::Reserved, 4096).unwrap();
+}
+
 #[test]
 fn bytes_go_in_around_and_out() {
     for clock in [Clock::Workers, Clock::Virtual { lag: 0 }, Clock::Virtual { lag: 100 }] {

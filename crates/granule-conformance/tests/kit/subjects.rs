@@ -37,8 +37,13 @@ pub(crate) static SETUPS: [Setup; 7] = [
         lacks: &["event timing", ONE_WAY],
     },
     Setup { name: "one_way_peers", config: one_way_peers, lacks: &[] },
-    Setup { name: "small_pages", config: |config| config.granularity(4096), lacks: &[ONE_WAY] },
+    Setup { name: "small_pages", config: small_pages, lacks: &[ONE_WAY] },
 ];
+
+/// Granules as small as the host can map.
+fn small_pages(config: OpenRegConfig) -> OpenRegConfig {
+    config.granularity(rustix::param::page_size() as u64)
+}
 
 /// The second device reaches the first, and not the other way round.
 fn one_way_peers(config: OpenRegConfig) -> OpenRegConfig {

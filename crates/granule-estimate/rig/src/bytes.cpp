@@ -28,6 +28,12 @@ void must(void* mapped) {
 
 }  // namespace
 
+size_t host_page() {
+  static const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+  return page;
+}
+size_t whole_pages(size_t n) { return (n + host_page() - 1) / host_page() * host_page(); }
+
 void bytes_start(int device, uintptr_t arena, size_t length) {
   // Every physical handle has a file of its own.
   rlimit files;

@@ -95,6 +95,8 @@ void bytes_map(uintptr_t at, size_t n, int fd, off_t offset);
 void bytes_unmap(uintptr_t at, size_t n);
 int bytes_file(int device);                         // the file that holds the arena
 off_t bytes_offset(int device, uintptr_t at);
+size_t host_page();                                 // of this system: 4, 16 or 64 KiB
+size_t whole_pages(size_t n);                       // n in pages of the host, in bytes; 0 where that is no number
 void bytes_show(uintptr_t at, size_t n);            // managed memory: the host may touch it
 void bytes_hide(uintptr_t at, size_t n);
 

@@ -39,7 +39,7 @@ CUresult cuMemHostAlloc(void** out, size_t size, unsigned flags) {
   if (!out || !size || flags > 7) return CUDA_ERROR_INVALID_VALUE;
   if (CUresult r = not_while_capturing()) return r;
   count(C_HOST_ALLOC);
-  size_t length = (size + 4095) / 4096 * 4096;
+  size_t length = whole_pages(size);
   if (length < size) return CUDA_ERROR_OUT_OF_MEMORY;
   void* at = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -55,7 +55,7 @@ CUresult cuMemFreeHost(void* p) {
   std::lock_guard<std::mutex> g(lock());
   auto it = ranges().find((uintptr_t)p);
   if (it == ranges().end() || it->second.registered) return bad_call(CUDA_ERROR_INVALID_VALUE);
-  munmap(p, (it->second.size + 4095) / 4096 * 4096);
+  munmap(p, whole_pages(it->second.size));
   ranges().erase(it);
   return CUDA_SUCCESS;
 }

@@ -30,7 +30,7 @@ CUresult open_new(const MemoryHandle& handle, uintptr_t* out) {
   }
   uintptr_t at = take_addresses(handle.device, length, GRANULE, 0);
   if (at) {
-    if (file >= 0) bytes_map(at, (handle.size + 4095) / 4096 * 4096, file, (off_t)handle.offset);
+    if (file >= 0) bytes_map(at, whole_pages(handle.size), file, (off_t)handle.offset);
     add_block(at, {handle.size, length, 0, Kind::Imported, handle.device});
   }
   if (file >= 0) close(file);

@@ -146,7 +146,7 @@ CUresult allocate(int device, size_t size, Kind kind, uintptr_t* out) {
   count(C_MALLOC);
   // Blocks of 1 MiB and more take whole granules, smaller ones 512 bytes.
   size_t unit = size >= MiB ? GRANULE : 512;
-  if (kind == Kind::Managed && unit < 4096) unit = 4096;  // the host sees it by pages
+  if (kind == Kind::Managed && unit < host_page()) unit = host_page();  // the host sees it by pages
   size_t need = (size + unit - 1) / unit * unit;
   std::lock_guard<std::mutex> g(memory_lock());
   bool room = need >= size && charge(device, need);

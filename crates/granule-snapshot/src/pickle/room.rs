@@ -52,13 +52,28 @@ fn grow<T>(table: &mut Vec<T>, more: usize) {
 #[cfg(target_os = "linux")]
 fn prefer_huge_pages(start: *mut u8, bytes: usize) {
     use rustix::mm::{Advice, madvise};
-    const PAGE: usize = 4096;
     const HUGE: usize = 2 << 20;
     if bytes >= HUGE {
-        // To the ends of the outermost pages: the system moves only areas that are advised as a whole.
-        let first = start.addr() / PAGE * PAGE;
-        let end = (start.addr() + bytes).next_multiple_of(PAGE);
+        let pages = touched_pages(start.addr(), bytes, rustix::param::page_size());
         // SAFETY: every page holds bytes of one live allocation; this advice changes no content.
-        let _ = unsafe { madvise(start.with_addr(first).cast(), end - first, Advice::LinuxHugepage) };
+        let _ = unsafe { madvise(start.with_addr(pages.start).cast(), pages.len(), Advice::LinuxHugepage) };
+    }
+}
+
+/// The pages with any of `bytes` at `start`, to the ends of the outermost ones: the system moves only areas that are advised
+/// as a whole, and takes advice on whole pages only.
+#[cfg(target_os = "linux")]
+fn touched_pages(start: usize, bytes: usize, page: usize) -> std::ops::Range<usize> {
+    start / page * page..(start + bytes).next_multiple_of(page)
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #[test]
+    fn advice_is_for_whole_pages_whatever_their_size() {
+        for page in [4096, 16 << 10, 64 << 10, rustix::param::page_size()] {
+            assert_eq!(super::touched_pages(page + 100, 3 * page, page), page..5 * page);
+            assert_eq!(super::touched_pages(page, page, page), page..2 * page);
+        }
     }
 }
