@@ -1,7 +1,9 @@
 //! Memory: taken, used by other streams, given back.
 
 pub mod budgets;
+pub mod buffers;
 pub mod captures;
+pub mod dlpack;
 pub mod hardened;
 pub mod peers;
 pub mod pools;
