@@ -13,13 +13,13 @@
 
 #include <cuda/std/version>
 
-// In earlier releases the concepts have other names and calls.
+// In earlier releases the concepts have other names and calls. Nothing else is said about those.
 #if CCCL_VERSION < 3002000
 #  define GRANULE_TEXT_OF(value) #value
 #  define GRANULE_TEXT(value) GRANULE_TEXT_OF(value)
 #  pragma message("this CCCL has CCCL_VERSION " GRANULE_TEXT(CCCL_VERSION))
 #  error "granule/cuda_resource.hpp needs CCCL 3.2 or later (CCCL_VERSION 3002000): install nvidia-cuda-cccl 13.2 or RMM 26.06"
-#endif
+#else
 
 #include <cuda/memory_resource>
 #include <cuda/stream_ref>
@@ -177,4 +177,5 @@ static_assert(!::cuda::mr::resource_with<cuda_resource, ::cuda::mr::host_accessi
 
 }  // namespace granule
 
+#endif  // CCCL_VERSION
 #endif  // GRANULE_CUDA_RESOURCE_HPP
