@@ -1518,6 +1518,16 @@ granule_status granule_wake(struct granule_allocator *a,
                             uint64_t tag_count,
                             struct granule_wake_report *out);
 
+/**
+ * Copies to the host what was saved of sleeping memory: bytes from ptr on. found says whether all of it was there; where some is awake,
+ * or was not saved, nothing is copied. Any address may be given. Blocks.
+ */
+granule_status granule_read_backup(struct granule_allocator *a,
+                                   void *ptr,
+                                   uint64_t bytes,
+                                   uint8_t *into,
+                                   bool *found);
+
 /** What the calling thread's last sleep left awake, and why: {"kept": [{"device", "pool", "bytes", "because"}]}. */
 granule_status granule_sleep_report_json(struct granule_bytes *out);
 

@@ -171,6 +171,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_is_pool_asleep": (c_int32, [c_void_p, c_int32, PoolId, POINTER(c_bool)]),
     "granule_is_asleep": (c_int32, [c_void_p, c_void_p, POINTER(c_bool)]),
     "granule_backup_bytes": (c_int32, [c_void_p, POINTER(c_uint64)]),
+    "granule_read_backup": (c_int32, [c_void_p, c_void_p, c_uint64, c_void_p, POINTER(c_bool)]),
     "granule_drop_backups": (c_int32, [c_void_p]),
     "granule_record_start": (c_int32, [c_void_p, c_char_p]),
     "granule_record_mark": (c_int32, [c_void_p, c_uint64]),

@@ -19,16 +19,16 @@ use granule_tests::sleepers::{malloc_in, tagged};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-fn machine() -> OpenRegConfig {
+pub(crate) fn machine() -> OpenRegConfig {
     OpenRegConfig::default().devices(2).capacity(GIB).memory(MemoryMode::Mapped).clock(Clock::Workers)
 }
 
-fn small_granules() -> Settings {
+pub(crate) fn small_granules() -> Settings {
     Settings { large_segment_size: 12 * MIB, ..Settings::default() }
 }
 
 /// Every kind of backup; files go to a directory of the test's.
-fn backups(directory: &std::path::Path) -> [Backup; 3] {
+pub(crate) fn backups(directory: &std::path::Path) -> [Backup; 3] {
     [
         Backup::HostPinned(Retention::Release),
         Backup::HostPinned(Retention::Keep),
@@ -104,36 +104,6 @@ fn contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byt
             drop(pool);
             rig.nothing_is_left(&allocator);
         }
-    });
-}
-
-fn what_was_saved_can_be_read_while_it_sleeps<P: Policy>() {
-    let directory = tempfile::tempdir().unwrap();
-    on_each(&machine(), |rig| {
-        let allocator = rig.with_policy::<P>(small_granules());
-        let pool = tagged(&allocator, "weights");
-        let bytes = 7 * MIB + 100;
-        let (ptr, contents) = (malloc_in(&pool, &allocator, bytes, rig.stream()), pattern(9, bytes));
-        Bytes(&*rig.backend).write(ptr, &contents);
-        let read = |from: u64, length: usize| {
-            let mut into = vec![0; length];
-            let found = allocator.sleep_mode().read_backup(ptr.add(from), &mut into).unwrap();
-            found.then_some(into)
-        };
-        for backup in backups(directory.path()) {
-            assert_eq!(read(0, 10), None, "it is awake");
-            allocator.put_to_sleep(Tags::All, &backup).unwrap();
-            assert!(read(0, bytes as usize).unwrap() == contents, "{backup:?}");
-            let (from, length) = (3 * MIB - 5, 2 * MIB as usize);
-            assert!(read(from, length).unwrap() == contents[from as usize..][..length], "across granules");
-            assert_eq!(read(0, 1 << 30), None, "more than there is");
-            allocator.sleep_mode().wake(Tags::All).unwrap();
-        }
-        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
-        assert_eq!(read(0, 10), None, "nothing was saved");
-        allocator.free(ptr).unwrap();
-        drop(pool);
-        rig.nothing_is_left(&allocator);
     });
 }
 
@@ -628,6 +598,5 @@ granule_tests::for_each_policy!(
     captures_on_a_device_that_reaches_the_memory_are_not_broken,
     frees_during_sleep_keep_no_events,
     graphs_replay_after_their_pool_has_slept,
-    what_was_saved_can_be_read_while_it_sleeps,
     waking_gives_cached_memory_of_others_back_and_asks_callbacks,
 );

@@ -83,9 +83,9 @@ pub(crate) struct Pool {
     pub(crate) fixed: bool,
     pub(crate) no_split: bool,
     pub(crate) use_on_oom: bool,
-    /// Some request was served for a capture: graphs know its addresses, so nothing leaves while it is in use.
+    /// Graphs know its addresses, so nothing leaves while it is in use.
     pub(crate) captured: bool,
-    /// Whether requests of captures were served from it: graphs write there, and may read it at the next launch.
+    /// Some request was served for a capture: graphs write there, and may read it at the next launch.
     pub(crate) served_captures: bool,
     /// Its own source had no memory when it was asked last.
     pub(crate) source_refused: bool,
