@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+from importlib import metadata
 from types import ModuleType
 
 from .._errors import GranuleError
@@ -25,13 +26,24 @@ def imported(module: str, package: str, oldest: str, needs: tuple[str, ...] = ()
         found = importlib.import_module(module)
     except ImportError as error:
         raise GranuleError(f"{module} cannot be imported ({error}): install {package} {oldest} or later") from error
-    version = str(getattr(found, "__version__", "of an unknown release"))
-    if _numbers(version) < _numbers(oldest):
+    version = _version(found, package)
+    if _numbers(version) and _numbers(version) < _numbers(oldest):
         raise GranuleError(f"{module} {version} is here, and {oldest} or later fits: pip install -U {package}")
     for name in needs:
         if not hasattr(found, name):
             raise GranuleError(f"{module} {version} is here, which has no {name}; {oldest} has")
     return found
+
+
+def _version(module: ModuleType, package: str) -> str:
+    """What the module says, or else the package."""
+    said = getattr(module, "__version__", None)
+    if said is None:
+        try:
+            said = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            said = "of an unknown release"
+    return str(said)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
