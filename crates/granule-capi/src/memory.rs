@@ -5,6 +5,7 @@ pub mod buffers;
 pub mod captures;
 pub mod dlpack;
 pub mod hardened;
+pub mod ort;
 pub mod peers;
 pub mod pools;
 pub mod scopes;
