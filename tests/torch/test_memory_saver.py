@@ -196,6 +196,10 @@ def test_a_library_that_holds_memory_is_left_alone():
     said = error(ours.install)
     assert "holds memory already" in said and library.torch_memory_saver is theirs
     theirs._impl = None
+    os.environ["TMS_INIT_ENABLE"] = "1"
+    said = error(ours.install)
+    assert "remove the variable" in said and library.torch_memory_saver is theirs
+    del os.environ["TMS_INIT_ENABLE"]
     del library.configure_subprocess
     said = error(ours.install)
     assert "0.0.10 is here, which has no configure_subprocess" in said and library.torch_memory_saver is theirs

@@ -307,6 +307,11 @@ def install() -> None:
     library = _releases.imported("torch_memory_saver", "torch_memory_saver", "0.0", _REPLACED)
     if library.torch_memory_saver is torch_memory_saver:
         return
+    if os.environ.get("TMS_INIT_ENABLE", "0") not in ("", "0"):
+        raise GranuleError(
+            "TMS_INIT_ENABLE puts all memory of a process into a region, which Granule does not: remove the variable, and open a region "
+            "where memory is to be paused."
+        )
     if getattr(library.torch_memory_saver, "_impl", None) is not None:
         raise GranuleError("torch_memory_saver holds memory already: install Granule in its place before the first region.")
     for name in _REPLACED:
