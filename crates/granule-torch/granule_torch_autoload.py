@@ -20,3 +20,8 @@ def autoload() -> None:
         import warnings
 
         warnings.warn(f"GRANULE_TORCH is set, but: {error}", RuntimeWarning, stacklevel=2)
+        return
+    if os.environ.get("GRANULE_TORCH_MEMORY_SAVER", "0") not in ("", "0"):
+        from granule_torch.adapters import torch_memory_saver
+
+        torch_memory_saver.autoload()

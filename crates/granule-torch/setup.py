@@ -35,8 +35,7 @@ class BuildPython(build_py):
         package = Path(self.build_lib) / "granule_torch"
         shutil.copytree(HERE / "csrc", package / "csrc", dirs_exist_ok=True)
         include = package / "csrc" / "include"
-        include.mkdir(exist_ok=True)
-        shutil.copy2(CAPI / "include" / "granule.h", include)
+        shutil.copytree(CAPI / "include", include, dirs_exist_ok=True)
 
 
 class BuildShim(Command):

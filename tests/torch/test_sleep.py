@@ -184,31 +184,3 @@ def test_wrong_arguments_are_named():
         assert "TypeError" in error(granule_torch.region(tag).__enter__)
     assert same(weights, 1)
     granule_torch.drop_region("weights")
-
-
-@scene(**ONLY)
-def test_the_shape_of_torch_memory_saver():
-    from granule_torch.adapters.torch_memory_saver import torch_memory_saver as saver
-
-    with saver.region(tag="weights", enable_cpu_backup=True):
-        weights = filled(50 * MIB, 1)
-    with saver.region():
-        cache = filled(30 * MIB, 2)
-        with saver.disable():
-            outside = filled(10 * MIB, 3)
-    before = free_bytes()
-    saver.pause()
-    assert free_bytes() >= before + 80 * MIB and same(outside, 3)
-    saver.resume("weights")
-    assert same(weights, 1)
-    saver.resume()
-    cache.copy_(pattern(30 * MIB, 8))
-    assert same(cache, 8)
-    graph = torch.cuda.CUDAGraph()
-    with saver.cuda_graph(graph, tag="graph"):
-        inside = cache[:MIB] + 1
-    graph.replay()
-    saver.pause("graph")
-    saver.resume("graph")
-    graph.replay()
-    assert inside.numel() == MIB

@@ -3,7 +3,7 @@
 
 use crate::generated::{bindgen, header};
 use crate::process::{self, cargo};
-use crate::python::{e2e_torch, tables, whatif_exact};
+use crate::python::{e2e_torch, integrations, tables, whatif_exact};
 use crate::{aarch64, book, browser, disk, dist, parity, schedules, structure, test};
 use anyhow::Result;
 use std::time::{Duration, Instant};
@@ -21,6 +21,7 @@ pub(crate) fn run() -> Result<()> {
         browser::run(&browser::Options::default())
     })?;
     minutes.of("the Python module", || dist::run(&dist::Options::SLICE))?;
+    minutes.of("other libraries", || integrations::run(&integrations::Options::default()))?;
     // Last, and with a time budget of its own: it installs PyTorch, which wants as much room as all of the above.
     disk::make_room(&process::target(), e2e_torch::ROOM, &["debug", "doc"])?;
     let options = e2e_torch::Options::default();

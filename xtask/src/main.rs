@@ -22,7 +22,7 @@ use bench::corpus;
 use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
 use process::{cargo, has_nextest};
-use python::{e2e_torch, tables, viewer, whatif_exact};
+use python::{e2e_torch, integrations, tables, viewer, whatif_exact};
 
 #[derive(Parser)]
 #[command(about = "Granule's project tasks", bin_name = "cargo xtask")]
@@ -79,6 +79,8 @@ enum Task {
     Dist(dist::Options),
     /// Run real PyTorch programs on Granule, on the GPU-less rig (installs torch into target/e2e-torch the first time)
     E2eTorch(e2e_torch::Options),
+    /// Run CCCL, RMM, cuda.core and others on Granule's memory (installs their packages into target/integrations the first time)
+    Integrations(integrations::Options),
     /// Drive the page of `granule report` in a headless Chromium (installed on Debian, as root); pictures are kept
     Browser(browser::Options),
     /// Check the links, paragraphs and shell examples of README and book, and build its website (needs mdbook, installed if missing)
@@ -112,6 +114,7 @@ fn main() -> Result<()> {
         Task::Structure(options) => structure::run(&options),
         Task::Dist(options) => dist::run(&options),
         Task::E2eTorch(options) => e2e_torch::run(&options),
+        Task::Integrations(options) => integrations::run(&options),
         Task::Browser(options) => browser::run(&options),
         Task::Book(options) => book::run(&options),
         Task::Tables => tables::run(),

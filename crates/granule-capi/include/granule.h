@@ -194,6 +194,9 @@ struct granule_backend_table;
 /** An allocator for every device of one backend. Any thread may use it at any time. */
 typedef struct granule_allocator granule_allocator;
 
+/** Device memory that is given back once the buffer and all tensors made of it are gone. */
+typedef struct granule_buffer granule_buffer;
+
 /** A stream that is being captured. It stays on the thread that began it. */
 typedef struct granule_capture granule_capture;
 
@@ -386,6 +389,29 @@ typedef struct granule_delta {
     void *owner;
 } granule_delta;
 
+/** How a buffer is to be seen: a contiguous tensor from its first byte on, in row-major order. */
+typedef struct granule_tensor {
+    /** sizeof(granule_tensor). */
+    uint32_t size;
+    /** How many dimensions it has. */
+    uint32_t dimensions;
+    /** How long each is; null where there is none. */
+    const int64_t *shape;
+    /** What an element is, as a DLDataTypeCode: 0 signed, 1 unsigned, 2 float, 4 bfloat, 5 complex, 6 bool. */
+    uint8_t code;
+    /** Bits of an element: a multiple of 8. */
+    uint8_t bits;
+    /** Makes a DLManagedTensorVersioned (1.1); else a DLManagedTensor, for consumers that know no versions. */
+    bool versioned;
+    /** Whether a stream is named that is about to use the tensor. */
+    bool has_consumer;
+    /**
+     * That stream, of the buffer's device: it is made to wait for the work of the buffer's stream, and its own work is waited for
+     * before the memory is reused.
+     */
+    uint64_t consumer;
+} granule_tensor;
+
 /** What the hardened mode has done on a device. */
 typedef struct granule_hardened_stats_t {
     /** sizeof(granule_hardened_stats_t). */
@@ -425,6 +451,25 @@ typedef struct granule_corruption {
     /** All of it for people, with what the history says about the block. Good during the call. */
     const char *text;
 } granule_corruption;
+
+/** How an allocator for ONNX Runtime is made. */
+typedef struct granule_ort_options {
+    /** sizeof(granule_ort_options). */
+    uint32_t size;
+    /** ORT_API_VERSION of the program; 18 or later. */
+    uint32_t version;
+    /** The device. */
+    int32_t device;
+    /** The stream that sessions compute on (user_compute_stream): memory that is asked for without a stream is for its work. */
+    uint64_t stream;
+    /** The OrtMemoryInfo that says which memory it is. It outlives the allocator. */
+    const void *memory_info;
+    /**
+     * OrtApi::SyncStream_GetHandle, by which a stream that ONNX Runtime names becomes the driver's. Null: ONNX Runtime is told
+     * that streams make no difference.
+     */
+    void *(*stream_handle)(const void *stream);
+} granule_ort_options;
 
 /**
  * Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
@@ -1239,6 +1284,22 @@ granule_status granule_add_spill_hook(struct granule_allocator *a,
                                       uint64_t (*hook)(void *user, const struct granule_spill_request *request),
                                       void *user);
 
+/** granule_malloc as a buffer: nobody else can free its memory. Blocks only where the cache has no fit. */
+granule_status granule_buffer_create(struct granule_allocator *a,
+                                     uint64_t bytes,
+                                     int32_t device,
+                                     uint64_t stream,
+                                     struct granule_buffer **out);
+
+/** Where its memory is; null for 0 bytes, and for a null buffer. */
+void *granule_buffer_ptr(const struct granule_buffer *b);
+
+/** Says that work of a stream uses the buffer: its memory is not reused before that work is done. */
+granule_status granule_buffer_record_stream(const struct granule_buffer *b, int32_t device, uint64_t stream);
+
+/** Ends a buffer; null is fine. Its memory stays for as long as tensors made of it are there. */
+granule_status granule_buffer_destroy(struct granule_buffer *b);
+
 /** Says that a stream of the device is being captured from here on, until granule_mark_capture_end. */
 granule_status granule_mark_capture_begin(struct granule_allocator *a, int32_t device);
 
@@ -1272,6 +1333,14 @@ granule_status granule_pool_restore_stale(struct granule_allocator *a,
 /** Frees what is in a delta and empties it, so that freeing it again is fine. Null is fine. */
 void granule_delta_free(struct granule_delta *d);
 
+/**
+ * Makes a tensor of a buffer: a DLManagedTensor or a DLManagedTensorVersioned, whose deleter ends it, on any thread. The memory is
+ * given back once the buffer and all its tensors are gone. A buffer may be handed out any number of times.
+ */
+granule_status granule_buffer_to_dlpack(const struct granule_buffer *b,
+                                        const struct granule_tensor *tensor,
+                                        void **out);
+
 /** What the hardened mode has done on a device. */
 granule_status granule_hardened_stats(struct granule_allocator *a,
                                       int32_t device,
@@ -1282,6 +1351,17 @@ granule_status granule_add_corruption_observer(struct granule_allocator *a,
                                                void (*observer)(void *user,
                                                                 const struct granule_corruption *corruption),
                                                void *user);
+
+/**
+ * Makes an OrtAllocator, for OrtApi::RegisterAllocator or CreateTensorAsOrtValue. Memory goes back in the order of the stream that it was
+ * asked for. Where there is none, ONNX Runtime gets null, and the log has the report.
+ */
+granule_status granule_ort_allocator_create(struct granule_allocator *a,
+                                            const struct granule_ort_options *options,
+                                            void **out);
+
+/** Ends an allocator that granule_ort_allocator_create made, once ONNX Runtime has let go of it; null is fine. */
+granule_status granule_ort_allocator_destroy(void *o);
 
 /** Whether one device could reach the memory of another. */
 granule_status granule_can_access_peer(struct granule_allocator *a, int32_t from, int32_t to, bool *out);
@@ -1467,6 +1547,16 @@ granule_status granule_wake(struct granule_allocator *a,
                             const char *const *tags,
                             uint64_t tag_count,
                             struct granule_wake_report *out);
+
+/**
+ * Copies to the host what was saved of sleeping memory: bytes from ptr on. found says whether all of it was there; where some is awake,
+ * or was not saved, nothing is copied. Any address may be given. Blocks.
+ */
+granule_status granule_read_backup(struct granule_allocator *a,
+                                   void *ptr,
+                                   uint64_t bytes,
+                                   uint8_t *into,
+                                   bool *found);
 
 /** What the calling thread's last sleep left awake, and why: {"kept": [{"device", "pool", "bytes", "because"}]}. */
 granule_status granule_sleep_report_json(struct granule_bytes *out);

@@ -1,8 +1,11 @@
 //! Memory: taken, used by other streams, given back.
 
 pub mod budgets;
+pub mod buffers;
 pub mod captures;
+pub mod dlpack;
 pub mod hardened;
+pub mod ort;
 pub mod peers;
 pub mod pools;
 pub mod scopes;

@@ -78,7 +78,8 @@ macro_rules! programs {
 }
 
 programs!(
-    budgets, device, errors, history, host, log, memory, pluggable, policy, pools, record, share, sleep
+    budgets, device, dlpack, errors, history, host, log, memory, ort, pluggable, policy, pools, record,
+    share, sleep
 );
 
 /// Both headers in one source, whichever comes first: a vendor's runtime that allocates, too.

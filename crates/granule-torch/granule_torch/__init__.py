@@ -8,9 +8,12 @@ Importing this never fails for want of a GPU, a driver, or PyTorch: nothing is l
 ``GRANULE_TORCH=1`` in the environment, ``import torch`` calls :func:`enable` by itself.
 """
 
+from ._buffer import Buffer
+from ._dlpack import Imported, from_dlpack
 from ._enable import configure, enable, is_enabled
-from ._errors import CannotEnable, GranuleError
+from ._errors import CannotEnable, GranuleError, OutOfMemory
 from ._pluggable import pluggable
+from ._process import retire_stream
 from ._record import Recording, mark_iteration, record, stop_recording
 from ._report import report
 from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
@@ -18,14 +21,18 @@ from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, slee
 __version__ = "0.1.0"
 
 __all__ = [
+    "Buffer",
     "CannotEnable",
     "GranuleError",
+    "Imported",
+    "OutOfMemory",
     "Recording",
     "Slept",
     "Woken",
     "configure",
     "drop_region",
     "enable",
+    "from_dlpack",
     "is_enabled",
     "mark_iteration",
     "pluggable",
@@ -33,6 +40,7 @@ __all__ = [
     "region",
     "region_bytes",
     "report",
+    "retire_stream",
     "sleep",
     "sleeping",
     "stop_recording",

@@ -12,3 +12,7 @@ class CannotEnable(GranuleError):
 
     def __init__(self, reason: str, left: str = "native") -> None:
         super().__init__(f"{reason} PyTorch's {left} allocator was left in place.")
+
+
+class OutOfMemory(GranuleError, MemoryError):
+    """A request found no memory, after every remedy was tried. The text is Granule's report."""

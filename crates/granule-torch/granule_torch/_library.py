@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from . import _figures
-from ._errors import GranuleError
+from ._errors import GranuleError, OutOfMemory
 
 BACKUP_DISCARD, BACKUP_PINNED, BACKUP_PINNED_KEEP, BACKUP_FILE = range(4)
+OUT_OF_MEMORY, REJECTED = 1, 2
+"""The statuses where a request found no memory."""
 UNKNOWN_POOL = 7
 """The status where no pool has the id, any more."""
 
@@ -113,6 +115,34 @@ class PoolStats(_Sized):
     ]
 
 
+class Tensor(_Sized):
+    """`granule_tensor`."""
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("dimensions", c_uint32),
+        ("shape", POINTER(c_int64)),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("versioned", c_bool),
+        ("has_consumer", c_bool),
+        ("consumer", c_uint64),
+    ]
+
+
+class OrtOptions(_Sized):
+    """`granule_ort_options`."""
+
+    _fields_ = [
+        ("size", c_uint32),
+        ("version", c_uint32),
+        ("device", c_int32),
+        ("stream", c_uint64),
+        ("memory_info", c_void_p),
+        ("stream_handle", c_void_p),
+    ]
+
+
 class PoolReserved(ctypes.Structure):
     """`granule_pool_reserved`."""
 
@@ -133,6 +163,17 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_configure": (c_int32, [c_void_p, c_char_p]),
     "granule_settings": (c_int32, [c_void_p, POINTER(Bytes)]),
     "granule_settings_in_force": (c_int32, [c_void_p, POINTER(Bytes)]),
+    "granule_malloc": (c_int32, [c_void_p, c_uint64, c_int32, c_uint64, POINTER(c_void_p)]),
+    "granule_free_on": (c_int32, [c_void_p, c_void_p, c_int32]),
+    "granule_record_stream": (c_int32, [c_void_p, c_void_p, c_int32, c_uint64]),
+    "granule_retire_stream": (c_int32, [c_void_p, c_int32, c_uint64]),
+    "granule_buffer_create": (c_int32, [c_void_p, c_uint64, c_int32, c_uint64, POINTER(c_void_p)]),
+    "granule_buffer_ptr": (c_void_p, [c_void_p]),
+    "granule_buffer_record_stream": (c_int32, [c_void_p, c_int32, c_uint64]),
+    "granule_buffer_to_dlpack": (c_int32, [c_void_p, POINTER(Tensor), POINTER(c_void_p)]),
+    "granule_buffer_destroy": (c_int32, [c_void_p]),
+    "granule_ort_allocator_create": (c_int32, [c_void_p, POINTER(OrtOptions), POINTER(c_void_p)]),
+    "granule_ort_allocator_destroy": (c_int32, [c_void_p]),
     "granule_stats": (c_int32, [c_void_p, c_int32, POINTER(DeviceStats)]),
     "granule_largest_free_block": (c_int32, [c_void_p, c_int32, POINTER(c_uint64)]),
     "granule_memory_fraction": (c_int32, [c_void_p, c_int32, POINTER(ctypes.c_double)]),
@@ -145,6 +186,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_is_pool_asleep": (c_int32, [c_void_p, c_int32, PoolId, POINTER(c_bool)]),
     "granule_is_asleep": (c_int32, [c_void_p, c_void_p, POINTER(c_bool)]),
     "granule_backup_bytes": (c_int32, [c_void_p, POINTER(c_uint64)]),
+    "granule_read_backup": (c_int32, [c_void_p, c_void_p, c_uint64, c_void_p, POINTER(c_bool)]),
     "granule_drop_backups": (c_int32, [c_void_p]),
     "granule_record_start": (c_int32, [c_void_p, c_char_p]),
     "granule_record_mark": (c_int32, [c_void_p, c_uint64]),
@@ -206,6 +248,8 @@ def declare(library: ctypes.CDLL, signatures: dict[str, tuple[Any, list[Any]]]) 
 
 def check(status: int) -> None:
     """Raises what the library has just said, unless the call succeeded."""
+    if status in (OUT_OF_MEMORY, REJECTED):
+        raise OutOfMemory(last_error())
     if status != 0:
         raise GranuleError(last_error())
 

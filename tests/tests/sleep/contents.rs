@@ -19,16 +19,16 @@ use granule_tests::sleepers::{malloc_in, tagged};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-fn machine() -> OpenRegConfig {
+pub(crate) fn machine() -> OpenRegConfig {
     OpenRegConfig::default().devices(2).capacity(GIB).memory(MemoryMode::Mapped).clock(Clock::Workers)
 }
 
-fn small_granules() -> Settings {
+pub(crate) fn small_granules() -> Settings {
     Settings { large_segment_size: 12 * MIB, ..Settings::default() }
 }
 
 /// Every kind of backup; files go to a directory of the test's.
-fn backups(directory: &std::path::Path) -> [Backup; 3] {
+pub(crate) fn backups(directory: &std::path::Path) -> [Backup; 3] {
     [
         Backup::HostPinned(Retention::Release),
         Backup::HostPinned(Retention::Keep),
@@ -504,7 +504,12 @@ fn graphs_replay_after_their_pool_has_slept<P: Policy>() {
             // SAFETY: all its memory is its pool's.
             unsafe { graph.launch(stream) }.unwrap();
             let held = rig.used();
+            let refusal = allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap_err();
+            assert!(refusal.to_string().contains("serves captured graphs"), "{refusal}");
+            assert_eq!(rig.used(), held, "what a graph wrote is not given up");
             let slept = allocator.put_to_sleep(Tags::All, &Backup::HostPinned(Retention::Release)).unwrap();
+            // All of it sleeps already, and loses nothing.
+            assert_eq!(allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap().slept, 0);
             assert_eq!(slept.slept, held, "round {round}: free memory that the graph knows sleeps, too");
             // SAFETY: as above.
             let refusal = unsafe { graph.launch(stream) }.unwrap_err();

@@ -83,8 +83,10 @@ pub(crate) struct Pool {
     pub(crate) fixed: bool,
     pub(crate) no_split: bool,
     pub(crate) use_on_oom: bool,
-    /// Some request was served for a capture: graphs know its addresses, so nothing leaves while it is in use.
+    /// Graphs know its addresses, so nothing leaves while it is in use.
     pub(crate) captured: bool,
+    /// Some request was served for a capture: graphs write there, and may read it at the next launch.
+    pub(crate) served_captures: bool,
     /// Its own source had no memory when it was asked last.
     pub(crate) source_refused: bool,
     /// Requests under way: the pool's arenas are not given to others meanwhile.
@@ -203,6 +205,7 @@ impl Pools {
                     no_split: false,
                     use_on_oom: false,
                     captured: false,
+                    served_captures: false,
                     source_refused: false,
                     visitors: 0,
                     tag: None,
@@ -327,6 +330,11 @@ impl Pools {
     /// Whether addresses of the pool in `slot` are part of graphs.
     pub(crate) fn is_captured(&self, slot: PoolSlot) -> bool {
         self.in_slot(slot).is_some_and(|pool| pool.captured && pool.use_count > 0)
+    }
+
+    /// Whether graphs got memory of the pool in `slot` when they were captured.
+    pub(crate) fn has_served_captures(&self, slot: PoolSlot) -> bool {
+        self.in_slot(slot).is_some_and(|pool| pool.served_captures && pool.use_count > 0)
     }
 
     /// Gives a pool a sleep tag, or takes it away; returns the pool's place.

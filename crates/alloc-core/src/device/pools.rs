@@ -122,6 +122,11 @@ impl PrivatePools {
         self.records.lock().is_captured(slot)
     }
 
+    /// Whether graphs got memory of the pool when they were captured.
+    pub(super) fn has_served_captures(&self, slot: PoolSlot) -> bool {
+        self.records.lock().has_served_captures(slot)
+    }
+
     /// Whether graphs know addresses of the pool.
     pub(super) fn is_known_to_graphs(&self, slot: PoolSlot) -> bool {
         self.records.lock().is_known_to_graphs(slot)
@@ -199,12 +204,15 @@ impl PrivatePools {
             return Ok(Visit { pools: self, id, pool: ArenaPool::DEFAULT });
         }
         let mut pools = self.records.lock();
-        let Pool { slot, use_count, source, fixed, no_split, captured, visitors, tag, .. } = pools.get(id)?;
+        let Pool {
+            slot, use_count, source, fixed, no_split, captured, served_captures, visitors, tag, ..
+        } = pools.get(id)?;
         if *use_count == 0 {
             return Err(AllocError::DeadPool { pool: id });
         }
         *visitors += 1;
         *captured |= capturing;
+        *served_captures |= capturing;
         let (slot, source, sleeps) = (*slot, source.clone(), tag.is_some());
         let pool = ArenaPool { slot, id, source, fixed: *fixed, no_split: *no_split, sleeps };
         Ok(Visit { pools: self, id, pool })

@@ -114,6 +114,23 @@ impl Store {
         // SAFETY: rule 2: the store lives and is long enough; the rest by this function's contract.
         unsafe { backend.copy(to, self.address().add(offset), bytes, CopyKind::HostToDevice) }
     }
+
+    /// Copies to other host memory. Blocks.
+    ///
+    /// # Safety
+    /// `bytes` bytes at `to` are host memory that nobody uses, and as many in the store were saved.
+    pub(crate) unsafe fn read(
+        &self,
+        backend: &dyn Backend,
+        offset: u64,
+        to: DevicePtr,
+        bytes: u64,
+    ) -> Result<()> {
+        assert_unlocked();
+        debug_assert!(offset + bytes <= self.bytes(), "a run fits its store");
+        // SAFETY: rule 2: the store lives and is long enough; the rest by this function's contract.
+        unsafe { backend.copy(to, self.address().add(offset), bytes, CopyKind::HostToHost) }
+    }
 }
 
 impl Drop for Store {

@@ -111,6 +111,11 @@ impl Region {
         self.granules.get(number).copied().unwrap_or(Granule::FREE)
     }
 
+    /// Whether the address is part of it.
+    pub(crate) fn contains(&self, addr: u64) -> bool {
+        (self.base..self.base + self.bytes).contains(&addr)
+    }
+
     /// Bytes that have memory behind them.
     pub(crate) fn backed_bytes(&self) -> u64 {
         self.granules.iter().filter(|g| g.state.is_backed()).count() as u64 * self.granule
@@ -125,7 +130,7 @@ impl Region {
     /// Whether there is memory behind the granule at `addr`, and no thread takes it away.
     fn is_mapped(&self, addr: u64) -> bool {
         let mapped = |state: GranuleState| state.is_backed() || state == GranuleState::Away;
-        (self.base..self.base + self.bytes).contains(&addr) && mapped(self.state_at(addr))
+        self.contains(addr) && mapped(self.state_at(addr))
     }
 
     /// Whether a thread is changing some granule.

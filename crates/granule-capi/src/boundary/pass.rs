@@ -129,6 +129,20 @@ pub(crate) unsafe fn array<'a, T>(ptr: *const T, length: u64, name: &str) -> Res
     Ok(unsafe { std::slice::from_raw_parts(ptr, length) })
 }
 
+/// The same, to be written: they have values already.
+///
+/// # Safety
+/// What callers promise.
+pub(crate) unsafe fn array_mut<'a, T>(ptr: *mut T, length: u64, name: &str) -> Result<&'a mut [T], Failure> {
+    if length == 0 {
+        return Ok(&mut []);
+    }
+    usable(ptr, name)?;
+    let length = within::<T>(length, name)?;
+    // SAFETY: what callers promise: so many values are there, and nobody else writes them.
+    Ok(unsafe { std::slice::from_raw_parts_mut(ptr, length) })
+}
+
 /// Room for `capacity` values at `ptr`; null is fine for none.
 ///
 /// # Safety

@@ -176,6 +176,24 @@ pub unsafe extern "C" fn granule_wake(
     })
 }
 
+/// Copies to the host what was saved of sleeping memory: bytes from ptr on. found says whether all of it was there; where some is awake,
+/// or was not saved, nothing is copied. Any address may be given. Blocks.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_read_backup(
+    a: *mut granule_allocator,
+    ptr: *mut c_void,
+    bytes: u64,
+    into: *mut u8,
+    found: *mut bool,
+) -> granule_status {
+    guard(|| {
+        let (a, found) = (given!(handle a), given!(out found));
+        let into = given!(array_mut into, bytes);
+        found.set(a.engine.sleep_mode().read_backup(address(ptr), into)?);
+        Ok(())
+    })
+}
+
 /// What the calling thread's last sleep left awake, and why: {"kept": [{"device", "pool", "bytes", "because"}]}.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_sleep_report_json(out: *mut granule_bytes) -> granule_status {

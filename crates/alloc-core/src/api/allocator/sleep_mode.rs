@@ -35,7 +35,8 @@ impl<'a> SleepMode<'a> {
     ///
     /// # Errors
     /// [`AllocError::Sleep`] for a tag that no pool has, during a capture on a device that may use the memory, from within a
-    /// callback of the same pool, and for [`Backup::HostPinned`] of a device whose memory is the host's. Else the error of the driver or the system. Then some of the memory sleeps
+    /// callback of the same pool, for [`Backup::HostPinned`] of a device whose memory is the host's, and where
+    /// [`Backup::Discard`] meets memory that a graph was captured with. Else the error of the driver or the system. Then some of the memory sleeps
     /// and the rest is as it was. You can make the call again, or call [`wake`](Self::wake).
     pub unsafe fn sleep(self, tags: Tags<'_>, backup: &Backup) -> Result<SleepReport> {
         let pools = self.tagged(tags)?;
@@ -47,6 +48,9 @@ impl<'a> SleepMode<'a> {
                 .users_of(pool)
                 .into_iter()
                 .try_for_each(|user| self.0.device(user)?.sleep().refuse_capture())?;
+            if *backup == Backup::Discard {
+                device.sleep().refuse_to_discard(pool)?;
+            }
         }
         let free = |devices: &[&DeviceAllocator]| -> i128 {
             devices
@@ -126,6 +130,22 @@ impl<'a> SleepMode<'a> {
     pub fn is_asleep(self, ptr: DevicePtr) -> Option<bool> {
         let at = self.0.map.get(ptr).filter(|_| !self.0.is_forked())?;
         self.0.devices[at.device.0 as usize].arenas().sleeps(ptr, at)
+    }
+
+    /// Copies what was saved of sleeping memory from `ptr` on, as much as `into` has room for. `false` where some of it is awake,
+    /// or was not saved. Any address may be given. Blocks.
+    ///
+    /// # Errors
+    /// What the driver answers.
+    pub fn read_backup(self, ptr: DevicePtr, into: &mut [u8]) -> Result<bool> {
+        let (bytes, place) = (into.len() as u64, DevicePtr(into.as_mut_ptr() as u64));
+        for device in self.0.reachable() {
+            // SAFETY: the slice is that much room, and borrowed for the call.
+            if unsafe { device.sleep().read_backup(ptr, bytes, place) }? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Bytes of host memory, or of files, that backups hold now, those kept for later sleeps included.

@@ -446,6 +446,52 @@ impl Sleep {
         true
     }
 
+    /// Refuses to give contents up that a graph left for its next launch. What sleeps already has lost nothing.
+    pub(crate) fn refuse_to_discard(&self, pool: &Sleeper) -> Result<()> {
+        if self.base.pools.has_served_captures(pool.slot) && self.base.holdings.reserved_by(pool.id) > 0 {
+            return Err(AllocError::Sleep(format!(
+                "pool {} serves captured graphs, and a launch may read what the capture or an earlier launch left there: \
+                 discarded, it would be garbage. Save its contents (any other backup), or end the graphs first",
+                pool.id
+            )));
+        }
+        Ok(())
+    }
+
+    /// Copies `bytes` bytes of what was saved of sleeping memory at `ptr` to the host. `false` where some of it is awake, or was not
+    /// saved. Blocks.
+    ///
+    /// # Safety
+    /// There is room for them at `into`, on the host, that nobody else uses.
+    pub(crate) unsafe fn read_backup(&self, ptr: DevicePtr, bytes: u64, into: DevicePtr) -> Result<bool> {
+        let (mut copies, mut next) = (Vec::new(), ptr.0);
+        let end = ptr.0.saturating_add(bytes);
+        {
+            let device = self.base.holdings.lock();
+            let region = device.regions().iter().find(|region| region.contains(ptr.0));
+            let saved = region.into_iter().flat_map(|region| {
+                let around = region.around(ptr.0..end);
+                region.saved(around).map(|(at, saved)| (at, at + region.granule, saved))
+            });
+            for (start, stop, saved) in saved {
+                let Some((store, offset)) = saved.as_ref().filter(|_| start <= next) else {
+                    return Ok(false);
+                };
+                let length = stop.min(end) - next;
+                copies.push((Arc::clone(store), offset + (next - start), next - ptr.0, length));
+                next += length;
+            }
+        }
+        if next < end {
+            return Ok(false);
+        }
+        for (store, offset, at, length) in copies {
+            // SAFETY: the granule's place in the store is as long as the granule, and there is room by this function's contract.
+            unsafe { store.read(&**self.base.site.backend(), offset, into.add(at), length) }?;
+        }
+        Ok(true)
+    }
+
     /// Bytes that backups hold on the host.
     pub(crate) fn backup_bytes(&self) -> u64 {
         let mut stores: Vec<(*const Store, u64)> = {

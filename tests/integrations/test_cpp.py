@@ -1,0 +1,24 @@
+"""`granule/cuda_resource.hpp` with the real headers of CCCL and RMM."""
+import subprocess
+
+import pytest
+
+
+@pytest.mark.parametrize("standard", ["c++17", "c++20"])
+def test_a_resource_of_cccl(compiled, standard):
+    assert compiled("resource", standard)() == "fine\n"
+
+
+def test_rmm_takes_the_resource(compiled):
+    assert compiled("rmm", "c++20", with_rmm=True)() == "fine\n"
+
+
+def test_a_cccl_that_is_too_old_is_named(compiled, tmp_path, capfd):
+    """What is found and what fits, before anything else is compiled."""
+    (tmp_path / "cuda/std").mkdir(parents=True)
+    (tmp_path / "cuda/std/version").write_text("#define CCCL_VERSION 3001004\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        compiled("resource", "c++17", headers=[tmp_path])
+    said = capfd.readouterr().err
+    assert "this CCCL has CCCL_VERSION 3001004" in said
+    assert "needs CCCL 3.2 or later" in said

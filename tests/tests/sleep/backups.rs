@@ -1,0 +1,42 @@
+//! What was saved, read without a wake.
+
+use crate::contents::{backups, machine, small_granules};
+use alloc_core::policy::Policy;
+use alloc_core::sleep::{Backup, Tags};
+use alloc_core::types::MIB;
+use granule_tests::bytes::{Bytes, pattern};
+use granule_tests::quiet::Sleeps;
+use granule_tests::rig::on_each;
+use granule_tests::sleepers::{malloc_in, tagged};
+
+fn what_was_saved_can_be_read_while_it_sleeps<P: Policy>() {
+    let directory = tempfile::tempdir().unwrap();
+    on_each(&machine(), |rig| {
+        let allocator = rig.with_policy::<P>(small_granules());
+        let pool = tagged(&allocator, "weights");
+        let bytes = 7 * MIB + 100;
+        let (ptr, contents) = (malloc_in(&pool, &allocator, bytes, rig.stream()), pattern(9, bytes));
+        Bytes(&*rig.backend).write(ptr, &contents);
+        let read = |from: u64, length: usize| {
+            let mut into = vec![0; length];
+            let found = allocator.sleep_mode().read_backup(ptr.add(from), &mut into).unwrap();
+            found.then_some(into)
+        };
+        for backup in backups(directory.path()) {
+            assert_eq!(read(0, 10), None, "it is awake");
+            allocator.put_to_sleep(Tags::All, &backup).unwrap();
+            assert!(read(0, bytes as usize).unwrap() == contents, "{backup:?}");
+            let (from, length) = (3 * MIB - 5, 2 * MIB as usize);
+            assert!(read(from, length).unwrap() == contents[from as usize..][..length], "across granules");
+            assert_eq!(read(0, 1 << 30), None, "more than there is");
+            allocator.sleep_mode().wake(Tags::All).unwrap();
+        }
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
+        assert_eq!(read(0, 10), None, "nothing was saved");
+        allocator.free(ptr).unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
+granule_tests::for_each_policy!(what_was_saved_can_be_read_while_it_sleeps);

@@ -1,0 +1,64 @@
+//! Other libraries on Granule's memory: CCCL, RMM, cuda.core, CuPy, ONNX Runtime. Their real packages, over the driver that the
+//! simulated device is behind; the tests are those of `tests/integrations`.
+
+use crate::process::{self, cargo, command, root, target};
+use crate::python::venv::Venv;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+/// How the tests are run.
+#[derive(Args, Default)]
+pub(crate) struct Options {
+    /// With the larger packages, too: CuPy, RMM's Python package, ONNX Runtime
+    #[arg(long)]
+    long: bool,
+    /// Passed on to pytest, after `--`
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
+const TESTS: &str = "tests/integrations";
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let venv = Venv::prepare("integrations/venv", &requirements(options.long)?, None)?;
+    cargo(&["build", "-p", "granule-capi", "-p", "lookalike-cuda"])?;
+    let mut pytest = command(venv.python());
+    pytest
+        .args(["-m", "pytest", TESTS, "-p", "no:cacheprovider", "-q", "-ra"])
+        .args(&options.rest)
+        .env("GRANULE_CAPI_LIBRARY", target().join("debug/libgranule_capi.so"))
+        .env("LD_LIBRARY_PATH", driver()?)
+        .env("PYTHONPATH", root().join("crates/granule-torch"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        // The driver says CUDA 12, and the newest bindings work with it.
+        .env("CUDA_PYTHON_DISABLE_MAJOR_VERSION_WARNING", "1")
+        // The tests are of one allocator, whatever the caller's shell asks for.
+        .env_remove("GRANULE_CONF")
+        .env_remove("PYTORCH_CUDA_ALLOC_CONF")
+        .env("GRANULE_BACKEND", "cuda");
+    process::run(&mut pytest)
+}
+
+fn requirements(long: bool) -> Result<String> {
+    let lists = if long { &["requirements.txt", "requirements-long.txt"][..] } else { &["requirements.txt"] };
+    let read = |name: &&str| {
+        let file = root().join(TESTS).join(name);
+        fs::read_to_string(&file).with_context(|| file.display().to_string())
+    };
+    lists.iter().map(read).collect()
+}
+
+/// A folder in which the simulated driver has the name that libraries look for.
+fn driver() -> Result<PathBuf> {
+    let folder = target().join("integrations/driver");
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let name = folder.join("libcuda.so.1");
+    if !name.exists() {
+        symlink(target().join("debug/liblookalike_cuda.so"), &name)
+            .with_context(|| name.display().to_string())?;
+    }
+    Ok(folder)
+}
