@@ -26,7 +26,7 @@ def needed(module, package):
 @pytest.fixture
 def live():
     """Bytes that the program has of device 0. A test leaves as much as it found."""
-    from granule_torch import _process
+    from granule_torch.adapters import _process
 
     def now():
         gc.collect()

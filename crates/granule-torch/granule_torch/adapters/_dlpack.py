@@ -9,8 +9,9 @@ from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uin
 from dataclasses import dataclass
 from typing import Any
 
-from . import _library, _process
-from ._errors import GranuleError
+from .. import _library
+from .._errors import GranuleError
+from . import _process
 
 CUDA, ROCM, EXTERNAL = 2, 10, 12
 _DEVICES = {b"cuda": CUDA, b"hip-as-cuda": CUDA, b"hip": ROCM}
