@@ -121,7 +121,7 @@ fn device_type(kind: DeviceKind) -> i32 {
 
 /// The shape, and after it the strides in elements.
 fn layout(shape: &[i64], bits: u8, room: u64) -> Result<Box<[i64]>, Failure> {
-    if bits == 0 || bits % 8 != 0 {
+    if bits == 0 || !bits.is_multiple_of(8) {
         return Err(Failure::argument(format!("bits is {bits}: it must be a multiple of 8, and not 0")));
     }
     let mut strides = vec![1; shape.len()];
