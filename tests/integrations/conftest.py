@@ -69,7 +69,7 @@ def compiled(tmp_path_factory):
         command += [HERE / "cpp" / f"{name}.cpp", "-o", program, capi, *(libraries if with_rmm else [])]
         command += [f"-Wl,-rpath,{folder}" for folder in {capi.parent, *(l.parent for l in libraries)}]
         subprocess.run(command, check=True)
-        return lambda: subprocess.run([program], check=True, timeout=120, capture_output=True, text=True).stdout
+        return lambda: subprocess.run([program], check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout
 
     return compile
 
