@@ -26,7 +26,7 @@ def needed(module, package):
 @pytest.fixture
 def live():
     """Bytes that the program has of device 0. A test leaves as much as it found."""
-    from granule_torch import _process
+    from granule_torch.adapters import _process
 
     def now():
         gc.collect()
@@ -69,7 +69,7 @@ def compiled(tmp_path_factory):
         command += [HERE / "cpp" / f"{name}.cpp", "-o", program, capi, *(libraries if with_rmm else [])]
         command += [f"-Wl,-rpath,{folder}" for folder in {capi.parent, *(l.parent for l in libraries)}]
         subprocess.run(command, check=True)
-        return lambda: subprocess.run([program], check=True, timeout=120, capture_output=True, text=True).stdout
+        return lambda: subprocess.run([program], check=True, timeout=120, stdout=subprocess.PIPE, text=True).stdout
 
     return compile
 

@@ -33,7 +33,8 @@ def test_contents_go_through_it(live, streams):
 
 
 def test_the_stream_that_closes_is_waited_for(live, device, streams):
-    from granule_torch import _library, _process
+    from granule_torch import _library
+    from granule_torch.adapters import _process
 
     memory = GranuleMemoryResource()
     buffer = memory.allocate(4 << 20, stream=streams[0])

@@ -1,11 +1,16 @@
 """MemPool and use_mem_pool."""
 import ctypes
 import gc
+import json
+import os
 import re
+import subprocess
 import sys
 import threading
 import types
+from pathlib import Path
 
+import pytest
 import torch
 from observe import MIB, brief, error, raw, stats
 from observe import segments_of as layout
@@ -273,3 +278,21 @@ def test_the_profiler_follows_a_pool_over_host_memory():
     torch.cuda.empty_cache()
     assert len(asked) == 2 and len(functions) == 2
     return sorted(event.self_device_memory_usage for event in profile.key_averages())
+
+
+def test_one_allocator_serves_four_consumers():
+    """PyTorch, a `cuda::mr` resource, cuda.core and the C ABI: the device gives hardly more than what is live at a time."""
+    pytest.importorskip("cuda.core", reason="cuda-core is not here: it is in tests/torch/requirements.txt")
+    here = Path(__file__).resolve().parent
+    on_rig = [here.parents[1] / "crates/granule-estimate/rig/fakegpu-run", "--", sys.executable, here / "programs/one_pool.py"]
+    env = {**os.environ, "CUDA_PYTHON_DISABLE_MAJOR_VERSION_WARNING": "1"}
+
+    def run(allocator):
+        said = subprocess.run([*on_rig, allocator], env=env, check=True, capture_output=True, text=True, timeout=300)
+        return json.loads(said.stdout.splitlines()[-1])
+
+    shared, own = run("granule"), run("own")
+    assert shared["live"] == own["live"]
+    assert shared["held"] <= 1.02 * shared["live"], shared
+    # Else there would be nothing to gain.
+    assert own["held"] >= 1.5 * own["live"], own

@@ -8,15 +8,15 @@ Importing this never fails for want of a GPU, a driver, or PyTorch: nothing is l
 ``GRANULE_TORCH=1`` in the environment, ``import torch`` calls :func:`enable` by itself.
 """
 
-from ._buffer import Buffer
-from ._dlpack import Imported, from_dlpack
 from ._enable import configure, enable, is_enabled
 from ._errors import CannotEnable, GranuleError, OutOfMemory
 from ._pluggable import pluggable
-from ._process import retire_stream
 from ._record import Recording, mark_iteration, record, stop_recording
 from ._report import report
 from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
+from .adapters._buffer import Buffer
+from .adapters._dlpack import Imported, from_dlpack
+from .adapters._process import retire_stream
 
 __version__ = "0.1.0"
 

@@ -1,1 +1,1 @@
-"""Granule's regions in the shape of other sleep-mode libraries, for programs written for those."""
+"""Granule's memory in the shape of other libraries, for programs written for those."""

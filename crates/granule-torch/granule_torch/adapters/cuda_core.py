@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import _process
-from . import _releases
+from . import _process, _releases
 
 _core: Any = _releases.imported("cuda.core", "cuda-core", "1.0", ("MemoryResource", "Buffer"))
 

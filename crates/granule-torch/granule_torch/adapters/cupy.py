@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import _process
-from .._buffer import Buffer
-from . import _releases
+from . import _process, _releases
+from ._buffer import Buffer
 
 _cupy: Any = _releases.imported("cupy", "cupy-cuda13x", "13.0")
 

@@ -9,7 +9,8 @@ import ctypes
 import weakref
 from typing import Any
 
-from .. import _library, _process
+from .. import _library
+from . import _process
 
 
 class OrtAllocator:

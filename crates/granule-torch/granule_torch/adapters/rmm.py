@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import _process
-from . import _releases
+from . import _process, _releases
 
 _rmm: Any = _releases.imported("rmm", "rmm-cu13", "26.06")
 

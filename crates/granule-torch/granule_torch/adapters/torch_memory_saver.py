@@ -11,6 +11,7 @@ stay on, and the hook modes of the library are alike: what a captured graph allo
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import threading
 import warnings
@@ -175,7 +176,8 @@ class TorchMemorySaver:
             raise ValueError(
                 f"pool is {pool}, which has no tag, so that its memory cannot be paused: leave pool out, and graphs of one tag share a pool"
             )
-        with torch.cuda.graph(cuda_graph, pool=own.id, stream=stream, capture_error_mode=capture_error_mode):
+        pool = own.id
+        with torch.cuda.graph(cuda_graph, pool=pool, stream=stream, capture_error_mode=capture_error_mode):
             self._note(tag, _GRAPH)
             yield
 
@@ -218,10 +220,10 @@ class TorchMemorySaver:
         if not x.is_cuda or not x.is_contiguous():
             raise ValueError(f"a contiguous tensor on a device is due, and this one is on {x.device} with strides {x.stride()}")
         copy = torch.empty(x.shape, dtype=x.dtype, device="cpu")
-        found = _library.c_bool()
+        found = ctypes.c_bool()
         _library.check(
             _library.load().granule_read_backup(
-                _enable.engine(), x.data_ptr(), copy.nbytes, copy.data_ptr(), _library.byref(found)
+                _enable.engine(), x.data_ptr(), copy.nbytes, copy.data_ptr(), ctypes.byref(found)
             )
         )
         return copy if found.value else None

@@ -7,8 +7,9 @@ import weakref
 from ctypes import byref, c_int64, c_void_p
 from typing import Any
 
-from . import _dlpack, _library, _process
-from ._errors import GranuleError
+from .. import _library
+from .._errors import GranuleError
+from . import _dlpack, _process
 
 
 class Buffer:

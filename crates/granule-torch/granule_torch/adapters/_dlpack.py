@@ -9,8 +9,9 @@ from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint16, c_uin
 from dataclasses import dataclass
 from typing import Any
 
-from . import _library, _process
-from ._errors import GranuleError
+from .. import _library
+from .._errors import GranuleError
+from . import _process
 
 CUDA, ROCM, EXTERNAL = 2, 10, 12
 _DEVICES = {b"cuda": CUDA, b"hip-as-cuda": CUDA, b"hip": ROCM}
@@ -119,12 +120,14 @@ _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, c_void_p, c_char_p)(("PyCapsule_IsVa
 _pointer_at = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_char_p)(("PyCapsule_GetPointer", _api))
 
 
-@ctypes.PYFUNCTYPE(None, c_void_p)
-def _destroy(capsule: int) -> None:
+def _end_of(capsule: int) -> None:
     """A capsule that nobody took: its tensor ends with it. One that was taken has another name."""
     for name in (_PLAIN, _VERSIONED):
         if _is_valid(capsule, name):
             _delete(_pointer_at(capsule, name), name)
+
+
+_destroy = ctypes.PYFUNCTYPE(None, c_void_p)(_end_of)
 
 
 def _delete(managed: int, name: bytes) -> None:

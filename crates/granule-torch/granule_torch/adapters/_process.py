@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ctypes import byref, c_void_p
 from typing import Any
 
-from . import _library
+from .. import _enable, _library
 
 # How Python's objects name a stream of the driver, beside the protocol.
 _NAMES_OF_HANDLES = ("cuda_stream", "ptr", "handle")
@@ -22,9 +22,6 @@ def engine() -> int:
     Raises:
         GranuleError: there is no device, or the settings of the environment cannot be read.
     """
-    # Asked first, because the module that knows it wants PyTorch's part of this package.
-    from . import _enable
-
     if _enable.is_enabled():
         return _enable.engine()
     address = c_void_p()
