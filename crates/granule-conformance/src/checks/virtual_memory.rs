@@ -152,12 +152,24 @@ fn reservation_takes_no_memory(cx: &Context) -> Verdict {
     let (vmm, device) = (cx.backend().virtual_memory()?, cx.device()?);
     let granule = vmm.granularity(device, Granularity::Recommended)?;
     let total = cx.backend().memory_info(device)?.total;
-    // What a growable segment reserves.
+    // What a growable segment reserves; in pieces where the driver gives no more at a time.
     let bytes = (total + total / 8).next_multiple_of(granule);
-    let at = vmm.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
-    // SAFETY: rule 3: base and size of one reservation, once.
-    unsafe { vmm.release_address(at, bytes)? };
-    Ok(())
+    let (mut piece, mut held) = (bytes, Vec::new());
+    let mut reserved = Ok(());
+    while piece * (held.len() as u64) < bytes && reserved.is_ok() {
+        match vmm.reserve_address(device, piece, 0, DevicePtr::NULL) {
+            Ok(at) => held.push(at),
+            Err(error) if error.kind == ErrorKind::ResourceLimit && held.is_empty() && piece > granule => {
+                piece = (piece / 2).next_multiple_of(granule);
+            }
+            Err(error) => reserved = Err(error),
+        }
+    }
+    for at in held {
+        // SAFETY: rule 3: base and size of one reservation, once.
+        unsafe { vmm.release_address(at, piece)? };
+    }
+    Ok(reserved?)
 }
 
 fn addresses_come_back(cx: &Context) -> Verdict {
