@@ -6,4 +6,5 @@ mod drivers;
 mod environment;
 mod exit;
 mod fork;
+mod personalities;
 mod unload;
