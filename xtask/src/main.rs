@@ -12,6 +12,7 @@ mod gpu;
 mod mutants;
 mod new_backend;
 mod parity;
+mod personalities;
 mod process;
 mod python;
 mod schedules;
@@ -55,6 +56,8 @@ enum Task {
     NewBackend(new_backend::Options),
     /// Make docs/parity.md anew: the behaviours of PyTorch's allocator and the tests that show them
     Parity(parity::Options),
+    /// Run the conformance kit and a recorded program on every personality of the lookalike drivers
+    Personalities(personalities::Options),
     /// Run the conformance kit and the recorded workloads on the real devices of this machine
     Gpu(gpu::Options),
     /// Compare a real training step on Granule and on PyTorch's own allocator, on this machine's GPU
@@ -104,6 +107,7 @@ fn main() -> Result<()> {
         Task::Header(options) => header::run(&options),
         Task::NewBackend(options) => new_backend::run(&options),
         Task::Parity(options) => parity::run(&options),
+        Task::Personalities(options) => personalities::run(&options),
         Task::Gpu(options) => gpu::run(&options),
         Task::GpuTorch(options) => gpu::torch::run(&options),
         Task::Fuzz { cases } => fuzz(cases),

@@ -107,7 +107,8 @@ lookalike::entries! {
 
     /// Bytes of memory.
     fn cuDeviceTotalMem_v2 as cuDeviceTotalMem_v2_t(out bytes: *mut usize, val number: CUdevice) {
-        bytes.put(driver()?.properties(device(number)?)?.total_memory as usize)
+        let total = driver()?.properties(device(number)?)?.total_memory;
+        bytes.put(personality()?.driver.total(total) as usize)
     }
 
     /// One number about a device.

@@ -92,7 +92,8 @@ lookalike::entries! {
 
     /// Bytes of memory.
     fn hipDeviceTotalMem as hipDeviceTotalMem_t(out bytes: *mut usize, val number: hipDevice_t) {
-        bytes.put(ready()?.properties(device(number)?)?.total_memory as usize)
+        let total = ready()?.properties(device(number)?)?.total_memory;
+        bytes.put(personality()?.driver.total(total) as usize)
     }
 
     /// One number about a device.

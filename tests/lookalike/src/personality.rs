@@ -258,6 +258,12 @@ impl Driver {
         self.attributes.get(&format!("{attribute:?}")).copied()
     }
 
+    /// All memory, where the machine has `total`.
+    #[must_use]
+    pub fn total(&self, total: u64) -> u64 {
+        self.memory(MemoryInfo { free: total, total }).total
+    }
+
     /// What the driver says where the machine says `info`.
     #[must_use]
     pub fn memory(&self, info: MemoryInfo) -> MemoryInfo {

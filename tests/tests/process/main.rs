@@ -6,5 +6,6 @@ mod drivers;
 mod environment;
 mod exit;
 mod fork;
+mod personalities;
 mod unified;
 mod unload;

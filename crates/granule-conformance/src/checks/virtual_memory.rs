@@ -7,7 +7,9 @@ use crate::check::{checks, ensure, ensure_eq};
 use crate::context::{pattern, prompt, refused};
 use crate::{Context, Verdict};
 use backend_api::types::{BackendId, DeviceIndex, DevicePtr, PhysicalHandle};
-use backend_api::{ADDRESS_BITS, Access, ErrorKind, Granularity, HandleType, PointerKind, ShareableHandle};
+use backend_api::{
+    ADDRESS_BITS, Access, ErrorKind, Granularity, HandleType, PointerKind, ShareableHandle, VirtualMemory,
+};
 
 checks! { VirtualMemory;
     "virtual_memory.granularity":
@@ -152,12 +154,35 @@ fn reservation_takes_no_memory(cx: &Context) -> Verdict {
     let (vmm, device) = (cx.backend().virtual_memory()?, cx.device()?);
     let granule = vmm.granularity(device, Granularity::Recommended)?;
     let total = cx.backend().memory_info(device)?.total;
-    // What a growable segment reserves.
+    // What a growable segment reserves; in pieces where the driver gives no more at a time.
     let bytes = (total + total / 8).next_multiple_of(granule);
-    let at = vmm.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
-    // SAFETY: rule 3: base and size of one reservation, once.
-    unsafe { vmm.release_address(at, bytes)? };
-    Ok(())
+    let (first, piece) = at_a_time(vmm, device, bytes, granule)?;
+    let (mut held, mut reserved) = (vec![first], Ok(()));
+    while piece * (held.len() as u64) < bytes && reserved.is_ok() {
+        reserved = vmm.reserve_address(device, piece, 0, DevicePtr::NULL).map(|at| held.push(at));
+    }
+    for at in held {
+        // SAFETY: rule 3: base and size of one reservation, once.
+        unsafe { vmm.release_address(at, piece)? };
+    }
+    Ok(reserved?)
+}
+
+/// As many of these bytes of addresses as the driver gives at a time: some boards have few.
+fn at_a_time(
+    vmm: &dyn VirtualMemory,
+    device: DeviceIndex,
+    mut bytes: u64,
+    granule: u64,
+) -> backend_api::Result<(DevicePtr, u64)> {
+    loop {
+        match vmm.reserve_address(device, bytes, 0, DevicePtr::NULL) {
+            Err(error) if error.kind == ErrorKind::ResourceLimit && bytes > granule => {
+                bytes = (bytes / 2).next_multiple_of(granule);
+            }
+            answer => return answer.map(|at| (at, bytes)),
+        }
+    }
 }
 
 fn addresses_come_back(cx: &Context) -> Verdict {
@@ -166,6 +191,9 @@ fn addresses_come_back(cx: &Context) -> Verdict {
     let total = cx.backend().memory_info(device)?.total;
     // In all more than there are addresses.
     let bytes = (4 * total).clamp(64 << 30, 1 << 40).next_multiple_of(granule);
+    let (first, bytes) = at_a_time(vmm, device, bytes, granule)?;
+    // SAFETY: rule 3: base and size of one reservation, once.
+    unsafe { vmm.release_address(first, bytes)? };
     for _ in 0..300 {
         let at = vmm.reserve_address(device, bytes, 0, DevicePtr::NULL)?;
         // SAFETY: rule 3: base and size of one reservation, once.

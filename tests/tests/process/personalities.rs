@@ -1,0 +1,135 @@
+//! What Granule does without, driver by driver: each step by which less is asked for, on a personality that needs it.
+
+use alloc_core::CachingAllocator;
+use alloc_core::backend::{
+    Access, Backend, ErrorKind, Granularity, HandleType, HostFlags, PinnedHost, VirtualMemory,
+};
+use alloc_core::config::Settings;
+use alloc_core::host::{HostAllocator, HostOptions};
+use alloc_core::types::{DevicePtr, GIB, MIB};
+use backend_cuda::Cuda;
+use granule_tests::alone::over_lookalikes;
+use granule_tests::rig::DEVICE;
+use std::sync::Arc;
+
+fn properties(backend: &dyn Backend) -> Vec<&'static str> {
+    backend.dropped(DEVICE).iter().map(|one| one.property).collect()
+}
+
+/// Makes, maps and opens a granule, and gives all back.
+fn is_usable(memory: &dyn VirtualMemory) {
+    let bytes = memory.granularity(DEVICE, Granularity::Minimum).unwrap();
+    let at = memory.reserve_address(DEVICE, bytes, 0, DevicePtr::NULL).unwrap();
+    let handle = memory.create_physical(DEVICE, bytes, HandleType::None).unwrap();
+    // SAFETY: a whole reservation; the size is the handle's.
+    unsafe { memory.map(at, bytes, handle) }.unwrap();
+    // SAFETY: the range is one mapping.
+    unsafe { memory.set_access(at, bytes, &[DEVICE], Access::ReadWrite) }.unwrap();
+    // SAFETY: nothing uses it.
+    unsafe { memory.unmap(at, bytes) }.unwrap();
+    // SAFETY: the handle is not used again.
+    unsafe { memory.release_physical(handle) }.unwrap();
+    // SAFETY: nothing is mapped there.
+    unsafe { memory.release_address(at, bytes) }.unwrap();
+}
+
+/// pytorch 192330: the flag for network cards cost all of virtual memory.
+#[test]
+fn on_wsl2_memory_is_not_made_for_network_cards() {
+    over_lookalikes("personality=wsl2", || {
+        let cuda = Cuda::load().unwrap();
+        is_usable(cuda.virtual_memory().unwrap());
+        assert_eq!(properties(&*cuda), ["remote direct memory access"]);
+        let reason = &cuda.dropped(DEVICE)[0].reason;
+        assert!(reason.contains("cuMemSetAccess") && reason.contains("999"), "{reason}");
+    });
+}
+
+/// "Not ready" from a call that takes memory was an unknown error, after which nothing is given back and tried again.
+#[test]
+fn on_wsl2_what_cannot_be_made_resident_is_memory_that_is_short() {
+    over_lookalikes("personality=wsl2,capacity=1GiB", || {
+        let cuda = Cuda::load().unwrap();
+        let refused = cuda.malloc(DEVICE, 1000 * MIB).unwrap_err();
+        assert_eq!((refused.kind, refused.code), (ErrorKind::OutOfMemory, 600), "{refused}");
+        assert!(refused.detail.contains("resident"), "{refused}");
+        let refused = cuda.virtual_memory().unwrap().create_physical(DEVICE, 1000 * MIB, HandleType::None);
+        assert_eq!(refused.unwrap_err().kind, ErrorKind::OutOfMemory);
+        let pinned = cuda.host_malloc(2 * GIB, HostFlags::PORTABLE).unwrap_err();
+        assert!(pinned.detail.contains("page-locked host memory"), "{pinned}");
+    });
+}
+
+#[test]
+fn on_tegra_lack_of_memory_is_not_believed_while_much_is_free() {
+    over_lookalikes("personality=tegra", || {
+        let cuda = Cuda::load().unwrap();
+        let absent = cuda.virtual_memory().unwrap_err();
+        assert!(absent.reason.contains("cuMemCreate") && absent.reason.contains("bytes free"), "{absent}");
+        assert_eq!(properties(&*cuda), ["virtual memory"]);
+        let settings = Settings { expandable_segments: true, ..Settings::default() };
+        let allocator = CachingAllocator::new(cuda.clone(), settings).unwrap();
+        let ptr = allocator.malloc(MIB, cuda.default_stream(DEVICE)).expect("in a fixed segment");
+        allocator.free(ptr).unwrap();
+    });
+}
+
+#[test]
+fn where_descriptors_are_refused_memory_stays_in_the_process() {
+    for personality in ["personality=container", "personality=no-descriptors"] {
+        over_lookalikes(personality, || {
+            let cuda = Cuda::load().unwrap();
+            let memory = cuda.virtual_memory().unwrap();
+            is_usable(memory);
+            assert!(properties(&*cuda).is_empty(), "nothing is asked for that nobody wants");
+            cuda.physical_sharing().unwrap_err();
+            assert_eq!(properties(&*cuda), ["export as a file descriptor"]);
+            let bytes = memory.granularity(DEVICE, Granularity::Minimum).unwrap();
+            let handle = memory.create_physical(DEVICE, bytes, HandleType::PosixFd).unwrap();
+            assert_eq!(memory.physical_properties(handle).unwrap().handle_type, HandleType::None);
+            // SAFETY: the handle is not used again.
+            unsafe { memory.release_physical(handle) }.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_fabric_that_is_not_permitted_leaves_descriptors() {
+    over_lookalikes("personality=no-imex", || {
+        let cuda = Cuda::load().unwrap();
+        let memory = cuda.physical_sharing().unwrap();
+        let bytes = memory.granularity(DEVICE, Granularity::Minimum).unwrap();
+        let refused = memory.create_physical(DEVICE, bytes, HandleType::Fabric).unwrap_err();
+        assert_eq!(refused.code, 800, "{refused}");
+        assert_eq!(properties(&*cuda), ["export as a fabric handle"]);
+        let handle = memory.create_physical(DEVICE, bytes, HandleType::PosixFd).unwrap();
+        memory.export_physical(handle, HandleType::PosixFd).unwrap();
+        // SAFETY: the handle is not used again.
+        unsafe { memory.release_physical(handle) }.unwrap();
+    });
+}
+
+#[test]
+fn pinned_memory_is_allocated_where_none_is_registered() {
+    over_lookalikes("personality=cc", || {
+        let cuda: Arc<dyn Backend> = Cuda::load().unwrap();
+        let absent = cuda.host_registration().unwrap_err();
+        assert!(absent.reason.contains("cuMemHostRegister"), "{absent}");
+        let settings = Settings { pinned_use_host_register: true, ..Settings::default() };
+        let host = HostAllocator::new(cuda, &settings, HostOptions::default()).unwrap();
+        host.free(host.allocate(MIB).unwrap().id).unwrap();
+    });
+}
+
+#[test]
+fn fewer_addresses_are_reserved_where_more_are_refused() {
+    over_lookalikes("personality=tegra-addresses", || {
+        let cuda = Cuda::load().unwrap();
+        let settings = Settings { expandable_segments: true, ..Settings::default() };
+        let allocator = CachingAllocator::new(cuda.clone(), settings).unwrap();
+        let stream = cuda.default_stream(DEVICE);
+        let blocks =
+            [MIB, 40 * MIB].map(|bytes| allocator.malloc(bytes, stream).expect("in a smaller segment"));
+        blocks.into_iter().for_each(|ptr| allocator.free(ptr).unwrap());
+    });
+}

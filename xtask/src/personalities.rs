@@ -1,0 +1,252 @@
+//! Machines and drivers as users have them: the command on every personality of the lookalike drivers.
+//!
+//! Each has to start (or say why not), pass the conformance kit but for the skips that its file lists, do without what its
+//! file lists and tell that once, and serve a recorded program with the figures of the simulated device.
+
+mod file;
+mod replayed;
+
+use crate::process::{self, command, root, target};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use file::{Expect, Personality};
+use replayed::References;
+use serde::Serialize;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// What is run.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Only this personality; can be given several times
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Skip the build: the command is there already, and the lookalikes are in target/debug/deps
+    #[arg(long, value_name = "PATH")]
+    granule: Option<PathBuf>,
+}
+
+impl Options {
+    /// What CI runs: one for each step by which less is asked for.
+    pub(crate) fn slice() -> Self {
+        let names = ["wsl2", "tegra", "tegra-addresses", "container", "no-imex", "cc"];
+        Self { only: names.map(str::to_owned).to_vec(), json: false, granule: None }
+    }
+}
+
+/// What the lookalikes never have.
+const NEVER: [&str; 3] = [
+    "host access to device memory is not available",
+    "multicast is not available",
+    "every device reaches every other",
+];
+
+/// What became of a personality under a backend.
+#[derive(Serialize)]
+struct Row {
+    personality: String,
+    backend: &'static str,
+    outcome: &'static str,
+    /// What went wrong.
+    failures: Vec<String>,
+    checks_passed: u64,
+    checks_failed: u64,
+    checks_skipped: u64,
+    /// Why checks were skipped, each reason once.
+    skipped_because: Vec<String>,
+    dropped: Vec<String>,
+    /// `growable` or `fixed`: the kind of segments with which a recorded program has the exact figures.
+    segments: Option<&'static str>,
+}
+
+/// The command, and the drivers beside it.
+struct Bench {
+    granule: PathBuf,
+    drivers: PathBuf,
+}
+
+impl Bench {
+    /// The command on a machine, with lookalikes instead of drivers.
+    fn command(&self, machine: &str) -> Command {
+        let mut granule = command(&self.granule);
+        granule
+            .env("GRANULE_LOOKALIKE", machine)
+            .env("GRANULE_CUDA_LIBRARY", self.drivers.join("liblookalike_cuda.so"))
+            .env("GRANULE_HIP_LIBRARY", self.drivers.join("liblookalike_hip.so"))
+            .env_remove("GRANULE_CONF")
+            .env_remove("PYTORCH_CUDA_ALLOC_CONF")
+            .env_remove("GRANULE_BACKEND");
+        granule
+    }
+
+    fn run(&self, machine: &str, arguments: &[&str]) -> Result<Output> {
+        self.command(machine).args(arguments).output().context("the command could not be started")
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let granule = options.granule.clone().map_or_else(process::granule, Ok)?;
+    let bench = Bench { granule, drivers: target().join("debug/deps") };
+    let chosen = file::read(&root().join("tests/personalities"), &options.only)?;
+    let references = References::new(&bench)?;
+    let mut rows = Vec::new();
+    for personality in &chosen {
+        for (backend, expect) in personality.drivers() {
+            let row = look(&bench, &references, personality, backend, expect)?;
+            if !options.json {
+                print(&row);
+            }
+            rows.push(row);
+        }
+    }
+    let failed = rows.iter().filter(|row| row.outcome == "failed").count();
+    let skipped: u64 = rows.iter().map(|row| row.checks_skipped).sum();
+    let passed = rows.len() - failed;
+    if options.json {
+        let answer = serde_json::json!({
+            "schema": 1, "passed": passed, "failed": failed, "checks_skipped": skipped, "personalities": rows,
+        });
+        println!("{answer:#}");
+    } else {
+        println!("{passed} passed, {failed} failed; {skipped} checks were skipped, all for reasons above");
+    }
+    if failed > 0 {
+        bail!("{failed} of {} personalities failed", rows.len());
+    }
+    Ok(())
+}
+
+fn look(
+    bench: &Bench,
+    references: &References,
+    personality: &Personality,
+    backend: &'static str,
+    expect: &Expect,
+) -> Result<Row> {
+    let machine = format!("personality={}", personality.name);
+    let mut row = Row {
+        personality: personality.name.clone(),
+        backend,
+        outcome: "passed",
+        failures: Vec::new(),
+        checks_passed: 0,
+        checks_failed: 0,
+        checks_skipped: 0,
+        skipped_because: Vec::new(),
+        dropped: Vec::new(),
+        segments: None,
+    };
+    if expect.starts {
+        conforms(bench, &machine, expect, &mut row)?;
+        does_without(bench, &machine, expect, &mut row)?;
+        references.serves(bench, &machine, expect, &mut row)?;
+    } else {
+        says_why_not(bench, &machine, &mut row)?;
+    }
+    if !row.failures.is_empty() {
+        row.outcome = "failed";
+    }
+    Ok(row)
+}
+
+/// What is wrong with how the command ended: it did so by a signal, or by a panic.
+fn aborted(output: &Output) -> Option<String> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let died = output.status.code().is_none() || said.contains("panicked at");
+    died.then(|| format!("the command died ({}): {}", output.status, said.trim_end()))
+}
+
+fn says_why_not(bench: &Bench, machine: &str, row: &mut Row) -> Result<()> {
+    let output = bench.run(machine, &["conformance", "--backend", row.backend])?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    row.failures.extend(aborted(&output));
+    if output.status.code() != Some(1) || !said.contains("hint:") {
+        row.failures.push(format!("no clear error with what to do, but {}: {said}", output.status));
+    }
+    Ok(())
+}
+
+fn conforms(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
+    let output = bench.run(machine, &["conformance", "--json", "--backend", row.backend])?;
+    row.failures.extend(aborted(&output));
+    let Ok(card) = serde_json::from_slice::<Value>(&output.stdout) else {
+        let said = String::from_utf8_lossy(&output.stderr);
+        row.failures.push(format!("no scorecard ({}): {}", output.status, said.trim_end()));
+        return Ok(());
+    };
+    let count = |name: &str| card[name].as_u64().unwrap_or(0);
+    (row.checks_passed, row.checks_failed, row.checks_skipped) =
+        (count("passed"), count("failed"), count("skipped"));
+    let mut met = Vec::new();
+    for check in card["checks"].as_array().into_iter().flatten() {
+        let (name, why) = (text(&check["name"]), text(&check["why"]));
+        match text(&check["outcome"]) {
+            "failed" => row.failures.push(format!("{name}: {why}")),
+            "skipped" => {
+                let listed = expect.skips.iter().find(|reason| why.contains(reason.as_str()));
+                met.extend(listed);
+                if listed.is_none() && !NEVER.iter().any(|reason| why.contains(reason)) {
+                    row.failures.push(format!("{name} was skipped, which the file does not list: {why}"));
+                }
+                if !row.skipped_because.iter().any(|known| known == why) {
+                    row.skipped_because.push(why.to_owned());
+                }
+            }
+            _ => {}
+        }
+    }
+    // A reason that nobody meets would hide a mistake in the list.
+    for reason in expect.skips.iter().filter(|reason| !met.contains(reason)) {
+        row.failures.push(format!("no check was skipped because `{reason}`"));
+    }
+    Ok(())
+}
+
+/// The devices tell what they do without, which is what the file says.
+fn does_without(bench: &Bench, machine: &str, expect: &Expect, row: &mut Row) -> Result<()> {
+    let output = bench.run(machine, &["devices", "--json"])?;
+    row.failures.extend(aborted(&output));
+    let answer: Value = serde_json::from_slice(&output.stdout).context("`granule devices --json`")?;
+    let reports = answer["backends"].as_array().into_iter().flatten();
+    let Some(report) = reports.into_iter().find(|report| report["name"] == row.backend) else {
+        bail!("`granule devices` has no {}", row.backend);
+    };
+    for device in report["devices"].as_array().into_iter().flatten() {
+        let dropped: Vec<&Value> = device["dropped"].as_array().into_iter().flatten().collect();
+        let properties: Vec<&str> = dropped.iter().map(|one| text(&one["property"])).collect();
+        if properties != expect.drops {
+            row.failures.push(format!("device {} does without {properties:?}", device["index"]));
+        }
+        if device["index"] == 0 {
+            let line = |one: &&Value| format!("{}: {}", text(&one["property"]), text(&one["reason"]));
+            row.dropped = dropped.iter().map(line).collect();
+        }
+    }
+    Ok(())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn print(row: &Row) {
+    let Row { personality, backend, outcome, checks_passed, checks_failed, checks_skipped, .. } = row;
+    let segments = row.segments.map_or_else(String::new, |kind| format!(", {kind} segments exact"));
+    println!(
+        "{personality} ({backend}): {outcome}: {checks_passed} checks passed, {checks_failed} failed, \
+         {checks_skipped} skipped{segments}"
+    );
+    for why in &row.skipped_because {
+        println!("    skipped: {why}");
+    }
+    for one in &row.dropped {
+        println!("    does without {one}");
+    }
+    for failure in &row.failures {
+        println!("    FAILED: {failure}");
+    }
+}

@@ -1,0 +1,78 @@
+//! What a personality's file says of itself. The lookalikes check the rest of it.
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::path::Path;
+
+/// A personality.
+#[derive(Debug, Deserialize)]
+pub(super) struct Personality {
+    #[serde(skip)]
+    pub(super) name: String,
+    cuda: Option<Part>,
+    hip: Option<Part>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Part {
+    #[serde(default)]
+    expect: Expect,
+}
+
+/// What a program is to find.
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub(super) struct Expect {
+    /// Whether there is a device to work on.
+    pub(super) starts: bool,
+    /// Why checks of the kit are skipped: parts of the reasons.
+    pub(super) skips: Vec<String>,
+    /// What every device does without.
+    pub(super) drops: Vec<String>,
+    /// The kind of segments.
+    pub(super) segments: Segments,
+}
+
+impl Default for Expect {
+    fn default() -> Self {
+        Self { starts: true, skips: Vec::new(), drops: Vec::new(), segments: Segments::Growable }
+    }
+}
+
+/// Whether segments grow.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Segments {
+    Growable,
+    Fixed,
+}
+
+impl Personality {
+    /// The backends that have such a driver, and what they find.
+    pub(super) fn drivers(&self) -> impl Iterator<Item = (&'static str, &Expect)> {
+        let drivers = [("cuda", &self.cuda), ("hip", &self.hip)];
+        drivers.into_iter().filter_map(|(name, part)| Some((name, &part.as_ref()?.expect)))
+    }
+}
+
+/// The personalities of a folder, by name, or only those that are named.
+pub(super) fn read(folder: &Path, only: &[String]) -> Result<Vec<Personality>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let path = entry?.path();
+        if path.extension().is_none_or(|kind| kind != "toml") {
+            continue;
+        }
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&path)?;
+        let read: Personality = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        all.push(Personality { name, ..read });
+    }
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    if let Some(unknown) = only.iter().find(|name| !all.iter().any(|known| known.name == **name)) {
+        let names: Vec<&str> = all.iter().map(|known| known.name.as_str()).collect();
+        bail!("there is no personality '{unknown}'; there are {}", names.join(", "));
+    }
+    all.retain(|known| only.is_empty() || only.contains(&known.name));
+    Ok(all)
+}
