@@ -12,7 +12,7 @@ from ._enable import configure, enable, is_enabled
 from ._errors import CannotEnable, GranuleError
 from ._pluggable import pluggable
 from ._record import Recording, mark_iteration, record, stop_recording
-from ._report import report
+from ._report import ledger, report
 from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
 
 __version__ = "0.1.0"
@@ -27,6 +27,7 @@ __all__ = [
     "drop_region",
     "enable",
     "is_enabled",
+    "ledger",
     "mark_iteration",
     "pluggable",
     "record",

@@ -134,6 +134,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_settings": (c_int32, [c_void_p, POINTER(Bytes)]),
     "granule_settings_in_force": (c_int32, [c_void_p, POINTER(Bytes)]),
     "granule_stats": (c_int32, [c_void_p, c_int32, POINTER(DeviceStats)]),
+    "granule_ledger_json": (c_int32, [c_void_p, c_int32, POINTER(Bytes)]),
     "granule_largest_free_block": (c_int32, [c_void_p, c_int32, POINTER(c_uint64)]),
     "granule_memory_fraction": (c_int32, [c_void_p, c_int32, POINTER(ctypes.c_double)]),
     "granule_device_memory_info": (c_int32, [c_void_p, c_int32, POINTER(c_uint64), POINTER(c_uint64)]),
