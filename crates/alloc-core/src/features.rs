@@ -2,6 +2,7 @@
 
 pub mod budget;
 pub mod hardened;
+pub mod ledger;
 pub mod share;
 pub mod sleep;
 pub(crate) mod uncached;

@@ -65,7 +65,7 @@ pub use backend_api as backend;
 pub use base::steps;
 pub use base::{round, types};
 pub use error::AllocError;
-pub use features::{budget, hardened, share, sleep};
+pub use features::{budget, hardened, ledger, share, sleep};
 pub use host::{HostAllocator, PinnedBuffer};
 pub use memory::{address_map, block, index, region, segment};
 pub use process::system;

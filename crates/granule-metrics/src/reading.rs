@@ -4,6 +4,7 @@ use alloc_core::CachingAllocator;
 use alloc_core::budget::TenantStats;
 use alloc_core::hardened::HardenedStats;
 use alloc_core::host::{HostAllocator, HostStats};
+use alloc_core::ledger::DeviceLedger;
 use alloc_core::pool::PoolStats;
 use alloc_core::snapshot::HistoryStatus;
 use alloc_core::stats::{DeviceStats, StatArray};
@@ -44,6 +45,8 @@ pub struct DeviceReading {
     pub history: Option<HistoryStatus>,
     /// Of the hardened mode; `None` while it is off.
     pub hardened: Option<HardenedStats>,
+    /// Whose its memory is; `None` where the allocator does not publish, or the driver does not say.
+    pub ledger: Option<DeviceLedger>,
     /// The default pool, and every private pool that ever had memory.
     pub pools: Vec<PoolReading>,
     /// Its tenants.
@@ -82,12 +85,15 @@ impl DeviceReading {
         // One that was removed meanwhile has nothing to say.
         let tenants = allocator.budgets().tenants(device).ok()?.into_iter();
         let tenants = tenants.filter_map(|tenant| allocator.budgets().stats(tenant).ok()).collect();
+        // The ledger asks the driver, which a program that looks on may not want.
+        let publishes = allocator.settings().publish;
         Some(Self {
             device,
             kind: allocator.backend().kind(),
             largest_free_block: allocator.statistics().largest_free_block(device).ok()?,
             history: history.recorded.then_some(history),
             hardened: allocator.statistics().hardened(device).ok().filter(|_| allocator.settings().hardened),
+            ledger: publishes.then(|| allocator.statistics().ledger(device).ok()).flatten(),
             pools,
             tenants,
             stats,

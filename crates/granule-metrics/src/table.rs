@@ -5,6 +5,7 @@ use crate::reading::DeviceReading;
 use alloc_core::budget::TenantStats;
 use alloc_core::hardened::HardenedStats;
 use alloc_core::host::HostStats;
+use alloc_core::ledger::DeviceLedger;
 use alloc_core::pool::PoolStats;
 use alloc_core::snapshot::HistoryStatus;
 use alloc_core::stats::{self, DeviceStats, Figure, Unit};
@@ -140,6 +141,10 @@ const SCALARS: &[Scalar] = {
         ("quarantine_protected", Gauge, Bytes, "Hardened mode: bytes in quarantine that the device cannot access", |r| hardened(r, |h| h.protected_bytes)),
         ("hardened_checked_blocks", Counter, Count, "Hardened mode: blocks checked", |r| hardened(r, |h| h.checked)),
         ("hardened_unchecked_blocks", Counter, Count, "Hardened mode: freed blocks that were not checked, or not wholly", |r| hardened(r, |h| h.unchecked)),
+        ("device_used", Gauge, Bytes, "With publish:True: bytes of the device that are taken, by whomever", |r| ledger(r, |l| l.used)),
+        ("device_process_other", Gauge, Bytes, "With publish:True: bytes that this process has beyond the allocator's, as far as they are known", |r| ledger(r, |l| l.process_other)),
+        ("device_other_processes", Gauge, Bytes, "With publish:True: bytes that other processes have, as far as they are known", |r| ledger(r, DeviceLedger::others)),
+        ("device_unaccounted", Gauge, Bytes, "With publish:True: bytes that are taken by nobody who is known", |r| ledger(r, |l| l.unaccounted)),
         ("hardened_corruptions", Counter, Count, "Hardened mode: corruptions found", |r| hardened(r, |h| h.corruptions)),
     ]
 };
@@ -188,6 +193,10 @@ const HOST_COUNTS: [HostCount; 2] = [
 
 fn history(reading: &DeviceReading, of: impl Fn(&HistoryStatus) -> u64) -> Option<Value> {
     reading.history.as_ref().map(|history| of(history).into())
+}
+
+fn ledger(reading: &DeviceReading, of: impl Fn(&DeviceLedger) -> u64) -> Option<Value> {
+    reading.ledger.as_ref().map(|ledger| of(ledger).into())
 }
 
 fn hardened(reading: &DeviceReading, of: impl Fn(&HardenedStats) -> u64) -> Option<Value> {

@@ -12,7 +12,7 @@ from ._enable import configure, enable, is_enabled
 from ._errors import CannotEnable, GranuleError, OutOfMemory
 from ._pluggable import pluggable
 from ._record import Recording, mark_iteration, record, stop_recording
-from ._report import report
+from ._report import ledger, report
 from ._sleep import Slept, Woken, drop_region, region, region_bytes, sleep, sleeping, wake
 from .adapters._buffer import Buffer
 from .adapters._dlpack import Imported, from_dlpack
@@ -34,6 +34,7 @@ __all__ = [
     "enable",
     "from_dlpack",
     "is_enabled",
+    "ledger",
     "mark_iteration",
     "pluggable",
     "record",

@@ -175,6 +175,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "granule_ort_allocator_create": (c_int32, [c_void_p, POINTER(OrtOptions), POINTER(c_void_p)]),
     "granule_ort_allocator_destroy": (c_int32, [c_void_p]),
     "granule_stats": (c_int32, [c_void_p, c_int32, POINTER(DeviceStats)]),
+    "granule_ledger_json": (c_int32, [c_void_p, c_int32, POINTER(Bytes)]),
     "granule_largest_free_block": (c_int32, [c_void_p, c_int32, POINTER(c_uint64)]),
     "granule_memory_fraction": (c_int32, [c_void_p, c_int32, POINTER(ctypes.c_double)]),
     "granule_device_memory_info": (c_int32, [c_void_p, c_int32, POINTER(c_uint64), POINTER(c_uint64)]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from ctypes import byref, c_int32, c_uint64
+from typing import Any
 
 from . import _enable, _library
 from ._errors import GranuleError
@@ -44,6 +45,26 @@ def report() -> str:
     if held.value:
         lines.append(f"Backups of sleeping memory: {_bytes(held.value)}")
     return "\n".join(lines + failure)
+
+
+def ledger(device: int | None = None) -> dict[str, Any]:
+    """Whose the memory of a device is, in bytes: ``total``, ``used``, ``ours`` (``live``, ``cached``, ``pending``; ``asleep`` and
+    ``views`` take nothing of the device), ``process_other``, ``other_processes``, ``unaccounted``.
+
+    Other processes with Granule are told apart from the rest where ``publish:True`` is among their settings.
+
+    Args:
+        device: none means PyTorch's current device.
+
+    Raises:
+        GranuleError: Granule is not PyTorch's allocator, or there is no such device.
+    """
+    import torch
+
+    engine = _enable.engine()
+    index = torch.cuda.current_device() if device is None else device
+    found: dict[str, Any] = json.loads(_library.text("granule_ledger_json", engine, c_int32(index)))
+    return found
 
 
 def _device(engine: int, device: int, name: str) -> list[str]:

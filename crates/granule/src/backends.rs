@@ -9,8 +9,10 @@
 //! The simulated accelerator is taken only if it is named, or if nothing else is compiled in.
 
 mod survey;
+mod who;
 
 pub use survey::{Capability, Device, Dropped, Report, Standing, examine, survey};
+pub use who::{Other, Ours, Who, who};
 
 use alloc_core::backend::{Backend, BackendError, ErrorKind};
 use alloc_core::types::DeviceIndex;

@@ -462,6 +462,10 @@ options! {
     }
 
     /// Read when an allocator is made, and fixed from then on.
+    Publish = Granule "publish": Switch, publish: bool = false;
+    "Tell the user's other processes what is held of each device, in a file in the run directory, for their ledgers." {}
+
+    /// Read when an allocator is made, and fixed from then on.
     SystemRoot = Granule "system_root": Path, system_root: PathBuf = PathBuf::from("/");
     "The folder whose proc and sys tell what a device can have that shares the host's memory; for tests, and for a host that is mounted elsewhere." {
         default: "/",

@@ -11,6 +11,7 @@ pub(super) mod tenants;
 use super::site::Site;
 use crate::config::Settings;
 use crate::error::{AllocError, Result};
+use crate::features::ledger::registry::Published;
 use crate::memory::block::Tier;
 use crate::memory::region::{Piece, Regions};
 use crate::policy::Request;
@@ -42,10 +43,12 @@ pub(super) struct DeviceState {
     history: Recorder,
     /// How history is recorded; `None` while it is off.
     recording: Option<Recording>,
+    /// What other processes are told of what is held, if they are.
+    published: Option<Published>,
 }
 
 impl DeviceState {
-    fn new(settings: &Settings, accounts: Accounts) -> Self {
+    fn new(settings: &Settings, accounts: Accounts, published: Option<Published>) -> Self {
         Self {
             settings: settings.clone(),
             accounts,
@@ -57,7 +60,19 @@ impl DeviceState {
             reserve_classes: FxHashMap::default(),
             history: Recorder::default(),
             recording: None,
+            published,
         }
+    }
+
+    fn publish(&self) {
+        if let Some(published) = &self.published {
+            published.set(self.accounts.reserved());
+        }
+    }
+
+    /// What other processes are told, if they are.
+    pub(super) fn published(&self) -> Option<&Published> {
+        self.published.as_ref()
     }
 
     pub(super) fn settings(&self) -> &Settings {
@@ -129,12 +144,14 @@ impl DeviceState {
     /// The driver gave memory for a pool.
     pub(super) fn take(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         self.accounts.take(pool, tier, bytes);
+        self.publish();
         self.counters.device_alloc += 1;
     }
 
     /// The driver took memory of a pool back.
     pub(super) fn give_back(&mut self, pool: PoolId, tier: Tier, bytes: u64) {
         self.accounts.give_back(pool, tier, bytes);
+        self.publish();
         self.counters.device_free += 1;
     }
 
@@ -230,9 +247,10 @@ pub(crate) struct Holdings {
 impl Holdings {
     pub(super) fn new(site: &Site, settings: &Settings, observers: &Arc<Observers>) -> Self {
         let accounts = Accounts::new(site.total_memory(), settings);
+        let published = if settings.publish { site.publish() } else { None };
         Self {
             site: site.clone(),
-            state: Mutex::new(Rank::Device, DeviceState::new(settings, accounts)),
+            state: Mutex::new(Rank::Device, DeviceState::new(settings, accounts, published)),
             observers: Arc::clone(observers),
             has_budgets: AtomicBool::new(false),
         }

@@ -2,6 +2,7 @@
 
 use crate::backend::{Attribute, Backend, CaptureStatus, Granularity, MemoryInfo, VirtualMemory};
 use crate::error::{AllocError, Result};
+use crate::features::ledger::registry::{self, Entry, Published, Uuid};
 use crate::lifetimes::call::Relaxed;
 use crate::memory::address_map::AddressMap;
 use crate::process::attention::{Attention, Edge, Reason};
@@ -23,6 +24,8 @@ pub(super) struct Site {
     foreign: Arc<Foreign>,
     /// What the system is asked of a device that shares its memory; `None` for one with its own.
     unified: Option<Arc<System>>,
+    /// Where the system describes itself, and processes tell one another what they hold.
+    system_root: Arc<Path>,
     total_memory: u64,
     virtual_memory: bool,
     attention: &'static Attention,
@@ -53,7 +56,19 @@ impl Site {
         };
         let driver = MemoryInfo { free: 0, total: driver_total };
         let total_memory = unified.as_ref().map_or(driver_total, |system| system.obtainable(driver).total);
-        Self { backend, device, map, foreign, unified, total_memory, virtual_memory, attention, unit }
+        let system_root = system_root.into();
+        Self {
+            backend,
+            device,
+            map,
+            foreign,
+            unified,
+            system_root,
+            total_memory,
+            virtual_memory,
+            attention,
+            unit,
+        }
     }
 
     pub(super) fn backend(&self) -> &Arc<dyn Backend> {
@@ -174,6 +189,29 @@ impl Site {
         growable: bool,
     ) -> SegmentEvent {
         SegmentEvent { change, device: self.device, pool, stream: shown(stream), addr, bytes, growable }
+    }
+
+    /// A file in which other processes read what is held of it, where it can be told apart and the folder can be written.
+    pub(super) fn publish(&self) -> Option<Published> {
+        let uuid = self.uuid()?;
+        let folder = registry::folder(&self.system_root);
+        let published = Published::new(&folder, uuid);
+        published
+            .inspect_err(|error| {
+                let (device, folder) = (self.device, folder.display());
+                tracing::warn!(%error, %device, %folder, "other processes are not told what is held");
+            })
+            .ok()
+    }
+
+    /// What other allocators say that they hold of it. Reads files.
+    pub(super) fn published_by_others(&self, own: Option<&Path>) -> Vec<Entry> {
+        let folder = registry::folder(&self.system_root);
+        self.uuid().map_or_else(Vec::new, |uuid| registry::others(&folder, uuid, own))
+    }
+
+    fn uuid(&self) -> Option<Uuid> {
+        self.backend.properties(self.device).inspect_err(|_| self.backend.clear_error()).ok()?.uuid
     }
 
     /// Whether its memory is the host's.

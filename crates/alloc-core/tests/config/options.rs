@@ -61,6 +61,7 @@ fn samples() -> Vec<(&'static str, &'static str, Settings)> {
         ("max_non_split_rounding_mb", "32", Settings { max_non_split_rounding: 32 * MIB, ..base() }),
         ("garbage_collection_threshold", "0.8", Settings { garbage_collection_threshold: 0.8, ..base() }),
         ("roundup_power2_divisions", "[64:4,>:2]", Settings { roundup_power2_divisions: table, ..base() }),
+        ("publish", "True", Settings { publish: true, ..base() }),
         ("system_root", "/mnt/host", Settings { system_root: "/mnt/host".into(), ..base() }),
         ("expandable_segments", "True", Settings { expandable_segments: true, ..base() }),
         (

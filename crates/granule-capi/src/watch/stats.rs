@@ -8,6 +8,7 @@ use crate::bytes::granule_bytes;
 use crate::error::GRANULE_UNSUPPORTED;
 use crate::error::{Failure, granule_status};
 use crate::pool_id::granule_pool_id;
+use granule::backends::Who;
 use granule::stats::StatArray;
 
 pub use crate::watch::figures::granule_device_stats;
@@ -132,6 +133,22 @@ pub unsafe extern "C" fn granule_stats_json(
         let (a, out) = (given!(handle a), given!(out out));
         let figures = a.engine.stats(pass::device(device)?)?.flatten();
         out.set(granule_bytes::new(serde_json::json!(figures).to_string()));
+        Ok(())
+    })
+}
+
+/// Whose the bytes of a device are: a JSON object, as an item of `who` of `granule devices --who --json`. Asks the driver.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn granule_ledger_json(
+    a: *mut granule_allocator,
+    device: i32,
+    out: *mut granule_bytes,
+) -> granule_status {
+    guard(|| {
+        let (a, out) = (given!(handle a), given!(out out));
+        let device = pass::device(device)?;
+        let who = Who::new(device, &a.engine.statistics().ledger(device)?);
+        out.set(granule_bytes::new(serde_json::json!(who).to_string()));
         Ok(())
     })
 }

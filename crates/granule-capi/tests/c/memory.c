@@ -75,6 +75,11 @@ int main(void) {
     OK(granule_cache_info(a, 0, &info));
     CHECK(info.largest_cached >= 30 * MIB && info.largest == info.device_free);
     OK(granule_largest_free_block(a, 0, &bytes));
+
+    granule_bytes who = {0};
+    OK(granule_ledger_json(a, 0, &who));
+    CHECK(who.len > 0 && memcmp(who.data, "{\"device\":0,\"total\":", 20) == 0);
+    granule_bytes_free(&who);
     CHECK(bytes == info.largest_cached);
     UNDER_PYTORCH(bytes == 30 * MIB);
     OK(granule_reset_peak_stats(a, 0));

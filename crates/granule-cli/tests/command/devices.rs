@@ -84,6 +84,26 @@ fn a_function_that_the_driver_lacks_costs_what_needs_it() {
     }
 }
 
+#[test]
+fn who_has_what_adds_up_to_what_is_used() {
+    let place = Place::new();
+    let openreg = [("GRANULE_BACKEND", "openreg")];
+    let answer = place.run_with(&["devices", "--who", "--json"], &openreg).json();
+    super::json::fits("devices", &answer);
+    let who = answer["who"].as_array().unwrap();
+    assert_eq!(who.len(), 2);
+    for one in who {
+        let bytes = |name: &str| one[name].as_u64().unwrap();
+        assert_eq!((bytes("total"), bytes("used")), (4 << 30, 0), "{one}");
+        assert_eq!(bytes("process_other") + bytes("unaccounted"), 0, "{one}");
+        assert_eq!(one["ours"]["live"], 0);
+    }
+    let said = place.run_with(&["devices", "--who"], &openreg).out;
+    assert!(said.contains("nobody's that is known"), "{said}");
+    assert!(devices(&["devices", "--who"]).out.contains("no backend is chosen"));
+    assert!(!devices(&["devices", "--json"]).out.contains("\"who\""), "only where it is asked for");
+}
+
 // What follows is of `granule doctor`.
 
 const NOWHERE: &str = "/nonexistent/libdriver.so";

@@ -76,6 +76,7 @@ fn every_answer_is_as_its_schema_says() {
         ("export", &["export", "t.gz", "--parquet", "tables", "--perfetto", "p.json"]),
         ("conformance", &["conformance", "--backend", "openreg", "--only", "memory."]),
         ("devices", &["devices"]),
+        ("devices", &["devices", "--who"]),
         ("doctor", &["doctor", "--backend", "openreg"]),
     ];
     for (name, args) in answers {

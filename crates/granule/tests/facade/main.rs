@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
 mod labelled;
+mod ledger;
 mod record;
 mod replay_figures;
 mod replay_on;

@@ -5,6 +5,7 @@ use crate::backend::MemoryInfo;
 use crate::device::GrowableSize;
 use crate::error::Result;
 use crate::features::hardened::HardenedStats;
+use crate::features::ledger::DeviceLedger;
 use crate::types::{DeviceIndex, Stream};
 
 /// How much could be had in one piece, in bytes.
@@ -59,6 +60,16 @@ impl<'a> Statistics<'a> {
     /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice); the driver's error.
     pub fn memory_info(self, device: DeviceIndex) -> Result<MemoryInfo> {
         self.0.device(device)?.memory_info()
+    }
+
+    /// Whose the bytes of a device are. Asks the driver, reads what other processes publish, and asks the program's source of
+    /// figures about processes, if there is one.
+    ///
+    /// # Errors
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice); the driver's error.
+    pub fn ledger(self, device: DeviceIndex) -> Result<DeviceLedger> {
+        let engine = self.0.device(device)?;
+        engine.noticing(engine.statistics().ledger())
     }
 
     /// The largest pieces to be had. Asks the driver. PyTorch: `cacheInfo`.

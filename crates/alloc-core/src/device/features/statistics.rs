@@ -11,6 +11,8 @@ use crate::device::history::observation::segments;
 use crate::device::holdings::counters::Events;
 use crate::device::holdings::tenants::signed;
 use crate::device::provider::Provider;
+use crate::error::Result;
+use crate::features::ledger::{DeviceLedger, Ours};
 use crate::memory::block::Tier;
 use crate::policy::Drain;
 use crate::sync::{Arc, Guard, Mutex, Rank};
@@ -159,6 +161,40 @@ impl Statistics {
                 asleep_bytes,
             };
             stats
+        })
+    }
+
+    /// See [`Statistics::ledger`](crate::allocator::Statistics::ledger).
+    pub(crate) fn ledger(&self) -> Result<DeviceLedger> {
+        let site = &self.base.site;
+        let processes = self.base.observers.process_memory(&site.calls());
+        let views = self.views();
+        let own = self.base.holdings.lock().published().map(|own| own.path().to_owned());
+        let read = || {
+            let entries = site.published_by_others(own.as_deref());
+            let stats = self.stats();
+            let memory = site.memory_info()?;
+            let used = memory.total.saturating_sub(memory.free);
+            let ours = Ours::of(&stats, views);
+            Ok(DeviceLedger::new((memory.total, used), ours, std::process::id(), &entries, &processes))
+        };
+        // Others come and go between the questions: a ledger that has more than is used is asked for once more.
+        let first: DeviceLedger = read()?;
+        if first.sum() <= first.used { Ok(first) } else { read() }
+    }
+
+    /// Bytes of addresses at which memory is seen a second time.
+    fn views(&self) -> u64 {
+        self.base.arenas.with_all(|_, arenas| {
+            let views = arenas.iter().map(|arena| {
+                let segments = arena.layout().segments();
+                segments
+                    .iter()
+                    .filter(|(id, _)| segments.is_view(*id))
+                    .map(|(_, segment)| segment.bytes)
+                    .sum::<u64>()
+            });
+            views.sum::<u64>() + self.base.holdings.lock().regions().away_bytes()
         })
     }
 

@@ -3,7 +3,7 @@
 use super::{Outcome, write_json};
 use crate::compare::table::Table;
 use crate::failure::Failure;
-use granule::backends::{self, Name, Report, Standing};
+use granule::backends::{self, Name, Report, Standing, Who};
 use granule::round::size_text;
 use serde::Serialize;
 use std::io::Write;
@@ -13,8 +13,13 @@ use std::io::Write;
 #[command(after_help = "\
 Examples:
   granule devices
+  granule devices --who
   granule devices --json | jq .chosen")]
 pub(crate) struct Args {
+    /// Say whose the memory of the chosen backend's devices is
+    #[arg(long)]
+    who: bool,
+
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -24,14 +29,22 @@ pub(crate) struct Args {
 struct Answer<'a> {
     chosen: Option<Name>,
     backends: &'a [Report],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    who: Option<&'a [Who]>,
 }
 
 /// Looks at every backend and prints what was found.
 pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> {
     let backends = backends::survey().map_err(Failure::Choice)?;
     let chosen = backends.iter().find(|b| b.state == Standing::Chosen).map(|b| b.name);
+    let who = match chosen.filter(|_| args.who) {
+        Some(name) => {
+            backends::who(&backends::choose(Some(name)).map_err(Failure::Choice)?).map_err(Failure::SetUp)?
+        }
+        None => Vec::new(),
+    };
     if args.json {
-        write_json(&Answer { chosen, backends: &backends }, out)?;
+        write_json(&Answer { chosen, backends: &backends, who: args.who.then_some(&who[..]) }, out)?;
         return Ok(Outcome::Done);
     }
     for backend in &backends {
@@ -70,5 +83,30 @@ pub(crate) fn run(args: &Args, out: &mut dyn Write) -> Result<Outcome, Failure> 
         }
         writeln!(out, "{capabilities}")?;
     }
+    if args.who {
+        write!(out, "{}", told(&who))?;
+    }
     Ok(Outcome::Done)
+}
+
+/// Whose the memory is, for people.
+fn told(who: &[Who]) -> String {
+    if who.is_empty() {
+        return "whose the memory is: no backend is chosen; name one in GRANULE_BACKEND\n".into();
+    }
+    let mut table = Table::new(["device", "whose", "bytes"]);
+    for one in who {
+        let device = one.device.to_string();
+        let mut row = |whose: &str, bytes: u64| table.row([&device, whose, &size_text(bytes)]);
+        row("used, of all", one.used);
+        for other in &one.other_processes {
+            let granule =
+                other.granule.map_or_else(String::new, |held| format!(", {} by Granule", size_text(held)));
+            row(&format!("process {}{granule}", other.pid), other.bytes);
+        }
+        row("nobody's that is known", one.unaccounted);
+        row("free", one.total.saturating_sub(one.used));
+    }
+    table.align_right([2]);
+    format!("{table}\n")
 }

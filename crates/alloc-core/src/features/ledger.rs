@@ -1,0 +1,163 @@
+//! Whose the bytes of a device are: this allocator's, this process's, other processes', nobody's that is known.
+//!
+//! ```text
+//! used = ours (live + cached + pending) + process_other + other_processes + unaccounted
+//! ```
+//!
+//! `used` is the driver's figure, `ours` is counted. The rest is what others say of themselves:
+//!
+//! * Granule's allocators with `publish:True` write what they hold into a file each, in a folder of the user's
+//!   ([`registry`]). Files of processes that have ended are removed by whoever reads.
+//! * The program may know what the vendor's management library says of each process
+//!   ([`set_process_memory_source`](crate::allocator::Hooks::set_process_memory_source)). It counts contexts and libraries, too.
+//!
+//! What neither says is `unaccounted`: contexts, libraries, processes of other users.
+//!
+//! Memory that was allocated while caching was off is not ours here.
+
+pub mod registry;
+
+use crate::watch::oom::ProcessMemory;
+use crate::watch::stats::DeviceStats;
+use registry::Entry;
+use std::collections::BTreeMap;
+
+/// Bytes of an allocator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Ours {
+    /// In the program's hands, with memory behind them.
+    pub live: u64,
+    /// Free, and kept.
+    pub cached: u64,
+    /// Freed, and waiting for streams.
+    pub pending: u64,
+    /// In the program's hands without memory behind them: they take nothing of the device.
+    pub asleep: u64,
+    /// Addresses at which memory is seen a second time: they take nothing of the device.
+    pub views: u64,
+}
+
+impl Ours {
+    pub(crate) fn of(stats: &DeviceStats, views: u64) -> Self {
+        let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+        let held = bytes(stats.reserved_bytes.all.current);
+        let asleep = bytes(stats.granule.asleep_bytes);
+        let pending = bytes(stats.granule.pending_bytes).min(held);
+        // A granule that sleeps may end within a block.
+        let live = bytes(stats.allocated_bytes.all.current).saturating_sub(asleep).min(held - pending);
+        Self { live, cached: held - pending - live, pending, asleep, views }
+    }
+
+    /// What it takes of the device.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.live + self.cached + self.pending
+    }
+}
+
+/// What another process has of a device, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherProcess {
+    /// The process.
+    pub pid: u32,
+    /// All of it that is known.
+    pub bytes: u64,
+    /// What Granule's allocators in it hold; `None` where none of them says so.
+    pub granule: Option<u64>,
+}
+
+/// Whose the bytes of a device are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceLedger {
+    /// All that there is.
+    pub total: u64,
+    /// What is taken of it, by whomever.
+    pub used: u64,
+    /// What this allocator has.
+    pub ours: Ours,
+    /// What this process has beyond that, as far as it is known: other allocators, contexts, libraries.
+    pub process_other: u64,
+    /// What other processes have, as far as it is known, by number.
+    pub other_processes: Vec<OtherProcess>,
+    /// What is used by none of these.
+    pub unaccounted: u64,
+}
+
+impl DeviceLedger {
+    /// `own` is this process's number; `entries` leave out the allocator whose ledger it is.
+    pub(crate) fn new(
+        (total, used): (u64, u64),
+        ours: Ours,
+        own: u32,
+        entries: &[Entry],
+        processes: &[ProcessMemory],
+    ) -> Self {
+        let mut granule: BTreeMap<u32, u64> = BTreeMap::new();
+        for entry in entries {
+            *granule.entry(entry.pid).or_default() += entry.held;
+        }
+        let mut told: BTreeMap<u32, u64> = BTreeMap::new();
+        for process in processes {
+            *told.entry(process.pid).or_default() += process.bytes;
+        }
+        // The management library counts what allocators hold, too; one of the two may be late.
+        let own_told = told.remove(&own).unwrap_or(0).saturating_sub(ours.held());
+        let process_other = granule.remove(&own).unwrap_or(0).max(own_told);
+        let pids: std::collections::BTreeSet<u32> = granule.keys().chain(told.keys()).copied().collect();
+        let other_processes: Vec<_> = pids
+            .into_iter()
+            .map(|pid| {
+                let granule = granule.get(&pid).copied();
+                let bytes = told.get(&pid).copied().unwrap_or(0).max(granule.unwrap_or(0));
+                OtherProcess { pid, bytes, granule }
+            })
+            .filter(|process| process.bytes > 0)
+            .collect();
+        let mut ledger = Self { total, used, ours, process_other, other_processes, unaccounted: 0 };
+        ledger.unaccounted = used.saturating_sub(ledger.known());
+        ledger
+    }
+
+    /// What is known to be somebody's.
+    fn known(&self) -> u64 {
+        self.ours.held() + self.process_other + self.others()
+    }
+
+    /// What other processes have, together.
+    #[must_use]
+    pub fn others(&self) -> u64 {
+        self.other_processes.iter().map(|process| process.bytes).sum()
+    }
+
+    /// All of it together. It is [`used`](Self::used) where everybody was read at one moment.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.known() + self.unaccounted
+    }
+
+    /// What came since `before`, by whose it is. What neighbours took meanwhile is not the phase's.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> PhaseUse {
+        let change =
+            |now: u64, before: u64| i64::try_from(i128::from(now) - i128::from(before)).unwrap_or(i64::MAX);
+        PhaseUse {
+            ours: change(self.ours.held(), before.ours.held()),
+            process_other: change(self.process_other, before.process_other),
+            other_processes: change(self.others(), before.others()),
+            unaccounted: change(self.unaccounted, before.unaccounted),
+        }
+    }
+}
+
+/// How the parts of a ledger changed in a phase of the program, in bytes: grown where positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PhaseUse {
+    /// What the allocator took.
+    pub ours: i64,
+    /// What the process took beyond that, as far as it is known.
+    pub process_other: i64,
+    /// What other processes took.
+    pub other_processes: i64,
+    /// What somebody took who says nothing of it.
+    pub unaccounted: i64,
+}

@@ -1,0 +1,142 @@
+//! What Granule's allocators in the processes of a user say of themselves: a file each.
+//!
+//! The folder is `granule` in the user's run directory: `$XDG_RUNTIME_DIR`, else `/run/user/UID`, else one of the user's own in
+//! `/tmp`. It is used only where it is the user's and nobody else may write to it. Under another `system_root` it is
+//! `run/user/UID/granule` there.
+//!
+//! A file has the device's UUID and the bytes that are held of it, which its allocator changes in place. Its name has the
+//! process's number and start, so that a number that is used again is told apart. It goes with its allocator; that of a process
+//! which was killed is removed by the next reader.
+
+use crate::features::share::process::Process;
+use memmap2::MmapRaw;
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// The first word of a file: its kind and version.
+const MAGIC: u64 = u64::from_le_bytes(*b"granule1");
+/// Kind, two words of UUID, bytes held.
+const WORDS: usize = 4;
+const BYTES: usize = WORDS * 8;
+
+/// What identifies a device in every process that sees it.
+pub type Uuid = [u8; 16];
+
+/// What an allocator holds of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its process.
+    pub pid: u32,
+    /// Bytes.
+    pub held: u64,
+}
+
+/// The folder for allocators made with this `system_root`.
+#[must_use]
+pub fn folder(system_root: &Path) -> PathBuf {
+    let user = rustix::process::getuid().as_raw();
+    let run = PathBuf::from(format!("run/user/{user}"));
+    if system_root != Path::new("/") {
+        return system_root.join(run).join("granule");
+    }
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+    match named.unwrap_or_else(|| system_root.join(run)) {
+        there if there.is_dir() => there.join("granule"),
+        _ => PathBuf::from(format!("/tmp/granule-{user}")),
+    }
+}
+
+/// Refuses a folder that another user could have made, or can write to.
+fn check(folder: &Path) -> io::Result<()> {
+    let there = fs::symlink_metadata(folder)?;
+    let own = there.uid() == rustix::process::getuid().as_raw();
+    if there.is_dir() && own && there.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is not this user's alone"))
+}
+
+/// The file of an allocator, for one device.
+#[derive(Debug)]
+pub(crate) struct Published {
+    path: PathBuf,
+    process: Process,
+    map: MmapRaw,
+}
+
+impl Published {
+    /// A file that says that nothing is held. May block on the file system.
+    pub(crate) fn new(folder: &Path, uuid: Uuid) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        check(folder)?;
+        let process = Process::current()?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{}-{}-{number}", process.id, process.started));
+        let mut words = [MAGIC, 0, 0, 0];
+        for (word, half) in words[1..3].iter_mut().zip(uuid.chunks_exact(8)) {
+            *word = half.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+        // Whole before it has its name, for whoever reads meanwhile.
+        let mut file = tempfile::Builder::new().prefix(".new").tempfile_in(folder)?;
+        io::Write::write_all(&mut file, &words.map(u64::to_le_bytes).concat())?;
+        let map = MmapRaw::map_raw(file.as_file())?;
+        file.persist(&path).map_err(|error| error.error)?;
+        Ok(Self { path, process, map })
+    }
+
+    /// So much is held from here on.
+    pub(crate) fn set(&self, held: u64) {
+        let word = self.map.as_mut_ptr().cast::<u64>().wrapping_add(WORDS - 1);
+        // SAFETY: the last word of the map, which is as long as the file and begins at a page; other processes only read it.
+        let word = unsafe { AtomicU64::from_ptr(word) };
+        word.store(held.to_le(), Ordering::Relaxed);
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        // Not in a forked child: the file is the parent's.
+        if self.process.id == std::process::id()
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::debug!(%error, path = %self.path.display(), "published figures stay; a reader removes them");
+        }
+    }
+}
+
+/// What others have published of a device, without the file `own`. Removes files of processes that have ended. Reads a file for every
+/// allocator that publishes.
+pub(crate) fn others(folder: &Path, uuid: Uuid, own: Option<&Path>) -> Vec<Entry> {
+    if check(folder).is_err() {
+        return Vec::new();
+    }
+    let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
+    let files = files.filter_map(Result::ok).map(|file| file.path());
+    files.filter(|path| own != Some(path)).filter_map(|path| entry(&path, uuid)).collect()
+}
+
+fn entry(path: &Path, uuid: Uuid) -> Option<Entry> {
+    let mut parts = path.file_name()?.to_str()?.split('-').map(str::parse::<u32>);
+    let (Some(Ok(id)), Some(Ok(started))) = (parts.next(), parts.next()) else { return None };
+    if !(Process { id, started }).is_alive() {
+        // Another reader may have been faster.
+        let _ = fs::remove_file(path);
+        return None;
+    }
+    let mut bytes = [0; BYTES];
+    io::Read::read_exact(&mut File::open(path).ok()?, &mut bytes).ok()?;
+    let mut words =
+        bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)));
+    let kind: u64 = words.next()?;
+    let there: Vec<u8> = words.by_ref().take(2).flat_map(u64::to_be_bytes).collect();
+    (kind == MAGIC && there == uuid).then_some(Entry { pid: id, held: words.next()? })
+}
