@@ -2,9 +2,9 @@
 //! longer by the clock; what its processors did is the same everywhere.
 
 use crate::generated::{bindgen, header};
-use crate::process::{self, cargo};
+use crate::process::{self, cargo, disk};
 use crate::python::{e2e_torch, integrations, tables, whatif_exact};
-use crate::{aarch64, book, browser, disk, dist, parity, personalities, schedules, structure, test};
+use crate::{aarch64, book, browser, dist, parity, personalities, schedules, structure, test};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 

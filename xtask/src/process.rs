@@ -1,6 +1,7 @@
 //! Running other programs.
 
 pub(crate) mod debian;
+pub(crate) mod disk;
 pub(crate) mod targets;
 
 use anyhow::{Context, Result, bail};

@@ -1,6 +1,10 @@
 //! The word of a mutex: who takes it sees all that was done until it was given back.
 
-use super::{AtomicBool, Ordering};
+#[cfg(loom)]
+use loom::sync::atomic::AtomicBool;
+#[cfg(not(loom))]
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 
 /// Whether somebody has it.
 #[derive(Debug)]
