@@ -1,6 +1,6 @@
 """SGLang's memory saver on Granule's regions (entry point group ``sglang.srt.plugins``).
 
-    GRANULE_TORCH_MEMORY_SAVER=1 sglang serve MODEL --enable-memory-saver
+    GRANULE_TORCH_MEMORY_SAVER=1 python -m sglang.launch_server --model MODEL --enable-memory-saver
 
 SGLang calls :func:`register` early in each of its processes. Without the variable nothing happens there. No file of SGLang changes, and
 torch_memory_saver need not be installed.
