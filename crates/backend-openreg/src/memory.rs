@@ -9,7 +9,7 @@ pub(crate) use mapping::{Mapping, Physical};
 pub(crate) use pool::Pool;
 
 use crate::config::{MemoryMode, OpenRegConfig};
-use crate::os::{HostPages, Protection};
+use crate::os::{HostPages, Protection, Window};
 use crate::refusal::{Answer, Refusal};
 use crate::slab::Slab;
 use crate::space::Space;
@@ -75,6 +75,8 @@ pub(crate) struct DeviceMemory {
     window: (u64, u64),
     space: Space,
     store: Option<Store>,
+    /// Keeps the host out where nothing backs the addresses.
+    guard: Option<Window>,
     pub(crate) pool: Pool,
 }
 
@@ -122,27 +124,29 @@ impl Memory {
         let count = usize::from(config.devices);
         let mut stores = match config.memory {
             MemoryMode::Reserved => Vec::new(),
-            MemoryMode::Mapped => Store::for_devices(count)?,
+            MemoryMode::Mapped => Store::for_devices(count, config.addresses)?,
         }
         .into_iter();
-        let devices = (0..count)
+        let devices: std::io::Result<Vec<DeviceMemory>> = (0..count)
             .map(|device| {
                 let store = stores.next();
-                let (base, bytes) =
-                    store.as_ref().map_or_else(|| backing::reserved_window(device, count), Store::window);
-                DeviceMemory {
+                let reserved = || backing::reserved_window(device, count, config.addresses);
+                let (base, bytes) = store.as_ref().map_or_else(reserved, Store::window);
+                let is_guarded = store.is_none() && config.read_back;
+                Ok(DeviceMemory {
+                    guard: is_guarded.then(|| Window::reserve(base, bytes)).transpose()?,
                     capacity: config.capacity_or_default(),
-                    used: 0,
-                    peak: 0,
+                    used: config.context,
+                    peak: config.context,
                     window: (base, bytes),
                     space: Space::new(base, bytes),
                     store,
                     pool: Pool::default(),
-                }
+                })
             })
             .collect();
         Ok(Self {
-            devices,
+            devices: devices?,
             granularity: config.granularity,
             ranges: BTreeMap::new(),
             mappings: BTreeMap::new(),
@@ -164,7 +168,8 @@ impl Memory {
             if bytes >= LARGE { (ACCOUNTED_GRANULE, ACCOUNTED_GRANULE) } else { (SMALL_UNIT, SMALL_UNIT) };
         let memory = &mut self.devices[device];
         // Page protection is exact only where no two allocations share a page.
-        let page = if memory.store.is_some() { PAGE } else { 1 };
+        let is_managed = matches!(kind, RangeKind::Managed);
+        let page = if memory.store.is_some() || (memory.guard.is_some() && is_managed) { PAGE } else { 1 };
         let sizes = bytes.checked_next_multiple_of(unit);
         let sizes = sizes.and_then(|accounted| Some((accounted, accounted.checked_next_multiple_of(page)?)));
         // A size beyond all numbers is beyond the capacity too, however large that was set.
@@ -173,7 +178,7 @@ impl Memory {
             return Err(Refusal::new(ErrorKind::OutOfMemory, detail));
         };
         memory.take_capacity(accounted)?;
-        let taken = memory.place(footprint, alignment.max(page), matches!(kind, RangeKind::Managed));
+        let taken = memory.place(footprint, alignment.max(page), is_managed);
         match taken {
             Ok((at, extent)) => {
                 self.ranges
@@ -222,6 +227,9 @@ impl Memory {
             {
                 extent.file.discard(extent.offset, range.footprint)?;
             }
+        }
+        if let (Some(guard), RangeKind::Managed) = (&memory.guard, &range.kind) {
+            guard.hide(at, range.footprint)?;
         }
         memory.used -= range.accounted;
         memory.space.give(at, range.footprint);
@@ -386,7 +394,12 @@ impl DeviceMemory {
         let Some(at) = self.space.take(footprint, alignment) else {
             return Err(Refusal::new(ErrorKind::ResourceLimit, "the device's address window is full"));
         };
-        let Some(store) = &self.store else { return Ok((at, None)) };
+        let Some(store) = &self.store else {
+            if let (true, Some(guard)) = (open, &self.guard) {
+                guard.open(at, footprint)?;
+            }
+            return Ok((at, None));
+        };
         let extent = store.behind(at, footprint);
         let shown = store.window.show(at, footprint, &extent.file, extent.offset).and_then(|()| {
             if open { store.window.protect(at, footprint, Protection::ReadWrite) } else { Ok(()) }

@@ -10,6 +10,9 @@ pub type CUdevice = CUdevice_v1;
 pub type CUcontext = *mut CUctx_st;
 pub type CUmodule = *mut CUmod_st;
 pub type CUfunction = *mut CUfunc_st;
+pub type CUlibrary = *mut CUlib_st;
+pub type CUkernel = *mut CUkern_st;
+pub type CUarray = *mut CUarray_st;
 pub type CUevent = *mut CUevent_st;
 pub type CUstream = *mut CUstream_st;
 pub type CUgraph = *mut CUgraph_st;
@@ -34,17 +37,36 @@ pub type CUstreamWriteValue_flags_enum = core::ffi::c_uint;
 pub type CUstreamUpdateCaptureDependencies_flags_enum = core::ffi::c_uint;
 pub type CUdevice_attribute_enum = core::ffi::c_uint;
 pub type CUpointer_attribute_enum = core::ffi::c_uint;
+pub type CUfunction_attribute_enum = core::ffi::c_uint;
+pub type CUfunc_cache_enum = core::ffi::c_uint;
 pub type CUmemorytype_enum = core::ffi::c_uint;
 pub type CUmem_advise_enum = core::ffi::c_uint;
+pub type CUjit_option_enum = core::ffi::c_uint;
+pub type CUlimit_enum = core::ffi::c_uint;
 pub type CUhostFn = ::core::option::Option<unsafe extern "C" fn(userData: *mut core::ffi::c_void)>;
+pub type CUgraphNodeType_enum = core::ffi::c_uint;
 pub type CUgraphEdgeData = CUgraphEdgeData_st;
+pub type CUgraphInstantiateResult_enum = core::ffi::c_uint;
+pub type CUDA_GRAPH_INSTANTIATE_PARAMS = CUDA_GRAPH_INSTANTIATE_PARAMS_st;
+pub type CUlaunchAttribute = __BindgenOpaqueArray8<[u8; 72usize]>;
+pub type CUlaunchConfig = CUlaunchConfig_st;
 pub type CUstreamCaptureStatus_enum = core::ffi::c_uint;
 pub type CUstreamCaptureMode_enum = core::ffi::c_uint;
 pub type CUdriverProcAddressQueryResult_enum = core::ffi::c_uint;
+pub type CUlibraryOption_enum = core::ffi::c_uint;
 pub type cudaError_enum = core::ffi::c_uint;
+pub type CUdevice_P2PAttribute_enum = core::ffi::c_uint;
 pub type CUstreamCallback = ::core::option::Option<
     unsafe extern "C" fn(hStream: CUstream, status: CUresult, userData: *mut core::ffi::c_void),
 >;
+pub type CUDA_MEMCPY2D_v2 = CUDA_MEMCPY2D_st;
+pub type CUDA_MEMCPY2D = CUDA_MEMCPY2D_v2;
+pub type CUtensorMap = __BindgenOpaqueArray64<[u8; 128usize]>;
+pub type CUtensorMapDataType_enum = core::ffi::c_uint;
+pub type CUtensorMapInterleave_enum = core::ffi::c_uint;
+pub type CUtensorMapSwizzle_enum = core::ffi::c_uint;
+pub type CUtensorMapL2promotion_enum = core::ffi::c_uint;
+pub type CUtensorMapFloatOOBfill_enum = core::ffi::c_uint;
 pub type CUmemGenericAllocationHandle_v1 = core::ffi::c_ulonglong;
 pub type CUmemGenericAllocationHandle = CUmemGenericAllocationHandle_v1;
 pub type CUmemAllocationHandleType_enum = core::ffi::c_uint;
@@ -67,9 +89,27 @@ pub type CUmemPoolProps_v1 = CUmemPoolProps_st;
 pub type CUmemPoolProps = CUmemPoolProps_v1;
 pub type CUmemPoolPtrExportData_v1 = CUmemPoolPtrExportData_st;
 pub type CUmemPoolPtrExportData = CUmemPoolPtrExportData_v1;
+pub type CUgraphNodeParams = __BindgenOpaqueArray8<[u8; 256usize]>;
 pub type CUuserObject_flags_enum = core::ffi::c_uint;
 pub type CUuserObjectRetain_flags_enum = core::ffi::c_uint;
 pub type CUgraphInstantiate_flags_enum = core::ffi::c_uint;
+pub type CUmoduleLoadingMode_enum = core::ffi::c_uint;
+pub type CUlogLevel_enum = core::ffi::c_uint;
+pub type CUlogsCallbackHandle = *mut CUlogsCallbackEntry_st;
+pub type CUlogsCallback = ::core::option::Option<
+    unsafe extern "C" fn(
+        data: *mut core::ffi::c_void,
+        logLevel: CUlogLevel,
+        message: *mut core::ffi::c_char,
+        length: usize,
+    ),
+>;
+#[derive(PartialEq, Eq, Copy, Clone, Debug, Hash)]
+#[repr(C, align(8))]
+pub struct __BindgenOpaqueArray8<T>(pub T);
+#[derive(PartialEq, Eq, Copy, Clone, Debug, Hash)]
+#[repr(C, align(64))]
+pub struct __BindgenOpaqueArray64<T>(pub T);
 #[repr(C)]
 #[derive(Debug)]
 pub struct CUctx_st {
@@ -83,6 +123,21 @@ pub struct CUmod_st {
 #[repr(C)]
 #[derive(Debug)]
 pub struct CUfunc_st {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUlib_st {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUkern_st {
+    _unused: [u8; 0],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUarray_st {
     _unused: [u8; 0],
 }
 #[repr(C)]
@@ -145,6 +200,48 @@ pub struct CUgraphEdgeData_st {
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
+    pub flags: cuuint64_t,
+    pub hUploadStream: CUstream,
+    pub hErrNode_out: CUgraphNode,
+    pub result_out: CUgraphInstantiateResult,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUlaunchConfig_st {
+    pub gridDimX: core::ffi::c_uint,
+    pub gridDimY: core::ffi::c_uint,
+    pub gridDimZ: core::ffi::c_uint,
+    pub blockDimX: core::ffi::c_uint,
+    pub blockDimY: core::ffi::c_uint,
+    pub blockDimZ: core::ffi::c_uint,
+    pub sharedMemBytes: core::ffi::c_uint,
+    pub hStream: CUstream,
+    pub attrs: *mut CUlaunchAttribute,
+    pub numAttrs: core::ffi::c_uint,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUDA_MEMCPY2D_st {
+    pub srcXInBytes: usize,
+    pub srcY: usize,
+    pub srcMemoryType: CUmemorytype,
+    pub srcHost: *const core::ffi::c_void,
+    pub srcDevice: CUdeviceptr,
+    pub srcArray: CUarray,
+    pub srcPitch: usize,
+    pub dstXInBytes: usize,
+    pub dstY: usize,
+    pub dstMemoryType: CUmemorytype,
+    pub dstHost: *mut core::ffi::c_void,
+    pub dstDevice: CUdeviceptr,
+    pub dstArray: CUarray,
+    pub dstPitch: usize,
+    pub WidthInBytes: usize,
+    pub Height: usize,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct CUmemLocation_st {
     pub type_: CUmemLocationType,
     pub id: core::ffi::c_int,
@@ -195,6 +292,11 @@ pub struct CUmemPoolProps_st {
 #[derive(Debug, Copy, Clone)]
 pub struct CUmemPoolPtrExportData_st {
     pub reserved: [core::ffi::c_uchar; 64usize],
+}
+#[repr(C)]
+#[derive(Debug)]
+pub struct CUlogsCallbackEntry_st {
+    _unused: [u8; 0],
 }
 pub const CUDA_VERSION: u32 = 12090;
 pub const CU_IPC_HANDLE_SIZE: u32 = 64;
@@ -433,6 +535,27 @@ pub const CU_POINTER_ATTRIBUTE_MAPPING_SIZE: CUpointer_attribute_enum = 18;
 pub const CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR: CUpointer_attribute_enum = 19;
 pub const CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID: CUpointer_attribute_enum = 20;
 pub const CU_POINTER_ATTRIBUTE_IS_HW_DECOMPRESS_CAPABLE: CUpointer_attribute_enum = 21;
+pub const CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: CUfunction_attribute_enum = 0;
+pub const CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: CUfunction_attribute_enum = 1;
+pub const CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: CUfunction_attribute_enum = 2;
+pub const CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: CUfunction_attribute_enum = 3;
+pub const CU_FUNC_ATTRIBUTE_NUM_REGS: CUfunction_attribute_enum = 4;
+pub const CU_FUNC_ATTRIBUTE_PTX_VERSION: CUfunction_attribute_enum = 5;
+pub const CU_FUNC_ATTRIBUTE_BINARY_VERSION: CUfunction_attribute_enum = 6;
+pub const CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: CUfunction_attribute_enum = 7;
+pub const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: CUfunction_attribute_enum = 8;
+pub const CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: CUfunction_attribute_enum = 9;
+pub const CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: CUfunction_attribute_enum = 10;
+pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: CUfunction_attribute_enum = 11;
+pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: CUfunction_attribute_enum = 12;
+pub const CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: CUfunction_attribute_enum = 13;
+pub const CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: CUfunction_attribute_enum = 14;
+pub const CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: CUfunction_attribute_enum = 15;
+pub const CU_FUNC_ATTRIBUTE_MAX: CUfunction_attribute_enum = 16;
+pub const CU_FUNC_CACHE_PREFER_NONE: CUfunc_cache_enum = 0;
+pub const CU_FUNC_CACHE_PREFER_SHARED: CUfunc_cache_enum = 1;
+pub const CU_FUNC_CACHE_PREFER_L1: CUfunc_cache_enum = 2;
+pub const CU_FUNC_CACHE_PREFER_EQUAL: CUfunc_cache_enum = 3;
 pub const CU_MEMORYTYPE_HOST: CUmemorytype_enum = 1;
 pub const CU_MEMORYTYPE_DEVICE: CUmemorytype_enum = 2;
 pub const CU_MEMORYTYPE_ARRAY: CUmemorytype_enum = 3;
@@ -443,6 +566,66 @@ pub const CU_MEM_ADVISE_SET_PREFERRED_LOCATION: CUmem_advise_enum = 3;
 pub const CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION: CUmem_advise_enum = 4;
 pub const CU_MEM_ADVISE_SET_ACCESSED_BY: CUmem_advise_enum = 5;
 pub const CU_MEM_ADVISE_UNSET_ACCESSED_BY: CUmem_advise_enum = 6;
+pub const CU_JIT_MAX_REGISTERS: CUjit_option_enum = 0;
+pub const CU_JIT_THREADS_PER_BLOCK: CUjit_option_enum = 1;
+pub const CU_JIT_WALL_TIME: CUjit_option_enum = 2;
+pub const CU_JIT_INFO_LOG_BUFFER: CUjit_option_enum = 3;
+pub const CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES: CUjit_option_enum = 4;
+pub const CU_JIT_ERROR_LOG_BUFFER: CUjit_option_enum = 5;
+pub const CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES: CUjit_option_enum = 6;
+pub const CU_JIT_OPTIMIZATION_LEVEL: CUjit_option_enum = 7;
+pub const CU_JIT_TARGET_FROM_CUCONTEXT: CUjit_option_enum = 8;
+pub const CU_JIT_TARGET: CUjit_option_enum = 9;
+pub const CU_JIT_FALLBACK_STRATEGY: CUjit_option_enum = 10;
+pub const CU_JIT_GENERATE_DEBUG_INFO: CUjit_option_enum = 11;
+pub const CU_JIT_LOG_VERBOSE: CUjit_option_enum = 12;
+pub const CU_JIT_GENERATE_LINE_INFO: CUjit_option_enum = 13;
+pub const CU_JIT_CACHE_MODE: CUjit_option_enum = 14;
+pub const CU_JIT_NEW_SM3X_OPT: CUjit_option_enum = 15;
+pub const CU_JIT_FAST_COMPILE: CUjit_option_enum = 16;
+pub const CU_JIT_GLOBAL_SYMBOL_NAMES: CUjit_option_enum = 17;
+pub const CU_JIT_GLOBAL_SYMBOL_ADDRESSES: CUjit_option_enum = 18;
+pub const CU_JIT_GLOBAL_SYMBOL_COUNT: CUjit_option_enum = 19;
+pub const CU_JIT_LTO: CUjit_option_enum = 20;
+pub const CU_JIT_FTZ: CUjit_option_enum = 21;
+pub const CU_JIT_PREC_DIV: CUjit_option_enum = 22;
+pub const CU_JIT_PREC_SQRT: CUjit_option_enum = 23;
+pub const CU_JIT_FMA: CUjit_option_enum = 24;
+pub const CU_JIT_REFERENCED_KERNEL_NAMES: CUjit_option_enum = 25;
+pub const CU_JIT_REFERENCED_KERNEL_COUNT: CUjit_option_enum = 26;
+pub const CU_JIT_REFERENCED_VARIABLE_NAMES: CUjit_option_enum = 27;
+pub const CU_JIT_REFERENCED_VARIABLE_COUNT: CUjit_option_enum = 28;
+pub const CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES: CUjit_option_enum = 29;
+pub const CU_JIT_POSITION_INDEPENDENT_CODE: CUjit_option_enum = 30;
+pub const CU_JIT_MIN_CTA_PER_SM: CUjit_option_enum = 31;
+pub const CU_JIT_MAX_THREADS_PER_BLOCK: CUjit_option_enum = 32;
+pub const CU_JIT_OVERRIDE_DIRECTIVE_VALUES: CUjit_option_enum = 33;
+pub const CU_JIT_NUM_OPTIONS: CUjit_option_enum = 34;
+pub const CU_LIMIT_STACK_SIZE: CUlimit_enum = 0;
+pub const CU_LIMIT_PRINTF_FIFO_SIZE: CUlimit_enum = 1;
+pub const CU_LIMIT_MALLOC_HEAP_SIZE: CUlimit_enum = 2;
+pub const CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH: CUlimit_enum = 3;
+pub const CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT: CUlimit_enum = 4;
+pub const CU_LIMIT_MAX_L2_FETCH_GRANULARITY: CUlimit_enum = 5;
+pub const CU_LIMIT_PERSISTING_L2_CACHE_SIZE: CUlimit_enum = 6;
+pub const CU_LIMIT_SHMEM_SIZE: CUlimit_enum = 7;
+pub const CU_LIMIT_CIG_ENABLED: CUlimit_enum = 8;
+pub const CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED: CUlimit_enum = 9;
+pub const CU_LIMIT_MAX: CUlimit_enum = 10;
+pub const CU_GRAPH_NODE_TYPE_KERNEL: CUgraphNodeType_enum = 0;
+pub const CU_GRAPH_NODE_TYPE_MEMCPY: CUgraphNodeType_enum = 1;
+pub const CU_GRAPH_NODE_TYPE_MEMSET: CUgraphNodeType_enum = 2;
+pub const CU_GRAPH_NODE_TYPE_HOST: CUgraphNodeType_enum = 3;
+pub const CU_GRAPH_NODE_TYPE_GRAPH: CUgraphNodeType_enum = 4;
+pub const CU_GRAPH_NODE_TYPE_EMPTY: CUgraphNodeType_enum = 5;
+pub const CU_GRAPH_NODE_TYPE_WAIT_EVENT: CUgraphNodeType_enum = 6;
+pub const CU_GRAPH_NODE_TYPE_EVENT_RECORD: CUgraphNodeType_enum = 7;
+pub const CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL: CUgraphNodeType_enum = 8;
+pub const CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT: CUgraphNodeType_enum = 9;
+pub const CU_GRAPH_NODE_TYPE_MEM_ALLOC: CUgraphNodeType_enum = 10;
+pub const CU_GRAPH_NODE_TYPE_MEM_FREE: CUgraphNodeType_enum = 11;
+pub const CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: CUgraphNodeType_enum = 12;
+pub const CU_GRAPH_NODE_TYPE_CONDITIONAL: CUgraphNodeType_enum = 13;
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
     ["Size of CUgraphEdgeData_st"][::core::mem::size_of::<CUgraphEdgeData_st>() - 8usize];
@@ -456,6 +639,52 @@ const _: () = {
     ["Offset of field: CUgraphEdgeData_st::reserved"]
         [::core::mem::offset_of!(CUgraphEdgeData_st, reserved) - 3usize];
 };
+pub const CUDA_GRAPH_INSTANTIATE_SUCCESS: CUgraphInstantiateResult_enum = 0;
+pub const CUDA_GRAPH_INSTANTIATE_ERROR: CUgraphInstantiateResult_enum = 1;
+pub const CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE: CUgraphInstantiateResult_enum = 2;
+pub const CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED: CUgraphInstantiateResult_enum = 3;
+pub const CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED: CUgraphInstantiateResult_enum = 4;
+pub const CUDA_GRAPH_INSTANTIATE_CONDITIONAL_HANDLE_UNUSED: CUgraphInstantiateResult_enum = 5;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUDA_GRAPH_INSTANTIATE_PARAMS_st"]
+        [::core::mem::size_of::<CUDA_GRAPH_INSTANTIATE_PARAMS_st>() - 32usize];
+    ["Alignment of CUDA_GRAPH_INSTANTIATE_PARAMS_st"]
+        [::core::mem::align_of::<CUDA_GRAPH_INSTANTIATE_PARAMS_st>() - 8usize];
+    ["Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::flags"]
+        [::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, flags) - 0usize];
+    ["Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::hUploadStream"]
+        [::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, hUploadStream) - 8usize];
+    ["Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::hErrNode_out"]
+        [::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, hErrNode_out) - 16usize];
+    ["Offset of field: CUDA_GRAPH_INSTANTIATE_PARAMS_st::result_out"]
+        [::core::mem::offset_of!(CUDA_GRAPH_INSTANTIATE_PARAMS_st, result_out) - 24usize];
+};
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUlaunchConfig_st"][::core::mem::size_of::<CUlaunchConfig_st>() - 56usize];
+    ["Alignment of CUlaunchConfig_st"][::core::mem::align_of::<CUlaunchConfig_st>() - 8usize];
+    ["Offset of field: CUlaunchConfig_st::gridDimX"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, gridDimX) - 0usize];
+    ["Offset of field: CUlaunchConfig_st::gridDimY"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, gridDimY) - 4usize];
+    ["Offset of field: CUlaunchConfig_st::gridDimZ"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, gridDimZ) - 8usize];
+    ["Offset of field: CUlaunchConfig_st::blockDimX"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, blockDimX) - 12usize];
+    ["Offset of field: CUlaunchConfig_st::blockDimY"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, blockDimY) - 16usize];
+    ["Offset of field: CUlaunchConfig_st::blockDimZ"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, blockDimZ) - 20usize];
+    ["Offset of field: CUlaunchConfig_st::sharedMemBytes"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, sharedMemBytes) - 24usize];
+    ["Offset of field: CUlaunchConfig_st::hStream"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, hStream) - 32usize];
+    ["Offset of field: CUlaunchConfig_st::attrs"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, attrs) - 40usize];
+    ["Offset of field: CUlaunchConfig_st::numAttrs"]
+        [::core::mem::offset_of!(CUlaunchConfig_st, numAttrs) - 48usize];
+};
 pub const CU_STREAM_CAPTURE_STATUS_NONE: CUstreamCaptureStatus_enum = 0;
 pub const CU_STREAM_CAPTURE_STATUS_ACTIVE: CUstreamCaptureStatus_enum = 1;
 pub const CU_STREAM_CAPTURE_STATUS_INVALIDATED: CUstreamCaptureStatus_enum = 2;
@@ -465,6 +694,9 @@ pub const CU_STREAM_CAPTURE_MODE_RELAXED: CUstreamCaptureMode_enum = 2;
 pub const CU_GET_PROC_ADDRESS_SUCCESS: CUdriverProcAddressQueryResult_enum = 0;
 pub const CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND: CUdriverProcAddressQueryResult_enum = 1;
 pub const CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT: CUdriverProcAddressQueryResult_enum = 2;
+pub const CU_LIBRARY_HOST_UNIVERSAL_FUNCTION_AND_DATA_TABLE: CUlibraryOption_enum = 0;
+pub const CU_LIBRARY_BINARY_IS_PRESERVED: CUlibraryOption_enum = 1;
+pub const CU_LIBRARY_NUM_OPTIONS: CUlibraryOption_enum = 2;
 pub const CUDA_SUCCESS: cudaError_enum = 0;
 pub const CUDA_ERROR_INVALID_VALUE: cudaError_enum = 1;
 pub const CUDA_ERROR_OUT_OF_MEMORY: cudaError_enum = 2;
@@ -565,6 +797,78 @@ pub const CUDA_ERROR_INVALID_RESOURCE_TYPE: cudaError_enum = 914;
 pub const CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION: cudaError_enum = 915;
 pub const CUDA_ERROR_KEY_ROTATION: cudaError_enum = 916;
 pub const CUDA_ERROR_UNKNOWN: cudaError_enum = 999;
+pub const CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK: CUdevice_P2PAttribute_enum = 1;
+pub const CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED: CUdevice_P2PAttribute_enum = 2;
+pub const CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: CUdevice_P2PAttribute_enum = 3;
+pub const CU_DEVICE_P2P_ATTRIBUTE_ACCESS_ACCESS_SUPPORTED: CUdevice_P2PAttribute_enum = 4;
+pub const CU_DEVICE_P2P_ATTRIBUTE_CUDA_ARRAY_ACCESS_SUPPORTED: CUdevice_P2PAttribute_enum = 4;
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of CUDA_MEMCPY2D_st"][::core::mem::size_of::<CUDA_MEMCPY2D_st>() - 128usize];
+    ["Alignment of CUDA_MEMCPY2D_st"][::core::mem::align_of::<CUDA_MEMCPY2D_st>() - 8usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcXInBytes"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcXInBytes) - 0usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcY"][::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcY) - 8usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcMemoryType"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcMemoryType) - 16usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcHost"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcHost) - 24usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcDevice"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcDevice) - 32usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcArray"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcArray) - 40usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::srcPitch"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, srcPitch) - 48usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstXInBytes"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstXInBytes) - 56usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstY"][::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstY) - 64usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstMemoryType"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstMemoryType) - 72usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstHost"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstHost) - 80usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstDevice"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstDevice) - 88usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstArray"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstArray) - 96usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::dstPitch"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, dstPitch) - 104usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::WidthInBytes"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, WidthInBytes) - 112usize];
+    ["Offset of field: CUDA_MEMCPY2D_st::Height"]
+        [::core::mem::offset_of!(CUDA_MEMCPY2D_st, Height) - 120usize];
+};
+pub const CU_TENSOR_MAP_DATA_TYPE_UINT8: CUtensorMapDataType_enum = 0;
+pub const CU_TENSOR_MAP_DATA_TYPE_UINT16: CUtensorMapDataType_enum = 1;
+pub const CU_TENSOR_MAP_DATA_TYPE_UINT32: CUtensorMapDataType_enum = 2;
+pub const CU_TENSOR_MAP_DATA_TYPE_INT32: CUtensorMapDataType_enum = 3;
+pub const CU_TENSOR_MAP_DATA_TYPE_UINT64: CUtensorMapDataType_enum = 4;
+pub const CU_TENSOR_MAP_DATA_TYPE_INT64: CUtensorMapDataType_enum = 5;
+pub const CU_TENSOR_MAP_DATA_TYPE_FLOAT16: CUtensorMapDataType_enum = 6;
+pub const CU_TENSOR_MAP_DATA_TYPE_FLOAT32: CUtensorMapDataType_enum = 7;
+pub const CU_TENSOR_MAP_DATA_TYPE_FLOAT64: CUtensorMapDataType_enum = 8;
+pub const CU_TENSOR_MAP_DATA_TYPE_BFLOAT16: CUtensorMapDataType_enum = 9;
+pub const CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ: CUtensorMapDataType_enum = 10;
+pub const CU_TENSOR_MAP_DATA_TYPE_TFLOAT32: CUtensorMapDataType_enum = 11;
+pub const CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ: CUtensorMapDataType_enum = 12;
+pub const CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN8B: CUtensorMapDataType_enum = 13;
+pub const CU_TENSOR_MAP_DATA_TYPE_16U4_ALIGN16B: CUtensorMapDataType_enum = 14;
+pub const CU_TENSOR_MAP_DATA_TYPE_16U6_ALIGN16B: CUtensorMapDataType_enum = 15;
+pub const CU_TENSOR_MAP_INTERLEAVE_NONE: CUtensorMapInterleave_enum = 0;
+pub const CU_TENSOR_MAP_INTERLEAVE_16B: CUtensorMapInterleave_enum = 1;
+pub const CU_TENSOR_MAP_INTERLEAVE_32B: CUtensorMapInterleave_enum = 2;
+pub const CU_TENSOR_MAP_SWIZZLE_NONE: CUtensorMapSwizzle_enum = 0;
+pub const CU_TENSOR_MAP_SWIZZLE_32B: CUtensorMapSwizzle_enum = 1;
+pub const CU_TENSOR_MAP_SWIZZLE_64B: CUtensorMapSwizzle_enum = 2;
+pub const CU_TENSOR_MAP_SWIZZLE_128B: CUtensorMapSwizzle_enum = 3;
+pub const CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B: CUtensorMapSwizzle_enum = 4;
+pub const CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B: CUtensorMapSwizzle_enum = 5;
+pub const CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B: CUtensorMapSwizzle_enum = 6;
+pub const CU_TENSOR_MAP_L2_PROMOTION_NONE: CUtensorMapL2promotion_enum = 0;
+pub const CU_TENSOR_MAP_L2_PROMOTION_L2_64B: CUtensorMapL2promotion_enum = 1;
+pub const CU_TENSOR_MAP_L2_PROMOTION_L2_128B: CUtensorMapL2promotion_enum = 2;
+pub const CU_TENSOR_MAP_L2_PROMOTION_L2_256B: CUtensorMapL2promotion_enum = 3;
+pub const CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE: CUtensorMapFloatOOBfill_enum = 0;
+pub const CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA: CUtensorMapFloatOOBfill_enum = 1;
 pub const CU_MEM_HANDLE_TYPE_NONE: CUmemAllocationHandleType_enum = 0;
 pub const CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: CUmemAllocationHandleType_enum = 1;
 pub const CU_MEM_HANDLE_TYPE_WIN32: CUmemAllocationHandleType_enum = 2;
@@ -689,14 +993,37 @@ pub const CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH: CUgraphInstantiate_fl
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD: CUgraphInstantiate_flags_enum = 2;
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH: CUgraphInstantiate_flags_enum = 4;
 pub const CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY: CUgraphInstantiate_flags_enum = 8;
+pub const CU_MODULE_EAGER_LOADING: CUmoduleLoadingMode_enum = 1;
+pub const CU_MODULE_LAZY_LOADING: CUmoduleLoadingMode_enum = 2;
+pub const CU_LOG_LEVEL_ERROR: CUlogLevel_enum = 0;
+pub const CU_LOG_LEVEL_WARNING: CUlogLevel_enum = 1;
+impl<T: Copy + Default, const N: usize> Default for __BindgenOpaqueArray8<[T; N]> {
+    fn default() -> Self {
+        Self([<T as Default>::default(); N])
+    }
+}
+impl<T: Copy + Default, const N: usize> Default for __BindgenOpaqueArray64<[T; N]> {
+    fn default() -> Self {
+        Self([<T as Default>::default(); N])
+    }
+}
 pub use self::CUctx_flags_enum as CUctx_flags;
+pub use self::CUdevice_P2PAttribute_enum as CUdevice_P2PAttribute;
 pub use self::CUdevice_attribute_enum as CUdevice_attribute;
 pub use self::CUdriverProcAddressQueryResult_enum as CUdriverProcAddressQueryResult;
 pub use self::CUevent_flags_enum as CUevent_flags;
 pub use self::CUevent_record_flags_enum as CUevent_record_flags;
 pub use self::CUevent_wait_flags_enum as CUevent_wait_flags;
+pub use self::CUfunc_cache_enum as CUfunc_cache;
+pub use self::CUfunction_attribute_enum as CUfunction_attribute;
 pub use self::CUgraphInstantiate_flags_enum as CUgraphInstantiate_flags;
+pub use self::CUgraphInstantiateResult_enum as CUgraphInstantiateResult;
+pub use self::CUgraphNodeType_enum as CUgraphNodeType;
 pub use self::CUipcMem_flags_enum as CUipcMem_flags;
+pub use self::CUjit_option_enum as CUjit_option;
+pub use self::CUlibraryOption_enum as CUlibraryOption;
+pub use self::CUlimit_enum as CUlimit;
+pub use self::CUlogLevel_enum as CUlogLevel;
 pub use self::CUmem_advise_enum as CUmem_advise;
 pub use self::CUmemAccess_flags_enum as CUmemAccess_flags;
 pub use self::CUmemAllocationGranularity_flags_enum as CUmemAllocationGranularity_flags;
@@ -707,6 +1034,7 @@ pub use self::CUmemLocationType_enum as CUmemLocationType;
 pub use self::CUmemPool_attribute_enum as CUmemPool_attribute;
 pub use self::CUmemRangeHandleType_enum as CUmemRangeHandleType;
 pub use self::CUmemorytype_enum as CUmemorytype;
+pub use self::CUmoduleLoadingMode_enum as CUmoduleLoadingMode;
 pub use self::CUmulticastGranularity_flags_enum as CUmulticastGranularity_flags;
 pub use self::CUpointer_attribute_enum as CUpointer_attribute;
 pub use self::CUstream_flags_enum as CUstream_flags;
@@ -715,6 +1043,11 @@ pub use self::CUstreamCaptureStatus_enum as CUstreamCaptureStatus;
 pub use self::CUstreamUpdateCaptureDependencies_flags_enum as CUstreamUpdateCaptureDependencies_flags;
 pub use self::CUstreamWaitValue_flags_enum as CUstreamWaitValue_flags;
 pub use self::CUstreamWriteValue_flags_enum as CUstreamWriteValue_flags;
+pub use self::CUtensorMapDataType_enum as CUtensorMapDataType;
+pub use self::CUtensorMapFloatOOBfill_enum as CUtensorMapFloatOOBfill;
+pub use self::CUtensorMapInterleave_enum as CUtensorMapInterleave;
+pub use self::CUtensorMapL2promotion_enum as CUtensorMapL2promotion;
+pub use self::CUtensorMapSwizzle_enum as CUtensorMapSwizzle;
 pub use self::CUuserObject_flags_enum as CUuserObject_flags;
 pub use self::CUuserObjectRetain_flags_enum as CUuserObjectRetain_flags;
 pub use self::cudaError_enum as CUresult;
@@ -737,8 +1070,15 @@ pub type cuDeviceSetMemPool_t = unsafe extern "C" fn(dev: CUdevice, pool: CUmemo
 pub type cuDeviceGetMemPool_t = unsafe extern "C" fn(pool: *mut CUmemoryPool, dev: CUdevice) -> CUresult;
 pub type cuDeviceGetDefaultMemPool_t =
     unsafe extern "C" fn(pool_out: *mut CUmemoryPool, dev: CUdevice) -> CUresult;
+pub type cuDeviceComputeCapability_t = unsafe extern "C" fn(
+    major: *mut core::ffi::c_int,
+    minor: *mut core::ffi::c_int,
+    dev: CUdevice,
+) -> CUresult;
 pub type cuDevicePrimaryCtxRetain_t = unsafe extern "C" fn(pctx: *mut CUcontext, dev: CUdevice) -> CUresult;
 pub type cuDevicePrimaryCtxRelease_v2_t = unsafe extern "C" fn(dev: CUdevice) -> CUresult;
+pub type cuDevicePrimaryCtxSetFlags_v2_t =
+    unsafe extern "C" fn(dev: CUdevice, flags: core::ffi::c_uint) -> CUresult;
 pub type cuDevicePrimaryCtxGetState_t = unsafe extern "C" fn(
     dev: CUdevice,
     flags: *mut core::ffi::c_uint,
@@ -749,21 +1089,76 @@ pub type cuCtxPopCurrent_v2_t = unsafe extern "C" fn(pctx: *mut CUcontext) -> CU
 pub type cuCtxSetCurrent_t = unsafe extern "C" fn(ctx: CUcontext) -> CUresult;
 pub type cuCtxGetCurrent_t = unsafe extern "C" fn(pctx: *mut CUcontext) -> CUresult;
 pub type cuCtxGetDevice_t = unsafe extern "C" fn(device: *mut CUdevice) -> CUresult;
+pub type cuCtxGetFlags_t = unsafe extern "C" fn(flags: *mut core::ffi::c_uint) -> CUresult;
 pub type cuCtxSynchronize_t = unsafe extern "C" fn() -> CUresult;
+pub type cuCtxSetLimit_t = unsafe extern "C" fn(limit: CUlimit, value: usize) -> CUresult;
+pub type cuCtxGetLimit_t = unsafe extern "C" fn(pvalue: *mut usize, limit: CUlimit) -> CUresult;
+pub type cuCtxGetApiVersion_t =
+    unsafe extern "C" fn(ctx: CUcontext, version: *mut core::ffi::c_uint) -> CUresult;
 pub type cuCtxGetStreamPriorityRange_t = unsafe extern "C" fn(
     leastPriority: *mut core::ffi::c_int,
     greatestPriority: *mut core::ffi::c_int,
 ) -> CUresult;
+pub type cuModuleLoad_t =
+    unsafe extern "C" fn(module: *mut CUmodule, fname: *const core::ffi::c_char) -> CUresult;
 pub type cuModuleLoadData_t =
     unsafe extern "C" fn(module: *mut CUmodule, image: *const core::ffi::c_void) -> CUresult;
+pub type cuModuleLoadDataEx_t = unsafe extern "C" fn(
+    module: *mut CUmodule,
+    image: *const core::ffi::c_void,
+    numOptions: core::ffi::c_uint,
+    options: *mut CUjit_option,
+    optionValues: *mut *mut core::ffi::c_void,
+) -> CUresult;
+pub type cuModuleLoadFatBinary_t =
+    unsafe extern "C" fn(module: *mut CUmodule, fatCubin: *const core::ffi::c_void) -> CUresult;
 pub type cuModuleUnload_t = unsafe extern "C" fn(hmod: CUmodule) -> CUresult;
+pub type cuModuleGetLoadingMode_t = unsafe extern "C" fn(mode: *mut CUmoduleLoadingMode) -> CUresult;
 pub type cuModuleGetFunction_t =
     unsafe extern "C" fn(hfunc: *mut CUfunction, hmod: CUmodule, name: *const core::ffi::c_char) -> CUresult;
+pub type cuModuleGetGlobal_v2_t = unsafe extern "C" fn(
+    dptr: *mut CUdeviceptr,
+    bytes: *mut usize,
+    hmod: CUmodule,
+    name: *const core::ffi::c_char,
+) -> CUresult;
+pub type cuLibraryLoadData_t = unsafe extern "C" fn(
+    library: *mut CUlibrary,
+    code: *const core::ffi::c_void,
+    jitOptions: *mut CUjit_option,
+    jitOptionsValues: *mut *mut core::ffi::c_void,
+    numJitOptions: core::ffi::c_uint,
+    libraryOptions: *mut CUlibraryOption,
+    libraryOptionValues: *mut *mut core::ffi::c_void,
+    numLibraryOptions: core::ffi::c_uint,
+) -> CUresult;
+pub type cuLibraryUnload_t = unsafe extern "C" fn(library: CUlibrary) -> CUresult;
+pub type cuLibraryGetKernel_t = unsafe extern "C" fn(
+    pKernel: *mut CUkernel,
+    library: CUlibrary,
+    name: *const core::ffi::c_char,
+) -> CUresult;
+pub type cuLibraryGetModule_t = unsafe extern "C" fn(pMod: *mut CUmodule, library: CUlibrary) -> CUresult;
+pub type cuKernelGetFunction_t = unsafe extern "C" fn(pFunc: *mut CUfunction, kernel: CUkernel) -> CUresult;
+pub type cuKernelGetAttribute_t = unsafe extern "C" fn(
+    pi: *mut core::ffi::c_int,
+    attrib: CUfunction_attribute,
+    kernel: CUkernel,
+    dev: CUdevice,
+) -> CUresult;
+pub type cuKernelSetAttribute_t = unsafe extern "C" fn(
+    attrib: CUfunction_attribute,
+    val: core::ffi::c_int,
+    kernel: CUkernel,
+    dev: CUdevice,
+) -> CUresult;
 pub type cuMemGetInfo_v2_t = unsafe extern "C" fn(free: *mut usize, total: *mut usize) -> CUresult;
 pub type cuMemAlloc_v2_t = unsafe extern "C" fn(dptr: *mut CUdeviceptr, bytesize: usize) -> CUresult;
 pub type cuMemFree_v2_t = unsafe extern "C" fn(dptr: CUdeviceptr) -> CUresult;
 pub type cuMemGetAddressRange_v2_t =
     unsafe extern "C" fn(pbase: *mut CUdeviceptr, psize: *mut usize, dptr: CUdeviceptr) -> CUresult;
+pub type cuMemAllocHost_v2_t =
+    unsafe extern "C" fn(pp: *mut *mut core::ffi::c_void, bytesize: usize) -> CUresult;
 pub type cuMemFreeHost_t = unsafe extern "C" fn(p: *mut core::ffi::c_void) -> CUresult;
 pub type cuMemHostAlloc_t = unsafe extern "C" fn(
     pp: *mut *mut core::ffi::c_void,
@@ -779,6 +1174,8 @@ pub type cuMemHostGetFlags_t =
     unsafe extern "C" fn(pFlags: *mut core::ffi::c_uint, p: *mut core::ffi::c_void) -> CUresult;
 pub type cuMemAllocManaged_t =
     unsafe extern "C" fn(dptr: *mut CUdeviceptr, bytesize: usize, flags: core::ffi::c_uint) -> CUresult;
+pub type cuDeviceGetByPCIBusId_t =
+    unsafe extern "C" fn(dev: *mut CUdevice, pciBusId: *const core::ffi::c_char) -> CUresult;
 pub type cuDeviceGetPCIBusId_t =
     unsafe extern "C" fn(pciBusId: *mut core::ffi::c_char, len: core::ffi::c_int, dev: CUdevice) -> CUresult;
 pub type cuIpcGetEventHandle_t =
@@ -816,6 +1213,8 @@ pub type cuMemcpyDtoH_v2_t = unsafe extern "C" fn(
 ) -> CUresult;
 pub type cuMemcpyDtoD_v2_t =
     unsafe extern "C" fn(dstDevice: CUdeviceptr, srcDevice: CUdeviceptr, ByteCount: usize) -> CUresult;
+pub type cuMemcpy2D_v2_t = unsafe extern "C" fn(pCopy: *const CUDA_MEMCPY2D) -> CUresult;
+pub type cuMemcpy2DUnaligned_v2_t = unsafe extern "C" fn(pCopy: *const CUDA_MEMCPY2D) -> CUresult;
 pub type cuMemcpyAsync_t =
     unsafe extern "C" fn(dst: CUdeviceptr, src: CUdeviceptr, ByteCount: usize, hStream: CUstream) -> CUresult;
 pub type cuMemcpyPeerAsync_t = unsafe extern "C" fn(
@@ -844,11 +1243,29 @@ pub type cuMemcpyDtoDAsync_v2_t = unsafe extern "C" fn(
     ByteCount: usize,
     hStream: CUstream,
 ) -> CUresult;
+pub type cuMemcpy2DAsync_v2_t =
+    unsafe extern "C" fn(pCopy: *const CUDA_MEMCPY2D, hStream: CUstream) -> CUresult;
 pub type cuMemsetD8_v2_t =
     unsafe extern "C" fn(dstDevice: CUdeviceptr, uc: core::ffi::c_uchar, N: usize) -> CUresult;
+pub type cuMemsetD16_v2_t =
+    unsafe extern "C" fn(dstDevice: CUdeviceptr, us: core::ffi::c_ushort, N: usize) -> CUresult;
+pub type cuMemsetD32_v2_t =
+    unsafe extern "C" fn(dstDevice: CUdeviceptr, ui: core::ffi::c_uint, N: usize) -> CUresult;
 pub type cuMemsetD8Async_t = unsafe extern "C" fn(
     dstDevice: CUdeviceptr,
     uc: core::ffi::c_uchar,
+    N: usize,
+    hStream: CUstream,
+) -> CUresult;
+pub type cuMemsetD16Async_t = unsafe extern "C" fn(
+    dstDevice: CUdeviceptr,
+    us: core::ffi::c_ushort,
+    N: usize,
+    hStream: CUstream,
+) -> CUresult;
+pub type cuMemsetD32Async_t = unsafe extern "C" fn(
+    dstDevice: CUdeviceptr,
+    ui: core::ffi::c_uint,
     N: usize,
     hStream: CUstream,
 ) -> CUresult;
@@ -1018,6 +1435,11 @@ pub type cuMemAdvise_t = unsafe extern "C" fn(
     advice: CUmem_advise,
     device: CUdevice,
 ) -> CUresult;
+pub type cuPointerSetAttribute_t = unsafe extern "C" fn(
+    value: *const core::ffi::c_void,
+    attribute: CUpointer_attribute,
+    ptr: CUdeviceptr,
+) -> CUresult;
 pub type cuPointerGetAttributes_t = unsafe extern "C" fn(
     numAttributes: core::ffi::c_uint,
     attributes: *mut CUpointer_attribute,
@@ -1049,6 +1471,14 @@ pub type cuStreamAddCallback_t = unsafe extern "C" fn(
 ) -> CUresult;
 pub type cuStreamBeginCapture_v2_t =
     unsafe extern "C" fn(hStream: CUstream, mode: CUstreamCaptureMode) -> CUresult;
+pub type cuStreamBeginCaptureToGraph_t = unsafe extern "C" fn(
+    hStream: CUstream,
+    hGraph: CUgraph,
+    dependencies: *const CUgraphNode,
+    dependencyData: *const CUgraphEdgeData,
+    numDependencies: usize,
+    mode: CUstreamCaptureMode,
+) -> CUresult;
 pub type cuThreadExchangeStreamCaptureMode_t =
     unsafe extern "C" fn(mode: *mut CUstreamCaptureMode) -> CUresult;
 pub type cuStreamEndCapture_t = unsafe extern "C" fn(hStream: CUstream, phGraph: *mut CUgraph) -> CUresult;
@@ -1074,6 +1504,13 @@ pub type cuStreamGetCaptureInfo_v3_t = unsafe extern "C" fn(
 pub type cuStreamUpdateCaptureDependencies_t = unsafe extern "C" fn(
     hStream: CUstream,
     dependencies: *mut CUgraphNode,
+    numDependencies: usize,
+    flags: core::ffi::c_uint,
+) -> CUresult;
+pub type cuStreamUpdateCaptureDependencies_v2_t = unsafe extern "C" fn(
+    hStream: CUstream,
+    dependencies: *mut CUgraphNode,
+    dependencyData: *const CUgraphEdgeData,
     numDependencies: usize,
     flags: core::ffi::c_uint,
 ) -> CUresult;
@@ -1103,6 +1540,24 @@ pub type cuStreamWriteValue32_v2_t = unsafe extern "C" fn(
     value: cuuint32_t,
     flags: core::ffi::c_uint,
 ) -> CUresult;
+pub type cuStreamWriteValue64_v2_t = unsafe extern "C" fn(
+    stream: CUstream,
+    addr: CUdeviceptr,
+    value: cuuint64_t,
+    flags: core::ffi::c_uint,
+) -> CUresult;
+pub type cuFuncGetAttribute_t = unsafe extern "C" fn(
+    pi: *mut core::ffi::c_int,
+    attrib: CUfunction_attribute,
+    hfunc: CUfunction,
+) -> CUresult;
+pub type cuFuncSetAttribute_t = unsafe extern "C" fn(
+    hfunc: CUfunction,
+    attrib: CUfunction_attribute,
+    value: core::ffi::c_int,
+) -> CUresult;
+pub type cuFuncSetCacheConfig_t = unsafe extern "C" fn(hfunc: CUfunction, config: CUfunc_cache) -> CUresult;
+pub type cuFuncLoad_t = unsafe extern "C" fn(function: CUfunction) -> CUresult;
 pub type cuLaunchKernel_t = unsafe extern "C" fn(
     f: CUfunction,
     gridDimX: core::ffi::c_uint,
@@ -1116,20 +1571,59 @@ pub type cuLaunchKernel_t = unsafe extern "C" fn(
     kernelParams: *mut *mut core::ffi::c_void,
     extra: *mut *mut core::ffi::c_void,
 ) -> CUresult;
+pub type cuLaunchKernelEx_t = unsafe extern "C" fn(
+    config: *const CUlaunchConfig,
+    f: CUfunction,
+    kernelParams: *mut *mut core::ffi::c_void,
+    extra: *mut *mut core::ffi::c_void,
+) -> CUresult;
+pub type cuLaunchCooperativeKernel_t = unsafe extern "C" fn(
+    f: CUfunction,
+    gridDimX: core::ffi::c_uint,
+    gridDimY: core::ffi::c_uint,
+    gridDimZ: core::ffi::c_uint,
+    blockDimX: core::ffi::c_uint,
+    blockDimY: core::ffi::c_uint,
+    blockDimZ: core::ffi::c_uint,
+    sharedMemBytes: core::ffi::c_uint,
+    hStream: CUstream,
+    kernelParams: *mut *mut core::ffi::c_void,
+) -> CUresult;
 pub type cuLaunchHostFunc_t =
     unsafe extern "C" fn(hStream: CUstream, fn_: CUhostFn, userData: *mut core::ffi::c_void) -> CUresult;
 pub type cuGraphCreate_t = unsafe extern "C" fn(phGraph: *mut CUgraph, flags: core::ffi::c_uint) -> CUresult;
+pub type cuGraphAddEmptyNode_t = unsafe extern "C" fn(
+    phGraphNode: *mut CUgraphNode,
+    hGraph: CUgraph,
+    dependencies: *const CUgraphNode,
+    numDependencies: usize,
+) -> CUresult;
+pub type cuGraphNodeGetType_t =
+    unsafe extern "C" fn(hNode: CUgraphNode, type_: *mut CUgraphNodeType) -> CUresult;
 pub type cuGraphGetNodes_t =
     unsafe extern "C" fn(hGraph: CUgraph, nodes: *mut CUgraphNode, numNodes: *mut usize) -> CUresult;
+pub type cuGraphGetRootNodes_t =
+    unsafe extern "C" fn(hGraph: CUgraph, rootNodes: *mut CUgraphNode, numRootNodes: *mut usize) -> CUresult;
 pub type cuGraphNodeGetDependencies_t = unsafe extern "C" fn(
     hNode: CUgraphNode,
     dependencies: *mut CUgraphNode,
+    numDependencies: *mut usize,
+) -> CUresult;
+pub type cuGraphNodeGetDependencies_v2_t = unsafe extern "C" fn(
+    hNode: CUgraphNode,
+    dependencies: *mut CUgraphNode,
+    edgeData: *mut CUgraphEdgeData,
     numDependencies: *mut usize,
 ) -> CUresult;
 pub type cuGraphInstantiateWithFlags_t = unsafe extern "C" fn(
     phGraphExec: *mut CUgraphExec,
     hGraph: CUgraph,
     flags: core::ffi::c_ulonglong,
+) -> CUresult;
+pub type cuGraphInstantiateWithParams_t = unsafe extern "C" fn(
+    phGraphExec: *mut CUgraphExec,
+    hGraph: CUgraph,
+    instantiateParams: *mut CUDA_GRAPH_INSTANTIATE_PARAMS,
 ) -> CUresult;
 pub type cuGraphUpload_t = unsafe extern "C" fn(hGraphExec: CUgraphExec, hStream: CUstream) -> CUresult;
 pub type cuGraphLaunch_t = unsafe extern "C" fn(hGraphExec: CUgraphExec, hStream: CUstream) -> CUresult;
@@ -1154,11 +1648,57 @@ pub type cuGraphRetainUserObject_t = unsafe extern "C" fn(
 ) -> CUresult;
 pub type cuGraphReleaseUserObject_t =
     unsafe extern "C" fn(graph: CUgraph, object: CUuserObject, count: core::ffi::c_uint) -> CUresult;
+pub type cuGraphAddNode_v2_t = unsafe extern "C" fn(
+    phGraphNode: *mut CUgraphNode,
+    hGraph: CUgraph,
+    dependencies: *const CUgraphNode,
+    dependencyData: *const CUgraphEdgeData,
+    numDependencies: usize,
+    nodeParams: *mut CUgraphNodeParams,
+) -> CUresult;
+pub type cuOccupancyMaxActiveBlocksPerMultiprocessor_t = unsafe extern "C" fn(
+    numBlocks: *mut core::ffi::c_int,
+    func: CUfunction,
+    blockSize: core::ffi::c_int,
+    dynamicSMemSize: usize,
+) -> CUresult;
+pub type cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags_t = unsafe extern "C" fn(
+    numBlocks: *mut core::ffi::c_int,
+    func: CUfunction,
+    blockSize: core::ffi::c_int,
+    dynamicSMemSize: usize,
+    flags: core::ffi::c_uint,
+) -> CUresult;
+pub type cuOccupancyMaxActiveClusters_t = unsafe extern "C" fn(
+    numClusters: *mut core::ffi::c_int,
+    func: CUfunction,
+    config: *const CUlaunchConfig,
+) -> CUresult;
+pub type cuTensorMapEncodeTiled_t = unsafe extern "C" fn(
+    tensorMap: *mut CUtensorMap,
+    tensorDataType: CUtensorMapDataType,
+    tensorRank: cuuint32_t,
+    globalAddress: *mut core::ffi::c_void,
+    globalDim: *const cuuint64_t,
+    globalStrides: *const cuuint64_t,
+    boxDim: *const cuuint32_t,
+    elementStrides: *const cuuint32_t,
+    interleave: CUtensorMapInterleave,
+    swizzle: CUtensorMapSwizzle,
+    l2Promotion: CUtensorMapL2promotion,
+    oobFill: CUtensorMapFloatOOBfill,
+) -> CUresult;
 pub type cuDeviceCanAccessPeer_t =
     unsafe extern "C" fn(canAccessPeer: *mut core::ffi::c_int, dev: CUdevice, peerDev: CUdevice) -> CUresult;
 pub type cuCtxEnablePeerAccess_t =
     unsafe extern "C" fn(peerContext: CUcontext, Flags: core::ffi::c_uint) -> CUresult;
 pub type cuCtxDisablePeerAccess_t = unsafe extern "C" fn(peerContext: CUcontext) -> CUresult;
+pub type cuDeviceGetP2PAttribute_t = unsafe extern "C" fn(
+    value: *mut core::ffi::c_int,
+    attrib: CUdevice_P2PAttribute,
+    srcDevice: CUdevice,
+    dstDevice: CUdevice,
+) -> CUresult;
 pub type cuGetProcAddress_v2_t = unsafe extern "C" fn(
     symbol: *const core::ffi::c_char,
     pfn: *mut *mut core::ffi::c_void,
@@ -1166,30 +1706,44 @@ pub type cuGetProcAddress_v2_t = unsafe extern "C" fn(
     flags: cuuint64_t,
     symbolStatus: *mut CUdriverProcAddressQueryResult,
 ) -> CUresult;
+pub type cuLogsRegisterCallback_t = unsafe extern "C" fn(
+    callbackFunc: CUlogsCallback,
+    userData: *mut core::ffi::c_void,
+    callback_out: *mut CUlogsCallbackHandle,
+) -> CUresult;
+pub type cuLogsUnregisterCallback_t = unsafe extern "C" fn(callback: CUlogsCallbackHandle) -> CUresult;
 /// The functions that are declared here.
 pub const NAMES: &[&str] = &[
     "cuCtxDisablePeerAccess",
     "cuCtxEnablePeerAccess",
+    "cuCtxGetApiVersion",
     "cuCtxGetCurrent",
     "cuCtxGetDevice",
+    "cuCtxGetFlags",
+    "cuCtxGetLimit",
     "cuCtxGetStreamPriorityRange",
     "cuCtxPopCurrent_v2",
     "cuCtxPushCurrent_v2",
     "cuCtxSetCurrent",
+    "cuCtxSetLimit",
     "cuCtxSynchronize",
     "cuDeviceCanAccessPeer",
+    "cuDeviceComputeCapability",
     "cuDeviceGet",
     "cuDeviceGetAttribute",
+    "cuDeviceGetByPCIBusId",
     "cuDeviceGetCount",
     "cuDeviceGetDefaultMemPool",
     "cuDeviceGetMemPool",
     "cuDeviceGetName",
+    "cuDeviceGetP2PAttribute",
     "cuDeviceGetPCIBusId",
     "cuDeviceGetUuid",
     "cuDeviceGetUuid_v2",
     "cuDevicePrimaryCtxGetState",
     "cuDevicePrimaryCtxRelease_v2",
     "cuDevicePrimaryCtxRetain",
+    "cuDevicePrimaryCtxSetFlags_v2",
     "cuDeviceSetMemPool",
     "cuDeviceTotalMem_v2",
     "cuDriverGetVersion",
@@ -1201,16 +1755,26 @@ pub const NAMES: &[&str] = &[
     "cuEventRecord",
     "cuEventRecordWithFlags",
     "cuEventSynchronize",
+    "cuFuncGetAttribute",
+    "cuFuncLoad",
+    "cuFuncSetAttribute",
+    "cuFuncSetCacheConfig",
     "cuGetErrorName",
     "cuGetErrorString",
     "cuGetProcAddress_v2",
+    "cuGraphAddEmptyNode",
+    "cuGraphAddNode_v2",
     "cuGraphCreate",
     "cuGraphDestroy",
     "cuGraphExecDestroy",
     "cuGraphGetNodes",
+    "cuGraphGetRootNodes",
     "cuGraphInstantiateWithFlags",
+    "cuGraphInstantiateWithParams",
     "cuGraphLaunch",
     "cuGraphNodeGetDependencies",
+    "cuGraphNodeGetDependencies_v2",
+    "cuGraphNodeGetType",
     "cuGraphReleaseUserObject",
     "cuGraphRetainUserObject",
     "cuGraphUpload",
@@ -1220,13 +1784,25 @@ pub const NAMES: &[&str] = &[
     "cuIpcGetMemHandle",
     "cuIpcOpenEventHandle",
     "cuIpcOpenMemHandle_v2",
+    "cuKernelGetAttribute",
+    "cuKernelGetFunction",
+    "cuKernelSetAttribute",
+    "cuLaunchCooperativeKernel",
     "cuLaunchHostFunc",
     "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cuLibraryGetKernel",
+    "cuLibraryGetModule",
+    "cuLibraryLoadData",
+    "cuLibraryUnload",
+    "cuLogsRegisterCallback",
+    "cuLogsUnregisterCallback",
     "cuMemAddressFree",
     "cuMemAddressReserve",
     "cuMemAdvise",
     "cuMemAllocAsync",
     "cuMemAllocFromPoolAsync",
+    "cuMemAllocHost_v2",
     "cuMemAllocManaged",
     "cuMemAlloc_v2",
     "cuMemCreate",
@@ -1265,6 +1841,9 @@ pub const NAMES: &[&str] = &[
     "cuMemSetAccess",
     "cuMemUnmap",
     "cuMemcpy",
+    "cuMemcpy2DAsync_v2",
+    "cuMemcpy2DUnaligned_v2",
+    "cuMemcpy2D_v2",
     "cuMemcpyAsync",
     "cuMemcpyDtoDAsync_v2",
     "cuMemcpyDtoD_v2",
@@ -1274,10 +1853,19 @@ pub const NAMES: &[&str] = &[
     "cuMemcpyHtoD_v2",
     "cuMemcpyPeer",
     "cuMemcpyPeerAsync",
+    "cuMemsetD16Async",
+    "cuMemsetD16_v2",
+    "cuMemsetD32Async",
+    "cuMemsetD32_v2",
     "cuMemsetD8Async",
     "cuMemsetD8_v2",
     "cuModuleGetFunction",
+    "cuModuleGetGlobal_v2",
+    "cuModuleGetLoadingMode",
+    "cuModuleLoad",
     "cuModuleLoadData",
+    "cuModuleLoadDataEx",
+    "cuModuleLoadFatBinary",
     "cuModuleUnload",
     "cuMulticastAddDevice",
     "cuMulticastBindAddr",
@@ -1285,9 +1873,14 @@ pub const NAMES: &[&str] = &[
     "cuMulticastCreate",
     "cuMulticastGetGranularity",
     "cuMulticastUnbind",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+    "cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags",
+    "cuOccupancyMaxActiveClusters",
     "cuPointerGetAttribute",
     "cuPointerGetAttributes",
+    "cuPointerSetAttribute",
     "cuStreamAddCallback",
+    "cuStreamBeginCaptureToGraph",
     "cuStreamBeginCapture_v2",
     "cuStreamCreate",
     "cuStreamCreateWithPriority",
@@ -1304,9 +1897,12 @@ pub const NAMES: &[&str] = &[
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamUpdateCaptureDependencies",
+    "cuStreamUpdateCaptureDependencies_v2",
     "cuStreamWaitEvent",
     "cuStreamWaitValue32_v2",
     "cuStreamWriteValue32_v2",
+    "cuStreamWriteValue64_v2",
+    "cuTensorMapEncodeTiled",
     "cuThreadExchangeStreamCaptureMode",
     "cuUserObjectCreate",
     "cuUserObjectRelease",

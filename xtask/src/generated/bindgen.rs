@@ -110,6 +110,8 @@ fn declarations(headers: &Headers, selection: &Selection) -> Result<String> {
         .disable_header_comment()
         // Bit fields nobody here reads; as plain bytes they need no accessor code.
         .opaque_type("^hipDeviceArch_t$")
+        // What a launch or a node asks beyond its stream; no one here reads it.
+        .opaque_type("^CU(launchAttribute|graphNodeParams|tensorMap)(_st)?$")
         .layout_tests(true)
         .sort_semantically(true)
         .merge_extern_blocks(true)

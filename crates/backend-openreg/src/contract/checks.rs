@@ -3,6 +3,7 @@
 use crate::machine::Locked;
 use crate::machine::work::{Side, Spans, Work};
 use crate::memory::{Place, RangeKind};
+use crate::openreg::OpenReg;
 use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
 use crate::trap::TrapKind;
@@ -44,10 +45,10 @@ pub(super) fn settle_pool(state: &mut Locked<'_>, device: usize) -> Answer<()> {
 
 /// Checks a copy's sides and makes its work.
 pub(super) fn prepare_copy(
+    machine: &OpenReg,
     state: &Locked<'_>,
     device: usize,
-    to: u64,
-    from: u64,
+    (to, from): (u64, u64),
     bytes: u64,
     kind: CopyKind,
 ) -> Answer<(Work, Spans)> {
@@ -83,7 +84,7 @@ pub(super) fn prepare_copy(
     let (write, read) = (side(to, device_to, true)?, side(from, device_from, false)?);
     let reserved = |side: &Side| matches!(side, Side::Device(extents) if extents.is_empty());
     let work = if reserved(&write) || reserved(&read) {
-        Work::Touch
+        machine.recall((to, device_to), (from, device_from), bytes)
     } else {
         Work::Copy { to: write, from: read, bytes }
     };

@@ -54,7 +54,8 @@ impl Peers for OpenReg {
                     return Err(Refusal::invalid(format!("{at} belongs to device {found}, not {owner}")));
                 }
             }
-            let prepared = prepare_copy(state, device, dst.1.0, src.1.0, bytes, CopyKind::DeviceToDevice)?;
+            let prepared =
+                prepare_copy(self, state, device, (dst.1.0, src.1.0), bytes, CopyKind::DeviceToDevice)?;
             self.gate.charge(Call::CopyPeerAsync, bytes);
             Ok(prepared)
         })

@@ -109,7 +109,7 @@ pub(crate) struct Queues {
     pub(crate) tick: u64,
     lag: u64,
     operations_tick: bool,
-    /// Work on an idle stream is done where it is queued: the virtual clock without lag.
+    /// Work on an idle stream is done where it is queued.
     at_once: bool,
     concurrency: usize,
 }
@@ -131,7 +131,7 @@ impl Queues {
             tick: 0,
             lag: if let Clock::Virtual { lag } = clock { lag } else { 0 },
             operations_tick: config.operations_tick,
-            at_once: clock == Clock::Virtual { lag: 0 },
+            at_once: matches!(clock, Clock::Virtual { lag: 0 } | Clock::AtOnce),
             concurrency: config.concurrency as usize,
         }
     }

@@ -15,8 +15,8 @@ const RESERVED_WINDOW: u64 = 1 << 43;
 const MAPPED_WINDOW: u64 = 1 << 38;
 
 /// Base and length of a device's addresses where nothing backs them. Every machine uses the same.
-pub(crate) fn reserved_window(device: usize, devices: usize) -> (u64, u64) {
-    let bytes = RESERVED_WINDOW.min(SPAN / (devices as u64).next_power_of_two());
+pub(crate) fn reserved_window(device: usize, devices: usize, asked: Option<u64>) -> (u64, u64) {
+    let bytes = asked.unwrap_or_else(|| RESERVED_WINDOW.min(SPAN / (devices as u64).next_power_of_two()));
     (FIRST + device as u64 * bytes, bytes)
 }
 
@@ -40,6 +40,7 @@ impl Extent {
 pub(crate) struct Store {
     pub(crate) window: Window,
     base: u64,
+    length: u64,
     file: Arc<SharedFile>,
     /// Offsets behind the window's: physical memory that has no address of its own.
     physical: Space,
@@ -48,23 +49,23 @@ pub(crate) struct Store {
 impl Store {
     /// Windows for all devices, side by side, at the first place where all are free: the same in every run
     /// of a program unless something else took it.
-    pub(crate) fn for_devices(count: usize) -> io::Result<Vec<Self>> {
-        let all = MAPPED_WINDOW * count.max(1) as u64;
+    pub(crate) fn for_devices(count: usize, asked: Option<u64>) -> io::Result<Vec<Self>> {
+        let each = asked.unwrap_or(MAPPED_WINDOW);
+        let all = each * count.max(1) as u64;
         let mut refused = None;
         for place in 0..SPAN / all {
             let base = FIRST + place * all;
-            let windows: io::Result<Vec<Window>> = (0..count as u64)
-                .map(|device| Window::reserve(base + device * MAPPED_WINDOW, MAPPED_WINDOW))
-                .collect();
+            let windows: io::Result<Vec<Window>> =
+                (0..count as u64).map(|device| Window::reserve(base + device * each, each)).collect();
             match windows {
                 Ok(windows) => {
                     return windows
                         .into_iter()
                         .zip(0_u64..)
                         .map(|(window, device)| {
-                            let file = Arc::new(SharedFile::create("openreg-device", 2 * MAPPED_WINDOW)?);
-                            let physical = Space::new(MAPPED_WINDOW, MAPPED_WINDOW);
-                            Ok(Self { window, base: base + device * MAPPED_WINDOW, file, physical })
+                            let file = Arc::new(SharedFile::create("openreg-device", 2 * each)?);
+                            let physical = Space::new(each, each);
+                            Ok(Self { window, base: base + device * each, length: each, file, physical })
                         })
                         .collect();
                 }
@@ -75,7 +76,7 @@ impl Store {
     }
 
     pub(crate) fn window(&self) -> (u64, u64) {
-        (self.base, MAPPED_WINDOW)
+        (self.base, self.length)
     }
 
     /// The part of the file that belongs to addresses of the window.
