@@ -147,6 +147,12 @@ impl OpenRegConfig {
         self
     }
 
+    /// How many devices it has.
+    #[must_use]
+    pub const fn device_count(&self) -> u16 {
+        self.devices
+    }
+
     /// Bytes of memory on each device. Default 80 GiB reserved, 256 MiB mapped.
     #[must_use]
     pub const fn capacity(mut self, bytes: u64) -> Self {

@@ -111,6 +111,12 @@ impl OpenReg {
         self.machine.now(&self.machine.lock())
     }
 
+    /// Whether work is queued anywhere. Costs no call.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.machine.lock().queues.is_busy()
+    }
+
     /// Queues a kernel that reads and writes `bytes` at `ptr` on `stream`. Does not block; stream-ordered;
     /// legal during capture.
     ///

@@ -196,6 +196,11 @@ impl Queues {
         self.streams.iter().filter(|(_, stream)| stream.device == device).map(|(key, _)| key).collect()
     }
 
+    /// Whether any stream has work.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.busy.is_empty()
+    }
+
     /// The end of what is queued on the stream.
     pub(crate) fn end_of(&self, key: u64) -> Option<Point> {
         self.streams.get(key).map(|stream| Point { stream: key, sequence: stream.queued })

@@ -3,12 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::borrow_as_ptr, reason = "as in the tests")]
 
-#[path = "../../src/header.rs"]
-#[rustfmt::skip]
-#[allow(missing_docs, unused_imports, reason = "generated")]
-#[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, reason = "generated")]
-#[allow(clippy::pedantic, reason = "generated")]
-pub mod header;
+pub use lookalike_cuda::header;
 
 use header::*;
 use std::ffi::{c_char, c_int};
