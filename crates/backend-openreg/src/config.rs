@@ -111,6 +111,7 @@ pub struct OpenRegConfig {
     pub(crate) address_sharing: bool,
     pub(crate) read_back: bool,
     pub(crate) waiting_frees: bool,
+    pub(crate) maps_during_capture: bool,
 }
 
 impl Default for OpenRegConfig {
@@ -135,6 +136,7 @@ impl Default for OpenRegConfig {
             address_sharing: false,
             read_back: false,
             waiting_frees: false,
+            maps_during_capture: false,
         }
     }
 }
@@ -144,6 +146,14 @@ impl OpenRegConfig {
     #[must_use]
     pub const fn devices(mut self, devices: u16) -> Self {
         self.devices = devices;
+        self
+    }
+
+    /// Lets calls about virtual memory alone while a stream is captured, as current drivers do. By default they are refused,
+    /// and break the capture, as the contract allows.
+    #[must_use]
+    pub const fn maps_during_capture(mut self, allowed: bool) -> Self {
+        self.maps_during_capture = allowed;
         self
     }
 
@@ -285,7 +295,7 @@ impl OpenRegConfig {
     }
 
     /// Lets copies of reserved memory to the host write there: zeros, or what
-    /// [`set_read_back`](crate::OpenReg::set_read_back) and [`remember`](crate::OpenReg::remember) say. Copies of more
+    /// [`set_read_back`](crate::Driver::set_read_back) and [`remember`](crate::Driver::remember) say. Copies of more
     /// than 1 MiB leave the host's memory as it was. Managed memory has pages of the host then. Default false.
     #[must_use]
     pub const fn read_back(mut self, reads: bool) -> Self {

@@ -17,9 +17,10 @@ use crate::memory::{HostRange, Place, RangeKind, index};
 use crate::openreg::OpenReg;
 use crate::os::{HostPages, SharedFlag};
 use crate::refusal::{Answer, Refusal};
+use crate::space::Span;
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
 use backend_api::*;
-use checks::{not_captured, not_captured_event, prepare_copy, readiness, settle_pool};
+use checks::{memo, not_captured, not_captured_event, prepare_copy, readiness, settle_pool};
 use std::sync::Arc;
 
 type Family<'b, T> = std::result::Result<&'b T, Unsupported>;
@@ -126,7 +127,10 @@ unsafe impl Backend for OpenReg {
                 Some(range) if matches!(range.kind, RangeKind::Plain | RangeKind::Managed) => range.bytes,
                 _ => return Err(Refusal::invalid(format!("{ptr} is not the base of a live allocation"))),
             };
-            self.not_in_use(state, ptr.0, bytes)?.memory.give(ptr.0)
+            self.machine
+                .not_in_use(state, Span::new(ptr.0, bytes), self.config.waiting_frees)?
+                .memory
+                .give(ptr.0)
         })
     }
 
@@ -186,7 +190,14 @@ unsafe impl Backend for OpenReg {
                 state.captures.invalidate(capture);
                 return Err(Refusal::capture("the default stream is captured; the capture is broken now"));
             }
-            let (work, uses) = prepare_copy(self, &state, index(device), (dst.0, src.0), bytes, kind)?;
+            let (work, uses) = prepare_copy(
+                memo(&self.config, &self.machine),
+                &state,
+                index(device),
+                (dst.0, src.0),
+                bytes,
+                kind,
+            )?;
             self.gate.charge(Call::Copy, bytes);
             let state = self.machine.submit(state, key, work, uses, None).map(|()| self.machine.lock())?;
             if let Some(end) = state.queues.end_of(key) {
@@ -205,14 +216,15 @@ unsafe impl Backend for OpenReg {
         stream: Stream,
     ) -> Result<()> {
         self.enqueue(Call::CopyAsync, stream, |state, device| {
-            let prepared = prepare_copy(self, state, device, (dst.0, src.0), bytes, kind)?;
+            let prepared =
+                prepare_copy(memo(&self.config, &self.machine), state, device, (dst.0, src.0), bytes, kind)?;
             self.gate.charge(Call::CopyAsync, bytes);
             Ok(prepared)
         })
     }
 
     unsafe fn memset_async(&self, dst: DevicePtr, value: u8, bytes: u64, stream: Stream) -> Result<()> {
-        self.fill(stream, dst, &[value], bytes)
+        crate::Driver(self).fill(stream, dst, &[value], bytes)
     }
 
     fn create_stream(&self, device: DeviceIndex, priority: i32) -> Result<Stream> {
@@ -485,7 +497,11 @@ impl PinnedHost for OpenReg {
                     )));
                 }
             };
-            self.not_in_use(state, ptr.0, bytes)?.memory.host.remove(&ptr.0);
+            self.machine
+                .not_in_use(state, Span::new(ptr.0, bytes), self.config.waiting_frees)?
+                .memory
+                .host
+                .remove(&ptr.0);
             Ok(())
         })
     }

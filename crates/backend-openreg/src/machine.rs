@@ -306,6 +306,25 @@ impl Machine {
         state
     }
 
+    /// Refuses where queued work uses the range, or waits for all of the machine.
+    pub(crate) fn not_in_use<'m>(
+        &'m self,
+        mut state: Locked<'m>,
+        span: Span,
+        waits: bool,
+    ) -> Answer<Locked<'m>> {
+        if !waits {
+            return state.not_in_use(span.start, span.end - span.start).map(|()| state);
+        }
+        while state.queues.uses(span) {
+            let keys: Vec<u64> = state.queues.streams.iter().map(|(key, _)| key).collect();
+            for end in keys.into_iter().filter_map(|key| state.queues.end_of(key)).collect::<Vec<_>>() {
+                state = self.wait_for(state, end);
+            }
+        }
+        Ok(state)
+    }
+
     /// Gives others a moment to move something.
     pub(crate) fn look_again<'m>(&'m self, state: Locked<'m>) -> Locked<'m> {
         self.progress.wait_timeout(state, FOREIGN_POLL).unwrap_or_else(PoisonError::into_inner).0

@@ -127,14 +127,20 @@ impl Memory {
             MemoryMode::Mapped => Store::for_devices(count, config.addresses)?,
         }
         .into_iter();
-        let devices: std::io::Result<Vec<DeviceMemory>> = (0..count)
+        let is_guarded = config.memory == MemoryMode::Reserved && config.read_back;
+        let (_, each) = backing::reserved_window(0, count, config.addresses);
+        let mut guards = if is_guarded { backing::windows(count, each)? } else { Vec::new() }.into_iter();
+        let devices = (0..count)
             .map(|device| {
                 let store = stores.next();
-                let reserved = || backing::reserved_window(device, count, config.addresses);
+                let (guarded, guard) = guards.next().unzip();
+                let reserved = || match guarded {
+                    Some(base) => (base, each),
+                    None => backing::reserved_window(device, count, config.addresses),
+                };
                 let (base, bytes) = store.as_ref().map_or_else(reserved, Store::window);
-                let is_guarded = store.is_none() && config.read_back;
-                Ok(DeviceMemory {
-                    guard: is_guarded.then(|| Window::reserve(base, bytes)).transpose()?,
+                DeviceMemory {
+                    guard,
                     capacity: config.capacity_or_default(),
                     used: config.context,
                     peak: config.context,
@@ -142,11 +148,11 @@ impl Memory {
                     space: Space::new(base, bytes),
                     store,
                     pool: Pool::default(),
-                })
+                }
             })
             .collect();
         Ok(Self {
-            devices: devices?,
+            devices,
             granularity: config.granularity,
             ranges: BTreeMap::new(),
             mappings: BTreeMap::new(),

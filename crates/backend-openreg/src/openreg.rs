@@ -5,9 +5,7 @@ use crate::gate::Gate;
 use crate::gate::call::{Call, CallCounts};
 use crate::gate::fault::FaultPlan;
 use crate::gate::usage::Usage;
-use crate::machine::graph::Node;
-use crate::machine::memo::{MOST, Place};
-use crate::machine::work::{HostCall, Kernel, Pattern, Side, Spans, Work};
+use crate::machine::work::{Kernel, Work};
 use crate::machine::{Locked, Machine};
 use crate::memory::index;
 use crate::names::Names;
@@ -16,7 +14,7 @@ use crate::space::Span;
 use crate::thread;
 use crate::trap::Trap;
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
-use backend_api::{BackendError, CaptureNode, ErrorKind, Result, Unsupported};
+use backend_api::{BackendError, ErrorKind, Result, Unsupported};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -111,12 +109,6 @@ impl OpenReg {
         self.machine.now(&self.machine.lock())
     }
 
-    /// Whether work is queued anywhere. Costs no call.
-    #[must_use]
-    pub fn is_busy(&self) -> bool {
-        self.machine.lock().queues.is_busy()
-    }
-
     /// Queues a kernel that reads and writes `bytes` at `ptr` on `stream`. Does not block; stream-ordered;
     /// legal during capture.
     ///
@@ -179,64 +171,6 @@ impl OpenReg {
         })
     }
 
-    /// Queues a fill of `bytes` at `to` with `pattern`, 1, 2, 4 or 8 bytes over and over. Does not block; stream-ordered;
-    /// legal during capture.
-    ///
-    /// # Errors
-    /// `InvalidValue` for an empty fill, and, with a trap, where the memory is not allocated.
-    pub fn fill(&self, stream: Stream, to: DevicePtr, pattern: &[u8], bytes: u64) -> Result<()> {
-        self.enqueue(Call::MemsetAsync, stream, |state, device| {
-            if bytes == 0 {
-                return Err(Refusal::invalid("0 bytes are no fill"));
-            }
-            state.memory.check(device, to.0, bytes, true, false)?;
-            self.gate.charge(Call::MemsetAsync, bytes);
-            let extents = state.memory.extents(to.0, bytes);
-            let pattern = Pattern::new(pattern);
-            let work = if extents.is_empty() { Work::Touch } else { Work::Fill { to: extents, pattern } };
-            Ok((work, [Span::new(to.0, bytes), Span::default()]))
-        })
-    }
-
-    /// Queues a copy of bytes that it keeps until then, as drivers do with memory of the host that may change. Does not
-    /// block; stream-ordered; legal during capture.
-    ///
-    /// # Errors
-    /// `InvalidValue`, and a trap, where the memory is not allocated.
-    pub fn copy_kept(&self, stream: Stream, to: DevicePtr, kept: Arc<[u8]>) -> Result<()> {
-        self.enqueue(Call::CopyAsync, stream, |state, device| {
-            let bytes = kept.len() as u64;
-            state.memory.check(device, to.0, bytes, true, false)?;
-            self.gate.charge(Call::CopyAsync, bytes);
-            let extents = state.memory.extents(to.0, bytes);
-            let work = if extents.is_empty() {
-                // Without bytes it happens now: nothing else of reserved memory is in order.
-                let from = Place::Host(kept.as_ptr().expose_provenance() as u64);
-                self.machine.memo.copy(Place::Device(to.0), from, bytes);
-                Work::Touch
-            } else {
-                Work::Copy { to: Side::Device(extents), from: Side::Kept(kept), bytes }
-            };
-            Ok((work, [Span::new(to.0, bytes), Span::default()]))
-        })
-    }
-
-    /// Whether a copy of so many bytes to a device leaves anything there.
-    #[must_use]
-    pub fn keeps(&self, bytes: u64) -> bool {
-        self.config.memory == MemoryMode::Mapped || (bytes <= MOST && self.machine.memo.remembers())
-    }
-
-    /// Queues a function of the program that runs with every launch, where a graph captures it.
-    ///
-    /// # Errors
-    /// `InvalidValue` where the stream is not this machine's.
-    pub fn launch_host_call(&self, stream: Stream, call: impl Fn() + Send + Sync + 'static) -> Result<()> {
-        self.enqueue(Call::LaunchHostFunction, stream, |_, _| {
-            Ok((Work::Host(HostCall::Always(Arc::new(call))), Spans::default()))
-        })
-    }
-
     /// Lets what `later` is given from now on wait for all that `earlier` was given, as an event between them would. Costs
     /// no call.
     ///
@@ -257,50 +191,6 @@ impl OpenReg {
             }
         };
         queued().map_err(|refusal| self.error(Call::WaitEvent, later.device, refusal))
-    }
-
-    // --- captures --------------------------------------------------------------------------------
-
-    /// Adds a node that does nothing to a stream's capture, after these; the stream's next work does not wait for it.
-    ///
-    /// # Errors
-    /// `InvalidValue` where the stream is not captured; `CaptureViolation` where its capture is broken.
-    pub fn add_empty_node(&self, stream: Stream, after: &[CaptureNode]) -> Result<CaptureNode> {
-        self.call(Call::CaptureFrontier, stream.device, |mut state| {
-            let key = self.names.stream(&state, stream)?;
-            let capture = state.captured_member(key)?.capture;
-            let capture = state.captures.active.get_mut(&capture);
-            let capture = capture.ok_or_else(|| Refusal::invalid("the capture has ended"))?;
-            let after = after.iter().map(|node| node.0).collect();
-            Ok(CaptureNode(capture.add(Node { after, work: Work::Touch, uses: Spans::default() })))
-        })
-    }
-
-    /// Sets what a captured stream's next work waits for; `adds` leaves what it waits for already.
-    ///
-    /// # Errors
-    /// `InvalidValue` where the stream is not captured, or for no node of its capture; `CaptureViolation` where that is
-    /// broken.
-    pub fn set_frontier(&self, stream: Stream, nodes: &[CaptureNode], adds: bool) -> Result<()> {
-        self.call(Call::CaptureFrontier, stream.device, |mut state| {
-            let key = self.names.stream(&state, stream)?;
-            let capture = state.captured_member(key)?.capture;
-            let count = state.captures.active.get(&capture).map_or(0, |capture| capture.nodes.len() as u64);
-            if let Some(node) = nodes.iter().find(|node| !(1..=count).contains(&node.0)) {
-                return Err(Refusal::invalid(format!("the capture has no node {}", node.0)));
-            }
-            if let Some(member) = &mut state.queues.stream_mut(key)?.member {
-                if !adds {
-                    member.frontier.clear();
-                }
-                for node in nodes {
-                    if !member.frontier.contains(&node.0) {
-                        member.frontier.push(node.0);
-                    }
-                }
-            }
-            Ok(())
-        })
     }
 
     // --- observation -----------------------------------------------------------------------------
@@ -342,16 +232,6 @@ impl OpenReg {
         std::mem::take(&mut self.machine.lock().traps)
     }
 
-    /// The byte that copies of reserved memory to the host find; see [`OpenRegConfig::read_back`].
-    pub fn set_read_back(&self, byte: u8) {
-        self.machine.memo.set_otherwise(byte);
-    }
-
-    /// Lets copies of up to 1 MiB to reserved memory leave their bytes there, or forgets all of them again.
-    pub fn remember(&self, remembers: bool) {
-        self.machine.memo.remember(remembers);
-    }
-
     // --- faults ----------------------------------------------------------------------------------
 
     /// Replaces the fault plan. Its counts begin with the next call. Lost devices stay lost.
@@ -365,33 +245,6 @@ impl OpenReg {
     }
 
     // --- inside ----------------------------------------------------------------------------------
-
-    /// What a copy does where a side has no bytes. A side is an address, and whether it is a device's.
-    pub(crate) fn recall(&self, to: (u64, bool), from: (u64, bool), bytes: u64) -> Work {
-        let memo = &self.machine.memo;
-        // What nobody reads is not read: a copy to memory that remembers nothing.
-        if !self.config.read_back || bytes > MOST || (to.1 && !memo.remembers()) {
-            return Work::Touch;
-        }
-        let place = |(at, is_device)| if is_device { Place::Device(at) } else { Place::Host(at) };
-        Work::Recall { to: place(to), from: place(from), bytes, memo: Arc::clone(memo) }
-    }
-
-    /// Refuses where queued work uses the range, or waits for all of the machine.
-    pub(crate) fn not_in_use<'m>(&'m self, mut state: Locked<'m>, at: u64, bytes: u64) -> Answer<Locked<'m>> {
-        if !self.config.waiting_frees {
-            return state.not_in_use(at, bytes).map(|()| state);
-        }
-        while state.queues.uses(Span::new(at, bytes)) {
-            let keys =
-                (0..usize::from(self.config.devices)).flat_map(|device| state.queues.streams_of(device));
-            let ends: Vec<_> = keys.filter_map(|key| state.queues.end_of(key)).collect();
-            for end in ends {
-                state = self.machine.wait_for(state, end);
-            }
-        }
-        Ok(state)
-    }
 
     pub(crate) fn has(&self, family: Families) -> bool {
         self.config.families.contains(family)
@@ -451,7 +304,9 @@ impl OpenReg {
         body: impl FnOnce(Locked<'m>) -> Answer<T>,
     ) -> Result<T> {
         self.call(call, device, |mut state| {
-            self.not_during_capture(&mut state)?;
+            if !(self.config.maps_during_capture && call.is_about_mappings()) {
+                self.not_during_capture(&mut state)?;
+            }
             body(state)
         })
     }

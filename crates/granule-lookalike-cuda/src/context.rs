@@ -1,5 +1,7 @@
 //! Initialisation, and contexts.
 
+pub mod peers;
+
 use crate::entry::{device, driver, here, initialise};
 use crate::event::lag;
 use crate::header::*;
@@ -22,7 +24,12 @@ lookalike::entries! {
 
     /// Initialises the driver; the first call of every program.
     fn cuInit as cuInit_t(val flags: c_uint) {
-        if flags != 0 { Err(Code::INVALID_VALUE) } else { initialise() }
+        if flags != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        initialise()?;
+        crate::statistics::write_at_exit();
+        Ok(())
     }
 
     /// The driver's version; works before initialisation.

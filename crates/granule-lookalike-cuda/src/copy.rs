@@ -7,6 +7,7 @@ use crate::entry::{Here, here};
 use crate::header::*;
 use backend_api::types::{DeviceIndex, DevicePtr, Stream};
 use backend_api::{Backend, CopyKind, PointerKind};
+use backend_openreg::Driver;
 use lookalike::{Answer, Code, contexts, graphs};
 use std::ffi::{c_uchar, c_uint, c_ushort, c_void};
 use std::sync::Arc;
@@ -75,9 +76,9 @@ fn queue(here: Here, to: DevicePtr, from: DevicePtr, bytes: u64, kind: CopyKind,
     let is_pageable = |at| Ok::<_, Code>(machine.pointer_info(at)?.kind == PointerKind::Unmanaged);
     let is_captured = graphs::info(machine, stream)?.status != CU_STREAM_CAPTURE_STATUS_NONE;
     let is_staged =
-        !is_captured && kind == CopyKind::HostToDevice && machine.keeps(bytes) && is_pageable(from)?;
+        !is_captured && kind == CopyKind::HostToDevice && Driver(machine).keeps(bytes) && is_pageable(from)?;
     let is_waited_for =
-        !is_captured && kind == CopyKind::DeviceToHost && machine.is_busy() && is_pageable(to)?;
+        !is_captured && kind == CopyKind::DeviceToHost && Driver(machine).is_busy() && is_pageable(to)?;
     if !is_staged {
         // SAFETY: the machine checks device ranges; the caller promises host ranges until the stream passed.
         unsafe { machine.copy_async(to, from, bytes, kind, stream) }?;
@@ -86,7 +87,7 @@ fn queue(here: Here, to: DevicePtr, from: DevicePtr, bytes: u64, kind: CopyKind,
     let theirs = std::ptr::with_exposed_provenance(from.0 as usize);
     // SAFETY: the caller promises that many bytes of host memory.
     let staged: Arc<[u8]> = unsafe { std::slice::from_raw_parts::<u8>(theirs, bytes as usize) }.into();
-    Ok(machine.copy_kept(stream, to, staged)?)
+    Ok(Driver(machine).copy_kept(stream, to, staged)?)
 }
 
 fn peer_copy(
@@ -121,12 +122,12 @@ fn fill(at: CUdeviceptr, value: &[u8], count: usize, stream: Option<CUstream>) -
     let here = here()?;
     let is_waited_for = stream.is_none();
     let stream = here.work_stream(stream.unwrap_or(std::ptr::null_mut()))?;
-    if at % value.len() as u64 != 0 {
+    if !at.is_multiple_of(value.len() as u64) {
         return Err(Code::INVALID_VALUE);
     }
     if count > 0 {
         let bytes = (count as u64).checked_mul(value.len() as u64).ok_or(Code::INVALID_VALUE)?;
-        here.machine.fill(stream, DevicePtr(at), value, bytes)?;
+        Driver(here.machine).fill(stream, DevicePtr(at), value, bytes)?;
     }
     if is_waited_for { Ok(here.machine.synchronize_stream(stream)?) } else { Ok(()) }
 }

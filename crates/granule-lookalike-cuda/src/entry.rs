@@ -1,5 +1,9 @@
 //! What entry points need before they do their work: an initialised driver, a current context, a stream.
 
+#[rustfmt::skip]
+pub mod absent;
+pub mod proc_address;
+
 use crate::header::{CUDA_SUCCESS, CUdevice, CUresult, CUstream};
 use crate::personality::{Personality, personality};
 use backend_api::Backend;
@@ -50,7 +54,7 @@ macro_rules! absent {
         )*
     };
 }
-pub(crate) use absent;
+pub(crate) use absent as absent_functions;
 
 /// What a function answers that the driver has by name only.
 pub(crate) fn refuse(name: &str, said: &AtomicBool) -> CUresult {
@@ -72,7 +76,6 @@ pub fn initialise() -> Answer {
     if personality()? == Personality::NoDevice || machine.device_count()? == 0 {
         return Err(Code::NO_DEVICE);
     }
-    crate::statistics::write_at_exit();
     INITIALISED.store(true, Ordering::Release);
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! A `libcuda.so.1` over the simulated accelerator.
+//! A `libcuda.so.1` over the simulated accelerator: the driver that Granule's tests load, and the one under PyTorch
+//! where `granule estimate` runs it.
 //!
 //! Entry points have the names and signatures of NVIDIA's driver API; [`header`] is made from its header, and
 //! every entry point is asserted to have the type declared there. Files are named as those of `backend-cuda`
@@ -7,14 +8,18 @@
 //! Where drivers let wrong programs go on (freeing memory that queued work uses, garbage for a handle), this
 //! one answers with an error, and the machine behind it counts a trap.
 //!
+//! [`entries`] is the one table of entry points. All other functions of CUDA's header are there by name only
+//! ([`entry::absent`]): they answer that they are not supported.
+//!
+//! Real programs are not tests: `GRANULE_LOOKALIKE=h100` is a machine that lets them do what drivers let them do. See
+//! [`Settings::parse`](lookalike::settings::Settings::parse).
+//!
 //! # Personalities
 //!
 //! `GRANULE_LOOKALIKE=personality=NAME`: see [`personality::Personality`].
 
 #![allow(non_snake_case, reason = "entry points have their vendor's names")]
 
-#[rustfmt::skip]
-pub mod absent;
 pub mod capture;
 pub mod codes;
 pub mod context;
@@ -29,11 +34,7 @@ pub mod header;
 pub mod ipc;
 pub mod kernel;
 pub mod memory;
-pub mod multicast;
-pub mod peers;
 pub mod personality;
-pub mod pools;
-pub mod proc_address;
 pub mod statistics;
 pub mod stream;
 pub mod virtual_memory;
@@ -52,10 +53,10 @@ pub fn entries() -> impl Iterator<Item = &'static lookalike::entry::Entry> {
         memory::entries::ALL,
         memory::host::entries::ALL,
         memory::managed::entries::ALL,
-        multicast::entries::ALL,
-        peers::entries::ALL,
-        pools::entries::ALL,
-        proc_address::entries::ALL,
+        virtual_memory::multicast::entries::ALL,
+        context::peers::entries::ALL,
+        memory::pools::entries::ALL,
+        entry::proc_address::entries::ALL,
         stream::entries::ALL,
         virtual_memory::entries::ALL,
     ]

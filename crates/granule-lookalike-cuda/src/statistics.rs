@@ -4,6 +4,7 @@
 //! entry points ([`crate::entries`]) keeps anyway.
 
 use crate::event::lag;
+use backend_openreg::Driver;
 use lookalike::entry::{Entry, Outcome};
 use lookalike::{control, machine};
 use std::ffi::{CStr, c_char, c_int};
@@ -187,13 +188,13 @@ pub extern "C" fn fakegpu_set_capacity(device: c_int, bytes: usize) {
 /// The byte that copies of memory without contents to the host find.
 #[unsafe(no_mangle)]
 pub extern "C" fn fakegpu_set_d2h_fill(byte: c_int) {
-    let _ = machine().map(|machine| machine.set_read_back(byte as u8));
+    let _ = machine().map(|machine| Driver(machine).set_read_back(byte as u8));
 }
 
 /// Whether small copies to memory without contents are remembered from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn fakegpu_remember(on: c_int) {
-    let _ = machine().map(|machine| machine.remember(on != 0));
+    let _ = machine().map(|machine| Driver(machine).remember(on != 0));
 }
 
 /// The file of `FAKE_GPU_STATS`; `%p` in it is the process.

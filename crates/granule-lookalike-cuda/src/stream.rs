@@ -6,6 +6,7 @@ use crate::header::*;
 use crate::personality::since;
 use backend_api::types::DevicePtr;
 use backend_api::{Backend, Readiness};
+use backend_openreg::Driver;
 use lookalike::callback::Callback;
 use lookalike::{Answer, Code, contexts, events, streams};
 use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
@@ -121,7 +122,7 @@ lookalike::entries! {
         let here = here()?;
         let function = callback(function, data)?;
         let stream = here.work_stream(stream)?;
-        Ok(here.machine.launch_host_call(stream, move || function.run())?)
+        Ok(Driver(here.machine).host_call(stream, move || function.run())?)
     }
 
     /// Runs a function on the host; the older form, which captures refuse.
@@ -166,12 +167,12 @@ lookalike::entries! {
     ) {
         since(11_070)?;
         let here = here()?;
-        if flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER != 0 || at % 8 != 0 {
+        if flags & !CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER != 0 || !at.is_multiple_of(8) {
             return Err(Code::INVALID_VALUE);
         }
         let stream = here.work_stream(stream)?;
         here.machine.stream_memory()?;
-        Ok(here.machine.fill(stream, DevicePtr(at), &value.to_ne_bytes(), 8)?)
+        Ok(Driver(here.machine).fill(stream, DevicePtr(at), &value.to_ne_bytes(), 8)?)
     }
 
     /// Waits for a word: the simulated streams cannot.

@@ -1,5 +1,7 @@
 //! Virtual memory.
 
+pub mod multicast;
+
 use crate::entry::{device, driver};
 use crate::header::*;
 use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};

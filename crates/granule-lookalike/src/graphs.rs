@@ -3,11 +3,13 @@
 //! A graph has its handle from the beginning of its capture. An instantiated graph is independent of the
 //! graph it was made of: the machine's graph ends with the last of them.
 
+pub mod user_objects;
+
 use crate::handles::Handles;
-use crate::{Answer, Code, user_objects};
+use crate::{Answer, Code};
 use backend_api::types::Stream;
 use backend_api::{Backend, Capture, CaptureMode, CaptureNode, CaptureStatus, Graph};
-use backend_openreg::OpenReg;
+use backend_openreg::{Driver, OpenReg};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -185,7 +187,7 @@ pub fn set_frontier(machine: &OpenReg, stream: Stream, nodes: &[usize], adds: bo
     if info(machine, stream)?.status == 0 {
         return Err(Code::ILLEGAL_STATE);
     }
-    Ok(machine.set_frontier(stream, &open_nodes(nodes)?, adds)?)
+    Ok(Driver(machine).set_frontier(stream, &open_nodes(nodes)?, adds)?)
 }
 
 /// Adds a node that does nothing to a graph whose capture goes on; its handle.
@@ -196,7 +198,7 @@ pub fn add_empty_node(machine: &OpenReg, graph: usize, after: &[usize]) -> Answe
     let GraphState::Open(stream) = GRAPHS.get(graph).or_else(invalid)? else {
         return Err(Code::NOT_SUPPORTED);
     };
-    let node = address(graph, machine.add_empty_node(stream, &open_nodes(after)?)?);
+    let node = address(graph, Driver(machine).add_empty_node(stream, &open_nodes(after)?)?);
     EMPTY.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
     Ok(node)
 }

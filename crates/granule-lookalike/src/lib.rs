@@ -4,7 +4,7 @@
 //! over one [`OpenReg`](backend_openreg::OpenReg) per process. A backend that is tested against it runs the
 //! code it runs on hardware: loading, symbol look-up, foreign calls, error conversion.
 //!
-//! Here is what no vendor differs in; `lookalike-cuda` and `lookalike-hip` add names, signatures and numbers:
+//! Here is what no vendor differs in; `granule-lookalike-cuda` and `lookalike-hip` add names, signatures and numbers:
 //!
 //! | module | what |
 //! |---|---|
@@ -39,7 +39,7 @@ mod machine;
 pub mod pools;
 pub mod settings;
 pub mod streams;
-pub mod user_objects;
 
 pub use code::{Answer, Code};
+pub use graphs::user_objects;
 pub use machine::{machine, settings};

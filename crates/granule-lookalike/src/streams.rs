@@ -7,7 +7,7 @@ use crate::handles::Handles;
 use crate::{Answer, Code};
 use backend_api::Backend;
 use backend_api::types::{DeviceIndex, Stream};
-use backend_openreg::OpenReg;
+use backend_openreg::{Driver, OpenReg};
 use std::cell::RefCell;
 use std::sync::Arc;
 
@@ -92,7 +92,7 @@ pub fn destroy(machine: &OpenReg, handle: usize) -> Answer {
 /// Lets what a stream is given next wait for what its device's default stream has to do, or for what the others have
 /// where it is itself the default stream. Non-blocking streams wait for nothing.
 pub fn wait_by_default(machine: &OpenReg, known: &StreamInfo) {
-    if !known.is_blocking() || !machine.is_busy() {
+    if !known.is_blocking() || !Driver(machine).is_busy() {
         return;
     }
     let default = machine.default_stream(known.stream.device);

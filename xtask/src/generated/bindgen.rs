@@ -56,7 +56,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         (Api::Cuda, _) => {
             settle(&made, "crates/granule-lookalike-cuda/src/header.rs", options.check)?;
-            settle(&absent(&headers)?, "crates/granule-lookalike-cuda/src/absent.rs", options.check)
+            settle(&absent(&headers)?, "crates/granule-lookalike-cuda/src/entry/absent.rs", options.check)
         }
     }
 }
@@ -111,7 +111,7 @@ fn absent(headers: &Headers) -> Result<String> {
     Ok(format!(
         "//! Functions of the {title} that are not simulated. Do not edit: made from {title} {version}'s header by\n\
          //! `cargo xtask bindgen --api cuda --headers <include folder>`.\n\n\
-         crate::entry::absent! {{\n{absent}}}\n"
+         crate::entry::absent_functions! {{\n{absent}}}\n"
     ))
 }
 

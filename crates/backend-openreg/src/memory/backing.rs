@@ -20,6 +20,21 @@ pub(crate) fn reserved_window(device: usize, devices: usize, asked: Option<u64>)
     (FIRST + device as u64 * bytes, bytes)
 }
 
+/// Windows of so many bytes for all devices, side by side, with their bases: at the first place where all are free, which
+/// is the same in every run of a program unless something else took it.
+pub(crate) fn windows(count: usize, each: u64) -> io::Result<Vec<(u64, Window)>> {
+    let all = each * count.max(1) as u64;
+    let mut refused = None;
+    for place in 0..SPAN / all {
+        let bases = (0..count as u64).map(|device| FIRST + place * all + device * each);
+        match bases.map(|base| Ok((base, Window::reserve(base, each)?))).collect() {
+            Ok(windows) => return Ok(windows),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+}
+
 /// A part of a memory file.
 #[derive(Clone, Debug)]
 pub(crate) struct Extent {
@@ -47,32 +62,14 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Windows for all devices, side by side, at the first place where all are free: the same in every run
-    /// of a program unless something else took it.
+    /// One for every device.
     pub(crate) fn for_devices(count: usize, asked: Option<u64>) -> io::Result<Vec<Self>> {
         let each = asked.unwrap_or(MAPPED_WINDOW);
-        let all = each * count.max(1) as u64;
-        let mut refused = None;
-        for place in 0..SPAN / all {
-            let base = FIRST + place * all;
-            let windows: io::Result<Vec<Window>> =
-                (0..count as u64).map(|device| Window::reserve(base + device * each, each)).collect();
-            match windows {
-                Ok(windows) => {
-                    return windows
-                        .into_iter()
-                        .zip(0_u64..)
-                        .map(|(window, device)| {
-                            let file = Arc::new(SharedFile::create("openreg-device", 2 * each)?);
-                            let physical = Space::new(each, each);
-                            Ok(Self { window, base: base + device * each, length: each, file, physical })
-                        })
-                        .collect();
-                }
-                Err(error) => refused = Some(error),
-            }
-        }
-        Err(refused.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+        let made = windows(count, each)?.into_iter().map(|(base, window)| {
+            let file = Arc::new(SharedFile::create("openreg-device", 2 * each)?);
+            Ok(Self { window, base, length: each, file, physical: Space::new(each, each) })
+        });
+        made.collect()
     }
 
     pub(crate) fn window(&self) -> (u64, u64) {

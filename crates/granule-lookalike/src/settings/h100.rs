@@ -30,6 +30,7 @@ pub(super) fn machine() -> OpenRegConfig {
         .memory(MemoryMode::Reserved)
         .clock(Clock::AtOnce)
         .waiting_frees(true)
+        .maps_during_capture(true)
         .address_sharing(true)
         .read_back(true)
 }

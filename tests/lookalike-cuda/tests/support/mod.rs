@@ -83,7 +83,12 @@ functions! {
     cuMemcpyDtoH_v2: cuMemcpyDtoH_v2_t,
     cuMemcpyDtoHAsync_v2: cuMemcpyDtoHAsync_v2_t,
     cuMemcpyPeerAsync: cuMemcpyPeerAsync_t,
+    cuMemcpy2D_v2: cuMemcpy2D_v2_t,
+    cuMemcpy2DAsync_v2: cuMemcpy2DAsync_v2_t,
     cuMemsetD8Async: cuMemsetD8Async_t,
+    cuMemsetD16Async: cuMemsetD16Async_t,
+    cuMemsetD32_v2: cuMemsetD32_v2_t,
+    cuStreamWriteValue64_v2: cuStreamWriteValue64_v2_t,
     cuMemHostAlloc: cuMemHostAlloc_t,
     cuMemFreeHost: cuMemFreeHost_t,
     cuMemHostRegister_v2: cuMemHostRegister_v2_t,
@@ -125,7 +130,11 @@ functions! {
     cuStreamEndCapture: cuStreamEndCapture_t,
     cuStreamGetCaptureInfo_v2: cuStreamGetCaptureInfo_v2_t,
     cuThreadExchangeStreamCaptureMode: cuThreadExchangeStreamCaptureMode_t,
+    cuStreamUpdateCaptureDependencies: cuStreamUpdateCaptureDependencies_t,
+    cuGraphAddEmptyNode: cuGraphAddEmptyNode_t,
     cuGraphGetNodes: cuGraphGetNodes_t,
+    cuGraphGetRootNodes: cuGraphGetRootNodes_t,
+    cuGraphNodeGetType: cuGraphNodeGetType_t,
     cuGraphNodeGetDependencies: cuGraphNodeGetDependencies_t,
     cuGraphInstantiateWithFlags: cuGraphInstantiateWithFlags_t,
     cuGraphLaunch: cuGraphLaunch_t,
@@ -151,6 +160,12 @@ impl Driver {
     pub fn exports(&self, name: &str) -> bool {
         // SAFETY: the symbol is looked for and not used.
         unsafe { self.library.get::<*const ()>(name) }.is_ok()
+    }
+
+    /// A function that it has beside those of CUDA, or only by name.
+    pub fn symbol<T: Copy>(&self, name: &str) -> T {
+        // SAFETY: the tests give the types with which the driver declares these functions.
+        unsafe { *self.library.get::<T>(name).unwrap() }
     }
 
     /// Initialises it and makes the primary context of a device current.

@@ -53,7 +53,7 @@ enum Found {
 }
 
 fn exported(name: &str) -> Option<*mut c_void> {
-    if !NAMES.contains(&name) && !crate::absent::NAMES.contains(&name) && name != "cuGetProcAddress" {
+    if !NAMES.contains(&name) && !crate::entry::absent::NAMES.contains(&name) && name != "cuGetProcAddress" {
         return None;
     }
     let name = CString::new(name).ok()?;

@@ -1,7 +1,7 @@
 //! Functions of the CUDA driver that are not simulated. Do not edit: made from CUDA driver 12.9's header by
 //! `cargo xtask bindgen --api cuda --headers <include folder>`.
 
-crate::entry::absent! {
+crate::entry::absent_functions! {
     cuArray3DCreate_v2,
     cuArray3DGetDescriptor_v2,
     cuArrayCreate_v2,
