@@ -163,13 +163,19 @@ def captures(check, torch, driver):
     check("which broke it", driver.try_("cuStreamEndCapture", stream, ctypes.byref(ended)) == 901 and not ended.value)
 
 
+def give_access(driver, at, size):
+    device = ctypes.c_int()
+    driver.cuCtxGetDevice(ctypes.byref(device))
+    driver.cuMemSetAccess(at, size_t(size), ctypes.byref(Access(1, device.value, 3)), size_t(1))
+
+
 def map_new(driver, at, size, handle_types=0):
     handle, device = u64(), ctypes.c_int()
     driver.cuCtxGetDevice(ctypes.byref(device))
     wanted = Properties(1, handle_types, 1, device.value)
     driver.cuMemCreate(ctypes.byref(handle), size_t(size), ctypes.byref(wanted), u64(0))
     driver.cuMemMap(at, size_t(size), size_t(0), handle, u64(0))
-    driver.cuMemSetAccess(at, size_t(size), ctypes.byref(Access(1, device.value, 3)), size_t(1))
+    give_access(driver, at, size)
     return handle
 
 
@@ -226,6 +232,8 @@ def contents(check, torch, driver):
     check("nothing is read where nothing is mapped",
           driver.try_("cuMemcpyDtoH_v2", ctypes.byref(out), at, size_t(1)) == 1)
     driver.cuMemMap(at, size_t(size), size_t(0), handle, u64(0))
+    check("nor where nobody was given access", driver.try_("cuMemcpyDtoH_v2", ctypes.byref(out), at, size_t(1)) == 1)
+    give_access(driver, at, size)
     kept = byte()
     driver.cuMemUnmap(at, size_t(size))
     driver.cuMemRelease(handle)

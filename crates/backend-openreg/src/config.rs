@@ -38,6 +38,16 @@ pub enum Clock {
         /// Ticks between queueing an operation and its completion.
         lag: u64,
     },
+    /// Real time, of which work takes none: it is done in the call that queues it. A host function runs in a thread
+    /// of its stream, and what comes after it waits for it there.
+    AtOnce,
+}
+
+impl Clock {
+    /// Whether streams have threads.
+    pub(crate) const fn is_real(self) -> bool {
+        matches!(self, Self::Workers | Self::AtOnce)
+    }
 }
 
 bitflags! {
@@ -97,6 +107,12 @@ pub struct OpenRegConfig {
     pub(crate) operations_tick: bool,
     pub(crate) prefix_maps: bool,
     pub(crate) aliases: bool,
+    pub(crate) addresses: Option<u64>,
+    pub(crate) context: u64,
+    pub(crate) address_sharing: bool,
+    pub(crate) read_back: bool,
+    pub(crate) waiting_frees: bool,
+    pub(crate) maps_during_capture: bool,
 }
 
 impl Default for OpenRegConfig {
@@ -116,6 +132,12 @@ impl Default for OpenRegConfig {
             operations_tick: true,
             prefix_maps: false,
             aliases: true,
+            addresses: None,
+            context: 0,
+            address_sharing: false,
+            read_back: false,
+            waiting_frees: false,
+            maps_during_capture: false,
         }
     }
 }
@@ -126,6 +148,20 @@ impl OpenRegConfig {
     pub const fn devices(mut self, devices: u16) -> Self {
         self.devices = devices;
         self
+    }
+
+    /// Lets calls about virtual memory alone while a stream is captured, as current drivers do. By default they are refused,
+    /// and break the capture, as the contract allows.
+    #[must_use]
+    pub const fn maps_during_capture(mut self, allowed: bool) -> Self {
+        self.maps_during_capture = allowed;
+        self
+    }
+
+    /// How many devices it has.
+    #[must_use]
+    pub const fn device_count(&self) -> u16 {
+        self.devices
     }
 
     /// Bytes of memory on each device. Default 80 GiB reserved, 256 MiB mapped.
@@ -237,6 +273,46 @@ impl OpenRegConfig {
         self
     }
 
+    /// Bytes of addresses that each device has, of which allocations and reservations take theirs: a power of two, for all
+    /// devices together 64 TiB at most. Default: 8 TiB reserved, 256 GiB mapped.
+    #[must_use]
+    pub const fn addresses(mut self, bytes: u64) -> Self {
+        self.addresses = Some(bytes);
+        self
+    }
+
+    /// Bytes in use on each device before the first request, as a driver's context takes them. Default 0.
+    #[must_use]
+    pub const fn context(mut self, bytes: u64) -> Self {
+        self.context = bytes;
+        self
+    }
+
+    /// Lets reserved memory be shared with other processes, too, by its addresses alone. Default: only memory with bytes
+    /// is shared.
+    #[must_use]
+    pub const fn address_sharing(mut self, shared: bool) -> Self {
+        self.address_sharing = shared;
+        self
+    }
+
+    /// Lets copies of reserved memory to the host write there: zeros, or what
+    /// [`set_read_back`](crate::Driver::set_read_back) and [`remember`](crate::Driver::remember) say. Copies of more
+    /// than 1 MiB leave the host's memory as it was. Managed memory has pages of the host then. Default false.
+    #[must_use]
+    pub const fn read_back(mut self, reads: bool) -> Self {
+        self.read_back = reads;
+        self
+    }
+
+    /// Lets frees wait for what is queued on the device, as drivers do. By default, memory that queued work uses is not
+    /// freed: a trap tells of it.
+    #[must_use]
+    pub const fn waiting_frees(mut self, waits: bool) -> Self {
+        self.waiting_frees = waits;
+        self
+    }
+
     pub(crate) fn capacity_or_default(&self) -> u64 {
         self.capacity.unwrap_or(match self.memory {
             MemoryMode::Reserved => 80 * GIB,
@@ -258,6 +334,15 @@ impl OpenRegConfig {
                 "granularity {} is not a power of two from {} KiB to 1 GiB",
                 self.granularity,
                 least >> 10
+            ));
+        }
+        let span = 1_u64 << 46;
+        if let Some(bytes) = self.addresses
+            && !(bytes.is_power_of_two() && (bytes * u64::from(self.devices.max(1))) <= span)
+        {
+            return Some(format!(
+                "{bytes} bytes of addresses are no power of two, or too many for {} devices",
+                self.devices
             ));
         }
         if self.concurrency == 0 {

@@ -20,7 +20,7 @@ use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
 use backend_api::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, Event, Stream};
 use backend_api::*;
-use checks::{not_captured, not_captured_event, prepare_copy, readiness, settle_pool};
+use checks::{memo, not_captured, not_captured_event, prepare_copy, readiness, settle_pool};
 use std::sync::Arc;
 
 type Family<'b, T> = std::result::Result<&'b T, Unsupported>;
@@ -116,7 +116,7 @@ unsafe impl Backend for OpenReg {
     }
 
     unsafe fn free(&self, device: DeviceIndex, ptr: DevicePtr) -> Result<()> {
-        self.unsafe_call(Call::Free, device, |mut state| {
+        self.unsafe_call(Call::Free, device, |state| {
             if ptr.is_null() {
                 return Ok(());
             }
@@ -127,8 +127,10 @@ unsafe impl Backend for OpenReg {
                 Some(range) if matches!(range.kind, RangeKind::Plain | RangeKind::Managed) => range.bytes,
                 _ => return Err(Refusal::invalid(format!("{ptr} is not the base of a live allocation"))),
             };
-            state.not_in_use(ptr.0, bytes)?;
-            state.memory.give(ptr.0)
+            self.machine
+                .not_in_use(state, Span::new(ptr.0, bytes), self.config.waiting_frees)?
+                .memory
+                .give(ptr.0)
         })
     }
 
@@ -188,7 +190,14 @@ unsafe impl Backend for OpenReg {
                 state.captures.invalidate(capture);
                 return Err(Refusal::capture("the default stream is captured; the capture is broken now"));
             }
-            let (work, uses) = prepare_copy(&state, index(device), dst.0, src.0, bytes, kind)?;
+            let (work, uses) = prepare_copy(
+                memo(&self.config, &self.machine),
+                &state,
+                index(device),
+                (dst.0, src.0),
+                bytes,
+                kind,
+            )?;
             self.gate.charge(Call::Copy, bytes);
             let state = self.machine.submit(state, key, work, uses, None).map(|()| self.machine.lock())?;
             if let Some(end) = state.queues.end_of(key) {
@@ -207,23 +216,15 @@ unsafe impl Backend for OpenReg {
         stream: Stream,
     ) -> Result<()> {
         self.enqueue(Call::CopyAsync, stream, |state, device| {
-            let prepared = prepare_copy(state, device, dst.0, src.0, bytes, kind)?;
+            let prepared =
+                prepare_copy(memo(&self.config, &self.machine), state, device, (dst.0, src.0), bytes, kind)?;
             self.gate.charge(Call::CopyAsync, bytes);
             Ok(prepared)
         })
     }
 
     unsafe fn memset_async(&self, dst: DevicePtr, value: u8, bytes: u64, stream: Stream) -> Result<()> {
-        self.enqueue(Call::MemsetAsync, stream, |state, device| {
-            if bytes == 0 {
-                return Err(Refusal::invalid("0 bytes are no fill"));
-            }
-            state.memory.check(device, dst.0, bytes, true, false)?;
-            self.gate.charge(Call::MemsetAsync, bytes);
-            let to = state.memory.extents(dst.0, bytes);
-            let work = if to.is_empty() { Work::Touch } else { Work::Fill { to, value } };
-            Ok((work, [Span::new(dst.0, bytes), Span::default()]))
-        })
+        crate::Driver(self).fill(stream, dst, &[value], bytes)
     }
 
     fn create_stream(&self, device: DeviceIndex, priority: i32) -> Result<Stream> {
@@ -304,7 +305,7 @@ unsafe impl Backend for OpenReg {
                         "an interprocess event keeps no time stamp; leave TIMING out",
                     ));
                 }
-                self.offers(Families::IPC, "IPC", true)
+                self.offers(Families::IPC, "IPC", !self.config.address_sharing)
                     .map_err(|absent| Refusal::unsupported(absent.reason))?;
                 Some(Arc::new(SharedFlag::create()?))
             } else {
@@ -421,7 +422,7 @@ unsafe impl Backend for OpenReg {
     }
 
     fn ipc(&self) -> Family<'_, dyn Ipc> {
-        self.offers(Families::IPC, "IPC", true)?;
+        self.offers(Families::IPC, "IPC", !self.config.address_sharing)?;
         Ok(self)
     }
 
@@ -484,7 +485,7 @@ impl PinnedHost for OpenReg {
     }
 
     unsafe fn host_free(&self, ptr: DevicePtr) -> Result<()> {
-        self.unsafe_call(Call::HostFree, HOST, |mut state| {
+        self.unsafe_call(Call::HostFree, HOST, |state| {
             if ptr.is_null() {
                 return Ok(());
             }
@@ -496,8 +497,11 @@ impl PinnedHost for OpenReg {
                     )));
                 }
             };
-            state.not_in_use(ptr.0, bytes)?;
-            state.memory.host.remove(&ptr.0);
+            self.machine
+                .not_in_use(state, Span::new(ptr.0, bytes), self.config.waiting_frees)?
+                .memory
+                .host
+                .remove(&ptr.0);
             Ok(())
         })
     }

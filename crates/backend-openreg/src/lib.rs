@@ -19,6 +19,7 @@
 
 mod config;
 mod contract;
+mod driver;
 mod gate;
 mod machine;
 mod memory;
@@ -32,6 +33,7 @@ mod thread;
 mod trap;
 
 pub use config::{Clock, Families, MemoryMode, OpenRegConfig};
+pub use driver::Driver;
 pub use gate::call::{Call, CallCounts};
 pub use gate::cost::{BadCost, CostModel};
 pub use gate::fault::{Effect, Fault, FaultPlan};

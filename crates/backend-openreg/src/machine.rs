@@ -1,13 +1,15 @@
 //! The machine's state under one lock, and the two clocks that move it.
 
 pub(crate) mod graph;
+pub(crate) mod memo;
 pub(crate) mod queue;
 pub(crate) mod work;
 
 use crate::config::{Clock, OpenRegConfig};
 use crate::gate::call::Call;
 use crate::machine::graph::{Captures, GraphBody, Node};
-use crate::machine::queue::{Front, Operation, Queues};
+use crate::machine::memo::Memo;
+use crate::machine::queue::{Front, Operation, Queues, StreamState};
 use crate::machine::work::{Point, Spans, Work};
 use crate::memory::Memory;
 use crate::refusal::{Answer, Refusal};
@@ -88,6 +90,8 @@ pub(crate) struct Machine {
     progress: Condvar,
     pub(crate) clock: Clock,
     start: Instant,
+    /// What copies of memory without bytes find there.
+    pub(crate) memo: Arc<Memo>,
 }
 
 pub(crate) type Locked<'m> = MutexGuard<'m, Simulated>;
@@ -109,6 +113,7 @@ impl Machine {
             progress: Condvar::new(),
             clock: config.clock,
             start: Instant::now(),
+            memo: Arc::default(),
         }))
     }
 
@@ -123,7 +128,9 @@ impl Machine {
             Clock::Virtual { .. } => {
                 (state.queues.tick.saturating_mul(TICK_NS)).saturating_add(state.extra_ns)
             }
-            Clock::Workers => u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Clock::Workers | Clock::AtOnce => {
+                u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+            }
         }
     }
 
@@ -131,7 +138,7 @@ impl Machine {
     pub(crate) fn pause(&self, time: Duration) {
         match self.clock {
             Clock::Virtual { .. } => self.lock().extra_ns += nanoseconds(time),
-            Clock::Workers => std::thread::sleep(time),
+            Clock::Workers | Clock::AtOnce => std::thread::sleep(time),
         }
     }
 
@@ -170,19 +177,32 @@ impl Machine {
         graph: Option<Arc<GraphBody>>,
     ) -> Answer<()> {
         self.prepare(&mut state, key)?;
+        // Behind other work, and for what may take as long as it likes, a stream has a thread under `AtOnce`, too.
+        let is_next = state.queues.streams.get(key).is_some_and(StreamState::is_idle);
+        let takes_time = matches!(work, Work::Host(_) | Work::Wait(_) | Work::WaitShared { .. });
+        let has_thread = self.clock == Clock::Workers || !is_next || takes_time;
+        if self.clock == Clock::AtOnce && has_thread {
+            self.worker_for(&mut state, key)?;
+        }
         match state.queues.push(key, work, uses, graph) {
             Some(operation) => self.finish(&mut state, key, &operation),
-            None if self.clock == Clock::Workers => {
+            None if !self.clock.is_real() => self.run_due(state),
+            None if has_thread => {
                 if let Ok(stream) = state.queues.stream(key) {
                     stream.wake.notify_all();
                 }
             }
-            None => self.run_due(state),
+            None => {
+                let mut done = Vec::new();
+                drop(self.run_first(state, key, &mut done));
+                // Dropped last: a graph that ends with its last launch calls foreign code.
+                drop(done);
+            }
         }
         Ok(())
     }
 
-    /// Moves the virtual clock; nothing happens under [`Clock::Workers`].
+    /// Moves the virtual clock; nothing happens under another.
     pub(crate) fn advance(&self, ticks: u64) {
         if let Clock::Virtual { .. } = self.clock {
             let mut state = self.lock();
@@ -213,7 +233,7 @@ impl Machine {
         let mut completed = true;
         match (&operation.work, self.clock) {
             (Work::Kernel(time), Clock::Virtual { .. }) => state.extra_ns += nanoseconds(*time),
-            (Work::Kernel(time), Clock::Workers) => {
+            (Work::Kernel(time), Clock::Workers | Clock::AtOnce) => {
                 drop(state);
                 std::thread::sleep(*time);
                 state = self.lock();
@@ -246,14 +266,14 @@ impl Machine {
         }
         let now = if matches!(operation.work, Work::Record { .. }) { self.now(state) } else { 0 };
         state.queues.finish(key, operation, now);
-        if self.clock == Clock::Workers {
+        if self.clock.is_real() {
             self.progress.notify_all();
         }
     }
 
     /// Waits until a stream has passed `point`; on the virtual clock, by doing what that needs.
     pub(crate) fn wait_for<'m>(&'m self, mut state: Locked<'m>, point: Point) -> Locked<'m> {
-        if self.clock == Clock::Workers {
+        if self.clock.is_real() {
             while !state.queues.passed(point) {
                 state = self.progress.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
@@ -284,6 +304,25 @@ impl Machine {
             state = self.lock();
         }
         state
+    }
+
+    /// Refuses where queued work uses the range, or waits for all of the machine.
+    pub(crate) fn not_in_use<'m>(
+        &'m self,
+        mut state: Locked<'m>,
+        span: Span,
+        waits: bool,
+    ) -> Answer<Locked<'m>> {
+        if !waits {
+            return state.not_in_use(span.start, span.end - span.start).map(|()| state);
+        }
+        while state.queues.uses(span) {
+            let keys: Vec<u64> = state.queues.streams.iter().map(|(key, _)| key).collect();
+            for end in keys.into_iter().filter_map(|key| state.queues.end_of(key)).collect::<Vec<_>>() {
+                state = self.wait_for(state, end);
+            }
+        }
+        Ok(state)
     }
 
     /// Gives others a moment to move something.

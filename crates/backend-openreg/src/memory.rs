@@ -9,7 +9,7 @@ pub(crate) use mapping::{Mapping, Physical};
 pub(crate) use pool::Pool;
 
 use crate::config::{MemoryMode, OpenRegConfig};
-use crate::os::{self, HostPages, Protection};
+use crate::os::{self, HostPages, Protection, Window};
 use crate::refusal::{Answer, Refusal};
 use crate::slab::Slab;
 use crate::space::Space;
@@ -74,6 +74,8 @@ pub(crate) struct DeviceMemory {
     window: (u64, u64),
     space: Space,
     store: Option<Store>,
+    /// Keeps the host out where nothing backs the addresses.
+    guard: Option<Window>,
     pub(crate) pool: Pool,
 }
 
@@ -121,18 +123,26 @@ impl Memory {
         let count = usize::from(config.devices);
         let mut stores = match config.memory {
             MemoryMode::Reserved => Vec::new(),
-            MemoryMode::Mapped => Store::for_devices(count)?,
+            MemoryMode::Mapped => Store::for_devices(count, config.addresses)?,
         }
         .into_iter();
+        let is_guarded = config.memory == MemoryMode::Reserved && config.read_back;
+        let (_, each) = backing::reserved_window(0, count, config.addresses);
+        let mut guards = if is_guarded { backing::windows(count, each)? } else { Vec::new() }.into_iter();
         let devices = (0..count)
             .map(|device| {
                 let store = stores.next();
-                let (base, bytes) =
-                    store.as_ref().map_or_else(|| backing::reserved_window(device, count), Store::window);
+                let (guarded, guard) = guards.next().unzip();
+                let reserved = || match guarded {
+                    Some(base) => (base, each),
+                    None => backing::reserved_window(device, count, config.addresses),
+                };
+                let (base, bytes) = store.as_ref().map_or_else(reserved, Store::window);
                 DeviceMemory {
+                    guard,
                     capacity: config.capacity_or_default(),
-                    used: 0,
-                    peak: 0,
+                    used: config.context,
+                    peak: config.context,
                     window: (base, bytes),
                     space: Space::new(base, bytes),
                     store,
@@ -163,7 +173,9 @@ impl Memory {
             if bytes >= LARGE { (ACCOUNTED_GRANULE, ACCOUNTED_GRANULE) } else { (SMALL_UNIT, SMALL_UNIT) };
         let memory = &mut self.devices[device];
         // Page protection is exact only where no two allocations share a page.
-        let page = if memory.store.is_some() { os::page() } else { 1 };
+        let is_managed = matches!(kind, RangeKind::Managed);
+        let guarded = memory.store.is_some() || (memory.guard.is_some() && is_managed);
+        let page = if guarded { os::page() } else { 1 };
         let sizes = bytes.checked_next_multiple_of(unit);
         let sizes = sizes.and_then(|accounted| Some((accounted, accounted.checked_next_multiple_of(page)?)));
         // A size beyond all numbers is beyond the capacity too, however large that was set.
@@ -172,7 +184,7 @@ impl Memory {
             return Err(Refusal::new(ErrorKind::OutOfMemory, detail));
         };
         memory.take_capacity(accounted)?;
-        let taken = memory.place(footprint, alignment.max(page), matches!(kind, RangeKind::Managed));
+        let taken = memory.place(footprint, alignment.max(page), is_managed);
         match taken {
             Ok((at, extent)) => {
                 self.ranges
@@ -221,6 +233,9 @@ impl Memory {
             {
                 extent.file.discard(extent.offset, range.footprint)?;
             }
+        }
+        if let (Some(guard), RangeKind::Managed) = (&memory.guard, &range.kind) {
+            guard.hide(at, range.footprint)?;
         }
         memory.used -= range.accounted;
         memory.space.give(at, range.footprint);
@@ -385,7 +400,12 @@ impl DeviceMemory {
         let Some(at) = self.space.take(footprint, alignment) else {
             return Err(Refusal::new(ErrorKind::ResourceLimit, "the device's address window is full"));
         };
-        let Some(store) = &self.store else { return Ok((at, None)) };
+        let Some(store) = &self.store else {
+            if let (true, Some(guard)) = (open, &self.guard) {
+                guard.open(at, footprint)?;
+            }
+            return Ok((at, None));
+        };
         let extent = store.behind(at, footprint);
         let shown = store.window.show(at, footprint, &extent.file, extent.offset).and_then(|()| {
             if open { store.window.protect(at, footprint, Protection::ReadWrite) } else { Ok(()) }

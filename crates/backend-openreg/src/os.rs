@@ -108,6 +108,16 @@ impl Window {
         Ok(())
     }
 
+    /// Gives the range pages of its own, open to the host.
+    pub(crate) fn open(&self, at: u64, bytes: u64) -> io::Result<()> {
+        self.contains(at, bytes)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: as for `show`.
+        unsafe { rustix::mm::mmap_anonymous(address(at), bytes as usize, protection, flags) }?;
+        Ok(())
+    }
+
     /// Takes away what is shown there; the addresses stay reserved.
     pub(crate) fn hide(&self, at: u64, bytes: u64) -> io::Result<()> {
         self.contains(at, bytes)?;

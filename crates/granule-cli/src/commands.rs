@@ -4,6 +4,7 @@ mod check;
 #[cfg(feature = "full")]
 mod conformance;
 mod demo;
+#[cfg(feature = "full")]
 mod estimate;
 #[cfg(feature = "full")]
 pub(crate) mod export;
@@ -161,6 +162,7 @@ enum Command {
     /// Writes a web page that shows memory at any moment
     Report(report::Args),
     /// Runs a program without a GPU: what memory does it need?
+    #[cfg(feature = "full")]
     #[command(long_about = estimate::LONG)]
     Estimate(estimate::Args),
     /// Runs a program and records what it does with memory
@@ -229,6 +231,7 @@ pub(crate) fn run(cli: &Cli, out: &mut dyn Write) -> Result<Outcome, Failure> {
         Some(Command::Check(args)) => check::run(args, out),
         Some(Command::Whatif(args)) => whatif::run(args, out),
         Some(Command::Report(args)) => report::run(args, out),
+        #[cfg(feature = "full")]
         Some(Command::Estimate(args)) => estimate::run(args, out),
         Some(Command::Record(args)) => record::run(args, out),
         #[cfg(feature = "full")]

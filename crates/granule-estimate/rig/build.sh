@@ -2,6 +2,7 @@
 # Builds the fake NVIDIA libraries into $OUT (default: target/fakegpu of this repository).
 # Needs g++, python3, binutils, and a venv with the CUDA wheel of torch in it, whose headers and symbol lists are
 # used: TORCH_VENV=/path/to/venv ./build.sh, or TORCH_SITE=/path/to/site-packages ./build.sh
+# DRIVER is the simulated libcuda.so.1; without it, this repository's is built with cargo.
 # WATCHER=1 also builds what `granule estimate` records with, against the headers of that torch.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -54,15 +55,16 @@ library() {
   "${CXX:-g++}" -shared -o "$tmp/lib/$soname" -Wl,-soname,"$soname" "${version[@]}" "${files[@]}" "$tmp/stubs.o" $ldflags
 }
 
-driver=(settings device contexts memory bytes virtual_memory allocations pools copies host ipc ipc_events
-        streams events capture graphs modules)
+driver=${DRIVER:-}
+if [ -z "$driver" ]; then
+  repository=$here/../../..
+  driver=$(cd "$repository" && cargo build --quiet --package lookalike-cuda --message-format=json-render-diagnostics |
+    grep -oE '"[^"]*liblookalike_cuda\.so"' | tail -1 | tr -d '"')
+  [ -n "$driver" ] || fail "the simulated driver was not built"
+fi
+cp "$driver" "$tmp/lib/libcuda.so.1"
 runtime=(runtime_device runtime_memory runtime_streams runtime_kernels)
-objects "${driver[@]}" "${runtime[@]}" nvml cudnn cublas "cublas:-DFAKE_LT:cublas_lt"
-
-# The names of libcuda come from cuda.h, since there is no driver to list.
-"${CXX:-g++}" $CXXFLAGS -E -x c++ "$cu/cuda.h" | grep -oE 'CUresult[[:space:]]+cu[A-Za-z0-9_]+\(' |
-  sed -E 's/CUresult[[:space:]]+//; s/\(//' | sort -u >"$tmp/cuda.want"
-library libcuda.so.1 "" "$tmp/cuda.want" 801 "-lpthread -ldl" "${driver[@]}"
+objects "${runtime[@]}" nvml cudnn cublas "cublas:-DFAKE_LT:cublas_lt"
 over_driver="-L$tmp/lib -l:libcuda.so.1 -Wl,-rpath,\$ORIGIN"
 : >"$tmp/nvml.want"
 library libnvidia-ml.so.1 "" "$tmp/nvml.want" 0 "$over_driver" nvml

@@ -14,6 +14,12 @@ use std::thread::sleep;
 use std::time::Duration;
 
 static RIG: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/rig");
+/// The simulated driver, built with this crate.
+#[cfg(not(has_driver))]
+static DRIVER: &[u8] = &[];
+/// The simulated driver, built with this crate.
+#[cfg(has_driver)]
+static DRIVER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libcuda.so.1"));
 static PYTHON: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/python");
 
 /// Built simulated drivers, the recorder, and the Python module that starts it.
@@ -129,6 +135,7 @@ fn key(torch: &Torch) -> String {
     let mut hasher = DefaultHasher::new();
     torch.site.hash(&mut hasher);
     hash_of(&RIG).hash(&mut hasher);
+    DRIVER.hash(&mut hasher);
     format!("torch-{}-{:016x}", torch.version.replace('/', "_"), hasher.finish())
 }
 
@@ -149,6 +156,11 @@ fn hash_of(dir: &Dir<'_>) -> u64 {
 fn build(into: &Path, torch: &Torch, signals: &mut Signals<'_>) -> Result<(), EstimateError> {
     let rig = into.join("rig");
     fs::create_dir_all(&rig).and_then(|()| RIG.extract(&rig)).map_err(EstimateError::file(&rig))?;
+    if DRIVER.is_empty() {
+        return Err(EstimateError::NoDriver);
+    }
+    let driver = rig.join("libcuda.so.1");
+    fs::write(&driver, DRIVER).map_err(EstimateError::file(&driver))?;
     let mut said = tempfile::tempfile().map_err(EstimateError::file(std::env::temp_dir()))?;
     let started = |error| EstimateError::Start { program: "bash".into(), error };
     let mut bash = Command::new("bash");
@@ -156,6 +168,7 @@ fn build(into: &Path, torch: &Torch, signals: &mut Signals<'_>) -> Result<(), Es
         .env("TORCH_SITE", &torch.site)
         .env("PYTHON", &torch.python)
         .env("OUT", into.join("lib"))
+        .env("DRIVER", driver)
         .env("WATCHER", "1")
         // What a compiler that was killed leaves goes with the folder.
         .env("TMPDIR", into)
@@ -206,14 +219,35 @@ mod tests {
 
     #[test]
     fn everything_that_a_build_needs_comes_along() {
-        for file in
-            ["build.sh", "fakegpu-run", "src/memory.cpp", "src/crt/host_config.h", "watcher/watcher.cpp"]
-        {
+        for file in [
+            "build.sh",
+            "fakegpu-run",
+            "src/runtime_memory.cpp",
+            "src/crt/host_config.h",
+            "watcher/watcher.cpp",
+        ] {
             assert!(RIG.get_file(file).is_some(), "{file}");
         }
     }
 
     #[test]
+    #[cfg(has_driver)]
+    fn the_driver_is_a_library_with_cudas_functions() {
+        let has = |text: &[u8]| super::DRIVER.windows(text.len()).any(|found| found == text);
+        assert_eq!(&super::DRIVER[..4], b"\x7fELF");
+        assert!(has(b"\0cuMemAlloc_v2\0") && has(b"\0libcuda.so.1\0") && has(b"\0fakegpu_counter_named\0"));
+    }
+
+    #[test]
+    #[cfg(not(has_driver))]
+    fn a_build_without_the_driver_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = build(folder.path(), &torch("2.15.0", "/"), &mut Vec::new).unwrap_err();
+        assert!(matches!(error, EstimateError::NoDriver), "{error}");
+    }
+
+    #[test]
+    #[cfg(has_driver)]
     fn a_build_says_what_is_not_there() {
         let folder = tempfile::tempdir().unwrap();
         let site = folder.path().join("site-packages");

@@ -41,6 +41,9 @@ pub enum EstimateError {
     /// No place for what is built.
     #[error("neither XDG_CACHE_HOME nor HOME says where to keep the simulated drivers")]
     NoCache,
+    /// The crate was built without its feature `driver`, or for another machine than the one that built it.
+    #[error("this build has no simulated driver")]
+    NoDriver,
     /// The simulated drivers were not built.
     #[error("the simulated drivers could not be built: {said}")]
     Build {
@@ -94,6 +97,7 @@ impl EstimateError {
                  and name it with --python cuda/bin/python"
                     .into()
             }
+            Self::NoDriver => "build it on the machine that runs it: cargo build --release --features full".into(),
             Self::NoCache => "set HOME or XDG_CACHE_HOME".into(),
             Self::Build { said } if said.contains("is missing: install") => {
                 "they are compiled once for each PyTorch; on Debian and Ubuntu: apt install g++ binutils".into()

@@ -1,36 +1,4 @@
-//! A `libcuda.so.1` over the simulated accelerator.
-//!
-//! Entry points have the names and signatures of NVIDIA's driver API; [`header`] is made from its header, and
-//! every entry point is asserted to have the type declared there. Files are named as those of `backend-cuda`
-//! that call them.
-//!
-//! Where drivers let wrong programs go on (freeing memory that queued work uses, garbage for a handle), this
-//! one answers with an error, and the machine behind it counts a trap.
-//!
-//! # Personalities
-//!
-//! `GRANULE_LOOKALIKE=personality=NAME`: see [`personality::Personality`].
+//! The `libcuda.so.1` of `granule-lookalike-cuda` as a library of its own, for tests, which load it as a driver.
 
-#![allow(non_snake_case, reason = "entry points have their vendor's names")]
-
-pub mod capture;
-pub mod codes;
-pub mod context;
-pub mod copy;
-pub mod device;
-pub mod entry;
-pub mod event;
-#[rustfmt::skip]
-#[allow(missing_docs, non_camel_case_types, dead_code, non_upper_case_globals, reason = "generated")]
-#[allow(clippy::pedantic, reason = "generated")]
-pub mod header;
-pub mod ipc;
-pub mod kernel;
-pub mod memory;
-pub mod multicast;
-pub mod peers;
-pub mod personality;
-pub mod pools;
-pub mod proc_address;
-pub mod stream;
-pub mod virtual_memory;
+pub use granule_lookalike_cuda::entry::absent::NAMES as ABSENT;
+pub use granule_lookalike_cuda::{entries, header};

@@ -7,6 +7,7 @@ use granule_hip_sys::abi7::{
     hipErrorStreamDetached,
 };
 use lookalike::Answer;
+use lookalike::entry::Entry;
 use std::ffi::{CStr, c_char};
 
 /// Numbers, names as the header has them, and what the runtime says; numbers without a text of their own
@@ -115,23 +116,23 @@ codes! {
 }
 
 /// Runs a question for a text, which needs no device and leaves no error. Never null.
-fn answer(function: &'static str, find: impl FnOnce(Release) -> Option<&'static CStr>) -> *const c_char {
+fn answer(entry: &'static Entry, find: impl FnOnce(Release) -> Option<&'static CStr>) -> *const c_char {
     let find = || -> Answer<_> { Ok(find(personality()?.release)) };
-    lookalike::entry::enter(function, find).ok().flatten().unwrap_or(c"hipErrorUnknown").as_ptr()
+    lookalike::entry::enter(entry, find).ok().flatten().unwrap_or(c"hipErrorUnknown").as_ptr()
 }
 
 /// An error's name.
 #[unsafe(no_mangle)]
 pub extern "C" fn hipGetErrorName(code: hipError_t) -> *const c_char {
-    answer("hipGetErrorName", |release| name(code, release))
+    static ENTRY: Entry = Entry::new("hipGetErrorName");
+    answer(&ENTRY, |release| name(code, release))
 }
 const _: hipGetErrorName_t = hipGetErrorName;
 
 /// An error's text; 5 repeats the name.
 #[unsafe(no_mangle)]
 pub extern "C" fn hipGetErrorString(code: hipError_t) -> *const c_char {
-    answer("hipGetErrorString", |release| {
-        text(code).filter(|_| release >= Release::V6_4).or_else(|| name(code, release))
-    })
+    static ENTRY: Entry = Entry::new("hipGetErrorString");
+    answer(&ENTRY, |release| text(code).filter(|_| release >= Release::V6_4).or_else(|| name(code, release)))
 }
 const _: hipGetErrorString_t = hipGetErrorString;

@@ -6,6 +6,7 @@ use crate::personality::personality;
 use alloc_core::backend::Backend;
 use alloc_core::types::DeviceIndex;
 use granule_hip_sys::abi6::*;
+use lookalike::entry::Entry;
 use lookalike::{Answer, Code, contexts};
 use std::ffi::{c_int, c_uint};
 use std::ptr::without_provenance_mut;
@@ -36,7 +37,7 @@ lookalike::entries! {
 }
 
 lookalike::entries! {
-    run: crate::entry::run, status: hipError_t;
+    rows: more_entries, run: crate::entry::run, status: hipError_t;
 
     /// Initialises the runtime, as any other call would.
     fn hipInit as hipInit_t(val flags: c_uint) {
@@ -96,13 +97,13 @@ fn answer(status: i32) -> Answer {
 }
 
 /// Runs a question for the last error, which leaves none itself.
-fn ask(function: &'static str, body: impl FnOnce() -> Answer) -> hipError_t {
+fn ask(entry: &'static Entry, body: impl FnOnce() -> Answer) -> hipError_t {
     let asked = || ready().and_then(|_| body());
-    lookalike::entry::enter(function, asked).map_or_else(|code| code.0.cast_unsigned(), |()| hipSuccess)
+    lookalike::entry::enter(entry, asked).map_or_else(|code| code.0.cast_unsigned(), |()| hipSuccess)
 }
 
 lookalike::entries! {
-    run: crate::context::ask, status: hipError_t;
+    rows: last_entries, run: crate::context::ask, status: hipError_t;
 
     /// The last error, which is forgotten then.
     fn hipGetLastError as hipGetLastError_t() {

@@ -6,6 +6,7 @@ use alloc_core::backend::Backend;
 use alloc_core::types::{DeviceIndex, Stream};
 use backend_openreg::OpenReg;
 use granule_hip_sys::abi6::{hipError_t, hipStream_t, hipSuccess};
+use lookalike::entry::Entry;
 use lookalike::streams::StreamInfo;
 use lookalike::{Answer, Code, contexts, graphs, rules, streams};
 use std::ffi::c_int;
@@ -13,14 +14,14 @@ use std::sync::{Arc, OnceLock};
 
 /// Runs an entry point's body and makes a status of its answer. Any call initialises the runtime, and fails
 /// on a machine without a device. A fatal error stays with the current device.
-pub fn run(function: &'static str, body: impl FnOnce() -> Answer) -> hipError_t {
-    run_anywhere(function, || ready().and_then(|_| body()))
+pub fn run(entry: &'static Entry, body: impl FnOnce() -> Answer) -> hipError_t {
+    run_anywhere(entry, || ready().and_then(|_| body()))
 }
 
 /// [`run`] for the few entry points that need no device.
-pub fn run_anywhere(function: &'static str, body: impl FnOnce() -> Answer) -> hipError_t {
-    let answer = lookalike::entry::enter(function, || {
-        personality()?.driver.of_call(function)?;
+pub fn run_anywhere(entry: &'static Entry, body: impl FnOnce() -> Answer) -> hipError_t {
+    let answer = lookalike::entry::enter(entry, || {
+        personality()?.driver.of_call(entry.name)?;
         body()
     });
     last_error::record(answer.map_or_else(|code| code.0, |()| 0));

@@ -180,6 +180,7 @@ lookalike::entries! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipGetStreamDeviceId(stream: hipStream_t) -> c_int {
     let find = || Ok(c_int::from(streams::resolve(ready()?, here()?.device, stream.addr())?.stream.device.0));
-    lookalike::entry::enter("hipGetStreamDeviceId", find).unwrap_or(NO_DEVICE)
+    static ENTRY: lookalike::entry::Entry = lookalike::entry::Entry::new("hipGetStreamDeviceId");
+    lookalike::entry::enter(&ENTRY, find).unwrap_or(NO_DEVICE)
 }
 const _: hipGetStreamDeviceId_t = hipGetStreamDeviceId;

@@ -33,7 +33,7 @@ pub(crate) struct Options {
 pub(crate) enum Api {
     /// The HIP runtime, into crates/granule-hip-sys
     Hip,
-    /// The CUDA driver, into tests/lookalike-cuda
+    /// The CUDA driver, into crates/granule-lookalike-cuda
     Cuda,
 }
 
@@ -54,7 +54,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         (Api::Hip, major) => {
             bail!("HIP {major} is a generation this project does not know (5, 6 and 7 are known)")
         }
-        (Api::Cuda, _) => settle(&made, "tests/lookalike-cuda/src/header.rs", options.check),
+        (Api::Cuda, _) => {
+            settle(&made, "crates/granule-lookalike-cuda/src/header.rs", options.check)?;
+            settle(&absent(&headers)?, "crates/granule-lookalike-cuda/src/entry/absent.rs", options.check)
+        }
     }
 }
 
@@ -94,6 +97,24 @@ fn make(headers: &Headers) -> Result<String> {
     format(&text)
 }
 
+/// The text of the module with the driver's functions of which only the names are taken.
+fn absent(headers: &Headers) -> Result<String> {
+    let all = Selection { functions: &["cu[A-Z].*"], ..Selection::of(headers.api) };
+    let names = table::function_names(&syn::parse_str(&declarations(headers, &all)?)?);
+    let taken = Selection::of(headers.api).functions;
+    let absent: String = names
+        .into_iter()
+        .filter(|name| !taken.contains(&name.as_str()))
+        .map(|name| format!("    {name},\n"))
+        .collect();
+    let Headers { title, version, .. } = headers;
+    Ok(format!(
+        "//! Functions of the {title} that are not simulated. Do not edit: made from {title} {version}'s header by\n\
+         //! `cargo xtask bindgen --api cuda --headers <include folder>`.\n\n\
+         crate::entry::absent_functions! {{\n{absent}}}\n"
+    ))
+}
+
 /// What bindgen makes of a header.
 fn declarations(headers: &Headers, selection: &Selection) -> Result<String> {
     let mut builder = ::bindgen::Builder::default()
@@ -110,6 +131,8 @@ fn declarations(headers: &Headers, selection: &Selection) -> Result<String> {
         .disable_header_comment()
         // Bit fields nobody here reads; as plain bytes they need no accessor code.
         .opaque_type("^hipDeviceArch_t$")
+        // What a launch or a node asks beyond its stream; no one here reads it.
+        .opaque_type("^CU(launchAttribute|graphNodeParams|tensorMap)(_st)?$")
         .layout_tests(true)
         .sort_semantically(true)
         .merge_extern_blocks(true)

@@ -133,14 +133,15 @@ impl Capture for OpenReg {
             let Some(ended) = state.captures.active.remove(&capture) else {
                 return Err(Refusal::invalid("the capture has ended"));
             };
+            let mut last = Vec::new();
             for &member in &ended.members {
                 if let Ok(stream) = state.queues.stream_mut(member) {
-                    stream.member = None;
+                    last.extend(stream.member.take().map_or_else(Vec::new, |member| member.frontier));
                 }
             }
             let refused = if ended.invalidated {
                 Some(BROKEN)
-            } else if !ended.is_joined(&ends) {
+            } else if !ended.is_joined(&ends, &last) {
                 Some("work of another stream was not joined back before the end; wait for it on the origin stream")
             } else {
                 None

@@ -1,12 +1,15 @@
 //! What several calls check or do alike.
 
-use crate::machine::Locked;
+use crate::config::OpenRegConfig;
+use crate::machine::memo::{self, MOST, Memo};
 use crate::machine::work::{Side, Spans, Work};
+use crate::machine::{Locked, Machine};
 use crate::memory::{Place, RangeKind};
 use crate::refusal::{Answer, Refusal};
 use crate::space::Span;
 use crate::trap::TrapKind;
 use backend_api::{CopyKind, Readiness};
+use std::sync::Arc;
 
 pub(super) fn readiness(ready: bool) -> Readiness {
     if ready { Readiness::Ready } else { Readiness::NotReady }
@@ -42,12 +45,29 @@ pub(super) fn settle_pool(state: &mut Locked<'_>, device: usize) -> Answer<()> {
     state.memory.pool_trim(device, threshold)
 }
 
+/// What copies find in memory without bytes, where the machine is to say.
+pub(super) fn memo<'m>(config: &OpenRegConfig, machine: &'m Machine) -> Option<&'m Arc<Memo>> {
+    config.read_back.then_some(&machine.memo)
+}
+
+/// What a copy does where a side has no bytes. A side is an address, and whether it is a device's.
+fn recall(memo: Option<&Arc<Memo>>, to: (u64, bool), from: (u64, bool), bytes: u64) -> Work {
+    let place = |(at, is_device)| if is_device { memo::Place::Device(at) } else { memo::Place::Host(at) };
+    match memo {
+        // What nobody reads is not read: a copy to memory that remembers nothing.
+        Some(memo) if bytes <= MOST && (!to.1 || memo.remembers()) => {
+            Work::Recall { to: place(to), from: place(from), bytes, memo: Arc::clone(memo) }
+        }
+        _ => Work::Touch,
+    }
+}
+
 /// Checks a copy's sides and makes its work.
 pub(super) fn prepare_copy(
+    memo: Option<&Arc<Memo>>,
     state: &Locked<'_>,
     device: usize,
-    to: u64,
-    from: u64,
+    (to, from): (u64, u64),
     bytes: u64,
     kind: CopyKind,
 ) -> Answer<(Work, Spans)> {
@@ -83,7 +103,7 @@ pub(super) fn prepare_copy(
     let (write, read) = (side(to, device_to, true)?, side(from, device_from, false)?);
     let reserved = |side: &Side| matches!(side, Side::Device(extents) if extents.is_empty());
     let work = if reserved(&write) || reserved(&read) {
-        Work::Touch
+        recall(memo, (to, device_to), (from, device_from), bytes)
     } else {
         Work::Copy { to: write, from: read, bytes }
     };

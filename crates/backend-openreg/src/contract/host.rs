@@ -3,7 +3,7 @@
 use super::HOST;
 use super::device::memory_info;
 use crate::gate::call::Call;
-use crate::machine::work::Work;
+use crate::machine::work::{Pattern, Work};
 use crate::memory::{HostRange, RangeKind, index};
 use crate::openreg::OpenReg;
 use crate::refusal::Refusal;
@@ -93,7 +93,8 @@ impl StreamMemory for OpenReg {
             }
             state.memory.check(device, at.0, 4, true, false)?;
             let to = state.memory.extents(at.0, 4);
-            let work = if to.is_empty() { Work::Touch } else { Work::Store { to, value } };
+            let pattern = Pattern::new(&value.to_ne_bytes());
+            let work = if to.is_empty() { Work::Touch } else { Work::Fill { to, pattern } };
             Ok((work, [Span::new(at.0, 4), Span::default()]))
         })
     }

@@ -1,6 +1,7 @@
 //! Sharing with other processes: handles name a memory file of the exporter, which importers open through
 //! the process file system. The exporter must be alive, and of the same user, when a handle is opened.
 
+use crate::config::MemoryMode;
 use crate::gate::call::Call;
 use crate::memory::{Extent, Place, RangeKind, index};
 use crate::openreg::OpenReg;
@@ -14,6 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 const MEMORY: u32 = 0x6f72_6d31;
+const ADDRESSES: u32 = 0x6f72_6131;
 const EVENT: u32 = 0x6f72_6531;
 
 /// A handle's 64 bytes, read and written.
@@ -37,6 +39,11 @@ impl Ticket {
             offset,
             bytes,
         })
+    }
+
+    /// Of memory without bytes: there is no file.
+    fn of_addresses(at: u64, bytes: u64) -> Self {
+        Self { kind: ADDRESSES, process: std::process::id(), descriptor: 0, inode: 0, offset: at, bytes }
     }
 
     fn to_bytes(self) -> [u8; 64] {
@@ -86,11 +93,10 @@ impl Ipc for OpenReg {
         self.unsafe_call(Call::ExportMemory, self.device_at(base), |state| {
             match state.memory.place_of(base.0) {
                 Some(Place::Range(at, range)) if at == base.0 && matches!(range.kind, RangeKind::Plain) => {
-                    let extent = range
-                        .extent
-                        .as_ref()
-                        .ok_or_else(|| Refusal::unsupported("reserved memory has no bytes"))?;
-                    let ticket = Ticket::new(MEMORY, &extent.file, extent.offset, extent.bytes)?;
+                    let ticket = match &range.extent {
+                        Some(extent) => Ticket::new(MEMORY, &extent.file, extent.offset, extent.bytes)?,
+                        None => Ticket::of_addresses(at, range.bytes),
+                    };
                     Ok(IpcMemoryHandle(ticket.to_bytes()))
                 }
                 Some(Place::Mapping(..)) => {
@@ -115,6 +121,14 @@ impl Ipc for OpenReg {
             if let Some(at) = opened {
                 return Ok(DevicePtr(at));
             }
+            let kind = RangeKind::Imported { handle: handle.0, references: 1 };
+            if self.config.memory == MemoryMode::Reserved {
+                let ticket = Ticket::from_bytes(&handle.0, ADDRESSES)?;
+                return state
+                    .memory
+                    .take_addresses(index(device), ticket.bytes, 2 << 20, 0, kind)
+                    .map(DevicePtr);
+            }
             let ticket = Ticket::from_bytes(&handle.0, MEMORY)?;
             let whole_pages = ticket.bytes.is_multiple_of(page()) && ticket.offset.is_multiple_of(page());
             if ticket.bytes == 0 || !whole_pages {
@@ -123,7 +137,6 @@ impl Ipc for OpenReg {
                 ));
             }
             let file = Arc::new(ticket.open()?);
-            let kind = RangeKind::Imported { handle: handle.0, references: 1 };
             let at = state.memory.take_addresses(index(device), ticket.bytes, 2 << 20, 0, kind)?;
             let extent = Extent { file, offset: ticket.offset, bytes: ticket.bytes };
             if let Err(refusal) = state.memory.show(at, extent) {

@@ -1,6 +1,6 @@
 //! Peer access.
 
-use super::checks::prepare_copy;
+use super::checks::{memo, prepare_copy};
 use crate::gate::call::Call;
 use crate::memory::index;
 use crate::openreg::OpenReg;
@@ -54,7 +54,14 @@ impl Peers for OpenReg {
                     return Err(Refusal::invalid(format!("{at} belongs to device {found}, not {owner}")));
                 }
             }
-            let prepared = prepare_copy(state, device, dst.1.0, src.1.0, bytes, CopyKind::DeviceToDevice)?;
+            let prepared = prepare_copy(
+                memo(&self.config, &self.machine),
+                state,
+                device,
+                (dst.1.0, src.1.0),
+                bytes,
+                CopyKind::DeviceToDevice,
+            )?;
             self.gate.charge(Call::CopyPeerAsync, bytes);
             Ok(prepared)
         })

@@ -107,6 +107,22 @@ calls! {
 }
 
 impl Call {
+    /// Whether it reserves, creates, maps or shares memory, or undoes that.
+    pub(crate) const fn is_about_mappings(self) -> bool {
+        matches!(
+            self,
+            Self::ReserveAddress
+                | Self::ReleaseAddress
+                | Self::CreatePhysical
+                | Self::ReleasePhysical
+                | Self::Map
+                | Self::Unmap
+                | Self::SetAccess
+                | Self::ExportPhysical
+                | Self::ImportPhysical
+        )
+    }
+
     /// Whether it is about one device and fails when that is lost. The others are about the thread, the
     /// host, or whatever an address may be.
     pub(crate) const fn is_about_a_device(self) -> bool {

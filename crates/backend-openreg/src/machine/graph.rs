@@ -69,8 +69,8 @@ impl CaptureState {
         self.nodes.len() as u64
     }
 
-    /// Whether everything captured leads to one of `ends`: no stream was left out of the end.
-    pub(crate) fn is_joined(&self, ends: &[u64]) -> bool {
+    /// Whether `ends` come after all of `last`, what the streams of the capture did last: none was left out of the end.
+    pub(crate) fn is_joined(&self, ends: &[u64], last: &[u64]) -> bool {
         let mut reached = vec![false; self.nodes.len()];
         let mut open = ends.to_vec();
         while let Some(number) = open.pop() {
@@ -79,7 +79,7 @@ impl CaptureState {
                 open.extend(&self.nodes[index].after);
             }
         }
-        reached.into_iter().all(|reached| reached)
+        last.iter().all(|&number| reached[(number - 1) as usize])
     }
 
     pub(crate) fn into_body(self) -> GraphBody {

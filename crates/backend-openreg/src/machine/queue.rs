@@ -109,7 +109,7 @@ pub(crate) struct Queues {
     pub(crate) tick: u64,
     lag: u64,
     operations_tick: bool,
-    /// Work on an idle stream is done where it is queued: the virtual clock without lag.
+    /// Work on an idle stream is done where it is queued.
     at_once: bool,
     concurrency: usize,
 }
@@ -131,7 +131,7 @@ impl Queues {
             tick: 0,
             lag: if let Clock::Virtual { lag } = clock { lag } else { 0 },
             operations_tick: config.operations_tick,
-            at_once: clock == Clock::Virtual { lag: 0 },
+            at_once: matches!(clock, Clock::Virtual { lag: 0 } | Clock::AtOnce),
             concurrency: config.concurrency as usize,
         }
     }
@@ -194,6 +194,11 @@ impl Queues {
     /// All streams of a device, destroyed ones that still work included.
     pub(crate) fn streams_of(&self, device: usize) -> Vec<u64> {
         self.streams.iter().filter(|(_, stream)| stream.device == device).map(|(key, _)| key).collect()
+    }
+
+    /// Whether any stream has work.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.busy.is_empty()
     }
 
     /// The end of what is queued on the stream.

@@ -1,5 +1,6 @@
 //! What streams do: operations, and the memory they use.
 
+use crate::machine::memo::{Memo, Place};
 use crate::memory::Extent;
 use crate::os::SharedFlag;
 use crate::space::Span;
@@ -18,20 +19,32 @@ pub(crate) struct Point {
 /// The ranges one operation uses.
 pub(crate) type Spans = [Span; 2];
 
-/// A host function; it runs once, however often a graph that holds it is launched.
+/// A host function.
 #[derive(Clone)]
-pub(crate) struct HostCall(Arc<Mutex<Option<HostFunction>>>);
+pub(crate) enum HostCall {
+    /// It runs once, however often a graph that holds it is launched.
+    Once(Arc<Mutex<Option<HostFunction>>>),
+    /// It runs with every launch.
+    Always(Arc<dyn Fn() + Send + Sync>),
+}
 
 impl HostCall {
     pub(crate) fn new(function: HostFunction) -> Self {
-        Self(Arc::new(Mutex::new(Some(function))))
+        Self::Once(Arc::new(Mutex::new(Some(function))))
     }
 
     /// True where it returned, or had run before.
     fn run(&self) -> bool {
-        let function = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        function
-            .is_none_or(|function| std::panic::catch_unwind(std::panic::AssertUnwindSafe(function)).is_ok())
+        let call = || match self {
+            Self::Once(function) => {
+                let function = function.lock().unwrap_or_else(PoisonError::into_inner).take();
+                if let Some(function) = function {
+                    function();
+                }
+            }
+            Self::Always(function) => function(),
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).is_ok()
     }
 }
 
@@ -76,7 +89,32 @@ impl std::fmt::Debug for Kernel {
 #[derive(Clone, Debug)]
 pub(crate) enum Side {
     Host(u64),
+    /// Bytes that the copy brings along.
+    Kept(Arc<[u8]>),
     Device(Vec<Extent>),
+}
+
+/// What a fill repeats: 1, 2, 4 or 8 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pattern {
+    bytes: [u8; 8],
+    length: usize,
+}
+
+impl Pattern {
+    /// Nothing beyond 8 bytes.
+    pub(crate) fn new(pattern: &[u8]) -> Self {
+        let length = pattern.len().clamp(1, 8);
+        Self { bytes: std::array::from_fn(|at| pattern.get(at % length).copied().unwrap_or(0)), length }
+    }
+
+    fn fill(self, to: &[Extent]) -> io::Result<()> {
+        let chunk: Vec<u8> = self.bytes.into_iter().cycle().take(CHUNK + 8).collect();
+        each_chunk(to, |extent, skip, length, done| {
+            let phase = done as usize % self.length;
+            extent.file.write(&chunk[phase..phase + length], extent.offset + skip)
+        })
+    }
 }
 
 /// What an operation does when its stream reaches it.
@@ -99,11 +137,14 @@ pub(crate) enum Work {
     },
     Fill {
         to: Vec<Extent>,
-        value: u8,
+        pattern: Pattern,
     },
-    Store {
-        to: Vec<Extent>,
-        value: u32,
+    /// A copy from or to memory that has no bytes.
+    Recall {
+        to: Place,
+        from: Place,
+        bytes: u64,
+        memo: Arc<Memo>,
     },
     Host(HostCall),
     Record {
@@ -126,15 +167,14 @@ impl Work {
     pub(crate) fn at_addresses(&self, uses: Spans, memory_at: impl Fn(Span) -> Vec<Extent>) -> Self {
         let [written, read] = uses;
         let side = |side: &Side, used: Span| match side {
-            Side::Host(at) => Side::Host(*at),
+            Side::Host(_) | Side::Kept(_) => side.clone(),
             Side::Device(_) => Side::Device(memory_at(used)),
         };
         match self {
             Self::Copy { to, from, bytes } => {
                 Self::Copy { to: side(to, written), from: side(from, read), bytes: *bytes }
             }
-            Self::Fill { value, .. } => Self::Fill { to: memory_at(written), value: *value },
-            Self::Store { value, .. } => Self::Store { to: memory_at(written), value: *value },
+            Self::Fill { pattern, .. } => Self::Fill { to: memory_at(written), pattern: *pattern },
             Self::Compute { kernel, .. } => {
                 Self::Compute { to: memory_at(written), from: memory_at(read), kernel: kernel.clone() }
             }
@@ -151,7 +191,7 @@ impl Work {
                 | Self::Compute { .. }
                 | Self::Copy { .. }
                 | Self::Fill { .. }
-                | Self::Store { .. }
+                | Self::Recall { .. }
         )
     }
 
@@ -163,7 +203,7 @@ impl Work {
                 | Self::Compute { .. }
                 | Self::Copy { .. }
                 | Self::Fill { .. }
-                | Self::Store { .. }
+                | Self::Recall { .. }
                 | Self::Host(_)
         )
     }
@@ -174,17 +214,10 @@ impl Work {
             Self::Host(call) => return call.run(),
             Self::Copy { to, from, bytes } => copy(to, from, *bytes),
             Self::Compute { to, from, kernel } => kernel.run(to, from),
-            Self::Fill { to, value } => {
-                let chunk = vec![*value; CHUNK];
-                each_chunk(to, |extent, skip, length, _| {
-                    extent.file.write(&chunk[..length], extent.offset + skip)
-                })
-            }
-            Self::Store { to, value } => {
-                let bytes = value.to_le_bytes();
-                each_chunk(to, |extent, skip, length, done| {
-                    extent.file.write(&bytes[done as usize..done as usize + length], extent.offset + skip)
-                })
+            Self::Fill { to, pattern } => pattern.fill(to),
+            Self::Recall { to, from, bytes, memo } => {
+                memo.copy(*to, *from, *bytes);
+                Ok(())
             }
             Self::Touch
             | Self::Kernel(_)
@@ -220,6 +253,9 @@ fn each_chunk(
 
 fn copy(to: &Side, from: &Side, bytes: u64) -> io::Result<()> {
     match (to, from) {
+        (to, Side::Kept(kept)) => copy(to, &Side::Host(kept.as_ptr().expose_provenance() as u64), bytes),
+        // Nobody copies to what a copy brings along.
+        (Side::Kept(_), _) => Ok(()),
         (Side::Host(to), Side::Host(from)) => {
             let to = std::ptr::with_exposed_provenance_mut::<u8>(*to as usize);
             // SAFETY: rule 2, and the caller of the copy promised that the ranges do not overlap.

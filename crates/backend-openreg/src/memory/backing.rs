@@ -15,9 +15,24 @@ const RESERVED_WINDOW: u64 = 1 << 43;
 const MAPPED_WINDOW: u64 = 1 << 38;
 
 /// Base and length of a device's addresses where nothing backs them. Every machine uses the same.
-pub(crate) fn reserved_window(device: usize, devices: usize) -> (u64, u64) {
-    let bytes = RESERVED_WINDOW.min(SPAN / (devices as u64).next_power_of_two());
+pub(crate) fn reserved_window(device: usize, devices: usize, asked: Option<u64>) -> (u64, u64) {
+    let bytes = asked.unwrap_or_else(|| RESERVED_WINDOW.min(SPAN / (devices as u64).next_power_of_two()));
     (FIRST + device as u64 * bytes, bytes)
+}
+
+/// Windows of so many bytes for all devices, side by side, with their bases: at the first place where all are free, which
+/// is the same in every run of a program unless something else took it.
+pub(crate) fn windows(count: usize, each: u64) -> io::Result<Vec<(u64, Window)>> {
+    let all = each * count.max(1) as u64;
+    let mut refused = None;
+    for place in 0..SPAN / all {
+        let bases = (0..count as u64).map(|device| FIRST + place * all + device * each);
+        match bases.map(|base| Ok((base, Window::reserve(base, each)?))).collect() {
+            Ok(windows) => return Ok(windows),
+            Err(error) => refused = Some(error),
+        }
+    }
+    Err(refused.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
 }
 
 /// A part of a memory file.
@@ -40,42 +55,25 @@ impl Extent {
 pub(crate) struct Store {
     pub(crate) window: Window,
     base: u64,
+    length: u64,
     file: Arc<SharedFile>,
     /// Offsets behind the window's: physical memory that has no address of its own.
     physical: Space,
 }
 
 impl Store {
-    /// Windows for all devices, side by side, at the first place where all are free: the same in every run
-    /// of a program unless something else took it.
-    pub(crate) fn for_devices(count: usize) -> io::Result<Vec<Self>> {
-        let all = MAPPED_WINDOW * count.max(1) as u64;
-        let mut refused = None;
-        for place in 0..SPAN / all {
-            let base = FIRST + place * all;
-            let windows: io::Result<Vec<Window>> = (0..count as u64)
-                .map(|device| Window::reserve(base + device * MAPPED_WINDOW, MAPPED_WINDOW))
-                .collect();
-            match windows {
-                Ok(windows) => {
-                    return windows
-                        .into_iter()
-                        .zip(0_u64..)
-                        .map(|(window, device)| {
-                            let file = Arc::new(SharedFile::create("openreg-device", 2 * MAPPED_WINDOW)?);
-                            let physical = Space::new(MAPPED_WINDOW, MAPPED_WINDOW);
-                            Ok(Self { window, base: base + device * MAPPED_WINDOW, file, physical })
-                        })
-                        .collect();
-                }
-                Err(error) => refused = Some(error),
-            }
-        }
-        Err(refused.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
+    /// One for every device.
+    pub(crate) fn for_devices(count: usize, asked: Option<u64>) -> io::Result<Vec<Self>> {
+        let each = asked.unwrap_or(MAPPED_WINDOW);
+        let made = windows(count, each)?.into_iter().map(|(base, window)| {
+            let file = Arc::new(SharedFile::create("openreg-device", 2 * each)?);
+            Ok(Self { window, base, length: each, file, physical: Space::new(each, each) })
+        });
+        made.collect()
     }
 
     pub(crate) fn window(&self) -> (u64, u64) {
-        (self.base, MAPPED_WINDOW)
+        (self.base, self.length)
     }
 
     /// The part of the file that belongs to addresses of the window.

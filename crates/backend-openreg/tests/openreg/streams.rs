@@ -1,5 +1,7 @@
 //! Streams and events under both clocks.
 
+mod stress;
+
 use crate::support::{D0, D1};
 use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_api::*;

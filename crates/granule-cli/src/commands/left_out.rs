@@ -7,7 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// The commands that this build lacks.
 pub(super) const NAMES: &[&str] =
-    if cfg!(feature = "full") { &[] } else { &["export", "conformance", "completions", "man"] };
+    if cfg!(feature = "full") { &[] } else { &["export", "estimate", "conformance", "completions", "man"] };
 
 /// What builds all of them.
 const BUILD: &str = "cargo run --release --features full --";

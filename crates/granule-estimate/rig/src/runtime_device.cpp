@@ -2,11 +2,17 @@
 #include "fakegpu.h"
 #include "runtime.h"
 #include <cstring>
+#include <mutex>
 
 namespace runtime {
 namespace {
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int thread_device = 0;
+
+int initialise() {
+  static const int initialised = cuInit(0);
+  return initialised;
+}
 
 int retain(int device, CUcontext* out) {
   static std::mutex lock;
@@ -19,8 +25,7 @@ int retain(int device, CUcontext* out) {
 }
 
 int use(int device) {
-  static const int initialised = cuInit(0);
-  if (initialised) return initialised;
+  if (int r = initialise()) return r;
   if (device < 0 || device >= fakegpu_device_count()) return cudaErrorInvalidDevice;
   CUcontext c;
   if (int r = retain(device, &c)) return r;
@@ -59,21 +64,22 @@ cudaError_t cudaSetDevice(int d) {
 cudaError_t cudaInitDevice(int d, unsigned, unsigned) {
   if (d < 0 || d >= fakegpu_device_count()) return ret(cudaErrorInvalidDevice);
   CUcontext c;
+  if (int r = initialise()) return ret(r);
   return ret(retain(d, &c));
 }
 cudaError_t cudaDriverGetVersion(int* v) { return ret(cuDriverGetVersion(v)); }
 cudaError_t cudaRuntimeGetVersion(int* v) { *v = CUDART_VERSION; return cudaSuccess; }
 cudaError_t cudaDeviceGetAttribute(int* v, cudaDeviceAttr a, int d) {
   if (d < 0 || d >= fakegpu_device_count()) return ret(cudaErrorInvalidDevice);
-  *v = fakegpu_attribute((int)a);
-  return cudaSuccess;
+  if (int r = initialise()) return ret(r);
+  return ret(cuDeviceGetAttribute(v, (CUdevice_attribute)a, d));  // of the same numbers
 }
-cudaError_t cudaDeviceGetPCIBusId(char* s, int n, int d) { return ret(cuDeviceGetPCIBusId(s, n, d)); }
-cudaError_t cudaDeviceGetByPCIBusId(int* d, const char* s) { return ret(cuDeviceGetByPCIBusId(d, s)); }
+cudaError_t cudaDeviceGetPCIBusId(char* s, int n, int d) { initialise(); return ret(cuDeviceGetPCIBusId(s, n, d)); }
+cudaError_t cudaDeviceGetByPCIBusId(int* d, const char* s) { initialise(); return ret(cuDeviceGetByPCIBusId(d, s)); }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   DRIVER(cuCtxGetStreamPriorityRange(least, greatest));
 }
-cudaError_t cudaDeviceCanAccessPeer(int* can, int a, int b) { return ret(cuDeviceCanAccessPeer(can, a, b)); }
+cudaError_t cudaDeviceCanAccessPeer(int* can, int a, int b) { initialise(); return ret(cuDeviceCanAccessPeer(can, a, b)); }
 cudaError_t cudaDeviceEnablePeerAccess(int d, unsigned flags) {
   if (d < 0 || d >= fakegpu_device_count()) return ret(cudaErrorInvalidDevice);
   CUcontext c;
@@ -94,10 +100,15 @@ cudaError_t cudaDeviceGetLimit(size_t* n, cudaLimit limit) { DRIVER(cuCtxGetLimi
 cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int d) {
   if (d < 0 || d >= fakegpu_device_count()) return ret(cudaErrorInvalidDevice);
-  auto attribute = [](int a) { return fakegpu_attribute(a); };
+  if (int r = initialise()) return ret(r);
+  auto attribute = [d](int a) {
+    int value = 0;
+    cuDeviceGetAttribute(&value, (CUdevice_attribute)a, d);
+    return value;
+  };
   memset(p, 0, sizeof *p);
-  snprintf(p->name, sizeof p->name, "Fake H100");
-  memset(p->uuid.bytes, d + 1, sizeof p->uuid.bytes);
+  cuDeviceGetName(p->name, sizeof p->name, d);
+  cuDeviceGetUuid_v2((CUuuid*)&p->uuid, d);
   cuDeviceTotalMem_v2(&p->totalGlobalMem, d);
   p->sharedMemPerBlock = attribute(8);
   p->regsPerBlock = attribute(12);

@@ -3,12 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::borrow_as_ptr, reason = "as in the tests")]
 
-#[path = "../../src/header.rs"]
-#[rustfmt::skip]
-#[allow(missing_docs, unused_imports, reason = "generated")]
-#[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, reason = "generated")]
-#[allow(clippy::pedantic, reason = "generated")]
-pub mod header;
+pub use lookalike_cuda::header;
 
 use header::*;
 use std::ffi::{c_char, c_int};
@@ -88,7 +83,12 @@ functions! {
     cuMemcpyDtoH_v2: cuMemcpyDtoH_v2_t,
     cuMemcpyDtoHAsync_v2: cuMemcpyDtoHAsync_v2_t,
     cuMemcpyPeerAsync: cuMemcpyPeerAsync_t,
+    cuMemcpy2D_v2: cuMemcpy2D_v2_t,
+    cuMemcpy2DAsync_v2: cuMemcpy2DAsync_v2_t,
     cuMemsetD8Async: cuMemsetD8Async_t,
+    cuMemsetD16Async: cuMemsetD16Async_t,
+    cuMemsetD32_v2: cuMemsetD32_v2_t,
+    cuStreamWriteValue64_v2: cuStreamWriteValue64_v2_t,
     cuMemHostAlloc: cuMemHostAlloc_t,
     cuMemFreeHost: cuMemFreeHost_t,
     cuMemHostRegister_v2: cuMemHostRegister_v2_t,
@@ -130,7 +130,11 @@ functions! {
     cuStreamEndCapture: cuStreamEndCapture_t,
     cuStreamGetCaptureInfo_v2: cuStreamGetCaptureInfo_v2_t,
     cuThreadExchangeStreamCaptureMode: cuThreadExchangeStreamCaptureMode_t,
+    cuStreamUpdateCaptureDependencies: cuStreamUpdateCaptureDependencies_t,
+    cuGraphAddEmptyNode: cuGraphAddEmptyNode_t,
     cuGraphGetNodes: cuGraphGetNodes_t,
+    cuGraphGetRootNodes: cuGraphGetRootNodes_t,
+    cuGraphNodeGetType: cuGraphNodeGetType_t,
     cuGraphNodeGetDependencies: cuGraphNodeGetDependencies_t,
     cuGraphInstantiateWithFlags: cuGraphInstantiateWithFlags_t,
     cuGraphLaunch: cuGraphLaunch_t,
@@ -156,6 +160,12 @@ impl Driver {
     pub fn exports(&self, name: &str) -> bool {
         // SAFETY: the symbol is looked for and not used.
         unsafe { self.library.get::<*const ()>(name) }.is_ok()
+    }
+
+    /// A function that it has beside those of CUDA, or only by name.
+    pub fn symbol<T: Copy>(&self, name: &str) -> T {
+        // SAFETY: the tests give the types with which the driver declares these functions.
+        unsafe { *self.library.get::<T>(name).unwrap() }
     }
 
     /// Initialises it and makes the primary context of a device current.

@@ -31,6 +31,20 @@ pub(super) fn from_extern_blocks(file: File, with_table: bool) -> Result<File> {
     Ok(syn::parse2(quote! { #(#items)* })?)
 }
 
+/// The functions that extern blocks declare, in order.
+pub(super) fn function_names(file: &File) -> Vec<String> {
+    let mut names = Vec::new();
+    for item in &file.items {
+        let Item::ForeignMod(block) = item else { continue };
+        names.extend(block.items.iter().filter_map(|item| match item {
+            ForeignItem::Fn(function) => Some(function.sig.ident.to_string()),
+            _ => None,
+        }));
+    }
+    names.sort();
+    names
+}
+
 fn pointer_type(signature: &Signature) -> TokenStream {
     let name = type_name(&signature.ident);
     let arguments = signature.inputs.iter().filter_map(|argument| match argument {

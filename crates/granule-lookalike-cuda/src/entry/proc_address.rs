@@ -1,0 +1,138 @@
+//! Entry points by name and version.
+
+use crate::header::*;
+use crate::personality::{personality, since};
+use lookalike::argument::{In, Out};
+use lookalike::{Answer, Code};
+use std::ffi::{CString, c_char, c_int, c_void};
+
+/// Functions whose forms changed after version 4: name, suffix, and the version from which a program gets
+/// that form.
+const FORMS: &[(&str, &str, c_int)] = &[
+    ("cuDeviceGetUuid", "", 9_020),
+    ("cuDeviceGetUuid", "_v2", 11_040),
+    ("cuDevicePrimaryCtxRelease", "_v2", 11_000),
+    ("cuDevicePrimaryCtxSetFlags", "_v2", 11_000),
+    ("cuEventElapsedTime", "", 2_000),
+    ("cuEventElapsedTime", "_v2", 12_080),
+    ("cuGetProcAddress", "", 11_030),
+    ("cuGetProcAddress", "_v2", 12_000),
+    ("cuGraphAddNode", "_v2", 12_030),
+    ("cuGraphNodeGetDependencies", "", 10_000),
+    ("cuGraphNodeGetDependencies", "_v2", 12_030),
+    ("cuIpcOpenMemHandle", "_v2", 11_000),
+    ("cuMemHostRegister", "_v2", 6_050),
+    ("cuMemPrefetchAsync", "", 8_000),
+    ("cuMemPrefetchAsync", "_v2", 12_020),
+    ("cuStreamBeginCapture", "_v2", 10_010),
+    ("cuStreamBeginCaptureToGraph", "", 12_030),
+    ("cuStreamGetCaptureInfo", "_v2", 11_030),
+    ("cuStreamGetCaptureInfo", "_v3", 12_030),
+    ("cuStreamGetDevice", "", 12_080),
+    ("cuStreamGetId", "", 12_000),
+    ("cuStreamUpdateCaptureDependencies", "", 11_030),
+    ("cuStreamUpdateCaptureDependencies", "_v2", 12_030),
+    ("cuStreamWaitValue32", "_v2", 11_070),
+    ("cuStreamWriteValue32", "_v2", 11_070),
+    ("cuStreamWriteValue64", "_v2", 11_070),
+    ("cuMemGetHandleForAddressRange", "", 11_070),
+    ("cuMulticastAddDevice", "", 12_010),
+    ("cuMulticastBindAddr", "", 12_010),
+    ("cuMulticastBindMem", "", 12_010),
+    ("cuMulticastCreate", "", 12_010),
+    ("cuMulticastGetGranularity", "", 12_010),
+    ("cuMulticastUnbind", "", 12_010),
+];
+
+/// What a search found.
+enum Found {
+    Place(*mut c_void),
+    Nothing,
+    /// Only in a form that is newer than asked for.
+    TooNew,
+}
+
+fn exported(name: &str) -> Option<*mut c_void> {
+    if !NAMES.contains(&name) && !crate::entry::absent::NAMES.contains(&name) && name != "cuGetProcAddress" {
+        return None;
+    }
+    let name = CString::new(name).ok()?;
+    let mut own = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    let anywhere = find as fn(&str, c_int) -> Found;
+    // SAFETY: the address of a function of this library, and a place for the answer.
+    let is_found = unsafe { libc::dladdr(anywhere as *const c_void, own.as_mut_ptr()) } != 0;
+    if !is_found {
+        return None;
+    }
+    // SAFETY: `dladdr` filled it.
+    let path = unsafe { own.assume_init() }.dli_fname;
+    // SAFETY: `path` is the text of this library, which is loaded; nothing is loaded anew. The handle is one
+    // more reference, never given back: the library stays.
+    let library = unsafe { libc::dlopen(path, libc::RTLD_NOLOAD | libc::RTLD_NOW) };
+    if library.is_null() {
+        return None;
+    }
+    // SAFETY: a handle and a text that live through the call.
+    let place = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!place.is_null()).then_some(place)
+}
+
+fn find(name: &str, version: c_int) -> Found {
+    let mut forms = FORMS.iter().filter(|(known, ..)| *known == name).peekable();
+    if forms.peek().is_some() {
+        let fitting = forms.rfind(|(.., since)| *since <= version);
+        let place = fitting.map(|(_, suffix, _)| exported(&format!("{name}{suffix}")));
+        return match place {
+            Some(place) => place.map_or(Found::Nothing, Found::Place),
+            None => Found::TooNew,
+        };
+    }
+    let forms = ["_v2", "", "_v3", "_v4"].into_iter();
+    let place = forms.filter_map(|suffix| exported(&format!("{name}{suffix}"))).next();
+    place.map_or(Found::Nothing, Found::Place)
+}
+
+#[allow(non_camel_case_types, reason = "named as those of the header are")]
+/// Of CUDA 11; headers declare it for no one any more.
+type cuGetProcAddress_t =
+    unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, cuuint64_t) -> CUresult;
+
+fn look_up(
+    symbol: &In<c_char>,
+    place: &Out<*mut c_void>,
+    version: c_int,
+    status: &Out<CUdriverProcAddressQueryResult>,
+) -> Answer {
+    let name = symbol.text()?;
+    place.wanted()?;
+    let (found, answer) = match find(&name, version.min(personality()?.version())) {
+        Found::Place(found) => (found, CU_GET_PROC_ADDRESS_SUCCESS),
+        Found::Nothing => (std::ptr::null_mut(), CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND),
+        Found::TooNew => (std::ptr::null_mut(), CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT),
+    };
+    place.put(found)?;
+    status.put_if_wanted(answer);
+    if found.is_null() && status.is_null() { Err(Code::NOT_FOUND) } else { Ok(()) }
+}
+
+lookalike::entries! {
+    run: crate::entry::run, status: CUresult;
+
+    /// Finds an entry point by its name without suffix, in the form that a version of CUDA has. Nothing is
+    /// found in versions after the driver's own.
+    fn cuGetProcAddress_v2 as cuGetProcAddress_v2_t(
+        input symbol: *const c_char, out place: *mut *mut c_void, val version: c_int, val _flags: cuuint64_t,
+        out status: *mut CUdriverProcAddressQueryResult,
+    ) {
+        since(12_000)?;
+        look_up(&symbol, &place, version, &status)
+    }
+
+    /// The same, without a word on what was wrong.
+    fn cuGetProcAddress as cuGetProcAddress_t(
+        input symbol: *const c_char, out place: *mut *mut c_void, val version: c_int, val _flags: cuuint64_t,
+    ) {
+        // SAFETY: null is a place for no answer.
+        look_up(&symbol, &place, version, &unsafe { Out::new(std::ptr::null_mut()) })
+    }
+}

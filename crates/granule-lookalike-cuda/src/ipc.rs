@@ -1,0 +1,81 @@
+//! Sharing with other processes.
+
+use crate::entry::here;
+use crate::header::*;
+use backend_api::types::DevicePtr;
+use backend_api::{Backend, EventFlags, IpcEventHandle, IpcMemoryHandle};
+use lookalike::{Answer, Code, events, ipc, pools};
+use std::ffi::{c_char, c_uint};
+use std::ptr::without_provenance_mut;
+
+/// Opening in the process that exported is refused.
+fn foreign(handle: &[u8; 64]) -> Answer {
+    if ipc::is_own(handle) { Err(Code::INVALID_CONTEXT) } else { Ok(()) }
+}
+
+lookalike::entries! {
+    run: crate::entry::run, status: CUresult;
+
+    /// A handle for a whole allocation; virtual and pool memory have none.
+    fn cuIpcGetMemHandle as cuIpcGetMemHandle_t(out handle: *mut CUipcMemHandle, val pointer: CUdeviceptr) {
+        let here = here()?;
+        handle.wanted()?;
+        let family = here.machine.ipc()?;
+        if pools::owner(pointer).is_some() {
+            return Err(Code::INVALID_VALUE);
+        }
+        let exported = family.export_memory(DevicePtr(pointer)).map_err(|error| match Code::from(error) {
+            // The machine says more exactly than drivers that it is virtual memory.
+            Code::NOT_SUPPORTED => Code::INVALID_VALUE,
+            code => code,
+        })?;
+        ipc::exported(exported.0);
+        handle.put(CUipcMemHandle { reserved: exported.0.map(|byte| byte as c_char) })
+    }
+
+    /// Opens another process's memory; the same handle again gives the same address.
+    fn cuIpcOpenMemHandle_v2 as cuIpcOpenMemHandle_v2_t(
+        out pointer: *mut CUdeviceptr, val handle: CUipcMemHandle, val flags: c_uint,
+    ) {
+        let here = here()?;
+        if flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS {
+            return Err(Code::INVALID_VALUE);
+        }
+        pointer.wanted()?;
+        let family = here.machine.ipc()?;
+        let handle = handle.reserved.map(|byte| byte as u8);
+        foreign(&handle)?;
+        pointer.put(family.open_memory(here.device, &IpcMemoryHandle(handle))?.0)
+    }
+
+    /// Closes it again.
+    fn cuIpcCloseMemHandle as cuIpcCloseMemHandle_t(val pointer: CUdeviceptr) {
+        let here = here()?;
+        // SAFETY: the machine refuses what was not opened.
+        Ok(unsafe { here.machine.ipc()?.close_memory(DevicePtr(pointer)) }?)
+    }
+
+    /// A handle for an event.
+    fn cuIpcGetEventHandle as cuIpcGetEventHandle_t(out handle: *mut CUipcEventHandle, val event: CUevent) {
+        let here = here()?;
+        handle.wanted()?;
+        let known = events::resolve(event.addr())?;
+        if !known.flags.contains(EventFlags::INTERPROCESS) {
+            return Err(Code::INVALID_HANDLE);
+        }
+        let exported = here.machine.ipc()?.export_event(known.event)?;
+        ipc::exported(exported.0);
+        handle.put(CUipcEventHandle { reserved: exported.0.map(|byte| byte as c_char) })
+    }
+
+    /// Opens another process's event.
+    fn cuIpcOpenEventHandle as cuIpcOpenEventHandle_t(out event: *mut CUevent, val handle: CUipcEventHandle) {
+        let here = here()?;
+        event.wanted()?;
+        let family = here.machine.ipc()?;
+        let handle = handle.reserved.map(|byte| byte as u8);
+        foreign(&handle)?;
+        let opened = family.open_event(here.device, &IpcEventHandle(handle))?;
+        event.put(without_provenance_mut(events::adopt(opened, EventFlags::INTERPROCESS)))
+    }
+}

@@ -1,0 +1,173 @@
+//! Driver pools: the default pool of each device. Pools of the program's own are not simulated.
+
+use crate::entry::{device, driver, here, of_size};
+use crate::header::*;
+use backend_api::Backend;
+use lookalike::pools::{PoolAttribute, attribute, device_of, handle_of};
+use lookalike::{Answer, Code, pools};
+use std::ffi::{c_int, c_ulonglong, c_void};
+use std::ptr::without_provenance_mut;
+
+fn take(bytes: usize, stream: CUstream, pool: Option<CUmemoryPool>) -> Answer<u64> {
+    let here = here()?;
+    let stream = here.work_stream(stream)?;
+    if let Some(pool) = pool
+        && device_of(here.machine, pool.addr())? != stream.device
+    {
+        // Memory of one device in the order of another's stream is not simulated.
+        return Err(Code::NOT_SUPPORTED);
+    }
+    pools::take(here.machine, bytes as u64, stream)
+}
+
+fn default_pool(number: CUdevice) -> Answer<CUmemoryPool> {
+    let device = device(number)?;
+    driver()?.driver_pools()?;
+    Ok(without_provenance_mut(handle_of(device)))
+}
+
+lookalike::entries! {
+    run: crate::entry::run, status: CUresult;
+
+    /// A device's default pool.
+    fn cuDeviceGetDefaultMemPool as cuDeviceGetDefaultMemPool_t(out pool: *mut CUmemoryPool, val number: CUdevice) {
+        pool.put(default_pool(number)?)
+    }
+
+    /// A device's current pool, which is the default one.
+    fn cuDeviceGetMemPool as cuDeviceGetMemPool_t(out pool: *mut CUmemoryPool, val number: CUdevice) {
+        pool.put(default_pool(number)?)
+    }
+
+    /// Makes a pool a device's current one; there is only the default one.
+    fn cuDeviceSetMemPool as cuDeviceSetMemPool_t(val number: CUdevice, val pool: CUmemoryPool) {
+        if pool == default_pool(number)? { Ok(()) } else { Err(Code::INVALID_VALUE) }
+    }
+
+    /// Takes memory in stream order.
+    fn cuMemAllocAsync as cuMemAllocAsync_t(out pointer: *mut CUdeviceptr, val bytes: usize, val stream: CUstream) {
+        pointer.wanted()?;
+        of_size("cuMemAllocAsync", here()?.device, bytes)?;
+        pointer.put(take(bytes, stream, None)?)
+    }
+
+    /// Takes memory from a pool in stream order.
+    fn cuMemAllocFromPoolAsync as cuMemAllocFromPoolAsync_t(
+        out pointer: *mut CUdeviceptr, val bytes: usize, val pool: CUmemoryPool, val stream: CUstream,
+    ) {
+        pointer.wanted()?;
+        pointer.put(take(bytes, stream, Some(pool))?)
+    }
+
+    /// Gives memory back in stream order.
+    fn cuMemFreeAsync as cuMemFreeAsync_t(val pointer: CUdeviceptr, val stream: CUstream) {
+        let here = here()?;
+        let stream = here.work_stream(stream)?;
+        pools::free(here.machine, pointer, stream)
+    }
+
+    /// Gives unused memory back to the device.
+    fn cuMemPoolTrimTo as cuMemPoolTrimTo_t(val pool: CUmemoryPool, val keep: usize) {
+        let machine = driver()?;
+        let device = device_of(machine, pool.addr())?;
+        Ok(machine.driver_pools()?.trim(device, keep as u64)?)
+    }
+
+    /// Reads a number of a pool.
+    fn cuMemPoolGetAttribute as cuMemPoolGetAttribute_t(
+        val pool: CUmemoryPool, val which: CUmemPool_attribute, out value: *mut c_void,
+    ) {
+        let machine = driver()?;
+        let device = device_of(machine, pool.addr())?;
+        match attribute(which)? {
+            PoolAttribute::Switch => value.cast::<c_int>().put(1),
+            PoolAttribute::Bytes(which) => {
+                value.cast::<cuuint64_t>().put(machine.driver_pools()?.pool_attribute(device, which)?)
+            }
+        }
+    }
+
+    /// Sets a number of a pool.
+    fn cuMemPoolSetAttribute as cuMemPoolSetAttribute_t(
+        val pool: CUmemoryPool, val which: CUmemPool_attribute, out value: *mut c_void,
+    ) {
+        let machine = driver()?;
+        let device = device_of(machine, pool.addr())?;
+        match attribute(which)? {
+            // The ways of reuse cannot be switched off here.
+            PoolAttribute::Switch if value.cast::<c_int>().before()? == 1 => Ok(()),
+            PoolAttribute::Switch => Err(Code::NOT_SUPPORTED),
+            PoolAttribute::Bytes(which) => {
+                let wanted = value.cast::<cuuint64_t>().before()?;
+                Ok(machine.driver_pools()?.set_pool_attribute(device, which, wanted)?)
+            }
+        }
+    }
+
+    /// Lets other devices reach a pool's memory: not simulated.
+    fn cuMemPoolSetAccess as cuMemPoolSetAccess_t(
+        val pool: CUmemoryPool, input _access: *const CUmemAccessDesc, val _count: usize,
+    ) {
+        device_of(driver()?, pool.addr())?;
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    /// What a device may do with a pool's memory: its own everything, others nothing.
+    fn cuMemPoolGetAccess as cuMemPoolGetAccess_t(
+        out flags: *mut CUmemAccess_flags, val pool: CUmemoryPool, input location: *mut CUmemLocation,
+    ) {
+        let owner = device_of(driver()?, pool.addr())?;
+        let location = location.get()?;
+        if location.type_ != CU_MEM_LOCATION_TYPE_DEVICE {
+            return Err(Code::INVALID_VALUE);
+        }
+        let is_own = device(location.id)? == owner;
+        flags.put(if is_own { CU_MEM_ACCESS_FLAGS_PROT_READWRITE } else { CU_MEM_ACCESS_FLAGS_PROT_NONE })
+    }
+
+    /// A pool of the program's own: not simulated.
+    fn cuMemPoolCreate as cuMemPoolCreate_t(out _pool: *mut CUmemoryPool, input _properties: *const CUmemPoolProps) {
+        driver()?;
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    /// Ends a pool; default pools cannot be ended.
+    fn cuMemPoolDestroy as cuMemPoolDestroy_t(val _pool: CUmemoryPool) {
+        driver()?;
+        Err(Code::INVALID_VALUE)
+    }
+
+    /// Shares a pool: default pools cannot be shared.
+    fn cuMemPoolExportToShareableHandle as cuMemPoolExportToShareableHandle_t(
+        out _handle: *mut c_void, val pool: CUmemoryPool, val _kind: CUmemAllocationHandleType,
+        val _flags: c_ulonglong,
+    ) {
+        device_of(driver()?, pool.addr())?;
+        Err(Code::INVALID_VALUE)
+    }
+
+    /// Opens a shared pool: not simulated.
+    fn cuMemPoolImportFromShareableHandle as cuMemPoolImportFromShareableHandle_t(
+        out _pool: *mut CUmemoryPool, val _handle: *mut c_void, val _kind: CUmemAllocationHandleType,
+        val _flags: c_ulonglong,
+    ) {
+        driver()?;
+        Err(Code::NOT_SUPPORTED)
+    }
+
+    /// Shares memory of a pool: default pools cannot be shared.
+    fn cuMemPoolExportPointer as cuMemPoolExportPointer_t(
+        out _data: *mut CUmemPoolPtrExportData, val _pointer: CUdeviceptr,
+    ) {
+        driver()?;
+        Err(Code::INVALID_VALUE)
+    }
+
+    /// Opens memory of a shared pool: not simulated.
+    fn cuMemPoolImportPointer as cuMemPoolImportPointer_t(
+        out _pointer: *mut CUdeviceptr, val _pool: CUmemoryPool, input _data: *mut CUmemPoolPtrExportData,
+    ) {
+        driver()?;
+        Err(Code::NOT_SUPPORTED)
+    }
+}

@@ -1,0 +1,313 @@
+//! Virtual memory.
+
+pub mod multicast;
+
+use crate::entry::{device, driver, of_size};
+use crate::header::*;
+use crate::personality::personality;
+use backend_api::types::{DeviceIndex, DevicePtr, PhysicalHandle};
+use backend_api::{Access, Backend, Granularity, HandleType, ShareableHandle, VirtualMemory};
+use backend_openreg::OpenReg;
+use lookalike::rules::{Made, Makings};
+use lookalike::{Answer, Code, contexts};
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_ulonglong, c_void};
+use std::os::fd::{BorrowedFd, IntoRawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+fn family() -> Answer<(&'static OpenReg, &'static dyn VirtualMemory)> {
+    let machine = driver()?;
+    Ok((machine, machine.virtual_memory()?))
+}
+
+/// Reserved ranges: lengths by base.
+fn reservations() -> MutexGuard<'static, BTreeMap<CUdeviceptr, u64>> {
+    static RESERVED: Mutex<BTreeMap<CUdeviceptr, u64>> = Mutex::new(BTreeMap::new());
+    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Base and length of the reservation that an address is in.
+pub(crate) fn reservation_of(pointer: CUdeviceptr) -> Option<(CUdeviceptr, u64)> {
+    let reservations = reservations();
+    let (base, bytes) = reservations.range(..=pointer).next_back()?;
+    (pointer - base < *bytes).then_some((*base, *bytes))
+}
+
+/// A handle as the machine knows it. Its numbers are the driver's plus one, so that none is 0.
+fn known(machine: &OpenReg, handle: CUmemGenericAllocationHandle) -> Answer<PhysicalHandle> {
+    let raw = handle.checked_sub(1).ok_or(Code::INVALID_VALUE)?;
+    Ok(PhysicalHandle { raw, backend: machine.id() })
+}
+
+const fn number(handle: PhysicalHandle) -> CUmemGenericAllocationHandle {
+    handle.raw + 1
+}
+
+/// A handle type's number.
+#[must_use]
+pub const fn handle_type_number(handle_type: HandleType) -> CUmemAllocationHandleType {
+    match handle_type {
+        HandleType::PosixFd => CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        HandleType::Fabric => CU_MEM_HANDLE_TYPE_FABRIC,
+        _ => CU_MEM_HANDLE_TYPE_NONE,
+    }
+}
+
+const fn handle_type(number: CUmemAllocationHandleType) -> Answer<HandleType> {
+    match number {
+        CU_MEM_HANDLE_TYPE_NONE => Ok(HandleType::None),
+        CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR => Ok(HandleType::PosixFd),
+        CU_MEM_HANDLE_TYPE_FABRIC => Ok(HandleType::Fabric),
+        // Of another operating system.
+        CU_MEM_HANDLE_TYPE_WIN32 | CU_MEM_HANDLE_TYPE_WIN32_KMT => Err(Code::NOT_SUPPORTED),
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+fn place(location: CUmemLocation) -> Answer<DeviceIndex> {
+    match location.type_ {
+        CU_MEM_LOCATION_TYPE_DEVICE => device(location.id),
+        // Physical memory of the host is not simulated.
+        CU_MEM_LOCATION_TYPE_HOST
+        | CU_MEM_LOCATION_TYPE_HOST_NUMA
+        | CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT => Err(Code::NOT_SUPPORTED),
+        _ => Err(Code::INVALID_VALUE),
+    }
+}
+
+/// What memory with these properties is asked for.
+fn wanted(properties: CUmemAllocationProp) -> Answer<(DeviceIndex, HandleType)> {
+    if properties.type_ != CU_MEM_ALLOCATION_TYPE_PINNED {
+        return Err(Code::INVALID_VALUE);
+    }
+    let (device, handle_type) = (place(properties.location)?, handle_type(properties.requestedHandleTypes)?);
+    if handle_type == HandleType::Fabric { Err(Code::NOT_SUPPORTED) } else { Ok((device, handle_type)) }
+}
+
+static HANDLES: Makings = Makings::new();
+static MAPPINGS: Makings = Makings::new();
+
+fn made(properties: CUmemAllocationProp) -> Made {
+    Made {
+        rdma: properties.allocFlags.gpuDirectRDMACapable != 0,
+        handle_types: properties.requestedHandleTypes,
+    }
+}
+
+fn of_memory(function: &str, made: Made) -> Answer {
+    personality()?.driver.of_memory(function, made)
+}
+
+const fn no_flags(flags: c_ulonglong) -> Answer {
+    if flags == 0 { Ok(()) } else { Err(Code::INVALID_VALUE) }
+}
+
+lookalike::entries! {
+    run: crate::entry::run, status: CUresult;
+
+    /// The unit of sizes.
+    fn cuMemGetAllocationGranularity as cuMemGetAllocationGranularity_t(
+        out bytes: *mut usize, input properties: *const CUmemAllocationProp, val option: CUmemAllocationGranularity_flags,
+    ) {
+        let (_, family) = family()?;
+        let (device, _) = wanted(properties.get()?)?;
+        let which = match option {
+            CU_MEM_ALLOC_GRANULARITY_MINIMUM => Granularity::Minimum,
+            CU_MEM_ALLOC_GRANULARITY_RECOMMENDED => Granularity::Recommended,
+            _ => return Err(Code::INVALID_VALUE),
+        };
+        bytes.wanted()?;
+        bytes.put(family.granularity(device, which)? as usize)
+    }
+
+    /// Reserves addresses.
+    fn cuMemAddressReserve as cuMemAddressReserve_t(
+        out base: *mut CUdeviceptr, val bytes: usize, val alignment: usize, val hint: CUdeviceptr,
+        val flags: c_ulonglong,
+    ) {
+        let (_, family) = family()?;
+        no_flags(flags)?;
+        base.wanted()?;
+        // Needs no context; the machine keeps the addresses of its devices apart.
+        let device = contexts::current_device().unwrap_or_default();
+        of_size("cuMemAddressReserve", device, bytes)?;
+        let reserved = family.reserve_address(device, bytes as u64, alignment as u64, DevicePtr(hint))?.0;
+        reservations().insert(reserved, bytes as u64);
+        base.put(reserved)
+    }
+
+    /// Gives addresses back.
+    fn cuMemAddressFree as cuMemAddressFree_t(val base: CUdeviceptr, val bytes: usize) {
+        let (_, family) = family()?;
+        // SAFETY: the machine refuses what is no whole reservation, and while something is mapped.
+        unsafe { family.release_address(DevicePtr(base), bytes as u64) }?;
+        reservations().remove(&base);
+        Ok(())
+    }
+
+    /// Creates physical memory.
+    fn cuMemCreate as cuMemCreate_t(
+        out handle: *mut CUmemGenericAllocationHandle, val bytes: usize, input properties: *const CUmemAllocationProp,
+        val flags: c_ulonglong,
+    ) {
+        let (_, family) = family()?;
+        no_flags(flags)?;
+        handle.wanted()?;
+        let properties = properties.get()?;
+        let made = made(properties);
+        of_memory("cuMemCreate", made)?;
+        let (device, handle_type) = wanted(properties)?;
+        of_size("cuMemCreate", device, bytes)?;
+        let created = number(family.create_physical(device, bytes as u64, handle_type)?);
+        HANDLES.remember(created, made);
+        handle.put(created)
+    }
+
+    /// Gives a handle up.
+    fn cuMemRelease as cuMemRelease_t(val handle: CUmemGenericAllocationHandle) {
+        let (machine, family) = family()?;
+        // SAFETY: the machine refuses what is no live handle.
+        Ok(unsafe { family.release_physical(known(machine, handle)?) }?)
+    }
+
+    /// Maps physical memory.
+    fn cuMemMap as cuMemMap_t(
+        val at: CUdeviceptr, val bytes: usize, val offset: usize, val handle: CUmemGenericAllocationHandle,
+        val flags: c_ulonglong,
+    ) {
+        let (machine, family) = family()?;
+        no_flags(flags)?;
+        if offset != 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let made = HANDLES.of(handle);
+        of_memory("cuMemMap", made)?;
+        // SAFETY: the machine checks the reservation, the handle and its size.
+        unsafe { family.map(DevicePtr(at), bytes as u64, known(machine, handle)?) }?;
+        MAPPINGS.remember(at, made);
+        Ok(())
+    }
+
+    /// Takes mappings away.
+    fn cuMemUnmap as cuMemUnmap_t(val at: CUdeviceptr, val bytes: usize) {
+        let (_, family) = family()?;
+        // SAFETY: the machine refuses what is not whole mappings, and what queued work uses.
+        Ok(unsafe { family.unmap(DevicePtr(at), bytes as u64) }?)
+    }
+
+    /// Sets what devices may do with mapped memory.
+    fn cuMemSetAccess as cuMemSetAccess_t(
+        val at: CUdeviceptr, val bytes: usize, input access: *const CUmemAccessDesc, val count: usize,
+    ) {
+        let (_, family) = family()?;
+        of_memory("cuMemSetAccess", MAPPINGS.of(at))?;
+        if count == 0 {
+            return Err(Code::INVALID_VALUE);
+        }
+        let read = |one: CUmemAccessDesc| {
+            let access = match one.flags {
+                CU_MEM_ACCESS_FLAGS_PROT_NONE => Access::None,
+                CU_MEM_ACCESS_FLAGS_PROT_READ => Access::Read,
+                CU_MEM_ACCESS_FLAGS_PROT_READWRITE => Access::ReadWrite,
+                _ => return Err(Code::INVALID_VALUE),
+            };
+            Ok((place(one.location)?, access))
+        };
+        // All are read before any is set: an error changes nothing.
+        let all = access.list(count)?.into_iter().map(read).collect::<Answer<Vec<_>>>()?;
+        for (device, access) in all {
+            // SAFETY: the machine refuses what is not whole mappings, and to take away what queued work uses.
+            unsafe { family.set_access(DevicePtr(at), bytes as u64, &[device], access) }?;
+        }
+        Ok(())
+    }
+
+    /// What a device may do with mapped memory.
+    fn cuMemGetAccess as cuMemGetAccess_t(
+        out flags: *mut c_ulonglong, input location: *const CUmemLocation, val at: CUdeviceptr,
+    ) {
+        let (_, family) = family()?;
+        flags.wanted()?;
+        let access = match family.access(DevicePtr(at), place(location.get()?)?)? {
+            Access::None => CU_MEM_ACCESS_FLAGS_PROT_NONE,
+            Access::Read => CU_MEM_ACCESS_FLAGS_PROT_READ,
+            Access::ReadWrite => CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+        };
+        flags.put(c_ulonglong::from(access))
+    }
+
+    /// A descriptor, by value, for another process.
+    fn cuMemExportToShareableHandle as cuMemExportToShareableHandle_t(
+        out shared: *mut c_void, val handle: CUmemGenericAllocationHandle, val kind: CUmemAllocationHandleType,
+        val flags: c_ulonglong,
+    ) {
+        let (machine, _) = family()?;
+        no_flags(flags)?;
+        shared.wanted()?;
+        of_memory("cuMemExportToShareableHandle", HANDLES.of(handle))?;
+        match machine.physical_sharing()?.export_physical(known(machine, handle)?, handle_type(kind)?)? {
+            ShareableHandle::PosixFd(descriptor) => shared.cast::<c_int>().put(descriptor.into_raw_fd()),
+            ShareableHandle::Fabric(_) => Err(Code::NOT_SUPPORTED),
+        }
+    }
+
+    /// Takes a descriptor, which stays the caller's, of another process.
+    fn cuMemImportFromShareableHandle as cuMemImportFromShareableHandle_t(
+        out handle: *mut CUmemGenericAllocationHandle, val shared: *mut c_void, val kind: CUmemAllocationHandleType,
+    ) {
+        let (machine, _) = family()?;
+        handle.wanted()?;
+        match handle_type(kind)? {
+            HandleType::PosixFd => {}
+            HandleType::None => return Err(Code::INVALID_VALUE),
+            _ => return Err(Code::NOT_SUPPORTED),
+        }
+        let descriptor = c_int::try_from(shared.addr()).map_err(|_| Code::INVALID_VALUE)?;
+        // SAFETY: the caller promises that it is open; where it is not, the copy fails. It is not -1: no
+        // address is negative.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
+        let copy = borrowed.try_clone_to_owned().map_err(|_| Code::INVALID_VALUE)?;
+        // Memory from elsewhere belongs to the current device.
+        let device = contexts::current_device()?;
+        handle.put(number(machine.physical_sharing()?.import_physical(device, &ShareableHandle::PosixFd(copy))?))
+    }
+
+    /// The handle mapped at an address, with one more reference.
+    fn cuMemRetainAllocationHandle as cuMemRetainAllocationHandle_t(
+        out handle: *mut CUmemGenericAllocationHandle, val at: *mut c_void,
+    ) {
+        let (_, family) = family()?;
+        handle.wanted()?;
+        handle.put(number(family.retain_physical(DevicePtr(at.addr() as u64))?))
+    }
+
+    /// What a handle is.
+    fn cuMemGetAllocationPropertiesFromHandle as cuMemGetAllocationPropertiesFromHandle_t(
+        out properties: *mut CUmemAllocationProp, val handle: CUmemGenericAllocationHandle,
+    ) {
+        let (machine, family) = family()?;
+        properties.wanted()?;
+        let found = family.physical_properties(known(machine, handle)?)?;
+        properties.put(CUmemAllocationProp {
+            type_: CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: handle_type_number(found.handle_type),
+            location: CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: c_int::from(found.device.0) },
+            win32HandleMetaData: std::ptr::null_mut(),
+            allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
+                compressionType: 0,
+                gpuDirectRDMACapable: 0,
+                usage: 0,
+                reserved: [0; 4],
+            },
+        })
+    }
+
+    /// A descriptor for a network card: not simulated.
+    fn cuMemGetHandleForAddressRange as cuMemGetHandleForAddressRange_t(
+        out _handle: *mut c_void, val _at: CUdeviceptr, val _bytes: usize, val _kind: CUmemRangeHandleType,
+        val _flags: c_ulonglong,
+    ) {
+        driver()?;
+        Err(Code::NOT_SUPPORTED)
+    }
+}

@@ -1,0 +1,347 @@
+//! Graphs, their nodes, and what was instantiated of them, by handle.
+//!
+//! A graph has its handle from the beginning of its capture. An instantiated graph is independent of the
+//! graph it was made of: the machine's graph ends with the last of them.
+
+pub mod user_objects;
+
+use crate::handles::Handles;
+use crate::{Answer, Code};
+use backend_api::types::Stream;
+use backend_api::{Backend, Capture, CaptureMode, CaptureNode, CaptureStatus, Graph};
+use backend_openreg::{Driver, OpenReg};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A node's address is its graph's plus its number times this.
+const NODE: usize = 16;
+/// Room for the nodes of one graph.
+const ROOM: usize = 1 << 24;
+const BASE: usize = 0x7000_0000_0000;
+
+/// What a graph's handle stands for.
+#[derive(Clone, Debug)]
+enum GraphState {
+    /// Its capture, which began on this stream, has not ended.
+    Open(Stream),
+    Done(Arc<Finished>),
+}
+
+/// A graph that can be launched.
+#[derive(Debug)]
+struct Finished {
+    machine: Arc<OpenReg>,
+    graph: Graph,
+    /// What every node depends on.
+    nodes: Vec<Vec<CaptureNode>>,
+    /// References to user objects that were given after the end of the capture.
+    objects: Mutex<Vec<(usize, u32)>>,
+}
+
+impl Drop for Finished {
+    fn drop(&mut self) {
+        // SAFETY: rule 1: made by `end`, and this was its last holder.
+        let _ = unsafe { self.machine.destroy_graph(self.graph) };
+        let objects = self.objects.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for (object, count) in objects.drain(..) {
+            let _ = user_objects::release(object, count);
+        }
+    }
+}
+
+/// A capture that has not ended.
+#[derive(Clone, Copy, Debug)]
+struct Active {
+    origin: Stream,
+    is_blocking: bool,
+    capture: u64,
+    graph: usize,
+}
+
+static GRAPHS: Handles<GraphState, BASE, ROOM> = Handles::new();
+static EXECUTABLES: Handles<Arc<Finished>, 0x6d00_0000_0000> = Handles::new();
+static ACTIVE: Mutex<Vec<Active>> = Mutex::new(Vec::new());
+/// Nodes that were added by hand. A graph's handle never comes back, and so do not its nodes'.
+static EMPTY: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+/// The last list of dependencies that each stream's query answered with. Callers keep a pointer to it.
+static ANSWERED: Mutex<Vec<(Stream, Box<[usize]>)>> = Mutex::new(Vec::new());
+
+fn active() -> MutexGuard<'static, Vec<Active>> {
+    ACTIVE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn invalid<T>(_: Code) -> Answer<T> {
+    Err(Code::INVALID_VALUE)
+}
+
+// --- capture ---------------------------------------------------------------------------------------
+
+/// Begins a capture.
+///
+/// # Errors
+/// What the machine says.
+pub fn begin(machine: &OpenReg, stream: Stream, is_blocking: bool, mode: CaptureMode) -> Answer {
+    let family = machine.capture()?;
+    family.begin(stream, mode)?;
+    if let CaptureStatus::Active(capture) = family.status(stream)? {
+        let graph = GRAPHS.insert(GraphState::Open(stream));
+        active().push(Active { origin: stream, is_blocking, capture, graph });
+    }
+    Ok(())
+}
+
+/// Ends a capture; the graph's handle.
+///
+/// # Errors
+/// `ILLEGAL_STATE` where the stream is not captured; what the machine says. The capture is over then too,
+/// unless it was the wrong stream or thread.
+pub fn end(machine: &Arc<OpenReg>, stream: Stream) -> Answer<usize> {
+    let family = machine.capture()?;
+    if family.status(stream)? == CaptureStatus::None {
+        return Err(Code::ILLEGAL_STATE);
+    }
+    let origin = active().iter().find(|active| active.origin == stream).copied();
+    let nodes = (1..).map_while(|number| family.dependencies(stream, CaptureNode(number)).ok()).collect();
+    let ended = family.end(stream);
+    let Some(origin) = origin else {
+        return ended.map(|_| 0).map_err(Code::from);
+    };
+    if ended.is_err() && family.status(stream)? != CaptureStatus::None {
+        return Err(ended.map_or_else(Code::from, |_| Code::UNKNOWN));
+    }
+    active().retain(|active| active.graph != origin.graph);
+    match ended {
+        Ok(graph) => {
+            let finished = Finished { machine: Arc::clone(machine), graph, nodes, objects: Mutex::default() };
+            GRAPHS.replace(origin.graph, GraphState::Done(Arc::new(finished)));
+            Ok(origin.graph)
+        }
+        Err(error) => {
+            let _ = GRAPHS.remove(origin.graph);
+            Err(error.into())
+        }
+    }
+}
+
+/// What a stream's capture looks like.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// 0 none, 1 active, 2 invalidated: both vendors' numbers.
+    pub status: u32,
+    /// The capture's id; 0 where it is not active.
+    pub id: u64,
+    /// The graph's handle; 0 where it is not active.
+    pub graph: usize,
+}
+
+/// Asks about a stream's capture.
+///
+/// # Errors
+/// What the machine says.
+pub fn info(machine: &OpenReg, stream: Stream) -> Answer<Info> {
+    // Where nothing can be captured, nothing is.
+    let status = machine.capture().map_or(Ok(CaptureStatus::None), |family| family.status(stream))?;
+    Ok(match status {
+        CaptureStatus::None => Info { status: 0, id: 0, graph: 0 },
+        CaptureStatus::Invalidated => Info { status: 2, id: 0, graph: 0 },
+        CaptureStatus::Active(id) => {
+            let known = active().iter().find(|active| active.capture == id).copied();
+            Info { status: 1, id, graph: known.map_or(0, |known| known.graph) }
+        }
+    })
+}
+
+/// The nodes that a captured stream's next work depends on: where they lie and how many. The list stays
+/// until the next query of the stream.
+///
+/// # Errors
+/// What the machine says.
+pub fn frontier(machine: &OpenReg, stream: Stream, graph: usize) -> Answer<(*const usize, usize)> {
+    let nodes = machine.capture()?.frontier(stream)?;
+    let list: Box<[usize]> = nodes.iter().map(|node| address(graph, *node)).collect();
+    let place = (list.as_ptr(), list.len());
+    let mut answered = ANSWERED.lock().unwrap_or_else(PoisonError::into_inner);
+    answered.retain(|(other, _)| *other != stream);
+    answered.push((stream, list));
+    Ok(place)
+}
+
+/// The stream whose capture makes a graph, and the node of it that an address names.
+fn open_node(node: usize) -> Answer<(Stream, CaptureNode)> {
+    let offset = node.checked_sub(BASE).ok_or(Code::INVALID_VALUE)? % ROOM;
+    match GRAPHS.get(node - offset).or_else(invalid)? {
+        GraphState::Open(stream) => Ok((stream, CaptureNode((offset / NODE) as u64))),
+        GraphState::Done(_) => Err(Code::NOT_SUPPORTED),
+    }
+}
+
+fn open_nodes(nodes: &[usize]) -> Answer<Vec<CaptureNode>> {
+    nodes.iter().map(|&node| open_node(node).map(|(_, node)| node)).collect()
+}
+
+/// Sets what a captured stream's next work depends on; `adds` leaves what it depends on already.
+///
+/// # Errors
+/// `ILLEGAL_STATE` where it is not captured; `INVALID_VALUE` for what is no node; what the machine says.
+pub fn set_frontier(machine: &OpenReg, stream: Stream, nodes: &[usize], adds: bool) -> Answer {
+    if info(machine, stream)?.status == 0 {
+        return Err(Code::ILLEGAL_STATE);
+    }
+    Ok(Driver(machine).set_frontier(stream, &open_nodes(nodes)?, adds)?)
+}
+
+/// Adds a node that does nothing to a graph whose capture goes on; its handle.
+///
+/// # Errors
+/// `NOT_SUPPORTED` for a graph that is finished; `INVALID_VALUE` for what is none; what the machine says.
+pub fn add_empty_node(machine: &OpenReg, graph: usize, after: &[usize]) -> Answer<usize> {
+    let GraphState::Open(stream) = GRAPHS.get(graph).or_else(invalid)? else {
+        return Err(Code::NOT_SUPPORTED);
+    };
+    let node = address(graph, Driver(machine).add_empty_node(stream, &open_nodes(after)?)?);
+    EMPTY.lock().unwrap_or_else(PoisonError::into_inner).insert(node);
+    Ok(node)
+}
+
+/// Whether a node was added by [`add_empty_node`].
+#[must_use]
+pub fn is_empty(node: usize) -> bool {
+    EMPTY.lock().unwrap_or_else(PoisonError::into_inner).contains(&node)
+}
+
+/// Refuses the use of a default stream that would wait for a captured stream, and breaks that capture.
+///
+/// # Errors
+/// `CAPTURE_IMPLICIT`.
+pub fn default_stream_is_free(machine: &OpenReg, stream: Stream) -> Answer {
+    if stream.raw != 0 {
+        return Ok(());
+    }
+    let captured = active()
+        .iter()
+        .find(|active| active.is_blocking && active.origin.device == stream.device)
+        .map(|active| active.origin);
+    let Some(captured) = captured else { return Ok(()) };
+    // A query is not allowed there, and breaks the capture as the driver would.
+    let _ = machine.query_stream(captured);
+    Err(Code::CAPTURE_IMPLICIT)
+}
+
+// --- nodes -----------------------------------------------------------------------------------------
+
+const fn address(graph: usize, node: CaptureNode) -> usize {
+    graph + node.0 as usize * NODE
+}
+
+/// Every node of a graph.
+///
+/// # Errors
+/// `INVALID_VALUE` for what is no graph.
+pub fn nodes(machine: &OpenReg, graph: usize) -> Answer<Vec<usize>> {
+    let count = match GRAPHS.get(graph).or_else(invalid)? {
+        GraphState::Done(finished) => finished.nodes.len() as u64,
+        GraphState::Open(stream) => {
+            let family = machine.capture()?;
+            (1..).take_while(|&number| family.dependencies(stream, CaptureNode(number)).is_ok()).count()
+                as u64
+        }
+    };
+    Ok((1..=count).map(|number| address(graph, CaptureNode(number))).collect())
+}
+
+/// What a node depends on.
+///
+/// # Errors
+/// `INVALID_VALUE` for what is no node.
+pub fn dependencies(machine: &OpenReg, node: usize) -> Answer<Vec<usize>> {
+    let offset = node.checked_sub(BASE).ok_or(Code::INVALID_VALUE)? % ROOM;
+    let graph = node - offset;
+    let number = (offset / NODE) as u64;
+    let found = match GRAPHS.get(graph).or_else(invalid)? {
+        GraphState::Open(stream) => machine.capture()?.dependencies(stream, CaptureNode(number))?,
+        GraphState::Done(finished) => {
+            let index = number.checked_sub(1).ok_or(Code::INVALID_VALUE)? as usize;
+            finished.nodes.get(index).cloned().ok_or(Code::INVALID_VALUE)?
+        }
+    };
+    Ok(found.into_iter().map(|node| address(graph, node)).collect())
+}
+
+// --- graphs ----------------------------------------------------------------------------------------
+
+fn finished(graph: usize) -> Answer<Arc<Finished>> {
+    match GRAPHS.get(graph).or_else(invalid)? {
+        GraphState::Done(finished) => Ok(finished),
+        GraphState::Open(_) => Err(Code::INVALID_VALUE),
+    }
+}
+
+/// Makes something to launch of a graph; its handle.
+///
+/// # Errors
+/// `INVALID_VALUE` for what is no finished graph.
+pub fn instantiate(graph: usize) -> Answer<usize> {
+    finished(graph).map(|finished| EXECUTABLES.insert(finished))
+}
+
+/// Queues an instantiated graph's work.
+///
+/// # Errors
+/// `INVALID_VALUE` for what is none; what the machine says.
+pub fn launch(machine: &OpenReg, executable: usize, stream: Stream) -> Answer {
+    let finished = EXECUTABLES.get(executable).or_else(invalid)?;
+    // SAFETY: rule 2: the program promises its driver that what it captured is still there.
+    unsafe { machine.capture()?.launch(finished.graph, stream) }?;
+    Ok(())
+}
+
+/// Whether a handle is an instantiated graph's.
+///
+/// # Errors
+/// `INVALID_VALUE` where not.
+pub fn is_executable(executable: usize) -> Answer {
+    EXECUTABLES.get(executable).map(drop).or_else(invalid)
+}
+
+/// Ends an instantiated graph; queued launches still run.
+///
+/// # Errors
+/// `INVALID_VALUE` for what is none.
+pub fn destroy_executable(executable: usize) -> Answer {
+    EXECUTABLES.remove(executable).map(drop).or_else(invalid)
+}
+
+/// Ends a graph.
+///
+/// # Errors
+/// `INVALID_VALUE` for what is no finished graph.
+pub fn destroy(graph: usize) -> Answer {
+    finished(graph)?;
+    GRAPHS.remove(graph).map(drop).or_else(invalid)
+}
+
+/// Gives a graph `count` references to a user object, which it gives back at its end: the caller's own where
+/// `is_moved`, new ones otherwise.
+///
+/// # Errors
+/// `INVALID_VALUE` for an unknown graph or object; what the machine says.
+pub fn retain_object(machine: &OpenReg, graph: usize, object: usize, count: u32, is_moved: bool) -> Answer {
+    let state = GRAPHS.get(graph).or_else(invalid)?;
+    user_objects::retain(object, count)?;
+    let kept = match state {
+        GraphState::Open(stream) => machine.capture().map_err(Code::from).and_then(|family| {
+            let release = Box::new(move || {
+                let _ = user_objects::release(object, count);
+            });
+            family.retain_until_graph_ends(stream, release).map_err(Code::from)
+        }),
+        GraphState::Done(finished) => {
+            finished.objects.lock().unwrap_or_else(PoisonError::into_inner).push((object, count));
+            Ok(())
+        }
+    };
+    if kept.is_err() || is_moved {
+        user_objects::release(object, count)?;
+    }
+    kept
+}

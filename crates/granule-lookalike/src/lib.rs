@@ -1,0 +1,48 @@
+//! What the lookalike drivers share: the simulated machine behind them.
+//!
+//! A lookalike driver is a shared library with a vendor's entry points, by name, signature and error number,
+//! over one [`OpenReg`](backend_openreg::OpenReg) per process. A backend that is tested against it runs the
+//! code it runs on hardware: loading, symbol look-up, foreign calls, error conversion.
+//!
+//! Here is what no vendor differs in; `granule-lookalike-cuda` and `lookalike-hip` add names, signatures and numbers:
+//!
+//! | module | what |
+//! |---|---|
+//! | [`settings`] | the environment variable that says what machine it is |
+//! | [`machine()`] | that machine, made at the first call |
+//! | [`entry`] | what every entry point does first: count, fail on demand, stop panics |
+//! | [`control`] | the functions by which a test counts calls and makes them fail |
+//! | [`argument`] | pointers from C, checked against null |
+//! | [`code`] | driver numbers for the machine's errors |
+//! | [`contexts`] | contexts of devices and threads, and errors that stay |
+//! | [`streams`], [`events`], [`graphs`], [`user_objects`] | opaque handles |
+//! | [`personality`], [`rules`] | which machine and driver it is, by files; what a driver refuses |
+//! | [`absence`] | the library, or a copy, without some symbols |
+//! | [`pools`], [`ipc`], [`callback`] | driver pools, what was exported, functions of the program |
+//!
+//! # Settings
+//!
+//! `GRANULE_LOOKALIKE` is a list with commas, for example `devices=8,memory=reserved,no-ipc`; see
+//! [`settings::Settings::parse`].
+
+pub mod absence;
+pub mod argument;
+pub mod callback;
+pub mod code;
+pub mod contexts;
+pub mod control;
+pub mod entry;
+pub mod events;
+pub mod graphs;
+pub mod handles;
+pub mod ipc;
+mod machine;
+pub mod personality;
+pub mod pools;
+pub mod rules;
+pub mod settings;
+pub mod streams;
+
+pub use code::{Answer, Code};
+pub use graphs::user_objects;
+pub use machine::{machine, settings};

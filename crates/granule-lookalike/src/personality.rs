@@ -1,0 +1,335 @@
+//! What machine and what driver a personality is: a file of `tests/personalities`, all of which are part of the library.
+//!
+//! `README.md` there says what a file may have. What is not known there is an error that says what fits.
+
+use crate::rules::Rule;
+use crate::settings::{bytes, family};
+use crate::{Answer, Code};
+use backend_api::{Attribute, MemoryInfo};
+use backend_openreg::OpenRegConfig;
+use include_dir::{Dir, include_dir};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/personalities");
+
+/// Attributes that a file may set.
+const ATTRIBUTES: [Attribute; 9] = [
+    Attribute::VirtualMemoryManagement,
+    Attribute::PosixFileDescriptorHandles,
+    Attribute::FabricHandles,
+    Attribute::GpuDirectRdmaWithVirtualMemory,
+    Attribute::MemoryPools,
+    Attribute::ManagedMemory,
+    Attribute::Multicast,
+    Attribute::StreamMemoryOperations,
+    Attribute::Integrated,
+];
+
+/// A vendor: which part of a file is its own, and which of its entry points a rule may name.
+#[derive(Debug)]
+pub struct Vendor {
+    /// `cuda` or `hip`.
+    pub name: &'static str,
+    /// All entry points.
+    pub calls: &'static [&'static str],
+    /// Those whose rules may be about sizes.
+    pub sized: &'static [&'static str],
+    /// Those whose rules may be about how physical memory was made.
+    pub about_memory: &'static [&'static str],
+}
+
+/// A file.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct File {
+    #[allow(dead_code, reason = "for people, and asked for in every file")]
+    about: String,
+    #[serde(default)]
+    machine: Machine,
+    #[serde(default)]
+    attributes: BTreeMap<String, i64>,
+    #[serde(default)]
+    memory: Figures,
+    cuda: Option<Part>,
+    hip: Option<Part>,
+}
+
+/// The machine.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Machine {
+    devices: Option<u16>,
+    capacity: Option<String>,
+    #[serde(default)]
+    without: Vec<String>,
+}
+
+/// What the driver says of free memory.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Figures {
+    /// What it counts as used, and gives all the same: a page cache.
+    cached: Option<String>,
+    /// What it says that there is.
+    limit: Option<String>,
+}
+
+/// One vendor's driver.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Part {
+    version: Option<String>,
+    /// What every call answers.
+    answers: Option<i32>,
+    /// Entry points that are not exported.
+    #[serde(default)]
+    lacks: Vec<String>,
+    /// A physical handle takes a descriptor of the process.
+    #[serde(default)]
+    takes_descriptors: bool,
+    #[serde(default)]
+    refuse: Vec<Rule>,
+    #[allow(dead_code, reason = "read by `cargo xtask personalities`, and checked here")]
+    #[serde(default)]
+    expect: Expect,
+}
+
+/// What a program is to find.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[allow(dead_code, reason = "read by `cargo xtask personalities`, and checked here")]
+struct Expect {
+    #[serde(default)]
+    skips: Vec<String>,
+    #[serde(default)]
+    drops: Vec<String>,
+    starts: Option<bool>,
+    segments: Option<String>,
+}
+
+/// The driver of a personality.
+#[derive(Debug)]
+pub struct Driver {
+    attributes: BTreeMap<String, i64>,
+    memory: Figures,
+    part: Part,
+}
+
+/// A size: bytes with a unit, or a share of the device's memory (`75%`).
+pub(crate) fn amount(text: &str, total: u64) -> Option<u64> {
+    match text.strip_suffix('%') {
+        Some(share) => Some(total / 100 * share.parse::<u64>().ok()?),
+        None => bytes(text),
+    }
+}
+
+fn read(name: &str) -> Result<File, String> {
+    let found = FILES.get_file(format!("{name}.toml")).and_then(include_dir::File::contents_utf8);
+    let text =
+        found.ok_or_else(|| format!("there is no personality `{name}`; choose {}", names(|_| true)))?;
+    toml::from_str(text).map_err(|error| format!("personality `{name}`: {error}"))
+}
+
+/// The names of all personalities for which this holds, for a sentence.
+fn names(fits: impl Fn(&str) -> bool) -> String {
+    let stem = |file: &'static include_dir::File<'static>| file.path().file_stem()?.to_str();
+    let tomls = FILES.files().filter(|file| file.path().extension().is_some_and(|kind| kind == "toml"));
+    let mut names: Vec<&str> = tomls.filter_map(stem).filter(|name| fits(name)).collect();
+    names.sort_unstable();
+    names.join(", ")
+}
+
+/// The machine of a personality, made of what it is otherwise.
+///
+/// # Errors
+/// A sentence that says what is wrong, and what fits.
+pub(crate) fn machine(name: &str, mut config: OpenRegConfig) -> Result<OpenRegConfig, String> {
+    let machine = read(name)?.machine;
+    let wrong = |what: &str| format!("personality `{name}`: machine.{what}");
+    if let Some(devices) = machine.devices {
+        config = config.devices(devices);
+    }
+    if let Some(text) = machine.capacity {
+        config = config.capacity(
+            bytes(&text).ok_or_else(|| wrong("capacity is bytes, or a number with KiB, MiB, GiB"))?,
+        );
+    }
+    for absent in machine.without {
+        config = config.without(family(&absent).ok_or_else(|| {
+            wrong(
+                "without has vmm, ipc, peers, capture, pools, registration, managed, stream-memory or timing",
+            )
+        })?);
+    }
+    Ok(config)
+}
+
+impl Driver {
+    /// The driver of a personality that has one of this vendor.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong, and what fits.
+    pub fn find(name: &str, vendor: &Vendor) -> Result<Self, String> {
+        let of_vendor = |file: &File| match vendor.name {
+            "cuda" => file.cuda.clone(),
+            _ => file.hip.clone(),
+        };
+        let file = read(name)?;
+        let Some(part) = of_vendor(&file) else {
+            let fitting = names(|other| read(other).is_ok_and(|other| of_vendor(&other).is_some()));
+            return Err(format!("the personality `{name}` has no part [{}]; choose {fitting}", vendor.name));
+        };
+        let wrong = |what: String| format!("personality `{name}`: {what}");
+        for attribute in file.attributes.keys() {
+            if !ATTRIBUTES.iter().any(|known| format!("{known:?}") == *attribute) {
+                return Err(wrong(format!("there is no attribute `{attribute}`; there are {ATTRIBUTES:?}")));
+            }
+        }
+        for text in [&file.memory.cached, &file.memory.limit].into_iter().flatten() {
+            amount(text, 0).ok_or_else(|| wrong(format!("`{text}` is no size: write 75% or 2GiB")))?;
+        }
+        for call in &part.lacks {
+            if !vendor.calls.contains(&call.as_str()) {
+                return Err(wrong(format!("lacks: {}", no_call(call, vendor))));
+            }
+        }
+        for rule in &part.refuse {
+            rule.check(vendor).map_err(wrong)?;
+        }
+        if !matches!(part.expect.segments.as_deref(), None | Some("growable" | "fixed")) {
+            return Err(wrong("expect.segments is growable or fixed".into()));
+        }
+        Ok(Self { attributes: file.attributes, memory: file.memory, part })
+    }
+
+    /// The version as two numbers; none where the file has none.
+    ///
+    /// # Errors
+    /// What is no version.
+    pub fn version(&self) -> Result<Option<(u32, u32)>, String> {
+        let Some(text) = &self.part.version else { return Ok(None) };
+        let parts =
+            text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+        parts.map(Some).ok_or_else(|| format!("version is `{text}`; write for example \"12.4\""))
+    }
+
+    /// What a call answers that does nothing: what every call answers, or what a rule without conditions on its arguments says.
+    ///
+    /// # Errors
+    /// That code.
+    pub fn of_call(&self, function: &str) -> Answer {
+        if let Some(code) = self.part.answers {
+            return Err(Code(code));
+        }
+        self.part.refuse.iter().try_for_each(|rule| rule.of_call(function))
+    }
+
+    /// Refuses a size. `held` says how many bytes are held already, and of how many; it is asked only where a rule needs it.
+    ///
+    /// # Errors
+    /// The rule's code; what `held` answers.
+    pub fn of_size(&self, function: &str, bytes: u64, held: impl Fn() -> Answer<(u64, u64)>) -> Answer {
+        self.part.refuse.iter().try_for_each(|rule| rule.of_size(function, bytes, &held))
+    }
+
+    /// Refuses physical memory by how it was made.
+    ///
+    /// # Errors
+    /// The rule's code.
+    pub fn of_memory(&self, function: &str, made: crate::rules::Made) -> Answer {
+        self.part.refuse.iter().try_for_each(|rule| rule.of_memory(function, made))
+    }
+
+    /// Entry points that are not exported.
+    pub fn lacks(&self) -> impl Iterator<Item = &str> {
+        self.part.lacks.iter().map(String::as_str)
+    }
+
+    /// Whether a physical handle takes a descriptor.
+    #[must_use]
+    pub fn takes_descriptors(&self) -> bool {
+        self.part.takes_descriptors
+    }
+
+    /// What the file says of an attribute.
+    #[must_use]
+    pub fn attribute(&self, attribute: Attribute) -> Option<i64> {
+        self.attributes.get(&format!("{attribute:?}")).copied()
+    }
+
+    /// All memory, where the machine has `total`.
+    #[must_use]
+    pub fn total(&self, total: u64) -> u64 {
+        self.memory(MemoryInfo { free: total, total }).total
+    }
+
+    /// What the driver says where the machine says `info`.
+    #[must_use]
+    pub fn memory(&self, info: MemoryInfo) -> MemoryInfo {
+        let of = |text: &Option<String>| text.as_deref().and_then(|text| amount(text, info.total));
+        let total = of(&self.memory.limit).unwrap_or(info.total).min(info.total);
+        let used = info.total - info.free + of(&self.memory.cached).unwrap_or(0);
+        MemoryInfo { free: total.saturating_sub(used), total }
+    }
+}
+
+pub(crate) fn no_call(call: &str, vendor: &Vendor) -> String {
+    let stem = call.trim_start_matches(|c: char| c.is_ascii_lowercase());
+    let near = |known: &&&str| known.contains(stem) || stem.len() > 6 && known.contains(&stem[..6]);
+    let near: Vec<&str> = vendor.calls.iter().filter(near).copied().take(8).collect();
+    format!("there is no call `{call}` of {}; near: {}", vendor.name, near.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VENDOR: Vendor = Vendor {
+        name: "cuda",
+        calls: &["cuMemCreate", "cuMemMap"],
+        sized: &["cuMemCreate"],
+        about_memory: &["cuMemMap"],
+    };
+
+    fn part(text: &str) -> Result<(), String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        file.cuda.unwrap().refuse.iter().try_for_each(|rule| rule.check(&VENDOR))
+    }
+
+    #[test]
+    fn what_is_not_known_is_an_error_that_says_what_fits() {
+        part("about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemCreate']\nanswer = 2\nabove = '1GiB'").unwrap();
+        for (wrong, says) in [
+            ("about = 'x'\ncolour = 1\n[cuda]", "unknown field `colour`, expected one of"),
+            ("about = 'x'\n[cuda]\nversions = '1'", "unknown field `versions`, expected one of `version`"),
+            (
+                "about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemCrate']\nanswer = 2",
+                "no call `cuMemCrate` of cuda; near: ",
+            ),
+            (
+                "about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemMap']\nanswer = 2\nabove = '1GiB'",
+                "sizes; these can: cuMemCreate",
+            ),
+            (
+                "about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemCreate']\nanswer = 2\nabove = 'much'",
+                "`much` is no size",
+            ),
+            (
+                "about = 'x'\n[[cuda.refuse]]\ncalls = ['cuMemMap']\nanswer = 2\nmade-with = 'love'",
+                "unknown variant `love`",
+            ),
+        ] {
+            let message = part(wrong).unwrap_err();
+            assert!(message.contains(says), "{message}");
+        }
+        let unknown = read("wls2").unwrap_err();
+        assert!(unknown.contains("no personality `wls2`; choose ") && unknown.contains("wsl2"), "{unknown}");
+    }
+
+    #[test]
+    fn sizes_are_bytes_or_a_share() {
+        assert_eq!((amount("25%", 400), amount("2KiB", 400)), (Some(100), Some(2048)));
+        assert_eq!((amount("much%", 400), amount("x", 400)), (None, None));
+    }
+}
