@@ -234,6 +234,12 @@ fn of_host(figures: &HostGranuleStats) -> Vec<i64> {
     expected
 }
 
+/// What is exported of a device's ledger.
+fn of_ledger(ledger: &Option<DeviceLedger>) -> [u64; 4] {
+    let ledger = ledger.as_ref().unwrap();
+    [ledger.used, ledger.process_other, ledger.others(), ledger.unaccounted]
+}
+
 #[test]
 fn every_other_figure_is_exported() {
     let reading = reading();
@@ -252,9 +258,10 @@ fn every_other_figure_is_exported() {
     let mut expected = vec![pending_bytes, unrecorded_frees, granules_moved, asleep_bytes];
     let mut whole =
         |values: &[u64]| expected.extend(values.iter().map(|value| i64::try_from(*value).unwrap()));
-    whole(&[overwritten, before_recording, device.largest_free_block]);
-    let ledger = device.ledger.unwrap();
-    whole(&[ledger.used, ledger.process_other, ledger.others(), ledger.unaccounted]);
+    whole(
+        &[&[overwritten, before_recording, device.largest_free_block], &of_ledger(&device.ledger)[..]]
+            .concat(),
+    );
     whole(&[quarantined, quarantined_bytes, protected_bytes, checked, unchecked, corruptions]);
     for pool in device.pools.into_iter().filter_map(|pool| pool.stats) {
         let PoolStats {
