@@ -1765,6 +1765,11 @@ granule_status granule_stats_json(struct granule_allocator *a,
                                   int32_t device,
                                   struct granule_bytes *out);
 
+/** Whose the bytes of a device are: a JSON object, as an item of `who` of `granule devices --who --json`. Asks the driver. */
+granule_status granule_ledger_json(struct granule_allocator *a,
+                                   int32_t device,
+                                   struct granule_bytes *out);
+
 /** All figures of the allocator as OpenMetrics text, for Prometheus. GRANULE_UNSUPPORTED where the library was built without. */
 granule_status granule_prometheus(struct granule_allocator *a,
                                   struct granule_bytes *out);

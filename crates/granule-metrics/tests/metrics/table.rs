@@ -3,6 +3,7 @@
 use alloc_core::budget::{Marks, TenantStats};
 use alloc_core::hardened::HardenedStats;
 use alloc_core::host::{DurationStat, HostGranuleStats, HostStats};
+use alloc_core::ledger::{DeviceLedger, OtherProcess, Ours};
 use alloc_core::pool::PoolStats;
 use alloc_core::snapshot::HistoryStatus;
 use alloc_core::stats::{DeviceStats, GranuleStats, Stat, StatArray};
@@ -67,6 +68,17 @@ impl Numbers {
             checked: self.count(),
             unchecked: self.count(),
             corruptions: self.count(),
+        }
+    }
+
+    fn ledger(&mut self) -> DeviceLedger {
+        DeviceLedger {
+            total: self.count(),
+            used: self.count(),
+            ours: Ours::default(),
+            process_other: self.count(),
+            other_processes: vec![OtherProcess { pid: 1, bytes: self.count(), granule: None }],
+            unaccounted: self.count(),
         }
     }
 
@@ -150,6 +162,7 @@ fn device() -> DeviceReading {
             n.tenant("serving", vec![PoolId::DEFAULT]),
             TenantStats { marks: Marks::default(), ..n.tenant("none", Vec::new()) },
         ],
+        ledger: Some(n.ledger()),
     }
 }
 
@@ -221,6 +234,12 @@ fn of_host(figures: &HostGranuleStats) -> Vec<i64> {
     expected
 }
 
+/// What is exported of a device's ledger.
+fn of_ledger(ledger: &Option<DeviceLedger>) -> [u64; 4] {
+    let ledger = ledger.as_ref().unwrap();
+    [ledger.used, ledger.process_other, ledger.others(), ledger.unaccounted]
+}
+
 #[test]
 fn every_other_figure_is_exported() {
     let reading = reading();
@@ -239,7 +258,10 @@ fn every_other_figure_is_exported() {
     let mut expected = vec![pending_bytes, unrecorded_frees, granules_moved, asleep_bytes];
     let mut whole =
         |values: &[u64]| expected.extend(values.iter().map(|value| i64::try_from(*value).unwrap()));
-    whole(&[overwritten, before_recording, device.largest_free_block]);
+    whole(
+        &[&[overwritten, before_recording, device.largest_free_block], &of_ledger(&device.ledger)[..]]
+            .concat(),
+    );
     whole(&[quarantined, quarantined_bytes, protected_bytes, checked, unchecked, corruptions]);
     for pool in device.pools.into_iter().filter_map(|pool| pool.stats) {
         let PoolStats {

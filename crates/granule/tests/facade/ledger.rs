@@ -39,8 +39,8 @@ fn held(allocator: &CachingAllocator) -> u64 {
 /// When a process was started, in the system's ticks.
 fn started(pid: u32) -> u32 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let fields = text[text.rfind(')').unwrap() + 1..].split_ascii_whitespace();
-    fields.skip(19).next().unwrap().parse::<u64>().unwrap() as u32
+    let mut fields = text[text.rfind(')').unwrap() + 1..].split_ascii_whitespace();
+    fields.nth(19).unwrap().parse::<u64>().unwrap() as u32
 }
 
 /// A process that takes memory of the device and writes of it what Granule's do, or nothing.
