@@ -163,7 +163,16 @@ mod tests {
         let real = Settings::parse("h100,devices=3,capacity=1GiB,event-lag=4").unwrap();
         assert_eq!((real.is_h100, real.event_lag, real.config.device_count()), (true, 4, 3));
         assert!(format!("{:?}", real.config).contains("clock: AtOnce"), "{:?}", real.config);
-        for wrong in ["event-lag=much", "context=some", "devices=65", "capacity=8Mb", "clock=wall", "no-luck", "colour=red", "memory=wool"] {
+        for wrong in [
+            "event-lag=much",
+            "context=some",
+            "devices=65",
+            "capacity=8Mb",
+            "clock=wall",
+            "no-luck",
+            "colour=red",
+            "memory=wool",
+        ] {
             let message = Settings::parse(wrong).unwrap_err();
             assert!(message.contains(wrong), "{message}");
         }
