@@ -1,10 +1,12 @@
 //! What CI runs, step by step, with the minutes that each takes: by the clock, and of processors. A shared machine takes
 //! longer by the clock; what its processors did is the same everywhere.
 
+mod disk;
+
 use crate::generated::{bindgen, header};
 use crate::process::{self, cargo};
 use crate::python::{e2e_torch, tables, whatif_exact};
-use crate::{book, browser, disk, dist, parity, personalities, schedules, structure, test};
+use crate::{book, browser, dist, parity, personalities, schedules, structure, test};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 

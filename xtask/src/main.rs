@@ -4,7 +4,6 @@ mod bench;
 mod book;
 mod browser;
 mod ci;
-mod disk;
 mod dist;
 mod generated;
 mod gpu;

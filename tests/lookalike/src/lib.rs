@@ -37,12 +37,11 @@ pub mod graphs;
 pub mod handles;
 pub mod ipc;
 mod machine;
-pub mod personality;
 pub mod pools;
-pub mod rules;
 pub mod settings;
 pub mod streams;
 pub mod user_objects;
 
 pub use code::{Answer, Code};
 pub use machine::machine;
+pub use settings::{personality, rules};
