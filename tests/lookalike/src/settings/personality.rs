@@ -94,6 +94,7 @@ struct Expect {
     #[serde(default)]
     drops: Vec<String>,
     starts: Option<bool>,
+    exact: Option<bool>,
     segments: Option<String>,
 }
 
