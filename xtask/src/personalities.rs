@@ -235,7 +235,8 @@ fn text(value: &Value) -> &str {
 
 fn print(row: &Row) {
     let Row { personality, backend, outcome, checks_passed, checks_failed, checks_skipped, .. } = row;
-    let segments = row.segments.map_or_else(String::new, |kind| format!(", {kind} segments exact"));
+    let segments =
+        row.segments.map_or_else(String::new, |kind| format!(", a program served in {kind} segments"));
     println!(
         "{personality} ({backend}): {outcome}: {checks_passed} checks passed, {checks_failed} failed, \
          {checks_skipped} skipped{segments}"

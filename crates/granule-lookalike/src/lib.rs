@@ -37,12 +37,11 @@ pub mod graphs;
 pub mod handles;
 pub mod ipc;
 mod machine;
-pub mod personality;
 pub mod pools;
-pub mod rules;
 pub mod settings;
 pub mod streams;
 
 pub use code::{Answer, Code};
 pub use graphs::user_objects;
 pub use machine::{machine, settings};
+pub use settings::{personality, rules};

@@ -1,9 +1,12 @@
 //! What machine a lookalike driver shows, read from the environment.
 
 mod h100;
+pub mod personality;
+pub mod rules;
+mod words;
 
-use crate::personality;
-use backend_openreg::{Clock, Families, MemoryMode, OpenRegConfig};
+use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
+use words::{bytes, family};
 
 /// The environment variable.
 pub const VARIABLE: &str = "GRANULE_LOOKALIKE";
@@ -108,21 +111,6 @@ impl Settings {
     }
 }
 
-pub(crate) fn family(name: &str) -> Option<Families> {
-    Some(match name {
-        "vmm" => Families::VIRTUAL_MEMORY,
-        "ipc" => Families::IPC,
-        "peers" => Families::PEERS,
-        "capture" => Families::CAPTURE,
-        "pools" => Families::DRIVER_POOLS,
-        "registration" => Families::HOST_REGISTRATION,
-        "managed" => Families::MANAGED_MEMORY,
-        "stream-memory" => Families::STREAM_MEMORY,
-        "timing" => Families::EVENT_TIMING,
-        _ => return None,
-    })
-}
-
 fn parse_clock(text: &str) -> Option<Clock> {
     match text.split_once(':') {
         None if text == "workers" => Some(Clock::Workers),
@@ -132,21 +120,10 @@ fn parse_clock(text: &str) -> Option<Clock> {
     }
 }
 
-pub(crate) fn bytes(text: &str) -> Option<u64> {
-    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let unit = match &text[digits.len()..] {
-        "" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => return None,
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << unit)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use backend_openreg::Families;
 
     #[test]
     fn a_list_is_read_and_a_mistake_is_named() {

@@ -29,13 +29,15 @@ pub(super) struct Expect {
     pub(super) skips: Vec<String>,
     /// What every device does without.
     pub(super) drops: Vec<String>,
+    /// Whether a recorded program has all figures of the simulated device, or only what it asked for and got.
+    pub(super) exact: bool,
     /// The kind of segments.
     pub(super) segments: Segments,
 }
 
 impl Default for Expect {
     fn default() -> Self {
-        Self { starts: true, skips: Vec::new(), drops: Vec::new(), segments: Segments::Growable }
+        Self { exact: true, starts: true, skips: Vec::new(), drops: Vec::new(), segments: Segments::Growable }
     }
 }
 

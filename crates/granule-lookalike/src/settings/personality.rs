@@ -2,14 +2,16 @@
 //!
 //! `README.md` there says what a file may have. What is not known there is an error that says what fits.
 
-use crate::rules::Rule;
-use crate::settings::{bytes, family};
+use super::rules::{Made, Rule};
+use super::words::{amount, bytes, family, no_call};
 use crate::{Answer, Code};
 use backend_api::{Attribute, MemoryInfo};
 use backend_openreg::OpenRegConfig;
 use include_dir::{Dir, include_dir};
 use serde::Deserialize;
 use std::collections::BTreeMap;
+
+pub use super::words::Vendor;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/personalities");
 
@@ -25,19 +27,6 @@ const ATTRIBUTES: [Attribute; 9] = [
     Attribute::StreamMemoryOperations,
     Attribute::Integrated,
 ];
-
-/// A vendor: which part of a file is its own, and which of its entry points a rule may name.
-#[derive(Debug)]
-pub struct Vendor {
-    /// `cuda` or `hip`.
-    pub name: &'static str,
-    /// All entry points.
-    pub calls: &'static [&'static str],
-    /// Those whose rules may be about sizes.
-    pub sized: &'static [&'static str],
-    /// Those whose rules may be about how physical memory was made.
-    pub about_memory: &'static [&'static str],
-}
 
 /// A file.
 #[derive(Clone, Debug, Deserialize)]
@@ -105,6 +94,7 @@ struct Expect {
     #[serde(default)]
     drops: Vec<String>,
     starts: Option<bool>,
+    exact: Option<bool>,
     segments: Option<String>,
 }
 
@@ -114,14 +104,6 @@ pub struct Driver {
     attributes: BTreeMap<String, i64>,
     memory: Figures,
     part: Part,
-}
-
-/// A size: bytes with a unit, or a share of the device's memory (`75%`).
-pub(crate) fn amount(text: &str, total: u64) -> Option<u64> {
-    match text.strip_suffix('%') {
-        Some(share) => Some(total / 100 * share.parse::<u64>().ok()?),
-        None => bytes(text),
-    }
 }
 
 fn read(name: &str) -> Result<File, String> {
@@ -237,7 +219,7 @@ impl Driver {
     ///
     /// # Errors
     /// The rule's code.
-    pub fn of_memory(&self, function: &str, made: crate::rules::Made) -> Answer {
+    pub fn of_memory(&self, function: &str, made: Made) -> Answer {
         self.part.refuse.iter().try_for_each(|rule| rule.of_memory(function, made))
     }
 
@@ -272,13 +254,6 @@ impl Driver {
         let used = info.total - info.free + of(&self.memory.cached).unwrap_or(0);
         MemoryInfo { free: total.saturating_sub(used), total }
     }
-}
-
-pub(crate) fn no_call(call: &str, vendor: &Vendor) -> String {
-    let stem = call.trim_start_matches(|c: char| c.is_ascii_lowercase());
-    let near = |known: &&&str| known.contains(stem) || stem.len() > 6 && known.contains(&stem[..6]);
-    let near: Vec<&str> = vendor.calls.iter().filter(near).copied().take(8).collect();
-    format!("there is no call `{call}` of {}; near: {}", vendor.name, near.join(", "))
 }
 
 #[cfg(test)]
@@ -325,11 +300,5 @@ mod tests {
         }
         let unknown = read("wls2").unwrap_err();
         assert!(unknown.contains("no personality `wls2`; choose ") && unknown.contains("wsl2"), "{unknown}");
-    }
-
-    #[test]
-    fn sizes_are_bytes_or_a_share() {
-        assert_eq!((amount("25%", 400), amount("2KiB", 400)), (Some(100), Some(2048)));
-        assert_eq!((amount("much%", 400), amount("x", 400)), (None, None));
     }
 }

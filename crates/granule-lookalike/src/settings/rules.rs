@@ -1,6 +1,6 @@
 //! Rules by which a driver refuses calls.
 
-use crate::personality::{Vendor, amount, no_call};
+use super::words::{Vendor, amount, no_call};
 use crate::{Answer, Code};
 use serde::Deserialize;
 use std::collections::HashMap;
