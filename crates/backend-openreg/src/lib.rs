@@ -36,5 +36,6 @@ pub use gate::call::{Call, CallCounts};
 pub use gate::cost::{BadCost, CostModel};
 pub use gate::fault::{Effect, Fault, FaultPlan};
 pub use gate::usage::Usage;
+pub use machine::held::{Held, Mapped};
 pub use openreg::OpenReg;
 pub use trap::{Trap, TrapKind};
