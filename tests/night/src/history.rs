@@ -42,6 +42,7 @@ pub fn run(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -
             println!("{n}: {op:?}");
         }
         let done = caught(|| {
+            world.state().begin(n);
             world.apply(&op);
             oracle::always(&world);
             if outcome.ops % QUIET == QUIET - 1 {

@@ -15,5 +15,6 @@ pub mod history;
 pub mod op;
 pub mod oracle;
 pub mod setup;
+pub mod shrink;
 pub mod verdict;
 pub mod world;

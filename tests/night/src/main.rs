@@ -28,6 +28,9 @@ struct Options {
     /// Print every operation before it is done
     #[arg(long)]
     trace: bool,
+    /// Print a finding as it is
+    #[arg(long)]
+    no_shrink: bool,
 }
 
 fn main() -> ExitCode {
@@ -48,6 +51,14 @@ fn main() -> ExitCode {
         pairs.add(met);
         if let Some((op, found)) = finding {
             println!("{}", found.what);
+            if !options.no_shrink && options.only.is_empty() {
+                let kept = night::shrink::shrink(seed, op, found.oracle);
+                let listed: Vec<_> = kept.iter().map(usize::to_string).collect();
+                println!("// --seed {seed} --seeds 1 --ops {} --only {}", op + 1, listed.join(","));
+                let all = history::of_seed(seed, op + 1).into_iter().enumerate();
+                let ops: Vec<_> = all.filter(|(n, _)| kept.contains(n)).collect();
+                println!("{}", night::shrink::as_test(seed, &ops, found.oracle));
+            }
             println!("seed={seed} op={op} oracle={}", found.oracle);
             return ExitCode::from(1);
         }

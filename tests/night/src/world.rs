@@ -53,6 +53,8 @@ pub struct Site {
 pub struct Lane {
     /// Its process.
     pub process: usize,
+    /// Its number.
+    pub number: u64,
     /// The stream.
     pub stream: Stream,
     /// It was not destroyed.
@@ -105,8 +107,8 @@ pub struct State {
     pub ranges: BTreeMap<(usize, u64), u64>,
     /// Addresses of blocks that are gone.
     pub gone: Vec<(usize, DevicePtr)>,
-    /// Numbers of blocks, pools and graphs so far.
-    pub numbers: u64,
+    /// The operation under way, and how many numbers it has given. Numbers follow from the place in the history alone.
+    op: (u64, u64),
     /// Processes whose driver may fail.
     pub faulty: Vec<bool>,
     /// Allocators and devices with limits of whatever kind.
@@ -122,8 +124,13 @@ pub struct State {
 impl State {
     /// The next number.
     pub fn number(&mut self) -> u64 {
-        self.numbers += 1;
-        self.numbers
+        self.op.1 += 1;
+        (self.op.0 + 1) * 1024 + self.op.1
+    }
+
+    /// An operation begins.
+    pub fn begin(&mut self, op: usize) {
+        self.op = (op as u64, 0);
     }
 
     /// Whether work of a stream is captured now.
@@ -138,14 +145,30 @@ impl State {
     }
 
     /// A stream of a process that is alive and suits.
+    #[must_use]
     pub fn lane(&self, process: usize, nth: u8, suits: impl Fn(usize, &Lane) -> bool) -> Option<usize> {
-        let of = |lane: &&usize| self.lanes[**lane].process == process && suits(**lane, &self.lanes[**lane]);
-        let count = self.alive.iter().filter(of).count();
-        if count == 0 {
-            return None;
-        }
-        self.alive.iter().filter(of).nth(usize::from(nth) % count).copied()
+        let of = |lane: &usize| self.lanes[*lane].process == process && suits(*lane, &self.lanes[*lane]);
+        let of = self.alive.iter().copied().filter(of);
+        of.min_by_key(|lane| mixed(self.lanes[*lane].number, nth.into()))
     }
+
+    /// Which block is meant.
+    #[must_use]
+    pub fn block(&self, nth: u16) -> Option<usize> {
+        chosen(nth, &self.blocks, |block| block.tag)
+    }
+}
+
+/// Which of several things a number means. Where others come or go, that stays: a history that is made shorter does the same.
+#[must_use]
+pub fn chosen<T>(nth: impl Into<u64>, things: &[T], number: impl Fn(&T) -> u64) -> Option<usize> {
+    let nth = nth.into();
+    (0..things.len()).min_by_key(|n| mixed(number(&things[*n]), nth))
+}
+
+fn mixed(number: u64, nth: u64) -> u64 {
+    let mixed = (number ^ nth.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53)
 }
 
 /// One history's machines, allocators and program.
@@ -204,7 +227,8 @@ impl World {
             for device in 0..setup.devices {
                 let stream = machine.default_stream(DeviceIndex(device));
                 state.alive.push(state.lanes.len());
-                state.lanes.push(Lane { process, stream, alive: true });
+                let number = state.lanes.len() as u64;
+                state.lanes.push(Lane { process, number, stream, alive: true });
             }
             for settings in settings {
                 let granule = settings.policy_name() == PolicyName::Granule;

@@ -71,7 +71,7 @@ impl StreamState {
 pub(crate) struct EventState {
     pub(crate) device: usize,
     pub(crate) flags: EventFlags,
-    /// Counts its records; a record that was overtaken by another changes nothing.
+    /// Its last record's number; a record that was overtaken by another changes nothing.
     version: u64,
     /// Its last record.
     pub(crate) point: Option<Point>,
@@ -251,7 +251,8 @@ impl Queues {
         state.complete = false;
         state.captured = None;
         state.point = Some(Point { stream, sequence });
-        state.version = state.shared.as_ref().map_or(state.version + 1, |flag| flag.record());
+        // Its place among all operations: another event of the same handle, recorded before this one was made, has another.
+        state.version = state.shared.as_ref().map_or(sequence, |flag| flag.record());
         state.version
     }
 

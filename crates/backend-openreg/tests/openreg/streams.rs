@@ -63,6 +63,25 @@ fn with_lag_n_work_completes_after_n_further_ticks() {
 }
 
 #[test]
+fn a_record_of_an_event_that_is_gone_is_not_one_of_its_handles_next_event() {
+    let config = OpenRegConfig::default().clock(Clock::Virtual { lag: 5 }).reuse_handles(true);
+    let machine = OpenReg::new(config).unwrap();
+    let (early, late, first) = (stream(&machine), stream(&machine), event(&machine));
+    machine.set_lag(late, 50);
+    machine.record_event(first, early).unwrap();
+    // SAFETY: rule 1: made above, and not used again.
+    unsafe { machine.destroy_event(first) }.unwrap();
+    let second = event(&machine);
+    assert_eq!(first, second, "handles come back");
+    machine.record_event(second, late).unwrap();
+    machine.advance(10);
+    assert_eq!(machine.query_stream(early).unwrap(), Readiness::Ready);
+    assert_eq!(machine.query_event(second).unwrap(), Readiness::NotReady, "its own stream is not there yet");
+    machine.advance(50);
+    assert_eq!(machine.query_event(second).unwrap(), Readiness::Ready);
+}
+
+#[test]
 fn waiting_completes_what_it_must_and_no_more() {
     let machine = machine(Clock::Virtual { lag: 1_000_000 });
     let (a, b, c) = (stream(&machine), stream(&machine), stream(&machine));

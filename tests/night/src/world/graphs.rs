@@ -1,6 +1,6 @@
 //! Captures, and the graphs that they become.
 
-use super::{World, memory};
+use super::{World, chosen, memory};
 use crate::contents::{Pattern, Span};
 use crate::features::Feature;
 use alloc_core::AllocError;
@@ -38,6 +38,7 @@ struct Capturing {
 
 #[derive(Debug)]
 struct Graph {
+    number: u64,
     site: usize,
     lane: usize,
     /// The stream that ran it last.
@@ -99,8 +100,8 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
     let stream = world.state().lanes[lane].stream;
     let suits = |one: &&super::pools::Pool| one.site == site && one.device == stream.device && !pools.is_open(one.number);
     let of_program: Vec<_> = pools.list.iter().filter(suits).collect();
-    let chosen = (pool % 3 == 0).then(|| memory::pick(u16::from(pool), of_program.len())).flatten();
-    let pool = chosen.map(|n| of_program[n]);
+    let own = (pool % 3 == 0).then(|| chosen(pool, &of_program, |pool| pool.number)).flatten();
+    let pool = own.map(|n| of_program[n]);
     let mode = [CaptureMode::Relaxed, CaptureMode::ThreadLocal, CaptureMode::Global][usize::from(mode) % 3];
     match GraphCapture::begin(&of.allocator, stream, mode, pool.map(|pool| pool.pool.id())) {
         Ok(capture) => {
@@ -146,7 +147,7 @@ pub fn alloc(world: &World, bytes: u64) {
 pub fn free(world: &World, nth: u8) {
     let mut graphs = world.graphs.borrow_mut();
     let Some(capture) = &mut graphs.capture else { return };
-    let Some(n) = memory::pick(u16::from(nth), capture.blocks.len()) else { return };
+    let Some(n) = chosen(nth, &capture.blocks, |block| block.tag) else { return };
     let block = capture.blocks.swap_remove(n);
     let span =
         Span { machine: world.machine(capture.site), stream: capture.stream, ptr: block.ptr, bytes: block.bytes };
@@ -173,7 +174,8 @@ pub fn end(world: &World, well: bool) {
     }
     match capture.end() {
         Ok(graph) => {
-            let graph = Graph { site, lane, last: lane, ran: false, pool, graph, blocks };
+            let number = world.state().number();
+            let graph = Graph { number, site, lane, last: lane, ran: false, pool, graph, blocks };
             world.graphs.borrow_mut().list.push(graph);
         }
         Err(error) => {
@@ -186,7 +188,7 @@ pub fn end(world: &World, well: bool) {
 /// A graph runs, after whatever ran before that may use the same memory.
 pub fn launch(world: &World, graph: u8, stream: u8) {
     let mut graphs = world.graphs.borrow_mut();
-    let Some(n) = memory::pick(u16::from(graph), graphs.list.len()) else { return };
+    let Some(n) = chosen(graph, &graphs.list, |graph| graph.number) else { return };
     let (site, before, pool) = (graphs.list[n].site, graphs.list[n].last, graphs.list[n].pool);
     let device = world.state().lanes[graphs.list[n].lane].stream.device;
     let lane = {
@@ -228,7 +230,7 @@ pub fn launch(world: &World, graph: u8, stream: u8) {
 pub fn end_graph(world: &World, graph: u8) {
     let taken = {
         let mut graphs = world.graphs.borrow_mut();
-        let Some(n) = memory::pick(u16::from(graph), graphs.list.len()) else { return };
+        let Some(n) = chosen(graph, &graphs.list, |graph| graph.number) else { return };
         let state = world.state();
         if state.captures(graphs.list[n].last) || state.captures(graphs.list[n].lane) {
             return;

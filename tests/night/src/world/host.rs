@@ -1,6 +1,6 @@
 //! Page-locked host memory, and copies between it and blocks.
 
-use super::{World, memory};
+use super::{World, chosen};
 use crate::features::Feature;
 use alloc_core::AllocError;
 use alloc_core::backend::CopyKind;
@@ -61,12 +61,12 @@ pub fn alloc(world: &World, process: u8, bytes: u32, stream: u8) {
 /// A copy between a block and page-locked memory.
 pub fn copy(world: &World, host: u8, nth: u16, stream: u8, back: bool) {
     let mut pinned = world.pinned.borrow_mut();
-    let Some(n) = memory::pick(u16::from(host), pinned.len()) else { return };
+    let Some(n) = chosen(host, &pinned, |one| one.tag) else { return };
     let Pinned { process, block: on_host, .. } = pinned[n];
     let Some(of) = &world.processes[process].host else { return };
     let (nth, ptr, stream, before) = {
         let state = world.state();
-        let Some(nth) = memory::pick(nth, state.blocks.len()) else { return };
+        let Some(nth) = state.block(nth) else { return };
         let block = &state.blocks[nth];
         let suits = world.sites[block.site].process == process && !block.asleep && !state.captures(block.last);
         if !suits || block.bytes < 16 || on_host.bytes < 16 {
@@ -107,7 +107,7 @@ pub fn copy(world: &World, host: u8, nth: u16, stream: u8, back: bool) {
 pub fn free(world: &World, host: u8) {
     let one = {
         let mut pinned = world.pinned.borrow_mut();
-        let Some(n) = memory::pick(u16::from(host), pinned.len()) else { return };
+        let Some(n) = chosen(host, &pinned, |one| one.tag) else { return };
         pinned.swap_remove(n)
     };
     if !one.busy {

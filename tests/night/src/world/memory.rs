@@ -137,7 +137,7 @@ pub fn write(world: &World, nth: usize) {
 pub fn use_on(world: &World, nth: u16, stream: u8, told: bool) {
     let chosen = {
         let state = world.state();
-        let Some(nth) = pick(nth, state.blocks.len()) else { return };
+        let Some(nth) = state.block(nth) else { return };
         let block = &state.blocks[nth];
         if block.asleep || block.graph.is_some() || state.captures(block.last) {
             return;
@@ -190,15 +190,9 @@ fn tell(world: &World, nth: usize, lane: usize, ptr: DevicePtr, site: usize) -> 
     }
 }
 
-/// One of so many.
-#[must_use]
-pub fn pick(nth: u16, count: usize) -> Option<usize> {
-    (count > 0).then(|| usize::from(nth) % count)
-}
-
 /// A block goes back.
 pub fn free(world: &World, nth: u16) {
-    let Some(nth) = pick(nth, world.state().blocks.len()) else { return };
+    let Some(nth) = world.state().block(nth) else { return };
     if may_go(world, nth) {
         give(world, nth);
     }
@@ -242,9 +236,14 @@ pub fn give(world: &World, nth: usize) -> Block {
         block
     };
     super::sharing::freeze(world, block.tag, block.known);
-    if let Err(error) = world.sites[block.site].allocator.free(block.ptr) {
-        let excused = block.uncached && world.state().faulty[world.sites[block.site].process];
+    let free = || world.sites[block.site].allocator.free(block.ptr);
+    if let Err(error) = free() {
+        let process = world.sites[block.site].process;
+        let excused = block.uncached && world.state().faulty[process];
         world.verdict.expect(excused, "free", || format!("block {} at {}: {error}", block.tag, block.ptr));
+        super::faults::clear_of(world, process);
+        let again = free();
+        world.verdict.expect(again.is_ok(), "free", || format!("block {} once more: {again:?}", block.tag));
     }
     block
 }
@@ -281,7 +280,7 @@ pub fn free_most(world: &World, at: u8, keep: u8) {
 pub fn alloc_at(world: &World, nth: u16) {
     let chosen = {
         let state = world.state();
-        let Some(nth) = pick(nth, state.blocks.len()) else { return };
+        let Some(nth) = state.block(nth) else { return };
         let block = &state.blocks[nth];
         let home = state.lanes[block.home];
         let suits = !block.asleep && !block.uncached && block.graph.is_none() && home.alive;

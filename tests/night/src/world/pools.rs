@@ -1,6 +1,6 @@
 //! Private pools: scopes that send requests to them, checkpoints of what is live in them.
 
-use super::{Block, World, memory};
+use super::{Block, World, chosen, memory};
 use crate::features::Feature;
 use alloc_core::AllocError;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
@@ -25,6 +25,8 @@ pub struct Pool {
     pub tag: Option<u8>,
     /// Some of its memory may be asleep.
     pub asleep: bool,
+    /// Blocks of others may be in it.
+    serves_all: bool,
 }
 
 #[derive(Debug)]
@@ -75,7 +77,7 @@ impl Pools {
     }
 
     fn chosen(&self, pool: u8) -> Option<&Pool> {
-        memory::pick(u16::from(pool), self.list.len()).map(|n| &self.list[n])
+        chosen(pool, &self.list, |pool| pool.number).map(|n| &self.list[n])
     }
 }
 
@@ -93,16 +95,17 @@ pub fn begin(world: &World, at: u8, device: u8, kind: u8) {
     }
     let number = world.state().number();
     let tag = (kind & 4 != 0).then_some((number % 3) as u8);
+    let serves_all = kind & 1 != 0;
     let options = PoolOptions {
         source: None,
-        use_on_oom: kind & 1 != 0,
+        use_on_oom: serves_all,
         no_split: kind & 2 != 0,
         sleep_tag: tag.map(|tag| SleepTag::new(tag_name(tag))),
     };
     match MemoryPool::new(&of.allocator, device, options) {
         Ok(pool) => {
             world.met.note(Feature::Pools);
-            world.pools.borrow_mut().list.push(Pool { number, site, device, pool, tag, asleep: false });
+            world.pools.borrow_mut().list.push(Pool { number, site, device, pool, tag, asleep: false, serves_all });
         }
         Err(error) => {
             let possible = world.setup.growable && of.allocator.is_enabled();
@@ -116,7 +119,7 @@ pub fn begin(world: &World, at: u8, device: u8, kind: u8) {
 pub fn end(world: &World, pool: u8) {
     let ended = {
         let mut pools = world.pools.borrow_mut();
-        let Some(n) = memory::pick(u16::from(pool), pools.list.len()) else { return };
+        let Some(n) = chosen(pool, &pools.list, |pool| pool.number) else { return };
         let number = pools.list[n].number;
         if pools.is_open(number) {
             return;
@@ -204,7 +207,7 @@ pub fn save(world: &World, pool: u8) {
     let mut pools = world.pools.borrow_mut();
     let Some(pool) = pools.chosen(pool) else { return };
     let (number, site, device, id) = (pool.number, pool.site, pool.device, pool.pool.id());
-    if world.graphs.borrow().uses(number) {
+    if world.graphs.borrow().uses(number) || pool.serves_all {
         return;
     }
     match world.sites[site].allocator.pools().checkpoint(device, id) {

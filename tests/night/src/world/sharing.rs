@@ -1,6 +1,6 @@
 //! Blocks that another process has open.
 
-use super::{World, memory};
+use super::{World, chosen};
 use crate::contents::{Pattern, Span};
 use crate::features::Feature;
 use alloc_core::AllocError;
@@ -40,7 +40,7 @@ pub fn freeze(world: &World, tag: u64, known: Option<Pattern>) {
 pub fn share(world: &World, nth: u16, process: u8) {
     let (site, ptr, tag, bytes, uncached, device) = {
         let state = world.state();
-        let Some(n) = memory::pick(nth, state.blocks.len()) else { return };
+        let Some(n) = state.block(nth) else { return };
         let block = &state.blocks[n];
         if block.asleep || world.processes.len() < 2 || state.captured.is_some() {
             return;
@@ -106,7 +106,7 @@ fn inspect(world: &World, import: &Import) {
 /// The other process looks at what it opened. What its owner freed stays as it was.
 pub fn look(world: &World, nth: u8) {
     let mut imports = world.imports.borrow_mut();
-    let Some(n) = memory::pick(u16::from(nth), imports.len()) else { return };
+    let Some(n) = chosen(nth, &imports, |import| import.tag) else { return };
     if world.state().captured.is_some() {
         return;
     }
@@ -129,7 +129,7 @@ pub fn look(world: &World, nth: u8) {
 pub fn close(world: &World, nth: u8) {
     let closed = {
         let mut imports = world.imports.borrow_mut();
-        let Some(n) = memory::pick(u16::from(nth), imports.len()) else { return };
+        let Some(n) = chosen(nth, &imports, |import| import.tag) else { return };
         if world.state().captured.is_some() {
             return;
         }

@@ -1,6 +1,6 @@
 //! Streams come, fall behind each other, and end.
 
-use super::{Lane, World};
+use super::{Lane, World, chosen};
 use crate::features::Feature;
 use crate::world::faults;
 use alloc_core::backend::Backend;
@@ -20,7 +20,8 @@ pub fn begin(world: &World, process: u8, device: u8, lag: u16) {
             machine.set_lag(stream, u64::from(lag));
             let mut state = world.state();
             let lane = state.lanes.len();
-            state.lanes.push(Lane { process, stream, alive: true });
+            let number = state.number();
+            state.lanes.push(Lane { process, number, stream, alive: true });
             state.alive.push(lane);
         }
         Err(error) => world.verdict.find("machine", error.to_string()),
@@ -30,21 +31,23 @@ pub fn begin(world: &World, process: u8, device: u8, lag: u16) {
 /// A stream becomes earlier or later.
 pub fn set_lag(world: &World, stream: u8, lag: u16) {
     let state = world.state();
-    let lane = state.lanes[state.alive[usize::from(stream) % state.alive.len()]];
+    let Some(n) = chosen(stream, &state.alive, |lane| state.lanes[*lane].number) else { return };
+    let lane = state.lanes[state.alive[n]];
     world.processes[lane.process].machine.set_lag(lane.stream, u64::from(lag));
 }
 
 /// A stream ends: every allocator of its process is told, then it is destroyed.
 pub fn end(world: &World, stream: u8) {
-    let chosen = {
+    let ending = {
         let state = world.state();
-        let n = state.alive[usize::from(stream) % state.alive.len()];
+        let Some(n) = chosen(stream, &state.alive, |lane| state.lanes[*lane].number) else { return };
+        let n = state.alive[n];
         let lane = state.lanes[n];
         // Default streams stay, and so do those that graphs and scopes name.
         let is_default = n < usize::from(world.setup.devices) * world.processes.len();
         (!is_default && !world.graphs.borrow().needs(n) && !world.pools.borrow().needs(n)).then_some((n, lane))
     };
-    let Some((n, lane)) = chosen else { return };
+    let Some((n, lane)) = ending else { return };
     end_lane(world, n, lane);
 }
 
