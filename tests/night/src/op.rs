@@ -199,7 +199,8 @@ fn of_features(kind: u8, r: &mut Rng) -> Op {
     let nth = r.u16(..);
     match kind {
         24 => Op::Restore,
-        25 => Op::Sleep { at, tag: r.u8(0..3), backup: r.u8(0..4) },
+        // Contents that are kept are copied, which takes long.
+        25 => Op::Sleep { at, tag: r.u8(0..3), backup: if r.u8(0..8) == 0 { r.u8(1..4) } else { 0 } },
         26 => Op::Wake { at, tag: r.u8(0..3) },
         27 => Op::Peer { at, from: device, to: stream },
         28 => Op::Share { nth, process },

@@ -86,6 +86,8 @@ pub struct Block {
     pub told: Vec<usize>,
     /// The pool of the program that it is of.
     pub pool: Option<u64>,
+    /// With which tag its memory sleeps, also when its pool is gone.
+    pub tag_of_pool: Option<u8>,
     /// Its memory may be asleep.
     pub asleep: bool,
     /// It was allocated while caching was off.
@@ -111,6 +113,8 @@ pub struct State {
     op: (u64, u64),
     /// Processes whose driver may fail.
     pub faulty: Vec<bool>,
+    /// Some driver has failed.
+    pub had_faults: bool,
     /// Allocators and devices with limits of whatever kind.
     pub limited: bool,
     /// Which devices of which allocator reach which.

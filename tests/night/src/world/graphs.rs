@@ -91,7 +91,7 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
     let pools = world.pools.borrow();
     let mut graphs = world.graphs.borrow_mut();
     let alone = world.setup.devices == 1 && world.sites.iter().filter(|other| other.process == of.process).count() == 1;
-    if graphs.capture.is_some() || graphs.list.len() >= MOST || !of.allocator.is_enabled() || !alone {
+    if graphs.capture.is_some() || graphs.list.len() >= MOST || !of.allocator.is_enabled() || !alone || world.state().had_faults {
         return;
     }
     let first = world.processes.len() * usize::from(world.setup.devices);

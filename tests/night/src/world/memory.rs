@@ -9,6 +9,8 @@ use alloc_core::types::{DeviceIndex, DevicePtr, MIB};
 
 /// The most blocks that are live at a time.
 const MOST: usize = 400;
+/// The most bytes of a block in hardened mode.
+const HARDENED: u64 = 3 << 18;
 /// Addresses of blocks that are gone, as many as are remembered.
 const GONE: usize = 16;
 
@@ -36,6 +38,8 @@ pub fn take(world: &World, site: usize, lane: usize, bytes: u64, pool: Option<u6
     }
     let stream = state.lanes[lane].stream;
     drop(state);
+    // Poison is written to every byte.
+    let bytes = if allocator.settings().hardened { bytes % HARDENED + 1 } else { bytes };
     match allocator.malloc(bytes, stream) {
         Ok(ptr) => {
             let n = hold(world, site, lane, ptr, bytes, pool);
@@ -77,6 +81,7 @@ pub fn hold(world: &World, site: usize, lane: usize, ptr: DevicePtr, bytes: u64,
     let allocator = &world.sites[site].allocator;
     let uncached = !allocator.is_enabled();
     let size = allocator.block_size(ptr).unwrap_or(bytes);
+    let tag_of_pool = pool.and_then(|pool| world.pools.borrow().tag_of(pool)).filter(|_| !uncached);
     let mut state = world.state();
     let (process, device) = (world.sites[site].process, state.lanes[lane].stream.device);
     world.verdict.expect(ptr.0.is_multiple_of(512) && size >= bytes, "block", || {
@@ -106,6 +111,7 @@ pub fn hold(world: &World, site: usize, lane: usize, ptr: DevicePtr, bytes: u64,
         last: lane,
         told: Vec::new(),
         pool,
+        tag_of_pool,
         asleep: false,
         uncached,
         graph: None,

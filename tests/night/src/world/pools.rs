@@ -64,6 +64,12 @@ impl Pools {
         self.scopes.iter().rev().find(of).map(|scope| scope.number)
     }
 
+    /// With which tag a pool sleeps that there is.
+    #[must_use]
+    pub fn tag_of(&self, number: u64) -> Option<u8> {
+        self.list.iter().find(|pool| pool.number == number).and_then(|pool| pool.tag)
+    }
+
     /// Whether a scope names the stream.
     #[must_use]
     pub fn needs(&self, lane: usize) -> bool {

@@ -24,7 +24,7 @@ pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
         }
     }
     for block in &mut world.state().blocks {
-        if block.pool.is_some_and(|pool| sleepers.contains(&pool)) {
+        if block.site == site && block.tag_of_pool == Some(tag % 3) {
             block.asleep = true;
             if discards {
                 block.known = None;
