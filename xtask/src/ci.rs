@@ -4,7 +4,7 @@
 use crate::generated::{bindgen, header};
 use crate::process::{self, cargo};
 use crate::python::{e2e_torch, tables, whatif_exact};
-use crate::{book, browser, disk, dist, parity, schedules, structure, test};
+use crate::{book, browser, disk, dist, night, parity, schedules, structure, test};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ pub(crate) fn run() -> Result<()> {
     minutes.of("documentation", documentation)?;
     minutes.of("schedules", || schedules::run(&schedules::Options::SLICE))?;
     minutes.of("tests", || test(&[]))?;
+    minutes.of("a minute of a night", night::slice)?;
     minutes.of("book, tables and pages", || {
         book::run(&book::Options::SLICE)?;
         tables::run()?;

@@ -10,6 +10,7 @@ mod generated;
 mod gpu;
 mod mutants;
 mod new_backend;
+mod night;
 mod parity;
 mod process;
 mod python;
@@ -68,6 +69,8 @@ enum Task {
     Mutants(mutants::Options),
     /// Run the engine's threads in chosen orders (shuttle), and its small kernels in all orders (loom)
     Schedules(schedules::Options),
+    /// Run whole histories of everything at once on simulated devices, and see that they find planted defects
+    Night(night::Options),
     /// Check every combination of features (CI checks pairs of them)
     Features,
     /// Check the sizes of types, files, functions and folders, and that modules import nothing in circles
@@ -104,6 +107,7 @@ fn main() -> Result<()> {
         Task::Fuzz { cases } => fuzz(cases),
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
+        Task::Night(options) => night::run(&options),
         Task::Features => ci::feature_combinations(true),
         Task::Structure(options) => structure::run(&options),
         Task::Dist(options) => dist::run(&options),

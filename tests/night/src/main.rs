@@ -3,6 +3,9 @@
 use clap::Parser;
 use night::features::Pairs;
 use night::history::{self, Outcome};
+use night::shrink;
+use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -13,18 +16,24 @@ struct Options {
     /// How long, in minutes
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
-    /// The first seed; with --seeds 1, the only one
+    /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds, whatever the time
-    #[arg(long)]
-    seeds: Option<u64>,
+    /// From one seed to the next
+    #[arg(long, default_value_t = 1)]
+    stride: u64,
+    /// At most so many seeds
+    #[arg(long, default_value_t = MOST)]
+    seeds: u64,
     /// Operations of each seed
     #[arg(long, default_value_t = 4000)]
     ops: usize,
     /// Only these operations, by number
     #[arg(long, value_delimiter = ',')]
     only: Vec<usize>,
+    /// Write what became of it to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
     /// Print every operation before it is done
     #[arg(long)]
     trace: bool,
@@ -33,40 +42,71 @@ struct Options {
     no_shrink: bool,
 }
 
+/// Seeds that one process can run: each makes machines, and a process can make 65 535.
+const MOST: u64 = 20_000;
+
+/// What was done so far.
+#[derive(Default)]
+struct Done {
+    seeds: u64,
+    ops: u64,
+    pairs: Pairs,
+    failure: Option<Value>,
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
     history::keep_panics();
-    let (begun, mut pairs, mut done) = (Instant::now(), Pairs::default(), 0);
+    let (begun, mut done) = (Instant::now(), Done::default());
     let end = begun + Duration::from_secs_f64(options.minutes * 60.0);
-    for seed in options.seed.. {
-        let over = options.seeds.map_or_else(|| Instant::now() >= end, |seeds| seed >= options.seed + seeds);
-        if over {
-            break;
-        }
-        let all = history::of_seed(seed, options.ops).into_iter().enumerate();
-        let ops: Vec<_> = all.filter(|(n, _)| options.only.is_empty() || options.only.contains(n)).collect();
-        let Outcome { ops: count, hash, met, finding } = history::run(seed, ops, options.trace);
-        println!("seed={seed} ops={count} hash={hash:016x}");
-        done += count;
-        pairs.add(met);
-        if let Some((op, found)) = finding {
-            println!("{}", found.what);
-            if !options.no_shrink && options.only.is_empty() {
-                let kept = night::shrink::shrink(seed, op, found.oracle);
-                let listed: Vec<_> = kept.iter().map(usize::to_string).collect();
-                println!("// --seed {seed} --seeds 1 --ops {} --only {}", op + 1, listed.join(","));
-                let all = history::of_seed(seed, op + 1).into_iter().enumerate();
-                let ops: Vec<_> = all.filter(|(n, _)| kept.contains(n)).collect();
-                println!("{}", night::shrink::as_test(seed, &ops, found.oracle));
-            }
-            println!("seed={seed} op={op} oracle={}", found.oracle);
-            return ExitCode::from(1);
+    let mut seed = options.seed;
+    while done.failure.is_none() && done.seeds < options.seeds.min(MOST) && (done.seeds == 0 || Instant::now() < end) {
+        run(&options, seed, &mut done);
+        seed = seed.wrapping_add(options.stride);
+    }
+    if let Some(file) = &options.json {
+        let pairs: serde_json::Map<_, _> =
+            done.pairs.iter().map(|(one, other, count)| (format!("{one} + {other}"), count.into())).collect();
+        let seconds = begun.elapsed().as_secs_f64();
+        let failures: Vec<_> = done.failure.iter().collect();
+        let rate = (done.ops as f64 / seconds).round();
+        let report = json!({
+            "seeds": done.seeds, "next": seed, "ops": done.ops, "ops_per_core_second": rate, "failures": failures, "pairs": pairs,
+        });
+        if let Err(error) = std::fs::write(file, format!("{report:#}\n")) {
+            eprintln!("{}: {error}", file.display());
+            return ExitCode::from(2);
         }
     }
-    let rate = done as f64 / begun.elapsed().as_secs_f64();
-    println!("{done} operations, {rate:.0} a second");
-    for (one, other, count) in pairs.iter().filter(|pair| pair.2 == 0) {
-        println!("never met: {one} and {other} ({count})");
+    match done.failure {
+        Some(failure) => {
+            // The last line says how to find it again.
+            println!("seed={} op={} oracle={}", failure["seed"], failure["op"], failure["oracle"].as_str().unwrap_or(""));
+            ExitCode::from(1)
+        }
+        None => ExitCode::SUCCESS,
     }
-    ExitCode::SUCCESS
+}
+
+fn run(options: &Options, seed: u64, done: &mut Done) {
+    let all = || history::of_seed(seed, options.ops).into_iter().enumerate();
+    let chosen = |n: &usize| options.only.is_empty() || options.only.binary_search(n).is_ok();
+    let Outcome { ops, hash, met, finding } = history::run(seed, all().filter(|(n, _)| chosen(n)), options.trace);
+    println!("seed={seed} ops={ops} hash={hash:016x}");
+    done.seeds += 1;
+    done.ops += ops as u64;
+    done.pairs.add(met);
+    let Some((op, found)) = finding else { return };
+    println!("{}", found.what);
+    let mut program = String::new();
+    if !options.no_shrink && options.only.is_empty() {
+        let kept = shrink::shrink(seed, op, found.oracle);
+        let listed: Vec<_> = kept.iter().map(usize::to_string).collect();
+        println!("// night --seed {seed} --seeds 1 --ops {} --only {}", op + 1, listed.join(","));
+        let ops: Vec<_> = all().filter(|(n, _)| kept.contains(n)).collect();
+        program = shrink::as_test(seed, &ops, found.oracle);
+        println!("{program}");
+    }
+    done.failure =
+        Some(json!({ "seed": seed, "op": op, "oracle": found.oracle, "what": found.what, "test": program }));
 }

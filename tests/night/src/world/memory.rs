@@ -54,13 +54,13 @@ pub fn refuse(world: &World, site: usize, device: DeviceIndex, bytes: u64, error
     let hindered = world.state().limited || world.sites[site].allocator.settings().hardened;
     let machine = world.machine(site);
     let room = machine.capacity(device).saturating_sub(machine.used(device));
-    let settings = &world.sites[site].allocator.settings();
+    let settings = world.sites[site].allocator.settings();
     let rounded = if settings.roundup_power2_divisions[0] > 1 { bytes.next_power_of_two() } else { bytes };
     let unit = 2 * MIB;
     let needed = match (world.sites[site].granule, rounded) {
         (_, 0..=MIB) | (true, _) => rounded.next_multiple_of(unit),
-        (false, _) if settings.expandable_segments => rounded.next_multiple_of(settings.large_segment_size),
-        (false, _) => rounded.next_multiple_of(unit).max(settings.large_segment_size),
+        // Also where settings are for fixed segments, some pools grow.
+        (false, _) => rounded.next_multiple_of(settings.large_segment_size),
     };
     world.met.note(Feature::Refusals);
     let refused = match error {
