@@ -8,7 +8,6 @@ mod disk;
 mod dist;
 mod generated;
 mod gpu;
-mod mutants;
 mod new_backend;
 mod night;
 mod parity;
@@ -21,6 +20,7 @@ use anyhow::Result;
 use bench::corpus;
 use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
+use night::mutants;
 use process::{cargo, has_nextest};
 use python::{e2e_torch, tables, viewer, whatif_exact};
 

@@ -1,5 +1,7 @@
-//! A night: whole histories of everything at once, one for each seed, on all cores; and planted defects, which it has to find.
+//! A night: whole histories of everything at once, one for each seed, on all cores; and defects in the engine, which tests
+//! have to notice: planted ones, and cargo-mutants'.
 
+pub(crate) mod mutants;
 mod plant;
 
 use crate::process;
@@ -50,13 +52,21 @@ pub(crate) fn slice() -> Result<()> {
     let program = build(&process::root(), &process::target(), options.as_tests)?;
     let begun = Instant::now();
     for seed in kept()? {
-        process::run(process::command(&program).args(["--seeds", "1", "--no-shrink", "--seed", &seed.to_string()]))?;
+        process::run(process::command(&program).args([
+            "--seeds",
+            "1",
+            "--no-shrink",
+            "--seed",
+            &seed.to_string(),
+        ]))?;
     }
     let left = Duration::from_secs(60).saturating_sub(begun.elapsed());
     let night = Night { program, first: of_commit()?, ops: options.ops, jobs: jobs() };
     let report = night.run(left)?;
     report.print();
-    if report.failed() { bail!("a night found something: see above") }
+    if report.failed() {
+        bail!("a night found something: see above")
+    }
     Ok(())
 }
 
@@ -119,7 +129,8 @@ fn of_commit() -> Result<u64> {
 
 fn kept() -> Result<Vec<u64>> {
     let text = std::fs::read_to_string(process::root().join(KEPT)).context(KEPT)?;
-    let seeds = text.lines().filter_map(|line| line.split_whitespace().next()).filter(|word| !word.starts_with('#'));
+    let seeds =
+        text.lines().filter_map(|line| line.split_whitespace().next()).filter(|word| !word.starts_with('#'));
     seeds.map(|seed| seed.parse().with_context(|| format!("{KEPT}: {seed}"))).collect()
 }
 
@@ -206,7 +217,8 @@ impl Report {
     }
 
     fn print(&self) {
-        let never: Vec<_> = self.pairs.iter().filter(|(_, count)| **count == 0).map(|(pair, _)| pair.as_str()).collect();
+        let never: Vec<_> =
+            self.pairs.iter().filter(|(_, count)| **count == 0).map(|(pair, _)| pair.as_str()).collect();
         println!(
             "{} seeds, {} operations, {} a second and core; of {} pairs of features {} never met",
             self.seeds,

@@ -20,6 +20,7 @@
 mod config;
 mod contract;
 mod gate;
+mod held;
 mod machine;
 mod memory;
 mod names;
@@ -36,6 +37,6 @@ pub use gate::call::{Call, CallCounts};
 pub use gate::cost::{BadCost, CostModel};
 pub use gate::fault::{Effect, Fault, FaultPlan};
 pub use gate::usage::Usage;
-pub use machine::held::{Held, Mapped};
+pub use held::{Held, Lag};
 pub use openreg::OpenReg;
 pub use trap::{Trap, TrapKind};

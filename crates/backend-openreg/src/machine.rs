@@ -1,7 +1,6 @@
 //! The machine's state under one lock, and the two clocks that move it.
 
 pub(crate) mod graph;
-pub(crate) mod held;
 pub(crate) mod queue;
 pub(crate) mod work;
 

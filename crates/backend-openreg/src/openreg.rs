@@ -5,7 +5,6 @@ use crate::gate::Gate;
 use crate::gate::call::{Call, CallCounts};
 use crate::gate::fault::FaultPlan;
 use crate::gate::usage::Usage;
-use crate::machine::held::{Held, Mapped};
 use crate::machine::work::{Kernel, Work};
 use crate::machine::{Locked, Machine};
 use crate::memory::index;
@@ -102,18 +101,6 @@ impl OpenReg {
     /// [`Clock::Workers`](crate::Clock::Workers). Costs no call.
     pub fn advance(&self, ticks: u64) {
         self.machine.advance(ticks);
-    }
-
-    /// Lets work that `stream` is given from now on complete so many ticks after it was queued, whatever the clock of the
-    /// machine says: streams fall behind each other. Does nothing for a stream that is not this machine's, and under
-    /// [`Clock::Workers`](crate::Clock::Workers). Costs no call.
-    pub fn set_lag(&self, stream: Stream, ticks: u64) {
-        let mut state = self.machine.lock();
-        if let Ok(key) = self.names.stream(&state, stream)
-            && let Ok(stream) = state.queues.stream_mut(key)
-        {
-            stream.lag = Some(ticks);
-        }
     }
 
     /// Nanoseconds since the machine was made, on its own clock.
@@ -232,18 +219,6 @@ impl OpenReg {
     pub fn reset_calls(&self) {
         self.gate.reset();
         self.machine.lock().waited_ns = 0;
-    }
-
-    /// What programs have of the machine now and have not given back. Costs no call.
-    #[must_use]
-    pub fn held(&self) -> Held {
-        Held::of(&self.machine.lock())
-    }
-
-    /// Where virtual memory is mapped now, and what is mapped there, by address. Costs no call.
-    #[must_use]
-    pub fn mapped(&self) -> Vec<Mapped> {
-        Mapped::all(&self.machine.lock())
     }
 
     /// What was trapped so far, oldest first (at most 65 536).

@@ -30,9 +30,11 @@ fn bytes_of(pattern: Pattern, at: u64) -> [u8; PLACE as usize] {
 /// Where in a block of `bytes` a pattern is: its beginning, its end, and where its number says.
 fn places(tag: u64, bytes: u64) -> impl Iterator<Item = u64> {
     let last = bytes.saturating_sub(PLACE);
-    let spread = |n: u64| (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(n as u32 * 16) % bytes.max(1)) & !511;
+    let spread =
+        |n: u64| (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(n as u32 * 16) % bytes.max(1)) & !511;
     let inside = [(1 << 21, spread(1)), (1 << 23, spread(2))];
-    let inside = inside.into_iter().filter(move |(from, at)| bytes >= *from && *at >= PLACE && *at < last - PLACE);
+    let inside =
+        inside.into_iter().filter(move |(from, at)| bytes >= *from && *at >= PLACE && *at < last - PLACE);
     let ends = [(0, bytes >= PLACE), (last, last >= PLACE)].into_iter().filter(|(_, room)| *room);
     ends.map(|(at, _)| at).chain(inside.map(|(_, at)| at))
 }
@@ -64,7 +66,10 @@ impl Span<'_> {
                     && bytes != old
                 {
                     let bytes = &*bytes;
-                    seen.find("bytes", format!("block {tag} at {ptr}+{place}: found {bytes:02x?}, not {old:02x?}"));
+                    seen.find(
+                        "bytes",
+                        format!("block {tag} at {ptr}+{place}: found {bytes:02x?}, not {old:02x?}"),
+                    );
                 }
                 if let Some(new) = new {
                     bytes.copy_from_slice(&new);

@@ -95,7 +95,8 @@ impl Pairs {
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> + '_ {
         let all = || 0..Feature::ALL.len() as u8;
         let name = |n: u8| Feature::ALL[usize::from(n)].name();
-        let pairs = all().flat_map(move |one| all().filter(move |other| *other > one).map(move |other| (one, other)));
+        let pairs =
+            all().flat_map(move |one| all().filter(move |other| *other > one).map(move |other| (one, other)));
         pairs.map(move |pair| (name(pair.0), name(pair.1), self.0.get(&pair).copied().unwrap_or(0)))
     }
 }

@@ -60,7 +60,10 @@ fn main() -> ExitCode {
     let (begun, mut done) = (Instant::now(), Done::default());
     let end = begun + Duration::from_secs_f64(options.minutes * 60.0);
     let mut seed = options.seed;
-    while done.failure.is_none() && done.seeds < options.seeds.min(MOST) && (done.seeds == 0 || Instant::now() < end) {
+    while done.failure.is_none()
+        && done.seeds < options.seeds.min(MOST)
+        && (done.seeds == 0 || Instant::now() < end)
+    {
         run(&options, seed, &mut done);
         seed = seed.wrapping_add(options.stride);
     }
@@ -81,7 +84,12 @@ fn main() -> ExitCode {
     match done.failure {
         Some(failure) => {
             // The last line says how to find it again.
-            println!("seed={} op={} oracle={}", failure["seed"], failure["op"], failure["oracle"].as_str().unwrap_or(""));
+            println!(
+                "seed={} op={} oracle={}",
+                failure["seed"],
+                failure["op"],
+                failure["oracle"].as_str().unwrap_or("")
+            );
             ExitCode::from(1)
         }
         None => ExitCode::SUCCESS,
@@ -91,7 +99,8 @@ fn main() -> ExitCode {
 fn run(options: &Options, seed: u64, done: &mut Done) {
     let all = || history::of_seed(seed, options.ops).into_iter().enumerate();
     let chosen = |n: &usize| options.only.is_empty() || options.only.binary_search(n).is_ok();
-    let Outcome { ops, hash, met, finding } = history::run(seed, all().filter(|(n, _)| chosen(n)), options.trace);
+    let Outcome { ops, hash, met, finding } =
+        history::run(seed, all().filter(|(n, _)| chosen(n)), options.trace);
     println!("seed={seed} ops={ops} hash={hash:016x}");
     done.seeds += 1;
     done.ops += ops as u64;

@@ -3,6 +3,7 @@
 use crate::world::{Parts, Process, World, faults, graphs, host, pools};
 use alloc_core::backend::Backend;
 use alloc_core::types::DeviceIndex;
+use backend_openreg::Held;
 
 /// After every operation: no wrong use of memory was trapped.
 pub fn always(world: &World) {
@@ -27,7 +28,8 @@ fn figures(world: &World, site: usize, device: DeviceIndex) {
     let allocator = &world.sites[site].allocator;
     let Ok(stats) = allocator.stats(device) else { return world.verdict.find("stats", "none") };
     let state = world.state();
-    let own = state.blocks.iter().filter(|block| block.site == site && block.device == device && !block.uncached);
+    let own =
+        state.blocks.iter().filter(|block| block.site == site && block.device == device && !block.uncached);
     let (mut count, mut bytes) = (0, 0);
     for block in own {
         count += 1;
@@ -106,7 +108,7 @@ pub fn close(world: World) {
             verdict.expect(ended.is_ok(), "end", || format!("{ended:?}"));
         }
         machine.advance(1 << 40);
-        let after = machine.held();
+        let after = Held::of(&machine);
         verdict.expect(after == before, "end", || format!("the machine had {before:?}, and has {after:?}"));
         let used: u64 = (0..devices).map(|device| machine.used(DeviceIndex(device))).sum();
         verdict.expect(used == 0, "end", || format!("{used} bytes are in use"));

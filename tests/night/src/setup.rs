@@ -46,7 +46,16 @@ impl Setup {
         let mut count = || [1, 1, 1, 2][r.usize(0..4)];
         let counts: Vec<_> = (0..count()).map(|_| count()).collect();
         let settings = counts.into_iter().map(|count| (0..count).map(|_| settings(r)).collect()).collect();
-        Self { devices, capacity, growable: virtual_memory, aliases, machine, settings, host: r.u8(0..3) > 0, limits: r.bool() }
+        Self {
+            devices,
+            capacity,
+            growable: virtual_memory,
+            aliases,
+            machine,
+            settings,
+            host: r.u8(0..3) > 0,
+            limits: r.bool(),
+        }
     }
 
     /// How each machine is set up.

@@ -227,7 +227,7 @@ impl World {
         let (mut processes, mut sites) = (Vec::new(), Vec::new());
         for (process, settings) in setup.settings.iter().enumerate() {
             let machine = OpenReg::new(setup.machine()).expect("the machine can be set up");
-            let before = machine.held();
+            let before = Held::of(&machine);
             for device in 0..setup.devices {
                 let stream = machine.default_stream(DeviceIndex(device));
                 state.alive.push(state.lanes.len());

@@ -577,34 +577,7 @@ fn a_buffer_keeps_its_memory_over_sleep_and_wake<P: Policy>() {
     });
 }
 
-/// A request to the default pool in need was served from a pool that can sleep: the block lost its contents with the pool, and
-/// whoever had it knew of no sleep.
-fn a_pool_that_sleeps_serves_no_request_but_its_own<P: Policy>() {
-    on_each(&OpenRegConfig::default().devices(1).capacity(64 * MIB), |rig| {
-        let allocator = rig.with_policy::<P>(Settings::default());
-        let options =
-            PoolOptions { use_on_oom: true, sleep_tag: Some(SleepTag::new("a")), ..PoolOptions::default() };
-        let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
-        let [first, second] = [0, 1].map(|_| malloc_in(&pool, &allocator, 20 * MIB, rig.stream()));
-        allocator.free(second).unwrap();
-        // The device has less, and what the pool has cached may not be given back: a graph could know it.
-        let asked = allocator.malloc(36 * MIB, rig.stream());
-        let served = allocator.malloc(18 * MIB, rig.stream()).expect("there is room");
-        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
-        assert_eq!(allocator.sleep_mode().is_asleep(first), Some(true), "{}", rig.name);
-        for ptr in asked.into_iter().chain([served]) {
-            assert_eq!(allocator.sleep_mode().is_asleep(ptr), Some(false), "{}: of the default pool", rig.name);
-            allocator.free(ptr).unwrap();
-        }
-        allocator.sleep_mode().wake(Tags::All).unwrap();
-        allocator.free(first).unwrap();
-        drop(pool);
-        rig.nothing_is_left(&allocator);
-    });
-}
-
 granule_tests::for_each_policy!(
-    a_pool_that_sleeps_serves_no_request_but_its_own,
     a_buffer_keeps_its_memory_over_sleep_and_wake,
     contents_and_addresses_survive_a_hundred_cycles_and_memory_returns_to_the_byte,
     discarded_contents_cost_no_host_memory_and_addresses_stay,

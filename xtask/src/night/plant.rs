@@ -30,7 +30,8 @@ struct Plant {
 /// Looks for a plant. 0 where it was found, 1 where it was not.
 pub(super) fn run(name: &str, time: Duration) -> Result<u8> {
     let root = process::root();
-    let plants: Plants = toml::from_str(&fs::read_to_string(root.join(PLANTS)).context(PLANTS)?).context(PLANTS)?;
+    let plants: Plants =
+        toml::from_str(&fs::read_to_string(root.join(PLANTS)).context(PLANTS)?).context(PLANTS)?;
     let Some(plant) = plants.plant.iter().find(|plant| plant.name == name) else {
         let known: Vec<_> = plants.plant.iter().map(|plant| plant.name.as_str()).collect();
         bail!("{PLANTS} has no plant {name:?}; it has {}", known.join(", "));
@@ -53,7 +54,18 @@ pub(super) fn run(name: &str, time: Duration) -> Result<u8> {
 
 /// Copies the tree's files, with the plant; those that are the same already stay, so that little is built.
 fn copy(root: &Path, tree: &Path, plant: &Plant) -> Result<()> {
-    let listed = ["ls-files", "--cached", "--others", "--exclude-standard", "--", "Cargo.toml", "Cargo.lock", "crates", "tests", "xtask"];
+    let listed = [
+        "ls-files",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+        "--",
+        "Cargo.toml",
+        "Cargo.lock",
+        "crates",
+        "tests",
+        "xtask",
+    ];
     let listed = process::output(process::command("git").args(listed))?;
     let mut planted = false;
     for name in listed.lines() {

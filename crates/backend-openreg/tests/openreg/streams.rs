@@ -3,7 +3,7 @@
 use crate::support::{D0, D1};
 use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_api::*;
-use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
+use backend_openreg::{Clock, Lag, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn a_record_of_an_event_that_is_gone_is_not_one_of_its_handles_next_event() {
     let config = OpenRegConfig::default().clock(Clock::Virtual { lag: 5 }).reuse_handles(true);
     let machine = OpenReg::new(config).unwrap();
     let (early, late, first) = (stream(&machine), stream(&machine), event(&machine));
-    machine.set_lag(late, 50);
+    Lag(50).set(&machine, late);
     machine.record_event(first, early).unwrap();
     // SAFETY: rule 1: made above, and not used again.
     unsafe { machine.destroy_event(first) }.unwrap();

@@ -79,8 +79,10 @@ impl Graphs {
 
     /// The live blocks of captures and graphs of an allocator, and their bytes as asked for.
     pub fn live(&self, site: usize) -> impl Iterator<Item = (DevicePtr, u64)> + '_ {
-        let of_capture = self.capture.iter().filter(move |capture| capture.site == site).flat_map(|one| &one.blocks);
-        let of_graphs = self.list.iter().filter(move |graph| graph.site == site).flat_map(|graph| &graph.blocks);
+        let of_capture =
+            self.capture.iter().filter(move |capture| capture.site == site).flat_map(|one| &one.blocks);
+        let of_graphs =
+            self.list.iter().filter(move |graph| graph.site == site).flat_map(|graph| &graph.blocks);
         of_capture.chain(of_graphs).map(|block| (block.ptr, block.bytes))
     }
 }
@@ -90,15 +92,23 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
     let (site, of) = world.site(at);
     let pools = world.pools.borrow();
     let mut graphs = world.graphs.borrow_mut();
-    let alone = world.setup.devices == 1 && world.sites.iter().filter(|other| other.process == of.process).count() == 1;
-    if graphs.capture.is_some() || graphs.list.len() >= MOST || !of.allocator.is_enabled() || !alone || world.state().had_faults {
+    let alone = world.setup.devices == 1
+        && world.sites.iter().filter(|other| other.process == of.process).count() == 1;
+    if graphs.capture.is_some()
+        || graphs.list.len() >= MOST
+        || !of.allocator.is_enabled()
+        || !alone
+        || world.state().had_faults
+    {
         return;
     }
     let first = world.processes.len() * usize::from(world.setup.devices);
     let lane = world.state().lane(of.process, stream, |n, _| n >= first && !pools.needs(n));
     let Some(lane) = lane else { return };
     let stream = world.state().lanes[lane].stream;
-    let suits = |one: &&super::pools::Pool| one.site == site && one.device == stream.device && !pools.is_open(one.number);
+    let suits = |one: &&super::pools::Pool| {
+        one.site == site && one.device == stream.device && !pools.is_open(one.number)
+    };
     let of_program: Vec<_> = pools.list.iter().filter(suits).collect();
     let own = (pool % 3 == 0).then(|| chosen(pool, &of_program, |pool| pool.number)).flatten();
     let pool = own.map(|n| of_program[n]);
@@ -149,8 +159,12 @@ pub fn free(world: &World, nth: u8) {
     let Some(capture) = &mut graphs.capture else { return };
     let Some(n) = chosen(nth, &capture.blocks, |block| block.tag) else { return };
     let block = capture.blocks.swap_remove(n);
-    let span =
-        Span { machine: world.machine(capture.site), stream: capture.stream, ptr: block.ptr, bytes: block.bytes };
+    let span = Span {
+        machine: world.machine(capture.site),
+        stream: capture.stream,
+        ptr: block.ptr,
+        bytes: block.bytes,
+    };
     span.work(&world.verdict, block.tag, Some(block.pattern()), None);
     give(world, capture.site, block);
 }

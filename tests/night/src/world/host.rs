@@ -23,9 +23,9 @@ pub struct Pinned {
 fn places(block: &HostBlock) -> impl Iterator<Item = (*mut u8, usize)> {
     let at = std::ptr::with_exposed_provenance_mut::<u8>(block.ptr.0 as usize);
     let bytes = block.bytes as usize;
-    [0, bytes.saturating_sub(8)].into_iter().flat_map(move |from| {
-        (0..8.min(bytes)).map(move |n| (at.wrapping_add(from + n), n))
-    })
+    [0, bytes.saturating_sub(8)]
+        .into_iter()
+        .flat_map(move |from| (0..8.min(bytes)).map(move |n| (at.wrapping_add(from + n), n)))
 }
 
 /// Page-locked memory comes.
@@ -68,7 +68,8 @@ pub fn copy(world: &World, host: u8, nth: u16, stream: u8, back: bool) {
         let state = world.state();
         let Some(nth) = state.block(nth) else { return };
         let block = &state.blocks[nth];
-        let suits = world.sites[block.site].process == process && !block.asleep && !state.captures(block.last);
+        let suits =
+            world.sites[block.site].process == process && !block.asleep && !state.captures(block.last);
         if !suits || block.bytes < 16 || on_host.bytes < 16 {
             return;
         }
@@ -118,14 +119,22 @@ pub fn free(world: &World, host: u8) {
             // Both ends overlap in a short block, and the second was written last.
             let short = one.block.bytes < 16 && one.block.bytes > 8;
             world.verdict.expect(short || found == tag[n], "host bytes", || {
-                format!("page-locked block {} at {:?}: found {found:#x}, not {:#x}", one.tag, one.block.ptr, tag[n])
+                format!(
+                    "page-locked block {} at {:?}: found {found:#x}, not {:#x}",
+                    one.tag, one.block.ptr, tag[n]
+                )
             });
         }
     }
     let Some(of) = &world.processes[one.process].host else { return };
     if let Err(error) = of.free(one.block.id) {
         let allowed = matches!(error, AllocError::Backend(_));
-        world.refused_in(one.process, "free page-locked memory", &error, allowed && world.state().faulty[one.process]);
+        world.refused_in(
+            one.process,
+            "free page-locked memory",
+            &error,
+            allowed && world.state().faulty[one.process],
+        );
     }
 }
 

@@ -78,7 +78,8 @@ pub fn limit(world: &World, at: u8, device: u8, pool: u8, mib: u16) {
     let bytes = (mib > 0).then(|| u64::from(mib) * MIB);
     let (hard, soft) = (bytes.map(MemoryLimit::Bytes), bytes.map(|bytes| MemoryLimit::Bytes(bytes / 2)));
     let pools = world.pools.borrow();
-    let own = pools.list.iter().find(|one| one.site == site && one.device == device && pool.is_multiple_of(2));
+    let own =
+        pools.list.iter().find(|one| one.site == site && one.device == device && pool.is_multiple_of(2));
     let set = match own {
         Some(own) => own.pool.set_limits(hard, soft),
         None => of.allocator.set_memory_limits(device, hard, soft),

@@ -93,7 +93,9 @@ pub fn hold(world: &World, site: usize, lane: usize, ptr: DevicePtr, bytes: u64,
         && of == process
         && other > ptr.0
     {
-        world.verdict.find("overlap", format!("{ptr}+{size} was handed out, and {at:#x} to {other:#x} is live"));
+        world
+            .verdict
+            .find("overlap", format!("{ptr}+{size} was handed out, and {at:#x} to {other:#x} is live"));
     }
     state.ranges.insert((process, ptr.0), end);
     let tag = state.number();
@@ -150,8 +152,7 @@ pub fn use_on(world: &World, nth: u16, stream: u8, told: bool) {
         }
         let process = world.sites[block.site].process;
         let reaches = |from| block.device == from || state.peers.contains(&(block.site, from, block.device));
-        let lane =
-            state.lane(process, stream, |n, lane| !state.captures(n) && reaches(lane.stream.device));
+        let lane = state.lane(process, stream, |n, lane| !state.captures(n) && reaches(lane.stream.device));
         let Some(lane) = lane else { return };
         let home = state.lanes[block.home];
         let returns = home.alive && !state.captures(block.home);
@@ -272,7 +273,9 @@ pub fn free_most(world: &World, at: u8, keep: u8) {
         let goes = {
             let state = world.state();
             let block = &state.blocks[nth];
-            block.site == site && block.graph.is_none() && !block.tag.is_multiple_of(u64::from(keep.max(1)) + 1)
+            block.site == site
+                && block.graph.is_none()
+                && !block.tag.is_multiple_of(u64::from(keep.max(1)) + 1)
         };
         if goes && may_go(world, nth) {
             give(world, nth);
@@ -298,7 +301,9 @@ pub fn alloc_at(world: &World, nth: u16) {
     match world.sites[block.site].allocator.malloc_at(block.bytes, block.ptr, stream) {
         Ok(ptr) => {
             world.met.note(Feature::ExactPlace);
-            world.verdict.expect(ptr == block.ptr, "exact place", || format!("{ptr} instead of {}", block.ptr));
+            world
+                .verdict
+                .expect(ptr == block.ptr, "exact place", || format!("{ptr} instead of {}", block.ptr));
             let n = hold(world, block.site, block.home, ptr, block.bytes, pool);
             // It comes from what is cached, whatever is switched off.
             world.state().blocks[n].uncached = false;

@@ -111,7 +111,15 @@ pub fn begin(world: &World, at: u8, device: u8, kind: u8) {
     match MemoryPool::new(&of.allocator, device, options) {
         Ok(pool) => {
             world.met.note(Feature::Pools);
-            world.pools.borrow_mut().list.push(Pool { number, site, device, pool, tag, asleep: false, serves_all });
+            world.pools.borrow_mut().list.push(Pool {
+                number,
+                site,
+                device,
+                pool,
+                tag,
+                asleep: false,
+                serves_all,
+            });
         }
         Err(error) => {
             let possible = world.setup.growable && of.allocator.is_enabled();
@@ -219,8 +227,10 @@ pub fn save(world: &World, pool: u8) {
     match world.sites[site].allocator.pools().checkpoint(device, id) {
         Ok(checkpoint) => {
             let state = world.state();
-            let of_pool = state.blocks.iter().filter(|block| block.pool == Some(number) && block.site == site);
-            let live: Vec<_> = of_pool.filter(|block| block.device == device && !block.uncached).cloned().collect();
+            let of_pool =
+                state.blocks.iter().filter(|block| block.pool == Some(number) && block.site == site);
+            let live: Vec<_> =
+                of_pool.filter(|block| block.device == device && !block.uncached).cloned().collect();
             let expected = live.iter().map(|block| block.ptr).collect();
             world.verdict.expect(checkpoint.live() == expected, "checkpoint", || {
                 format!("{:?} are live, and {:?} were saved", expected, checkpoint.live())
@@ -249,7 +259,8 @@ pub fn restore(world: &World) {
             let of_pool = |block: &Block| {
                 block.pool == Some(saved.number) && block.site == saved.site && !block.uncached
             };
-            let gone: Vec<_> = state.blocks.iter().filter(|block| of_pool(block)).map(|block| block.ptr.0).collect();
+            let gone: Vec<_> =
+                state.blocks.iter().filter(|block| of_pool(block)).map(|block| block.ptr.0).collect();
             state.blocks.retain(|block| !of_pool(block));
             for at in gone {
                 state.ranges.remove(&(process, at));

@@ -73,7 +73,8 @@ pub fn share(world: &World, nth: u16, process: u8) {
             let excused = world.state().faulty[from];
             // Blocks of one granule are opened one by one, and each is mapped.
             let twice = !world.setup.aliases && matches!(error, AllocError::Backend(_));
-            let allowed = excused || twice || !world.setup.growable && matches!(error, AllocError::Open { .. });
+            let allowed =
+                excused || twice || !world.setup.growable && matches!(error, AllocError::Open { .. });
             world.refused(importer, "open", &error, allowed);
         }
     }

@@ -56,7 +56,8 @@ pub fn wake(world: &World, at: u8, tag: u8) {
     match of.allocator.sleep_mode().wake(Tags::Only(&[tag_name(tag)])) {
         Ok(_) => wakened(world, site, tag % 3),
         Err(error) => {
-            let known = world.pools.borrow().list.iter().any(|pool| pool.site == site && pool.tag == Some(tag % 3));
+            let known =
+                world.pools.borrow().list.iter().any(|pool| pool.site == site && pool.tag == Some(tag % 3));
             let captured = world.state().captured.is_some();
             let unknown = matches!(error, AllocError::Sleep(_)) && (!known || captured);
             let allowed = unknown || matches!(error, AllocError::NoRoomToWake { .. });

@@ -4,6 +4,7 @@ use super::{Lane, World, chosen};
 use crate::features::Feature;
 use crate::world::faults;
 use alloc_core::backend::Backend;
+use backend_openreg::Lag;
 
 /// The most that are alive at a time.
 const MOST: usize = 10;
@@ -17,7 +18,7 @@ pub fn begin(world: &World, process: u8, device: u8, lag: u16) {
     let machine = &world.processes[process].machine;
     match machine.create_stream(world.device(device), 0) {
         Ok(stream) => {
-            machine.set_lag(stream, u64::from(lag));
+            Lag(u64::from(lag)).set(machine, stream);
             let mut state = world.state();
             let lane = state.lanes.len();
             let number = state.number();
@@ -33,7 +34,7 @@ pub fn set_lag(world: &World, stream: u8, lag: u16) {
     let state = world.state();
     let Some(n) = chosen(stream, &state.alive, |lane| state.lanes[*lane].number) else { return };
     let lane = state.lanes[state.alive[n]];
-    world.processes[lane.process].machine.set_lag(lane.stream, u64::from(lag));
+    Lag(u64::from(lag)).set(&world.processes[lane.process].machine, lane.stream);
 }
 
 /// A stream ends: every allocator of its process is told, then it is destroyed.
@@ -45,7 +46,8 @@ pub fn end(world: &World, stream: u8) {
         let lane = state.lanes[n];
         // Default streams stay, and so do those that graphs and scopes name.
         let is_default = n < usize::from(world.setup.devices) * world.processes.len();
-        (!is_default && !world.graphs.borrow().needs(n) && !world.pools.borrow().needs(n)).then_some((n, lane))
+        (!is_default && !world.graphs.borrow().needs(n) && !world.pools.borrow().needs(n))
+            .then_some((n, lane))
     };
     let Some((n, lane)) = ending else { return };
     end_lane(world, n, lane);

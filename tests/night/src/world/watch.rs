@@ -29,7 +29,9 @@ pub fn snapshot(world: &World, at: u8, traces: bool) {
     world.met.note(Feature::Snapshots);
     let mut shown = BTreeMap::new();
     for block in snapshot.segments.iter().flat_map(|segment| &segment.blocks) {
-        if block.state == BlockState::ActiveAllocated && shown.insert(block.address, block.requested_size).is_some() {
+        if block.state == BlockState::ActiveAllocated
+            && shown.insert(block.address, block.requested_size).is_some()
+        {
             world.verdict.find("snapshot", format!("{:#x} is shown twice", block.address));
         }
     }

@@ -1,8 +1,9 @@
-//! What programs have of a machine, counted: whoever has given everything back finds what was there before.
+//! For tests of whole programs: what they have of a machine, and how late streams are.
 
-use super::Simulated;
+use crate::machine::Simulated;
 use crate::memory::RangeKind;
-use backend_api::types::{DeviceIndex, DevicePtr};
+use crate::openreg::OpenReg;
+use backend_api::types::Stream;
 
 /// How much of each kind is in programs' hands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +30,11 @@ pub struct Held {
 }
 
 impl Held {
-    pub(crate) fn of(state: &Simulated) -> Self {
-        let Simulated { memory, queues, captures, .. } = state;
+    /// What programs have of `machine` now: whoever has given everything back finds what was there before. Costs no call.
+    #[must_use]
+    pub fn of(machine: &OpenReg) -> Self {
+        let state = machine.machine.lock();
+        let Simulated { memory, queues, captures, .. } = &*state;
         let reserves = |kind: &RangeKind| matches!(kind, RangeKind::Reservation);
         let reservations = memory.ranges.values().filter(|range| reserves(&range.kind)).count();
         Self {
@@ -47,28 +51,19 @@ impl Held {
     }
 }
 
-/// A place at which virtual memory is mapped.
+/// How many ticks after it was queued the work of a stream completes, whatever the machine's clock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mapped {
-    /// Its first address.
-    pub at: DevicePtr,
-    /// Its length.
-    pub bytes: u64,
-    /// Whose memory it is.
-    pub device: DeviceIndex,
-    /// Tells the physical memory from others of the machine: equal where one memory is mapped twice.
-    pub identity: u64,
-}
+pub struct Lag(pub u64);
 
-impl Mapped {
-    pub(crate) fn all(state: &Simulated) -> Vec<Self> {
-        let mappings = state.memory.mappings.iter();
-        let each = mappings.map(|(at, mapping)| Self {
-            at: DevicePtr(*at),
-            bytes: mapping.bytes,
-            device: DeviceIndex(mapping.device as u16),
-            identity: mapping.physical,
-        });
-        each.collect()
+impl Lag {
+    /// Is that of `stream` from here on, so that streams fall behind each other. Does nothing for a stream that is not this
+    /// machine's, and under [`Clock::Workers`](crate::Clock::Workers). Costs no call.
+    pub fn set(self, machine: &OpenReg, stream: Stream) {
+        let mut state = machine.machine.lock();
+        if let Ok(key) = machine.names.stream(&state, stream)
+            && let Ok(stream) = state.queues.stream_mut(key)
+        {
+            stream.lag = Some(self.0);
+        }
     }
 }
