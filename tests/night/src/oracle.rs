@@ -1,5 +1,6 @@
 //! What must hold after every operation, at quiet points, and at the end.
 
+use crate::features::Feature;
 use crate::world::{Parts, Process, World, faults, graphs, host, pools};
 use alloc_core::backend::Backend;
 use alloc_core::types::DeviceIndex;
@@ -16,6 +17,15 @@ pub fn always(world: &World) {
 
 /// Now and then: all structures are consistent, and figures are what the program did.
 pub fn quiet(world: &World) {
+    if world.state().spilled {
+        world.met.note(Feature::Spill);
+    }
+    for process in &world.processes {
+        let held = Held::of(&process.machine);
+        if held.mappings > held.physical {
+            world.met.note(Feature::Views);
+        }
+    }
     for (n, site) in world.sites.iter().enumerate() {
         site.allocator.check_invariants();
         for device in (0..world.setup.devices).map(DeviceIndex) {

@@ -59,6 +59,8 @@ pub struct Lane {
     pub stream: Stream,
     /// It was not destroyed.
     pub alive: bool,
+    /// Memory of another device was used on it.
+    pub crossed: bool,
 }
 
 /// A block in the program's hands.
@@ -90,6 +92,8 @@ pub struct Block {
     pub tag_of_pool: Option<u8>,
     /// Its memory may be asleep.
     pub asleep: bool,
+    /// Another process may have it open.
+    pub shared: bool,
     /// It was allocated while caching was off.
     pub uncached: bool,
     /// The graph that writes it.
@@ -113,6 +117,8 @@ pub struct State {
     op: (u64, u64),
     /// Processes whose driver may fail.
     pub faulty: Vec<bool>,
+    /// A request was served with what a spill hook gave back.
+    pub spilled: bool,
     /// Some driver has failed.
     pub had_faults: bool,
     /// Allocators and devices with limits of whatever kind.
@@ -232,7 +238,7 @@ impl World {
                 let stream = machine.default_stream(DeviceIndex(device));
                 state.alive.push(state.lanes.len());
                 let number = state.lanes.len() as u64;
-                state.lanes.push(Lane { process, number, stream, alive: true });
+                state.lanes.push(Lane { process, number, stream, alive: true, crossed: false });
             }
             for settings in settings {
                 let granule = settings.policy_name() == PolicyName::Granule;
@@ -258,13 +264,19 @@ impl World {
             processes.push(Process { machine, host, before });
         }
         state.faulty = vec![false; processes.len()];
+        let shared = Arc::new(Mutex::new(state));
+        if setup.limits {
+            for (n, site) in sites.iter().enumerate() {
+                limits::spill(n, site, &shared);
+            }
+        }
         Self {
             setup,
             processes,
             sites,
             verdict: Arc::default(),
             met,
-            shared: Arc::new(Mutex::new(state)),
+            shared,
             pools: RefCell::default(),
             graphs: RefCell::default(),
             imports: RefCell::default(),

@@ -92,8 +92,8 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
     let (site, of) = world.site(at);
     let pools = world.pools.borrow();
     let mut graphs = world.graphs.borrow_mut();
-    let alone = world.setup.devices == 1
-        && world.sites.iter().filter(|other| other.process == of.process).count() == 1;
+    // An allocator that knows nothing of the capture would record events in it.
+    let alone = world.sites.iter().filter(|other| other.process == of.process).count() == 1;
     if graphs.capture.is_some()
         || graphs.list.len() >= MOST
         || !of.allocator.is_enabled()
@@ -103,7 +103,8 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
         return;
     }
     let first = world.processes.len() * usize::from(world.setup.devices);
-    let lane = world.state().lane(of.process, stream, |n, _| n >= first && !pools.needs(n));
+    let lane =
+        world.state().lane(of.process, stream, |n, lane| n >= first && !lane.crossed && !pools.needs(n));
     let Some(lane) = lane else { return };
     let stream = world.state().lanes[lane].stream;
     let suits = |one: &&super::pools::Pool| {
@@ -112,6 +113,8 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
     let of_program: Vec<_> = pools.list.iter().filter(suits).collect();
     let own = (pool % 3 == 0).then(|| chosen(pool, &of_program, |pool| pool.number)).flatten();
     let pool = own.map(|n| of_program[n]);
+    // Devices that know nothing of the capture make calls that others than a relaxed one forbid.
+    let mode = if world.setup.devices == 1 { mode } else { 0 };
     let mode = [CaptureMode::Relaxed, CaptureMode::ThreadLocal, CaptureMode::Global][usize::from(mode) % 3];
     match GraphCapture::begin(&of.allocator, stream, mode, pool.map(|pool| pool.pool.id())) {
         Ok(capture) => {

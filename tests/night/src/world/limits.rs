@@ -1,11 +1,12 @@
 //! What may be held, by whom; settings that change; devices that reach each other.
 
-use super::World;
+use super::{Site, State, World};
 use crate::features::Feature;
 use alloc_core::AllocError;
 use alloc_core::budget::{Budget, TenantId};
 use alloc_core::config::{CrossStream, MemoryLimit};
 use alloc_core::types::{MIB, PoolId};
+use std::sync::{Arc, Mutex};
 
 /// A tenant.
 #[derive(Clone, Copy, Debug)]
@@ -161,4 +162,28 @@ pub fn reach(world: &World, at: u8, from: u8, to: u8) {
         }
         Err(error) => world.refused(site, "peers().enable", &error, false),
     }
+}
+
+/// When a request would be refused, a block goes back whose work is all on its own stream.
+pub fn spill(n: usize, site: &Site, shared: &Arc<Mutex<State>>) {
+    let (allocator, process) = (Arc::downgrade(&site.allocator), site.process);
+    let shared = Arc::clone(shared);
+    site.allocator.hooks().on_spill(0, move |request| {
+        let Some(allocator) = allocator.upgrade() else { return 0 };
+        let block = {
+            let mut state = shared.try_lock().expect("nobody has the state over a call of the engine");
+            let plain = |block: &super::Block| {
+                let own = block.last == block.home && block.told.is_empty();
+                own && !block.asleep && !block.shared && !block.uncached && block.graph.is_none()
+            };
+            let suits =
+                |block: &super::Block| block.site == n && block.device == request.device && plain(block);
+            let Some(found) = state.blocks.iter().position(suits) else { return 0 };
+            let block = state.blocks.swap_remove(found);
+            state.ranges.remove(&(process, block.ptr.0));
+            state.spilled = true;
+            block
+        };
+        allocator.free(block.ptr).map_or(0, |()| block.size)
+    });
 }

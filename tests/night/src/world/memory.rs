@@ -115,6 +115,7 @@ pub fn hold(world: &World, site: usize, lane: usize, ptr: DevicePtr, bytes: u64,
         pool,
         tag_of_pool,
         asleep: false,
+        shared: false,
         uncached,
         graph: None,
     };
@@ -167,7 +168,11 @@ pub fn use_on(world: &World, nth: u16, stream: u8, told: bool) {
     let machine = world.machine(site);
     let ordered = machine.order(before, stream);
     world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
-    world.state().blocks[nth].last = lane;
+    {
+        let mut state = world.state();
+        state.blocks[nth].last = lane;
+        state.lanes[lane].crossed |= state.blocks[nth].device != stream.device;
+    }
     if told && lane != home && !tell(world, nth, lane, ptr, site) {
         return;
     }

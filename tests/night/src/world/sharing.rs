@@ -39,12 +39,13 @@ pub fn freeze(world: &World, tag: u64, known: Option<Pattern>) {
 /// A block is opened by another process.
 pub fn share(world: &World, nth: u16, process: u8) {
     let (site, ptr, tag, bytes, uncached, device) = {
-        let state = world.state();
+        let mut state = world.state();
         let Some(n) = state.block(nth) else { return };
-        let block = &state.blocks[n];
-        if block.asleep || world.processes.len() < 2 || state.captured.is_some() {
+        if state.blocks[n].asleep || world.processes.len() < 2 || state.captured.is_some() {
             return;
         }
+        state.blocks[n].shared = true;
+        let block = &state.blocks[n];
         (block.site, block.ptr, block.tag, block.bytes, block.uncached, block.device)
     };
     let from = world.sites[site].process;

@@ -22,7 +22,7 @@ pub fn begin(world: &World, process: u8, device: u8, lag: u16) {
             let mut state = world.state();
             let lane = state.lanes.len();
             let number = state.number();
-            state.lanes.push(Lane { process, number, stream, alive: true });
+            state.lanes.push(Lane { process, number, stream, alive: true, crossed: false });
             state.alive.push(lane);
         }
         Err(error) => world.verdict.find("machine", error.to_string()),
