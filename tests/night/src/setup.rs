@@ -29,7 +29,7 @@ impl Setup {
     /// What follows from `seed`.
     #[must_use]
     pub fn of(seed: u64) -> Self {
-        let r = &mut Rng::with_seed(seed ^ 0x7365_7475_70);
+        let r = &mut Rng::with_seed(seed ^ 0x0073_6574_7570);
         let devices = [1, 1, 1, 2, 2, 3, 4][r.usize(0..7)];
         let capacity = MIB * [64, 128, 256, 256, 512, 1024][r.usize(0..6)];
         let granularity = [2 * MIB, 2 * MIB, 2 * MIB, 64 << 10][r.usize(0..4)];

@@ -111,7 +111,7 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
         one.site == site && one.device == stream.device && !pools.is_open(one.number)
     };
     let of_program: Vec<_> = pools.list.iter().filter(suits).collect();
-    let own = (pool % 3 == 0).then(|| chosen(pool, &of_program, |pool| pool.number)).flatten();
+    let own = pool.is_multiple_of(3).then(|| chosen(pool, &of_program, |pool| pool.number)).flatten();
     let pool = own.map(|n| of_program[n]);
     // Devices that know nothing of the capture make calls that others than a relaxed one forbid.
     let mode = if world.setup.devices == 1 { mode } else { 0 };
