@@ -14,7 +14,7 @@ pub(crate) fn run() -> Result<()> {
     minutes.of("documentation", documentation)?;
     minutes.of("schedules", || schedules::run(&schedules::Options::SLICE))?;
     minutes.of("tests", || test(&[]))?;
-    minutes.of("a minute of a night", night::slice)?;
+    minutes.of("kept seeds of nights", night::slice)?;
     minutes.of("book, tables and pages", || {
         book::run(&book::Options::SLICE)?;
         tables::run()?;

@@ -29,9 +29,6 @@ pub(crate) struct Options {
     /// Write what became of it to this file
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Build as tests are, which is slower and takes no build of its own
-    #[arg(skip)]
-    as_tests: bool,
 }
 
 /// Seeds that reached rare states, one a line, with what they reached.
@@ -39,35 +36,14 @@ const KEPT: &str = "tests/night/seeds.txt";
 /// How long one process runs: it can make so many machines, and no more.
 const SLICE: Duration = Duration::from_secs(600);
 
-impl Options {
-    /// What CI runs: the kept seeds, and a minute of new ones.
-    pub(crate) const fn slice() -> Self {
-        Self { minutes: Some(1.0), seed: None, ops: 4000, plant: None, json: None, as_tests: true }
-    }
-}
-
-/// What CI runs.
+/// What CI runs: the kept seeds, in the build that tests have. New seeds are for nights.
 pub(crate) fn slice() -> Result<()> {
-    let options = Options::slice();
-    let program = build(&process::root(), &process::target(), options.as_tests)?;
-    let begun = Instant::now();
-    for seed in kept()? {
-        process::run(process::command(&program).args([
-            "--seeds",
-            "1",
-            "--no-shrink",
-            "--seed",
-            &seed.to_string(),
-        ]))?;
-    }
-    let left = Duration::from_secs(60).saturating_sub(begun.elapsed());
-    let night = Night { program, first: of_commit()?, ops: options.ops, jobs: jobs() };
-    let report = night.run(left)?;
-    report.print();
-    if report.failed() {
-        bail!("a night found something: see above")
-    }
-    Ok(())
+    let program = build(&process::root(), &process::target(), true)?;
+    let run = |seed: u64| {
+        let seed = seed.to_string();
+        process::run(process::command(&program).args(["--seeds", "1", "--no-shrink", "--seed", &seed]))
+    };
+    kept()?.into_iter().try_for_each(run)
 }
 
 /// Where something was found, the process ends with 1; where it could not be looked for, with 2.
@@ -91,7 +67,7 @@ fn minutes(options: &Options) -> Duration {
 }
 
 fn look(options: &Options) -> Result<u8> {
-    let program = build(&process::root(), &process::target(), options.as_tests)?;
+    let program = build(&process::root(), &process::target(), false)?;
     let one = options.seed.is_some() && options.minutes.is_none();
     let first = options.seed.map_or_else(of_commit, Ok)?;
     let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() } };
