@@ -4,7 +4,7 @@
 use crate::generated::{bindgen, header};
 use crate::process::{self, cargo, disk};
 use crate::python::{e2e_torch, integrations, tables, whatif_exact};
-use crate::{aarch64, book, browser, dist, parity, personalities, schedules, structure, test};
+use crate::{aarch64, book, browser, dist, night, parity, personalities, schedules, structure, test};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ pub(crate) fn run() -> Result<()> {
     minutes.of("tests", || test(&[]))?;
     minutes.of("personalities", || personalities::run(&personalities::Options::slice()))?;
     minutes.of("emulation", aarch64::slice)?;
+    minutes.of("kept seeds of nights", night::slice)?;
     minutes.of("book, tables and pages", || {
         book::run(&book::Options::SLICE)?;
         tables::run()?;

@@ -8,8 +8,8 @@ mod ci;
 mod dist;
 mod generated;
 mod gpu;
-mod mutants;
 mod new_backend;
+mod night;
 mod parity;
 mod personalities;
 mod process;
@@ -21,6 +21,7 @@ use anyhow::Result;
 use bench::corpus;
 use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
+use night::mutants;
 use process::{cargo, has_nextest};
 use python::{e2e_torch, integrations, tables, viewer, whatif_exact};
 
@@ -73,6 +74,8 @@ enum Task {
     Schedules(schedules::Options),
     /// Build the workspace for 64-bit ARM and run its tests under an emulator, with several sizes of pages (installed on Debian, as root)
     Aarch64(aarch64::Options),
+    /// Run whole histories of everything at once on simulated devices, and see that they find planted defects
+    Night(night::Options),
     /// Check every combination of features (CI checks pairs of them)
     Features,
     /// Check the sizes of types, files, functions and folders, and that modules import nothing in circles
@@ -113,6 +116,7 @@ fn main() -> Result<()> {
         Task::Mutants(options) => mutants::run(&options),
         Task::Schedules(options) => schedules::run(&options),
         Task::Aarch64(options) => aarch64::run(&options),
+        Task::Night(options) => night::run(&options),
         Task::Features => ci::feature_combinations(true),
         Task::Structure(options) => structure::run(&options),
         Task::Dist(options) => dist::run(&options),

@@ -6,12 +6,13 @@ use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::device::{SegmentChange, SegmentEvent};
 use alloc_core::graph::GraphCapture;
 use alloc_core::policy::{Policy, PytorchPolicy};
-use alloc_core::pool::{Filter, PoolStats};
+use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolStats};
+use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::types::{KIB, MIB, PoolId, Stream};
 use backend_openreg::{Call, FaultPlan};
 use granule_tests::graphs::begin;
 use granule_tests::pools::{new_pool, take};
-use granule_tests::quiet::Retires;
+use granule_tests::quiet::{Retires, Sleeps};
 use granule_tests::rig::{DEVICE, on_each};
 use granule_tests::setup::{both, growable, of};
 use granule_tests::with_policy;
@@ -365,7 +366,40 @@ fn a_scope_of_a_retired_stream_serves_no_successor<P: Policy>() {
     });
 }
 
+/// A request to the default pool in need was served from a pool that can sleep: the block lost its contents with the pool, and
+/// whoever had it knew of no sleep.
+fn a_pool_that_sleeps_serves_no_request_but_its_own<P: Policy>() {
+    on_each(&of(64), |rig| {
+        let (allocator, home) = (rig.with_policy::<P>(Settings::default()), rig.stream());
+        let sleep_tag = Some(SleepTag::new("a"));
+        let options = PoolOptions { use_on_oom: true, sleep_tag, ..PoolOptions::default() };
+        let pool = MemoryPool::new(&allocator, DEVICE, options).unwrap();
+        let [kept, cached] = [0, 1].map(|_| take(&allocator, &pool, 20 * MIB, home).unwrap());
+        allocator.free(cached).unwrap();
+        let first = allocator.malloc(20 * MIB, home).unwrap();
+        // The device has nothing left for this one, and the pool has.
+        let second = allocator.malloc(20 * MIB, home);
+        allocator.put_to_sleep(Tags::All, &Backup::Discard).unwrap();
+        assert_eq!(allocator.sleep_mode().is_asleep(kept), Some(true), "{}", rig.name);
+        for ptr in std::iter::once(first).chain(second) {
+            assert_eq!(
+                allocator.sleep_mode().is_asleep(ptr),
+                Some(false),
+                "{}: of the default pool",
+                rig.name
+            );
+            allocator.free(ptr).unwrap();
+        }
+        allocator.empty_cache().unwrap();
+        allocator.sleep_mode().wake(Tags::All).unwrap();
+        allocator.free(kept).unwrap();
+        drop(pool);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 granule_tests::for_each_policy!(
+    a_pool_that_sleeps_serves_no_request_but_its_own,
     a_request_in_a_scope_reclaims_the_default_pools_cache,
     a_pool_can_be_limited,
     a_primed_pool_serves_a_capture_without_the_device,

@@ -294,10 +294,11 @@ impl PrivatePools {
         }
     }
 
-    /// Pools that serve the default pool in need, by id: not those whose free memory graphs write to.
+    /// Pools that serve the default pool in need, by id: not those whose free memory graphs write to, and not those that
+    /// sleep, because whoever has a block of the default pool knows nothing of their sleep.
     pub(super) fn opted_in_pools(&self) -> Vec<PoolId> {
         let pools = self.records.lock();
-        let serves = |pool: &Pool| pool.use_on_oom && !pool.captured;
+        let serves = |pool: &Pool| pool.use_on_oom && !pool.captured && pool.tag.is_none();
         pools.iter().counted().filter(|(_, pool)| serves(pool)).map(|(id, _)| *id).collect()
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct StreamState {
     pub(crate) device: usize,
     /// 0 is normal, negative is more urgent.
     priority: i32,
+    /// Ticks until its work completes, if that is not what the clock says.
+    pub(crate) lag: Option<u64>,
     /// The last operation that was queued, and the last that is done.
     queued: u64,
     done: u64,
@@ -48,6 +50,7 @@ impl StreamState {
         Self {
             device,
             priority,
+            lag: None,
             queued: 0,
             done: 0,
             operations: VecDeque::new(),
@@ -68,7 +71,7 @@ impl StreamState {
 pub(crate) struct EventState {
     pub(crate) device: usize,
     pub(crate) flags: EventFlags,
-    /// Counts its records; a record that was overtaken by another changes nothing.
+    /// Its last record's number; a record that was overtaken by another changes nothing.
     version: u64,
     /// Its last record.
     pub(crate) point: Option<Point>,
@@ -227,11 +230,13 @@ impl Queues {
     ) -> Option<Operation> {
         self.sequence += 1;
         self.tick += u64::from(self.operations_tick);
-        let operation =
-            Operation { sequence: self.sequence, due: self.tick.saturating_add(self.lag), uses, work, graph };
+        let lag = self.streams.get(key).and_then(|stream| stream.lag);
+        let due = self.tick.saturating_add(lag.unwrap_or(self.lag));
+        let operation = Operation { sequence: self.sequence, due, uses, work, graph };
         let Some(stream) = self.streams.get_mut(key) else { return Some(operation) };
         stream.queued = operation.sequence;
         if self.at_once
+            && lag.unwrap_or(0) == 0
             && stream.is_idle()
             && matches!(operation.work, Work::Touch | Work::Record { .. } | Work::PoolFree(_))
         {
@@ -251,7 +256,8 @@ impl Queues {
         state.complete = false;
         state.captured = None;
         state.point = Some(Point { stream, sequence });
-        state.version = state.shared.as_ref().map_or(state.version + 1, |flag| flag.record());
+        // Its place among all operations: another event of the same handle, recorded before this one was made, has another.
+        state.version = state.shared.as_ref().map_or(sequence, |flag| flag.record());
         state.version
     }
 

@@ -5,7 +5,7 @@ mod stress;
 use crate::support::{D0, D1};
 use backend_api::types::{DeviceIndex, DevicePtr, Event, Stream};
 use backend_api::*;
-use backend_openreg::{Clock, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
+use backend_openreg::{Clock, Lag, MemoryMode, OpenReg, OpenRegConfig, TrapKind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
@@ -61,6 +61,25 @@ fn with_lag_n_work_completes_after_n_further_ticks() {
     }
     assert_eq!(machine.query_event(second).unwrap(), Readiness::NotReady, "asking is no tick");
     machine.advance(3);
+    assert_eq!(machine.query_event(second).unwrap(), Readiness::Ready);
+}
+
+#[test]
+fn a_record_of_an_event_that_is_gone_is_not_one_of_its_handles_next_event() {
+    let config = OpenRegConfig::default().clock(Clock::Virtual { lag: 5 }).reuse_handles(true);
+    let machine = OpenReg::new(config).unwrap();
+    let (early, late, first) = (stream(&machine), stream(&machine), event(&machine));
+    Lag(50).set(&machine, late);
+    machine.record_event(first, early).unwrap();
+    // SAFETY: rule 1: made above, and not used again.
+    unsafe { machine.destroy_event(first) }.unwrap();
+    let second = event(&machine);
+    assert_eq!(first, second, "handles come back");
+    machine.record_event(second, late).unwrap();
+    machine.advance(10);
+    assert_eq!(machine.query_stream(early).unwrap(), Readiness::Ready);
+    assert_eq!(machine.query_event(second).unwrap(), Readiness::NotReady, "its own stream is not there yet");
+    machine.advance(50);
     assert_eq!(machine.query_event(second).unwrap(), Readiness::Ready);
 }
 

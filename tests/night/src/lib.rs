@@ -1,0 +1,20 @@
+//! Whole histories of everything at once, on simulated devices: one seed is one history, the same on every machine.
+//!
+//! ```text
+//! main.rs      the program            history.rs   one seed, from the first operation to the last
+//! op.rs        operations             setup.rs     machines and allocators of a seed
+//! world.rs     what there is          world/       what operations do, by topic
+//! contents.rs  bytes of blocks        oracle.rs    what must hold
+//! verdict.rs   what was found         shrink.rs    the shortest history that finds it
+//! features.rs  what met what
+//! ```
+
+pub mod contents;
+pub mod features;
+pub mod history;
+pub mod op;
+pub mod oracle;
+pub mod setup;
+pub mod shrink;
+pub mod verdict;
+pub mod world;

@@ -1,0 +1,43 @@
+//! What is found wrong, by whoever sees it first: operations, work of streams, the program's code that the engine calls.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// Which rule is broken.
+    pub oracle: &'static str,
+    /// How.
+    pub what: String,
+}
+
+/// The first finding, if there is one.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    any: AtomicBool,
+    first: Mutex<Option<Finding>>,
+}
+
+impl Verdict {
+    /// Something is wrong.
+    pub fn find(&self, oracle: &'static str, what: impl Into<String>) {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        first.get_or_insert_with(|| Finding { oracle, what: what.into() });
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Something is wrong unless `holds`.
+    pub fn expect(&self, holds: bool, oracle: &'static str, what: impl FnOnce() -> String) {
+        if !holds {
+            self.find(oracle, what());
+        }
+    }
+
+    /// The first finding.
+    #[must_use]
+    pub fn found(&self) -> Option<Finding> {
+        let look = || self.first.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.any.load(Ordering::Acquire).then(look).flatten()
+    }
+}

@@ -1,0 +1,276 @@
+//! Captures, and the graphs that they become.
+
+use super::{World, chosen, memory};
+use crate::contents::{Pattern, Span};
+use crate::features::Feature;
+use alloc_core::AllocError;
+use alloc_core::backend::CaptureMode;
+use alloc_core::graph::{CapturedGraph, GraphCapture};
+use alloc_core::types::{DevicePtr, Stream};
+
+/// The most graphs that there are at a time.
+const MOST: usize = 5;
+
+/// A block of a capture.
+#[derive(Clone, Copy, Debug)]
+struct Inside {
+    ptr: DevicePtr,
+    bytes: u64,
+    tag: u64,
+}
+
+impl Inside {
+    fn pattern(self) -> Pattern {
+        Pattern { tag: self.tag, version: 0 }
+    }
+}
+
+#[derive(Debug)]
+struct Capturing {
+    site: usize,
+    lane: usize,
+    stream: Stream,
+    /// The program's pool that serves it.
+    pool: Option<u64>,
+    capture: GraphCapture,
+    blocks: Vec<Inside>,
+}
+
+#[derive(Debug)]
+struct Graph {
+    number: u64,
+    site: usize,
+    lane: usize,
+    /// The stream that ran it last.
+    last: usize,
+    /// It ran, and its memory was not put to sleep since.
+    ran: bool,
+    pool: Option<u64>,
+    graph: CapturedGraph,
+    blocks: Vec<Inside>,
+}
+
+/// The program's captures and graphs.
+#[derive(Debug, Default)]
+pub struct Graphs {
+    capture: Option<Capturing>,
+    list: Vec<Graph>,
+}
+
+impl Graphs {
+    /// Whether a capture or a graph names the stream.
+    #[must_use]
+    pub fn needs(&self, lane: usize) -> bool {
+        let captures = self.capture.as_ref().is_some_and(|capture| capture.lane == lane);
+        captures || self.list.iter().any(|graph| graph.lane == lane || graph.last == lane)
+    }
+
+    /// Whether a capture or a graph has memory of the pool.
+    #[must_use]
+    pub fn uses(&self, pool: u64) -> bool {
+        let captures = self.capture.as_ref().is_some_and(|capture| capture.pool == Some(pool));
+        captures || self.list.iter().any(|graph| graph.pool == Some(pool))
+    }
+
+    /// What graphs wrote into memory of the pool is lost.
+    pub fn forget(&mut self, pool: u64) {
+        self.list.iter_mut().filter(|graph| graph.pool == Some(pool)).for_each(|graph| graph.ran = false);
+    }
+
+    /// The live blocks of captures and graphs of an allocator, and their bytes as asked for.
+    pub fn live(&self, site: usize) -> impl Iterator<Item = (DevicePtr, u64)> + '_ {
+        let of_capture =
+            self.capture.iter().filter(move |capture| capture.site == site).flat_map(|one| &one.blocks);
+        let of_graphs =
+            self.list.iter().filter(move |graph| graph.site == site).flat_map(|graph| &graph.blocks);
+        of_capture.chain(of_graphs).map(|block| (block.ptr, block.bytes))
+    }
+}
+
+/// A capture begins, with a pool of its own or another one.
+pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
+    let (site, of) = world.site(at);
+    let pools = world.pools.borrow();
+    let mut graphs = world.graphs.borrow_mut();
+    // An allocator that knows nothing of the capture would record events in it.
+    let alone = world.sites.iter().filter(|other| other.process == of.process).count() == 1;
+    if graphs.capture.is_some()
+        || graphs.list.len() >= MOST
+        || !of.allocator.is_enabled()
+        || !alone
+        || world.state().had_faults
+    {
+        return;
+    }
+    let first = world.processes.len() * usize::from(world.setup.devices);
+    let lane =
+        world.state().lane(of.process, stream, |n, lane| n >= first && !lane.crossed && !pools.needs(n));
+    let Some(lane) = lane else { return };
+    let stream = world.state().lanes[lane].stream;
+    let suits = |one: &&super::pools::Pool| {
+        one.site == site && one.device == stream.device && !pools.is_open(one.number)
+    };
+    let of_program: Vec<_> = pools.list.iter().filter(suits).collect();
+    let own = pool.is_multiple_of(3).then(|| chosen(pool, &of_program, |pool| pool.number)).flatten();
+    let pool = own.map(|n| of_program[n]);
+    // Devices that know nothing of the capture make calls that others than a relaxed one forbid.
+    let mode = if world.setup.devices == 1 { mode } else { 0 };
+    let mode = [CaptureMode::Relaxed, CaptureMode::ThreadLocal, CaptureMode::Global][usize::from(mode) % 3];
+    match GraphCapture::begin(&of.allocator, stream, mode, pool.map(|pool| pool.pool.id())) {
+        Ok(capture) => {
+            world.met.note(Feature::Captures);
+            world.state().captured = Some(lane);
+            let pool = pool.map(|pool| pool.number);
+            graphs.capture = Some(Capturing { site, lane, stream, pool, capture, blocks: Vec::new() });
+        }
+        Err(error) => world.refused(site, "GraphCapture::begin", &error, false),
+    }
+}
+
+/// Memory for the capture, which its graph writes whenever it runs.
+pub fn alloc(world: &World, bytes: u64) {
+    let mut graphs = world.graphs.borrow_mut();
+    let Some(capture) = &mut graphs.capture else { return };
+    let (site, stream) = (capture.site, capture.stream);
+    if capture.blocks.len() >= 30 || !world.sites[site].allocator.is_enabled() {
+        return;
+    }
+    match world.sites[site].allocator.malloc(bytes, stream) {
+        Ok(ptr) => {
+            let n = memory::hold(world, site, capture.lane, ptr, bytes, capture.pool);
+            let tag = world.state().blocks.swap_remove(n).tag;
+            let block = Inside { ptr, bytes, tag };
+            let span = Span { machine: world.machine(site), stream, ptr, bytes };
+            span.work(&world.verdict, tag, None, Some(block.pattern()));
+            capture.blocks.push(block);
+        }
+        Err(error) => {
+            let (device, out) = (stream.device, error.is_out_of_memory());
+            drop(graphs);
+            if out {
+                memory::refuse(world, site, device, bytes, &error);
+            } else {
+                world.refused(site, "malloc in a capture", &error, false);
+            }
+        }
+    }
+}
+
+/// Memory of the capture goes back within it, after the graph has looked at it.
+pub fn free(world: &World, nth: u8) {
+    let mut graphs = world.graphs.borrow_mut();
+    let Some(capture) = &mut graphs.capture else { return };
+    let Some(n) = chosen(nth, &capture.blocks, |block| block.tag) else { return };
+    let block = capture.blocks.swap_remove(n);
+    let span = Span {
+        machine: world.machine(capture.site),
+        stream: capture.stream,
+        ptr: block.ptr,
+        bytes: block.bytes,
+    };
+    span.work(&world.verdict, block.tag, Some(block.pattern()), None);
+    give(world, capture.site, block);
+}
+
+fn give(world: &World, site: usize, block: Inside) {
+    world.state().ranges.remove(&(world.sites[site].process, block.ptr.0));
+    if let Err(error) = world.sites[site].allocator.free(block.ptr) {
+        world.verdict.find("free", format!("block {} of a graph at {}: {error}", block.tag, block.ptr));
+    }
+}
+
+/// The capture ends well, or is given up.
+pub fn end(world: &World, well: bool) {
+    let Some(capture) = world.graphs.borrow_mut().capture.take() else { return };
+    let Capturing { site, lane, pool, capture, blocks, .. } = capture;
+    world.state().captured = None;
+    if !well {
+        drop(capture);
+        blocks.into_iter().for_each(|block| give(world, site, block));
+        return;
+    }
+    match capture.end() {
+        Ok(graph) => {
+            let number = world.state().number();
+            let graph = Graph { number, site, lane, last: lane, ran: false, pool, graph, blocks };
+            world.graphs.borrow_mut().list.push(graph);
+        }
+        Err(error) => {
+            world.refused(site, "GraphCapture::end", &error, false);
+            blocks.into_iter().for_each(|block| give(world, site, block));
+        }
+    }
+}
+
+/// A graph runs, after whatever ran before that may use the same memory.
+pub fn launch(world: &World, graph: u8, stream: u8) {
+    let mut graphs = world.graphs.borrow_mut();
+    let Some(n) = chosen(graph, &graphs.list, |graph| graph.number) else { return };
+    let (site, before, pool) = (graphs.list[n].site, graphs.list[n].last, graphs.list[n].pool);
+    let device = world.state().lanes[graphs.list[n].lane].stream.device;
+    let lane = {
+        let state = world.state();
+        let suits = |n: usize, lane: &super::Lane| !state.captures(n) && lane.stream.device == device;
+        if state.captures(before) { None } else { state.lane(world.sites[site].process, stream, suits) }
+    };
+    let Some(lane) = lane else { return };
+    let [from, to] = [before, lane].map(|lane| world.state().lanes[lane].stream);
+    let ordered = world.machine(site).order(from, to);
+    world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
+    let asleep = world.pools.borrow().list.iter().any(|one| Some(one.number) == pool && one.asleep);
+    if !asleep && graphs.list[n].ran {
+        for block in &graphs.list[n].blocks {
+            let span = Span { machine: world.machine(site), stream: to, ptr: block.ptr, bytes: block.bytes };
+            span.work(&world.verdict, block.tag, Some(block.pattern()), None);
+        }
+    }
+    // Graphs with memory of one pool may use the same of it: they run one after another.
+    for other in graphs.list.iter_mut().filter(|other| pool.is_some() && other.pool == pool) {
+        other.last = lane;
+    }
+    let graph = &mut graphs.list[n];
+    graph.last = lane;
+    // SAFETY: it uses memory of its pool alone, in the order seen to above.
+    match unsafe { graph.graph.launch(to) } {
+        Ok(()) => {
+            graph.ran = true;
+            world.met.note(Feature::Replays);
+        }
+        Err(error) => {
+            let allowed = asleep && matches!(error, AllocError::Asleep { .. });
+            world.refused(site, "launch", &error, allowed);
+        }
+    }
+}
+
+/// A graph ends, and gives its live blocks back.
+pub fn end_graph(world: &World, graph: u8) {
+    let taken = {
+        let mut graphs = world.graphs.borrow_mut();
+        let Some(n) = chosen(graph, &graphs.list, |graph| graph.number) else { return };
+        let state = world.state();
+        if state.captures(graphs.list[n].last) || state.captures(graphs.list[n].lane) {
+            return;
+        }
+        graphs.list.swap_remove(n)
+    };
+    let Graph { site, lane, last, graph, blocks, .. } = taken;
+    let [from, to] = [last, lane].map(|lane| world.state().lanes[lane].stream);
+    let ordered = world.machine(site).order(from, to);
+    world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
+    if blocks.len().is_multiple_of(2) {
+        drop(graph);
+        blocks.into_iter().for_each(|block| give(world, site, block));
+    } else {
+        blocks.into_iter().for_each(|block| give(world, site, block));
+        drop(graph);
+    }
+}
+
+/// All captures and graphs end.
+pub fn end_all(world: &World) {
+    end(world, false);
+    while !world.graphs.borrow().list.is_empty() {
+        end_graph(world, 0);
+    }
+}

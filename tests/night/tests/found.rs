@@ -1,0 +1,64 @@
+//! Histories as nights print them, and that the rules they are judged by can be broken.
+
+use alloc_core::backend::Backend;
+use night::world::{World, memory};
+
+/// A run of a seed is the same each time, and another seed's is another.
+#[test]
+fn a_seed_is_one_history() {
+    let run = |seed| {
+        let ops = night::history::of_seed(seed, 300);
+        night::history::run(seed, ops.into_iter().enumerate(), false)
+    };
+    let [one, again, other] = [1, 1, 2].map(run);
+    assert_eq!((one.hash, one.met, one.ops), (again.hash, again.met, again.ops));
+    assert_ne!(one.hash, other.hash);
+    assert_eq!(one.finding, None);
+}
+
+/// The blocks of a pool that is gone sleep with its tag.
+#[test]
+fn seed_4_order() {
+    use night::op::Op::*;
+    night::history::replay(
+        4,
+        &[
+            Alloc { at: 120, stream: 1, bytes: 681_314 },
+            Pool { at: 15, device: 79, kind: 4 },
+            AllocIn { pool: 98, stream: 6, bytes: 1205 },
+            Alloc { at: 137, stream: 104, bytes: 855_892 },
+            AllocIn { pool: 174, stream: 135, bytes: 3103 },
+            EndPool { pool: 157 },
+            Free { nth: 54285 },
+            Sleep { at: 218, tag: 2, backup: 1 },
+            Free { nth: 48251 },
+            Free { nth: 16466 },
+            Use { nth: 61963, stream: 171, told: true },
+        ],
+    );
+}
+
+#[test]
+fn a_byte_that_another_one_wrote_is_found() {
+    let world = World::new(3);
+    world.state().begin(0);
+    memory::alloc(&world, 0, 0, 4096);
+    let (ptr, stream) = {
+        let state = world.state();
+        (state.blocks[0].ptr, state.lanes[state.blocks[0].home].stream)
+    };
+    // SAFETY: rule 2: a live block of 4096 bytes, in the order of its stream.
+    unsafe { world.machine(0).memset_async(ptr, 7, 1, stream) }.unwrap();
+    memory::free(&world, 0);
+    world.machine(0).synchronize_stream(stream).unwrap();
+    assert_eq!(world.verdict.found().map(|found| found.oracle), Some("bytes"));
+}
+
+#[test]
+fn what_is_left_is_found() {
+    let world = World::new(3);
+    let leaked = world.machine(0).malloc(alloc_core::types::DeviceIndex(0), 4096).unwrap();
+    let verdict = world.verdict.clone();
+    night::oracle::close(night::oracle::end(world));
+    assert_eq!(verdict.found().map(|found| found.oracle), Some("end"), "{leaked} was not given back");
+}

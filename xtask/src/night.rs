@@ -1,0 +1,214 @@
+//! A night: whole histories of everything at once, one for each seed, on all cores; and defects in the engine, which tests
+//! have to notice: planted ones, and cargo-mutants'.
+
+pub(crate) mod mutants;
+mod plant;
+
+use crate::process;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How long; without it a minute, and with --seed alone that one seed
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// The first seed; without it one that follows from the commit
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Operations of each seed
+    #[arg(long, default_value_t = 4000)]
+    ops: usize,
+    /// Build this defect of tests/night/plants.toml into a copy of the tree, and look for it
+    #[arg(long)]
+    plant: Option<String>,
+    /// Write what became of it to this file
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+/// Seeds that reached rare states, one a line, with what they reached.
+const KEPT: &str = "tests/night/seeds.txt";
+/// How long one process runs: it can make so many machines, and no more.
+const SLICE: Duration = Duration::from_secs(600);
+
+/// What CI runs: the kept seeds, in the build that tests have. New seeds are for nights.
+pub(crate) fn slice() -> Result<()> {
+    let program = build(&process::root(), &process::target(), true)?;
+    let run = |seed: u64| {
+        let seed = seed.to_string();
+        process::run(process::command(&program).args(["--seeds", "1", "--no-shrink", "--seed", &seed]))
+    };
+    kept()?.into_iter().try_for_each(run)
+}
+
+/// Where something was found, the process ends with 1; where it could not be looked for, with 2.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let outcome = match &options.plant {
+        Some(name) => plant::run(name, minutes(options)),
+        None => look(options),
+    };
+    match outcome {
+        Ok(0) => Ok(()),
+        Ok(code) => std::process::exit(code.into()),
+        Err(error) => {
+            eprintln!("{error:#}");
+            std::process::exit(2)
+        }
+    }
+}
+
+fn minutes(options: &Options) -> Duration {
+    Duration::from_secs_f64(options.minutes.unwrap_or(1.0).clamp(0.0, 1e6) * 60.0)
+}
+
+fn look(options: &Options) -> Result<u8> {
+    let program = build(&process::root(), &process::target(), false)?;
+    let one = options.seed.is_some() && options.minutes.is_none();
+    let first = options.seed.map_or_else(of_commit, Ok)?;
+    let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() } };
+    let report = night.run(if one { Duration::ZERO } else { minutes(options) })?;
+    if let Some(file) = &options.json {
+        std::fs::write(file, format!("{:#}\n", report.json())).with_context(|| file.display().to_string())?;
+    }
+    if !one {
+        report.print();
+    }
+    if let Some(last) = report.last_line() {
+        println!("{last}");
+    }
+    Ok(u8::from(report.failed()))
+}
+
+fn jobs() -> u64 {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64)
+}
+
+/// Builds the program of a tree, and says where it is.
+fn build(tree: &Path, target: &Path, as_tests: bool) -> Result<PathBuf> {
+    let (profile, folder) = if as_tests { ("dev", "debug") } else { ("night", "night") };
+    let mut cargo = process::command("cargo");
+    cargo.current_dir(tree).env("CARGO_TARGET_DIR", target).env_remove("CARGO_MANIFEST_DIR");
+    process::run(cargo.args(["build", "--quiet", "--package", "night", "--profile", profile]))?;
+    Ok(target.join(folder).join("night"))
+}
+
+/// The first seed of the checked-out commit.
+fn of_commit() -> Result<u64> {
+    let commit = process::output(process::command("git").args(["rev-parse", "--short=12", "HEAD"]))?;
+    u64::from_str_radix(commit.trim(), 16).context("the commit's name is no number")
+}
+
+fn kept() -> Result<Vec<u64>> {
+    let text = std::fs::read_to_string(process::root().join(KEPT)).context(KEPT)?;
+    let seeds =
+        text.lines().filter_map(|line| line.split_whitespace().next()).filter(|word| !word.starts_with('#'));
+    seeds.map(|seed| seed.parse().with_context(|| format!("{KEPT}: {seed}"))).collect()
+}
+
+/// Seeds from a first one on, side by side.
+struct Night {
+    program: PathBuf,
+    first: u64,
+    ops: usize,
+    jobs: u64,
+}
+
+/// What became of a night.
+#[derive(Default)]
+struct Report {
+    seeds: u64,
+    ops: u64,
+    /// Of all processes together.
+    core_seconds: f64,
+    failures: Vec<Value>,
+    pairs: Map<String, Value>,
+}
+
+impl Night {
+    fn run(&self, time: Duration) -> Result<Report> {
+        let folder = tempfile::tempdir()?;
+        let (mut report, begun) = (Report::default(), Instant::now());
+        let mut next: Vec<u64> = (0..self.jobs).map(|job| self.first.wrapping_add(job)).collect();
+        loop {
+            let left = time.saturating_sub(begun.elapsed());
+            let files: Vec<_> = (0..self.jobs).map(|job| folder.path().join(job.to_string())).collect();
+            let begin = |(seed, file): (&u64, &PathBuf)| self.begin(*seed, left.min(SLICE), file);
+            let children: Vec<Child> = next.iter().zip(&files).map(begin).collect::<Result<_>>()?;
+            for (child, (file, next)) in children.into_iter().zip(files.iter().zip(&mut next)) {
+                let status = child.wait_with_output()?.status;
+                if !matches!(status.code(), Some(0 | 1)) {
+                    bail!("the program ended with {status}, on its way from seed {next}");
+                }
+                let one: Value = serde_json::from_slice(&std::fs::read(file)?)?;
+                *next = one["next"].as_u64().context("next")?;
+                report.add(&one);
+            }
+            if report.failed() || begun.elapsed() >= time {
+                return Ok(report);
+            }
+        }
+    }
+
+    fn begin(&self, seed: u64, time: Duration, file: &Path) -> Result<Child> {
+        let minutes = time.as_secs_f64() / 60.0;
+        let mut command = process::command(&self.program);
+        command.args(["--seed", &seed.to_string(), "--stride", &self.jobs.to_string()]);
+        command.args(["--ops", &self.ops.to_string(), "--minutes", &minutes.to_string()]);
+        command.arg("--json").arg(file).spawn().context("the program could not be started")
+    }
+}
+
+impl Report {
+    fn add(&mut self, one: &Value) {
+        let number = |key: &str| one[key].as_u64().unwrap_or(0);
+        let rate = one["ops_per_core_second"].as_f64().unwrap_or(0.0).max(1.0);
+        self.seeds += number("seeds");
+        self.ops += number("ops");
+        self.core_seconds += number("ops") as f64 / rate;
+        self.failures.extend(one["failures"].as_array().into_iter().flatten().cloned());
+        for (pair, count) in one["pairs"].as_object().into_iter().flatten() {
+            let before = self.pairs.get(pair).and_then(Value::as_u64).unwrap_or(0);
+            self.pairs.insert(pair.clone(), (before + count.as_u64().unwrap_or(0)).into());
+        }
+    }
+
+    fn failed(&self) -> bool {
+        !self.failures.is_empty()
+    }
+
+    fn rate(&self) -> f64 {
+        (self.ops as f64 / self.core_seconds.max(1e-9)).round()
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "seeds": self.seeds, "ops": self.ops, "ops_per_core_second": self.rate(), "failures": self.failures,
+            "pairs": self.pairs,
+        })
+    }
+
+    fn print(&self) {
+        let never: Vec<_> =
+            self.pairs.iter().filter(|(_, count)| **count == 0).map(|(pair, _)| pair.as_str()).collect();
+        println!(
+            "{} seeds, {} operations, {} a second and core; of {} pairs of features {} never met",
+            self.seeds,
+            self.ops,
+            self.rate(),
+            self.pairs.len(),
+            never.len()
+        );
+        never.iter().for_each(|pair| println!("never met: {pair}"));
+    }
+
+    fn last_line(&self) -> Option<String> {
+        let failure = self.failures.first()?;
+        let oracle = failure["oracle"].as_str().unwrap_or("");
+        Some(format!("seed={} op={} oracle={oracle}", failure["seed"], failure["op"]))
+    }
+}
