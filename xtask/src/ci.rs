@@ -2,9 +2,10 @@
 //! longer by the clock; what its processors did is the same everywhere.
 
 use crate::generated::{bindgen, header};
+use crate::machines::{aarch64, personalities};
 use crate::process::{self, cargo, disk};
 use crate::python::{e2e_torch, integrations, tables, whatif_exact};
-use crate::{aarch64, book, browser, dist, night, parity, personalities, schedules, structure, test};
+use crate::{book, browser, dist, night, parity, schedules, structure, test};
 use anyhow::Result;
 use std::time::{Duration, Instant};
 

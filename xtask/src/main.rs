@@ -1,17 +1,15 @@
 //! Project tasks. `cargo xtask --help` lists them.
 
-mod aarch64;
 mod bench;
 mod book;
 mod browser;
 mod ci;
 mod dist;
 mod generated;
-mod gpu;
+mod machines;
 mod new_backend;
 mod night;
 mod parity;
-mod personalities;
 mod process;
 mod python;
 mod schedules;
@@ -21,6 +19,7 @@ use anyhow::Result;
 use bench::corpus;
 use clap::{Parser, Subcommand};
 use generated::{bindgen, codegen, header};
+use machines::{aarch64, gpu, personalities};
 use night::mutants;
 use process::{cargo, has_nextest};
 use python::{e2e_torch, integrations, tables, viewer, whatif_exact};

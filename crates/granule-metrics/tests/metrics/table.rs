@@ -240,6 +240,23 @@ fn of_ledger(ledger: &Option<DeviceLedger>) -> [u64; 4] {
     [ledger.used, ledger.process_other, ledger.others(), ledger.unaccounted]
 }
 
+/// All figures of a tenant, written out for the same reason.
+fn of_tenant(tenant: TenantStats) -> Vec<u64> {
+    let TenantStats {
+        name: _,
+        marks: Marks { guarantee, soft, hard },
+        held,
+        peak,
+        pools,
+        refusals,
+        soft_crossings,
+        spills,
+        spilled_bytes,
+    } = tenant;
+    let own = [guarantee, held, peak, pools.len() as u64, refusals, soft_crossings, spills, spilled_bytes];
+    own.into_iter().chain(soft).chain(hard).collect()
+}
+
 #[test]
 fn every_other_figure_is_exported() {
     let reading = reading();
@@ -284,21 +301,7 @@ fn every_other_figure_is_exported() {
             segments,
         ]);
     }
-    for tenant in device.tenants {
-        let TenantStats {
-            name: _,
-            marks: Marks { guarantee, soft, hard },
-            held,
-            peak,
-            pools,
-            refusals,
-            soft_crossings,
-            spills,
-            spilled_bytes,
-        } = tenant;
-        whole(&[guarantee, held, peak, pools.len() as u64, refusals, soft_crossings, spills, spilled_bytes]);
-        whole(&soft.into_iter().chain(hard).collect::<Vec<_>>());
-    }
+    device.tenants.into_iter().for_each(|tenant| whole(&of_tenant(tenant)));
     expected.extend(of_host(&reading.hosts[0].stats.granule));
     for value in expected {
         assert!(exported.contains(&value), "{value} is missing");
