@@ -17,7 +17,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let (browser, driver) = find_or_install()?;
     let pictures = target().join("browser");
     let mut test = command("cargo");
-    test.args(["test", "--workspace"]);
+    test.arg("test").args(process::WORKSPACE);
     if options.big {
         test.arg("--release");
     }

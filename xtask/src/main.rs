@@ -132,13 +132,13 @@ fn main() -> Result<()> {
 fn test(rest: &[String]) -> Result<()> {
     let runner: &[&str] = if has_nextest() {
         // The runner's closing lines come last, so that whoever reads the end of the log sees the counts.
-        cargo(&["test", "--workspace", "--doc"])?;
+        cargo(&[&["test", "--doc"], process::WORKSPACE].concat())?;
         &["nextest", "run"]
     } else {
         &["test"]
     };
     let mut tests = process::command("cargo");
-    tests.args(runner).args(["--workspace", "--no-fail-fast"]).args(process::ALL_COMMANDS).args(rest);
+    tests.args(runner).arg("--no-fail-fast").args(process::WORKSPACE).args(process::ALL_COMMANDS).args(rest);
     if std::env::var_os(SEED).is_none() {
         // A change is judged by what it changes: the same cases each time. `fuzz` looks for new ones.
         tests.env(SEED, "1");

@@ -2,10 +2,10 @@
 //!
 #![cfg_attr(feature = "openreg", doc = "```")]
 #![cfg_attr(not(feature = "openreg"), doc = "```ignore")]
-//! use granule::openreg::{OpenReg, OpenRegConfig};
+//! use granule::openreg::{MemoryMode, OpenReg, OpenRegConfig};
 //! use std::time::Duration;
 //!
-//! let backend = OpenReg::new(OpenRegConfig::default())?;
+//! let backend = OpenReg::new(OpenRegConfig::default().memory(MemoryMode::Mapped))?;
 //! let tested = granule::selftest::run(backend, Duration::from_secs(10));
 //! assert!(tested.steps.iter().all(|step| step.outcome != granule::selftest::Outcome::Failed));
 //! # Ok::<(), granule::backend::BackendError>(())

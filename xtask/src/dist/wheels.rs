@@ -35,9 +35,9 @@ pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
     let tools = Tools::prepare()?;
     forget(out, "granule_alloc")?;
     // A test among what is built: features are then chosen as they are for tests.
-    // The driver's library is built for the script that embeds it.
-    let packages = ["build", "--workspace", "--exclude", "granule-estimate-driver"];
-    cargo(&[&packages, process::ALL_COMMANDS, &["--lib", "--test", "command"]].concat())?;
+    cargo(
+        &[&["build"], process::WORKSPACE, process::ALL_COMMANDS, &["--lib", "--test", "command"]].concat(),
+    )?;
     let folder = out.join("granule_alloc");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
