@@ -77,11 +77,12 @@ fn queue(here: Here, to: DevicePtr, from: DevicePtr, bytes: u64, kind: CopyKind,
     let is_captured = graphs::info(machine, stream)?.status != CU_STREAM_CAPTURE_STATUS_NONE;
     let is_staged =
         !is_captured && kind == CopyKind::HostToDevice && Driver(machine).keeps(bytes) && is_pageable(from)?;
-    let is_waited_for =
-        !is_captured && kind == CopyKind::DeviceToHost && Driver(machine).is_busy() && is_pageable(to)?;
     if !is_staged {
         // SAFETY: the machine checks device ranges; the caller promises host ranges until the stream passed.
         unsafe { machine.copy_async(to, from, bytes, kind, stream) }?;
+        // A machine that does work at once has done it already.
+        let is_waited_for =
+            !is_captured && kind == CopyKind::DeviceToHost && Driver(machine).is_busy() && is_pageable(to)?;
         return if is_waited_for { Ok(machine.synchronize_stream(stream)?) } else { Ok(()) };
     }
     let theirs = std::ptr::with_exposed_provenance(from.0 as usize);

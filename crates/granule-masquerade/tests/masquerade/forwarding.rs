@@ -81,6 +81,11 @@ impl Hook for Recorder {
         self.note("Backend::clear_error");
     }
 
+    fn dropped(&self, _: &dyn Backend, _: DeviceIndex) -> Vec<Dropped> {
+        self.note("Backend::dropped");
+        vec![Dropped { property: "virtual memory", reason: "hipMemCreate: no".into(), consequence: "none" }]
+    }
+
     fn default_stream(&self, inner: &dyn Backend, device: DeviceIndex) -> Stream {
         self.note("Backend::default_stream");
         inner.default_stream(device)
@@ -156,7 +161,7 @@ fn call_everything(m: &Masquerade, from: BackendId, mut refused: impl FnMut(Back
     let graph = Graph { raw: 10, backend: from };
     let object = MulticastHandle { raw: 11, backend: from };
 
-    assert_eq!(m.error_name(i32::MIN), "unknown");
+    assert_eq!([m.error_name(i32::MIN), m.dropped(d)[0].reason.clone()], ["unknown", "cuMemCreate: no"]);
     m.clear_error();
     assert_eq!(m.default_stream(d), Stream { raw: 0, device: d, backend: m.id() });
     call! {
