@@ -8,7 +8,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`settings`] | the environment variable that says what machine it is |
+//! | [`mod@settings`] | the environment variable that says what machine it is |
 //! | [`machine()`] | that machine, made at the first call |
 //! | [`entry`] | what every entry point does first: count, fail on demand, stop panics |
 //! | [`control`] | the functions by which a test counts calls and makes them fail |
