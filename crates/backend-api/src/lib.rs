@@ -279,7 +279,7 @@ pub unsafe trait Backend: Debug + Send + Sync + 'static {
     }
 
     /// What `device` refused when it was tried, and does without since. What nobody asked for yet was not tried, so ask
-    /// after the [families](families). Never blocks; legal during capture. Without it: nothing was refused.
+    /// after the [families]. Never blocks; legal during capture. Without it: nothing was refused.
     fn dropped(&self, device: DeviceIndex) -> Vec<Dropped> {
         let _ = device;
         Vec::new()

@@ -123,7 +123,7 @@ impl Driver<'_> {
         })
     }
 
-    /// The byte that copies of reserved memory to the host find; see [`OpenRegConfig::read_back`].
+    /// The byte that copies of reserved memory to the host find; see [`OpenRegConfig::read_back`](crate::OpenRegConfig::read_back).
     pub fn set_read_back(&self, byte: u8) {
         self.0.machine.memo.set_otherwise(byte);
     }

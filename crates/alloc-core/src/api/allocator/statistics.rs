@@ -37,7 +37,7 @@ impl<'a> Statistics<'a> {
     /// All peaks become the current values. PyTorch: `resetPeakStats`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidDevice`].
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn reset_peaks(self, device: DeviceIndex) -> Result<()> {
         self.0.seen_device(device)?.statistics().reset_peak_stats();
         Ok(())
@@ -46,7 +46,7 @@ impl<'a> Statistics<'a> {
     /// Sums and event counters begin anew. PyTorch: `resetAccumulatedStats`.
     ///
     /// # Errors
-    /// [`AllocError::InvalidDevice`].
+    /// [`AllocError::InvalidDevice`](crate::AllocError::InvalidDevice).
     pub fn reset_accumulated(self, device: DeviceIndex) -> Result<()> {
         self.0.seen_device(device)?.statistics().reset_accumulated_stats();
         Ok(())
