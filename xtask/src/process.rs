@@ -56,6 +56,11 @@ pub(crate) const ALL_COMMANDS: &[&str] = &["--features", "granule-cli/full"];
 /// All packages. The driver of `granule estimate` is built for that one's build script; once more it would get the same file.
 pub(crate) const WORKSPACE: &[&str] = &["--workspace", "--exclude", "granule-estimate-driver"];
 
+/// Builds the libraries that other programs load, with the features that tests have: so nothing is built twice.
+pub(crate) fn libraries() -> Result<()> {
+    cargo(&[&["build"], WORKSPACE, ALL_COMMANDS, &["--lib", "--test", "command"]].concat())
+}
+
 /// Builds the command, and says where it is. As its tests do, with the features that they have, so that nothing is built twice.
 pub(crate) fn granule() -> Result<PathBuf> {
     cargo(&[&["test"], WORKSPACE, ALL_COMMANDS, &["--no-run", "--test", "command"]].concat())?;

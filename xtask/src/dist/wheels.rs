@@ -2,7 +2,7 @@
 
 use super::tools::Tools;
 use super::{say, wheel_in, wheels_in};
-use crate::process::{self, cargo, root, target};
+use crate::process::{self, root, target};
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,10 +34,7 @@ pub(super) fn alloc(out: &Path) -> Result<PathBuf> {
 pub(super) fn alloc_of_tests(out: &Path) -> Result<PathBuf> {
     let tools = Tools::prepare()?;
     forget(out, "granule_alloc")?;
-    // A test among what is built: features are then chosen as they are for tests.
-    cargo(
-        &[&["build"], process::WORKSPACE, process::ALL_COMMANDS, &["--lib", "--test", "command"]].concat(),
-    )?;
+    process::libraries()?;
     let folder = out.join("granule_alloc");
     if folder.exists() {
         fs::remove_dir_all(&folder)?;

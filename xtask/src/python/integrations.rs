@@ -1,7 +1,7 @@
 //! Other libraries on Granule's memory: CCCL, RMM, cuda.core, CuPy, ONNX Runtime. Their real packages, over the driver that the
 //! simulated device is behind; the tests are those of `tests/integrations`.
 
-use crate::process::{self, cargo, command, root, target};
+use crate::process::{self, command, root, target};
 use crate::python::venv::Venv;
 use anyhow::{Context, Result};
 use clap::Args;
@@ -24,7 +24,7 @@ const TESTS: &str = "tests/integrations";
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let venv = Venv::prepare("integrations/venv", &requirements(options.long)?, None)?;
-    cargo(&["build", "-p", "granule-capi", "-p", "lookalike-cuda"])?;
+    process::libraries()?;
     let mut pytest = command(venv.python());
     pytest
         .args(["-m", "pytest", TESTS, "-p", "no:cacheprovider", "-q", "-ra"])
