@@ -6,6 +6,7 @@ Subgroups come from `new_group`; `split_group` is refused.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from datetime import timedelta
 from typing import Any, Callable
@@ -53,6 +54,21 @@ ABSENT = (
 )
 
 
+# The threads that wait for an operation or tell its end, each with what it waits for.
+_waiting: dict[threading.Thread, Work] = {}
+
+
+@atexit.register
+def _let_them_tell() -> None:
+    """Joins the threads that come back to Python: the interpreter would end them within C++, which ends the process.
+
+    One whose operation is still pending is left where it is, so that a rank that fails does not wait for the others.
+    """
+    for thread, work in list(_waiting.items()):
+        if work.is_completed():
+            thread.join()
+
+
 class Staged(c10d.Backend):
     """Gloo, for tensors that only the device can reach."""
 
@@ -93,9 +109,13 @@ def _operation(name: str) -> Callable[..., Work]:
                 future.set_result([tensor for tensor, _ in pairs])
             except Exception as error:
                 future.set_exception(error)
+            finally:
+                _waiting.pop(thread)
 
         # Not every operation of gloo has a future, but each can be waited for.
-        threading.Thread(target=finish, name=f"granule-{name}", daemon=True).start()
+        thread = threading.Thread(target=finish, name=f"granule-{name}", daemon=True)
+        _waiting[thread] = work
+        thread.start()
         return c10d._create_work_from_future(future)
 
     return run

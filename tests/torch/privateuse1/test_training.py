@@ -140,3 +140,47 @@ assert weights[0].equal(weights[1]), "the first rank's are everybody's"
 dist.destroy_process_group()
 """
     )
+
+
+def test_a_program_ends_while_a_collective_tells_its_end(program: Callable[..., str]) -> None:
+    program(
+        "ASKED = dict(backend='gloo')\n"
+        + RANKS
+        + """
+import time
+work = dist.all_reduce(torch.ones(4, device="granule"), async_op=True)
+future = work.get_future()
+future.then(lambda done: [time.sleep(0.005) for _ in range(100)])
+while not future.done():
+    time.sleep(0.001)
+"""
+    )
+
+
+def test_a_rank_that_fails_does_not_wait_for_the_others(program: Callable[..., str]) -> None:
+    program(
+        "ASKED = dict(backend='gloo')\n"
+        + RANKS
+        + """
+import time
+note = os.environ["STORE"] + "-asked"
+if rank == 0:
+    dist.all_reduce(torch.ones(4, device="granule"), async_op=True)
+    with open(note + "-begun", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(note + "-begun", note)
+    sys.exit(0)
+while not os.path.exists(note):
+    time.sleep(0.01)
+with open(note) as file:
+    other = int(file.read())
+end = time.monotonic() + 30
+while True:
+    try:
+        os.kill(other, 0)
+    except ProcessLookupError:
+        break
+    assert time.monotonic() < end, "rank 0 waits for an operation that never ends"
+    time.sleep(0.01)
+"""
+    )
