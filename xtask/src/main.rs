@@ -23,6 +23,7 @@ use machines::{aarch64, gpu, personalities};
 use night::mutants;
 use process::{cargo, has_nextest};
 use python::{e2e_torch, integrations, tables, viewer, whatif_exact};
+use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(about = "Granule's project tasks", bin_name = "cargo xtask")]
@@ -97,8 +98,19 @@ enum Task {
     WhatifExact(whatif_exact::Options),
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().task {
+fn main() -> ExitCode {
+    match run(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // Without the stack that `RUST_BACKTRACE` would add: it says nothing to who made the mistake.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
         Task::Test { rest } => test(&rest),
         Task::Ci => ci::run(),
         Task::Bench(options) => bench::run(&options),

@@ -26,10 +26,12 @@ pub use remembered::ArenaMemory;
 pub(crate) use remembered::Remembered;
 pub(crate) use supply::Supply;
 
+// What a program's own policy is written with.
+pub use crate::memory::block::{Block, BlockId, BlockTable, Tier};
+pub use crate::memory::index::{BestFitIndex, FitKey, PlacementIndex, SegregatedIndex};
+pub use crate::memory::segment::SegmentTable;
+
 use crate::config::{PolicyName, Settings};
-use crate::memory::block::{BlockId, BlockTable, Tier};
-use crate::memory::index::PlacementIndex;
-use crate::memory::segment::SegmentTable;
 use std::fmt::Debug;
 
 /// What makes the policy that settings name.

@@ -209,6 +209,12 @@ pub(crate) fn assert_unlocked() {
     order::assert_none_above(Rank::Synchronisation);
 }
 
+/// Panics in debug builds when the thread holds a lock of any rank: a destructor of the program may ask for each.
+#[inline]
+pub(crate) fn assert_holds_nothing() {
+    order::assert_none();
+}
+
 #[cfg(debug_assertions)]
 mod order {
     use super::{Rank, thread_local};
@@ -238,6 +244,13 @@ mod order {
         });
     }
 
+    pub(super) fn assert_none() {
+        let _ = HELD.try_with(|held| {
+            let held = held.borrow();
+            assert!(held.is_empty(), "a destructor of the program ran with locks held: {held:?}");
+        });
+    }
+
     pub(super) fn assert_none_above(allowed: Rank) {
         let _ = HELD.try_with(|held| {
             let held = held.borrow();
@@ -249,6 +262,8 @@ mod order {
 #[cfg(not(debug_assertions))]
 mod order {
     use super::Rank;
+    #[inline(always)]
+    pub(super) fn assert_none() {}
     #[inline(always)]
     pub(super) fn enter(_: Rank) {}
     #[inline(always)]

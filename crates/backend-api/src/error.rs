@@ -95,6 +95,24 @@ impl BackendError {
         }
     }
 
+    /// True where the same call may work later: the error says what is now, and not what the device can do.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self.kind {
+            ErrorKind::OutOfMemory
+            | ErrorKind::ResourceLimit
+            | ErrorKind::DeviceLost
+            | ErrorKind::CaptureViolation
+            | ErrorKind::Timeout
+            | ErrorKind::Unusable => true,
+            ErrorKind::InvalidValue
+            | ErrorKind::NotSupported
+            | ErrorKind::NoDriver
+            | ErrorKind::NoDevice
+            | ErrorKind::Other => false,
+        }
+    }
+
     /// True where giving memory back and trying again can help.
     #[must_use]
     pub fn is_out_of_memory(&self) -> bool {

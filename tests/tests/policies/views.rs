@@ -2,7 +2,7 @@
 //! what is not taken from the device.
 
 use alloc_core::AllocError;
-use alloc_core::backend::CaptureMode;
+use alloc_core::backend::{CaptureMode, ErrorKind};
 use alloc_core::config::{MemoryLimit, Settings};
 use alloc_core::graph::GraphCapture;
 use alloc_core::history::HistoryOptions;
@@ -10,7 +10,7 @@ use alloc_core::oom::Bound;
 use alloc_core::policy::GranulePolicy;
 use alloc_core::round::format_bytes;
 use alloc_core::types::{DeviceIndex, DevicePtr, MIB, Stream};
-use backend_openreg::{Call, Clock, MemoryMode, OpenReg};
+use backend_openreg::{Call, Clock, FaultPlan, MemoryMode, OpenReg};
 use granule_conformance::interpose::Interposed;
 use granule_snapshot::trace::Event;
 use granule_tests::bytes::{Bytes, pattern};
@@ -271,6 +271,26 @@ fn a_device_that_maps_nothing_twice_takes_more_memory_instead() {
     let small = of(48).memory(MemoryMode::Mapped);
     let refusing = Interposed::new(OpenReg::new(small).unwrap(), Aliases::refused());
     let _ = contents_survive(Arc::new(refusing), Settings::default(), 3, 200);
+}
+
+/// One error of the moment turned views off for the device's life.
+#[test]
+fn a_view_that_fails_for_a_passing_reason_is_tried_again() {
+    for kind in [ErrorKind::ResourceLimit, ErrorKind::CaptureViolation, ErrorKind::Timeout] {
+        let device = OpenReg::new(of(120)).unwrap();
+        let rig = Rig { name: "one machine", device: device.clone(), backend: device.clone() };
+        let (allocator, stream) = (allocator(&rig), rig.stream());
+        let live = pieces(&allocator, stream, 3, 12);
+        device.set_faults(FaultPlan::none().fail_nth_of(Call::Map, 1, kind));
+        let block = allocator.malloc(36 * MIB, stream).unwrap();
+        assert_eq!(
+            rig.used(),
+            72 * MIB,
+            "{kind:?}: another attempt shows what is free, and nothing is taken"
+        );
+        free_all(&allocator, live.into_iter().chain([block]));
+        rig.nothing_is_left(&allocator);
+    }
 }
 
 #[test]

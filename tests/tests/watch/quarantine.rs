@@ -13,11 +13,13 @@ use alloc_core::types::{DeviceKind, DevicePtr, Event, MIB, PoolId, Stream};
 use backend_openreg::{Clock, TrapKind};
 use granule_conformance::interpose::Hook;
 use granule_tests::hardened::{hardened, reports};
+use granule_tests::quiet::Retires;
 use granule_tests::rig::{DEVICE, behind, on_each};
 use granule_tests::setup::mapped;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 fn the_oldest_leave_the_quarantine_when_it_is_full<P: Policy>() {
     on_each(&mapped(64), |rig| {
@@ -273,6 +275,32 @@ fn a_corruption_observer_may_change_settings_also_when_the_mode_is_switched_off<
     });
 }
 
+/// The free named the block's stream to the driver until its end, and retiring a stream waits for whoever names it.
+fn a_corruption_observer_may_retire_the_freed_blocks_stream<P: Policy>() {
+    on_each(&mapped(64), |rig| {
+        let allocator = rig.with_policy::<P>(holding(0));
+        let stream = rig.new_stream();
+        let retired = Arc::new(AtomicU64::new(0));
+        let (count, weak) = (Arc::clone(&retired), Arc::downgrade(&allocator));
+        allocator.hooks().on_corruption(move |_| {
+            weak.upgrade().unwrap().retire(stream).unwrap();
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let ptr = allocator.malloc(600, stream).unwrap();
+        write(rig, stream, ptr.add(600), 0, 1);
+        let (done, ended) = mpsc::channel();
+        let freeing = Arc::clone(&allocator);
+        let thread = std::thread::spawn(move || {
+            freeing.free(ptr).unwrap();
+            done.send(()).unwrap();
+        });
+        ended.recv_timeout(Duration::from_secs(60)).expect("the free does not wait for itself");
+        thread.join().unwrap();
+        assert_eq!(retired.load(Ordering::Relaxed), 1);
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 /// Blocks in quarantine are pending, and neither a checkpoint nor a request for their address knew how to get them out.
 fn checkpoints_and_exact_addresses_find_what_is_in_quarantine<P: Policy>() {
     on_each(&mapped(64), |rig| {
@@ -308,5 +336,6 @@ granule_tests::for_each_policy!(
     memory_is_protected_after_the_work_that_uses_it,
     hardened_mode_names_a_threads_default_stream_as_the_driver_knows_it,
     a_corruption_observer_may_change_settings_also_when_the_mode_is_switched_off,
+    a_corruption_observer_may_retire_the_freed_blocks_stream,
     checkpoints_and_exact_addresses_find_what_is_in_quarantine,
 );

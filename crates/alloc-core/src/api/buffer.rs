@@ -26,9 +26,9 @@ impl DeviceBuffer {
     pub fn new(allocator: &Arc<CachingAllocator>, bytes: u64, stream: Stream) -> Result<Self> {
         loop {
             let ptr = allocator.malloc(bytes, stream)?;
-            match allocator.set_owned(ptr, true) {
+            match allocator.set_owned(ptr, Some(bytes)) {
                 Ok(()) => return Ok(Self { allocator: Arc::clone(allocator), ptr, bytes, stream }),
-                // Another thread freed it meanwhile, by an address that was not its own any more.
+                // Another thread freed it meanwhile, by an address that was not its own any more; a smaller block may be there.
                 Err(AllocError::InvalidPointer(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -78,7 +78,7 @@ impl DeviceBuffer {
     /// Gives the memory up without freeing it; free the address through the allocator.
     #[must_use]
     pub fn into_raw(self) -> DevicePtr {
-        log_end(self.allocator.set_owned(self.ptr, false), "a buffer's memory stays with it");
+        log_end(self.allocator.set_owned(self.ptr, None), "a buffer's memory stays with it");
         let mut this = std::mem::ManuallyDrop::new(self);
         let allocator = std::mem::replace(&mut this.ptr, DevicePtr::NULL);
         // SAFETY: `this` is never dropped or used again, so the allocator's reference is taken out once.
@@ -89,7 +89,7 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        let given_up = self.allocator.set_owned(self.ptr, false);
+        let given_up = self.allocator.set_owned(self.ptr, None);
         let freed = given_up.and_then(|()| self.allocator.free(self.ptr));
         log_end(freed, "a buffer's memory could not be given back");
     }

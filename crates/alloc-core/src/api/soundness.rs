@@ -83,7 +83,7 @@ mod physical_source {}
 ///
 /// ```compile_fail,E0624
 /// fn free(allocator: &alloc_core::CachingAllocator, buffer: &alloc_core::DeviceBuffer) {
-///     let _ = allocator.set_owned(buffer.ptr(), false);
+///     let _ = allocator.set_owned(buffer.ptr(), None);
 /// }
 /// ```
 mod device_buffer {}

@@ -173,17 +173,18 @@ impl Directory {
     /// A new arena for a stream that has none in this pool. One caller at a time, and none while arenas are recycled.
     #[cold]
     pub(crate) fn make(&self, pool: &ArenaPool, stream: Stream) -> Result<&Arc<Arena>> {
-        let (vacant, policy) = {
-            let registry = self.registry.lock();
-            (registry.vacant.last().copied(), registry.template.policy.clone())
-        };
+        let vacant = self.registry.lock().vacant.last().copied();
         if let Some(arena) = vacant.and_then(|number| self.get(number)) {
             let mut state = arena.lock();
+            // It stops being vacant in the moment in which it is found: nobody sees it as neither. Whoever changes the
+            // template afterwards finds it, and changes it, too, once it is unlocked.
+            let policy = {
+                let mut registry = self.registry.lock();
+                registry.vacant.pop();
+                self.register(&mut registry, pool.slot, stream, state.tenure().number());
+                registry.template.policy.clone()
+            };
             state.serve_another(pool.clone(), stream, policy);
-            // It stops being vacant in the moment in which it is found: nobody sees it as neither.
-            let mut registry = self.registry.lock();
-            registry.vacant.pop();
-            self.register(&mut registry, pool.slot, stream, state.tenure().number());
             return Ok(arena);
         }
         let mut registry = self.registry.lock();

@@ -404,7 +404,7 @@ impl Arenas {
     }
 
     /// See [`CachingAllocator::set_owned`](crate::CachingAllocator).
-    pub(crate) fn set_owned(&self, ptr: DevicePtr, location: Location, owned: bool) -> bool {
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, location: Location, owned: Option<u64>) -> bool {
         let Some(arena) = self.directory.get(location.arena) else { return false };
         arena.lock_shortly().heap_mut().layout_mut().set_owned(ptr, location.block, owned)
     }

@@ -176,7 +176,7 @@ impl HandOver {
         match mapped {
             Ok(()) => Some(bytes),
             // What comes next on the ladder may help.
-            Err(error) if error.is_out_of_memory() => Some(0),
+            Err(error) if error.is_passing() => Some(0),
             Err(_) => None,
         }
     }

@@ -156,8 +156,7 @@ impl Hardened {
             granules: whole_granules(state.layout().segment_of(id), block),
         };
         let uses = state.free_and_hold(id);
-        let _named = self.lifetimes.name(&uses);
-        let _own = returned.own.map(|own| self.lifetimes.name_stream(own));
+        let named = (self.lifetimes.name(&uses), returned.own.map(|own| self.lifetimes.name_stream(own)));
         drop(state);
         let canary = self.quarantine.lock().disarm(ptr);
         let held = self.poison(&returned, &uses, canary);
@@ -166,6 +165,8 @@ impl Hardened {
         } else {
             self.lifetimes.wait_for_all(uses, returned.block);
         }
+        // What follows runs observers, which may retire these streams.
+        drop(named);
         match held {
             Some(held) => {
                 let held = self.protect(held, &returned);

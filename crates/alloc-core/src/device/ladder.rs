@@ -141,6 +141,7 @@ impl Ladder {
             Some(ptr) => Ok(Some(ptr)),
             None => self.provider.take_memory(arena, request, false, call),
         };
+        let _ends = self.base.site.foreign().hold_back();
         let _alone = self.last_resort.lock();
         for _ in 0..LAST_CLIMBS {
             if self.base.arenas.transit().only_since(mark, me) {

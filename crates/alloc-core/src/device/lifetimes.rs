@@ -101,6 +101,8 @@ impl Lifetimes {
     pub(super) fn synchronise(&self, call: &Call<'_>) -> Result<()> {
         self.pass_on_deferred();
         self.holdings.lock().counters_mut().sync_all_streams += 1;
+        // What waits for all holds a lock meanwhile, which a context's destructor may ask for.
+        let _ends = self.site.foreign().hold_back();
         self.take_back_shared(Ask::Now, call);
         let done = |waiting| self.arenas.event_done(waiting, call);
         Ok(self.pending.synchronise(&**self.site.backend(), &self.naming, self.arenas.transit(), done)?)

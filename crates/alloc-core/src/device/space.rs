@@ -106,7 +106,7 @@ impl Space {
             Ok(false) => {}
             Err(error) => {
                 self.base.site.backend().clear_error();
-                if error.is_out_of_memory() {
+                if error.is_passing() {
                     tracing::info!(%error, "free memory could not be shown in one piece");
                 } else {
                     tracing::warn!(%error, "this device maps no memory twice; fragmentation is not undone on it");

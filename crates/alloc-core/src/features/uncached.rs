@@ -18,6 +18,8 @@ struct Memory {
     users: SmallVec<[DeviceIndex; 1]>,
     /// A value has it, and frees it.
     owned: bool,
+    /// As requested.
+    bytes: u64,
     /// Once other processes were given it.
     share: Option<Arc<Share>>,
 }
@@ -65,7 +67,7 @@ impl Uncached {
             self.free_unshared();
             take()
         })?;
-        self.live.lock().insert(ptr, Memory::default());
+        self.live.lock().insert(ptr, Memory { bytes, ..Memory::default() });
         Ok(ptr)
     }
 
@@ -98,10 +100,13 @@ impl Uncached {
         if live.get(&ptr)?.owned { None } else { live.remove(&ptr) }
     }
 
-    /// A value takes such memory, or gives it up. `false` where it has it, or not, already, or `ptr` is none.
-    pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: bool) -> bool {
+    /// A value takes these bytes of such memory, or gives it up. `false` where it has it, or not, already, or `ptr` is none,
+    /// or of fewer bytes.
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: Option<u64>) -> bool {
         let mut live = self.live.lock();
-        live.get_mut(&ptr).is_some_and(|memory| std::mem::replace(&mut memory.owned, owned) != owned)
+        let fits = |memory: &&mut Memory| owned.is_none_or(|bytes| bytes <= memory.bytes);
+        let Some(memory) = live.get_mut(&ptr).filter(fits) else { return false };
+        std::mem::replace(&mut memory.owned, owned.is_some()) != owned.is_some()
     }
 
     /// Whether a value has such memory; `None` where `ptr` is none.

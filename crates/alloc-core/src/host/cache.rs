@@ -231,6 +231,7 @@ impl PinnedCache {
     /// Waits for all that devices still do with blocks that were given back. **Blocks.**
     pub(super) fn synchronise(&self, context: Option<&Context>) -> Result<()> {
         let _relaxed = self.driver.relaxed()?;
+        let _ends = self.table.hold_back();
         self.notice(context, |done| self.completions.synchronise(done))
     }
 

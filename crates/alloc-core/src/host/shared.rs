@@ -5,7 +5,7 @@ use super::size_class::HostSizing;
 use super::table::{BlockTable, Leftovers};
 use super::trace::entries;
 use crate::config::Settings;
-use crate::process::foreign::{Calls, Foreign, Gathered};
+use crate::process::foreign::{Calls, Foreign, Gathered, HeldBack};
 use crate::sync::{Arc, AtomicBool, Guard, Mutex, Ordering, Rank};
 use crate::watch::history::{Context, HistoryOptions, RecordContext, Resolver};
 use crate::watch::snapshot::{BlockInfo, BlockState, SegmentInfo, Snapshot};
@@ -62,6 +62,11 @@ impl SharedTable {
     /// Calls of the program's code; see [`Foreign::calls`].
     pub(super) fn calls(&self) -> Calls<'_> {
         self.foreign.calls()
+    }
+
+    /// Holds destructors of the program's back; see [`Foreign::hold_back`].
+    pub(super) fn hold_back(&self) -> HeldBack<'_> {
+        self.foreign.hold_back()
     }
 
     /// The calling thread's context, where contexts are gathered at this level. Hold no lock.

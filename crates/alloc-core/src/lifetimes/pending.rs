@@ -253,12 +253,11 @@ impl PendingFrees {
         if self.shared.load(Ordering::Acquire) == 0 {
             return;
         }
-        let waiting = self.queues.lock().shared();
         // All of a device are in one ledger.
-        let Some(held) = waiting.values().next().map(|first| first.share.ledger().holds(ask == Ask::Now))
-        else {
-            return;
-        };
+        let Some((ledger, waiting)) = self.queues.lock().ledger() else { return };
+        let held = if ask == Ask::Now { Some(ledger.holds(true)) } else { ledger.holds_in_passing(waiting) };
+        let Some(held) = held else { return };
+        let waiting = self.queues.lock().shared();
         for (ticket, Shared { share, block }) in waiting.into_iter().counted() {
             if held.contains(share.ticket()) {
                 continue;

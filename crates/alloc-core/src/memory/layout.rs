@@ -171,12 +171,15 @@ impl Layout {
         self.blocks.get(id).filter(|block| block.addr == ptr.0 && block.state.is_live())
     }
 
-    /// A value takes the live block at `ptr`, or gives it up. `false` where it has one, or has none, already, or that is no
-    /// live block.
-    pub(crate) fn set_owned(&mut self, ptr: DevicePtr, id: BlockId, owned: bool) -> bool {
-        let Some(block) = self.live(ptr, id) else { return false };
-        let (was, state) = (block.state.is_owned(), block.state.owned(owned));
+    /// A value takes these bytes of the live block at `ptr`, or gives it up. `false` where it has one, or has none, already,
+    /// or that is no live block, or one that is too small.
+    pub(crate) fn set_owned(&mut self, ptr: DevicePtr, id: BlockId, owned: Option<u64>) -> bool {
+        let Some(block) = self.live(ptr, id).filter(|block| owned.is_none_or(|bytes| bytes <= block.size))
+        else {
+            return false;
+        };
+        let (was, state) = (block.state.is_owned(), block.state.owned(owned.is_some()));
         self.blocks[id].state = state;
-        was != owned
+        was != owned.is_some()
     }
 }

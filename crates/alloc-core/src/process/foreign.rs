@@ -8,7 +8,7 @@
 //! *Nothing is called in a call of itself.* While a thread is in code of one kind, what it asks of the same allocator is done
 //! without code of that kind.
 
-use crate::sync::{Mutex, Rank, ThreadId, assert_unlocked, this_thread};
+use crate::sync::{Mutex, Rank, ThreadId, assert_holds_nothing, assert_unlocked, this_thread};
 use rustc_hash::FxHashMap;
 use std::any::Any;
 use std::cell::Cell;
@@ -49,8 +49,16 @@ pub(crate) struct Foreign {
 #[derive(Default)]
 struct Inside {
     kinds: u16,
-    /// What it gave up within a destructor. That one's caller ends it, so that destructors are not stacked.
+    /// How many locks it holds, or is about to take, that destructors may ask for.
+    holding: u16,
+    /// What it gave up within a destructor or under such a lock, and ends after it: destructors are not stacked.
     given_up: Vec<Box<dyn Send>>,
+}
+
+impl Inside {
+    fn is_over(&self) -> bool {
+        self.kinds == 0 && self.holding == 0
+    }
 }
 
 impl std::fmt::Debug for Inside {
@@ -77,9 +85,31 @@ impl Drop for Entered<'_> {
         let mut all = self.foreign.inside.lock();
         if let Some(inside) = all.get_mut(&thread) {
             inside.kinds &= !self.kind.bit();
-            if inside.kinds == 0 {
+            if inside.is_over() {
                 all.remove(&thread);
             }
+        }
+    }
+}
+
+/// Destructors wait until this is dropped; see [`Foreign::hold_back`].
+pub(crate) struct HeldBack<'a>(&'a Foreign);
+
+impl Drop for HeldBack<'_> {
+    fn drop(&mut self) {
+        let thread = this_thread();
+        let ends = {
+            let mut all = self.0.inside.lock();
+            let Some(inside) = all.get_mut(&thread) else { return };
+            inside.holding -= 1;
+            let given_up = !inside.given_up.is_empty();
+            if inside.is_over() && !given_up {
+                all.remove(&thread);
+            }
+            given_up
+        };
+        if ends {
+            self.0.end_given_up();
         }
     }
 }
@@ -107,14 +137,20 @@ impl Foreign {
         Some(Entered { foreign: self, kind })
     }
 
-    /// Ends values whose destructors may be foreign code. Hold no lock.
+    /// Destructors of this thread wait until what is returned is dropped. Make it before a lock that is held over the
+    /// driver's calls: a destructor may ask the allocator for what needs that lock.
+    pub(crate) fn hold_back(&self) -> HeldBack<'_> {
+        self.inside.lock().entry(this_thread()).or_default().holding += 1;
+        HeldBack(self)
+    }
+
+    /// Ends values whose destructors may be foreign code. Hold no lock, or [hold them back](Self::hold_back).
     pub(crate) fn end<T: Send + 'static>(&self, values: impl IntoIterator<Item = T>) {
         let mut values = values.into_iter().peekable();
         if values.peek().is_none() {
             return;
         }
-        assert_unlocked();
-        let Some(_inside) = self.enter(Kind::Destructor) else {
+        let Some(_inside) = self.enter_end() else {
             let boxed: Vec<_> = values.map(|value| Box::new(value) as Box<dyn Send>).collect();
             if let Some(inside) = self.inside.lock().get_mut(&this_thread()) {
                 inside.given_up.extend(boxed);
@@ -122,6 +158,25 @@ impl Foreign {
             return;
         };
         values.for_each(end);
+        self.end_all();
+    }
+
+    /// Ends what was held back, unless there still is a reason to.
+    fn end_given_up(&self) {
+        if let Some(_inside) = self.enter_end() {
+            self.end_all();
+        }
+    }
+
+    /// None where destructors have to wait.
+    fn enter_end(&self) -> Option<Entered<'_>> {
+        let holds = self.inside.lock().get(&this_thread()).is_some_and(|inside| inside.holding > 0);
+        let inside = if holds { None } else { self.enter(Kind::Destructor) }?;
+        assert_holds_nothing();
+        Some(inside)
+    }
+
+    fn end_all(&self) {
         while let Some(given_up) = self.given_up() {
             given_up.into_iter().for_each(end);
         }
@@ -305,6 +360,28 @@ mod tests {
             }
             assert_ne!(self.1, 7, "a destructor has a bug");
         }
+    }
+
+    #[test]
+    fn destructors_wait_for_locks_that_they_may_ask_for() {
+        struct Asks(Arc<Mutex<u32>>);
+        impl Drop for Asks {
+            fn drop(&mut self) {
+                *self.0.lock() += 1;
+            }
+        }
+        let foreign = Foreign::default();
+        let ended = Arc::new(Mutex::new(Rank::Synchronisation, 0));
+        let (outer, inner) = (foreign.hold_back(), foreign.hold_back());
+        let locked = ended.lock();
+        foreign.end([Asks(Arc::clone(&ended)), Asks(Arc::clone(&ended))]);
+        assert_eq!(*locked, 0);
+        drop(locked);
+        drop(inner);
+        assert_eq!(*ended.lock(), 0, "another lock is held");
+        drop(outer);
+        assert_eq!(*ended.lock(), 2);
+        assert!(foreign.inside.lock().is_empty());
     }
 
     #[test]

@@ -184,11 +184,6 @@ fn refusal<D: Calls>(
 ) -> Result<Option<BackendError>> {
     let Err(error) = trial().or_else(|_| trial()) else { return Ok(None) };
     match error.kind {
-        ErrorKind::DeviceLost
-        | ErrorKind::CaptureViolation
-        | ErrorKind::Unusable
-        | ErrorKind::Timeout
-        | ErrorKind::ResourceLimit => Err(error),
         ErrorKind::OutOfMemory => {
             let free = D::memory_info(*backend.context.enter(device, D::NAMES.memory_info)?)?.free;
             let granule = backend.granularity(device, Granularity::Minimum)?;
@@ -198,6 +193,7 @@ fn refusal<D: Calls>(
             let detail = format!("{}, with {free} bytes free", error.detail);
             Ok(Some(BackendError { kind: ErrorKind::NotSupported, detail, ..error }))
         }
+        _ if error.is_passing() => Err(error),
         _ => Ok(Some(error)),
     }
 }

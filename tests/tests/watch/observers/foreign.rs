@@ -10,7 +10,7 @@ use alloc_core::pool::{Filter, MemoryPool, PhysicalSource, PoolOptions, SegmentS
 use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::snapshot::{Snapshot, Stack};
 use alloc_core::types::{DeviceIndex, DevicePtr, KIB, MIB, PhysicalHandle, PoolId, Stream};
-use backend_openreg::{MemoryMode, OpenRegConfig};
+use backend_openreg::{Clock, MemoryMode, OpenRegConfig};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::{DEVICE, Rig, on_each};
 use granule_tests::setup::one;
@@ -407,6 +407,33 @@ fn foreign_code_that_asks_for_memory_is_served<P: Policy>() {
     });
 }
 
+/// What waits for the device holds a lock meanwhile: a context that ends then may ask for what waits, too.
+fn a_context_that_ends_while_the_device_is_waited_for_may_wait_for_it<P: Policy>() {
+    on_each(&machine().clock(Clock::Workers), |rig| {
+        let (allocator, stream, side) =
+            (rig.with_policy::<P>(Settings::default()), rig.stream(), rig.new_stream());
+        let weak = Arc::downgrade(&allocator);
+        let ask = move || weak.upgrade().is_some_and(|allocator| allocator.empty_cache().is_ok());
+        let code = Code::new(Conduct::Asks(Box::new(ask)));
+        let (ends, only) = (Arc::clone(&code), HistoryOptions::newest(1));
+        let recorder =
+            move || Some(Arc::new(Place { looked_up: None, ends: Some(Arc::clone(&ends)) }) as Context);
+        allocator.history().record(&only.with_contexts(RecordContext::All, recorder));
+        let gate = rig.hold(side);
+        let shared = allocator.malloc(3 * MIB, stream).unwrap();
+        allocator.record_stream(shared, side).unwrap();
+        allocator.free(shared).unwrap();
+        let before = code.calls();
+        gate.open();
+        allocator.empty_cache().unwrap();
+        let calls = code.calls();
+        assert!(calls > before, "contexts end there");
+        assert_eq!(code.served.load(Ordering::Relaxed), calls, "each came to its end");
+        code.rest();
+        rig.nothing_is_left(&allocator);
+    });
+}
+
 /// A source asks for more than its pool has cached: what it gave stays, for it cannot take anything back meanwhile.
 fn what_a_source_gave_stays_while_it_is_asked<P: Policy>() {
     on_each(&machine(), |rig| {
@@ -535,5 +562,6 @@ granule_tests::for_each_policy!(
     observers_of_corruption_may_panic_and_ask_for_memory,
     nothing_is_lost_where_foreign_code_panics,
     foreign_code_that_asks_for_memory_is_served,
+    a_context_that_ends_while_the_device_is_waited_for_may_wait_for_it,
     what_a_source_gave_stays_while_it_is_asked,
 );

@@ -37,12 +37,12 @@ impl CachingAllocator {
         })
     }
 
-    /// A value takes the live block at `ptr`, or gives it up: while it has it, nobody else frees or shares it, and no
-    /// checkpoint is restored over it.
+    /// A value takes the live block at `ptr`, of at least so many bytes, or gives it up (`None`): while it has it, nobody else
+    /// frees or shares it, and no checkpoint is restored over it.
     ///
     /// # Errors
-    /// [`AllocError::InvalidPointer`] where `ptr` is no live block, or a value has it, or has not, already.
-    pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: bool) -> Result<()> {
+    /// [`AllocError::InvalidPointer`] where `ptr` is no live block of that size, or a value has it, or has not, already.
+    pub(crate) fn set_owned(&self, ptr: DevicePtr, owned: Option<u64>) -> Result<()> {
         if ptr.is_null() {
             return Ok(());
         }

@@ -123,8 +123,8 @@ impl Sleep {
                  it away by hand"
             )));
         }
-        let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
-        if id == PoolId::DEFAULT && tag.is_some() && !policy.grows() {
+        let grows = self.base.arenas.directory().with_template(|template| template.policy.grows());
+        if id == PoolId::DEFAULT && tag.is_some() && !grows {
             return Err(AllocError::Sleep(
                 "the default pool can sleep only with expandable_segments:True; set that, or give the tag to a pool of its \
                  own"
@@ -150,7 +150,9 @@ impl Sleep {
         for arena in self.base.arenas.directory().of_pool(slot) {
             let mut state = arena.lock();
             if state.tenure().slot() == slot {
-                state.set_sleeps(has_tag, policy.clone());
+                // As it is now: other settings may have come since.
+                let policy = self.base.arenas.directory().with_template(|template| template.policy.clone());
+                state.set_sleeps(has_tag, policy);
             }
         }
         Ok(())

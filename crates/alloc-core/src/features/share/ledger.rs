@@ -34,6 +34,9 @@ const GENERATION_BITS: u32 = 48;
 /// While blocks wait for other processes, requests ask this seldom whether those are alive.
 const SELDOM: Duration = Duration::from_millis(20);
 
+/// So much is looked through at each request.
+const FEW: usize = 64;
+
 /// A block in a ledger. No two of one ledger are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket {
@@ -200,6 +203,13 @@ impl Ledger {
         }
         slots.vacant.push(ticket.slot);
         true
+    }
+
+    /// [`holds`](Self::holds), for a request that has this many blocks waiting. `None` where looking is more than a request
+    /// should pay, and was done a short while ago.
+    pub(crate) fn holds_in_passing(&self, waiting: usize) -> Option<HeldTickets> {
+        let is_due = || self.slots.lock().asked.is_none_or(|asked| asked.elapsed() >= SELDOM);
+        (self.page.cells_used() + waiting <= FEW || is_due()).then(|| self.holds(false))
     }
 
     /// What other processes hold. Whether those are alive is asked only if `now`, or if it was not for a while: else
@@ -427,6 +437,23 @@ mod tests {
             });
             assert_ne!(ledger.page.slot(ticket.slot).load(Ordering::SeqCst), ticket.generation, "open again");
         }
+    }
+
+    #[test]
+    fn requests_look_through_many_cells_seldom() {
+        let (ledger, view) = both_ends();
+        let ticket = ledger.open().unwrap();
+        let _holding = view.hold(Process::current().unwrap(), ticket).unwrap();
+        for _ in 0..3 {
+            assert!(ledger.holds_in_passing(1).is_some_and(|held| held.contains(ticket)), "few are no price");
+        }
+        let begun = Instant::now();
+        assert!(ledger.holds(true).contains(ticket));
+        let put_off = ledger.holds_in_passing(FEW).is_none();
+        assert!(put_off || begun.elapsed() >= SELDOM, "many are not looked through again at once");
+        std::thread::sleep(SELDOM);
+        view.page.used().store(CELLS as u64, Ordering::SeqCst);
+        assert!(ledger.holds_in_passing(1).is_some_and(|held| held.contains(ticket)), "they are due");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{Moment, Waiting};
 use crate::base::steps::Counted;
 use crate::features::share::Share;
+use crate::features::share::ledger::Ledger;
 use crate::lifetimes::last_work::LastWork;
 use crate::lifetimes::uses::User;
 use crate::process::held_event::HeldEvent;
@@ -136,6 +137,12 @@ impl Queues {
     /// The blocks that other processes may hold, by ticket.
     pub(super) fn shared(&self) -> BTreeMap<u64, Shared> {
         self.shared.clone()
+    }
+
+    /// Where it says who holds them, and how many they are.
+    pub(super) fn ledger(&self) -> Option<(Arc<Ledger>, usize)> {
+        let first = self.shared.values().next()?;
+        Some((Arc::clone(first.share.ledger()), self.shared.len()))
     }
 
     /// Takes out a block that other processes may hold.
