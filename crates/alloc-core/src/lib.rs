@@ -22,6 +22,9 @@
 //! are served without code of that kind: a filter accepts nothing, a source has nothing, an observer is not told. Trackers and
 //! observers of budgets hear of it after they have returned.
 //!
+//! *It must not wait for a thread that may be inside the allocator*, where memory moves meanwhile: in sources of memory, in
+//! observers of segments and of corruption, and in destructors. That thread may be waiting for the memory that moves.
+//!
 //! # Layers
 //!
 //! A module uses those below it, and none above.

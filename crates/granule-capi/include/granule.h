@@ -11,7 +11,7 @@
  *    numbers: any value is safe to give.
  *  - A struct that begins with `uint32_t size` may grow: the caller sets the size to sizeof(it), and no more than that is read or
  *    written. An older, shorter struct keeps working; what it lacks counts as zero.
- *  - Callbacks get their `user` back, may run on any thread, and must not unwind (C++: catch what is thrown). Where there is a
+ *  - Callbacks get their `user` back, may run on any thread, and must not unwind (C++: catch what is thrown, else the process ends). Where there is a
  *    `drop`, it is called once, when the library lets go of `user`; what has none is kept for ever.
  *  - Callbacks may call the library, unless it says otherwise: while a thread is in a callback of one kind, what it asks of the same
  *    allocator is done without callbacks of that kind.
@@ -473,7 +473,7 @@ typedef struct granule_ort_options {
 
 /**
  * Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
- * allocator; in one of them no source is asked.
+ * allocator; in one of them no source is asked. They must not wait for a thread that may be inside the allocator.
  */
 typedef struct granule_segment_source {
     /** sizeof(granule_segment_source). */
@@ -1015,7 +1015,10 @@ typedef struct granule_pointer_info_t {
 /** The library has a bug, and stopped there. The allocator stays usable. */
 #define GRANULE_PANIC 24
 
-/** A callback unwound, which it must not. A request has handed nothing out then, and a free is done. */
+/**
+ * A callback of Rust panicked, which it must not, in a program that has this library linked in: a request has handed nothing out
+ * then, and a free is done. What other languages throw ends the process, since Rust can catch it nowhere.
+ */
 #define GRANULE_CALLBACK 25
 
 /** A recording cannot begin, or is not complete. */

@@ -60,7 +60,8 @@ pub const GRANULE_NOT_READY: granule_status = 22;
 pub const GRANULE_ABI: granule_status = 23;
 /// The library has a bug, and stopped there. The allocator stays usable.
 pub const GRANULE_PANIC: granule_status = 24;
-/// A callback unwound, which it must not. A request has handed nothing out then, and a free is done.
+/// A callback of Rust panicked, which it must not, in a program that has this library linked in: a request has handed nothing out
+/// then, and a free is done. What other languages throw ends the process, since Rust can catch it nowhere.
 pub const GRANULE_CALLBACK: granule_status = 25;
 /// A recording cannot begin, or is not complete.
 pub const GRANULE_RECORDING: granule_status = 26;

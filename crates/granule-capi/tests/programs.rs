@@ -112,19 +112,40 @@ fn the_vendors_header_may_stand_beside_it() {
     }
 }
 
-#[test]
-fn the_header_is_cpp_17() {
-    let made = tempfile::tempdir().unwrap();
-    let source = made.path().join("program.cpp");
-    let text = "#include \"granule.h\"\n#include \"granule.h\"\n\
-                static_assert(sizeof(granule_status) == 4 && GRANULE_CALLBACK == 25, \"\");\n\
-                int main() {\n    granule_status (*free)(granule_allocator *, void *) = granule_free;\n\
-                return free(nullptr, nullptr) == GRANULE_INVALID_ARGUMENT ? 0 : 1;\n}\n";
+/// A program in C++17 with this text.
+fn cpp_program(folder: &Path, text: &str) -> PathBuf {
+    let source = folder.join("program.cpp");
     std::fs::write(&source, text).unwrap();
-    let program = made.path().join("program");
+    let program = folder.join("program");
     let mut compile = compiler("CXX", "c++");
     compile.arg("-std=c++17").arg(&source).arg("-o").arg(&program).arg("-L").arg(libraries());
     compile.arg("-lgranule_capi").arg(format!("-Wl,-rpath,{}", libraries().display()));
     succeeds(&mut compile, "compiling");
-    succeeds(&mut Command::new(&program), "program");
+    program
+}
+
+/// The header says so: nobody could continue the program in a known state.
+#[test]
+fn what_a_callback_in_cpp_throws_ends_the_process_with_a_word() {
+    let made = tempfile::tempdir().unwrap();
+    let text = "#include \"granule.h\"\n\
+                static void observer(void *, const granule_segment_event *) { throw 1; }\n\
+                int main() {\n    granule_options options = {sizeof options, \"openreg\", \"\", nullptr};\n\
+                granule_allocator *a = nullptr;\n    void *ptr = nullptr;\n\
+                if (granule_allocator_create(&options, &a) != GRANULE_OK) return 2;\n\
+                if (granule_add_segment_observer(a, observer, nullptr) != GRANULE_OK) return 3;\n\
+                return granule_malloc(a, 1000, 0, 0, &ptr) == GRANULE_OK ? 4 : 5;\n}\n";
+    let done = Command::new(cpp_program(made.path(), text)).output().unwrap();
+    assert_eq!(done.status.code(), None, "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("foreign exception"), "{done:?}");
+}
+
+#[test]
+fn the_header_is_cpp_17() {
+    let made = tempfile::tempdir().unwrap();
+    let text = "#include \"granule.h\"\n#include \"granule.h\"\n\
+                static_assert(sizeof(granule_status) == 4 && GRANULE_CALLBACK == 25, \"\");\n\
+                int main() {\n    granule_status (*free)(granule_allocator *, void *) = granule_free;\n\
+                return free(nullptr, nullptr) == GRANULE_INVALID_ARGUMENT ? 0 : 1;\n}\n";
+    succeeds(&mut Command::new(cpp_program(made.path(), text)), "program");
 }

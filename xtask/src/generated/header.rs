@@ -32,7 +32,7 @@ const HEAD: &str = "\
  *    numbers: any value is safe to give.
  *  - A struct that begins with `uint32_t size` may grow: the caller sets the size to sizeof(it), and no more than that is read or
  *    written. An older, shorter struct keeps working; what it lacks counts as zero.
- *  - Callbacks get their `user` back, may run on any thread, and must not unwind (C++: catch what is thrown). Where there is a
+ *  - Callbacks get their `user` back, may run on any thread, and must not unwind (C++: catch what is thrown, else the process ends). Where there is a
  *    `drop`, it is called once, when the library lets go of `user`; what has none is kept for ever.
  *  - Callbacks may call the library, unless it says otherwise: while a thread is in a callback of one kind, what it asks of the same
  *    allocator is done without callbacks of that kind.

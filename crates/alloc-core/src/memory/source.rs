@@ -6,7 +6,8 @@ use std::fmt::Debug;
 /// Where a pool's memory comes from, instead of the driver's `malloc`. PyTorch: the allocator of a `MemPool`.
 ///
 /// The functions are called on the thread that needs or returns the memory. They may panic and use the allocator: see
-/// [code of the program](crate#code-of-the-program). Where `alloc` panics it gave nothing, where `free` does it took the memory.
+/// [code of the program](crate#code-of-the-program). They must not wait for a thread that may be inside the allocator: it may be
+/// waiting for what moves here. Where `alloc` panics it gave nothing, where `free` does it took the memory.
 ///
 /// # Safety
 /// Memory handed out is the program's to use on the device, at least as large as asked, aligned to 512 bytes,

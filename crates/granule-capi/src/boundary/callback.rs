@@ -44,8 +44,8 @@ impl std::ops::Drop for User {
     }
 }
 
-/// Calls a function of the program. Where it unwinds, which it must not, the call that led here fails with
-/// GRANULE_CALLBACK.
+/// Calls a function of the program. Where it panics, which it must not, the call that led here fails with GRANULE_CALLBACK. Rust
+/// ends the process for what other languages, and other copies of its own library, throw.
 pub(crate) fn call<T>(function: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(function)).unwrap_or_else(|payload| {
         // Its end may do anything.

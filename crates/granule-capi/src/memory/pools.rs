@@ -15,7 +15,7 @@ use std::ffi::c_void;
 use std::sync::{Arc, Weak};
 
 /// Where a pool's memory comes from, if not from the driver. The functions are called with no lock held, and may use the
-/// allocator; in one of them no source is asked.
+/// allocator; in one of them no source is asked. They must not wait for a thread that may be inside the allocator.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct granule_segment_source {

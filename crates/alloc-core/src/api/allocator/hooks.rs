@@ -103,7 +103,8 @@ impl<'a> Hooks<'a> {
     }
 
     /// Tells `observer` of memory that was written by somebody who must not write it; see [`crate::hardened`]. It is
-    /// called with no lock held, by the call in which a block left the quarantine.
+    /// called with no lock held, by the call in which a block left the quarantine. It must not wait for a thread that may be
+    /// inside the allocator.
     pub fn on_corruption(self, observer: impl Fn(&CorruptionReport) + Send + Sync + 'static) {
         let observer: CorruptionObserver = Arc::new(observer);
         for device in self.0.reachable() {
