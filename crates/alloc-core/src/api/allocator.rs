@@ -120,15 +120,8 @@ fn made(backend: Arc<dyn Backend>, mut settings: Settings, maker: Maker) -> Resu
         let detail = format!(
             "there are {count}, and the device contract allows {MAX_DEVICES}: let the driver show this process fewer"
         );
-        return Err(BackendError::new(
-            ErrorKind::ResourceLimit,
-            0,
-            "device_count",
-            DeviceIndex(MAX_DEVICES),
-            detail,
-        )
-        .of(backend.name())
-        .into());
+        let (kind, last) = (ErrorKind::ResourceLimit, DeviceIndex(MAX_DEVICES));
+        return Err(BackendError::new(kind, 0, "device_count", last, detail).of(backend.name()).into());
     }
     let devices = (0..count)
         .map(|n| {
@@ -436,8 +429,9 @@ impl CachingAllocator {
     }
 
     /// Limits the memory held on a device. Beyond `hard` nothing is taken; beyond `soft`, cached memory is given back
-    /// before more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say; the memory
-    /// fraction is a limit of its own beside them.
+    /// before more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say, and stay as
+    /// they were set here until new settings say something else about them than the settings before. [`settings`](Self::settings)
+    /// do not show them. The memory fraction is a limit of its own beside them.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`]; [`AllocError::Settings`] for a limit of nothing, or over the whole device;
@@ -474,7 +468,8 @@ impl CachingAllocator {
     }
 
     /// Replaces the settings of all devices. Memory that is handed out or cached stays. The memory fraction stays as it
-    /// was set, as in PyTorch.
+    /// was set, as in PyTorch. So do limits from [`set_memory_limits`](Self::set_memory_limits) where `settings` say of
+    /// `memory_limit`, or `memory_soft_limit`, what the settings before said.
     ///
     /// # Errors
     /// * [`AllocError::PolicyFixed`] where `settings` names another policy;
@@ -503,9 +498,11 @@ impl CachingAllocator {
         {
             // All devices have the settings of one call.
             let _alone = self.configuring.lock();
-            self.devices.iter().try_for_each(|device| device.holdings().keeps_guarantees(&settings))?;
+            let before = self.settings.lock().clone();
+            let keeps = |device: &DeviceAllocator| device.holdings().keeps_guarantees(&before, &settings);
+            self.devices.iter().try_for_each(keeps)?;
             for (device, policy) in self.devices.iter().zip(policies) {
-                device.limits().configure(&settings, &policy);
+                device.limits().configure(&before, &settings, &policy);
             }
             let caching = settings.caching;
             *self.settings.lock() = settings;

@@ -17,13 +17,13 @@ impl Limits {
         Self { base: base.clone() }
     }
 
-    /// Replaces the settings. What is handed out or cached stays as it is.
-    pub(crate) fn configure(&self, settings: &Settings, policy: &Chosen) {
+    /// Replaces the settings, which were `before`. What is handed out or cached stays as it is.
+    pub(crate) fn configure(&self, before: &Settings, settings: &Settings, policy: &Chosen) {
         let _alone = self.base.arenas.configuring();
         let allowed = {
             let mut state = self.base.holdings.lock();
             state.set_settings(settings.clone());
-            let ceilings = state.accounts().ceilings().with_limits(settings);
+            let ceilings = state.accounts().ceilings().following(before, settings);
             state.accounts_mut().set_ceilings(ceilings);
             ceilings.allowed()
         };
@@ -73,9 +73,6 @@ impl Limits {
             let [hard_bytes, soft_bytes] = [hard, soft].map(|limit| limit.map(|limit| limit.bytes(total)));
             let ceilings = Ceilings { hard: hard_bytes, soft: soft_bytes, ..*state.accounts().ceilings() };
             state.accounts().guarantees().are_kept_under(&ceilings)?;
-            let (memory_limit, memory_soft_limit) = (hard, soft);
-            let settings = Settings { memory_limit, memory_soft_limit, ..state.settings().clone() };
-            state.set_settings(settings);
             state.accounts_mut().set_ceilings(ceilings);
             ceilings.allowed()
         };
