@@ -444,7 +444,9 @@ impl CachingAllocator {
     ) -> Result<()> {
         let limits = Settings { memory_limit: hard, memory_soft_limit: soft, ..Settings::default() };
         limits.validate().map_err(AllocError::Settings)?;
-        self.device(device)?.limits().set_memory_limits(hard, soft)
+        let device = self.device(device)?;
+        let _alone = self.configuring.lock();
+        device.limits().set_memory_limits(hard, soft)
     }
 
     /// Gives a stream a reserve class. Its growable segments then reserve as much as
@@ -499,11 +501,12 @@ impl CachingAllocator {
             // All devices have the settings of one call.
             let _alone = self.configuring.lock();
             let before = self.settings.lock().clone();
-            let keeps = |device: &DeviceAllocator| device.holdings().keeps_guarantees(&before, &settings);
-            self.devices.iter().try_for_each(keeps)?;
-            for (device, policy) in self.devices.iter().zip(policies) {
-                device.limits().configure(&before, &settings, &policy);
-            }
+            let changes = self.devices.iter().map(|device| device.limits().begin(&before, &settings));
+            let changes: Vec<_> = changes.collect::<Result<_>>()?;
+            changes
+                .into_iter()
+                .zip(&policies)
+                .for_each(|(change, policy)| change.complete(&settings, policy));
             let caching = settings.caching;
             *self.settings.lock() = settings;
             self.enable(caching);

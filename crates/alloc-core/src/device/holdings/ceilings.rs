@@ -38,6 +38,12 @@ impl Ceilings {
         Self { hard, soft, ..self }
     }
 
+    /// As much as both allow.
+    pub(in crate::device) fn and(self, other: &Self) -> Self {
+        let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
+        Self { hard: least(self.hard, other.hard), soft: least(self.soft, other.soft), ..self }
+    }
+
     /// This share of the device's memory.
     pub(in crate::device) fn with_fraction(self, fraction: f64) -> Self {
         #[allow(clippy::cast_precision_loss, clippy::cast_sign_loss, clippy::cast_possible_truncation)]
