@@ -16,6 +16,8 @@ use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::DEVICE;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Free blocks in a plain ordered map; the *largest* is taken.
@@ -330,4 +332,41 @@ fn what_is_guaranteed_while_settings_change_is_kept_under_them() {
     own.configure(limited).unwrap();
     assert_eq!(promised.get(), Some(&false), "300 MiB of 200");
     assert_eq!(own.budgets().tenants(OTHER).unwrap(), []);
+}
+
+/// A policy with a bug: what it was asked about stays free.
+#[test]
+fn a_policy_that_panics_when_it_is_asked_to_cut_loses_no_block() {
+    for grows in [false, true] {
+        let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(16 * MIB)).unwrap();
+        let panics = Arc::new(AtomicBool::new(false));
+        let once = Arc::clone(&panics);
+        let own = told(&device, grows, move |question| {
+            if question == "splits" && once.swap(false, Ordering::Relaxed) {
+                resume_unwind(Box::new("a policy has a bug"));
+            }
+        });
+        let home = device.default_stream(DEVICE);
+        let fails = || {
+            panics.store(true, Ordering::Relaxed);
+            let outcome = catch_unwind(AssertUnwindSafe(|| own.malloc(5000, home)));
+            assert!(outcome.is_err(), "the request ends as the policy does");
+            own.check_invariants();
+        };
+        // Of memory that has just come, of what is left of it, and of a block between others.
+        fails();
+        let blocks = [0; 5].map(|_| own.malloc(5000, home).unwrap());
+        fails();
+        own.free(blocks[1]).unwrap();
+        own.free(blocks[3]).unwrap();
+        fails();
+        for block in [blocks[0], blocks[2], blocks[4]] {
+            own.free(block).unwrap();
+        }
+        own.check_invariants();
+        let free = own.statistics().largest_free_block(DEVICE).unwrap();
+        assert_eq!(free, device.used(DEVICE), "all of it is one block again");
+        own.empty_cache().unwrap();
+        assert_eq!(device.used(DEVICE), 0);
+    }
 }
