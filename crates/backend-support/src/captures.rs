@@ -203,7 +203,11 @@ mod tests {
         executables.launch(graph, || Ok(7), |raw| (raw == 7).then_some(()).ok_or_else(refused)).unwrap();
         let mut destroyed = Vec::new();
         executables.destroying(graph, |_| Err(refused())).unwrap_err();
-        executables.destroying(graph, |raw| Ok(destroyed.push(raw))).unwrap();
+        let destroy = |raw| {
+            destroyed.push(raw);
+            Ok(())
+        };
+        executables.destroying(graph, destroy).unwrap();
         assert_eq!(destroyed, [7], "it was known until the driver took it");
     }
 

@@ -47,9 +47,11 @@ struct Contrary {
     told: Told,
 }
 
+type Hears = dyn Fn(&str) + Send + Sync;
+
 /// What the test does when a policy is asked something.
 #[derive(Clone, Default)]
-struct Told(Option<Arc<dyn Fn(&str) + Send + Sync>>);
+struct Told(Option<Arc<Hears>>);
 
 impl Told {
     fn of(&self, question: &str) {
