@@ -153,8 +153,7 @@ struct Features {
     exact: ExactPlaces,
 }
 
-/// A caching allocator for one device. Reach it through
-/// [`CachingAllocator`](crate::allocator::CachingAllocator).
+/// A caching allocator for one device. Reach it through [`CachingAllocator`](crate::allocator::CachingAllocator).
 pub struct DeviceAllocator {
     base: Base,
     release: Arc<Release>,
@@ -386,6 +385,7 @@ impl DeviceAllocator {
     /// Ends without a word to the driver: what is held is lost to it, and no destructor runs.
     pub(crate) fn leak(self) {
         if self.base.site.edge() != Some(Edge::Forked) {
+            self.base.exchange.imports().abandon();
             edges::take_back(self.base.site.attention());
         }
         std::mem::forget(self);

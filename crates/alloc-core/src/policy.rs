@@ -141,6 +141,10 @@ impl Rung {
 }
 
 /// Every decision of an allocator.
+///
+/// Its methods are asked while an arena is locked: a method calls no allocator, and blocks on nothing. Nor should it panic. The
+/// panic ends the program's request. The block about which [`splits`](Self::splits) was asked stays free. What
+/// [`take_fit`](Self::take_fit) had taken out of the index is never served again.
 pub trait Policy: Clone + Debug + Send + Sync + 'static {
     /// The index of free blocks it searches.
     type Index: PlacementIndex;

@@ -83,10 +83,11 @@ impl Forbids {
     }
 }
 
-/// A graph's executable form. Drivers do not order calls about it: who launches it holds the lock.
-type Executable = Arc<Mutex<u64>>;
+/// A graph's executable form, once there is one. Drivers do not order calls about it: who makes it, or launches it, holds
+/// the lock.
+type Executable = Arc<Mutex<Option<u64>>>;
 
-/// The executable form of every graph that was launched, by the graph's handle.
+/// The executable form of every graph that was to be launched, by the graph's handle.
 #[derive(Debug, Default)]
 pub(crate) struct Executables(Mutex<HashMap<u64, Executable>>);
 
@@ -102,27 +103,20 @@ impl Executables {
         instantiate: impl FnOnce() -> Result<u64>,
         launch: impl FnOnce(u64) -> Result<()>,
     ) -> Result<()> {
-        let executable = self.executable(graph, instantiate)?;
-        let raw = executable.lock().unwrap_or_else(PoisonError::into_inner);
-        launch(*raw)
-    }
-
-    fn executable(&self, graph: Graph, instantiate: impl FnOnce() -> Result<u64>) -> Result<Executable> {
-        // Held over the call, so that two first launches make one.
-        let mut executables = self.lock();
-        if let Some(known) = executables.get(&graph.raw) {
-            return Ok(Arc::clone(known));
-        }
-        let executable = Arc::new(Mutex::new(instantiate()?));
-        executables.insert(graph.raw, Arc::clone(&executable));
-        Ok(executable)
+        let executable = Arc::clone(self.lock().entry(graph.raw).or_default());
+        let mut made = executable.lock().unwrap_or_else(PoisonError::into_inner);
+        let raw = match *made {
+            Some(raw) => raw,
+            None => *made.insert(instantiate()?),
+        };
+        launch(raw)
     }
 
     /// Forgets a graph's executable form where there is one; it stays known where `destroy` is refused.
     pub(crate) fn destroying(&self, graph: Graph, destroy: impl FnOnce(u64) -> Result<()>) -> Result<()> {
         let Some(executable) = self.lock().remove(&graph.raw) else { return Ok(()) };
-        let raw = *executable.lock().unwrap_or_else(PoisonError::into_inner);
-        destroy(raw).inspect_err(|_| {
+        let made = *executable.lock().unwrap_or_else(PoisonError::into_inner);
+        made.map_or(Ok(()), destroy).inspect_err(|_| {
             self.lock().insert(graph.raw, executable);
         })
     }
@@ -132,6 +126,9 @@ impl Executables {
 mod tests {
     use super::*;
     use backend_api::types::{BackendId, DeviceIndex};
+    use backend_api::{BackendError, ErrorKind};
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     #[test]
     fn a_capture_forbids_by_its_mode_and_the_threads() {
@@ -159,6 +156,59 @@ mod tests {
         assert_eq!(forbidden(&captures), [true, true, false]);
         captures.forget(stream(3));
         assert_eq!(forbidden(&captures), [false, false, false]);
+    }
+
+    /// To instantiate a large graph takes long.
+    #[test]
+    fn a_first_launch_holds_up_no_other_graph() {
+        let graph = |raw| Graph { raw, backend: BackendId(1) };
+        let executables = Executables::default();
+        let (begun, begins) = mpsc::channel();
+        let (go, goes) = mpsc::channel::<()>();
+        let (done, is_done) = mpsc::channel();
+        thread::scope(|scope| {
+            let executables = &executables;
+            let large = scope.spawn(move || {
+                let instantiate = || {
+                    begun.send(()).unwrap();
+                    goes.recv().unwrap();
+                    Ok(10)
+                };
+                executables.launch(graph(1), instantiate, |raw| {
+                    assert_eq!(raw, 10);
+                    Ok(())
+                })
+            });
+            begins.recv().unwrap();
+            scope.spawn(|| {
+                executables.launch(graph(2), || Ok(20), |_| Ok(())).unwrap();
+                executables.destroying(graph(2), |_| Ok(())).unwrap();
+                done.send(()).unwrap();
+            });
+            let other = is_done.recv_timeout(Duration::from_secs(5));
+            go.send(()).unwrap();
+            large.join().unwrap().unwrap();
+            assert_eq!(other, Ok(()), "the other graph was launched, and destroyed");
+        });
+        executables.launch(graph(1), || unreachable!("it is there"), |_| Ok(())).unwrap();
+    }
+
+    #[test]
+    fn what_could_not_be_instantiated_is_tried_again_and_not_destroyed() {
+        let executables = Executables::default();
+        let graph = Graph { raw: 1, backend: BackendId(1) };
+        let refused = || BackendError::new(ErrorKind::OutOfMemory, 2, "instantiate", DeviceIndex(0), "");
+        executables.launch(graph, || Err(refused()), |_| unreachable!("there is none")).unwrap_err();
+        executables.destroying(graph, |_| unreachable!("there is none")).unwrap();
+        executables.launch(graph, || Ok(7), |raw| (raw == 7).then_some(()).ok_or_else(refused)).unwrap();
+        let mut destroyed = Vec::new();
+        executables.destroying(graph, |_| Err(refused())).unwrap_err();
+        let destroy = |raw| {
+            destroyed.push(raw);
+            Ok(())
+        };
+        executables.destroying(graph, destroy).unwrap();
+        assert_eq!(destroyed, [7], "it was known until the driver took it");
     }
 
     #[test]

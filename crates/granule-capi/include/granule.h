@@ -1207,7 +1207,8 @@ granule_status granule_memory_fraction(struct granule_allocator *a, int32_t devi
 
 /**
  * Limits what is held on a device, in bytes; UINT64_MAX lifts a limit. Beyond hard nothing is taken; beyond soft, cached
- * memory goes back first.
+ * memory goes back first. A limit stays until it is set again, or until granule_configure changes memory_limit, or
+ * memory_soft_limit.
  */
 granule_status granule_set_memory_limits(struct granule_allocator *a,
                                          int32_t device,

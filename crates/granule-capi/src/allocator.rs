@@ -85,15 +85,19 @@ impl granule_allocator {
 
     /// A device that there is, for calls that go to the driver by themselves; refused at the edges of the process.
     pub(crate) fn usable_device(&self, device: i32) -> Result<DeviceIndex, Failure> {
-        let device = pass::device(device)?;
-        // A device reaches itself, without asking the driver.
-        self.engine.peers().can_access(device, device)?;
-        Ok(device)
+        usable(&self.engine, pass::device(device)?)
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {
         &**self.engine.backend()
     }
+}
+
+/// A device that may be given to the driver: it is there, and the process is at no edge.
+pub(crate) fn usable(engine: &CachingAllocator, device: DeviceIndex) -> Result<DeviceIndex, Failure> {
+    // A device reaches itself, without asking the driver.
+    engine.peers().can_access(device, device)?;
+    Ok(device)
 }
 
 pub(crate) fn flavour(backend: &dyn Backend) -> Flavour {

@@ -274,7 +274,8 @@ pub unsafe extern "C" fn granule_memory_fraction(
 }
 
 /// Limits what is held on a device, in bytes; UINT64_MAX lifts a limit. Beyond hard nothing is taken; beyond soft, cached
-/// memory goes back first.
+/// memory goes back first. A limit stays until it is set again, or until granule_configure changes memory_limit, or
+/// memory_soft_limit.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn granule_set_memory_limits(
     a: *mut granule_allocator,

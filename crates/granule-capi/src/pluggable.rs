@@ -109,6 +109,7 @@ pub unsafe extern "C" fn granule_pluggable_base_allocation(
 fn device_of(a: &granule_allocator, stream: u64) -> Result<DeviceIndex, Failure> {
     /// Up to it, handles are names of default streams.
     const LAST_NAME: u64 = 2;
+    a.usable_device(0)?;
     let backend = a.backend();
     let current = backend.current_device()?;
     if stream <= LAST_NAME || a.engine.device_count() == 1 {

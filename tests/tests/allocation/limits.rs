@@ -2,7 +2,8 @@
 
 use alloc_core::AllocError;
 use alloc_core::backend::{Backend, ErrorKind};
-use alloc_core::config::{Flavour, MemoryLimit, Settings, environment};
+use alloc_core::budget::Budget;
+use alloc_core::config::{Flavour, MemoryLimit, Settings, environment, strict};
 use alloc_core::policy::Policy;
 use alloc_core::pool::Filter;
 use alloc_core::types::{DeviceIndex, MIB, PoolId};
@@ -73,6 +74,56 @@ fn limits_can_be_changed_for_one_device_and_lifted<P: Policy>() {
         }
         let absent = allocator.set_memory_limits(DeviceIndex(7), None, None).unwrap_err();
         assert!(matches!(absent, AllocError::InvalidDevice { .. }), "{absent}");
+    });
+}
+
+fn limits_set_by_a_call_stay_until_settings_name_others<P: Policy>() {
+    on_each(&two(1000 * MIB), |rig| {
+        let allocator = rig.with_policy::<P>(Settings::default());
+        let configure = |text: &str| {
+            allocator.configure(strict::parse(text, &allocator.settings()).unwrap().settings).unwrap();
+        };
+        let may_hold = |megabytes: u64| {
+            let all = allocator.malloc(megabytes * MIB, rig.stream());
+            let answer = all.is_ok();
+            free_all(&allocator, all);
+            allocator.empty_cache().unwrap();
+            answer
+        };
+        let [low, high] = [100, 300].map(|n| Some(MemoryLimit::Bytes(n * MIB)));
+        allocator.set_memory_limits(DEVICE, low, Some(MemoryLimit::Bytes(50 * MIB))).unwrap();
+        configure("early_reuse:True");
+        assert!(may_hold(100) && !may_hold(102), "nothing was said about it");
+        let cached = allocator.malloc(40 * MIB, rig.stream()).unwrap();
+        free_all(&allocator, [cached]);
+        let other = allocator.malloc(30 * MIB, rig.new_stream()).unwrap();
+        assert_eq!(reserved(&allocator), 30 * M, "the soft limit stays, too");
+        free_all(&allocator, [other]);
+        configure("memory_limit:200MiB");
+        assert!(may_hold(200) && !may_hold(202), "the newest counts");
+        allocator.set_memory_limits(DEVICE, high, None).unwrap();
+        configure("memory_limit:200MiB,early_reuse:False");
+        assert!(may_hold(300) && !may_hold(302), "the settings say what they said before");
+        configure("memory_limit:unlimited");
+        assert!(may_hold(900));
+    });
+}
+
+/// One device has no room for what a tenant is guaranteed: the others keep what they were allowed, too.
+fn a_limit_that_one_device_refuses_holds_on_none<P: Policy>() {
+    on_each(&two(1000 * MIB), |rig| {
+        let allocator = rig.with_policy::<P>(from_environment("memory_limit:800MiB"));
+        let guarantee = Some(MemoryLimit::Bytes(300 * MIB));
+        let budget = Budget { guarantee, ..Budget::default() };
+        allocator.budgets().create_tenant(OTHER, "late", &budget).unwrap();
+        let refused = allocator.configure(from_environment("memory_limit:200MiB")).unwrap_err();
+        assert!(matches!(refused, AllocError::Budget { .. }), "{refused}");
+        for (device, most) in [(DEVICE, 800), (OTHER, 500)] {
+            let stream = rig.backend.default_stream(device);
+            let all = allocator.malloc(most * MIB, stream).unwrap();
+            assert!(allocator.malloc(2 * MIB, stream).unwrap_err().is_out_of_memory());
+            free_all(&allocator, [all]);
+        }
     });
 }
 
@@ -258,6 +309,8 @@ fn the_fraction_holds_under_threads<P: Policy>() {
 granule_tests::for_each_policy!(
     a_hard_limit_from_the_environment_holds_on_each_device,
     limits_can_be_changed_for_one_device_and_lifted,
+    limits_set_by_a_call_stay_until_settings_name_others,
+    a_limit_that_one_device_refuses_holds_on_none,
     above_a_soft_limit_the_cache_goes_before_more_is_taken,
     a_block_that_comes_back_under_the_soft_limit_serves_the_request,
     a_pools_limit_concerns_that_pool_alone,

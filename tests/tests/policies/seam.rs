@@ -2,19 +2,22 @@
 
 use alloc_core::backend::Backend;
 use alloc_core::block::{Block, BlockId, BlockTable, Tier};
-use alloc_core::config::{PolicyName, Settings};
+use alloc_core::budget::Budget;
+use alloc_core::config::{MemoryLimit, PolicyName, Settings};
 use alloc_core::history::HistoryOptions;
 use alloc_core::index::{FitKey, PlacementIndex, SegregatedIndex};
 use alloc_core::policy::{Drain, GranulePolicy, Growth, Holding, Policy, Request, Rung, Situation};
 use alloc_core::pool::Filter;
 use alloc_core::segment::SegmentTable;
 use alloc_core::sleep::{Backup, SleepTag, Tags};
-use alloc_core::types::{MIB, PoolId};
+use alloc_core::types::{DeviceIndex, MIB, PoolId};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Clock, OpenReg, OpenRegConfig};
 use granule_tests::quiet::Sleeps;
 use granule_tests::rig::DEVICE;
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Free blocks in a plain ordered map; the *largest* is taken.
@@ -38,9 +41,28 @@ impl PlacementIndex for WorstFit {
 }
 
 /// Pages of 4 KiB, segments of 8 MiB, worst fit, everything split, drained late.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Contrary {
     grows: bool,
+    told: Told,
+}
+
+type Hears = dyn Fn(&str) + Send + Sync;
+
+/// What the test does when a policy is asked something.
+#[derive(Clone, Default)]
+struct Told(Option<Arc<Hears>>);
+
+impl Told {
+    fn of(&self, question: &str) {
+        self.0.iter().for_each(|told| told(question));
+    }
+}
+
+impl std::fmt::Debug for Told {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Told")
+    }
 }
 
 impl Policy for Contrary {
@@ -58,7 +80,7 @@ impl Policy for Contrary {
         self.grows
     }
     fn growing(&self) -> Self {
-        Self { grows: true }
+        Self { grows: true, ..self.clone() }
     }
     fn granule(&self, _: Tier, minimum: u64, _: &Holding) -> u64 {
         minimum
@@ -77,18 +99,20 @@ impl Policy for Contrary {
         (last.key().size() >= request.size).then(|| last.remove())
     }
     fn splits(&self, block: u64, request: &Request) -> bool {
+        self.told.of("splits");
         block > request.size
     }
     fn release_target(&self, _: &Request) -> Option<u64> {
         None
     }
     fn garbage_threshold(&self, _: Option<u64>) -> Option<u64> {
+        self.told.of("garbage_threshold");
         None
     }
 }
 
 fn allocator(device: &Arc<OpenReg>) -> CachingAllocator {
-    let factory = |_: &Settings, _| Contrary { grows: false };
+    let factory = |_: &Settings, _| Contrary::default();
     CachingAllocator::with_policy(device.clone(), Settings::default(), factory).unwrap()
 }
 
@@ -119,7 +143,7 @@ fn another_policy_runs_on_the_same_engine() {
 #[test]
 fn a_program_names_its_own_policy_once() {
     let device = OpenReg::new(OpenRegConfig::default().devices(1)).unwrap();
-    let (own, factory) = (allocator(&device), |_: &Settings, _| Contrary { grows: false });
+    let (own, factory) = (allocator(&device), |_: &Settings, _| Contrary::default());
     let policy = own.settings().policy.unwrap();
     assert_eq!((policy.to_string().as_str(), own.policy_name()), ("custom:contrary", "contrary"));
     own.free(own.malloc(4096, device.default_stream(DEVICE)).unwrap()).unwrap();
@@ -239,7 +263,7 @@ fn a_factory_may_look_at_its_allocator_while_that_is_configured() {
             allocator.stats(DEVICE).unwrap();
             allocator.history().record(&HistoryOptions::newest(5));
         }
-        Contrary { grows: false }
+        Contrary::default()
     };
     let own = CachingAllocator::with_policy(device.clone(), Settings::default(), factory).unwrap();
     let own = Arc::new(own);
@@ -277,4 +301,74 @@ fn its_pools_can_sleep() {
     allocator.sleep_mode().wake(Tags::All).unwrap();
     allocator.free(ptr).unwrap();
     allocator.check_invariants();
+}
+
+/// An allocator whose policy lets the test know what it is asked.
+fn told(
+    device: &Arc<OpenReg>,
+    grows: bool,
+    told: impl Fn(&str) + Send + Sync + 'static,
+) -> Arc<CachingAllocator> {
+    let policy = Contrary { grows, told: Told(Some(Arc::new(told))) };
+    let factory = move |_: &Settings, _| policy.clone();
+    Arc::new(CachingAllocator::with_policy(device.clone(), Settings::default(), factory).unwrap())
+}
+
+/// Between the check that new settings leave room for guarantees, and the settings, nothing more is guaranteed.
+#[test]
+fn what_is_guaranteed_while_settings_change_is_kept_under_them() {
+    const OTHER: DeviceIndex = DeviceIndex(1);
+    let device = OpenReg::new(OpenRegConfig::default().devices(2).capacity(1000 * MIB)).unwrap();
+    let there: Arc<OnceLock<Weak<CachingAllocator>>> = Arc::default();
+    let promised = Arc::new(OnceLock::new());
+    let (seen, answer) = (Arc::clone(&there), Arc::clone(&promised));
+    let own = told(&device, false, move |question| {
+        if let ("garbage_threshold", Some(allocator)) = (question, seen.get().and_then(Weak::upgrade)) {
+            let guarantee = Some(MemoryLimit::Bytes(300 * MIB));
+            let budget = Budget { guarantee, ..Budget::default() };
+            answer.get_or_init(|| allocator.budgets().create_tenant(OTHER, "late", &budget).is_ok());
+        }
+    });
+    there.set(Arc::downgrade(&own)).unwrap();
+    let limited = Settings { memory_limit: Some(MemoryLimit::Bytes(200 * MIB)), ..own.settings() };
+    own.configure(limited).unwrap();
+    assert_eq!(promised.get(), Some(&false), "300 MiB of 200");
+    assert_eq!(own.budgets().tenants(OTHER).unwrap(), []);
+}
+
+/// A policy with a bug: what it was asked about stays free.
+#[test]
+fn a_policy_that_panics_when_it_is_asked_to_cut_loses_no_block() {
+    for grows in [false, true] {
+        let device = OpenReg::new(OpenRegConfig::default().devices(1).capacity(16 * MIB)).unwrap();
+        let panics = Arc::new(AtomicBool::new(false));
+        let once = Arc::clone(&panics);
+        let own = told(&device, grows, move |question| {
+            if question == "splits" && once.swap(false, Ordering::Relaxed) {
+                resume_unwind(Box::new("a policy has a bug"));
+            }
+        });
+        let home = device.default_stream(DEVICE);
+        let fails = || {
+            panics.store(true, Ordering::Relaxed);
+            let outcome = catch_unwind(AssertUnwindSafe(|| own.malloc(5000, home)));
+            assert!(outcome.is_err(), "the request ends as the policy does");
+            own.check_invariants();
+        };
+        // Of memory that has just come, of what is left of it, and of a block between others.
+        fails();
+        let blocks = [0; 5].map(|_| own.malloc(5000, home).unwrap());
+        fails();
+        own.free(blocks[1]).unwrap();
+        own.free(blocks[3]).unwrap();
+        fails();
+        for block in [blocks[0], blocks[2], blocks[4]] {
+            own.free(block).unwrap();
+        }
+        own.check_invariants();
+        let free = own.statistics().largest_free_block(DEVICE).unwrap();
+        assert_eq!(free, device.used(DEVICE), "all of it is one block again");
+        own.empty_cache().unwrap();
+        assert_eq!(device.used(DEVICE), 0);
+    }
 }

@@ -1,8 +1,9 @@
 //! Forked children: each call tells them so, and the parent notices nothing.
 
 use crate::calls::{config, every_call, looks, releases, rig, unexpected};
-use alloc_core::backend::Backend;
+use alloc_core::backend::{Backend, CaptureMode};
 use alloc_core::config::Settings;
+use alloc_core::graph::GraphCapture;
 use alloc_core::history::{HistoryOptions, Stage};
 use alloc_core::policy::Policy;
 use alloc_core::pool::{Filter, PoolScope};
@@ -129,11 +130,14 @@ fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffecte
         let buffer = DeviceBuffer::new(&allocator, 7 * MIB, stream).unwrap();
         let scope = PoolScope::new(&allocator, DEVICE, PoolId::fresh(), Filter::this_thread());
         let scope = scope.unwrap();
+        let captured = machine.create_stream(DEVICE, 0).unwrap();
+        let capture = GraphCapture::begin(&allocator, captured, CaptureMode::Relaxed, None).unwrap();
         let before = driver.calls();
         let child = match fork() {
             Fork::Parent(child) => child,
             Fork::Child(report) => {
                 let mut wrong = misuse(&allocator, ptr, stream, &saved);
+                wrong.extend(unexpected(vec![("the end of a capture", capture.end().map(drop))], is_forked));
                 drop(buffer);
                 drop(scope);
                 let last = Arc::into_inner(allocator);
@@ -148,6 +152,7 @@ fn a_forked_child_gets_a_typed_error_from_every_call_and_the_parent_is_unaffecte
         assert!(text.contains("fork") && text.contains("`spawn`"), "{text:?} says what to do");
 
         assert_eq!(allocator.block_size(ptr), Some(3 * MIB));
+        drop(capture.end().unwrap());
         drop(scope);
         drop(buffer);
         allocator.free(shared).unwrap();

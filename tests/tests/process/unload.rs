@@ -135,12 +135,19 @@ fn neither_settings_nor_graphs_call_an_abandoned_driver<P: Policy>() {
     unsafe { graph.launch(stream) }.unwrap();
     let another = machine.create_stream(DEVICE, 0).unwrap();
     let open = GraphCapture::begin(&allocator, another, CaptureMode::Relaxed, None).unwrap();
+    let third = machine.create_stream(DEVICE, 0).unwrap();
+    let to_end = GraphCapture::begin(&allocator, third, CaptureMode::Relaxed, None).unwrap();
     let ptr = allocator.malloc(1000, stream).unwrap();
     allocator.free(ptr).unwrap();
     allocator.abandon();
     let before = calls.load(Ordering::Relaxed);
     allocator.configure(Settings::default()).unwrap();
     allocator.configure(hardened()).unwrap();
+    // SAFETY: the graph has no work.
+    let launched = unsafe { graph.launch(stream) };
+    assert!(matches!(launched, Err(AllocError::DriverGone)), "{launched:?}");
+    let ended = to_end.end().map(drop);
+    assert!(matches!(ended, Err(AllocError::DriverGone)), "{ended:?}");
     drop(open);
     drop(graph);
     drop(allocator);

@@ -243,6 +243,20 @@ fn without_a_driver_nothing_is_closed_and_nothing_opened<P: Policy>() {
     assert_eq!(user.machine.calls(), calls);
 }
 
+/// The allocator knows that the driver is gone, and what it opened has to know so after it.
+fn what_outlives_an_abandoned_allocator_is_not_closed<P: Policy>() {
+    both_kinds(|settings| {
+        let (owner, user) = sides::<P>(settings);
+        let (_block, shared) = owner.shared(3 * MIB);
+        let opened = user.open(&shared);
+        user.allocator.abandon();
+        let calls = user.machine.calls();
+        drop(user.allocator);
+        drop(opened);
+        assert_eq!(user.machine.calls(), calls);
+    });
+}
+
 /// A forked child neither opens nor closes, and what it drops is still its parent's.
 fn a_forked_child_holds_nothing_and_lets_go_of_nothing<P: Policy>() {
     alone(|| {
@@ -289,5 +303,6 @@ granule_tests::for_each_policy!(
     what_cannot_be_closed_stays_its_owners_burden,
     without_caching_a_request_gets_what_others_have_let_go_of,
     without_a_driver_nothing_is_closed_and_nothing_opened,
+    what_outlives_an_abandoned_allocator_is_not_closed,
     a_forked_child_holds_nothing_and_lets_go_of_nothing,
 );

@@ -120,15 +120,8 @@ fn made(backend: Arc<dyn Backend>, mut settings: Settings, maker: Maker) -> Resu
         let detail = format!(
             "there are {count}, and the device contract allows {MAX_DEVICES}: let the driver show this process fewer"
         );
-        return Err(BackendError::new(
-            ErrorKind::ResourceLimit,
-            0,
-            "device_count",
-            DeviceIndex(MAX_DEVICES),
-            detail,
-        )
-        .of(backend.name())
-        .into());
+        let (kind, last) = (ErrorKind::ResourceLimit, DeviceIndex(MAX_DEVICES));
+        return Err(BackendError::new(kind, 0, "device_count", last, detail).of(backend.name()).into());
     }
     let devices = (0..count)
         .map(|n| {
@@ -436,8 +429,9 @@ impl CachingAllocator {
     }
 
     /// Limits the memory held on a device. Beyond `hard` nothing is taken; beyond `soft`, cached memory is given back
-    /// before more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say; the memory
-    /// fraction is a limit of its own beside them.
+    /// before more is taken. `None` lifts a limit. Both start as `memory_limit` and `memory_soft_limit` say, and stay as
+    /// they were set here until new settings say something else about them than the settings before. [`settings`](Self::settings)
+    /// do not show them. The memory fraction is a limit of its own beside them.
     ///
     /// # Errors
     /// [`AllocError::InvalidDevice`]; [`AllocError::Settings`] for a limit of nothing, or over the whole device;
@@ -450,7 +444,9 @@ impl CachingAllocator {
     ) -> Result<()> {
         let limits = Settings { memory_limit: hard, memory_soft_limit: soft, ..Settings::default() };
         limits.validate().map_err(AllocError::Settings)?;
-        self.device(device)?.limits().set_memory_limits(hard, soft)
+        let device = self.device(device)?;
+        let _alone = self.configuring.lock();
+        device.limits().set_memory_limits(hard, soft)
     }
 
     /// Gives a stream a reserve class. Its growable segments then reserve as much as
@@ -474,7 +470,8 @@ impl CachingAllocator {
     }
 
     /// Replaces the settings of all devices. Memory that is handed out or cached stays. The memory fraction stays as it
-    /// was set, as in PyTorch.
+    /// was set, as in PyTorch. So do limits from [`set_memory_limits`](Self::set_memory_limits) where `settings` say of
+    /// `memory_limit`, or `memory_soft_limit`, what the settings before said.
     ///
     /// # Errors
     /// * [`AllocError::PolicyFixed`] where `settings` names another policy;
@@ -503,10 +500,13 @@ impl CachingAllocator {
         {
             // All devices have the settings of one call.
             let _alone = self.configuring.lock();
-            self.devices.iter().try_for_each(|device| device.holdings().keeps_guarantees(&settings))?;
-            for (device, policy) in self.devices.iter().zip(policies) {
-                device.limits().configure(&settings, &policy);
-            }
+            let before = self.settings.lock().clone();
+            let changes = self.devices.iter().map(|device| device.limits().begin(&before, &settings));
+            let changes: Vec<_> = changes.collect::<Result<_>>()?;
+            changes
+                .into_iter()
+                .zip(&policies)
+                .for_each(|(change, policy)| change.complete(&settings, policy));
             let caching = settings.caching;
             *self.settings.lock() = settings;
             self.enable(caching);

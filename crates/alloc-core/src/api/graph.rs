@@ -79,8 +79,10 @@ impl GraphCapture {
     ///
     /// # Errors
     /// [`AllocError::Backend`] where something broke the capture, or work of another stream
-    /// was not joined back. The capture is over then, too, and its pool released.
+    /// was not joined back. The capture is over then, too, and its pool released. [`AllocError::Forked`] and
+    /// [`AllocError::DriverGone`], without a call of the driver.
     pub fn end(self) -> Result<CapturedGraph> {
+        self.mark.allocator.device(self.mark.device)?;
         let Self { retained, scope, mark, recording, .. } = self;
         let graph = recording.end()?;
         let Mark { allocator, device } = &mark;
@@ -116,7 +118,8 @@ impl CapturedGraph {
     ///
     /// # Errors
     /// [`AllocError::Backend`], also where `stream` is being captured; [`AllocError::ForeignStream`];
-    /// [`AllocError::Asleep`] where a pool of the graph's sleeps. Nothing was queued then.
+    /// [`AllocError::Asleep`] where a pool of the graph's sleeps; [`AllocError::Forked`], [`AllocError::DriverGone`].
+    /// Nothing was queued then.
     ///
     /// # Safety
     /// Memory that the capture used and that is not of [`pools`](Self::pools) is still allocated. Other blocks of these
@@ -127,6 +130,7 @@ impl CapturedGraph {
             return Err(AllocError::ForeignStream);
         }
         for PoolReference { allocator, device, pool } in &self.pools {
+            allocator.device(*device)?;
             if allocator.sleep_mode().is_pool_asleep(*device, *pool)? {
                 return Err(AllocError::Asleep { what: format!("pool {pool}, which the graph uses,") });
             }

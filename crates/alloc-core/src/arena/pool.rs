@@ -6,6 +6,7 @@ use crate::error::{AllocError, Result};
 use crate::features::sleep::SleepTag;
 use crate::lifetimes::last_work::LastWork;
 use crate::memory::source::SegmentSource;
+use crate::process::foreign::Foreign;
 use crate::sync::{Arc, ThreadId, this_thread};
 use crate::types::{PoolId, Stream};
 use crate::watch::stats::StatArray;
@@ -105,6 +106,31 @@ pub(crate) struct Scope {
     holder: Holder,
 }
 
+/// The scopes that were open at a moment, oldest first. One that has ended since may be kept by this alone: it ends here as
+/// foreign code does. Drop it without a lock.
+pub(crate) struct OpenScopes<'a> {
+    foreign: &'a Foreign,
+    /// There until this is dropped.
+    scopes: Option<Arc<Vec<Scope>>>,
+}
+
+impl OpenScopes<'_> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &Scope> {
+        self.scopes.iter().flat_map(|scopes| scopes.iter())
+    }
+
+    /// Whether none was opened or has ended since.
+    pub(crate) fn are_those_of(&self, pools: &Pools) -> bool {
+        self.scopes.as_ref().is_some_and(|scopes| Arc::ptr_eq(scopes, &pools.scopes))
+    }
+}
+
+impl Drop for OpenScopes<'_> {
+    fn drop(&mut self) {
+        self.foreign.end(self.scopes.take().and_then(Arc::into_inner));
+    }
+}
+
 /// Who has a reference, a scope or a mark, and takes it away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
@@ -151,9 +177,14 @@ impl Pools {
         self.records.iter()
     }
 
-    /// Open scopes, oldest first.
-    pub(crate) fn scopes(&self) -> &Arc<Vec<Scope>> {
-        &self.scopes
+    /// Whether a scope is open.
+    pub(crate) fn has_scopes(&self) -> bool {
+        !self.scopes.is_empty()
+    }
+
+    /// The open scopes, to be looked at without a lock.
+    pub(crate) fn open_scopes<'a>(&self, foreign: &'a Foreign) -> OpenScopes<'a> {
+        OpenScopes { foreign, scopes: Some(Arc::clone(&self.scopes)) }
     }
 
     /// The pool, if there is one.

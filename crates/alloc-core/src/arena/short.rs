@@ -10,14 +10,21 @@ use crate::memory::block::{Block, BlockId, BlockPhase, NO_USES, SegmentId};
 use crate::policy::{GranulePolicy, Hooks, Placement, PytorchPolicy, Remembered, Request, granule};
 use crate::types::DevicePtr;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// What a kind of policy does with an arena when it serves requests.
-trait Serving: Kind {
+trait Serving: Kind + Sized {
     /// Takes the bytes at a [place](Hooks::place) out of the free ones. Returns the block, in no index.
     fn take_at(state: &mut ArenaState, segment: SegmentId, addr: u64, size: u64) -> Option<BlockId>;
 
     /// Takes a block back whose segment the policy [lends](Hooks::lends), and that is free.
     fn take_back(state: &mut ArenaState, id: BlockId);
+
+    /// Whether the policy cuts a block of `bytes` that is in no index.
+    #[inline(always)]
+    fn cuts(short: &mut Short<'_, Self>, _: BlockId, bytes: u64, request: &Request) -> bool {
+        short.heap().splits(bytes, request)
+    }
 }
 
 impl Serving for PytorchPolicy {
@@ -55,6 +62,16 @@ impl Serving for Custom {
             Remembered::Nothing(()) => {}
             Remembered::Granule(_) => granule::end_loan(state, id),
         }
+    }
+
+    /// A program's policy may panic: the block is free then, as before.
+    fn cuts(short: &mut Short<'_, Self>, id: BlockId, bytes: u64, request: &Request) -> bool {
+        let asked = catch_unwind(AssertUnwindSafe(|| short.heap().splits(bytes, request)));
+        asked.unwrap_or_else(|panic| {
+            let neighbours = short.state.heap.layout().neighbours_in(BlockPhase::Free, id);
+            short.join_free(id, neighbours);
+            resume_unwind(panic)
+        })
     }
 }
 
@@ -147,7 +164,7 @@ impl<'a, K: Serving> Short<'a, K> {
     fn hand_out(&mut self, id: BlockId, request: &Request) -> DevicePtr {
         let block = self.block(id);
         let (was_split, whole, tier, segment) = (block.is_split(), block.size, block.tier, block.segment);
-        let cuts = self.heap().splits(whole, request)
+        let cuts = K::cuts(self, id, whole, request)
             && !self.state.tenure.pool().no_split
             && self.state.heap.layout().blocks().may_cut();
         if cuts {
@@ -236,10 +253,16 @@ impl<'a, K: Serving> Short<'a, K> {
         let Some(id) = short.heap().memory().take_parked(None) else { return };
         let neighbours = short.state.heap.layout().neighbours_in(BlockPhase::Free, id);
         short.state.map.remove(DevicePtr(short.block(id).addr));
-        let Block { size, segment, .. } = *short.block(id);
-        let counts = short.state.heap.layout().segments().is_fixed(segment) && short.block(id).is_split();
+        short.join_free(id, neighbours);
+    }
+
+    /// Puts a block that is in no index, and counts as free, among the free ones, joined with its neighbours.
+    #[inline(always)]
+    fn join_free(&mut self, id: BlockId, neighbours: (Option<BlockId>, Option<BlockId>)) {
+        let Block { size, segment, .. } = *self.block(id);
+        let counts = self.state.heap.layout().segments().is_fixed(segment) && self.block(id).is_split();
         let counted = if counts { (1, signed(size)) } else { (0, 0) };
-        short.join_freed(id, neighbours, counted);
+        self.join_freed(id, neighbours, counted);
     }
 
     /// Returns a block to the free ones, joining it with free neighbours. `counted` is what it counts as among inactive

@@ -350,12 +350,6 @@ impl Holdings {
             .map_or(1.0, |allowed| allowed as f64 / self.site.total_memory() as f64)
     }
 
-    /// Whether the tenants' guarantees can be kept under new settings.
-    pub(crate) fn keeps_guarantees(&self, settings: &Settings) -> Result<()> {
-        let accounts = &self.state.lock().accounts;
-        accounts.guarantees().are_kept_under(&accounts.ceilings().with_limits(settings))
-    }
-
     /// The device and those that reach its memory.
     pub(super) fn users(&self) -> SmallVec<[DeviceIndex; 4]> {
         let mut users: SmallVec<_> = [self.site.device()].into_iter().collect();

@@ -108,7 +108,7 @@ impl PrivatePools {
     pub(super) fn end_scope(&self, id: PoolId, holder: Holder) -> Result<(Option<(PoolSlot, u32)>, Scope)> {
         let mut pools = self.records.lock();
         let scope = pools.end(id, holder)?;
-        self.site.attention().set(Reason::SCOPES, !pools.scopes().is_empty());
+        self.site.attention().set(Reason::SCOPES, pools.has_scopes());
         Ok((pools.get(id).ok().map(|pool| (pool.slot, pool.use_count)), scope))
     }
 
@@ -163,7 +163,7 @@ impl PrivatePools {
             return self.visit(PoolId::DEFAULT, capturing);
         }
         loop {
-            let scopes = Arc::clone(self.records.lock().scopes());
+            let scopes = self.records.lock().open_scopes(self.site.foreign());
             let mut newest = None;
             for scope in scopes.iter().rev().counted() {
                 if self.accepts(&scope.filter, stream)? {
@@ -173,7 +173,7 @@ impl PrivatePools {
             }
             let visit = self.visit(newest.map_or(PoolId::DEFAULT, |scope| scope.pool), capturing);
             // A pool that died after its scope ended is no concern of this request: it has another one now.
-            if visit.is_ok() || Arc::ptr_eq(&scopes, self.records.lock().scopes()) {
+            if visit.is_ok() || scopes.are_those_of(&self.records.lock()) {
                 return visit;
             }
         }

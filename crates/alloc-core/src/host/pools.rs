@@ -73,7 +73,7 @@ impl PinnedPools {
         let scope = {
             let mut pools = self.pools.lock();
             let scope = pools.end(pool, Holder::Program)?;
-            self.scoped.store(!pools.scopes().is_empty(), Ordering::Release);
+            self.scoped.store(pools.has_scopes(), Ordering::Release);
             scope
         };
         self.foreign.end([scope]);
@@ -91,7 +91,7 @@ impl PinnedPools {
         if !self.scoped.load(Ordering::Acquire) {
             return Ok(default);
         }
-        let scopes = Arc::clone(self.pools.lock().scopes());
+        let scopes = self.pools.lock().open_scopes(&self.foreign);
         for scope in scopes.iter() {
             if self.accepts(&scope.filter, stream)? {
                 if !capturing && !self.said_routed.swap(true, Ordering::Relaxed) {

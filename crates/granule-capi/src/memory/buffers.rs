@@ -1,6 +1,6 @@
 //! Memory that several hold, and that goes with the last of them.
 
-use crate::allocator::granule_allocator;
+use crate::allocator::{granule_allocator, usable};
 use crate::boundary::guard::{guard, or};
 use crate::boundary::pass::{self, given, pointer};
 use crate::error::granule_status;
@@ -37,7 +37,7 @@ impl granule_buffer {
             return Ok(());
         }
         let (backend, own) = (self.engine.backend(), self.memory.stream());
-        let event = backend.create_event(own.device, EventFlags::empty())?;
+        let event = backend.create_event(usable(&self.engine, own.device)?, EventFlags::empty())?;
         let waits = backend.record_event(event, own).and_then(|()| backend.wait_event(stream, event));
         // SAFETY: rule 1: made above, and not used again; waits that are queued on it still hold.
         let destroyed = unsafe { backend.destroy_event(event) };

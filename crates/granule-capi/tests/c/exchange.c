@@ -151,6 +151,24 @@ static void refusals(granule_allocator *a) {
     CHECK(live(a) == 0);
 }
 
+/* A consumer's stream would have to wait, which only the driver can make it do. */
+static void without_a_driver(void) {
+    granule_allocator *a = make("");
+    granule_buffer *b = NULL;
+    void *out = NULL;
+    const int64_t shape[] = {25};
+    granule_tensor how = floats(shape, 1);
+    how.has_consumer = true;
+    /* The driver would say that it knows no such stream. */
+    how.consumer = 0x5eed;
+    OK(granule_buffer_create(a, 100, 0, 0, &b));
+    OK(granule_abandon(a));
+    ANSWERS(GRANULE_DRIVER_GONE, granule_buffer_to_dlpack(b, &how, &out));
+    CHECK(out == NULL);
+    OK(granule_buffer_destroy(b));
+    OK(granule_allocator_destroy(a));
+}
+
 typedef struct ort {
     uint32_t version;
     void *(*alloc)(struct ort *, size_t);
@@ -240,5 +258,6 @@ int main(void) {
     refusals(a);
     of_onnx_runtime(a);
     OK(granule_allocator_destroy(a));
+    without_a_driver();
     return 0;
 }

@@ -114,6 +114,14 @@ int main(void) {
     OK(granule_set_memory_fraction(a, 0, 1));
     OK(granule_set_memory_limits(a, 0, 64 * MIB, UINT64_MAX));
     ANSWERS(GRANULE_OUT_OF_MEMORY, granule_malloc(a, 128 * MIB, 0, 0, &at));
+    /* Settings that say nothing new about limits leave them alone, also as the text of those in force. */
+    granule_bytes in_force = {NULL, 0, NULL};
+    OK(granule_configure_strictly(a, "early_reuse:True"));
+    OK(granule_configure_strictly(a, "early_reuse:False"));
+    OK(granule_settings_in_force(a, &in_force));
+    OK(granule_configure_strictly(a, (const char *)in_force.data));
+    granule_bytes_free(&in_force);
+    ANSWERS(GRANULE_OUT_OF_MEMORY, granule_malloc(a, 128 * MIB, 0, 0, &at));
     OK(granule_set_memory_limits(a, 0, UINT64_MAX, UINT64_MAX));
 
     /* PyTorch's reset rules; Granule's own options leave the rest alone. */

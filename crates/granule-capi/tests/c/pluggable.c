@@ -89,5 +89,10 @@ int main(void) {
     CHECK(strstr(granule_last_error(), "invalid device pointer") != NULL);
     granule_pluggable_reset();
     CHECK(stats_of(a).reserved_bytes.all.current == 0);
+
+    /* No driver is asked whose the stream is. */
+    OK(granule_abandon(a));
+    granule_pluggable_record_stream(ptr, (void *)(uintptr_t)0x5eed);
+    CHECK(strstr(granule_last_error(), "the driver is going away") != NULL);
     return 0;
 }

@@ -2,10 +2,12 @@
 
 use crate::config::{MemoryLimit, Settings};
 use crate::device::Base;
+use crate::device::holdings::DeviceState;
 use crate::device::holdings::ceilings::Ceilings;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::policy::Chosen;
+use std::mem::ManuallyDrop;
 
 /// What a device may hold, and how it is set.
 pub(crate) struct Limits {
@@ -17,22 +19,24 @@ impl Limits {
         Self { base: base.clone() }
     }
 
-    /// Replaces the settings. What is handed out or cached stays as it is.
-    pub(crate) fn configure(&self, settings: &Settings, policy: &Chosen) {
-        let _alone = self.base.arenas.configuring();
-        let allowed = {
-            let mut state = self.base.holdings.lock();
-            state.set_settings(settings.clone());
-            let ceilings = state.accounts().ceilings().with_limits(settings);
-            state.accounts_mut().set_ceilings(ceilings);
-            ceilings.allowed()
-        };
-        self.base.arenas.directory().with_template(|template| template.policy = policy.clone());
-        for arena in self.base.arenas.directory().all() {
-            arena.lock().set_policy(policy.clone());
-        }
-        self.base.arenas.refresh_ages(allowed);
-        self.base.hardened.configure(settings);
+    /// Begins to replace the settings, which were `before`. From here on nothing is promised any more for which `settings`
+    /// leave no room.
+    pub(crate) fn begin(&self, before: &Settings, settings: &Settings) -> Result<Change<'_>> {
+        let mut state = self.base.holdings.lock();
+        let accounts = state.accounts_mut();
+        let was = *accounts.ceilings();
+        let will_be = was.following(before, settings);
+        accounts.guarantees().are_kept_under(&will_be)?;
+        accounts.set_ceilings(was.and(&will_be));
+        Ok(Change { limits: self, was, will_be })
+    }
+
+    /// Sets the limits to those of `limits`, which the caller has checked; the memory fraction stays. Returns what is allowed.
+    fn set(state: &mut DeviceState, limits: &Ceilings) -> Option<u64> {
+        let accounts = state.accounts_mut();
+        let ceilings = Ceilings { hard: limits.hard, soft: limits.soft, ..*accounts.ceilings() };
+        accounts.set_ceilings(ceilings);
+        ceilings.allowed()
     }
 
     /// Gives up what new settings do not keep. Runs observers, which may change settings themselves.
@@ -73,9 +77,6 @@ impl Limits {
             let [hard_bytes, soft_bytes] = [hard, soft].map(|limit| limit.map(|limit| limit.bytes(total)));
             let ceilings = Ceilings { hard: hard_bytes, soft: soft_bytes, ..*state.accounts().ceilings() };
             state.accounts().guarantees().are_kept_under(&ceilings)?;
-            let (memory_limit, memory_soft_limit) = (hard, soft);
-            let settings = Settings { memory_limit, memory_soft_limit, ..state.settings().clone() };
-            state.set_settings(settings);
             state.accounts_mut().set_ceilings(ceilings);
             ceilings.allowed()
         };
@@ -83,5 +84,48 @@ impl Limits {
         drop(alone);
         self.base.crossings.tell();
         Ok(())
+    }
+}
+
+/// Settings that are being replaced. Until that is [complete](Self::complete), the device keeps within the limits of both: what
+/// is guaranteed meanwhile can be kept under either. Where it is dropped before, the limits are what they were.
+///
+/// The limits are changed by nobody else meanwhile.
+pub(crate) struct Change<'a> {
+    limits: &'a Limits,
+    was: Ceilings,
+    will_be: Ceilings,
+}
+
+impl Change<'_> {
+    /// The device has the new settings. What is handed out or cached stays as it is.
+    pub(crate) fn complete(self, settings: &Settings, policy: &Chosen) {
+        // Even if the policy is a program's, and panics.
+        let change = ManuallyDrop::new(self);
+        let base = &change.limits.base;
+        let _alone = base.arenas.configuring();
+        let allowed = {
+            let mut state = base.holdings.lock();
+            state.set_settings(settings.clone());
+            Limits::set(&mut state, &change.will_be)
+        };
+        base.arenas.directory().with_template(|template| template.policy = policy.clone());
+        for arena in base.arenas.directory().all() {
+            arena.lock().set_policy(policy.clone());
+        }
+        base.arenas.refresh_ages(allowed);
+        base.hardened.configure(settings);
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let base = &self.limits.base;
+        let _alone = base.arenas.configuring();
+        let allowed = Limits::set(&mut base.holdings.lock(), &self.was);
+        // Somebody may have changed the memory fraction under the limits of both. A policy that panics is asked nothing more.
+        if !std::thread::panicking() {
+            base.arenas.refresh_ages(allowed);
+        }
     }
 }

@@ -22,10 +22,26 @@ impl Ceilings {
     }
 
     /// The limits that settings name. The memory fraction stays as it was set, as in PyTorch.
-    pub(in crate::device) fn with_limits(self, settings: &Settings) -> Self {
+    fn with_limits(self, settings: &Settings) -> Self {
         let bytes = |limit: &MemoryLimit| limit.bytes(self.total);
         let (hard, soft) = (&settings.memory_limit, &settings.memory_soft_limit);
         Self { hard: hard.as_ref().map(bytes), soft: soft.as_ref().map(bytes), ..self }
+    }
+
+    /// What becomes of the limits where `settings` follow those `before` them. One about which both say the same stays as it was
+    /// set since.
+    pub(in crate::device) fn following(self, before: &Settings, settings: &Settings) -> Self {
+        let named = self.with_limits(settings);
+        let hard = if settings.memory_limit == before.memory_limit { self.hard } else { named.hard };
+        let soft =
+            if settings.memory_soft_limit == before.memory_soft_limit { self.soft } else { named.soft };
+        Self { hard, soft, ..self }
+    }
+
+    /// As much as both allow.
+    pub(in crate::device) fn and(self, other: &Self) -> Self {
+        let least = |one: Option<u64>, other: Option<u64>| one.into_iter().chain(other).min();
+        Self { hard: least(self.hard, other.hard), soft: least(self.soft, other.soft), ..self }
     }
 
     /// This share of the device's memory.

@@ -56,7 +56,7 @@ impl ImportedMemory {
 impl Drop for ImportedMemory {
     fn drop(&mut self) {
         // At an edge of the process nothing may be locked, called or destroyed.
-        if !edges::may_destroy(self.parts.imports.backend.id()) {
+        if !self.parts.imports.may_close() {
             return;
         }
         let this = std::ptr::from_ref::<Self>(self);
@@ -113,6 +113,8 @@ pub(crate) struct Imports {
     has_left: AtomicBool,
     /// Of all mappings.
     bytes: AtomicU64,
+    /// The allocator ended without its driver.
+    abandoned: AtomicBool,
 }
 
 impl Imports {
@@ -125,12 +127,23 @@ impl Imports {
             table: Mutex::new(Rank::Registry, table),
             has_left: AtomicBool::new(false),
             bytes: AtomicU64::new(0),
+            abandoned: AtomicBool::new(false),
         }
     }
 
     /// The device's allocator ends, and its word goes to another.
     pub(crate) fn orphan(&self) {
         self.table.lock().attention = None;
+    }
+
+    /// The device's allocator ends without its driver, and its word will not say so any more. Takes no lock.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    /// Whether the driver may still be called to close something.
+    fn may_close(&self) -> bool {
+        !self.abandoned.load(Ordering::Acquire) && edges::may_destroy(self.backend.id())
     }
 
     /// Bytes of address space that show other processes' memory.
@@ -330,7 +343,7 @@ impl Imports {
 impl Drop for Imports {
     /// A last try. What cannot be closed is held until the process ends: work may still use it.
     fn drop(&mut self) {
-        if edges::may_destroy(self.backend.id()) {
+        if self.may_close() {
             self.retry();
         }
         self.table.lock().left.drain(..).for_each(std::mem::forget);
