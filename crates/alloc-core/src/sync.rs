@@ -209,6 +209,12 @@ pub(crate) fn assert_unlocked() {
     order::assert_none_above(Rank::Synchronisation);
 }
 
+/// Whether the thread holds no lock that others need. Only builds with debug assertions know.
+#[must_use]
+pub fn may_call_drivers() -> bool {
+    order::none_above(Rank::Synchronisation)
+}
+
 #[cfg(debug_assertions)]
 mod order {
     use super::{Rank, thread_local};
@@ -238,6 +244,10 @@ mod order {
         });
     }
 
+    pub(super) fn none_above(allowed: Rank) -> bool {
+        HELD.try_with(|held| held.borrow().iter().all(|rank| *rank <= allowed)).unwrap_or(true)
+    }
+
     pub(super) fn assert_none_above(allowed: Rank) {
         let _ = HELD.try_with(|held| {
             let held = held.borrow();
@@ -253,6 +263,10 @@ mod order {
     pub(super) fn enter(_: Rank) {}
     #[inline(always)]
     pub(super) fn leave(_: Rank) {}
+    #[inline(always)]
+    pub(super) fn none_above(_: Rank) -> bool {
+        true
+    }
     #[inline(always)]
     pub(super) fn assert_none_above(_: Rank) {}
 }
