@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// Operations of each seed
     #[arg(long, default_value_t = 4000)]
     ops: usize,
-    /// Build this defect of tests/night/plants.toml into a copy of the tree, and look for it
+    /// Look for this defect of tests/night/plants.toml, or for `all` one after another, in a copy of the tree that has them
     #[arg(long)]
     plant: Option<String>,
     /// Write what became of it to this file
@@ -49,7 +49,7 @@ pub(crate) fn slice() -> Result<()> {
 /// Where something was found, the process ends with 1; where it could not be looked for, with 2.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let outcome = match &options.plant {
-        Some(name) => plant::run(name, minutes(options)),
+        Some(name) => plant::run(name, minutes(options), options.json.as_deref()),
         None => look(options),
     };
     match outcome {
@@ -70,7 +70,7 @@ fn look(options: &Options) -> Result<u8> {
     let program = build(&process::root(), &process::target(), false)?;
     let one = options.seed.is_some() && options.minutes.is_none();
     let first = options.seed.map_or_else(of_commit, Ok)?;
-    let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() } };
+    let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() }, plant: None };
     let report = night.run(if one { Duration::ZERO } else { minutes(options) })?;
     if let Some(file) = &options.json {
         std::fs::write(file, format!("{:#}\n", report.json())).with_context(|| file.display().to_string())?;
@@ -116,6 +116,8 @@ struct Night {
     first: u64,
     ops: usize,
     jobs: u64,
+    /// The planted defect that is looked for. A finding is neither made short nor printed then.
+    plant: Option<String>,
 }
 
 /// What became of a night.
@@ -159,6 +161,9 @@ impl Night {
         let mut command = process::command(&self.program);
         command.args(["--seed", &seed.to_string(), "--stride", &self.jobs.to_string()]);
         command.args(["--ops", &self.ops.to_string(), "--minutes", &minutes.to_string()]);
+        if let Some(plant) = &self.plant {
+            command.arg("--no-shrink").env("NIGHT_PLANT", plant).stdout(Stdio::null());
+        }
         command.arg("--json").arg(file).spawn().context("the program could not be started")
     }
 }

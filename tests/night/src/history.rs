@@ -43,8 +43,10 @@ pub fn run(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -
         }
         let done = caught(|| {
             world.state().begin(n);
+            let calls = world.calls();
             world.apply(&op);
             oracle::always(&world);
+            oracle::few_calls(&world, world.calls() - calls);
             if outcome.ops % QUIET == QUIET - 1 {
                 oracle::quiet(&world);
             }

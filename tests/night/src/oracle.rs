@@ -2,17 +2,45 @@
 
 use crate::features::Feature;
 use crate::world::{Parts, Process, World, faults, graphs, host, pools};
-use alloc_core::backend::Backend;
+use alloc_core::backend::{Backend, CaptureStatus};
 use alloc_core::types::DeviceIndex;
 use backend_openreg::Held;
 
-/// After every operation: no wrong use of memory was trapped.
+/// After every operation: no wrong use of memory was trapped, and the capture that is under way is whole.
 pub fn always(world: &World) {
+    let captured = {
+        let state = world.state();
+        state.captured.map(|lane| state.lanes[lane])
+    };
+    if let Some(lane) = captured {
+        let status =
+            world.processes[lane.process].machine.capture().map(|capture| capture.status(lane.stream));
+        let whole = matches!(status, Ok(Ok(CaptureStatus::Active(_))));
+        world.verdict.expect(whole, "capture", || format!("{:?} is {status:?}", lane.stream));
+    }
     for process in &world.processes {
         if let Some(trap) = process.machine.take_traps().first() {
             world.verdict.find("trap", format!("{trap:?}"));
         }
     }
+}
+
+/// After every operation: it made no more calls of drivers than a few for each thing that there is, or was.
+pub fn few_calls(world: &World, made: u64) {
+    if made < 100 {
+        return;
+    }
+    let of = |process: &Process| {
+        let Held { allocations, reservations, mappings, physical, host, streams, events, .. } =
+            Held::of(&process.machine);
+        allocations + reservations + mappings + physical + host + streams + events
+    };
+    let things = world.processes.iter().map(of).sum::<usize>() + world.state().blocks.len();
+    world.most.set(world.most.get().max(things as u64));
+    let allowed = 100 + 20 * world.most.get();
+    world.verdict.expect(made <= allowed, "calls", || {
+        format!("one operation made {made} calls of drivers, and there are {things} things to call about")
+    });
 }
 
 /// Now and then: all structures are consistent, and figures are what the program did.
@@ -109,7 +137,7 @@ pub fn close(world: World) {
     let devices = world.setup.devices;
     let Parts { processes, sites, state, verdict } = world.into_parts();
     drop(sites);
-    for (n, Process { machine, host, before }) in processes.into_iter().enumerate() {
+    for (n, Process { machine, host, before, .. }) in processes.into_iter().enumerate() {
         drop(host);
         let streams = state.alive.iter().map(|lane| state.lanes[*lane]).filter(|lane| lane.process == n);
         for lane in streams.filter(|lane| machine.default_stream(lane.stream.device) != lane.stream) {

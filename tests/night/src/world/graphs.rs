@@ -90,21 +90,13 @@ impl Graphs {
 /// A capture begins, with a pool of its own or another one.
 pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
     let (site, of) = world.site(at);
-    let pools = world.pools.borrow();
+    let mut pools = world.pools.borrow_mut();
     let mut graphs = world.graphs.borrow_mut();
-    // An allocator that knows nothing of the capture would record events in it.
-    let alone = world.sites.iter().filter(|other| other.process == of.process).count() == 1;
-    if graphs.capture.is_some()
-        || graphs.list.len() >= MOST
-        || !of.allocator.is_enabled()
-        || !alone
-        || world.state().had_faults
-    {
+    if graphs.capture.is_some() || graphs.list.len() >= MOST || !of.allocator.is_enabled() {
         return;
     }
     let first = world.processes.len() * usize::from(world.setup.devices);
-    let lane =
-        world.state().lane(of.process, stream, |n, lane| n >= first && !lane.crossed && !pools.needs(n));
+    let lane = world.state().lane(of.process, stream, |n, _| n >= first && !pools.needs(n));
     let Some(lane) = lane else { return };
     let stream = world.state().lanes[lane].stream;
     let suits = |one: &&super::pools::Pool| {
@@ -113,14 +105,13 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
     let of_program: Vec<_> = pools.list.iter().filter(suits).collect();
     let own = pool.is_multiple_of(3).then(|| chosen(pool, &of_program, |pool| pool.number)).flatten();
     let pool = own.map(|n| of_program[n]);
-    // Devices that know nothing of the capture make calls that others than a relaxed one forbid.
-    let mode = if world.setup.devices == 1 { mode } else { 0 };
     let mode = [CaptureMode::Relaxed, CaptureMode::ThreadLocal, CaptureMode::Global][usize::from(mode) % 3];
     match GraphCapture::begin(&of.allocator, stream, mode, pool.map(|pool| pool.pool.id())) {
         Ok(capture) => {
             world.met.note(Feature::Captures);
             world.state().captured = Some(lane);
             let pool = pool.map(|pool| pool.number);
+            pools.list.iter_mut().filter(|one| Some(one.number) == pool).for_each(|one| one.captured = true);
             graphs.capture = Some(Capturing { site, lane, stream, pool, capture, blocks: Vec::new() });
         }
         Err(error) => world.refused(site, "GraphCapture::begin", &error, false),

@@ -25,6 +25,8 @@ pub struct Pool {
     pub tag: Option<u8>,
     /// Some of its memory may be asleep.
     pub asleep: bool,
+    /// A capture had memory of it.
+    pub captured: bool,
     /// Blocks of others may be in it.
     serves_all: bool,
 }
@@ -118,6 +120,7 @@ pub fn begin(world: &World, at: u8, device: u8, kind: u8) {
                 pool,
                 tag,
                 asleep: false,
+                captured: false,
                 serves_all,
             });
         }

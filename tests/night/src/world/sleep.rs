@@ -16,11 +16,12 @@ pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
         _ => Backup::File(std::env::temp_dir()),
     };
     let discards = backup == Backup::Discard;
-    let mut sleepers = Vec::new();
+    let (mut sleepers, mut in_graphs) = (Vec::new(), false);
     for pool in world.pools.borrow_mut().list.iter_mut() {
         if pool.site == site && pool.tag == Some(tag % 3) {
             pool.asleep = true;
             sleepers.push(pool.number);
+            in_graphs |= pool.captured;
         }
     }
     for block in &mut world.state().blocks {
@@ -44,7 +45,8 @@ pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
             world.state().saw(report.slept);
         }
         Err(error) => {
-            let allowed = sleepers.is_empty() || world.state().captured.is_some();
+            // What a graph may read at its next launch is not given up.
+            let allowed = sleepers.is_empty() || world.state().captured.is_some() || discards && in_graphs;
             world.refused(site, "sleep", &error, allowed && matches!(error, AllocError::Sleep(_)));
         }
     }
