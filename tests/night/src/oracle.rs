@@ -6,8 +6,19 @@ use alloc_core::backend::{Backend, CaptureStatus};
 use alloc_core::types::DeviceIndex;
 use backend_openreg::Held;
 
-/// After every operation: no wrong use of memory was trapped, and the capture that is under way is whole.
-pub fn always(world: &World) {
+/// So many calls of drivers need no explanation.
+const FEW: u64 = 100;
+
+/// After every operation: no wrong use of memory was trapped, the capture that is under way is whole, and it `made` no more
+/// calls of drivers than a few for each thing that there is, or was.
+pub fn always(world: &World, made: u64) {
+    if made > FEW {
+        let things: usize = world.processes.iter().map(Process::things).sum();
+        world.most.set(world.most.get().max((things + world.state().blocks.len()) as u64));
+        world.verdict.expect(made <= FEW + 20 * world.most.get(), "calls", || {
+            format!("one operation made {made} calls of drivers, and there are {things} things to call about")
+        });
+    }
     let captured = {
         let state = world.state();
         state.captured.map(|lane| state.lanes[lane])
@@ -23,24 +34,6 @@ pub fn always(world: &World) {
             world.verdict.find("trap", format!("{trap:?}"));
         }
     }
-}
-
-/// After every operation: it made no more calls of drivers than a few for each thing that there is, or was.
-pub fn few_calls(world: &World, made: u64) {
-    if made < 100 {
-        return;
-    }
-    let of = |process: &Process| {
-        let Held { allocations, reservations, mappings, physical, host, streams, events, .. } =
-            Held::of(&process.machine);
-        allocations + reservations + mappings + physical + host + streams + events
-    };
-    let things = world.processes.iter().map(of).sum::<usize>() + world.state().blocks.len();
-    world.most.set(world.most.get().max(things as u64));
-    let allowed = 100 + 20 * world.most.get();
-    world.verdict.expect(made <= allowed, "calls", || {
-        format!("one operation made {made} calls of drivers, and there are {things} things to call about")
-    });
 }
 
 /// Now and then: all structures are consistent, and figures are what the program did.
@@ -118,7 +111,7 @@ pub fn end(world: World) -> World {
             }
         }
     }
-    always(&world);
+    always(&world, 0);
     quiet(&world);
     for (site, of) in world.sites.iter().enumerate() {
         for device in (0..world.setup.devices).map(DeviceIndex) {

@@ -40,6 +40,22 @@ pub struct Process {
     pub before: Held,
 }
 
+impl Process {
+    /// Calls of the drivers of some so far.
+    #[must_use]
+    pub fn calls(some: &[Self]) -> u64 {
+        some.iter().map(|process| process.wire.calls()).sum()
+    }
+
+    /// What it has that drivers are called about.
+    #[must_use]
+    pub fn things(&self) -> usize {
+        let Held { allocations, reservations, mappings, physical, host, streams, events, .. } =
+            Held::of(&self.machine);
+        allocations + reservations + mappings + physical + host + streams + events
+    }
+}
+
 /// An allocator.
 #[derive(Debug)]
 pub struct Site {
@@ -294,12 +310,6 @@ impl World {
     /// Where somebody has it.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.shared.try_lock().expect("nobody has the state over another operation")
-    }
-
-    /// Calls of drivers so far.
-    #[must_use]
-    pub fn calls(&self) -> u64 {
-        self.processes.iter().map(|process| process.wire.calls()).sum()
     }
 
     /// The default stream of a device.

@@ -30,8 +30,9 @@ struct Capturing {
     site: usize,
     lane: usize,
     stream: Stream,
-    /// The program's pool that serves it.
+    /// The program's pool that serves it, and with which tag that sleeps.
     pool: Option<u64>,
+    tag: Option<u8>,
     capture: GraphCapture,
     blocks: Vec<Inside>,
 }
@@ -46,6 +47,7 @@ struct Graph {
     /// It ran, and its memory was not put to sleep since.
     ran: bool,
     pool: Option<u64>,
+    tag: Option<u8>,
     graph: CapturedGraph,
     blocks: Vec<Inside>,
 }
@@ -110,9 +112,10 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
         Ok(capture) => {
             world.met.note(Feature::Captures);
             world.state().captured = Some(lane);
+            let tag = pool.and_then(|pool| pool.tag);
             let pool = pool.map(|pool| pool.number);
-            pools.list.iter_mut().filter(|one| Some(one.number) == pool).for_each(|one| one.captured = true);
-            graphs.capture = Some(Capturing { site, lane, stream, pool, capture, blocks: Vec::new() });
+            pools.captured.extend(tag.map(|tag| (site, tag)));
+            graphs.capture = Some(Capturing { site, lane, stream, pool, tag, capture, blocks: Vec::new() });
         }
         Err(error) => world.refused(site, "GraphCapture::begin", &error, false),
     }
@@ -173,7 +176,7 @@ fn give(world: &World, site: usize, block: Inside) {
 /// The capture ends well, or is given up.
 pub fn end(world: &World, well: bool) {
     let Some(capture) = world.graphs.borrow_mut().capture.take() else { return };
-    let Capturing { site, lane, pool, capture, blocks, .. } = capture;
+    let Capturing { site, lane, pool, tag, capture, blocks, .. } = capture;
     world.state().captured = None;
     if !well {
         drop(capture);
@@ -183,7 +186,7 @@ pub fn end(world: &World, well: bool) {
     match capture.end() {
         Ok(graph) => {
             let number = world.state().number();
-            let graph = Graph { number, site, lane, last: lane, ran: false, pool, graph, blocks };
+            let graph = Graph { number, site, lane, last: lane, ran: false, pool, tag, graph, blocks };
             world.graphs.borrow_mut().list.push(graph);
         }
         Err(error) => {
@@ -208,7 +211,8 @@ pub fn launch(world: &World, graph: u8, stream: u8) {
     let [from, to] = [before, lane].map(|lane| world.state().lanes[lane].stream);
     let ordered = world.machine(site).order(from, to);
     world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
-    let asleep = world.pools.borrow().list.iter().any(|one| Some(one.number) == pool && one.asleep);
+    // The pool may be gone, as far as the program is concerned.
+    let asleep = graphs.list[n].tag.is_some_and(|tag| world.pools.borrow().slept.contains(&(site, tag)));
     if !asleep && graphs.list[n].ran {
         for block in &graphs.list[n].blocks {
             let span = Span { machine: world.machine(site), stream: to, ptr: block.ptr, bytes: block.bytes };

@@ -6,6 +6,7 @@ use alloc_core::AllocError;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
 use alloc_core::sleep::SleepTag;
 use alloc_core::types::DeviceIndex;
+use std::collections::BTreeSet;
 
 /// The most that there are at a time.
 const MOST: usize = 6;
@@ -25,8 +26,6 @@ pub struct Pool {
     pub tag: Option<u8>,
     /// Some of its memory may be asleep.
     pub asleep: bool,
-    /// A capture had memory of it.
-    pub captured: bool,
     /// Blocks of others may be in it.
     serves_all: bool,
 }
@@ -54,6 +53,10 @@ struct Saved {
 pub struct Pools {
     /// Those that there are.
     pub list: Vec<Pool>,
+    /// With which tags pools sleep that captures had memory of, by allocator. Such a pool may outlive its value.
+    pub captured: BTreeSet<(usize, u8)>,
+    /// Which tags were put to sleep and not woken since, by allocator.
+    pub slept: BTreeSet<(usize, u8)>,
     scopes: Vec<Scope>,
     saved: Option<Saved>,
 }
@@ -120,7 +123,6 @@ pub fn begin(world: &World, at: u8, device: u8, kind: u8) {
                 pool,
                 tag,
                 asleep: false,
-                captured: false,
                 serves_all,
             });
         }

@@ -16,12 +16,13 @@ pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
         _ => Backup::File(std::env::temp_dir()),
     };
     let discards = backup == Backup::Discard;
-    let (mut sleepers, mut in_graphs) = (Vec::new(), false);
+    let mut sleepers = Vec::new();
+    let in_graphs = world.pools.borrow().captured.contains(&(site, tag % 3));
+    world.pools.borrow_mut().slept.insert((site, tag % 3));
     for pool in world.pools.borrow_mut().list.iter_mut() {
         if pool.site == site && pool.tag == Some(tag % 3) {
             pool.asleep = true;
             sleepers.push(pool.number);
-            in_graphs |= pool.captured;
         }
     }
     for block in &mut world.state().blocks {
@@ -71,6 +72,7 @@ pub fn wake(world: &World, at: u8, tag: u8) {
 /// What slept is awake, and has what was in it.
 fn wakened(world: &World, site: usize, tag: u8) {
     let mut awake = Vec::new();
+    world.pools.borrow_mut().slept.remove(&(site, tag));
     for pool in world.pools.borrow_mut().list.iter_mut() {
         if pool.site == site && pool.tag == Some(tag) {
             pool.asleep = false;
