@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 #[derive(Args)]
@@ -23,7 +23,7 @@ pub(crate) struct Options {
     /// Operations of each seed
     #[arg(long, default_value_t = 4000)]
     ops: usize,
-    /// Build this defect of tests/night/plants.toml into a copy of the tree, and look for it
+    /// Look for this defect of tests/night/plants.toml, or for `all` one after another, in a copy of the tree that has them
     #[arg(long)]
     plant: Option<String>,
     /// Write what became of it to this file
@@ -33,23 +33,26 @@ pub(crate) struct Options {
 
 /// Seeds that reached rare states, one a line, with what they reached.
 const KEPT: &str = "tests/night/seeds.txt";
+/// New seeds of each commit in CI: a number, not a time, so that a second run of a commit has the same.
+const NEW: u64 = 8;
 /// How long one process runs: it can make so many machines, and no more.
 const SLICE: Duration = Duration::from_secs(600);
 
-/// What CI runs: the kept seeds, in the build that tests have. New seeds are for nights.
+/// What CI runs: the kept seeds, and a few that follow from the commit, in the build that tests have.
 pub(crate) fn slice() -> Result<()> {
     let program = build(&process::root(), &process::target(), true)?;
-    let run = |seed: u64| {
-        let seed = seed.to_string();
-        process::run(process::command(&program).args(["--seeds", "1", "--no-shrink", "--seed", &seed]))
+    let run = |seed: u64, seeds: u64| {
+        let (seed, seeds) = (seed.to_string(), seeds.to_string());
+        process::run(process::command(&program).args(["--no-shrink", "--seeds", &seeds, "--seed", &seed]))
     };
-    kept()?.into_iter().try_for_each(run)
+    kept()?.into_iter().try_for_each(|seed| run(seed, 1))?;
+    run(of_commit()?, NEW)
 }
 
 /// Where something was found, the process ends with 1; where it could not be looked for, with 2.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let outcome = match &options.plant {
-        Some(name) => plant::run(name, minutes(options)),
+        Some(name) => plant::run(name, minutes(options), options.json.as_deref()),
         None => look(options),
     };
     match outcome {
@@ -70,7 +73,7 @@ fn look(options: &Options) -> Result<u8> {
     let program = build(&process::root(), &process::target(), false)?;
     let one = options.seed.is_some() && options.minutes.is_none();
     let first = options.seed.map_or_else(of_commit, Ok)?;
-    let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() } };
+    let night = Night { program, first, ops: options.ops, jobs: if one { 1 } else { jobs() }, plant: None };
     let report = night.run(if one { Duration::ZERO } else { minutes(options) })?;
     if let Some(file) = &options.json {
         std::fs::write(file, format!("{:#}\n", report.json())).with_context(|| file.display().to_string())?;
@@ -116,6 +119,8 @@ struct Night {
     first: u64,
     ops: usize,
     jobs: u64,
+    /// The planted defect that is looked for. A finding is neither made short nor printed then.
+    plant: Option<String>,
 }
 
 /// What became of a night.
@@ -159,6 +164,9 @@ impl Night {
         let mut command = process::command(&self.program);
         command.args(["--seed", &seed.to_string(), "--stride", &self.jobs.to_string()]);
         command.args(["--ops", &self.ops.to_string(), "--minutes", &minutes.to_string()]);
+        if let Some(plant) = &self.plant {
+            command.arg("--no-shrink").env("NIGHT_PLANT", plant).stdout(Stdio::null());
+        }
         command.arg("--json").arg(file).spawn().context("the program could not be started")
     }
 }

@@ -479,8 +479,7 @@ impl DeviceAllocator {
 
     /// Pools that nobody uses any more give their memory and their arenas up.
     fn forget_unused_pools(&self) {
-        let call = Call { capturing: self.base.lifetimes.thread_captures(), ..Call::PLAIN };
-        if let Err(error) = self.release.release(Flush::Unused, &call) {
+        if let Err(error) = self.release.release_unused() {
             tracing::warn!(%error, "not all memory of unused pools could be given back");
         }
     }
@@ -514,14 +513,14 @@ impl DeviceAllocator {
     fn miss(&self, arena: &Arena, state: Guard<'_, ArenaState>, bytes: u64) -> Result<DevicePtr> {
         let request = state.tenure().policy().request(bytes);
         drop(state);
-        self.ladder.climb(arena, &request, &Call::PLAIN)
+        self.ladder.climb_plainly(arena, &request)
     }
 
     /// `None` where pending frees were all there was to look at, and the short way will do.
     #[cold]
     fn look_closer(&self, bytes: u64, stream: Stream) -> Option<Result<DevicePtr>> {
         if self.base.site.attention().only_pending() {
-            return self.base.site.noticing(self.base.lifetimes.drain_if_due(&Call::PLAIN)).err().map(Err);
+            return self.base.site.noticing(self.release.drain_if_due()).err().map(Err);
         }
         Some(self.malloc_attentively(bytes, stream))
     }
@@ -577,9 +576,10 @@ impl DeviceAllocator {
             self.base.arenas.leave(state);
         } else {
             let uses = state.free_and_wait(block);
+            let slot = state.tenure().slot();
             let _named = self.base.lifetimes.name(&uses);
             self.base.arenas.leave(state);
-            self.base.lifetimes.wait_for_all(uses, Waiting { arena: location.arena, block });
+            self.base.lifetimes.wait_for_all(uses, Waiting { arena: location.arena, block }, None, slot);
         }
         true
     }

@@ -66,6 +66,8 @@ pub use api::{allocator, buffer, graph, pool};
 pub use backend_api as backend;
 #[doc(hidden)] // for tests and benchmarks
 pub use base::steps;
+#[doc(hidden)] // for tests
+pub use sync::may_call_drivers;
 pub use base::{round, types};
 pub use error::AllocError;
 pub use features::{budget, hardened, ledger, share, sleep};

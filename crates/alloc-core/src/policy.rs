@@ -115,6 +115,19 @@ impl Rung {
         !matches!(self, Self::Drain | Self::ReuseEarly | Self::WaitForPending | Self::Spill)
     }
 
+    /// Whether it may wait for work of the device before memory can go, or be used again.
+    #[must_use]
+    pub const fn waits(self) -> bool {
+        matches!(
+            self,
+            Self::CollectGarbage
+                | Self::ReleaseEnough
+                | Self::WaitForPending
+                | Self::ReleaseAll
+                | Self::Spill
+        )
+    }
+
     /// Whether it calls code of the program that may ask for memory itself.
     #[must_use]
     pub const fn runs_foreign_code(self) -> bool {

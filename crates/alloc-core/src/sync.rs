@@ -215,6 +215,12 @@ pub(crate) fn assert_holds_nothing() {
     order::assert_none();
 }
 
+/// Whether the thread holds no lock that others need. Only builds with debug assertions know.
+#[must_use]
+pub fn may_call_drivers() -> bool {
+    order::none_above(Rank::Synchronisation)
+}
+
 #[cfg(debug_assertions)]
 mod order {
     use super::{Rank, thread_local};
@@ -251,6 +257,10 @@ mod order {
         });
     }
 
+    pub(super) fn none_above(allowed: Rank) -> bool {
+        HELD.try_with(|held| held.borrow().iter().all(|rank| *rank <= allowed)).unwrap_or(true)
+    }
+
     pub(super) fn assert_none_above(allowed: Rank) {
         let _ = HELD.try_with(|held| {
             let held = held.borrow();
@@ -268,6 +278,10 @@ mod order {
     pub(super) fn enter(_: Rank) {}
     #[inline(always)]
     pub(super) fn leave(_: Rank) {}
+    #[inline(always)]
+    pub(super) fn none_above(_: Rank) -> bool {
+        true
+    }
     #[inline(always)]
     pub(super) fn assert_none_above(_: Rank) {}
 }

@@ -3,7 +3,7 @@
 use crate::op::{Dealer, Op};
 use crate::oracle;
 use crate::verdict::Finding;
-use crate::world::World;
+use crate::world::{Process, World};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -43,8 +43,9 @@ pub fn run(seed: u64, ops: impl IntoIterator<Item = (usize, Op)>, trace: bool) -
         }
         let done = caught(|| {
             world.state().begin(n);
+            let calls = Process::calls(&world.processes);
             world.apply(&op);
-            oracle::always(&world);
+            oracle::always(&world, Process::calls(&world.processes) - calls);
             if outcome.ops % QUIET == QUIET - 1 {
                 oracle::quiet(&world);
             }

@@ -6,7 +6,7 @@
 //! world.rs     what there is          world/       what operations do, by topic
 //! contents.rs  bytes of blocks        oracle.rs    what must hold
 //! verdict.rs   what was found         shrink.rs    the shortest history that finds it
-//! features.rs  what met what
+//! features.rs  what met what       wire.rs      what the engine asks of drivers
 //! ```
 
 pub mod contents;
@@ -17,4 +17,5 @@ pub mod oracle;
 pub mod setup;
 pub mod shrink;
 pub mod verdict;
+pub mod wire;
 pub mod world;

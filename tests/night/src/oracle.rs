@@ -2,12 +2,33 @@
 
 use crate::features::Feature;
 use crate::world::{Parts, Process, World, faults, graphs, host, pools};
-use alloc_core::backend::Backend;
+use alloc_core::backend::{Backend, CaptureStatus};
 use alloc_core::types::DeviceIndex;
 use backend_openreg::Held;
 
-/// After every operation: no wrong use of memory was trapped.
-pub fn always(world: &World) {
+/// So many calls of drivers need no explanation.
+const FEW: u64 = 100;
+
+/// After every operation: no wrong use of memory was trapped, the capture that is under way is whole, and it `made` no more
+/// calls of drivers than a few for each thing that there is, or was.
+pub fn always(world: &World, made: u64) {
+    if made > FEW {
+        let things: usize = world.processes.iter().map(Process::things).sum();
+        world.most.set(world.most.get().max((things + world.state().blocks.len()) as u64));
+        world.verdict.expect(made <= FEW + 20 * world.most.get(), "calls", || {
+            format!("one operation made {made} calls of drivers, and there are {things} things to call about")
+        });
+    }
+    let captured = {
+        let state = world.state();
+        state.captured.map(|lane| state.lanes[lane])
+    };
+    if let Some(lane) = captured {
+        let status =
+            world.processes[lane.process].machine.capture().map(|capture| capture.status(lane.stream));
+        let whole = matches!(status, Ok(Ok(CaptureStatus::Active(_))));
+        world.verdict.expect(whole, "capture", || format!("{:?} is {status:?}", lane.stream));
+    }
     for process in &world.processes {
         if let Some(trap) = process.machine.take_traps().first() {
             world.verdict.find("trap", format!("{trap:?}"));
@@ -90,7 +111,7 @@ pub fn end(world: World) -> World {
             }
         }
     }
-    always(&world);
+    always(&world, 0);
     quiet(&world);
     for (site, of) in world.sites.iter().enumerate() {
         for device in (0..world.setup.devices).map(DeviceIndex) {
@@ -109,7 +130,7 @@ pub fn close(world: World) {
     let devices = world.setup.devices;
     let Parts { processes, sites, state, verdict } = world.into_parts();
     drop(sites);
-    for (n, Process { machine, host, before }) in processes.into_iter().enumerate() {
+    for (n, Process { machine, host, before, .. }) in processes.into_iter().enumerate() {
         drop(host);
         let streams = state.alive.iter().map(|lane| state.lanes[*lane]).filter(|lane| lane.process == n);
         for lane in streams.filter(|lane| machine.default_stream(lane.stream.device) != lane.stream) {

@@ -16,13 +16,14 @@ use crate::features::{Feature, Met};
 use crate::op::Op;
 use crate::setup::Setup;
 use crate::verdict::Verdict;
+use crate::wire::Wire;
 use alloc_core::backend::{Backend, ErrorKind};
 use alloc_core::config::{CrossStream, PolicyName};
 use alloc_core::host::{HostAllocator, HostOptions};
 use alloc_core::types::{DeviceIndex, DevicePtr, Stream};
 use alloc_core::{AllocError, CachingAllocator};
 use backend_openreg::{Held, OpenReg};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -31,10 +32,28 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Process {
     /// The machine.
     pub machine: Arc<OpenReg>,
+    /// What its allocators ask of the machine.
+    pub wire: Arc<Wire>,
     /// Page-locked memory, where the history has any.
     pub host: Option<HostAllocator>,
     /// What programs had of the machine before there were any allocators.
     pub before: Held,
+}
+
+impl Process {
+    /// Calls of the drivers of some so far.
+    #[must_use]
+    pub fn calls(some: &[Self]) -> u64 {
+        some.iter().map(|process| process.wire.calls()).sum()
+    }
+
+    /// What it has that drivers are called about.
+    #[must_use]
+    pub fn things(&self) -> usize {
+        let Held { allocations, reservations, mappings, physical, host, streams, events, .. } =
+            Held::of(&self.machine);
+        allocations + reservations + mappings + physical + host + streams + events
+    }
 }
 
 /// An allocator.
@@ -59,8 +78,6 @@ pub struct Lane {
     pub stream: Stream,
     /// It was not destroyed.
     pub alive: bool,
-    /// Memory of another device was used on it.
-    pub crossed: bool,
 }
 
 /// A block in the program's hands.
@@ -119,8 +136,6 @@ pub struct State {
     pub faulty: Vec<bool>,
     /// A request was served with what a spill hook gave back.
     pub spilled: bool,
-    /// Some driver has failed.
-    pub had_faults: bool,
     /// Allocators and devices with limits of whatever kind.
     pub limited: bool,
     /// Which devices of which allocator reach which.
@@ -194,6 +209,8 @@ pub struct World {
     pub verdict: Arc<Verdict>,
     /// What was in use.
     pub met: Met,
+    /// The most things that there were at a time, of those about which drivers are called.
+    pub most: Cell<u64>,
     /// What the program holds.
     shared: Arc<Mutex<State>>,
     /// Private pools.
@@ -229,16 +246,17 @@ impl World {
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let setup = Setup::of(seed);
-        let (met, mut state) = (Met::default(), State::default());
+        let (met, mut state, verdict) = (Met::default(), State::default(), Arc::default());
         let (mut processes, mut sites) = (Vec::new(), Vec::new());
         for (process, settings) in setup.settings.iter().enumerate() {
             let machine = OpenReg::new(setup.machine()).expect("the machine can be set up");
-            let before = Held::of(&machine);
+            let (before, wire) = (Held::of(&machine), Wire::new(&verdict));
+            let driver = wire.to(machine.clone());
             for device in 0..setup.devices {
                 let stream = machine.default_stream(DeviceIndex(device));
                 state.alive.push(state.lanes.len());
                 let number = state.lanes.len() as u64;
-                state.lanes.push(Lane { process, number, stream, alive: true, crossed: false });
+                state.lanes.push(Lane { process, number, stream, alive: true });
             }
             for settings in settings {
                 let granule = settings.policy_name() == PolicyName::Granule;
@@ -254,14 +272,14 @@ impl World {
                         met.note(feature);
                     }
                 }
-                let made = CachingAllocator::new(machine.clone(), settings.clone());
+                let made = CachingAllocator::new(driver.clone(), settings.clone());
                 let allocator = Arc::new(made.expect("the settings are valid"));
                 sites.push(Site { process, allocator, granule });
             }
             let options = HostOptions::of(PolicyName::Pytorch);
-            let host = setup.host.then(|| HostAllocator::new(machine.clone(), &settings[0], options));
+            let host = setup.host.then(|| HostAllocator::new(driver, &settings[0], options));
             let host = host.transpose().expect("the settings are valid");
-            processes.push(Process { machine, host, before });
+            processes.push(Process { machine, wire, host, before });
         }
         state.faulty = vec![false; processes.len()];
         let shared = Arc::new(Mutex::new(state));
@@ -274,8 +292,9 @@ impl World {
             setup,
             processes,
             sites,
-            verdict: Arc::default(),
+            verdict,
             met,
+            most: Cell::default(),
             shared,
             pools: RefCell::default(),
             graphs: RefCell::default(),

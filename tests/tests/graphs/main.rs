@@ -1,6 +1,7 @@
 //! Captures, and the graphs that come of them.
 #![allow(clippy::unwrap_used)] // a test says what is wrong by panicking
 
+mod beside;
 mod captures;
 mod launches;
 mod over_hip;

@@ -160,11 +160,7 @@ impl Hardened {
         drop(state);
         let canary = self.quarantine.lock().disarm(ptr);
         let held = self.poison(&returned, &uses, canary);
-        if self.site.attention().has(Reason::CAPTURE) {
-            self.lifetimes.wait_or_defer(uses, returned.block, returned.own, returned.slot);
-        } else {
-            self.lifetimes.wait_for_all(uses, returned.block);
-        }
+        self.lifetimes.wait_for_all(uses, returned.block, returned.own, returned.slot);
         // What follows runs observers, which may retire these streams.
         drop(named);
         match held {
@@ -185,7 +181,7 @@ impl Hardened {
     /// must not. Names streams; the caller holds a ticket.
     fn poison(&self, returned: &Returned, uses: &[BlockUse], canary: u64) -> Option<Quarantined> {
         let own = returned.own?;
-        if self.site.attention().has(Reason::CAPTURE) {
+        if self.site.is_beside_capture() {
             let live = |found: &BlockUse| found.user.live();
             let captured = |found: &BlockUse| {
                 found.captured.is_some() || live(found).is_some_and(|s| self.site.may_be_capturing(s))
@@ -239,7 +235,7 @@ impl Hardened {
         let (Some((at, bytes)), Ok(vm)) = (returned.granules, self.site.backend().virtual_memory()) else {
             return held;
         };
-        if self.site.attention().has(Reason::CAPTURE) {
+        if self.site.is_beside_capture() {
             return held;
         }
         let waited = held.poisoned.wait();
@@ -262,7 +258,7 @@ impl Hardened {
     pub(super) fn reduce_quarantine(&self, call: &Call<'_>) {
         let calls = self.site.calls();
         let mut reader = Reader::default();
-        while !self.site.attention().has(Reason::CAPTURE) && self.site.edge().is_none() {
+        while !self.site.is_beside_capture() && self.site.edge().is_none() {
             let _blocks = self.arenas.in_transit();
             let Some(held) = self.quarantine.lock().take_excess() else { return };
             if self.release_held(held, Some(&mut reader), call, &calls).is_err() {
@@ -281,7 +277,7 @@ impl Hardened {
         for _ in 0..count {
             let _blocks = self.arenas.in_transit();
             let Some(held) = self.quarantine.lock().take() else { break };
-            let may_wait = !self.site.attention().has(Reason::CAPTURE);
+            let may_wait = !self.site.is_beside_capture();
             outcome = outcome.and(self.release_held(held, may_wait.then_some(&mut reader), call, &calls));
         }
         outcome

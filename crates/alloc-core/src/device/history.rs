@@ -350,12 +350,12 @@ impl History {
     pub(super) fn begin_call(&self, stream: Option<Stream>, level: RecordContext) -> Result<Call<'_>> {
         let context = self.context(level, &self.site.calls());
         let mut call = Call { context, ..Call::PLAIN };
-        if let Some(relaxed) = self.site.relaxed()? {
-            call.relaxed = Some(relaxed);
-            call.capturing = match stream {
-                Some(stream) => self.site.capture_id(stream)?.is_some(),
-                None => false,
-            };
+        call.relaxed = self.site.relaxed()?;
+        // As in PyTorch, the device has to have been told.
+        if self.site.attention().has(Reason::CAPTURE)
+            && let Some(stream) = stream
+        {
+            call.capturing = self.site.capture_id(stream)?.is_some();
         }
         Ok(call)
     }

@@ -8,6 +8,7 @@ use super::pools::Flush;
 use super::provider::Provider;
 use super::release::Release;
 use crate::arena::directory::{Arena, PoolSlot};
+use crate::backend::ErrorKind;
 use crate::error::{AllocError, Result};
 use crate::lifetimes::call::Call;
 use crate::memory::block::{BlockId, BlockPhase, SegmentId, Tier};
@@ -85,6 +86,13 @@ impl Ladder {
         self.base.hardened.arrived(served, &calls)
     }
 
+    /// [`climb`](Self::climb) for a call of which nothing is recorded.
+    #[cold]
+    pub(super) fn climb_plainly(&self, arena: &Arena, request: &Request) -> Result<DevicePtr> {
+        let call = self.base.site.noticing(self.base.site.plain_call())?;
+        self.climb(arena, request, &call)
+    }
+
     fn try_remedies(&self, arena: &Arena, request: &Request, call: &Call<'_>) -> Result<DevicePtr> {
         let mark = self.base.arenas.transit().now();
         let served = match self.climb_once(
@@ -107,7 +115,16 @@ impl Ladder {
         call: &Call<'_>,
     ) -> Result<Option<DevicePtr>> {
         for rung in rungs.filter(|rung| !call.capturing || rung.is_capture_safe()) {
-            let outcome = self.step(*rung, arena, request, call)?;
+            let outcome = match self.step(*rung, arena, request, call) {
+                // What is captured cannot be waited for. That is no remedy then, and no reason to refuse.
+                Err(AllocError::Backend(error))
+                    if error.kind == ErrorKind::CaptureViolation && rung.waits() =>
+                {
+                    tracing::debug!(%error, rung = rung.name(), "a capture forbids some of it");
+                    Outcome::Changed
+                }
+                outcome => outcome?,
+            };
             tracing::trace!(rung = rung.name(), served = matches!(outcome, Outcome::Served(_)), "ladder");
             if let Outcome::Served(ptr) = outcome {
                 return Ok(Some(ptr));

@@ -35,6 +35,7 @@ use crate::memory::block::{BlockId, BlockPhase};
 use crate::policy::engine::Spare;
 use crate::policy::{Drain, Request};
 use crate::process::attention::Reason;
+use crate::process::edges;
 use crate::process::held_event::HeldEvent;
 use crate::sync::{Arc, InTransit, Mutex, Rank, Transit, assert_unlocked, this_thread};
 use crate::types::{DevicePtr, Stream};
@@ -125,7 +126,7 @@ impl Lifetimes {
         }
         let mut captures = self.captures.lock();
         captures.open.push((this_thread(), holder));
-        self.site.attention().set(Reason::CAPTURE, true);
+        edges::mark_capture(self.site.attention(), true);
         Ok(())
     }
 
@@ -143,7 +144,7 @@ impl Lifetimes {
             captures.open.remove(at);
             if captures.open.is_empty() {
                 captures.before.clear();
-                self.site.attention().set(Reason::CAPTURE, false);
+                edges::mark_capture(self.site.attention(), false);
             }
         }
         self.pass_on_deferred();
@@ -151,9 +152,9 @@ impl Lifetimes {
         Ok(())
     }
 
-    /// A block was freed while a capture is under way: what can be waited for in the ordinary way is, the rest
-    /// waits for the end of captures. Names all these streams; the caller holds tickets.
-    pub(super) fn wait_or_defer(
+    /// A block was freed that others use: what can be waited for in the ordinary way is, and what is captured waits for the
+    /// end of captures. Names all these streams; the caller holds tickets.
+    pub(super) fn wait_for_all(
         &self,
         uses: SmallVec<[BlockUse; 4]>,
         block: Waiting,
@@ -162,8 +163,10 @@ impl Lifetimes {
     ) {
         let (mut captured, mut ordinary) =
             (SmallVec::<[BlockUse; 4]>::new(), SmallVec::<[BlockUse; 4]>::new());
+        let beside_capture = self.site.is_beside_capture();
         for mut found in uses {
-            let now = found.user.live().map_or(Ok(None), |stream| self.site.capture_id(stream));
+            let asked = found.user.live().filter(|_| beside_capture);
+            let now = asked.map_or(Ok(None), |stream| self.site.capture_id(stream));
             // What an earlier capture recorded may be at work by now, as part of a launch.
             found.captured = found.captured.filter(|capture| now == Ok(Some(*capture)));
             if now == Ok(None) { ordinary.push(found) } else { captured.push(found) }
@@ -375,9 +378,7 @@ impl Lifetimes {
         };
         assert_unlocked();
         match named {
-            Ok((stream, _))
-                if self.site.attention().has(Reason::CAPTURE) && self.site.may_be_capturing(stream) =>
-            {
+            Ok((stream, _)) if self.site.is_beside_capture() && self.site.may_be_capturing(stream) => {
                 return Ok(false);
             }
             Ok((stream, _named)) => wait_for_stream(&**self.site.backend(), stream)?,
@@ -515,12 +516,6 @@ impl Lifetimes {
         if due || self.site.attention().has(Reason::DEFERRED) { self.drain(call) } else { Ok(()) }
     }
 
-    pub(super) fn wait_for_all(&self, uses: SmallVec<[BlockUse; 4]>, waiting: Waiting) {
-        for BlockUse { user, .. } in uses {
-            self.pending.wait_for(self.site.backend(), user, waiting);
-        }
-    }
-
     /// The streams among these users are named until what is returned is dropped. The caller holds the lock under which
     /// it read them.
     pub(super) fn name<'a>(&self, uses: impl IntoIterator<Item = &'a BlockUse>) -> SmallVec<[Named<'_>; 4]> {
@@ -541,12 +536,7 @@ impl Lifetimes {
             let _own = own.map(|own| self.naming.begin(own));
             let slot = state.tenure().slot();
             drop(state);
-            let waiting = Waiting { arena: location.arena, block };
-            if self.site.attention().has(Reason::CAPTURE) {
-                self.wait_or_defer(uses, waiting, own, slot);
-            } else {
-                self.wait_for_all(uses, waiting);
-            }
+            self.wait_for_all(uses, Waiting { arena: location.arena, block }, own, slot);
         }
         true
     }

@@ -312,7 +312,7 @@ impl PrivatePools {
     pub(crate) fn keep_for(&self, id: PoolId, launches: &[Arc<LastWork>]) -> Result<()> {
         let known = self.records.lock().keep_for(id, launches)?;
         // A capture forbids to ask; then they are asked the next time.
-        if !self.site.attention().has(Reason::CAPTURE) {
+        if !self.site.is_beside_capture() {
             self.forget_launches(&known, |launch| launch.is_done());
         }
         Ok(())

@@ -66,7 +66,18 @@ impl Release {
 
     /// Gives back all that is cached, waiting for whatever it has to wait for.
     pub(crate) fn release_everything(&self) -> Result<()> {
-        self.release(Flush::Everything, &Call::PLAIN)
+        self.release(Flush::Everything, &self.base.site.plain_call()?)
+    }
+
+    /// Gives back what is cached in pools that nobody uses any more.
+    pub(super) fn release_unused(&self) -> Result<()> {
+        let capturing = self.base.lifetimes.thread_captures();
+        self.release(Flush::Unused, &Call { capturing, ..self.base.site.plain_call()? })
+    }
+
+    /// Notices completed frees, if it is time to. Does not block.
+    pub(super) fn drain_if_due(&self) -> Result<()> {
+        self.base.lifetimes.drain_if_due(&self.base.site.plain_call()?)
     }
 
     /// See [`CachingAllocator::empty_cache`](crate::allocator::CachingAllocator::empty_cache).

@@ -3,7 +3,7 @@
 use crate::backend::{Attribute, Backend, CaptureStatus, Granularity, MemoryInfo, VirtualMemory};
 use crate::error::{AllocError, Result};
 use crate::features::ledger::registry::{self, Entry, Published, Uuid};
-use crate::lifetimes::call::Relaxed;
+use crate::lifetimes::call::{Call, Relaxed};
 use crate::memory::address_map::AddressMap;
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::process::edges;
@@ -43,7 +43,7 @@ impl Site {
         driver_total: u64,
         virtual_memory: bool,
     ) -> Self {
-        let attention = edges::lend(backend.id());
+        let attention = edges::lend(backend.id(), Some(device));
         let unit = Arc::default();
         let integrated = backend.attribute(device, Attribute::Integrated);
         let unified = match integrated {
@@ -134,12 +134,28 @@ impl Site {
         outcome
     }
 
+    /// Whether a capture of this process is under way, on whatever device and whichever allocator was told: it may forbid
+    /// calls about this device, too, and its streams cannot be waited for.
+    pub(super) fn is_beside_capture(&self) -> bool {
+        self.attention.has(Reason::CAPTURE) || edges::captures_over(self.backend.id())
+    }
+
+    /// Whether one is under way on this very device.
+    pub(super) fn is_captured(&self) -> bool {
+        self.attention.has(Reason::CAPTURE) || edges::captures_on(self.backend.id(), self.device)
+    }
+
     /// Lets the calling thread do what captures would forbid, where there are any. Calls the driver.
     pub(super) fn relaxed(&self) -> Result<Option<Relaxed<'_>>> {
-        if !self.attention.has(Reason::CAPTURE) {
+        if !self.is_beside_capture() {
             return Ok(None);
         }
         Ok(self.backend.capture().ok().map(Relaxed::enter).transpose()?)
+    }
+
+    /// A call of which nothing is recorded. Calls the driver where there are captures.
+    pub(super) fn plain_call(&self) -> Result<Call<'_>> {
+        Ok(Call { relaxed: self.relaxed()?, ..Call::PLAIN })
     }
 
     /// The capture that a stream is part of, also a broken one. Calls the driver.

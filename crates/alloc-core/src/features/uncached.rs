@@ -5,6 +5,7 @@ use crate::backend::Backend;
 use crate::error::Result;
 use crate::features::share::Share;
 use crate::process::attention::{Attention, Reason};
+use crate::process::edges;
 use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, Stream};
 use crate::watch::pointer::Problem;
@@ -59,7 +60,7 @@ impl Uncached {
         assert_unlocked();
         let take = || self.backend.malloc(self.device, bytes).inspect_err(|_| self.backend.clear_error());
         let ptr = take().or_else(|error| {
-            let waits = !self.freed.lock().is_empty() && !self.attention.has(Reason::CAPTURE);
+            let waits = !self.freed.lock().is_empty() && !edges::captures_over(self.backend.id());
             if !error.is_out_of_memory() || !waits {
                 return Err(error);
             }

@@ -21,7 +21,7 @@ impl DriverAccess {
     /// For a process that the backend [admits](edges::admit).
     pub(super) fn new(backend: Arc<dyn Backend>) -> Result<Self> {
         let devices = backend.device_count()?;
-        let attention = edges::lend(backend.id());
+        let attention = edges::lend(backend.id(), None);
         Ok(Self { backend, attention, devices })
     }
 

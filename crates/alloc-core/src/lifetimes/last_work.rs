@@ -1,6 +1,7 @@
 //! The end of a retired stream's work: what stands for the stream once its handle may not be named any more.
 
 use crate::backend::{Backend, BackendError, CaptureStatus, ErrorKind, Result};
+use crate::process::edges;
 use crate::process::held_event::HeldEvent;
 use crate::process::stream_identity::named;
 use crate::sync::{Arc, AtomicBool, Ordering, assert_unlocked};
@@ -90,11 +91,8 @@ impl LastWork {
             }
             unknown => {
                 self.backend.clear_error();
-                tracing::warn!(
-                    ?unknown,
-                    "a stream's last work could not be waited for; waiting for its device instead"
-                );
-                self.backend.synchronize_device(self.device)?;
+                let cause = unknown.and_then(Result::err);
+                wait_for_device(&*self.backend, self.device, cause.as_ref())?;
             }
         }
         self.done.store(true, Ordering::Release);
@@ -125,8 +123,22 @@ pub(crate) fn wait_for_stream(backend: &dyn Backend, stream: Stream) -> Result<(
     if matches!(error.kind, ErrorKind::DeviceLost | ErrorKind::CaptureViolation) {
         return Err(error);
     }
-    tracing::debug!(%error, "a stream could not be waited for; waiting for its device instead");
-    backend.synchronize_device(stream.device)
+    wait_for_device(backend, stream.device, Some(&error))
+}
+
+/// Waits for a whole device because one stream's work could not be waited for. Blocks. Refuses while a capture is under way,
+/// which that could break.
+fn wait_for_device(backend: &dyn Backend, device: DeviceIndex, cause: Option<&BackendError>) -> Result<()> {
+    let cause = cause.map_or_else(|| "the end of a launch is not known".into(), ToString::to_string);
+    if edges::captures_over(backend.id()) {
+        let detail = format!(
+            "{cause}; waiting for the whole device instead would break the capture that is under way: the memory stays, \
+             end the capture and synchronise again"
+        );
+        return Err(BackendError::new(ErrorKind::CaptureViolation, 0, "synchronize", device, detail));
+    }
+    tracing::warn!(%cause, %device, "a stream's work could not be waited for; waiting for its device instead");
+    backend.synchronize_device(device)
 }
 
 /// Refuses where a stream is being captured: neither a wait for it nor an event on it says anything then.

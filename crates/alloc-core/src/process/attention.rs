@@ -75,11 +75,17 @@ impl Attention {
     }
 
     pub(crate) fn set(&self, reason: Reason, on: bool) {
-        if on {
-            self.0.fetch_or(reason.0, Ordering::AcqRel);
+        let _before = self.exchange(reason, on);
+    }
+
+    /// [`set`](Self::set), and whether it was there before.
+    pub(crate) fn exchange(&self, reason: Reason, on: bool) -> bool {
+        let before = if on {
+            self.0.fetch_or(reason.0, Ordering::AcqRel)
         } else {
-            self.0.fetch_and(!reason.0, Ordering::AcqRel);
-        }
+            self.0.fetch_and(!reason.0, Ordering::AcqRel)
+        };
+        before & reason.0 != 0
     }
 
     /// Why the driver may not be called any more, if that is so.

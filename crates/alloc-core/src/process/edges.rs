@@ -3,12 +3,15 @@
 //! Each device has a word that its calls test anyway ([`Attention`]), and every word is in a list that only grows, so a
 //! fork or an exit reaches all of them without a lock. A forked child can use neither its parent's driver nor locks
 //! that a thread of the parent held: there, words say [`Edge::Forked`] from the first instruction on.
+//!
+//! The same list says whether a capture is under way on *another* device of the process, or in another allocator: drivers
+//! forbid calls by thread or by process then, whatever device they concern.
 
 use crate::backend::{Backend, BackendError, ErrorKind};
 use crate::process::attention::{Attention, Edge, Reason};
 use crate::sync::Ordering;
 use crate::sync::plain::{AtomicBool, AtomicPtr, AtomicU64};
-use crate::types::BackendId;
+use crate::types::{BackendId, DeviceIndex};
 use std::sync::atomic::fence;
 use std::time::Duration;
 
@@ -20,6 +23,8 @@ struct Word {
     lent: AtomicBool,
     /// Whose driver it is about.
     backend: AtomicU64,
+    /// On which of its devices; [`NO_DEVICE`] where it is about none.
+    device: AtomicU64,
     next: AtomicPtr<Word>,
 }
 
@@ -31,6 +36,10 @@ static WATCHED: AtomicBool = AtomicBool::new(false);
 /// The engine's own threads that call a driver, or are about to. The program does not know of them, so the end of the
 /// process waits for them, but not for ever: one of them may have brought it about.
 static AT_WORK: AtomicU64 = AtomicU64::new(0);
+/// How many words say that a capture is under way. Almost always none: then nobody has to look through the list.
+static CAPTURED: AtomicU64 = AtomicU64::new(0);
+/// No device's number.
+const NO_DEVICE: u64 = u64::MAX;
 /// Most milliseconds that the end waits.
 const PATIENCE: u64 = 1000;
 
@@ -63,8 +72,8 @@ fn words() -> impl Iterator<Item = &'static Word> {
     std::iter::successors(follow(&WORDS), move |word| follow(&word.next))
 }
 
-/// A word for a new device allocator over `backend`.
-pub(crate) fn lend(backend: BackendId) -> &'static Attention {
+/// A word for a new allocator of a device of `backend`, or of page-locked memory.
+pub(crate) fn lend(backend: BackendId, device: Option<DeviceIndex>) -> &'static Attention {
     let vacant = words().find(|word| !word.lent.swap(true, Ordering::AcqRel));
     let word = vacant.unwrap_or_else(|| {
         let word: &'static Word =
@@ -80,6 +89,7 @@ pub(crate) fn lend(backend: BackendId) -> &'static Attention {
         }
     });
     word.attention.reset();
+    word.device.store(device.map_or(NO_DEVICE, |device| u64::from(device.0)), Ordering::Release);
     word.backend.store(u64::from(backend.0), Ordering::Release);
     if ENDED.load(Ordering::Acquire) {
         word.attention.set(Reason::DRIVER_GONE, true);
@@ -92,8 +102,35 @@ pub(crate) fn take_back(attention: &'static Attention) {
     if let Some(word) = words().find(|word| std::ptr::eq(&raw const word.attention, attention)) {
         // No backend's from here on: whoever asks about this one must not look at what the next owner does.
         word.backend.store(0, Ordering::Release);
+        mark_capture(&word.attention, false);
         word.lent.store(false, Ordering::Release);
     }
+}
+
+/// A capture is under way on the word's device, or none is any more.
+pub(crate) fn mark_capture(attention: &Attention, under_way: bool) {
+    // Counted before it shows, and as long as it does: who sees no count finds no word.
+    CAPTURED.fetch_add(u64::from(under_way), Ordering::AcqRel);
+    let before = attention.exchange(Reason::CAPTURE, under_way);
+    CAPTURED.fetch_sub(u64::from(before), Ordering::AcqRel);
+}
+
+fn captured(backend: BackendId) -> impl Iterator<Item = &'static Word> {
+    let any = CAPTURED.load(Ordering::Acquire) != 0;
+    let is_of = move |word: &&Word| {
+        word.backend.load(Ordering::Acquire) == u64::from(backend.0) && word.attention.has(Reason::CAPTURE)
+    };
+    any.then(words).into_iter().flatten().filter(is_of)
+}
+
+/// Whether a capture of this process is under way over a backend, on whatever device.
+pub(crate) fn captures_over(backend: BackendId) -> bool {
+    captured(backend).next().is_some()
+}
+
+/// Whether a capture of this process is under way on a device, whichever allocator was told.
+pub(crate) fn captures_on(backend: BackendId, device: DeviceIndex) -> bool {
+    captured(backend).any(|word| word.device.load(Ordering::Acquire) == u64::from(device.0))
 }
 
 /// Sees to it that forks and the end of the process are noticed. Called before anything is made that they concern.
@@ -171,7 +208,8 @@ mod tests {
 
     #[test]
     fn a_word_is_lent_to_one_at_a_time_and_comes_back_clean() {
-        let (one, other) = (lend(BackendId(1)), lend(BackendId(1)));
+        let device = Some(DeviceIndex(0));
+        let (one, other) = (lend(BackendId(1), device), lend(BackendId(1), device));
         assert!(!std::ptr::eq(one, other));
         one.add_pending();
         one.set(Reason::DRIVER_GONE, true);
@@ -179,9 +217,27 @@ mod tests {
         take_back(one);
         take_back(other);
         let all = words().count();
-        let again = lend(BackendId(1));
+        let again = lend(BackendId(1), device);
         assert!(!again.concerns_requests());
         assert!(words().count() >= all, "words are kept");
         take_back(again);
+    }
+
+    #[test]
+    fn a_capture_is_known_on_all_devices_of_its_backend_until_its_word_is_taken_back() {
+        let (here, there, apart) = (BackendId(901), BackendId(902), DeviceIndex(1));
+        let (one, other) = (lend(here, Some(DeviceIndex(0))), lend(here, Some(apart)));
+        assert!(!captures_over(here));
+        mark_capture(one, true);
+        mark_capture(one, true);
+        assert!(captures_over(here) && !captures_over(there));
+        assert!(captures_on(here, DeviceIndex(0)) && !captures_on(here, apart));
+        mark_capture(other, true);
+        mark_capture(one, false);
+        assert!(captures_over(here) && captures_on(here, apart));
+        take_back(other);
+        assert!(!captures_over(here));
+        mark_capture(one, false);
+        take_back(one);
     }
 }

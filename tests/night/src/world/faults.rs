@@ -38,10 +38,6 @@ const CALLS: &[Call] = &[
 /// The `nth` of such calls from now fails, or is late, and perhaps those after it.
 pub fn set(world: &World, process: u8, call: u8, nth: u8, effect: u8) {
     let process = usize::from(process) % world.processes.len();
-    // Where a stream cannot be waited for, the engine waits for its device, and that breaks captures there.
-    if world.state().captured.is_some() {
-        return;
-    }
     let (effect, repeats) = match effect {
         0 => (Effect::Fail(ErrorKind::Other), false),
         1 => (Effect::Fail(ErrorKind::OutOfMemory), false),
@@ -57,8 +53,7 @@ pub fn set(world: &World, process: u8, call: u8, nth: u8, effect: u8) {
         Effect::Delay(_) => world.met.note(Feature::Delays),
         _ => {
             world.met.note(Feature::Faults);
-            let mut state = world.state();
-            (state.faulty[process], state.had_faults) = (true, true);
+            world.state().faulty[process] = true;
         }
     }
 }

@@ -30,8 +30,9 @@ struct Capturing {
     site: usize,
     lane: usize,
     stream: Stream,
-    /// The program's pool that serves it.
+    /// The program's pool that serves it, and with which tag that sleeps.
     pool: Option<u64>,
+    tag: Option<u8>,
     capture: GraphCapture,
     blocks: Vec<Inside>,
 }
@@ -46,6 +47,7 @@ struct Graph {
     /// It ran, and its memory was not put to sleep since.
     ran: bool,
     pool: Option<u64>,
+    tag: Option<u8>,
     graph: CapturedGraph,
     blocks: Vec<Inside>,
 }
@@ -90,21 +92,13 @@ impl Graphs {
 /// A capture begins, with a pool of its own or another one.
 pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
     let (site, of) = world.site(at);
-    let pools = world.pools.borrow();
+    let mut pools = world.pools.borrow_mut();
     let mut graphs = world.graphs.borrow_mut();
-    // An allocator that knows nothing of the capture would record events in it.
-    let alone = world.sites.iter().filter(|other| other.process == of.process).count() == 1;
-    if graphs.capture.is_some()
-        || graphs.list.len() >= MOST
-        || !of.allocator.is_enabled()
-        || !alone
-        || world.state().had_faults
-    {
+    if graphs.capture.is_some() || graphs.list.len() >= MOST || !of.allocator.is_enabled() {
         return;
     }
     let first = world.processes.len() * usize::from(world.setup.devices);
-    let lane =
-        world.state().lane(of.process, stream, |n, lane| n >= first && !lane.crossed && !pools.needs(n));
+    let lane = world.state().lane(of.process, stream, |n, _| n >= first && !pools.needs(n));
     let Some(lane) = lane else { return };
     let stream = world.state().lanes[lane].stream;
     let suits = |one: &&super::pools::Pool| {
@@ -113,15 +107,15 @@ pub fn begin(world: &World, at: u8, stream: u8, mode: u8, pool: u8) {
     let of_program: Vec<_> = pools.list.iter().filter(suits).collect();
     let own = pool.is_multiple_of(3).then(|| chosen(pool, &of_program, |pool| pool.number)).flatten();
     let pool = own.map(|n| of_program[n]);
-    // Devices that know nothing of the capture make calls that others than a relaxed one forbid.
-    let mode = if world.setup.devices == 1 { mode } else { 0 };
     let mode = [CaptureMode::Relaxed, CaptureMode::ThreadLocal, CaptureMode::Global][usize::from(mode) % 3];
     match GraphCapture::begin(&of.allocator, stream, mode, pool.map(|pool| pool.pool.id())) {
         Ok(capture) => {
             world.met.note(Feature::Captures);
             world.state().captured = Some(lane);
+            let tag = pool.and_then(|pool| pool.tag);
             let pool = pool.map(|pool| pool.number);
-            graphs.capture = Some(Capturing { site, lane, stream, pool, capture, blocks: Vec::new() });
+            pools.captured.extend(tag.map(|tag| (site, tag)));
+            graphs.capture = Some(Capturing { site, lane, stream, pool, tag, capture, blocks: Vec::new() });
         }
         Err(error) => world.refused(site, "GraphCapture::begin", &error, false),
     }
@@ -182,7 +176,7 @@ fn give(world: &World, site: usize, block: Inside) {
 /// The capture ends well, or is given up.
 pub fn end(world: &World, well: bool) {
     let Some(capture) = world.graphs.borrow_mut().capture.take() else { return };
-    let Capturing { site, lane, pool, capture, blocks, .. } = capture;
+    let Capturing { site, lane, pool, tag, capture, blocks, .. } = capture;
     world.state().captured = None;
     if !well {
         drop(capture);
@@ -192,7 +186,7 @@ pub fn end(world: &World, well: bool) {
     match capture.end() {
         Ok(graph) => {
             let number = world.state().number();
-            let graph = Graph { number, site, lane, last: lane, ran: false, pool, graph, blocks };
+            let graph = Graph { number, site, lane, last: lane, ran: false, pool, tag, graph, blocks };
             world.graphs.borrow_mut().list.push(graph);
         }
         Err(error) => {
@@ -217,7 +211,8 @@ pub fn launch(world: &World, graph: u8, stream: u8) {
     let [from, to] = [before, lane].map(|lane| world.state().lanes[lane].stream);
     let ordered = world.machine(site).order(from, to);
     world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
-    let asleep = world.pools.borrow().list.iter().any(|one| Some(one.number) == pool && one.asleep);
+    // The pool may be gone, as far as the program is concerned.
+    let asleep = graphs.list[n].tag.is_some_and(|tag| world.pools.borrow().slept.contains(&(site, tag)));
     if !asleep && graphs.list[n].ran {
         for block in &graphs.list[n].blocks {
             let span = Span { machine: world.machine(site), stream: to, ptr: block.ptr, bytes: block.bytes };

@@ -168,11 +168,7 @@ pub fn use_on(world: &World, nth: u16, stream: u8, told: bool) {
     let machine = world.machine(site);
     let ordered = machine.order(before, stream);
     world.verdict.expect(ordered.is_ok(), "machine", || format!("order: {ordered:?}"));
-    {
-        let mut state = world.state();
-        state.blocks[nth].last = lane;
-        state.lanes[lane].crossed |= state.blocks[nth].device != stream.device;
-    }
+    world.state().blocks[nth].last = lane;
     if told && lane != home && !tell(world, nth, lane, ptr, site) {
         return;
     }
@@ -248,9 +244,19 @@ pub fn give(world: &World, nth: usize) -> Block {
         block
     };
     super::sharing::freeze(world, block.tag, block.known);
-    let free = || world.sites[block.site].allocator.free(block.ptr);
-    if let Err(error) = free() {
-        let process = world.sites[block.site].process;
+    let allocator = &world.sites[block.site].allocator;
+    let process = world.sites[block.site].process;
+    let wire = &world.processes[process].wire;
+    let (free, calls) = (|| allocator.free(block.ptr), wire.calls());
+    let freed = free();
+    // An event for each user, and what asks whether it is captured. Blocks that are looked at take more, and device memory
+    // that was not cached.
+    let allowed = 4 + 8 * (block.told.len() as u64 + 1);
+    let few = block.uncached || allocator.settings().hardened || wire.calls() - calls <= allowed;
+    world.verdict.expect(few, "calls", || {
+        format!("the free of block {} took {} calls, not {allowed}", block.tag, wire.calls() - calls)
+    });
+    if let Err(error) = freed {
         let excused = block.uncached && world.state().faulty[process];
         world.verdict.expect(excused, "free", || format!("block {} at {}: {error}", block.tag, block.ptr));
         super::faults::clear_of(world, process);

@@ -6,6 +6,7 @@ use alloc_core::AllocError;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions, PoolScope};
 use alloc_core::sleep::SleepTag;
 use alloc_core::types::DeviceIndex;
+use std::collections::BTreeSet;
 
 /// The most that there are at a time.
 const MOST: usize = 6;
@@ -52,6 +53,10 @@ struct Saved {
 pub struct Pools {
     /// Those that there are.
     pub list: Vec<Pool>,
+    /// With which tags pools sleep that captures had memory of, by allocator. Such a pool may outlive its value.
+    pub captured: BTreeSet<(usize, u8)>,
+    /// Which tags were put to sleep and not woken since, by allocator.
+    pub slept: BTreeSet<(usize, u8)>,
     scopes: Vec<Scope>,
     saved: Option<Saved>,
 }

@@ -17,6 +17,8 @@ pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
     };
     let discards = backup == Backup::Discard;
     let mut sleepers = Vec::new();
+    let in_graphs = world.pools.borrow().captured.contains(&(site, tag % 3));
+    world.pools.borrow_mut().slept.insert((site, tag % 3));
     for pool in world.pools.borrow_mut().list.iter_mut() {
         if pool.site == site && pool.tag == Some(tag % 3) {
             pool.asleep = true;
@@ -44,7 +46,8 @@ pub fn sleep(world: &World, at: u8, tag: u8, backup: u8) {
             world.state().saw(report.slept);
         }
         Err(error) => {
-            let allowed = sleepers.is_empty() || world.state().captured.is_some();
+            // What a graph may read at its next launch is not given up.
+            let allowed = sleepers.is_empty() || world.state().captured.is_some() || discards && in_graphs;
             world.refused(site, "sleep", &error, allowed && matches!(error, AllocError::Sleep(_)));
         }
     }
@@ -69,6 +72,7 @@ pub fn wake(world: &World, at: u8, tag: u8) {
 /// What slept is awake, and has what was in it.
 fn wakened(world: &World, site: usize, tag: u8) {
     let mut awake = Vec::new();
+    world.pools.borrow_mut().slept.remove(&(site, tag));
     for pool in world.pools.borrow_mut().list.iter_mut() {
         if pool.site == site && pool.tag == Some(tag) {
             pool.asleep = false;

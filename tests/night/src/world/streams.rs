@@ -19,10 +19,11 @@ pub fn begin(world: &World, process: u8, device: u8, lag: u16) {
     match machine.create_stream(world.device(device), 0) {
         Ok(stream) => {
             Lag(u64::from(lag)).set(machine, stream);
+            world.processes[process].wire.set_dead(stream, false);
             let mut state = world.state();
             let lane = state.lanes.len();
             let number = state.number();
-            state.lanes.push(Lane { process, number, stream, alive: true, crossed: false });
+            state.lanes.push(Lane { process, number, stream, alive: true });
             state.alive.push(lane);
         }
         Err(error) => world.verdict.find("machine", error.to_string()),
@@ -89,6 +90,7 @@ pub fn end_lane(world: &World, n: usize, lane: Lane) {
             }
         }
     }
+    world.processes[lane.process].wire.set_dead(lane.stream, true);
     // SAFETY: rule 1: made by `begin`, and not named again: it is no lane that is alive.
     if let Err(error) = unsafe { machine.destroy_stream(lane.stream) } {
         world.verdict.find("machine", error.to_string());

@@ -5,7 +5,6 @@ use crate::device::Base;
 use crate::device::holdings::DeviceState;
 use crate::device::holdings::ceilings::Ceilings;
 use crate::error::{AllocError, Result};
-use crate::lifetimes::call::Call;
 use crate::policy::Chosen;
 use std::mem::ManuallyDrop;
 
@@ -41,7 +40,10 @@ impl Limits {
 
     /// Gives up what new settings do not keep. Runs observers, which may change settings themselves.
     pub(crate) fn follow_settings(&self) {
-        self.base.hardened.reduce_quarantine(&Call::PLAIN);
+        match self.base.site.plain_call() {
+            Ok(call) => self.base.hardened.reduce_quarantine(&call),
+            Err(error) => tracing::warn!(%error, "blocks stay in quarantine until the next free"),
+        }
         self.base.history.tell_trackers();
         self.base.crossings.tell();
     }

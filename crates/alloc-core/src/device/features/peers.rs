@@ -33,6 +33,7 @@ impl Peers {
                 ))
             };
         }
+        let _relaxed = self.base.site.relaxed()?;
         // A second thread that opens it returns once it is open.
         let _alone = self.opening.lock();
         if self.base.holdings.is_reached_by(peer) {

@@ -214,7 +214,7 @@ impl Sleep {
 
     /// Refuses while a capture is under way on this device.
     pub(crate) fn refuse_capture(&self) -> Result<()> {
-        if self.base.site.attention().has(Reason::CAPTURE) {
+        if self.base.site.is_captured() {
             return Err(AllocError::Sleep(format!(
                 "a capture is under way on device {}, and what it uses cannot be waited for; end it first",
                 self.base.site.device()

@@ -6,7 +6,7 @@ use super::mapping::Mapping;
 use super::process::Process;
 use crate::backend::{Backend, IpcMemoryHandle, ShareableHandle};
 use crate::error::{AllocError, Result};
-use crate::process::attention::{Attention, Reason};
+use crate::process::attention::Attention;
 use crate::process::edges;
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{Arc, Mutex, Ordering, Rank, Weak};
@@ -309,7 +309,8 @@ impl Imports {
 
     /// Whether a capture is under way, in which nothing can be waited for.
     fn captures(&self) -> bool {
-        self.table.lock().attention.is_some_and(|word| word.has(Reason::CAPTURE))
+        let is_alive = self.table.lock().attention.is_some();
+        is_alive && edges::captures_over(self.backend.id())
     }
 
     /// Waits for the devices that reach the memory, and closes it.

@@ -1,0 +1,119 @@
+//! What the engine asks of drivers, watched call by call: with which locks held, about which streams, and how often.
+
+use crate::verdict::Verdict;
+use alloc_core::backend::{Backend, Capture, CaptureStatus, CopyKind, Readiness, Result};
+use alloc_core::types::{DevicePtr, Event, Stream};
+use granule_conformance::interpose::{Hook, Interposed};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The calls of one process.
+#[derive(Debug)]
+pub struct Wire {
+    verdict: Arc<Verdict>,
+    calls: AtomicU64,
+    /// Streams that were destroyed, and whose handles no other stream has.
+    dead: Mutex<HashSet<Stream>>,
+}
+
+impl Wire {
+    /// Of a process that has made none.
+    #[must_use]
+    pub fn new(verdict: &Arc<Verdict>) -> Arc<Self> {
+        let (verdict, calls) = (Arc::clone(verdict), AtomicU64::new(0));
+        Arc::new(Self { verdict, calls, dead: Mutex::default() })
+    }
+
+    /// A machine, as the engine gets it: over this wire.
+    #[must_use]
+    pub fn to(self: &Arc<Self>, machine: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        Arc::new(Interposed::new(machine, Listener(Arc::clone(self))))
+    }
+
+    /// How many there were so far.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// The program destroyed a stream, or made one, perhaps with the handle of a former one.
+    pub fn set_dead(&self, stream: Stream, dead: bool) {
+        let mut all = self.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        if dead {
+            all.insert(stream)
+        } else {
+            all.remove(&stream)
+        };
+    }
+
+    fn names(&self, method: &str, stream: Stream) {
+        let dead = self.dead.lock().unwrap_or_else(PoisonError::into_inner).contains(&stream);
+        self.verdict
+            .expect(!dead, "dead stream", || format!("{method} names {stream:?}, which was destroyed"));
+    }
+}
+
+/// Stands between the engine and a machine.
+#[derive(Debug)]
+struct Listener(Arc<Wire>);
+
+impl Hook for Listener {
+    fn enter(&self, method: &'static str) -> Result<()> {
+        self.0.calls.fetch_add(1, Ordering::Relaxed);
+        self.0.verdict.expect(alloc_core::may_call_drivers(), "lock", || format!("{method} under a lock"));
+        Ok(())
+    }
+
+    fn query_stream(&self, inner: &dyn Backend, stream: Stream) -> Result<Readiness> {
+        self.0.names("query_stream", stream);
+        inner.query_stream(stream)
+    }
+
+    fn synchronize_stream(&self, inner: &dyn Backend, stream: Stream) -> Result<()> {
+        self.0.names("synchronize_stream", stream);
+        inner.synchronize_stream(stream)
+    }
+
+    fn wait_event(&self, inner: &dyn Backend, stream: Stream, event: Event) -> Result<()> {
+        self.0.names("wait_event", stream);
+        inner.wait_event(stream, event)
+    }
+
+    fn record_event(&self, inner: &dyn Backend, event: Event, stream: Stream) -> Result<()> {
+        self.0.names("record_event", stream);
+        inner.record_event(event, stream)
+    }
+
+    fn status(&self, inner: &dyn Capture, stream: Stream) -> Result<CaptureStatus> {
+        self.0.names("capture status", stream);
+        inner.status(stream)
+    }
+
+    unsafe fn memset_async(
+        &self,
+        inner: &dyn Backend,
+        dst: DevicePtr,
+        value: u8,
+        bytes: u64,
+        stream: Stream,
+    ) -> Result<()> {
+        self.0.names("memset_async", stream);
+        // SAFETY: passed on as it came.
+        unsafe { inner.memset_async(dst, value, bytes, stream) }
+    }
+
+    unsafe fn copy_async(
+        &self,
+        inner: &dyn Backend,
+        dst: DevicePtr,
+        src: DevicePtr,
+        bytes: u64,
+        kind: CopyKind,
+        stream: Stream,
+    ) -> Result<()> {
+        self.0.names("copy_async", stream);
+        // SAFETY: passed on as it came.
+        unsafe { inner.copy_async(dst, src, bytes, kind, stream) }
+    }
+}
