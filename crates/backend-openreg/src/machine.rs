@@ -7,6 +7,7 @@ pub(crate) mod work;
 
 use crate::config::{Clock, OpenRegConfig};
 use crate::gate::call::Call;
+use crate::gate::links::Timeline;
 use crate::machine::graph::{Captures, GraphBody, Node};
 use crate::machine::memo::Memo;
 use crate::machine::queue::{Front, Operation, Queues, StreamState};
@@ -38,6 +39,8 @@ pub(crate) struct Simulated {
     /// Virtual time that callers waited for queued work, and up to which tick.
     pub(crate) waited_ns: u64,
     waited_until: u64,
+    /// Copies on links, where there are any.
+    pub(crate) timeline: Option<Timeline>,
     /// The machine is being dropped; workers end when their streams are empty.
     closing: bool,
 }
@@ -106,6 +109,7 @@ impl Machine {
             extra_ns: 0,
             waited_ns: 0,
             waited_until: 0,
+            timeline: config.links.map(Timeline::new),
             closing: false,
         };
         Ok(Arc::new(Self {
