@@ -10,7 +10,7 @@ use alloc_core::error::Result;
 use alloc_core::pool::{Filter, MemoryPool, PoolOptions};
 use alloc_core::sleep::{Backup, SleepTag, Tags};
 use alloc_core::types::{DeviceIndex, DevicePtr, GIB, MIB, Stream};
-use backend_openreg::{Call, Links, OpenReg, OpenRegConfig};
+use backend_openreg::{Call, Driver, Links, OpenReg, OpenRegConfig};
 use std::sync::Arc;
 
 /// A pool with a sleep tag.
@@ -80,7 +80,7 @@ pub fn modelled_cycles(
     }
     let counted = || {
         let calls = machine.calls();
-        (machine.modelled_elapsed(), calls.total(), calls.get(Call::SynchronizeDevice))
+        (Driver(&machine).elapsed(), calls.total(), calls.get(Call::SynchronizeDevice))
     };
     let mut measured = Vec::new();
     for _ in 0..cycles {

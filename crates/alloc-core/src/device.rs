@@ -30,10 +30,8 @@ pub use crate::watch::observers::{
     SegmentEvent, SegmentObserver,
 };
 pub use features::checkpoint::{CheckpointDelta, PoolCheckpoint};
-pub(crate) use features::falling_asleep::FallingAsleep;
-pub(crate) use features::rounds::{Pieces, carry};
 pub use features::statistics::GrowableSize;
-pub(crate) use features::statistics::ScopeId;
+pub(crate) use features::{FallingAsleep, Pieces, ScopeId, carry};
 pub(crate) use history::observation::Observation;
 pub(crate) use pools::{Flush, Sleeper};
 
@@ -238,11 +236,6 @@ impl DeviceAllocator {
             release,
             base,
         }
-    }
-
-    /// Which device it is.
-    pub(crate) fn index(&self) -> DeviceIndex {
-        self.base.site.device()
     }
 
     /// What it holds and may hold.

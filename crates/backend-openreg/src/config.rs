@@ -229,7 +229,7 @@ impl OpenRegConfig {
     }
 
     /// Gives the devices links to the host: copies take their time while the host goes on, and
-    /// [`modelled_elapsed`](crate::OpenReg::modelled_elapsed) says when all is over. Reserved memory then has no bytes on the
+    /// [`Driver::elapsed`](crate::Driver::elapsed) says when all is over. Reserved memory then has no bytes on the
     /// host's side either: copies within the host move none, and page-locked memory may be larger than the host's. By
     /// default a copy costs the host what the [`CostModel`] says.
     #[must_use]

@@ -97,7 +97,7 @@ unsafe impl Backend for OpenReg {
                 ));
             }
             for key in streams {
-                self.on_links(&mut state, |timeline, called| timeline.wait_for_stream(called, key));
+                state.on_links(&self.gate, |timeline, called| timeline.wait_for_stream(called, key));
                 if let Some(end) = state.queues.end_of(key) {
                     state = self.machine.wait_for(state, end);
                 }
@@ -200,7 +200,7 @@ unsafe impl Backend for OpenReg {
                 kind,
             )?;
             self.gate.charge(Call::Copy, bytes);
-            self.on_links(&mut state, |timeline, called| {
+            state.on_links(&self.gate, |timeline, called| {
                 let cost = self.gate.cost_of(Call::Copy, bytes);
                 timeline.copy(called, (index(device), key), kind, bytes, cost);
                 timeline.wait_for_stream(called, key);
@@ -227,7 +227,7 @@ unsafe impl Backend for OpenReg {
                 prepare_copy(memo(&self.config, &self.machine), state, device, (dst.0, src.0), bytes, kind)?;
             self.gate.charge(Call::CopyAsync, bytes);
             let key = self.names.stream(state, stream)?;
-            self.on_links(state, |timeline, called| {
+            state.on_links(&self.gate, |timeline, called| {
                 let cost = self.gate.cost_of(Call::CopyAsync, bytes);
                 timeline.copy(called, (device, key), kind, bytes, cost);
             });
@@ -277,7 +277,7 @@ unsafe impl Backend for OpenReg {
         self.call(Call::SynchronizeStream, stream.device, |mut state| {
             let key = self.names.stream(&state, stream)?;
             not_captured(&mut state, key)?;
-            self.on_links(&mut state, |timeline, called| timeline.wait_for_stream(called, key));
+            state.on_links(&self.gate, |timeline, called| timeline.wait_for_stream(called, key));
             if let Some(end) = state.queues.end_of(key) {
                 state = self.machine.wait_for(state, end);
             }
@@ -292,7 +292,7 @@ unsafe impl Backend for OpenReg {
             if self.joins_capture(&mut state, key, event)? {
                 return Ok(());
             }
-            self.on_links(&mut state, |timeline, _| timeline.follow(key, event));
+            state.on_links(&self.gate, |timeline, _| timeline.follow(key, event));
             let waits = state.queues.event(event)?;
             let work = match (&waits.shared, waits.point) {
                 (Some(flag), _) if !waits.is_ready() => {
@@ -356,7 +356,7 @@ unsafe impl Backend for OpenReg {
                 return Ok(());
             }
             self.machine.prepare(&mut state, key)?;
-            self.on_links(&mut state, |timeline, _| timeline.record(event_key, key));
+            state.on_links(&self.gate, |timeline, _| timeline.record(event_key, key));
             let version = state.queues.begin_record(event_key, key);
             self.machine.submit(
                 state,
@@ -382,7 +382,7 @@ unsafe impl Backend for OpenReg {
             let key = self.names.event(&state, event)?;
             self.not_during_capture(&mut state)?;
             not_captured_event(&mut state, key)?;
-            self.on_links(&mut state, |timeline, called| timeline.wait_for_event(called, key));
+            state.on_links(&self.gate, |timeline, called| timeline.wait_for_event(called, key));
             let (point, foreign) = {
                 let event = state.queues.event(key)?;
                 (event.point, event.shared.clone().map(|flag| (flag.recorded(), flag)))

@@ -6,6 +6,7 @@ pub(crate) mod queue;
 pub(crate) mod work;
 
 use crate::config::{Clock, OpenRegConfig};
+use crate::gate::Gate;
 use crate::gate::call::Call;
 use crate::gate::links::Timeline;
 use crate::machine::graph::{Captures, GraphBody, Node};
@@ -65,6 +66,14 @@ impl Simulated {
             }
         }
         Ok(())
+    }
+
+    /// Notes what a call does on the links, if there are any; it is told how long the calls took so far.
+    pub(crate) fn on_links(&mut self, gate: &Gate, note: impl FnOnce(&mut Timeline, u64)) {
+        let waited = self.waited_ns;
+        if let Some(timeline) = &mut self.timeline {
+            note(timeline, gate.usage(waited).modelled_ns());
+        }
     }
 
     /// Counts the time until `point` is passed; what an earlier wait lasted through is not counted again.

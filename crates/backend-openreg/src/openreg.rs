@@ -4,10 +4,9 @@ use crate::config::{Families, MemoryMode, OpenRegConfig};
 use crate::gate::Gate;
 use crate::gate::call::{Call, CallCounts};
 use crate::gate::fault::FaultPlan;
-use crate::gate::links::Timeline;
 use crate::gate::usage::Usage;
 use crate::machine::work::{Kernel, Work};
-use crate::machine::{Locked, Machine, Simulated};
+use crate::machine::{Locked, Machine};
 use crate::memory::index;
 use crate::names::Names;
 use crate::refusal::{Answer, Refusal};
@@ -207,22 +206,6 @@ impl OpenReg {
     #[must_use]
     pub fn modelled_driver_time(&self) -> u64 {
         self.usage().modelled_ns()
-    }
-
-    /// Nanoseconds that passed by the cost model, with copies on their links ([`OpenRegConfig::links`]); without links the
-    /// same as [`modelled_driver_time`](Self::modelled_driver_time).
-    #[must_use]
-    pub fn modelled_elapsed(&self) -> u64 {
-        let called = self.modelled_driver_time();
-        self.machine.lock().timeline.as_ref().map_or(called, |timeline| timeline.now(called))
-    }
-
-    /// Notes what a call does on the links, if there are any; it is told how long the calls took so far.
-    pub(crate) fn on_links(&self, state: &mut Simulated, note: impl FnOnce(&mut Timeline, u64)) {
-        let waited = state.waited_ns;
-        if let Some(timeline) = &mut state.timeline {
-            note(timeline, self.gate.usage(waited).modelled_ns());
-        }
     }
 
     /// Calls with their sizes and costs, and how long the host waited, since the machine was made or

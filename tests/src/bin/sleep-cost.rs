@@ -138,6 +138,21 @@ fn plain_copy(bytes: u64) -> u64 {
     std::iter::repeat_with(once).take(3).min().unwrap_or(u64::MAX)
 }
 
+/// Contents that belong to `seed`.
+fn fill(contents: &mut [u8], seed: u64) {
+    for (n, word) in (0u64..).zip(contents.chunks_exact_mut(8)) {
+        word.copy_from_slice(&(n ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    }
+}
+
+fn verdict(same: bool, backup: &Backup) -> &'static str {
+    match (same, backup) {
+        (true, _) => "equal",
+        (false, Backup::Discard) => "given up",
+        (false, _) => "DIFFERENT",
+    }
+}
+
 fn real(bytes: u64) -> Result<(), AllocError> {
     let directory = std::env::temp_dir();
     let kept = Backup::HostPinned(Retention::Keep);
@@ -154,11 +169,6 @@ fn real(bytes: u64) -> Result<(), AllocError> {
     ] {
         let program = Program::new(bytes)?;
         let mut contents = vec![0u8; BLOCK as usize];
-        let fill = |contents: &mut Vec<u8>, seed: u64| {
-            for (n, word) in (0u64..).zip(contents.chunks_exact_mut(8)) {
-                word.copy_from_slice(&(n ^ seed << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-            }
-        };
         for (seed, ptr) in (1..).zip(&program.blocks) {
             fill(&mut contents, seed);
             program.copy(*ptr, DevicePtr(contents.as_ptr() as u64), CopyKind::HostToDevice)?;
@@ -178,11 +188,7 @@ fn real(bytes: u64) -> Result<(), AllocError> {
             program.copy(DevicePtr(read.as_mut_ptr() as u64), *ptr, CopyKind::DeviceToHost)?;
             same &= read == contents;
         }
-        let verdict = match (same, &backup) {
-            (true, _) => "equal",
-            (false, Backup::Discard) => "given up",
-            (false, _) => "DIFFERENT",
-        };
+        let verdict = verdict(same, &backup);
         let share = |took: Duration| match backup {
             Backup::Discard => String::new(),
             _ => format!("{:.0} %", milliseconds(plain) / (took.as_secs_f64() * 10.0)),

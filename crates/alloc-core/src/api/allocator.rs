@@ -34,7 +34,7 @@ use crate::policy::{Maker, Policy, PolicyFactory, built_in};
 use crate::process::attention::Edge;
 use crate::process::foreign::Foreign;
 use crate::process::stream_identity;
-use crate::sync::{Arc, Claims, Mutex, Rank};
+use crate::sync::{Arc, Mutex, Rank};
 use crate::types::{BackendId, DeviceIndex, DeviceKind, DevicePtr, PoolId, Stream};
 use crate::watch::history::{Annotations, HistoryOptions, resolve};
 use crate::watch::snapshot::Snapshot;
@@ -90,8 +90,6 @@ pub struct CachingAllocator {
     /// One change of settings at a time.
     configuring: Mutex<()>,
     annotations: Mutex<Annotations>,
-    /// Pools that are being put to sleep or woken.
-    moving: Claims<(DeviceIndex, PoolId)>,
 }
 
 #[cold]
@@ -154,7 +152,6 @@ fn made(backend: Arc<dyn Backend>, mut settings: Settings, maker: Maker) -> Resu
         settings,
         configuring,
         annotations,
-        moving: Claims::default(),
     };
     if history > 0 {
         allocator.history().record(&HistoryOptions::newest(history));

@@ -138,8 +138,9 @@ impl<'a> SleepMode<'a> {
 
     /// Waits until no other thread puts one of the pools to sleep or wakes it.
     fn claim(self, pools: &[(&DeviceAllocator, Sleeper)]) -> Result<Vec<Claim<'a, (DeviceIndex, PoolId)>>> {
-        let keys = pools.iter().map(|(device, pool)| (device.index(), pool.id)).collect();
-        self.0.moving.take_all(&keys).map_err(|(_, pool)| {
+        let keys = pools.iter().map(|(device, pool)| (device.sleep().device(), pool.id)).collect();
+        let Some(first) = self.0.devices.first() else { return Ok(Vec::new()) };
+        first.sleep().claims().take_all(&keys).map_err(|(_, pool)| {
             AllocError::Sleep(format!(
                 "pool {pool} is being put to sleep or woken by the call that this one is made from, or by another thread \
                  while this one does the same to another pool; call again from outside"

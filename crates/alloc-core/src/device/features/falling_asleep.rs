@@ -123,17 +123,31 @@ impl<'s> FallingAsleep<'s> {
         run.follow(&mut state, &device);
     }
 
-    /// Cuts the next piece off what lies down, and queues the copy of its contents.
-    fn copy_away(&mut self, lying: &mut Lying) -> Result<Option<Ticket>> {
+    /// The next piece of what lies down, with a place for its contents.
+    fn next(&mut self) -> Result<Option<Lying>> {
+        let Some(mut lying) = self.awake.pop_front() else { return Ok(None) };
         if lying.store.is_none() {
-            let store = self.sleep.store_for(self.backup, lying.run.bytes())?;
-            lying.store = store.map(|store| (store, 0));
+            match self.sleep.store_for(self.backup, lying.run.bytes()) {
+                Ok(store) => lying.store = store.map(|store| (store, 0)),
+                Err(error) => {
+                    self.awake.push_front(lying);
+                    return Err(error.into());
+                }
+            }
         }
+        let Lying { arena, pool, run, store } = lying;
+        let Some((store, offset)) = store else { return Ok(Some(Lying { arena, pool, run, store: None })) };
+        let (run, rest) = run.cut(PIECE);
+        if let Some(rest) = rest {
+            let store = Some((Arc::clone(&store), offset + run.bytes()));
+            self.awake.push_front(Lying { arena: Arc::clone(&arena), pool, run: rest, store });
+        }
+        Ok(Some(Lying { arena, pool, run, store: Some((store, offset)) }))
+    }
+
+    /// Queues the copy of a piece's contents.
+    fn copy_away(&mut self, lying: &Lying) -> Result<Option<Ticket>> {
         let Some((store, offset)) = &lying.store else { return Ok(None) };
-        if let Some(run) = lying.run.cut(PIECE) {
-            let store = Some((Arc::clone(store), offset + lying.run.bytes()));
-            self.awake.push_front(Lying { arena: Arc::clone(&lying.arena), pool: lying.pool, run, store });
-        }
         // SAFETY: all devices are done with the run, and its blocks are in nobody's reach; the place in the store is its alone.
         Ok(Some(unsafe { self.lane.save(store, *offset, lying.run.at(), lying.run.bytes()) }?))
     }
@@ -200,8 +214,8 @@ impl<'s> FallingAsleep<'s> {
 
 impl Pieces for FallingAsleep<'_> {
     fn begin(&mut self, _pressed: bool) -> Result<Begun> {
-        let Some(mut lying) = self.awake.pop_front() else { return Ok(Begun::Nothing) };
-        match self.copy_away(&mut lying) {
+        let Some(lying) = self.next()? else { return Ok(Begun::Nothing) };
+        match self.copy_away(&lying) {
             Ok(ticket) => self.copied.push_back((lying, ticket)),
             Err(error) => {
                 self.awake.push_front(lying);

@@ -22,7 +22,7 @@ use crate::memory::block::{SegmentId, Tier};
 use crate::memory::region::RegionId;
 use crate::memory::segment::Origin;
 use crate::process::attention::Reason;
-use crate::sync::{Arc, Mutex, Rank, assert_unlocked};
+use crate::sync::{Arc, Claims, Mutex, Rank, assert_unlocked};
 use crate::types::{DeviceIndex, DevicePtr, PhysicalHandle, PoolId, Stream};
 use crate::watch::history::RecordContext;
 use std::collections::BTreeSet;
@@ -34,6 +34,8 @@ pub(crate) struct Sleep {
     provider: Arc<Provider>,
     release: Arc<Release>,
     sharing: Arc<Sharing>,
+    /// Pools that are being put to sleep or woken, of any device: the first device's serve the whole allocator.
+    claims: Claims<(DeviceIndex, PoolId)>,
     /// Host memory kept for the next sleep.
     spares: Mutex<Spares>,
 }
@@ -71,16 +73,17 @@ impl GranuleRun {
         }
     }
 
-    /// Cuts its first granules off: at most so many bytes, but one granule at least. `None` where that is all.
-    pub(super) fn cut(&mut self, bytes: u64) -> Option<Self> {
+    /// Cuts its first granules off: at most so many bytes, but one granule at least. Returns them, and the rest.
+    pub(super) fn cut(mut self, bytes: u64) -> (Self, Option<Self>) {
         let count = ((bytes / self.granule).max(1) as usize).min(self.handles.len());
         let rest = self.handles.split_off(count);
         if rest.is_empty() {
-            return None;
+            return (self, None);
         }
         let middle = self.range.start + count as u64 * self.granule;
         let range = middle..std::mem::replace(&mut self.range.end, middle);
-        Some(Self { range, handles: rest, ..*self })
+        let rest = Self { range, handles: rest, ..self };
+        (self, Some(rest))
     }
 
     /// Its blocks become what its granules are now.
@@ -111,8 +114,19 @@ impl Sleep {
             provider: Arc::clone(provider),
             release: Arc::clone(release),
             sharing: Arc::clone(sharing),
+            claims: Claims::default(),
             spares: Mutex::new(Rank::Registry, Spares::default()),
         }
+    }
+
+    /// Who puts which pools to sleep, or wakes them; ask the first device.
+    pub(crate) fn claims(&self) -> &Claims<(DeviceIndex, PoolId)> {
+        &self.claims
+    }
+
+    /// The device whose pools these are.
+    pub(crate) fn device(&self) -> DeviceIndex {
+        self.base.site.device()
     }
 
     pub(super) fn base(&self) -> &Base {
